@@ -1,0 +1,263 @@
+//! Pins: scoped guards for threads without a loop of their own.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::{self, NonNull};
+
+use crate::domain::Domain;
+use crate::reader::Guard;
+use crate::slots::{Claim, Slots};
+
+#[cfg(loom)]
+use loom::thread_local;
+#[cfg(not(loom))]
+use std::thread_local;
+
+/// One thread's slot in one domain, kept between pins.
+///
+/// Lives in a box that is shared by its [`Owner`] and the [`Pinned`]s that `depth` counts, all on one thread; whoever is
+/// last frees it. An `Rc` does the same, but its second count would be a good part of the cost of a pin.
+struct Local {
+    claim: Claim,
+    /// How many pins this thread holds; the slot is online while it is not 0.
+    depth: Cell<usize>,
+    /// Whether there is an owner.
+    owned: Cell<bool>,
+}
+
+impl Local {
+    fn new(domain: &Domain, name: String, owned: bool) -> NonNull<Self> {
+        let claim = domain.shared().slots.claim(name, true);
+        NonNull::from(Box::leak(Box::new(Self {
+            claim,
+            depth: Cell::new(0),
+            owned: Cell::new(owned),
+        })))
+    }
+
+    /// The claim keeps the slot list alive, so its address belongs to no other domain meanwhile.
+    fn is_of(&self, domain: &Domain) -> bool {
+        Arc::ptr_eq(self.claim.slots(), &domain.shared().slots)
+    }
+}
+
+/// Keeps a thread's slot from its first pin until the thread ends or the domain is gone.
+struct Owner(NonNull<Local>);
+
+impl Owner {
+    fn local(&self) -> &Local {
+        // SAFETY: from `Local::new`, and freed only once `owned` is false, which only our drop sets.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // Nobody may find it any more, before it can be freed.
+        let _ = LAST.try_with(|last| {
+            if last.get().local == self.0.as_ptr() {
+                last.set(Last::NONE);
+            }
+        });
+        self.local().owned.set(false);
+        if self.local().depth.get() == 0 {
+            // SAFETY: boxed in `Local::new`. No pin is left (depth 0), no owner (we are the one), and no cache: so
+            // this is the only pointer. Had a pin been left, its drop would free it instead.
+            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        }
+    }
+}
+
+/// The local that this thread used last, so that most pins need no search.
+#[derive(Clone, Copy)]
+struct Last {
+    /// Only compared. While `local` lives it keeps this list alive, so no other domain has the same address.
+    slots: *const Slots,
+    /// Has an owner while it is in here.
+    local: *mut Local,
+}
+
+impl Last {
+    const NONE: Self = Self {
+        slots: ptr::null(),
+        local: ptr::null_mut(),
+    };
+}
+
+// Loom's macro knows no `const` initialisers.
+#[cfg(loom)]
+thread_local! {
+    static LOCALS: RefCell<Vec<Owner>> = RefCell::new(Vec::new());
+    static LAST: Cell<Last> = Cell::new(Last::NONE);
+}
+#[cfg(not(loom))]
+thread_local! {
+    static LOCALS: RefCell<Vec<Owner>> = const { RefCell::new(Vec::new()) };
+    // No destructor, so that an access is a plain load.
+    static LAST: Cell<Last> = const { Cell::new(Last::NONE) };
+}
+
+/// This thread's local for `domain`: owned, or made for the pin that the caller is about to count.
+#[inline]
+fn local(domain: &Domain) -> NonNull<Local> {
+    let last = LAST.try_with(Cell::get).unwrap_or(Last::NONE);
+    match NonNull::new(last.local) {
+        Some(local) if ptr::eq(last.slots, Arc::as_ptr(&domain.shared().slots)) => local,
+        _ => find_local(domain),
+    }
+}
+
+#[cold]
+fn find_local(domain: &Domain) -> NonNull<Local> {
+    let found = LOCALS.try_with(|locals| {
+        let found = locals
+            .borrow()
+            .iter()
+            .find(|owner| owner.local().is_of(domain))
+            .map(|owner| owner.0);
+        let local = found.unwrap_or_else(|| add_local(locals, domain));
+        let _ = LAST.try_with(|last| {
+            last.set(Last {
+                slots: Arc::as_ptr(&domain.shared().slots),
+                local: local.as_ptr(),
+            })
+        });
+        local
+    });
+    // This thread's locals are gone already (another thread-local's destructor pins): a slot for this pin only.
+    found.unwrap_or_else(|_| Local::new(domain, "ending thread".to_string(), false))
+}
+
+fn add_local(locals: &RefCell<Vec<Owner>>, domain: &Domain) -> NonNull<Local> {
+    let thread = std::thread::current();
+    let local = Local::new(
+        domain,
+        thread.name().unwrap_or("unnamed thread").to_string(),
+        true,
+    );
+    let mut locals = locals.borrow_mut();
+    // Domains that are gone must not cost this thread memory for ever.
+    locals.retain(|owner| !owner.local().claim.slots().is_closed());
+    locals.push(Owner(local));
+    local
+}
+
+/// Whether this thread is inside a pin of `domain`.
+pub(crate) fn is_pinned(domain: &Domain) -> bool {
+    let pinned = |locals: &RefCell<Vec<Owner>>| {
+        locals
+            .borrow()
+            .iter()
+            .any(|owner| owner.local().depth.get() > 0 && owner.local().is_of(domain))
+    };
+    LOCALS.try_with(pinned).unwrap_or(false)
+}
+
+impl Domain {
+    /// A scoped guard for a thread without a loop: online from here until it is dropped.
+    ///
+    /// A thread's first pin of a domain takes a slot, which it keeps until it ends; later ones cost a look at a
+    /// thread-local, one store and one full fence. Pins nest: only the outermost announces anything, so a thread that always
+    /// holds one holds garbage back. Pinning is apart from any [`Reader`](crate::Reader) of the thread, and does not
+    /// count for [`max_readers`](crate::DomainBuilder::max_readers).
+    ///
+    /// # Panics
+    ///
+    /// If this thread holds `usize::MAX` pins of the domain, which takes leaking them.
+    ///
+    /// ```
+    /// let domain = sapwood_qsbr::Domain::new();
+    /// let pinned = domain.pin();
+    /// let guard = pinned.guard();
+    /// // ... read shared structures; references live as long as `pinned` ...
+    /// assert!(guard.belongs_to(&domain));
+    /// ```
+    #[inline]
+    pub fn pin(&self) -> Pinned<'_> {
+        let local = local(self);
+        {
+            // SAFETY: it has an owner, or was made for this pin just now; nothing in this block frees it.
+            let local = unsafe { local.as_ref() };
+            let depth = local.depth.get();
+            if depth == 0 {
+                local.claim.come_online(self.shared().current());
+            }
+            // Wrapping (after ever so many leaked pins) would take the slot offline under somebody's guard.
+            local
+                .depth
+                .set(depth.checked_add(1).expect("fewer pins than addresses"));
+        }
+        Pinned {
+            local,
+            domain: self,
+        }
+    }
+}
+
+/// A thread's stay inside a domain. From [`Domain::pin`].
+///
+/// It stays on its thread:
+///
+/// ```compile_fail,E0277
+/// let domain = sapwood_qsbr::Domain::new();
+/// let pinned = domain.pin();
+/// std::thread::scope(|s| { s.spawn(move || drop(pinned)); });
+/// ```
+///
+/// and its guards do not outlive it:
+///
+/// ```compile_fail,E0505
+/// let domain = sapwood_qsbr::Domain::new();
+/// let pinned = domain.pin();
+/// let guard = pinned.guard();
+/// drop(pinned);
+/// guard.domain();
+/// ```
+#[must_use = "the thread is inside the domain only while this lives"]
+pub struct Pinned<'d> {
+    /// Also makes this stay on its thread.
+    local: NonNull<Local>,
+    domain: &'d Domain,
+}
+
+impl Pinned<'_> {
+    /// The guard that structures ask for.
+    #[inline]
+    pub fn guard(&self) -> Guard<'_> {
+        Guard {
+            domain: self.domain,
+            _local: PhantomData,
+        }
+    }
+}
+
+impl Drop for Pinned<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: freed only when `depth` is 0, and it counts this pin.
+        let local = unsafe { self.local.as_ref() };
+        let depth = local.depth.get() - 1;
+        local.depth.set(depth);
+        if depth == 0 {
+            local.claim.go_offline();
+            if !local.owned.get() {
+                // SAFETY: boxed in `Local::new`; the owner is gone and this was the last pin. `local` is not used
+                // after this.
+                drop(unsafe { Box::from_raw(self.local.as_ptr()) });
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Pinned<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pinned")
+            .field("domain", &self.domain)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,285 @@
+//! Readers: one per thread, and the guards that borrow them.
+
+use alloc::string::String;
+use core::cell::Cell;
+use core::fmt;
+use core::marker::PhantomData;
+
+use crate::domain::Domain;
+use crate::slots::Claim;
+
+/// One thread's part in a [`Domain`]: hands out [`Guard`]s and says when it holds nothing.
+///
+/// A reader is online or offline. While it is online it holds back every grace period that began since its last
+/// [`quiescent`](Self::quiescent) call, **whether it has a guard or not**: that is what makes a guard free. So a
+/// reader belongs into a loop that calls `quiescent` once per turn, and goes [`offline`](Self::offline) before it
+/// blocks. [`Domain::register`] returns it online.
+///
+/// Dropping it unregisters: from then on it counts as quiescent. That is so on unwinding too, hence a thread that
+/// panics holds nothing back. A reader that is leaked ([`core::mem::forget`]) while online holds garbage back for
+/// ever; that is safe, and [`Domain::stalls`] names it.
+///
+/// It can move to another thread (`Send`) but not be shared (not `Sync`).
+///
+/// ```
+/// use sapwood_qsbr::Domain;
+///
+/// let domain = Domain::new();
+/// let mut reader = domain.register("worker")?;
+/// for _turn in 0..3 {
+///     let guard = reader.guard();
+///     // ... read shared structures; references live as long as `guard` ...
+///     let _ = guard;
+///     reader.quiescent();
+/// }
+/// # Ok::<(), sapwood_qsbr::TooManyReaders>(())
+/// ```
+///
+/// The borrow checker proves that nothing read under a guard crosses a quiescent state:
+///
+/// ```compile_fail,E0502
+/// let domain = sapwood_qsbr::Domain::new();
+/// let mut reader = domain.register("worker").unwrap();
+/// let guard = reader.guard();
+/// reader.quiescent(); // error: `guard` is used below
+/// drop(guard);
+/// ```
+///
+/// nor an offline section:
+///
+/// ```compile_fail,E0502
+/// let domain = sapwood_qsbr::Domain::new();
+/// let mut reader = domain.register("worker").unwrap();
+/// let guard = reader.guard();
+/// let offline = reader.offline();
+/// drop(guard);
+/// ```
+///
+/// and that no guard is taken within one:
+///
+/// ```compile_fail,E0502
+/// let domain = sapwood_qsbr::Domain::new();
+/// let mut reader = domain.register("worker").unwrap();
+/// let offline = reader.offline();
+/// let guard = reader.guard();
+/// drop(offline);
+/// ```
+///
+/// A reader is not `Sync`:
+///
+/// ```compile_fail,E0277
+/// fn share<T: Sync>(_: T) {}
+/// let domain = sapwood_qsbr::Domain::new();
+/// share(domain.register("worker").unwrap());
+/// ```
+pub struct Reader {
+    /// Before `domain`, so that the slot is offline before the last handle runs what is left.
+    claim: Claim,
+    domain: Domain,
+    /// Our own copy of what the slot says, so that `guard` reads no shared memory. 0 while offline.
+    seen: Cell<u64>,
+}
+
+impl Reader {
+    pub(crate) fn new(domain: Domain, name: String) -> Self {
+        let claim = domain.shared().slots.claim(name, false);
+        let reader = Self {
+            claim,
+            domain,
+            seen: Cell::new(0),
+        };
+        reader.come_online();
+        reader
+    }
+
+    /// Permission to follow shared references, for as long as it lives.
+    ///
+    /// Costs one test of a thread's own memory while the reader is online: no shared write, no fence. An offline
+    /// reader comes online by itself (one store and one full fence), so this is always sound.
+    #[inline]
+    pub fn guard(&self) -> Guard<'_> {
+        if self.seen.get() == 0 {
+            self.come_online();
+        }
+        Guard {
+            domain: &self.domain,
+            _local: PhantomData,
+        }
+    }
+
+    #[cold]
+    fn come_online(&self) {
+        let generation = self.domain.shared().current();
+        self.claim.come_online(generation);
+        self.seen.set(generation);
+    }
+
+    /// Announces that this reader holds nothing: one quiescent state.
+    ///
+    /// One load while no grace period has begun since the last call; else also one store to this reader's own
+    /// cache line. Never a fence. Does nothing while offline, which counts as quiescent all the time.
+    #[inline]
+    pub fn quiescent(&mut self) {
+        let seen = self.seen.get();
+        let generation = self.domain.shared().current();
+        if seen != 0 && seen != generation {
+            self.claim.announce(generation);
+            self.seen.set(generation);
+        }
+    }
+
+    /// Offline until the returned value is dropped, for a thread that is about to block.
+    ///
+    /// ```
+    /// # let domain = sapwood_qsbr::Domain::new();
+    /// # let mut reader = domain.register("worker")?;
+    /// let offline = reader.offline();
+    /// domain.synchronize(); // does not wait for `reader`
+    /// drop(offline);
+    /// assert!(reader.is_online());
+    /// # Ok::<(), sapwood_qsbr::TooManyReaders>(())
+    /// ```
+    #[must_use = "the reader is online again as soon as this is dropped"]
+    pub fn offline(&mut self) -> Offline<'_> {
+        self.set_offline();
+        Offline { reader: self }
+    }
+
+    /// Goes offline and stays so until [`set_online`](Self::set_online) or the next [`guard`](Self::guard).
+    ///
+    /// For event loops, whose hook before sleeping and hook after waking are two functions.
+    pub fn set_offline(&mut self) {
+        if self.seen.replace(0) != 0 {
+            self.claim.go_offline();
+        }
+    }
+
+    /// Comes online: one store and one full fence. While online already: a quiescent state.
+    pub fn set_online(&mut self) {
+        if self.is_online() {
+            self.quiescent();
+        } else {
+            self.come_online();
+        }
+    }
+
+    /// Whether this reader holds grace periods back.
+    #[inline]
+    pub fn is_online(&self) -> bool {
+        self.seen.get() != 0
+    }
+
+    /// Waits for a grace period, with this reader offline: [`Domain::synchronize`] would wait for it for ever.
+    ///
+    /// # Panics
+    ///
+    /// Where [`Domain::synchronize`] does.
+    pub fn synchronize(&mut self) {
+        let offline = self.offline();
+        offline.reader.domain.synchronize();
+    }
+
+    /// The domain that this reader is registered with.
+    #[inline]
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // The claim takes the slot offline and gives it back.
+        self.domain.shared().reader_gone();
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("name", &self.claim.name())
+            .field("seen", &self.seen.get())
+            .finish()
+    }
+}
+
+/// Proof that the holder may follow references into structures of one [`Domain`].
+///
+/// Comes from [`Reader::guard`] or, with `std`, from `Pinned::guard`. It is a plain reference in disguise:
+/// copying and dropping it does nothing. A structure that takes one has to make sure that it is of its own domain,
+/// with [`belongs_to`](Self::belongs_to).
+///
+/// It stays on its thread:
+///
+/// ```compile_fail,E0277
+/// let domain = sapwood_qsbr::Domain::new();
+/// let reader = domain.register("worker").unwrap();
+/// let guard = reader.guard();
+/// std::thread::scope(|s| { s.spawn(move || guard); });
+/// ```
+///
+/// also by reference:
+///
+/// ```compile_fail,E0277
+/// let domain = sapwood_qsbr::Domain::new();
+/// let reader = domain.register("worker").unwrap();
+/// let guard = &reader.guard();
+/// std::thread::scope(|s| { s.spawn(move || { guard.domain(); }); });
+/// ```
+///
+/// and does not outlive its reader:
+///
+/// ```compile_fail,E0505
+/// let domain = sapwood_qsbr::Domain::new();
+/// let reader = domain.register("worker").unwrap();
+/// let guard = reader.guard();
+/// drop(reader);
+/// guard.domain();
+/// ```
+#[derive(Clone, Copy)]
+pub struct Guard<'r> {
+    pub(crate) domain: &'r Domain,
+    /// `&Domain` alone would be `Send`.
+    pub(crate) _local: PhantomData<*const ()>,
+}
+
+impl<'r> Guard<'r> {
+    /// The domain whose structures this guard protects.
+    #[inline]
+    pub fn domain(&self) -> &'r Domain {
+        self.domain
+    }
+
+    /// Whether this guard protects structures of `domain`: one compare of pointers.
+    ///
+    /// ```
+    /// let (ours, other) = (sapwood_qsbr::Domain::new(), sapwood_qsbr::Domain::new());
+    /// let reader = ours.register("worker")?;
+    /// assert!(reader.guard().belongs_to(&ours));
+    /// assert!(!reader.guard().belongs_to(&other));
+    /// # Ok::<(), sapwood_qsbr::TooManyReaders>(())
+    /// ```
+    #[inline]
+    pub fn belongs_to(&self, domain: &Domain) -> bool {
+        self.domain.ptr_eq(domain)
+    }
+}
+
+impl fmt::Debug for Guard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Guard")
+    }
+}
+
+/// A [`Reader`] that is offline for the time being; dropping this brings it online. From [`Reader::offline`].
+///
+/// If it is leaked the reader stays offline until its next guard.
+#[derive(Debug)]
+pub struct Offline<'r> {
+    reader: &'r mut Reader,
+}
+
+impl Drop for Offline<'_> {
+    fn drop(&mut self) {
+        self.reader.set_online();
+    }
+}

@@ -1,0 +1,213 @@
+//! One place that decides whose atomics and locks the crate runs on: `core`/`std`, or loom's.
+//!
+//! What the protocol's proof rests on (generation, slots, list head, locks, fences) goes through loom.
+//! Counters and diagnostics stay `core` atomics under loom as well: they order nothing, and each visible
+//! operation multiplies the schedules that a model has to try.
+
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
+
+/// `fetch_max` with AcqRel, as a loop: ThreadSanitizer does not instrument the instruction that `fetch_max` becomes, and
+/// then reports races where there are none. When the value is as high already, somebody else has published at
+/// least as much, and nothing is written.
+///
+/// It guesses the old value, as generations go up by one, and does not load it first. Loom remembers only the last
+/// access to an atomic when it looks for schedules to try, so such a load would hide the accesses of other threads
+/// from it (seen: wrong orderings on the value passed the models).
+pub(crate) fn raise(value: &AtomicU64, to: u64) {
+    let mut now = to.saturating_sub(1);
+    while let Err(newer) = value.compare_exchange(now, to, AcqRel, Relaxed) {
+        if newer >= to {
+            return;
+        }
+        now = newer;
+    }
+}
+
+/// Atomics that no proof rests on; see the module's note.
+pub(crate) mod plain {
+    pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
+}
+
+#[cfg(any(loom, feature = "std"))]
+macro_rules! unpoisoned_mutex {
+    ($(#[$doc:meta])* $name:ident, $($path:ident)::+) => {
+        $(#[$doc])*
+        pub(crate) struct $name<T>($($path)::+::Mutex<T>);
+
+        #[allow(dead_code, reason = "each lock uses its own part of this")]
+        impl<T> $name<T> {
+            pub(crate) fn new(value: T) -> Self {
+                Self($($path)::+::Mutex::new(value))
+            }
+
+            /// A panic in user code never happens while one of our locks guards a half-done change, so the
+            /// poison mark means nothing here.
+            pub(crate) fn lock(&self) -> $($path)::+::MutexGuard<'_, T> {
+                self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+            }
+
+            pub(crate) fn try_lock(&self) -> Option<$($path)::+::MutexGuard<'_, T>> {
+                match self.0.try_lock() {
+                    Ok(guard) => Some(guard),
+                    Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                    Err(std::sync::TryLockError::WouldBlock) => None,
+                }
+            }
+        }
+    };
+}
+
+#[cfg(loom)]
+unpoisoned_mutex!(
+    /// A lock that the models explore.
+    Mutex, loom::sync
+);
+#[cfg(loom)]
+unpoisoned_mutex!(
+    /// A lock that is never held across an operation that a model can see.
+    ColdMutex, std::sync
+);
+
+#[cfg(all(not(loom), feature = "std"))]
+unpoisoned_mutex!(
+    /// A lock for the cold paths: registration names, deferred closures, grace sources.
+    Mutex, std::sync
+);
+#[cfg(not(loom))]
+pub(crate) use Mutex as ColdMutex;
+#[cfg(all(not(loom), not(feature = "std")))]
+pub(crate) use spin::Mutex;
+
+/// Without an operating system there is nobody to sleep with: a plain test-and-set lock.
+#[cfg(all(not(loom), not(feature = "std")))]
+mod spin {
+    use core::cell::UnsafeCell;
+    use core::ops::{Deref, DerefMut};
+    use core::sync::atomic::{AtomicBool, Ordering};
+
+    pub(crate) struct Mutex<T> {
+        held: AtomicBool,
+        value: UnsafeCell<T>,
+    }
+
+    // SAFETY: `held` lets one thread at a time reach the value, so sharing the lock only ever moves access
+    // to `T` from thread to thread, which `T: Send` allows.
+    unsafe impl<T: Send> Sync for Mutex<T> {}
+
+    pub(crate) struct MutexGuard<'a, T>(&'a Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self {
+                held: AtomicBool::new(false),
+                value: UnsafeCell::new(value),
+            }
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            loop {
+                if let Some(guard) = self.try_lock() {
+                    return guard;
+                }
+                while self.held.load(Ordering::Relaxed) {
+                    core::hint::spin_loop();
+                }
+            }
+        }
+
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            // Made only when the lock is ours: the drop of a guard releases it.
+            (!self.held.swap(true, Ordering::Acquire)).then(|| MutexGuard(self))
+        }
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+        fn deref(&self) -> &T {
+            // SAFETY: this guard exists, so `held` was taken by us and nobody else has a guard.
+            unsafe { &*self.0.value.get() }
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            // SAFETY: as in `deref`, and `&mut self` excludes other borrows through this guard.
+            unsafe { &mut *self.0.value.get() }
+        }
+    }
+
+    impl<T> Drop for MutexGuard<'_, T> {
+        fn drop(&mut self) {
+            self.0.held.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Waiting that starts hot and cools down: spin, then yield, then sleep up to a millisecond.
+pub(crate) struct Backoff(u32);
+
+impl Backoff {
+    pub(crate) fn new() -> Self {
+        Self(0)
+    }
+
+    pub(crate) fn wait(&mut self) {
+        self.0 = self.0.saturating_add(1);
+        #[cfg(loom)]
+        loom::thread::yield_now();
+        #[cfg(all(not(loom), feature = "std"))]
+        match self.0 {
+            0..=6 => (0..1_u32 << self.0).for_each(|_| core::hint::spin_loop()),
+            7..=32 => std::thread::yield_now(),
+            n => std::thread::sleep(std::time::Duration::from_micros(
+                u64::from((n - 32).min(20)) * 50,
+            )),
+        }
+        #[cfg(all(not(loom), not(feature = "std")))]
+        (0..1_u32 << self.0.min(10)).for_each(|_| core::hint::spin_loop());
+    }
+}
+
+/// Time since the domain was made, in nanoseconds; always 0 where there is no clock.
+pub(crate) struct Clock {
+    #[cfg(feature = "std")]
+    start: std::time::Instant,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self {
+            #[cfg(feature = "std")]
+            start: std::time::Instant::now(),
+        }
+    }
+
+    pub(crate) fn nanos(&self) -> u64 {
+        #[cfg(feature = "std")]
+        return u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        #[cfg(not(feature = "std"))]
+        0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Mutex;
+
+    #[test]
+    fn a_failed_attempt_leaves_the_lock_locked() {
+        let mutex = Mutex::new(1);
+        let mut guard = mutex.lock();
+        assert!(mutex.try_lock().is_none());
+        assert!(mutex.try_lock().is_none());
+        *guard += 1;
+        drop(guard);
+        assert_eq!(mutex.try_lock().as_deref(), Some(&2));
+        assert_eq!(*mutex.lock(), 2);
+    }
+}
