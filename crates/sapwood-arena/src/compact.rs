@@ -1,0 +1,331 @@
+//! Giving memory back: releasing free pages, and evacuating an area so that there are some.
+//!
+//! # How an area is compacted
+//!
+//! The arena does not know who refers to a block, so the structure moves its blocks itself:
+//!
+//! 1. [`Arena::begin_evacuation`]. From now on new blocks of the area come from memory above the frontier of
+//!    this moment. What is freed below only collects: it is counted as free, but not used.
+//! 2. The structure moves its blocks, as many at a time as it likes: allocate, copy, publish, retire the old
+//!    one. Other work goes on between. It may leave blocks where they are.
+//! 3. When the old blocks are free (after a grace period, if there are readers), it calls
+//!    [`Arena::evacuation_step`] until that says it is done. Each step looks at a bounded stretch, makes the free
+//!    memory there usable again, in runs as long as they can be, and gives whole pages back.
+//!
+//! Stop moving at any time and go on with 3: nothing is lost. Blocks that are freed later, ahead of the sweep or behind it,
+//! are taken care of. [`Arena::finish_evacuation`] does all steps at once.
+//!
+//! The cost of beginning is a constant; of a step, its budget.
+
+use crate::arena::{Arena, GRANULE};
+use crate::lists::TAGGED;
+use crate::options::DebugMode;
+use crate::reference::{Area, UNIT};
+use crate::region::PAGE;
+
+const PAGE_UNITS: u32 = (PAGE / UNIT) as u32;
+
+/// What a step of an evacuation did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EvacuationStep {
+    /// Whether the area is as usual again.
+    pub done: bool,
+    /// Bytes that became usable again in this step.
+    pub reclaimed: usize,
+    /// Bytes of pages given back to the system in this step.
+    pub released: usize,
+}
+
+impl Arena {
+    /// Begins to evacuate an area; see the [module documentation](crate::compact) for the protocol.
+    ///
+    /// Returns whether it began: not if the area is being evacuated already, or if there is nothing to do.
+    /// [`DebugMode::Protect`] never reuses memory soon, so there it does nothing.
+    ///
+    /// ```
+    /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
+    /// # let mut arena = Arena::new(ArenaOptions::default());
+    /// let old = arena.alloc(40, Kind(0), Area::Nodes)?;
+    /// assert!(arena.begin_evacuation(Area::Nodes));
+    /// let new = arena.alloc(40, Kind(0), Area::Nodes)?;
+    /// assert!(new > old);
+    /// // copy the node, publish the new reference, wait for readers; then:
+    /// // SAFETY: no one knows the old block any more.
+    /// unsafe { arena.free(old, 40, Kind(0)) };
+    /// while !arena.evacuation_step(Area::Nodes, 4096).done {}
+    /// # Ok::<(), sapwood_arena::ArenaFull>(())
+    /// ```
+    pub fn begin_evacuation(&mut self, area: Area) -> bool {
+        let a = area as usize;
+        if self.guard.is_some() || self.spaces[a].owned == 0 || self.is_evacuating(area) {
+            return false;
+        }
+        let (bump, bump_end) = (self.spaces[a].bump, self.spaces[a].bump_end);
+        if self.poison {
+            // From here on these are no fragments any more, and their tags are not kept.
+            let mut class = 0;
+            while let Some(c) = self.spaces[a].lists.first_from(class) {
+                let at = self.spaces[a].lists.head(c);
+                // SAFETY: the head of a nonempty class is a fragment of it.
+                let n = unsafe { self.spaces[a].lists.size(self.mem(), at, c) };
+                self.unlink(a, at, n);
+                self.spaces[a].held += n;
+                class = c;
+            }
+        }
+        let frontier = self.frontier;
+        let space = &mut self.spaces[a];
+        space.held += space.lists.units + (bump_end - bump);
+        space.lists.reset();
+        space.bump = frontier;
+        space.bump_end = frontier;
+        space.hole = self.header;
+        space.hole_end = frontier;
+        if bump < bump_end {
+            self.bits
+                .fill(bump as usize, (bump_end - bump) as usize, true);
+        }
+        true
+    }
+
+    /// Whether an evacuation of the area has begun and not ended.
+    pub fn is_evacuating(&self, area: Area) -> bool {
+        let space = &self.spaces[area as usize];
+        space.hole < space.hole_end
+    }
+
+    /// Whether the block is one that an evacuation of its area would move.
+    #[inline]
+    pub fn should_move(&self, r: crate::Ref) -> bool {
+        let space = &self.spaces[self.owner(r.get())];
+        space.hole <= r.get() && r.get() < space.hole_end
+    }
+
+    /// Makes the free memory in the next `budget_units` units of an evacuated area usable again, and gives whole pages back.
+    ///
+    /// Time is proportional to the budget (about a nanosecond for 50 units, and the system calls for pages). Without
+    /// an evacuation it does nothing and is done.
+    pub fn evacuation_step(&mut self, area: Area, budget_units: u32) -> EvacuationStep {
+        let a = area as usize;
+        let mut step = EvacuationStep {
+            done: true,
+            ..EvacuationStep::default()
+        };
+        let space = &mut self.spaces[a];
+        if space.hole >= space.hole_end {
+            return step;
+        }
+        let from = space.hole;
+        let end = from.saturating_add(budget_units.max(GRANULE)) / GRANULE * GRANULE;
+        let to = end
+            .max(from / GRANULE * GRANULE + GRANULE)
+            .min(space.hole_end);
+        step.done = to == space.hole_end;
+        if step.done {
+            space.hole = 0;
+            space.hole_end = 0;
+        } else {
+            space.hole = to;
+        }
+        let mut run: Option<u32> = None;
+        let mut at = from;
+        while at < to {
+            let (w, b) = (at / GRANULE, at % GRANULE);
+            let ours = usize::from(self.owners.get(w as usize)) == a;
+            let word = if ours {
+                self.bits.word(w as usize) >> b
+            } else {
+                0
+            };
+            let ones = word.trailing_ones().min(GRANULE - b);
+            if ones > 0 {
+                run.get_or_insert(at);
+                at += ones;
+            }
+            if at % GRANULE == 0 && ones > 0 {
+                continue;
+            }
+            if let Some(start) = run.take() {
+                step.reclaimed += self.reclaim(a, start, at);
+            }
+            if at >= to {
+                break;
+            }
+            let rest = if ours {
+                self.bits.word(w as usize) >> (at % GRANULE)
+            } else {
+                0
+            };
+            at += rest.trailing_zeros().min(GRANULE - at % GRANULE);
+        }
+        if let Some(start) = run.take() {
+            step.reclaimed += self.reclaim(a, start, to);
+        }
+        // One page back, because whether a page can go depends on the one after it.
+        let first = (from / PAGE_UNITS).saturating_sub(1);
+        step.released = self.release_pages(first, to / PAGE_UNITS);
+        if step.done {
+            self.lower_frontier();
+        }
+        step
+    }
+
+    /// All remaining steps of an evacuation at once: time proportional to the arena.
+    pub fn finish_evacuation(&mut self, area: Area) -> EvacuationStep {
+        let mut sum = EvacuationStep::default();
+        while !sum.done {
+            let step = self.evacuation_step(area, 1 << 20);
+            sum.done = step.done;
+            sum.reclaimed += step.reclaimed;
+            sum.released += step.released;
+        }
+        sum
+    }
+
+    /// Lists a run that the sweep found; its bits are set.
+    fn reclaim(&mut self, area: usize, start: u32, end: u32) -> usize {
+        self.spaces[area].held -= end - start;
+        self.bits
+            .fill(start as usize, (end - start) as usize, false);
+        self.list_run(area, start, end);
+        (end - start) as usize * UNIT
+    }
+
+    /// Gives free pages back to the system, looking at `budget_pages` pages of 4 KiB, from where the last call stopped.
+    /// Returns the bytes given back. They stay part of the arena, counted as free and as
+    /// [`released`](crate::Memory::released), until they are used again.
+    ///
+    /// Memory above the frontier that was in use once goes first. Does nothing for a heap, or with
+    /// [`DebugMode::Poison`] and [`DebugMode::Protect`].
+    ///
+    /// ```
+    /// # use sapwood_arena::{Arena, ArenaOptions, Area, Backing, Kind};
+    /// let mut arena = Arena::new(ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 30 }));
+    /// let big = arena.alloc(1 << 20, Kind(0), Area::Leaves)?;
+    /// let _next = arena.alloc(8, Kind(0), Area::Leaves)?;
+    /// // SAFETY: no one else knows the block.
+    /// unsafe { arena.free(big, 1 << 20, Kind(0)) };
+    /// # #[cfg(not(miri))]
+    /// assert!(arena.release_free(1000) > 900 << 10);
+    /// # Ok::<(), sapwood_arena::ArenaFull>(())
+    /// ```
+    pub fn release_free(&mut self, budget_pages: usize) -> usize {
+        if self.options.debug != DebugMode::Off {
+            return 0;
+        }
+        let mut released = 0;
+        let above = (self.frontier as usize * UNIT).next_multiple_of(PAGE);
+        let high = self.high as usize * UNIT;
+        if let Some(region) = &mut self.region {
+            if above < high && region.release(above..high) {
+                released += high - above;
+                self.high = self.frontier;
+                self.backed = region.will_use(above.min(region.len()));
+            }
+        }
+        let pages = self.frontier / PAGE_UNITS;
+        let mut left = (budget_pages.min(u32::MAX as usize) as u32).min(pages);
+        while left > 0 {
+            if self.sweep_page >= pages {
+                self.sweep_page = 0;
+            }
+            let first = self.sweep_page;
+            let n = left.min(pages - first);
+            released += self.release_pages(first, first + n);
+            self.sweep_page = first + n;
+            left -= n;
+        }
+        released
+    }
+
+    /// Gives back those pages of `first..end` that are free and hold no links or sizes of a fragment.
+    fn release_pages(&mut self, first: u32, end: u32) -> usize {
+        let mut released = 0;
+        if self.options.debug != DebugMode::Off {
+            return 0;
+        }
+        let mut page = first;
+        while page < end {
+            let start = page;
+            while page < end && self.can_release(page) {
+                page += 1;
+            }
+            if page > start {
+                released += self.release_run(start, page);
+            }
+            page += 1;
+        }
+        released
+    }
+
+    /// Whether the page is all inside one listed fragment, and neither of its ends is here.
+    fn can_release(&self, page: u32) -> bool {
+        let first = page * PAGE_UNITS;
+        let after = first + PAGE_UNITS;
+        if first < self.header + 2 || after >= self.frontier || self.released.get(page as usize) {
+            return false;
+        }
+        let words = first / GRANULE..after / GRANULE;
+        let area = self.owner(first);
+        let space = &self.spaces[area];
+        let (hole, hole_end) = (space.hole, space.hole_end);
+        // A fragment ends at an edge of the hole, and units in the hole wait for the sweep.
+        if hole < hole_end && after >= hole && first < hole_end + 2 {
+            return false;
+        }
+        words.clone().all(|w| self.bits.word(w as usize) == u64::MAX)
+            && words.clone().all(|w| self.owner(w * GRANULE) == area)
+            // Unit 1 of a fragment holds its size, so the two units before must belong to it as well.
+            && (first - 2..first).chain([after]).all(|u| self.bits.get(u as usize) && self.owner(u) == area)
+    }
+
+    fn release_run(&mut self, first: u32, end: u32) -> usize {
+        let Some(region) = &mut self.region else {
+            return 0;
+        };
+        if self
+            .released
+            .ensure((self.frontier / PAGE_UNITS) as usize + 1)
+            .is_err()
+        {
+            return 0;
+        }
+        if !region.release(first as usize * PAGE..end as usize * PAGE) {
+            return 0;
+        }
+        self.released
+            .fill(first as usize, (end - first) as usize, true);
+        self.released_pages += end - first;
+        (end - first) as usize * PAGE
+    }
+
+    /// Units that are about to be used: their pages count as backed again.
+    #[cold]
+    pub(crate) fn unrelease(&mut self, start: u32, n: u32) {
+        let mut page = start / PAGE_UNITS;
+        let end = (start + n - 1) / PAGE_UNITS;
+        while page <= end {
+            let word = self.released.word((page / 64) as usize) >> (page % 64);
+            if word == 0 {
+                page = (page / 64 + 1) * 64;
+                continue;
+            }
+            page += word.trailing_zeros();
+            if page > end {
+                break;
+            }
+            self.released.put(page as usize, false);
+            self.released_pages -= 1;
+            page += 1;
+        }
+    }
+
+    /// A fragment was linked: the pages with its links and sizes are written.
+    #[cold]
+    pub(crate) fn tags_touched(&mut self, start: u32, n: u32) {
+        self.unrelease(start, n.min(2));
+        if n >= TAGGED {
+            self.unrelease(start + n - 1, 1);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The frontier: how areas get memory, how it falls again, and what can be promised beforehand.
+
+use crate::arena::{Arena, GRANULE};
+use crate::blocks::PAD_FROM;
+use crate::lists::class_floor;
+use crate::reference::UNIT;
+use crate::region::ArenaFull;
+
+/// The frontier is lowered by at most this much (2 MiB) at a time, because bits are rewritten.
+const LOWER_MAX: u32 = 1 << 18;
+
+#[inline]
+pub(crate) const fn up(n: u32) -> u32 {
+    n.next_multiple_of(GRANULE)
+}
+
+/// So much for one area, nothing for the other.
+fn only(area: usize, units: u32) -> [u32; 2] {
+    if area == 0 { [units, 0] } else { [0, units] }
+}
+
+impl Arena {
+    pub(crate) fn nothing_used(&self) -> bool {
+        self.live == 0 && self.retired == 0
+    }
+
+    /// What an area takes from the frontier at once.
+    fn chunk(&self) -> u32 {
+        let room = self.limit.saturating_sub(self.frontier) / 16;
+        (self.frontier / 256)
+            .min(room)
+            .clamp(GRANULE, self.chunk_max)
+            / GRANULE
+            * GRANULE
+    }
+
+    /// Gives free memory that touches the frontier back to it: whole granules, if they are as many as a chunk
+    /// (else the next block would take them again), or if nothing else is left.
+    pub(crate) fn lower_frontier(&mut self) {
+        let empty = self.nothing_used();
+        let least = if empty { 1 } else { self.chunk() };
+        if empty {
+            for area in 0..2 {
+                let (bump, end) = (self.spaces[area].bump, self.spaces[area].bump_end);
+                self.spaces[area].bump_end = bump;
+                if bump < end {
+                    self.list_run(area, bump, end);
+                }
+            }
+        }
+        for _ in 0..if empty { 64 } else { 8 } {
+            let f = self.frontier;
+            let floor = self
+                .header
+                .max(self.spaces[0].hole_end)
+                .max(self.spaces[1].hole_end);
+            if f <= floor {
+                return;
+            }
+            let area = self.owner(f - 1);
+            let space = &mut self.spaces[area];
+            if space.bump < space.bump_end && space.bump_end == f {
+                let to = up(space.bump).max(floor).min(f);
+                if f - to < least {
+                    return;
+                }
+                // The first granule is shared with the header, so "whole" may mean from the header on.
+                let to = if space.bump == self.header {
+                    self.header
+                } else {
+                    to
+                };
+                space.owned -= f - to;
+                space.bump_end = to.max(space.bump);
+                self.frontier = to;
+                continue;
+            }
+            let run = self.left_run(f, area);
+            let from = f - run;
+            let to = if from == self.header { from } else { up(from) };
+            let to = to.max(floor).max(f.saturating_sub(LOWER_MAX)).min(f);
+            if run == 0 || f - to < least {
+                return;
+            }
+            self.unlink(area, from, run);
+            self.claim(to, f - to);
+            if to > from {
+                self.link(area, from, to - from);
+            }
+            self.spaces[area].owned -= f - to;
+            self.frontier = to;
+        }
+    }
+
+    /// `n` units from the frontier.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_fresh(
+        &mut self,
+        n: u32,
+        bytes: usize,
+        area: usize,
+    ) -> Result<u32, ArenaFull> {
+        self.open_chunk(n, area).map_err(|full| ArenaFull {
+            requested: bytes,
+            ..full
+        })?;
+        Ok(self.take_bump(area, n))
+    }
+
+    /// Raises the frontier until the area's bump run has `n` units.
+    fn open_chunk(&mut self, n: u32, area: usize) -> Result<(), ArenaFull> {
+        self.start()?;
+        let f = self.frontier;
+        let full = ArenaFull {
+            requested: n as usize * UNIT,
+            limit: self.limit_bytes(),
+        };
+        let space = &self.spaces[area];
+        let adjacent = space.bump < space.bump_end && space.bump_end == f;
+        let have = if adjacent {
+            space.bump_end - space.bump
+        } else {
+            0
+        };
+        let least = f
+            .checked_add(n - have)
+            .filter(|&e| e <= self.limit)
+            .ok_or(full)?;
+        let least = up(least);
+        let most = (f + self.chunk()) / GRANULE * GRANULE;
+        let end = most.max(least);
+        if end > self.limit || self.prepare(end, only(area, end - f)).is_err() {
+            self.prepare(least, only(area, least - f))?;
+            return self.extend(area, f, least);
+        }
+        self.extend(area, f, end)
+    }
+
+    /// Gives `f..end` to the area. `prepare` has succeeded for it.
+    fn extend(&mut self, area: usize, f: u32, end: u32) -> Result<(), ArenaFull> {
+        for granule in f / GRANULE..end / GRANULE {
+            self.owners.put(granule as usize, area == 1);
+        }
+        self.frontier = end;
+        self.spaces[area].owned += end - f;
+        if end > self.high {
+            self.high = end;
+            if let Some(region) = &mut self.region {
+                self.backed = region.will_use(end as usize * UNIT);
+            }
+        }
+        if self.released_pages > 0 {
+            self.unrelease(f, end - f);
+        }
+        if self.poison {
+            self.poison_run(f, end - f);
+        }
+        self.replace_bump(area, f, end);
+        Ok(())
+    }
+
+    /// Makes region and side tables ready for a frontier of `end`, and areas with so many more units. Changes
+    /// nothing that could be seen, except perhaps the base.
+    fn prepare(&mut self, end: u32, more: [u32; 2]) -> Result<(), ArenaFull> {
+        let full = ArenaFull {
+            requested: end as usize * UNIT,
+            limit: self.limit_bytes(),
+        };
+        if end > self.limit {
+            return Err(full);
+        }
+        self.bits.ensure(end as usize).map_err(|_| full)?;
+        self.owners
+            .ensure(end.div_ceil(GRANULE) as usize)
+            .map_err(|_| full)?;
+        for (space, more) in self.spaces.iter_mut().zip(more) {
+            if more > 0 {
+                space
+                    .lists
+                    .ensure((space.owned + more).min(end))
+                    .map_err(|_| full)?;
+            }
+        }
+        if end > self.len {
+            let region = self.region.as_mut().ok_or(full)?;
+            region.grow(end as usize * UNIT)?;
+            self.base = region.base().as_ptr();
+            self.len = crate::arena::units_in(region.len());
+        }
+        Ok(())
+    }
+
+    /// Makes sure that blocks of up to 2 KiB each, `bytes` in all, can be allocated next without failing, in
+    /// whichever area. Between this and them, nothing else may be allocated. With it an operation of many blocks
+    /// happens whole or not at all.
+    ///
+    /// The memory may move, unless the backing is stable.
+    ///
+    /// # Errors
+    ///
+    /// [`ArenaFull`] if that cannot be promised; nothing is changed then. Close to the limit the promise may be
+    /// refused although the blocks would have fit, because it allows for the worst order of sizes and areas.
+    ///
+    /// ```
+    /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
+    /// let mut arena = Arena::new(ArenaOptions::default());
+    /// arena.ensure(3 * 40)?;
+    /// for _ in 0..3 {
+    ///     arena.alloc(40, Kind(0), Area::Nodes).expect("promised");
+    /// }
+    /// # Ok::<(), sapwood_arena::ArenaFull>(())
+    /// ```
+    #[inline]
+    pub fn ensure(&mut self, bytes: usize) -> Result<(), ArenaFull> {
+        if self.special {
+            return self.ensure_special(bytes);
+        }
+        self.ensure_units(bytes)
+    }
+
+    #[inline]
+    pub(crate) fn ensure_units(&mut self, bytes: usize) -> Result<(), ArenaFull> {
+        let n = self.units_of(bytes)?;
+        // With padding, a block takes less than twice its size.
+        let worst = if self.frontier >= PAD_FROM {
+            n.saturating_mul(2)
+        } else {
+            n
+        };
+        if self.spaces.iter().all(|s| s.bump_end - s.bump >= worst) {
+            return Ok(());
+        }
+        self.ensure_fresh(n, worst, bytes)
+    }
+
+    #[cold]
+    fn ensure_fresh(&mut self, n: u32, worst: u32, bytes: usize) -> Result<(), ArenaFull> {
+        let full = ArenaFull {
+            requested: bytes,
+            limit: self.limit_bytes(),
+        };
+        self.start()?;
+        let chunk = self.chunk();
+        let mut more = [0; 2];
+        let mut lacking = 0;
+        for (space, more) in self.spaces.iter().zip(&mut more) {
+            let largest = space.lists.last().map_or(0, class_floor);
+            // A fragment is left only for a smaller one that fits, so a long one lasts.
+            if space.bump_end - space.bump < worst
+                && largest < worst.saturating_mul(2).saturating_add(512)
+            {
+                *more = if worst <= GRANULE - self.header.min(GRANULE) {
+                    chunk
+                } else {
+                    chunk + GRANULE
+                };
+                lacking += 1;
+            }
+        }
+        if lacking == 0 {
+            return Ok(());
+        }
+        // What is left of a bump run when a block does not fit is less than that block.
+        let extra = if n <= GRANULE - 8 && worst == n {
+            0
+        } else {
+            worst.checked_mul(2).ok_or(full)?
+        };
+        // The first chunk shares its granule with the header.
+        let from = self.frontier / GRANULE * GRANULE;
+        let end = more
+            .iter()
+            .try_fold(from, |end, &m| end.checked_add(m))
+            .and_then(|e| e.checked_add(extra));
+        let end = up(end.filter(|&e| e <= self.limit).ok_or(full)?);
+        let more = more.map(|m| if m > 0 { m + extra } else { 0 });
+        self.prepare(end, more).map_err(|f| ArenaFull {
+            requested: bytes,
+            ..f
+        })
+    }
+}

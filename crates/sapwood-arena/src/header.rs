@@ -1,0 +1,336 @@
+//! The first page of a memory that others may open: what it is, and whether it is whole.
+//!
+//! Numbers are little-endian. Bytes from the start of the page, in rows of eight:
+//!
+//! ```text
+//!    0 | magic: "SAPWOOD\0"              |
+//!    8 | version: u32  | state: u32      |   state "LIVE": an owner may be writing, no checksums; "SEAL": whole
+//!   16 | layout hash                     |   what the structure calls its layout
+//!   24 | length                          |   bytes of the whole memory, this page included
+//!   32 | frontier                        |   bytes in use
+//!   40 | generation                      |   counted by the structure
+//!   48 | roots, 8 words                  |
+//!  112 | body checksum                   |   XXH3 of everything after this page
+//!  120 | header checksum                 |   XXH3 of this page without these 8 bytes
+//!  128 | zeros to 4096                   |
+//! ```
+
+use crate::arena::Arena;
+use crate::options::HeaderMode;
+use crate::reference::UNIT;
+use crate::region::PAGE;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+/// Bytes of the header page.
+pub const HEADER_LEN: usize = PAGE;
+/// What the header page begins with.
+pub const MAGIC: [u8; 8] = *b"SAPWOOD\0";
+/// The version of this header's format.
+pub const FORMAT_VERSION: u32 = 1;
+
+pub(crate) const ROOTS_AT: usize = 48;
+const CHECKSUM_AT: usize = 120;
+const LIVE: u32 = u32::from_le_bytes(*b"LIVE");
+const SEALED: u32 = u32::from_le_bytes(*b"SEAL");
+
+/// What a header page says.
+///
+/// ```
+/// use sapwood_arena::{Header, HEADER_LEN};
+/// let mut header = Header::new(0xABCD);
+/// header.roots[0] = 42;
+/// let image = header.seal(&[1, 2, 3]);
+/// assert_eq!(image.len(), HEADER_LEN);
+/// let mut whole = image.to_vec();
+/// whole.extend([1, 2, 3]);
+/// let read = Header::decode(&whole, 0xABCD)?;
+/// assert_eq!(read.roots[0], 42);
+/// read.check_body(&whole[HEADER_LEN..])?;
+/// # Ok::<(), sapwood_arena::HeaderError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Header {
+    /// The format of the page.
+    pub version: u32,
+    /// Whether the memory is whole and its checksums hold; if not, an owner may still be writing.
+    pub sealed: bool,
+    /// What the structure calls its layout.
+    pub layout_hash: u64,
+    /// Bytes of the whole memory, this page included.
+    pub length: u64,
+    /// Bytes in use.
+    pub frontier: u64,
+    /// Counted by the structure.
+    pub generation: u64,
+    /// The structure's own words.
+    pub roots: [u64; 8],
+    /// XXH3 of everything after the page.
+    pub body_checksum: u64,
+}
+
+/// Why a memory is not what was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeaderError {
+    /// Too short for a header.
+    #[error("too short for a header: {len} bytes, not {HEADER_LEN}")]
+    TooShort {
+        /// Bytes there are.
+        len: usize,
+    },
+    /// Not one of ours.
+    #[error("not a sapwood memory: it begins with {found:02x?}")]
+    Magic {
+        /// The first bytes.
+        found: [u8; 8],
+    },
+    /// Another version of the format.
+    #[error("format version {found}, this program reads {expected}")]
+    Version {
+        /// Version of the memory.
+        found: u32,
+        /// Version of this library.
+        expected: u32,
+    },
+    /// Another structure, or another version of it.
+    #[error("layout {found:#018x}, expected {expected:#018x}")]
+    Layout {
+        /// Layout of the memory.
+        found: u64,
+        /// Layout that was asked for.
+        expected: u64,
+    },
+    /// Truncated, or something was added.
+    #[error("{actual} bytes, but the header says {stated}")]
+    Length {
+        /// What the header says.
+        stated: u64,
+        /// What there is.
+        actual: u64,
+    },
+    /// The frontier lies beyond the end or inside the header.
+    #[error("the frontier {frontier} does not lie within {length} bytes")]
+    Frontier {
+        /// What the header says is in use.
+        frontier: u64,
+        /// Bytes there are.
+        length: u64,
+    },
+    /// Neither sealed nor live, or live where a whole memory was expected.
+    #[error(
+        "the memory was not sealed: its writer is still at work, or died (state {found:#010x})"
+    )]
+    State {
+        /// The word found.
+        found: u32,
+    },
+    /// The header was damaged.
+    #[error("the header is damaged: its checksum differs")]
+    HeaderChecksum,
+    /// What follows the header was damaged.
+    #[error("the contents are damaged: their checksum differs")]
+    BodyChecksum,
+}
+
+fn u64_at(page: &[u8], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&page[at..at + 8]);
+    u64::from_le_bytes(bytes)
+}
+
+fn u32_at(page: &[u8], at: usize) -> u32 {
+    let mut bytes = [0; 4];
+    bytes.copy_from_slice(&page[at..at + 4]);
+    u32::from_le_bytes(bytes)
+}
+
+fn header_checksum(page: &[u8]) -> u64 {
+    let mut hash = Xxh3::new();
+    hash.update(&page[..CHECKSUM_AT]);
+    hash.update(&page[CHECKSUM_AT + 8..HEADER_LEN]);
+    hash.digest()
+}
+
+/// The checksum of what follows a header: XXH3, 64 bits.
+pub fn body_checksum(body: &[u8]) -> u64 {
+    xxh3_64(body)
+}
+
+impl Header {
+    /// The header of an empty memory with this layout.
+    pub fn new(layout_hash: u64) -> Header {
+        Header {
+            version: FORMAT_VERSION,
+            sealed: false,
+            layout_hash,
+            length: HEADER_LEN as u64,
+            frontier: HEADER_LEN as u64,
+            generation: 0,
+            roots: [0; 8],
+            body_checksum: 0,
+        }
+    }
+
+    /// The page for a whole memory whose contents after it are `body`: fills in length, frontier and checksums.
+    pub fn seal(mut self, body: &[u8]) -> [u8; HEADER_LEN] {
+        self.length = (HEADER_LEN + body.len()) as u64;
+        self.frontier = self.length;
+        self.body_checksum = body_checksum(body);
+        self.sealed = true;
+        self.encode()
+    }
+
+    /// The page as it stands. A header that is not sealed gets no checksum.
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut page = [0; HEADER_LEN];
+        page[..8].copy_from_slice(&MAGIC);
+        page[8..12].copy_from_slice(&self.version.to_le_bytes());
+        page[12..16].copy_from_slice(&(if self.sealed { SEALED } else { LIVE }).to_le_bytes());
+        let words = [
+            self.layout_hash,
+            self.length,
+            self.frontier,
+            self.generation,
+        ];
+        let words = words
+            .into_iter()
+            .chain(self.roots)
+            .chain([self.body_checksum]);
+        for (i, word) in words.enumerate() {
+            page[16 + i * 8..24 + i * 8].copy_from_slice(&word.to_le_bytes());
+        }
+        if self.sealed {
+            let sum = header_checksum(&page);
+            page[CHECKSUM_AT..CHECKSUM_AT + 8].copy_from_slice(&sum.to_le_bytes());
+        }
+        page
+    }
+
+    /// Reads the header of a whole, sealed memory: `bytes` is all of it. The contents are not checked, see
+    /// [`check_body`](Header::check_body).
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is not as expected.
+    pub fn decode(bytes: &[u8], layout_hash: u64) -> Result<Header, HeaderError> {
+        let header = Header::decode_parts(bytes, bytes.len() as u64, layout_hash)?;
+        if !header.sealed {
+            return Err(HeaderError::State { found: LIVE });
+        }
+        Ok(header)
+    }
+
+    /// Reads the header of a memory of `actual` bytes of which `page` is the beginning; it may be live, and may then
+    /// be longer than the header says.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is not as expected.
+    pub fn decode_parts(page: &[u8], actual: u64, layout_hash: u64) -> Result<Header, HeaderError> {
+        if page.len() < HEADER_LEN {
+            return Err(HeaderError::TooShort { len: page.len() });
+        }
+        let mut found = [0; 8];
+        found.copy_from_slice(&page[..8]);
+        if found != MAGIC {
+            return Err(HeaderError::Magic { found });
+        }
+        let version = u32_at(page, 8);
+        if version != FORMAT_VERSION {
+            return Err(HeaderError::Version {
+                found: version,
+                expected: FORMAT_VERSION,
+            });
+        }
+        let sealed = match u32_at(page, 12) {
+            SEALED => true,
+            LIVE => false,
+            found => return Err(HeaderError::State { found }),
+        };
+        let header = Header {
+            version,
+            sealed,
+            layout_hash: u64_at(page, 16),
+            length: u64_at(page, 24),
+            frontier: u64_at(page, 32),
+            generation: u64_at(page, 40),
+            roots: core::array::from_fn(|i| u64_at(page, ROOTS_AT + i * 8)),
+            body_checksum: u64_at(page, 112),
+        };
+        if header.layout_hash != layout_hash {
+            return Err(HeaderError::Layout {
+                found: header.layout_hash,
+                expected: layout_hash,
+            });
+        }
+        // A live memory grows before its header says so.
+        if header.length > actual || (sealed && header.length != actual) {
+            return Err(HeaderError::Length {
+                stated: header.length,
+                actual,
+            });
+        }
+        if sealed && u64_at(page, CHECKSUM_AT) != header_checksum(page) {
+            return Err(HeaderError::HeaderChecksum);
+        }
+        if header.frontier > header.length || header.frontier < HEADER_LEN as u64 {
+            return Err(HeaderError::Frontier {
+                frontier: header.frontier,
+                length: header.length,
+            });
+        }
+        Ok(header)
+    }
+
+    /// Checks the contents after the header page.
+    ///
+    /// # Errors
+    ///
+    /// [`HeaderError::BodyChecksum`].
+    pub fn check_body(&self, body: &[u8]) -> Result<(), HeaderError> {
+        if body_checksum(body) != self.body_checksum {
+            return Err(HeaderError::BodyChecksum);
+        }
+        Ok(())
+    }
+}
+
+impl Arena {
+    /// Writes the header page of a fresh arena.
+    pub(crate) fn write_header(&mut self) {
+        if self.options.header == HeaderMode::Page {
+            let page = Header::new(self.options.layout_hash).encode();
+            // SAFETY: the region has at least the header's bytes, and nothing else uses them.
+            unsafe { core::ptr::copy_nonoverlapping(page.as_ptr(), self.base, HEADER_LEN) };
+        }
+    }
+
+    /// What a header page of this arena would say now, with this generation. Not sealed.
+    pub fn header(&self, generation: u64) -> Header {
+        let bytes = (self.frontier.max(self.header) as usize * UNIT) as u64;
+        Header {
+            length: bytes.max(HEADER_LEN as u64),
+            frontier: bytes.max(HEADER_LEN as u64),
+            generation,
+            roots: self.roots(),
+            ..Header::new(self.options.layout_hash)
+        }
+    }
+
+    /// Brings length, frontier and generation of a live header page up to date, for others who map the same file. The roots
+    /// are always current. Does nothing with [`HeaderMode::Line`].
+    pub fn refresh_header(&mut self, generation: u64) {
+        if self.options.header != HeaderMode::Page || self.frontier == 0 {
+            return;
+        }
+        let header = self.header(generation);
+        // A reader of a live file must never see a length that is not there: the region has grown already.
+        for (at, word) in [(24, header.length), (32, header.frontier), (40, generation)] {
+            // SAFETY: inside the header page, aligned; others only read these words.
+            let word_in_page =
+                unsafe { core::sync::atomic::AtomicU64::from_ptr(self.base.add(at).cast()) };
+            word_in_page.store(word.to_le(), core::sync::atomic::Ordering::Release);
+        }
+    }
+}

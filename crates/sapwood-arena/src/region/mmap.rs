@@ -1,0 +1,285 @@
+//! Anonymous pages over a reservation of address space: the base never moves.
+
+use super::{ArenaFull, PAGE, Region, whole_pages};
+use crate::reference::MAX_BYTES;
+use core::ffi::c_void;
+use core::ops::Range;
+use core::ptr::{NonNull, null_mut};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+
+/// Size and alignment of a huge page, where they exist.
+pub(super) const HUGE: usize = 2 << 20;
+
+/// Huge pages are asked for from this length on. The last one may be used by one byte only, so below
+/// this a huge page could cost more than an eighth of the memory.
+const HUGE_FROM: usize = 16 << 20;
+
+/// An owned piece of address space.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) base: NonNull<u8>,
+    pub(crate) len: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread.
+unsafe impl Send for Space {}
+// SAFETY: `&Space` gives only numbers.
+unsafe impl Sync for Space {}
+
+fn reserve_flags() -> MapFlags {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return MapFlags::PRIVATE | MapFlags::NORESERVE;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    return MapFlags::PRIVATE;
+}
+
+impl Space {
+    /// Address space of `len` bytes (whole pages) that cannot be touched yet, aligned to `align`.
+    pub(super) fn reserve(len: usize, align: usize) -> Result<Space, Errno> {
+        let extra = if align > PAGE { align } else { 0 };
+        let total = len.checked_add(extra).ok_or(Errno::NOMEM)?;
+        // SAFETY: a fresh mapping at an address of the system's choice disturbs nothing.
+        let p = unsafe {
+            rustix::mm::mmap_anonymous(null_mut(), total, ProtFlags::empty(), reserve_flags())?
+        };
+        let p = p.cast::<u8>();
+        let lead = if extra == 0 {
+            0
+        } else {
+            p.map_addr(|a| a.next_multiple_of(align)).addr() - p.addr()
+        };
+        // SAFETY: `lead <= extra`, inside the mapping; what is unmapped before and after was never used.
+        unsafe {
+            if lead > 0 {
+                let _ = rustix::mm::munmap(p.cast(), lead);
+            }
+            if extra > lead {
+                let _ = rustix::mm::munmap(p.add(lead + len).cast(), extra - lead);
+            }
+            Ok(Space {
+                base: NonNull::new(p.add(lead)).ok_or(Errno::NOMEM)?,
+                len,
+            })
+        }
+    }
+
+    pub(super) fn at(&self, offset: usize) -> *mut c_void {
+        debug_assert!(offset <= self.len);
+        // SAFETY: all callers stay within the reservation.
+        unsafe { self.base.as_ptr().add(offset).cast() }
+    }
+
+    /// Allows or forbids the use of whole pages.
+    pub(super) fn set_access(&self, range: Range<usize>, allow: bool) -> Result<(), Errno> {
+        let flags = if allow {
+            MprotectFlags::READ | MprotectFlags::WRITE
+        } else {
+            MprotectFlags::empty()
+        };
+        debug_assert!(range.end <= self.len);
+        // SAFETY: the range lies in our own mapping.
+        unsafe { rustix::mm::mprotect(self.at(range.start), range.len(), flags) }
+    }
+
+    /// Gives whole anonymous pages back; they read as zero afterwards.
+    pub(super) fn give_back(&self, range: Range<usize>) -> bool {
+        debug_assert!(range.end <= self.len);
+        // SAFETY: the range lies in our own anonymous mapping, and the caller of `release` gave up its contents.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let done = unsafe {
+            rustix::mm::madvise(
+                self.at(range.start),
+                range.len(),
+                rustix::mm::Advice::LinuxDontNeed,
+            )
+            .is_ok()
+        };
+        // SAFETY: as above. Elsewhere DONTNEED may keep the pages, so fresh ones are mapped over them.
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let done = unsafe {
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+            rustix::mm::mmap_anonymous(self.at(range.start), range.len(), access, flags).is_ok()
+        };
+        done
+    }
+
+    /// Asks for huge pages in `range`.
+    pub(super) fn advise_huge(&self, range: Range<usize>) {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        // SAFETY: the range lies in our own mapping; the advice changes no contents.
+        unsafe {
+            let _ = rustix::mm::madvise(
+                self.at(range.start),
+                range.len(),
+                rustix::mm::Advice::LinuxHugepage,
+            );
+        }
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let _ = range;
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: our own mapping, unmapped once.
+            unsafe {
+                let _ = rustix::mm::munmap(self.base.as_ptr().cast(), self.len);
+            }
+        }
+    }
+}
+
+/// How far huge pages have been asked for, and how many bytes the system has to back.
+#[derive(Debug)]
+pub(super) struct Use {
+    pub(super) wanted: bool,
+    /// Multiple of [`HUGE`].
+    pub(super) advised: usize,
+}
+
+impl Use {
+    /// Memory below `end` is about to be written. Advice goes one huge page at a time as `end` enters
+    /// it, so that the last, partly used one is the only overshoot.
+    pub(super) fn will_use(&mut self, space: &Space, end: usize, len: usize) -> usize {
+        let pages = end.next_multiple_of(PAGE).min(len);
+        if !self.wanted || end < HUGE_FROM {
+            return pages;
+        }
+        let target = end.next_multiple_of(HUGE);
+        if target > self.advised && target <= len {
+            space.advise_huge(self.advised..target);
+            self.advised = target;
+        }
+        if target <= self.advised {
+            target
+        } else {
+            pages
+        }
+    }
+}
+
+/// Anonymous pages over reserved address space. The base never moves, so readers on other threads may keep it.
+///
+/// `len` grows in large steps, because a page costs nothing before it is touched: what the system has to
+/// back is what [`Region::will_use`] answers.
+///
+/// ```
+/// use sapwood_arena::{MmapRegion, Region};
+/// let mut region = MmapRegion::reserve(1 << 30, true).unwrap();
+/// let base = region.base();
+/// region.grow(100 << 20).unwrap();
+/// assert_eq!(region.base(), base);
+/// ```
+#[derive(Debug)]
+pub struct MmapRegion {
+    space: Space,
+    len: usize,
+    usage: Use,
+}
+
+impl MmapRegion {
+    /// What is reserved unless another size is asked for: all that references can reach.
+    pub const DEFAULT_RESERVE: usize = MAX_BYTES;
+
+    /// Reserves `bytes` of address space (at most [`DEFAULT_RESERVE`](Self::DEFAULT_RESERVE)). If the system
+    /// refuses so much (a limit on address space, say), tries halves down to 1 MiB.
+    ///
+    /// # Errors
+    ///
+    /// [`ArenaFull`] if even the smallest is refused.
+    pub fn reserve(bytes: usize, huge_pages: bool) -> Result<MmapRegion, ArenaFull> {
+        let mut want = bytes
+            .clamp(PAGE, Self::DEFAULT_RESERVE)
+            .next_multiple_of(PAGE.max(rustix::param::page_size()));
+        loop {
+            let align = if want >= HUGE { HUGE } else { PAGE };
+            match Space::reserve(want, align) {
+                Ok(space) => {
+                    return Ok(MmapRegion {
+                        space,
+                        len: 0,
+                        usage: Use {
+                            wanted: huge_pages,
+                            advised: 0,
+                        },
+                    });
+                }
+                Err(_) if want > 1 << 20 => want = (want / 2).next_multiple_of(HUGE),
+                Err(_) => {
+                    return Err(ArenaFull {
+                        requested: bytes,
+                        limit: 0,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// The next length for pages: a sixteenth more, so that the calls are few; whole system pages.
+pub(super) fn next_len(len: usize, min_len: usize, capacity: usize) -> usize {
+    let step = (len / 16).max(1 << 20);
+    let page = rustix::param::page_size();
+    min_len
+        .max(len.saturating_add(step))
+        .next_multiple_of(HUGE.max(page))
+        .min(capacity)
+}
+
+// SAFETY: the space is ours, page aligned, and `len` of it is readable and writable; the base never changes.
+unsafe impl Region for MmapRegion {
+    fn base(&self) -> NonNull<u8> {
+        self.space.base
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn capacity(&self) -> usize {
+        self.space.len
+    }
+
+    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull> {
+        if min_len <= self.len {
+            return Ok(());
+        }
+        let full = ArenaFull {
+            requested: min_len,
+            limit: self.space.len,
+        };
+        if min_len > self.space.len {
+            return Err(full);
+        }
+        let len = next_len(self.len, min_len, self.space.len);
+        self.space
+            .set_access(self.len..len, true)
+            .map_err(|_| full)?;
+        self.len = len;
+        Ok(())
+    }
+
+    fn is_stable(&self) -> bool {
+        true
+    }
+
+    fn release(&mut self, range: Range<usize>) -> bool {
+        whole_pages(range, rustix::param::page_size()).is_some_and(|r| self.space.give_back(r))
+    }
+
+    fn protect(&mut self, range: Range<usize>, forbid: bool) -> bool {
+        whole_pages(range, rustix::param::page_size())
+            .is_some_and(|r| self.space.set_access(r, !forbid).is_ok())
+    }
+
+    fn will_use(&mut self, end: usize) -> usize {
+        self.usage.will_use(&self.space, end, self.len)
+    }
+
+    fn reserved(&self) -> usize {
+        self.space.len
+    }
+}

@@ -1,0 +1,128 @@
+//! Where an arena's memory comes from: one trait, several backings.
+
+use core::ops::Range;
+use core::ptr::NonNull;
+
+mod auto;
+mod heap;
+pub use auto::AutoRegion;
+pub use heap::HeapRegion;
+
+#[cfg(all(unix, feature = "std", not(miri)))]
+mod file;
+#[cfg(all(unix, feature = "std", not(miri)))]
+mod mmap;
+#[cfg(all(unix, feature = "std", not(miri)))]
+mod movable;
+#[cfg(all(unix, feature = "std", not(miri)))]
+pub(crate) use file::map_for_reading;
+#[cfg(all(unix, feature = "std", not(miri)))]
+pub use file::{FileMap, FileRegion};
+#[cfg(all(unix, feature = "std", not(miri)))]
+pub use mmap::MmapRegion;
+#[cfg(all(unix, feature = "std", not(miri)))]
+pub(crate) use mmap::Space as Mapping;
+#[cfg(all(unix, feature = "std", not(miri)))]
+pub use movable::MovableMmap;
+
+/// Pages as the allocator counts them: 4096 bytes. A region whose system has larger pages gives back
+/// only what it can.
+pub const PAGE: usize = 4096;
+
+/// There is no room for what was asked, and nothing was changed.
+///
+/// ```
+/// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
+/// let mut arena = Arena::new(ArenaOptions::default().limit(4096));
+/// let full = arena.alloc(10_000, Kind(0), Area::Nodes).unwrap_err();
+/// assert_eq!((full.requested, full.limit), (10_000, 4096));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the arena is full: {requested} bytes asked, limit {limit} bytes")]
+pub struct ArenaFull {
+    /// Bytes that were asked for.
+    pub requested: usize,
+    /// The most bytes that the arena, or the region under it, may have.
+    pub limit: usize,
+}
+
+/// One contiguous memory for an [`Arena`](crate::Arena).
+///
+/// # Safety
+///
+/// An implementation promises that
+/// - `base()..base() + len()` is readable and writable memory that nothing else uses, until the region
+///   is dropped or `protect` forbids a part of it;
+/// - `base()` is aligned to 64 bytes and changes only inside `grow`, and never if `is_stable()`;
+/// - `grow` keeps the first `len()` bytes; what it adds is zeroed;
+/// - a call of `grow` that fails changes nothing;
+/// - `len() <= capacity()`, and `len()` never falls.
+pub unsafe trait Region: Send + Sync {
+    /// The first byte.
+    fn base(&self) -> NonNull<u8>;
+
+    /// Bytes that may be used now.
+    fn len(&self) -> usize;
+
+    /// Whether no byte may be used yet.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The most bytes that [`grow`](Region::grow) will ever give.
+    fn capacity(&self) -> usize;
+
+    /// Makes at least `min_len` bytes usable. May move the memory unless [`is_stable`](Region::is_stable).
+    ///
+    /// # Errors
+    ///
+    /// [`ArenaFull`] if `min_len` is above the capacity or the system refuses.
+    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull>;
+
+    /// Whether the base never changes, so that other threads may keep it.
+    fn is_stable(&self) -> bool;
+
+    /// Gives the whole pages inside `range` back to the system; says whether it did. They stay usable;
+    /// their contents become zero or unspecified.
+    fn release(&mut self, range: Range<usize>) -> bool {
+        let _ = range;
+        false
+    }
+
+    /// Forbids (or allows again) all access to the whole pages inside `range`; says whether it did.
+    /// For finding errors, see [`DebugMode::Protect`](crate::DebugMode::Protect).
+    fn protect(&mut self, range: Range<usize>, forbid: bool) -> bool {
+        let _ = (range, forbid);
+        false
+    }
+
+    /// Told before memory below `end` is first written. Answers how many bytes the system then has to
+    /// back: all of `len()` for a heap, whole pages up to `end` where untouched pages cost nothing.
+    fn will_use(&mut self, end: usize) -> usize {
+        let _ = end;
+        self.len()
+    }
+
+    /// Bytes of address space that are held, at least `len()`.
+    fn reserved(&self) -> usize {
+        self.len()
+    }
+
+    /// Writes changed pages to the file behind the region, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// What the system reports.
+    #[cfg(feature = "std")]
+    fn sync(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The whole pages inside `range`, if there is one.
+#[cfg(all(unix, feature = "std", not(miri)))]
+pub(crate) fn whole_pages(range: Range<usize>, page: usize) -> Option<Range<usize>> {
+    let start = range.start.next_multiple_of(page);
+    let end = range.end / page * page;
+    (start < end).then_some(start..end)
+}

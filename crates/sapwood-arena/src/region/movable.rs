@@ -1,0 +1,185 @@
+//! Anonymous pages that move when they outgrow their place.
+
+use super::mmap::{HUGE, Space, Use, next_len};
+use super::{ArenaFull, PAGE, Region, whole_pages};
+use crate::reference::MAX_BYTES;
+use core::ops::Range;
+use core::ptr::NonNull;
+use rustix::io::Errno;
+
+/// Anonymous pages whose base may move when they grow; no large reservation is held.
+///
+/// Address space of twice the length is kept, so that most growth happens in place. When that is used up
+/// the pages move (on Linux by `mremap`, whole page tables at a time; elsewhere they are copied).
+///
+/// ```
+/// use sapwood_arena::{MovableMmap, Region};
+/// let mut region = MovableMmap::new(1 << 30, true);
+/// assert_eq!(region.reserved(), 0);
+/// region.grow(1 << 20).unwrap();
+/// // SAFETY: a byte of the region, which nothing else uses.
+/// unsafe { region.base().as_ptr().add(77).write(5) };
+/// region.grow(40 << 20).unwrap();
+/// // SAFETY: as above.
+/// assert_eq!(unsafe { region.base().as_ptr().add(77).read() }, 5);
+/// ```
+#[derive(Debug)]
+pub struct MovableMmap {
+    space: Space,
+    len: usize,
+    capacity: usize,
+    usage: Use,
+}
+
+impl MovableMmap {
+    /// An empty region that maps nothing until it grows, and never beyond `capacity` bytes.
+    pub fn new(capacity: usize, huge_pages: bool) -> MovableMmap {
+        let base =
+            NonNull::new(core::ptr::without_provenance_mut(PAGE)).unwrap_or(NonNull::dangling());
+        MovableMmap {
+            space: Space { base, len: 0 },
+            len: 0,
+            capacity: capacity.min(MAX_BYTES) / PAGE * PAGE,
+            usage: Use {
+                wanted: huge_pages,
+                advised: 0,
+            },
+        }
+    }
+
+    /// Returns the first `cut` bytes from `new` to where they were.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn move_back(&self, new: &Space, cut: usize) {
+        use rustix::mm::{MremapFlags, mremap_fixed};
+        let flags = MremapFlags::MAYMOVE;
+        // SAFETY: the source is ours; the target is the hole that these bytes left a moment ago.
+        let back = unsafe { mremap_fixed(new.at(0), cut, cut, flags, self.space.at(0)) };
+        assert!(
+            back.is_ok(),
+            "half of a mapping was moved and cannot be moved back"
+        );
+    }
+
+    /// Moves everything into a new place of `room` bytes.
+    fn move_to(&mut self, room: usize) -> Result<(), Errno> {
+        // Aligned to huge pages on both sides, so that the kernel moves page tables, not entries.
+        let new = Space::reserve(room, HUGE)?;
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        {
+            use rustix::mm::{MremapFlags, mremap_fixed};
+            // Advice splits the mapping in two, and mremap moves one mapping at a time.
+            let cut = self.usage.advised.min(self.len);
+            for part in [0..cut, cut..self.len] {
+                if part.is_empty() {
+                    continue;
+                }
+                // SAFETY: both ranges are ours; the target is reserved and untouched; the source is not
+                // used again, except by the way back below.
+                let moved = unsafe {
+                    let (from, to) = (self.space.at(part.start), new.at(part.start));
+                    mremap_fixed(from, part.len(), part.len(), MremapFlags::MAYMOVE, to)
+                };
+                if let Err(error) = moved {
+                    if part.start > 0 {
+                        self.move_back(&new, cut);
+                    }
+                    // The place of the first part is a hole again, which another thread may have filled.
+                    let new = core::mem::ManuallyDrop::new(new);
+                    // SAFETY: the rest of the new reservation, which nothing uses.
+                    unsafe {
+                        let _ = rustix::mm::munmap(new.at(part.start), new.len - part.start);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        {
+            new.set_access(0..self.len, true)?;
+            // SAFETY: both are valid for `len` bytes; a fresh mapping overlaps nothing.
+            unsafe {
+                core::ptr::copy_nonoverlapping(
+                    self.space.base.as_ptr(),
+                    new.base.as_ptr(),
+                    self.len,
+                )
+            };
+        }
+        // Dropping the old space unmaps its whole range. The moved parts are holes by now, and another
+        // thread may already have mapped something there, so only what was not moved may be unmapped.
+        let old = core::mem::replace(&mut self.space, new);
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        {
+            let rest = core::mem::ManuallyDrop::new(old);
+            if rest.len > self.len {
+                // SAFETY: the tail of the old reservation, which is still ours.
+                unsafe {
+                    let _ = rustix::mm::munmap(rest.at(self.len), rest.len - self.len);
+                }
+            }
+        }
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        drop(old);
+        Ok(())
+    }
+}
+
+// SAFETY: the space is ours, page aligned, and `len` of it is readable and writable; it moves only in
+// `grow`, contents and all.
+unsafe impl Region for MovableMmap {
+    fn base(&self) -> NonNull<u8> {
+        self.space.base
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull> {
+        if min_len <= self.len {
+            return Ok(());
+        }
+        let full = ArenaFull {
+            requested: min_len,
+            limit: self.capacity,
+        };
+        if min_len > self.capacity {
+            return Err(full);
+        }
+        let len = next_len(self.len, min_len, self.capacity);
+        if len > self.space.len {
+            self.move_to(len.saturating_mul(2).next_multiple_of(HUGE))
+                .map_err(|_| full)?;
+        }
+        self.space
+            .set_access(self.len..len, true)
+            .map_err(|_| full)?;
+        self.len = len;
+        Ok(())
+    }
+
+    fn is_stable(&self) -> bool {
+        false
+    }
+
+    fn release(&mut self, range: Range<usize>) -> bool {
+        whole_pages(range, rustix::param::page_size()).is_some_and(|r| self.space.give_back(r))
+    }
+
+    fn protect(&mut self, range: Range<usize>, forbid: bool) -> bool {
+        whole_pages(range, rustix::param::page_size())
+            .is_some_and(|r| self.space.set_access(r, !forbid).is_ok())
+    }
+
+    fn will_use(&mut self, end: usize) -> usize {
+        self.usage.will_use(&self.space, end, self.len)
+    }
+
+    fn reserved(&self) -> usize {
+        self.space.len
+    }
+}
