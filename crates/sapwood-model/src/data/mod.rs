@@ -1,0 +1,166 @@
+//! Key sets for benchmarks: real ones that this machine has, and generated ones.
+//!
+//! A source that needs something of the machine returns [`Missing`] with the reason where it is not there.
+
+mod btf;
+mod domains;
+mod files;
+mod random;
+
+pub use btf::btf_strings;
+pub use domains::domains;
+pub use files::{domains_gz, kallsyms, paths};
+pub use random::{random_binary, random_u64};
+
+use std::collections::HashSet;
+use std::fmt;
+
+use fastrand::Rng;
+
+/// A set of distinct keys, in the order in which they were found or made.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DataSet {
+    /// A short name, as benchmarks call the case.
+    pub name: &'static str,
+    /// The keys; no two are equal.
+    pub keys: Vec<Box<[u8]>>,
+    /// Where they come from, in a sentence for a report.
+    pub how: String,
+}
+
+impl DataSet {
+    /// A set of the first occurrence of each key.
+    pub fn distinct(
+        name: &'static str,
+        how: String,
+        keys: impl IntoIterator<Item = Box<[u8]>>,
+    ) -> Self {
+        let mut seen = HashSet::new();
+        let keys = keys
+            .into_iter()
+            .filter(|key| seen.insert(key.clone()))
+            .collect();
+        Self { name, keys, how }
+    }
+
+    /// The sum of the lengths of the keys.
+    #[must_use]
+    pub fn key_bytes(&self) -> usize {
+        self.keys.iter().map(|key| key.len()).sum()
+    }
+
+    /// Keeps `limit` keys, drawn evenly from the whole set, in their order; all if there are no more.
+    pub fn thin(&mut self, limit: usize) {
+        let total = self.keys.len();
+        if total > limit {
+            let mut at = 0;
+            self.keys.retain(|_| {
+                at += 1;
+                // One key is kept wherever this quotient steps.
+                at * limit / total != (at - 1) * limit / total
+            });
+            self.how = format!("{}; {limit} of {total} keys", self.how);
+        }
+    }
+
+    /// `count` keys that are not in the set and look like it: each is a key of the set with one byte, at a
+    /// random place, replaced by a byte from some key of the set. They may repeat.
+    ///
+    /// # Panics
+    ///
+    /// If the set is so dense that hardly any such key is absent.
+    #[must_use]
+    pub fn mutated(&self, count: usize, seed: u64) -> Vec<Box<[u8]>> {
+        let mut rng = Rng::with_seed(seed);
+        let present: HashSet<&[u8]> = self.keys.iter().map(|key| &**key).collect();
+        let mut absent = Vec::with_capacity(count);
+        let mut tries = 0_usize;
+        while absent.len() < count {
+            tries += 1;
+            assert!(
+                tries <= 100 * (count + 10),
+                "{}: too dense for misses",
+                self.name
+            );
+            let mut key = self.keys[rng.usize(..self.keys.len())].clone();
+            let donor = &self.keys[rng.usize(..self.keys.len())];
+            if key.is_empty() || donor.is_empty() {
+                continue;
+            }
+            let at = rng.usize(..key.len());
+            key[at] = donor[rng.usize(..donor.len())];
+            if !present.contains(&*key) {
+                absent.push(key);
+            }
+        }
+        absent
+    }
+}
+
+impl fmt::Debug for DataSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} keys, {} bytes ({})",
+            self.name,
+            self.keys.len(),
+            self.key_bytes(),
+            self.how
+        )
+    }
+}
+
+/// Why a data set is not to be had here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The name of the data set.
+    pub name: &'static str,
+    /// What was missing or wrong.
+    pub reason: String,
+}
+
+impl Missing {
+    fn new(name: &'static str, reason: impl fmt::Display) -> Self {
+        Self {
+            name,
+            reason: reason.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no {}: {}", self.name, self.reason)
+    }
+}
+
+impl std::error::Error for Missing {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(count: u32) -> DataSet {
+        let keys = (0..count).map(|i| i.to_string().into_bytes().into_boxed_slice());
+        DataSet::distinct("numbers", "counted".into(), keys)
+    }
+
+    #[test]
+    fn thinning_keeps_the_count_and_the_spread() {
+        let mut set = numbers(1000);
+        set.thin(70);
+        assert_eq!(set.keys.len(), 70);
+        assert!(set.keys.last().is_some_and(|key| **key >= b"98"[..]));
+        set.thin(100);
+        assert_eq!(set.keys.len(), 70);
+    }
+
+    #[test]
+    fn misses_miss() {
+        let set = numbers(5000);
+        let absent = set.mutated(1000, 1);
+        assert_eq!(absent.len(), 1000);
+        assert!(absent.iter().all(|key| !set.keys.contains(key)));
+        assert_eq!(absent, set.mutated(1000, 1));
+    }
+}

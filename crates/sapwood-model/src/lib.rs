@@ -1,0 +1,25 @@
+//! Naive oracles, operation generators and data-set generators for Sapwood's tests and benchmarks.
+//!
+//! - [`oracle`]: maps that are obviously right and slow; a porter starts there.
+//! - [`keys`]: seeded generators of awkward keys.
+//! - [`ops`]: operations on a map, drawn from a seed or (feature `arbitrary`) from a fuzzer's bytes,
+//!   and what the oracle answers to each.
+//! - [`data`]: key sets for benchmarks, real ones of this machine and generated ones.
+//!
+//! Everything generated is a function of its seed: the same seed gives the same keys on every machine.
+//!
+//! ```
+//! use sapwood_model::{ops::OpGen, oracle::ByteMap};
+//!
+//! let mut oracle = ByteMap::new();
+//! for op in OpGen::new(7).take(1000) {
+//!     let expected = op.apply(&mut oracle);
+//!     // apply `op` to the map under test, and compare its answer with `expected`
+//!     drop(expected);
+//! }
+//! ```
+
+pub mod data;
+pub mod keys;
+pub mod ops;
+pub mod oracle;

@@ -1,0 +1,7 @@
+//! Maps that are obviously right: every query is written as its definition, over all keys.
+
+mod map;
+mod versions;
+
+pub use map::ByteMap;
+pub use versions::{Change, Versions, diff};
