@@ -1,0 +1,64 @@
+//! What can go wrong, and how it says so.
+
+use core::fmt;
+
+use sapwood_arena::ArenaFull;
+use sapwood_qsbr::GarbageLimit;
+
+/// Why an operation did not happen. The map is as it was before the call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The key is longer than 65,535 bytes.
+    #[error("key of {len} bytes is too long (the limit is 65,535)")]
+    KeyTooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
+    /// The arena has reached its limit, or the system gives no more memory.
+    #[error(transparent)]
+    ArenaFull(#[from] ArenaFull),
+    /// Memory that waits for readers has reached the hard limit of the domain.
+    #[error(transparent)]
+    GarbageLimit(#[from] GarbageLimit),
+    /// Entries that should be sorted are not.
+    #[error("entry {index} sorts before the one ahead of it")]
+    NotSorted {
+        /// Position of the entry, from 0.
+        index: usize,
+    },
+}
+
+/// An insertion that did not happen, with the value that was to be inserted.
+///
+/// Converts into [`Error`], so that `?` works where the value is not wanted back.
+pub struct Rejected<V> {
+    /// The value that was not inserted.
+    pub value: V,
+    /// Why.
+    pub error: Error,
+}
+
+impl<V> fmt::Debug for Rejected<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rejected").field(&self.error).finish()
+    }
+}
+
+impl<V> fmt::Display for Rejected<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<V> core::error::Error for Rejected<V> {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<V> From<Rejected<V>> for Error {
+    fn from(rejected: Rejected<V>) -> Self {
+        rejected.error
+    }
+}

@@ -1,0 +1,43 @@
+//! Ordered maps whose readers never lock, in one flat memory.
+//!
+//! | you have | take |
+//! |---|---|
+//! | a map of your own, changed through `&mut` | [`qp::QpMap`] |
+//! | readers on many threads, one writer at a time, transactions, snapshots | [`qp::QpStore`] |
+//! | a table made once, read by many programs | [`qp::QpMap::save`] and [`qp::QpFile`] |
+//!
+//! Keys are byte strings of 0 to 65,535 bytes, in lexicographic order; [`key`] makes such keys from
+//! domain names, numbers and tuples. Trade-offs first:
+//!
+//! - A point lookup costs about as much as in a hash map, a batch of lookups ([`qp::QpMap::get_many`])
+//!   less; memory is about a third of a hash map's.
+//! - A map of integers only, looked up one by one and never in order, is better kept in a hash map.
+//! - Changing a [`qp::QpStore`] copies the path to the key, which costs a few times an owned insertion.
+//!
+//! ```
+//! use sapwood::qp::QpMap;
+//!
+//! let mut map = QpMap::new();
+//! for name in ["org", "org.example", "org.example.www", "net"] {
+//!     map.insert(name, name.len())?;
+//! }
+//! assert_eq!(map.get("org.example"), Some(&11));
+//! let below: Vec<_> = map.prefix("org.").map(|(k, _)| k.to_vec()).collect();
+//! assert_eq!(below, [b"org.example".to_vec(), b"org.example.www".to_vec()]);
+//! let (zone, _) = map.longest_prefix("org.example.mail").unwrap();
+//! assert_eq!(zone, b"org.example");
+//! # Ok::<(), sapwood::Error>(())
+//! ```
+
+#![cfg_attr(not(feature = "std"), no_std)]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+mod error;
+pub mod key;
+pub mod qp;
+
+pub use error::{Error, Rejected};
+pub use sapwood_arena as arena;
+pub use sapwood_qsbr as qsbr;

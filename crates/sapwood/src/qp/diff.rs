@@ -1,0 +1,143 @@
+//! What differs between two versions.
+
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::fmt;
+use core::iter::FusedIterator;
+
+use super::raw::mem::Trusted;
+use super::raw::node::LEAF;
+use super::raw::view::View;
+
+/// One difference between two versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a, V> {
+    /// The key is only in the new version.
+    Added(&'a [u8], &'a V),
+    /// The key is only in the old version.
+    Removed(&'a [u8], &'a V),
+    /// The key was written again: its old and its new value.
+    Changed(&'a [u8], &'a V, &'a V),
+}
+
+impl<'a, V> Change<'a, V> {
+    /// The key.
+    pub fn key(&self) -> &'a [u8] {
+        match self {
+            Change::Added(key, _) | Change::Removed(key, _) | Change::Changed(key, _, _) => key,
+        }
+    }
+}
+
+/// The differences between two versions in ascending order of keys; from [`QpStore::diff`](super::QpStore::diff).
+///
+/// Walks both tries side by side. Equal cells at the head of both walks are the same subtree, and are skipped
+/// whole.
+pub struct Diff<'a, V> {
+    old: Side<'a, V>,
+    new: Side<'a, V>,
+    /// Both are versions of one store, so that equal cells mean equal subtrees.
+    shared: bool,
+}
+
+struct Side<'a, V> {
+    view: View<'a, V, Trusted>,
+    /// Subtrees that are left, the next one last.
+    todo: Vec<u32>,
+}
+
+impl<'a, V> Side<'a, V> {
+    fn new(view: View<'a, V, Trusted>) -> Self {
+        Side {
+            view,
+            todo: Vec::from_iter((view.root != 0).then_some(view.root)),
+        }
+    }
+
+    /// The offset of the next subtree's branch; a leaf's is infinite.
+    fn offset(&self, cell: u32) -> usize {
+        if cell & LEAF != 0 {
+            return usize::MAX;
+        }
+        self.view.branch(cell, 0).map_or(usize::MAX, |b| b.offset())
+    }
+
+    /// Puts the children of the next subtree in its place.
+    fn open(&mut self) {
+        let Some(cell) = self.todo.pop() else { return };
+        if let Some(b) = self.view.branch(cell, 0) {
+            for i in (0..b.children()).rev() {
+                self.todo.extend(self.view.child(b, i));
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<(&'a [u8], &'a V)> {
+        let leaf = self.todo.pop()?;
+        self.view.entry(leaf)
+    }
+}
+
+impl<'a, V> Diff<'a, V> {
+    pub(crate) fn new(old: View<'a, V>, new: View<'a, V>, shared: bool) -> Self {
+        Diff {
+            old: Side::new(old),
+            new: Side::new(new),
+            shared,
+        }
+    }
+}
+
+impl<'a, V> Iterator for Diff<'a, V> {
+    type Item = Change<'a, V>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match (self.old.todo.last(), self.new.todo.last()) {
+                (None, None) => return None,
+                (Some(&cell), None) if cell & LEAF != 0 => {
+                    return self.old.take().map(|(k, v)| Change::Removed(k, v));
+                }
+                (None, Some(&cell)) if cell & LEAF != 0 => {
+                    return self.new.take().map(|(k, v)| Change::Added(k, v));
+                }
+                (Some(_), None) => self.old.open(),
+                (None, Some(_)) => self.new.open(),
+                (Some(&a), Some(&b)) if a == b && self.shared => {
+                    self.old.todo.pop();
+                    self.new.todo.pop();
+                }
+                (Some(&a), Some(&b)) if a & b & LEAF != 0 => {
+                    let (ka, kb) = (self.old.view.key(a)?, self.new.view.key(b)?);
+                    return match ka.cmp(kb) {
+                        Ordering::Less => self.old.take().map(|(k, v)| Change::Removed(k, v)),
+                        Ordering::Greater => self.new.take().map(|(k, v)| Change::Added(k, v)),
+                        Ordering::Equal => {
+                            let (key, old) = self.old.take()?;
+                            let (_, new) = self.new.take()?;
+                            Some(Change::Changed(key, old, new))
+                        }
+                    };
+                }
+                (Some(&a), Some(&b)) => {
+                    // Branches that discriminate later lie below, or beside, the one that does so earlier.
+                    let (oa, ob) = (self.old.offset(a), self.new.offset(b));
+                    if oa <= ob {
+                        self.old.open();
+                    }
+                    if ob <= oa {
+                        self.new.open();
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<V> FusedIterator for Diff<'_, V> {}
+
+impl<V> fmt::Debug for Diff<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Diff").finish_non_exhaustive()
+    }
+}

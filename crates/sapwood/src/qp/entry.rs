@@ -1,0 +1,191 @@
+//! The entry of one key.
+
+use core::fmt;
+
+use super::raw::tree::Tree;
+use crate::{Error, Rejected};
+
+/// The entry of a key in a [`QpMap`](super::QpMap): there, or not.
+pub enum Entry<'a, K, V> {
+    /// The key is there.
+    Occupied(OccupiedEntry<'a, K, V>),
+    /// The key is absent.
+    Vacant(VacantEntry<'a, K, V>),
+}
+
+/// The entry of a key that is there.
+pub struct OccupiedEntry<'a, K, V> {
+    tree: &'a mut Tree<V>,
+    key: K,
+    leaf: u32,
+}
+
+/// The place of a key that is absent.
+pub struct VacantEntry<'a, K, V> {
+    tree: &'a mut Tree<V>,
+    key: K,
+}
+
+impl<'a, K: AsRef<[u8]>, V> Entry<'a, K, V> {
+    /// The value, inserted if absent.
+    ///
+    /// # Panics
+    /// When the arena is full; see [`VacantEntry::try_insert`].
+    pub fn or_insert(self, value: V) -> &'a mut V {
+        self.or_insert_with(|| value)
+    }
+
+    /// The value, made and inserted if absent.
+    ///
+    /// # Panics
+    /// When the arena is full.
+    pub fn or_insert_with(self, make: impl FnOnce() -> V) -> &'a mut V {
+        match self {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(make()),
+        }
+    }
+
+    /// The value, made from the key and inserted if absent.
+    ///
+    /// # Panics
+    /// When the arena is full.
+    pub fn or_insert_with_key(self, make: impl FnOnce(&[u8]) -> V) -> &'a mut V {
+        match self {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let value = make(entry.key());
+                entry.insert(value)
+            }
+        }
+    }
+
+    /// The value, the default inserted if absent.
+    ///
+    /// # Panics
+    /// When the arena is full.
+    pub fn or_default(self) -> &'a mut V
+    where
+        V: Default,
+    {
+        self.or_insert_with(V::default)
+    }
+
+    /// Changes the value if it is there.
+    pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
+        if let Entry::Occupied(entry) = &mut self {
+            change(entry.get_mut());
+        }
+        self
+    }
+
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        match self {
+            Entry::Occupied(entry) => entry.key(),
+            Entry::Vacant(entry) => entry.key(),
+        }
+    }
+}
+
+impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
+    /// `leaf` is the key's in `tree`.
+    pub(crate) fn new(tree: &'a mut Tree<V>, key: K, leaf: u32) -> Self {
+        OccupiedEntry { tree, key, leaf }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        self.key.as_ref()
+    }
+
+    /// The value.
+    pub fn get(&self) -> &V {
+        self.tree.leaf_value(self.leaf)
+    }
+
+    /// The value, to be changed.
+    pub fn get_mut(&mut self) -> &mut V {
+        self.tree.leaf_value_mut(self.leaf)
+    }
+
+    /// The value, for as long as the map is borrowed.
+    pub fn into_mut(self) -> &'a mut V {
+        self.tree.leaf_value_mut(self.leaf)
+    }
+
+    /// Replaces the value and returns the old one.
+    pub fn insert(&mut self, value: V) -> V {
+        core::mem::replace(self.get_mut(), value)
+    }
+
+    /// Removes the entry and returns its value.
+    pub fn remove(self) -> V {
+        self.tree.remove_leaf(self.key.as_ref(), self.leaf)
+    }
+}
+
+impl<'a, K: AsRef<[u8]>, V> VacantEntry<'a, K, V> {
+    /// `key` is absent from `tree` and not too long.
+    pub(crate) fn new(tree: &'a mut Tree<V>, key: K) -> Self {
+        VacantEntry { tree, key }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        self.key.as_ref()
+    }
+
+    /// Inserts the value.
+    ///
+    /// # Panics
+    /// When the arena is full.
+    pub fn insert(self, value: V) -> &'a mut V {
+        match self.try_insert(value) {
+            Ok(value) => value,
+            Err(rejected) => panic!("inserting into a QpMap: {rejected}"),
+        }
+    }
+
+    /// Inserts the value.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`], with the value given back; the map is unchanged.
+    pub fn try_insert(self, value: V) -> Result<&'a mut V, Rejected<V>> {
+        let key = self.key.as_ref();
+        let near = self.tree.near(key);
+        match self.tree.insert_absent(near, key, value) {
+            Ok(leaf) => Ok(self.tree.leaf_value_mut(leaf)),
+            Err((value, full)) => Err(Rejected {
+                value,
+                error: Error::ArenaFull(full),
+            }),
+        }
+    }
+}
+
+impl<K: AsRef<[u8]>, V: fmt::Debug> fmt::Debug for Entry<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Entry::Occupied(entry) => entry.fmt(f),
+            Entry::Vacant(entry) => entry.fmt(f),
+        }
+    }
+}
+
+impl<K: AsRef<[u8]>, V: fmt::Debug> fmt::Debug for OccupiedEntry<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Occupied(\"{}\": {:?})",
+            self.key().escape_ascii(),
+            self.get()
+        )
+    }
+}
+
+impl<K: AsRef<[u8]>, V> fmt::Debug for VacantEntry<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Vacant(\"{}\")", self.key().escape_ascii())
+    }
+}

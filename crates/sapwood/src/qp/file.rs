@@ -1,0 +1,189 @@
+//! A map in a file: saved whole, opened checked.
+
+use alloc::string::String;
+use core::fmt;
+use std::path::Path;
+
+use sapwood_arena::{ArenaFull, ImageMap};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::QpMap;
+use super::iter::Iter;
+use super::raw::image::{self, Image, SaveFailed};
+use super::raw::mem::Checked;
+use super::raw::view::View;
+use super::read::{self, read_methods};
+
+/// Why a map could not be saved. The old file, if any, is untouched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SaveError {
+    /// No memory for the image.
+    #[error(transparent)]
+    ArenaFull(ArenaFull),
+    /// The system refused: a folder that is not there, a full disk, no permission.
+    #[error("cannot write the file")]
+    Io(#[source] std::io::Error),
+}
+
+/// Why a file is not opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Not a saved memory, or a torn, damaged or foreign one; or the system refused.
+    #[error(transparent)]
+    Image(#[from] sapwood_arena::OpenError),
+    /// The checksums are right, but what they cover is not a map.
+    #[error("not a valid map: {0}")]
+    Corrupt(String),
+}
+
+impl<V: IntoBytes + Immutable> QpMap<V> {
+    /// Saves the map: written beside `path`, flushed, and renamed. Whoever opens `path` gets the old file or the
+    /// new one, whole. The bytes depend on the entries only.
+    ///
+    /// Values are plain bytes without padding, aligned to 8 bytes at most (checked when compiled).
+    ///
+    /// ```
+    /// use sapwood::qp::{QpFile, QpMap};
+    /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.qp", std::process::id()));
+    /// let map = QpMap::from([("ash", 1u64), ("beech", 2)]);
+    /// map.save(&path)?;
+    /// let file = QpFile::<u64>::open(&path)?;
+    /// assert_eq!(file.get("beech"), Some(&2));
+    /// assert_eq!(file.len(), 2);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SaveError`]; a file that was there before is untouched.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
+        image::save(&self.view(), self.len(), path.as_ref()).map_err(|failed| match failed {
+            SaveFailed::Full(full) => SaveError::ArenaFull(full),
+            SaveFailed::Io(error) => SaveError::Io(error),
+        })
+    }
+}
+
+/// A saved map, mapped into memory and read where it lies. All reading methods of [`QpMap`].
+///
+/// Every reference is checked against the file's length before it is followed, so that a file that somebody
+/// made with evil intent gives wrong answers at worst. The file must not be changed in place while it is open;
+/// saving again replaces it, and an open file stays as it was.
+pub struct QpFile<V> {
+    image: Image<V>,
+}
+
+impl<V: FromBytes + Immutable> QpFile<V> {
+    /// Opens a file that [`QpMap::save`] wrote with values of the same size and alignment (that is all that is
+    /// known of their type), after checking header, checksums, and every invariant of the trie.
+    /// Reads the whole file once.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let map = ImageMap::open(path, image::layout_hash::<V>(), true)?;
+        let image = Image::new(map).map_err(OpenError::Corrupt)?;
+        image.verify().map_err(OpenError::Corrupt)?;
+        Ok(QpFile { image })
+    }
+
+    /// Opens a file after checking its header only: in a time that does not depend on its size. Damage in the rest
+    /// shows as wrong answers, never as a fault; [`verify`](Self::verify) finds it.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong.
+    pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let map = ImageMap::open(path, image::layout_hash::<V>(), false)?;
+        let image = Image::new(map).map_err(OpenError::Corrupt)?;
+        Ok(QpFile { image })
+    }
+
+    #[inline(always)]
+    fn view(&self) -> View<'_, V, Checked> {
+        self.image.view()
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.image.len()
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self) -> usize {
+        self.image.file_bytes()
+    }
+
+    fn is_large(&self) -> bool {
+        self.file_bytes() >= read::BATCH_FROM
+    }
+
+    /// Checks every invariant of the trie.
+    ///
+    /// # Errors
+    /// What is wrong, for a person to read.
+    pub fn verify(&self) -> Result<(), String> {
+        self.image.verify().map(drop)
+    }
+
+    /// Shape figures, from a walk over the whole trie.
+    ///
+    /// # Errors
+    /// What is wrong, for a person to read.
+    pub fn shape(&self) -> Result<QpShape, String> {
+        self.image.verify().map(QpShape::of)
+    }
+
+    read_methods!(['s] 's [&'s ] self Checked);
+}
+
+impl<V: FromBytes + Immutable + fmt::Debug> fmt::Debug for QpFile<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.iter().fmt(f)
+    }
+}
+
+impl<'s, V: FromBytes + Immutable> IntoIterator for &'s QpFile<V> {
+    type Item = (&'s [u8], &'s V);
+    type IntoIter = Iter<'s, V, Checked>;
+
+    fn into_iter(self) -> Iter<'s, V, Checked> {
+        self.iter()
+    }
+}
+
+/// The shape of a trie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct QpShape {
+    /// Entries.
+    pub entries: usize,
+    /// Bytes of all keys.
+    pub key_bytes: usize,
+    /// Bytes of leaves, keys and values included.
+    pub leaf_bytes: usize,
+    /// Branches of up to 32 labels: number and bytes.
+    pub small_branches: (usize, usize),
+    /// Branches with a bitmap: number and bytes.
+    pub big_branches: (usize, usize),
+    /// Branches above a leaf, on average.
+    pub depth_mean: f64,
+    /// Branches above the deepest leaf.
+    pub depth_max: usize,
+}
+
+impl QpShape {
+    fn of(walked: super::raw::verify::Walked) -> Self {
+        QpShape {
+            entries: walked.leaves,
+            key_bytes: walked.key_bytes,
+            leaf_bytes: walked.leaf_bytes,
+            small_branches: (walked.small, walked.small_bytes),
+            big_branches: (walked.big, walked.big_bytes),
+            depth_mean: walked.depth_sum as f64 / walked.leaves.max(1) as f64,
+            depth_max: walked.depth_max,
+        }
+    }
+}

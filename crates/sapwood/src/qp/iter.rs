@@ -1,0 +1,184 @@
+//! Iterators over entries in key order, from both ends.
+
+use core::fmt;
+use core::iter::FusedIterator;
+
+use super::raw::mem::{Mem, Trusted};
+use super::raw::span::Span;
+
+/// Entries of a part of a map, in ascending order of keys; from `range`, `prefix` and their like.
+///
+/// Making it takes two descents, each step amortized O(1).
+pub struct Range<'a, V, M = Trusted> {
+    pub(crate) span: Span<'a, V, M>,
+}
+
+impl<V, M: Copy> Clone for Range<'_, V, M> {
+    fn clone(&self) -> Self {
+        Range {
+            span: self.span.clone(),
+        }
+    }
+}
+
+impl<'a, V, M: Mem> Iterator for Range<'a, V, M> {
+    type Item = (&'a [u8], &'a V);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let leaf = self.span.next()?;
+        self.span.view.entry(leaf)
+    }
+}
+
+impl<V, M: Mem> DoubleEndedIterator for Range<'_, V, M> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let leaf = self.span.next_back()?;
+        self.span.view.entry(leaf)
+    }
+}
+
+impl<V, M: Mem> FusedIterator for Range<'_, V, M> {}
+
+impl<V: fmt::Debug, M: Mem> fmt::Debug for Range<'_, V, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(
+                self.clone()
+                    .map(|(k, v)| (k.escape_ascii(), v))
+                    .map(Shown::of),
+            )
+            .finish()
+    }
+}
+
+/// A key as text with escapes.
+pub(crate) struct Shown<'a>(core::slice::EscapeAscii<'a>);
+
+impl<'a> Shown<'a> {
+    pub(crate) fn of<V>((key, value): (core::slice::EscapeAscii<'a>, V)) -> (Self, V) {
+        (Shown(key), value)
+    }
+}
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0)
+    }
+}
+
+/// All entries of a map, in ascending order of keys.
+pub struct Iter<'a, V, M: Copy = Trusted> {
+    range: Range<'a, V, M>,
+    left: usize,
+}
+
+impl<V, M: Copy> Clone for Iter<'_, V, M> {
+    fn clone(&self) -> Self {
+        Iter {
+            range: self.range.clone(),
+            left: self.left,
+        }
+    }
+}
+
+impl<'a, V, M: Mem> Iter<'a, V, M> {
+    pub(crate) fn new(span: Span<'a, V, M>, len: usize) -> Self {
+        Iter {
+            range: Range { span },
+            left: len,
+        }
+    }
+}
+
+impl<'a, V, M: Mem> Iterator for Iter<'a, V, M> {
+    type Item = (&'a [u8], &'a V);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.range.next()?;
+        self.left = self.left.saturating_sub(1);
+        Some(item)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<V, M: Mem> DoubleEndedIterator for Iter<'_, V, M> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let item = self.range.next_back()?;
+        self.left = self.left.saturating_sub(1);
+        Some(item)
+    }
+}
+
+impl<V, M: Mem> ExactSizeIterator for Iter<'_, V, M> {}
+impl<V, M: Mem> FusedIterator for Iter<'_, V, M> {}
+
+impl<V: fmt::Debug, M: Mem> fmt::Debug for Iter<'_, V, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.range.fmt(f)
+    }
+}
+
+macro_rules! half {
+    ($(#[$doc:meta])* $name:ident, $item:ty, $pick:expr) => {
+        $(#[$doc])*
+        pub struct $name<'a, V, M: Copy = Trusted>(pub(crate) Iter<'a, V, M>);
+
+        impl<V, M: Copy> Clone for $name<'_, V, M> {
+            fn clone(&self) -> Self {
+                $name(self.0.clone())
+            }
+        }
+
+        impl<'a, V, M: Mem> Iterator for $name<'a, V, M> {
+            type Item = $item;
+
+            #[inline]
+            fn next(&mut self) -> Option<Self::Item> {
+                self.0.next().map($pick)
+            }
+
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.0.size_hint()
+            }
+        }
+
+        impl<V, M: Mem> DoubleEndedIterator for $name<'_, V, M> {
+            #[inline]
+            fn next_back(&mut self) -> Option<Self::Item> {
+                self.0.next_back().map($pick)
+            }
+        }
+
+        impl<V, M: Mem> ExactSizeIterator for $name<'_, V, M> {}
+        impl<V, M: Mem> FusedIterator for $name<'_, V, M> {}
+    };
+}
+
+half!(
+    /// All keys of a map, in ascending order.
+    Keys, &'a [u8], |(k, _)| k
+);
+half!(
+    /// All values of a map, in ascending order of their keys.
+    Values, &'a V, |(_, v)| v
+);
+
+impl<V, M: Mem> fmt::Debug for Keys<'_, V, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries = self.clone().map(|k| Shown(k.escape_ascii()));
+        f.debug_list().entries(entries).finish()
+    }
+}
+
+impl<V: fmt::Debug, M: Mem> fmt::Debug for Values<'_, V, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}

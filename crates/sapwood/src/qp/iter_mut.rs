@@ -1,0 +1,83 @@
+//! Iterators whose values may be changed.
+
+use core::fmt;
+use core::iter::FusedIterator;
+
+use super::raw::span_mut::SpanMut;
+
+/// Entries of a map in ascending order of keys, with values that may be changed.
+pub struct IterMut<'a, V> {
+    span: Option<SpanMut<'a, V>>,
+    /// Entries left, or `usize::MAX` when that is not known.
+    left: usize,
+}
+
+impl<'a, V> IterMut<'a, V> {
+    pub(crate) fn new(span: Option<SpanMut<'a, V>>, left: usize) -> Self {
+        IterMut { span, left }
+    }
+
+    fn took(&mut self) {
+        if self.left != usize::MAX {
+            self.left -= 1;
+        }
+    }
+}
+
+impl<'a, V> Iterator for IterMut<'a, V> {
+    type Item = (&'a [u8], &'a mut V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.span.as_mut()?.next()?;
+        self.took();
+        Some(item)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        if self.left == usize::MAX {
+            (0, None)
+        } else {
+            (self.left, Some(self.left))
+        }
+    }
+}
+
+impl<V> DoubleEndedIterator for IterMut<'_, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let item = self.span.as_mut()?.next_back()?;
+        self.took();
+        Some(item)
+    }
+}
+
+impl<V> FusedIterator for IterMut<'_, V> {}
+
+impl<V> fmt::Debug for IterMut<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IterMut").finish_non_exhaustive()
+    }
+}
+
+/// All values of a map in order of their keys, to be changed.
+#[derive(Debug)]
+pub struct ValuesMut<'a, V>(pub(crate) IterMut<'a, V>);
+
+impl<'a, V> Iterator for ValuesMut<'a, V> {
+    type Item = &'a mut V;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|(_, value)| value)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl<V> DoubleEndedIterator for ValuesMut<'_, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back().map(|(_, value)| value)
+    }
+}
+
+impl<V> FusedIterator for ValuesMut<'_, V> {}

@@ -1,0 +1,516 @@
+//! The owned map.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::{Index, RangeBounds};
+
+use sapwood_arena::{Arena, ArenaOptions};
+
+use super::entry::{Entry, OccupiedEntry, VacantEntry};
+use super::iter::{Iter, Shown};
+use super::iter_mut::{IterMut, ValuesMut};
+use super::memory::QpMemory;
+use super::raw::build::{Builder, Pushed};
+use super::raw::leaf::MAX_KEY;
+use super::raw::mem::Trusted;
+use super::raw::tree::Tree;
+use super::raw::verify;
+use super::raw::view::View;
+use super::read::{self, read_methods};
+use crate::{Error, Rejected};
+
+/// An ordered map over byte strings, owned and changed through `&mut`.
+///
+/// The surface is `BTreeMap`'s, over anything that is `AsRef<[u8]>`, in lexicographic byte order. Keys
+/// have 0 to 65,535 bytes of any value and may be prefixes of each other. Keys are copied into the map.
+///
+/// - `get`: O(key length), about one cache line per level that is not in cache and one for the leaf.
+/// - `insert`, `remove`: the same, and one branch written. A removal never needs memory.
+/// - Memory beyond the key bytes: 22 to 28 bytes a key with 8-byte values, over text.
+///
+/// An empty map allocates nothing.
+///
+/// ```
+/// use sapwood::qp::QpMap;
+///
+/// let mut map = QpMap::new();
+/// assert_eq!(map.insert("beech", 3)?, None);
+/// assert_eq!(map.insert("ash", 1)?, None);
+/// assert_eq!(map.insert("ash", 2)?, Some(1));
+/// assert_eq!(map.first_key_value(), Some((&b"ash"[..], &2)));
+/// assert_eq!(map.successor("ash").unwrap().0, b"beech");
+/// assert_eq!(map.remove("beech"), Some(3));
+/// assert_eq!(map.len(), 1);
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+pub struct QpMap<V> {
+    // One pointer: an empty map costs nothing but this.
+    tree: Option<Box<Tree<V>>>,
+}
+
+/// An arena with its memory at hand, so that a backing that cannot be had is an error now.
+fn arena(options: ArenaOptions) -> Result<Arena, Error> {
+    let mut arena = Arena::new(options);
+    arena.set_roots([0; 8])?;
+    Ok(arena)
+}
+
+/// The key's bytes, when they are not too many.
+#[inline(always)]
+pub(crate) fn checked(key: &[u8]) -> Result<&[u8], Error> {
+    if key.len() > MAX_KEY {
+        return Err(Error::KeyTooLong { len: key.len() });
+    }
+    Ok(key)
+}
+
+impl<V> QpMap<V> {
+    /// An empty map in memory of its own.
+    pub const fn new() -> Self {
+        QpMap { tree: None }
+    }
+
+    /// An empty map in an arena made with these options: another backing, a limit, a mode for tests.
+    ///
+    /// # Errors
+    /// When the backing cannot be had.
+    pub fn with_options(options: ArenaOptions) -> Result<Self, Error> {
+        Ok(QpMap {
+            tree: Some(Box::new(Tree::new(arena(options)?))),
+        })
+    }
+
+    pub(crate) fn from_tree(tree: Tree<V>) -> Self {
+        QpMap {
+            tree: Some(Box::new(tree)),
+        }
+    }
+
+    fn tree_mut(&mut self) -> &mut Tree<V> {
+        self.tree
+            .get_or_insert_with(|| Box::new(Tree::new(Arena::new(ArenaOptions::default()))))
+    }
+
+    /// A map of entries in ascending order of keys, built depth-first: the quickest way to fill a map, and
+    /// the best layout for reading it. Of equal keys, the last wins.
+    ///
+    /// # Errors
+    /// [`Error::NotSorted`] with the entry's position, [`Error::KeyTooLong`], [`Error::ArenaFull`]. The
+    /// entries taken so far are dropped.
+    ///
+    /// ```
+    /// use sapwood::qp::QpMap;
+    /// let map = QpMap::from_sorted_iter((0..1000u32).map(|i| (i.to_be_bytes(), i)))?;
+    /// assert_eq!(map.get(7u32.to_be_bytes()), Some(&7));
+    /// assert!(QpMap::from_sorted_iter([("b", 1), ("a", 2)]).is_err());
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn from_sorted_iter<K: AsRef<[u8]>>(
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self, Error> {
+        Self::from_sorted_iter_in(ArenaOptions::default(), entries)
+    }
+
+    /// [`from_sorted_iter`](Self::from_sorted_iter), in an arena made with these options.
+    ///
+    /// # Errors
+    /// As `from_sorted_iter`.
+    pub fn from_sorted_iter_in<K: AsRef<[u8]>>(
+        options: ArenaOptions,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self, Error> {
+        let mut builder = Builder::new(arena(options)?);
+        for (index, (key, value)) in entries.into_iter().enumerate() {
+            match builder.push(checked(key.as_ref())?, value) {
+                Ok(Pushed::Added) => {}
+                Ok(Pushed::Replaced(old)) => drop(old),
+                Ok(Pushed::Unsorted) => return Err(Error::NotSorted { index }),
+                Err((_, full)) => return Err(full.into()),
+            }
+        }
+        Ok(Self::from_tree(builder.finish()?))
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.tree.as_ref().map_or(0, |tree| tree.len)
+    }
+
+    #[inline(always)]
+    pub(crate) fn view(&self) -> View<'_, V> {
+        match &self.tree {
+            Some(tree) => tree.view(),
+            None => View::nothing(),
+        }
+    }
+
+    pub(crate) fn is_large(&self) -> bool {
+        self.tree
+            .as_ref()
+            .is_some_and(|tree| tree.arena.frontier() >= read::BATCH_FROM)
+    }
+
+    read_methods!(['s] 's [&'s ] self Trusted);
+
+    /// The value of a key, to be changed.
+    pub fn get_mut(&mut self, key: impl AsRef<[u8]>) -> Option<&mut V> {
+        self.tree.as_mut()?.get_mut(key.as_ref())
+    }
+
+    /// Inserts or replaces; returns the value that was replaced.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`] or [`Error::ArenaFull`], with the value given back; the map is unchanged.
+    #[inline]
+    pub fn insert(&mut self, key: impl AsRef<[u8]>, value: V) -> Result<Option<V>, Rejected<V>> {
+        let key = key.as_ref();
+        if let Err(error) = checked(key) {
+            return Err(Rejected { value, error });
+        }
+        self.tree_mut()
+            .insert(key, value)
+            .map_err(|(value, full)| Rejected {
+                value,
+                error: full.into(),
+            })
+    }
+
+    /// Removes a key and returns its value. Needs no memory.
+    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Option<V> {
+        let tree = self.tree.as_mut()?;
+        let key = key.as_ref();
+        let leaf = tree.view().find(key)?;
+        Some(tree.remove_leaf(key, leaf))
+    }
+
+    /// Removes a key and returns the stored key and its value.
+    pub fn remove_entry(&mut self, key: impl AsRef<[u8]>) -> Option<(Box<[u8]>, V)> {
+        let key = key.as_ref();
+        self.remove(key).map(|value| (key.into(), value))
+    }
+
+    /// Removes the entries whose keys start with `prefix`; returns how many they were.
+    ///
+    /// O(length of the prefix + number of removed entries).
+    pub fn remove_prefix(&mut self, prefix: impl AsRef<[u8]>) -> usize {
+        let Some(tree) = self.tree.as_mut() else {
+            return 0;
+        };
+        // The values are dropped when the map is whole again.
+        tree.remove_prefix(prefix.as_ref()).0
+    }
+
+    /// Removes and returns the entry with the least key.
+    pub fn pop_first(&mut self) -> Option<(Box<[u8]>, V)> {
+        let key: Box<[u8]> = self.first_key_value()?.0.into();
+        self.remove(&key).map(|value| (key, value))
+    }
+
+    /// Removes and returns the entry with the greatest key.
+    pub fn pop_last(&mut self) -> Option<(Box<[u8]>, V)> {
+        let key: Box<[u8]> = self.last_key_value()?.0.into();
+        self.remove(&key).map(|value| (key, value))
+    }
+
+    /// The entry of a key, for a change that depends on whether it is there.
+    ///
+    /// ```
+    /// use sapwood::qp::QpMap;
+    /// let mut counts = QpMap::new();
+    /// for word in ["oak", "elm", "oak"] {
+    ///     *counts.entry(word)?.or_insert(0) += 1;
+    /// }
+    /// assert_eq!(counts["oak"], 2);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`].
+    pub fn entry<K: AsRef<[u8]>>(&mut self, key: K) -> Result<Entry<'_, K, V>, Error> {
+        checked(key.as_ref())?;
+        let tree = self.tree_mut();
+        Ok(match tree.view().find(key.as_ref()) {
+            Some(leaf) => Entry::Occupied(OccupiedEntry::new(tree, key, leaf)),
+            None => Entry::Vacant(VacantEntry::new(tree, key)),
+        })
+    }
+
+    /// The entry with the least key.
+    pub fn first_entry(&mut self) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
+        let key: Box<[u8]> = self.first_key_value()?.0.into();
+        self.occupied(key)
+    }
+
+    /// The entry with the greatest key.
+    pub fn last_entry(&mut self) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
+        let key: Box<[u8]> = self.last_key_value()?.0.into();
+        self.occupied(key)
+    }
+
+    fn occupied(&mut self, key: Box<[u8]>) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
+        let tree = self.tree.as_deref_mut()?;
+        let leaf = tree.view().find(&key)?;
+        Some(OccupiedEntry::new(tree, key, leaf))
+    }
+
+    /// All entries in order, with values that may be changed.
+    pub fn iter_mut(&mut self) -> IterMut<'_, V> {
+        let len = self.len();
+        IterMut::new(self.tree.as_deref_mut().map(Tree::all_mut), len)
+    }
+
+    /// All values in order of their keys, to be changed.
+    pub fn values_mut(&mut self) -> ValuesMut<'_, V> {
+        ValuesMut(self.iter_mut())
+    }
+
+    /// The entries between two bounds, in order, with values that may be changed.
+    pub fn range_mut<K, R>(&mut self, bounds: R) -> IterMut<'_, V>
+    where
+        K: AsRef<[u8]> + ?Sized,
+        R: RangeBounds<K>,
+    {
+        let span = self
+            .tree
+            .as_deref_mut()
+            .map(|tree| tree.span_mut(|view| read::range(view, &bounds).span));
+        IterMut::new(span, usize::MAX)
+    }
+
+    /// Removes all entries and gives the memory back.
+    pub fn clear(&mut self) {
+        if let Some(tree) = &mut self.tree {
+            tree.clear();
+        }
+    }
+
+    /// Keeps the entries for which `keep` says so. Visits them in order.
+    pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &mut V) -> bool) {
+        let mut gone: Vec<Box<[u8]>> = Vec::new();
+        for (key, value) in self.iter_mut() {
+            if !keep(key, value) {
+                gone.push(key.into());
+            }
+        }
+        if gone.len() == self.len() {
+            return self.clear();
+        }
+        for key in gone {
+            self.remove(&key);
+        }
+    }
+
+    /// Moves all entries of `other` here; where both have a key, `other`'s value stays.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`]: the entries that did not move are still in `other`.
+    pub fn append(&mut self, other: &mut Self) -> Result<(), Error> {
+        if self.tree.is_none() {
+            core::mem::swap(&mut self.tree, &mut other.tree);
+            return Ok(());
+        }
+        let Some(from) = other.tree.as_deref_mut() else {
+            return Ok(());
+        };
+        while let Some(replaced) = self.tree_mut().move_first(from)? {
+            drop(replaced);
+        }
+        other.clear();
+        Ok(())
+    }
+
+    /// Takes the entries with keys at and after `key` out into a map of their own, with the same options.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`]; the map is unchanged.
+    pub fn split_off(&mut self, key: impl AsRef<[u8]>) -> Result<Self, Error> {
+        let Some(tree) = self.tree.as_deref_mut() else {
+            return Ok(QpMap::new());
+        };
+        let fresh = Arena::new(tree.arena.options().clone());
+        Ok(Self::from_tree(tree.split_into(key.as_ref(), fresh)?))
+    }
+
+    /// Copies all nodes into fresh memory in depth-first order and frees the old memory: scans then read
+    /// memory in order, lookups touch fewer lines. Takes about as much memory again while it runs.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`]; the map is unchanged.
+    pub fn compact(&mut self) -> Result<(), Error> {
+        if let Some(tree) = &mut self.tree {
+            let fresh = Arena::new(tree.arena.options().clone());
+            tree.move_into(fresh)?;
+        }
+        Ok(())
+    }
+
+    /// Where the memory is.
+    pub fn memory(&self) -> QpMemory {
+        match &self.tree {
+            Some(tree) => QpMemory::of(tree),
+            None => QpMemory::default(),
+        }
+    }
+
+    /// Walks the whole map and checks every invariant, and the arena's accounts against what is there.
+    ///
+    /// # Errors
+    /// What is wrong, for a person to read.
+    pub fn verify(&self) -> Result<(), String> {
+        match &self.tree {
+            Some(tree) => verify::tree(tree, &[]),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<V> Default for QpMap<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<V: fmt::Debug> fmt::Debug for QpMap<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries = self.iter().map(|(k, v)| Shown::of((k.escape_ascii(), v)));
+        f.debug_map().entries(entries).finish()
+    }
+}
+
+impl<V: Clone> Clone for QpMap<V> {
+    /// A compact copy.
+    ///
+    /// # Panics
+    /// When no memory can be had.
+    fn clone(&self) -> Self {
+        match Self::from_sorted_iter(self.iter().map(|(k, v)| (k, v.clone()))) {
+            Ok(map) => map,
+            Err(error) => panic!("cloning a QpMap: {error}"),
+        }
+    }
+}
+
+impl<V: PartialEq> PartialEq for QpMap<V> {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
+impl<V: Eq> Eq for QpMap<V> {}
+
+impl<V: PartialOrd> PartialOrd for QpMap<V> {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        self.iter().partial_cmp(other.iter())
+    }
+}
+
+impl<V: Ord> Ord for QpMap<V> {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.iter().cmp(other.iter())
+    }
+}
+
+impl<V: core::hash::Hash> core::hash::Hash for QpMap<V> {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        state.write_usize(self.len());
+        for entry in self {
+            entry.hash(state);
+        }
+    }
+}
+
+impl<K: AsRef<[u8]>, V> Extend<(K, V)> for QpMap<V> {
+    /// # Panics
+    /// On a key that is too long, or a full arena: use [`QpMap::insert`] to handle those.
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        for (key, value) in entries {
+            if let Err(rejected) = self.insert(key, value) {
+                panic!("extending a QpMap: {rejected}");
+            }
+        }
+    }
+}
+
+impl<K: AsRef<[u8]>, V> FromIterator<(K, V)> for QpMap<V> {
+    /// # Panics
+    /// On a key that is too long, or a full arena.
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut map = QpMap::new();
+        map.extend(entries);
+        map
+    }
+}
+
+impl<K: AsRef<[u8]>, V, const N: usize> From<[(K, V); N]> for QpMap<V> {
+    fn from(entries: [(K, V); N]) -> Self {
+        entries.into_iter().collect()
+    }
+}
+
+impl<K: AsRef<[u8]> + ?Sized, V> Index<&K> for QpMap<V> {
+    type Output = V;
+
+    /// # Panics
+    /// When the key is absent.
+    fn index(&self, key: &K) -> &V {
+        match self.get(key) {
+            Some(value) => value,
+            None => panic!("no entry for key \"{}\"", key.as_ref().escape_ascii()),
+        }
+    }
+}
+
+impl<'a, V> IntoIterator for &'a QpMap<V> {
+    type Item = (&'a [u8], &'a V);
+    type IntoIter = Iter<'a, V>;
+
+    fn into_iter(self) -> Iter<'a, V> {
+        self.iter()
+    }
+}
+
+impl<'a, V> IntoIterator for &'a mut QpMap<V> {
+    type Item = (&'a [u8], &'a mut V);
+    type IntoIter = IterMut<'a, V>;
+
+    fn into_iter(self) -> IterMut<'a, V> {
+        self.iter_mut()
+    }
+}
+
+impl<V> IntoIterator for QpMap<V> {
+    type Item = (Box<[u8]>, V);
+    type IntoIter = IntoIter<V>;
+
+    fn into_iter(self) -> IntoIter<V> {
+        IntoIter(self)
+    }
+}
+
+/// The entries of a map, moved out of it in order.
+#[derive(Debug)]
+pub struct IntoIter<V>(QpMap<V>);
+
+impl<V> Iterator for IntoIter<V> {
+    type Item = (Box<[u8]>, V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.pop_first()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.0.len(), Some(self.0.len()))
+    }
+}
+
+impl<V> DoubleEndedIterator for IntoIter<V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.pop_last()
+    }
+}
+
+impl<V> ExactSizeIterator for IntoIter<V> {}
+impl<V> core::iter::FusedIterator for IntoIter<V> {}

@@ -1,0 +1,103 @@
+//! Where the memory is.
+
+use core::fmt;
+
+use sapwood_arena::Memory;
+
+use super::raw::tree::Tree;
+
+/// What a map's memory holds, in bytes. All parts of `arena` add up to its frontier.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct QpMemory {
+    /// Entries.
+    pub entries: usize,
+    /// Branches of up to 32 labels: number and bytes.
+    pub small_branches: (usize, usize),
+    /// Branches with a bitmap: number and bytes.
+    pub big_branches: (usize, usize),
+    /// Leaves, with keys and values: number and bytes.
+    pub leaves: (usize, usize),
+    /// Bytes of the map's own structures outside the arena.
+    pub outside: usize,
+    /// The arena's accounts.
+    pub arena: Memory,
+}
+
+impl QpMemory {
+    pub(crate) fn of<V>(tree: &Tree<V>) -> Self {
+        let arena = tree.arena.memory();
+        let kind = |k: usize| (arena.kinds[k].count, arena.kinds[k].bytes);
+        QpMemory {
+            entries: tree.len,
+            small_branches: kind(0),
+            big_branches: kind(1),
+            leaves: kind(2),
+            outside: size_of::<Tree<V>>(),
+            arena,
+        }
+    }
+
+    /// All bytes that the map takes from the system.
+    pub fn total(&self) -> usize {
+        self.arena.committed + self.arena.overhead + self.outside
+    }
+}
+
+impl fmt::Display for QpMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let each = |bytes: usize| bytes as f64 / self.entries.max(1) as f64;
+        writeln!(f, "entries          {:>12}", self.entries)?;
+        for (what, (count, bytes)) in [
+            ("small branches", self.small_branches),
+            ("big branches", self.big_branches),
+            ("leaves", self.leaves),
+        ] {
+            writeln!(
+                f,
+                "{what:<16} {count:>12}  {bytes:>12} bytes  {:>7.2} an entry",
+                each(bytes)
+            )?;
+        }
+        for (what, bytes) in [
+            ("live", self.arena.live),
+            ("retired", self.arena.retired),
+            ("free", self.arena.free),
+            ("committed", self.arena.committed),
+            ("side tables", self.arena.overhead + self.outside),
+            ("total", self.total()),
+        ] {
+            writeln!(
+                f,
+                "{what:<16} {:>12}  {bytes:>12} bytes  {:>7.2} an entry",
+                "",
+                each(bytes)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// What a store's memory holds.
+#[cfg(feature = "std")]
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct QpStoreMemory {
+    /// The newest version and the arena. `arena.retired` is what older versions and readers hold back.
+    pub map: QpMemory,
+    /// Nodes that wait for readers and snapshots: number and bytes.
+    pub waiting: (usize, usize),
+    /// Snapshots that are alive.
+    pub snapshots: usize,
+}
+
+#[cfg(feature = "std")]
+impl QpStoreMemory {
+    pub(crate) fn of<V>(writer: &super::raw::version::Writer<V>, snapshots: usize) -> Self {
+        QpStoreMemory {
+            map: QpMemory::of(&writer.tree),
+            waiting: writer.waiting(),
+            snapshots,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The qp-trie: ordered maps over byte strings.
+//!
+//! A qp-trie is a Patricia trie whose branches hold only the children that exist. A branch names the one key byte
+//! at which its children differ; everything between branches is left out, and checked once, at the leaf. The
+//! idea is Dan Bernstein's and Tony Finch's; layout and figures are in `docs/qp.md`.
+//!
+//! - [`QpMap`]: owned, `BTreeMap`'s surface and more.
+//! - [`QpStore`]: versions; transactions, readers that never wait, snapshots, differences.
+//! - [`QpFile`]: a saved map, mapped and checked.
+#![cfg_attr(
+    not(feature = "std"),
+    doc = "\n[`QpStore`]: https://docs.rs\n[`QpFile`]: https://docs.rs"
+)]
+
+#[cfg(feature = "std")]
+mod diff;
+mod entry;
+#[cfg(feature = "std")]
+mod file;
+mod iter;
+mod iter_mut;
+mod map;
+mod memory;
+mod raw;
+mod read;
+#[cfg(feature = "std")]
+mod store;
+#[cfg(feature = "std")]
+mod txn;
+
+#[cfg(feature = "std")]
+pub use diff::{Change, Diff};
+pub use entry::{Entry, OccupiedEntry, VacantEntry};
+#[cfg(feature = "std")]
+pub use file::{OpenError, QpFile, QpShape, SaveError};
+pub use iter::{Iter, Keys, Range, Values};
+pub use iter_mut::{IterMut, ValuesMut};
+pub use map::{IntoIter, QpMap};
+pub use memory::QpMemory;
+#[cfg(feature = "std")]
+pub use memory::QpStoreMemory;
+#[cfg(feature = "std")]
+pub use store::{QpReader, QpStore, QpStoreBuilder, QpView, Snapshot, Version};
+#[cfg(feature = "std")]
+pub use txn::Txn;
+
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = raw::leaf::MAX_KEY;

@@ -1,0 +1,213 @@
+//! Owned changes of many entries at once: removed, moved to another trie, dropped.
+//!
+//! Values may panic when they are dropped, so a trie is whole again before the first of them is, or a guard
+//! sees to the rest.
+
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use sapwood_arena::{Arena, ArenaFull};
+
+use super::cursor::Cursor;
+use super::forward::Forward;
+use super::leaf::LeafOf;
+use super::mem::byte_of;
+use super::node::{Branch, LEAF};
+use super::tree::{LEAF_KIND, Owned, Policy, Tree, ref_of};
+
+impl<V> Tree<V> {
+    /// Removes everything that starts with `prefix`; returns how many entries that were, and their values, if
+    /// it matters when they are dropped.
+    pub(crate) fn remove_prefix(&mut self, prefix: &[u8]) -> (usize, Vec<V>) {
+        let mut values = Vec::new();
+        let top = match self.unlink_prefix(&mut Owned, prefix) {
+            Ok(Some(top)) => top,
+            _ => return (0, values),
+        };
+        let before = self.len;
+        self.each_cell(top, |tree, cell| {
+            // SAFETY: the subtree is unlinked; children come before their branch.
+            unsafe {
+                if cell & LEAF != 0 {
+                    tree.len -= 1;
+                    let value = tree.take_leaf(cell);
+                    if core::mem::needs_drop::<V>() {
+                        values.push(value);
+                    }
+                } else {
+                    let h = tree.branch(cell).h;
+                    Owned.gone(&mut tree.arena, cell, h);
+                }
+            }
+        });
+        (before - self.len, values)
+    }
+
+    /// Moves the entry of a leaf of `from` here; a value that it replaces comes back. On failure it stays there.
+    ///
+    /// # Safety
+    /// `leaf` is a live leaf of `from`.
+    pub(crate) unsafe fn move_from(
+        &mut self,
+        from: &mut Self,
+        leaf: u32,
+    ) -> Result<Option<V>, ArenaFull> {
+        let p = from.pointer(leaf);
+        // SAFETY: the key's bytes stay until the leaf is freed below. The value is copied bit by bit, and only
+        // one of the copies is used: the one here, or on failure the one there.
+        unsafe {
+            let key = LeafOf::<V>::key(p);
+            match self.insert(key, LeafOf::<V>::value_ptr(p).read()) {
+                Err((value, full)) => {
+                    core::mem::forget(value);
+                    Err(full)
+                }
+                Ok(old) => {
+                    let unlinked = from.unlink(&mut Owned, key, leaf);
+                    debug_assert!(unlinked.is_ok());
+                    from.len -= 1;
+                    from.forget_leaf(leaf);
+                    Ok(old)
+                }
+            }
+        }
+    }
+
+    /// Moves the first entry of `from` here. `None`: there is none. Else the value that it replaced, if any.
+    pub(crate) fn move_first(&mut self, from: &mut Self) -> Result<Option<Option<V>>, ArenaFull> {
+        let mut cursor = Cursor::new();
+        cursor.first(&from.view());
+        if cursor.leaf == 0 {
+            return Ok(None);
+        }
+        // SAFETY: a live leaf of `from`.
+        unsafe { self.move_from(from, cursor.leaf) }.map(Some)
+    }
+
+    /// Frees a leaf's block, but not its value, which has moved.
+    ///
+    /// # Safety
+    /// The leaf is live, unlinked, and nobody reads it any more.
+    unsafe fn forget_leaf(&mut self, leaf: u32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let p = self.pointer(leaf);
+            LeafOf::<V>::forget(p);
+            let size = LeafOf::<V>::size(LeafOf::<V>::key_len(p));
+            self.arena.free(ref_of(leaf), size, LEAF_KIND);
+        }
+    }
+
+    /// Moves all entries from `key` on into a trie in `fresh`. On failure all stay here.
+    pub(crate) fn split_into(&mut self, key: &[u8], fresh: Arena) -> Result<Self, ArenaFull> {
+        let mut upper = Tree::new(fresh);
+        let mut cursor = Cursor::new();
+        cursor.seek_ge(&self.view(), key, false);
+        let mut from = Forward::from_cursor(&self.view(), &cursor);
+        while let Some(leaf) = from.next(&self.view()) {
+            // SAFETY: a live leaf. Until the end both tries have each value, and only this one's count.
+            unsafe {
+                let p = self.pointer(leaf);
+                let copy = LeafOf::<V>::value_ptr(p).read();
+                if let Err((copy, full)) = upper.insert(LeafOf::<V>::key(p), copy) {
+                    core::mem::forget(copy);
+                    upper.forget_values();
+                    return Err(full);
+                }
+            }
+        }
+        loop {
+            cursor.seek_ge(&self.view(), key, false);
+            let leaf = cursor.leaf;
+            if leaf == 0 {
+                return Ok(upper);
+            }
+            // SAFETY: a live leaf, whose value is the other trie's now; unlinking in place cannot fail.
+            unsafe {
+                let key = LeafOf::<V>::key(self.pointer(leaf));
+                let unlinked = self.unlink(&mut Owned, key, leaf);
+                debug_assert!(unlinked.is_ok());
+                self.len -= 1;
+                self.forget_leaf(leaf);
+            }
+        }
+    }
+
+    /// Empties a trie whose values belong to another.
+    fn forget_values(&mut self) {
+        let root = core::mem::take(&mut self.root);
+        self.len = 0;
+        if LeafOf::<V>::BOXED {
+            self.each_cell(root, |tree, cell| {
+                if cell & LEAF != 0 {
+                    // SAFETY: each leaf comes once.
+                    unsafe { LeafOf::<V>::forget(tree.pointer(cell)) };
+                }
+            });
+        }
+    }
+
+    /// Drops all values and empties the trie. The arena starts anew, also when the drop of a value panics.
+    pub(crate) fn clear(&mut self) {
+        struct Clear<'a>(&'a mut Arena);
+        impl Drop for Clear<'_> {
+            fn drop(&mut self) {
+                self.0.clear();
+            }
+        }
+        let root = core::mem::take(&mut self.root);
+        self.len = 0;
+        let base = self.arena.base();
+        let _clear = Clear(&mut self.arena);
+        // SAFETY: the whole trie is unlinked, and the arena is cleared after the values are dropped.
+        unsafe { drop_values::<V>(base, Vec::from_iter((root != 0).then_some(root))) };
+    }
+}
+
+/// Drops the values of all leaves at and below these cells. When a drop panics, the others are dropped all the
+/// same.
+///
+/// # Safety
+/// The cells are live in the memory at `base`, each leaf is below one of them once, and none is used afterwards.
+pub(crate) unsafe fn drop_values<V>(base: *mut u8, cells: Vec<u32>) {
+    struct Rest<V> {
+        base: *mut u8,
+        todo: Vec<u32>,
+        values: PhantomData<V>,
+    }
+    impl<V> Rest<V> {
+        fn next(&mut self) -> Option<V> {
+            loop {
+                let cell = self.todo.pop()?;
+                let p = self.base.wrapping_add(byte_of(cell));
+                // SAFETY: the promise of `drop_values`.
+                unsafe {
+                    if cell & LEAF != 0 {
+                        return Some(LeafOf::<V>::take(p));
+                    }
+                    let b = Branch::at(p);
+                    for i in 0..b.children() {
+                        self.todo.push(b.cell(i));
+                    }
+                }
+            }
+        }
+    }
+    impl<V> Drop for Rest<V> {
+        fn drop(&mut self) {
+            while let Some(value) = self.next() {
+                drop(value);
+            }
+        }
+    }
+    if core::mem::needs_drop::<V>() || LeafOf::<V>::BOXED {
+        let mut rest: Rest<V> = Rest {
+            base,
+            todo: cells,
+            values: PhantomData,
+        };
+        while let Some(value) = rest.next() {
+            drop(value);
+        }
+    }
+}

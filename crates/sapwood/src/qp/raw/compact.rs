@@ -1,0 +1,149 @@
+//! Compaction beside readers, a few branches at a time.
+
+use alloc::vec::Vec;
+
+use sapwood_arena::{Area, ArenaFull};
+
+use super::node::{self, LEAF};
+use super::parts;
+use super::tree::{self, Cow, Link, Policy, Tree};
+
+/// Units of the arena that a step sweeps for each branch that it may move: as many as a branch over text has,
+/// several times over, so that the sweep does not lag behind.
+const SWEEP: u32 = 64;
+
+/// Where an incremental compaction stands.
+#[derive(Default)]
+pub(crate) enum Compaction {
+    /// None is under way.
+    #[default]
+    Idle,
+    /// Branches are being moved; the paths of keys before this one are done.
+    Moving(Vec<u8>),
+    /// All were moved; the memory that they left is being swept.
+    Sweeping,
+}
+
+impl Compaction {
+    /// Moves up to `budget` branches, or sweeps as much memory as that would leave. Whether there is more to do.
+    pub(crate) fn step<V>(
+        &mut self,
+        tree: &mut Tree<V>,
+        cow: &mut Cow,
+        budget: usize,
+    ) -> Result<bool, ArenaFull> {
+        let from = match self {
+            Compaction::Sweeping => {
+                let units = SWEEP.saturating_mul(budget.min(1 << 20) as u32);
+                if tree.arena.evacuation_step(Area::Nodes, units).done {
+                    *self = Compaction::Idle;
+                }
+                return Ok(!matches!(self, Compaction::Idle));
+            }
+            Compaction::Idle => {
+                // Fresh memory is taken above all other. Where the last round left enough free, this one fills
+                // that instead: else the frontier would rise with every round. When much is free that the system
+                // has not got back, it is emptied for that.
+                let memory = tree.arena.memory();
+                let nodes = memory.areas[Area::Nodes as usize];
+                let live = nodes.owned - nodes.free;
+                let held = nodes.free.saturating_sub(memory.released);
+                if nodes.free < live + live / 4 || held > 3 * live {
+                    tree.arena.begin_evacuation(Area::Nodes);
+                }
+                Vec::new()
+            }
+            Compaction::Moving(from) => core::mem::take(from),
+        };
+        // On an error the step is rolled back, and the next one tries the same again.
+        *self = Compaction::Moving(from.clone());
+        *self = match tree.compact_from(cow, &from, budget)? {
+            Some(next) => Compaction::Moving(next),
+            None => Compaction::Sweeping,
+        };
+        Ok(true)
+    }
+}
+
+impl<V> Tree<V> {
+    /// Copies branches in depth-first order into fresh memory, beginning with those on the way to the first
+    /// key at or after `from`, until `budget` branches were copied. Returns the key to go on from, or `None`
+    /// when the end is reached. Leaves stay: readers may hold references into them.
+    pub(crate) fn compact_from(
+        &mut self,
+        cow: &mut Cow,
+        from: &[u8],
+        budget: usize,
+    ) -> Result<Option<Vec<u8>>, ArenaFull> {
+        let mut cursor = super::cursor::Cursor::new();
+        cursor.seek_ge(&self.view(), from, false);
+        if cursor.leaf == 0 {
+            return Ok(None);
+        }
+        // The way down to where we go on: its branches were copied by the step before, if this is not the
+        // first, but they have been published since: changing their cells takes copies again.
+        let mut link = Link::Root;
+        let mut todo: Vec<(Link, u32)> = Vec::new();
+        let mut copied = 0;
+        for depth in 0..cursor.stack.len() {
+            let (cell, index) = (
+                cursor.stack[depth].cell,
+                usize::from(cursor.stack[depth].index),
+            );
+            let mut rest = Vec::new();
+            // SAFETY: the cursor's stack is the way from the root; each link was made changeable before.
+            unsafe {
+                let branch = self.relocate(cow, link, cell)?;
+                copied += 1;
+                let b = self.branch(branch);
+                for index in index + 1..b.children() {
+                    rest.push((Link::Child { branch, index }, b.cell(index)));
+                }
+                link = Link::Child { branch, index };
+            }
+            todo.extend(rest.into_iter().rev());
+        }
+        while let Some((link, cell)) = todo.pop() {
+            if cell & LEAF != 0 {
+                continue;
+            }
+            if copied >= budget {
+                // The next step begins at the first key below this branch.
+                let view = self.view();
+                let first = view.first_below(cell, 0).and_then(|leaf| view.key(leaf));
+                return Ok(first.map(<[u8]>::to_vec));
+            }
+            // SAFETY: `link` names a branch that was copied, so it may be changed, and holds `cell`.
+            unsafe {
+                let branch = self.relocate(cow, link, cell)?;
+                copied += 1;
+                let b = self.branch(branch);
+                for index in (0..b.children()).rev() {
+                    todo.push((Link::Child { branch, index }, b.cell(index)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Copies the branch behind `link` to where the arena puts new blocks now.
+    ///
+    /// # Safety
+    /// `cell` is the live branch that `link`, which may be changed, names.
+    unsafe fn relocate(&mut self, cow: &mut Cow, link: Link, cell: u32) -> Result<u32, ArenaFull> {
+        // SAFETY: the caller's promise.
+        let h = unsafe { self.branch(cell) }.h;
+        let r = self
+            .arena
+            .alloc(node::block_of(h), tree::kind_of(h), Area::Nodes)?;
+        let new = tree::branch_cell(r);
+        // SAFETY: a new block of the same size.
+        unsafe {
+            parts::copy_whole(self.branch(cell), self.pointer(new), Cow::BITS);
+            cow.made(new);
+            self.set_link(link, new);
+            cow.gone(&mut self.arena, cell, h);
+        }
+        Ok(new)
+    }
+}

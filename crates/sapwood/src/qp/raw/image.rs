@@ -1,0 +1,145 @@
+//! A trie as an image: laid out depth-first, saved whole, read with every reference checked.
+
+use alloc::string::String;
+use core::marker::PhantomData;
+use core::slice;
+use std::path::Path;
+
+use sapwood_arena::{
+    Arena, ArenaFull, ArenaOptions, HEADER_LEN, HeaderMode, ImageMap, write_image,
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::build::copy_depth_first;
+use super::leaf::LeafOf;
+use super::mem::Checked;
+use super::verify::{self, Walked};
+use super::view::View;
+
+/// Which words of the header a trie uses.
+const ROOT: usize = 0;
+const LEN: usize = 1;
+
+/// The version of the layout of branches and leaves; one more with each change of it.
+const FORMAT: u64 = 1;
+
+/// What a reader must agree on: the version of this layout and the size of a value.
+pub(crate) fn layout_hash<V>() -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    let words = [size_of::<V>() as u64, align_of::<V>() as u64, FORMAT];
+    for byte in b"sapwood qp".iter().copied().map(u64::from).chain(words) {
+        hash = (hash ^ byte).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash
+}
+
+/// Why a trie could not be saved.
+pub(crate) enum SaveFailed {
+    /// No memory for the image.
+    Full(ArenaFull),
+    /// The system refused.
+    Io(std::io::Error),
+}
+
+/// Writes a trie beside `path` and renames it.
+pub(crate) fn save<V: IntoBytes + Immutable>(
+    view: &View<'_, V>,
+    len: usize,
+    path: &Path,
+) -> Result<(), SaveFailed> {
+    const {
+        assert!(
+            !LeafOf::<V>::BOXED,
+            "saved values are aligned to 8 bytes at most"
+        )
+    };
+    let options = ArenaOptions::default()
+        .header(HeaderMode::Page)
+        .layout_hash(layout_hash::<V>());
+    let (arena, root) = copy_depth_first(view, Arena::new(options)).map_err(SaveFailed::Full)?;
+    let mut header = arena.header(0);
+    header.roots[ROOT] = u64::from(root);
+    header.roots[LEN] = len as u64;
+    let body: &[u8] = if root == 0 {
+        &[]
+    } else {
+        let bytes = arena.frontier() - HEADER_LEN;
+        // SAFETY: everything below the frontier was zeroed when it was fresh, or written since; values are
+        // `IntoBytes`, so they have no uninitialized padding. Nobody changes the arena meanwhile.
+        unsafe { slice::from_raw_parts(arena.base().add(HEADER_LEN), bytes) }
+    };
+    write_image(path, &[body], header).map_err(SaveFailed::Io)
+}
+
+/// An opened image.
+pub(crate) struct Image<V> {
+    map: ImageMap,
+    root: u32,
+    len: usize,
+    values: PhantomData<V>,
+}
+
+// SAFETY: the image is read-only memory; `&V` is given out, values are never moved or dropped.
+unsafe impl<V: Sync> Send for Image<V> {}
+// SAFETY: as above.
+unsafe impl<V: Sync> Sync for Image<V> {}
+
+impl<V: FromBytes + Immutable> Image<V> {
+    /// Takes an opened map as a trie.
+    pub(crate) fn new(map: ImageMap) -> Result<Self, String> {
+        const {
+            assert!(
+                !LeafOf::<V>::BOXED,
+                "saved values are aligned to 8 bytes at most"
+            )
+        };
+        let roots = map.header().roots;
+        let root = u32::try_from(roots[ROOT])
+            .map_err(|_| alloc::format!("root cell {:#x} is too large", roots[ROOT]))?;
+        let len = usize::try_from(roots[LEN])
+            .ok()
+            .filter(|len| len.saturating_mul(8) <= map.len())
+            .ok_or_else(|| alloc::format!("{} entries do not fit the file", roots[LEN]))?;
+        if (root == 0) != (len == 0) {
+            return Err(alloc::format!("root cell {root:#x} of {len} entries"));
+        }
+        Ok(Image {
+            map,
+            root,
+            len,
+            values: PhantomData,
+        })
+    }
+
+    /// The trie, every step of which is checked. Any bytes make a value (`FromBytes`).
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_, V, Checked> {
+        let mem = Checked {
+            base: self.map.base().cast_mut(),
+            len: self.map.len(),
+        };
+        // SAFETY: the memory is checked, so the root may be anything.
+        unsafe { View::new(mem, self.root) }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn file_bytes(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Walks the whole trie.
+    pub(crate) fn verify(&self) -> Result<Walked, String> {
+        let seen = verify::walk(&self.view(), self.len)?;
+        if seen.leaves != self.len {
+            return Err(alloc::format!(
+                "{} entries where there should be {}",
+                seen.leaves,
+                self.len
+            ));
+        }
+        Ok(seen)
+    }
+}

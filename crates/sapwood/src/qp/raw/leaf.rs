@@ -1,0 +1,204 @@
+//! The bytes of a leaf: value, key length, key.
+//!
+//! ```text
+//! 0            value (or a pointer to it, when its alignment is over 8)
+//! LEN_AT       u8 key length, or 255 and the length as u16
+//! LEN_AT + 1   key bytes (LEN_AT + 3 when the length is 255 and more)
+//!              the block is rounded up to 8 bytes
+//! ```
+//!
+//! The value comes first so that it is aligned with the block; a hit on a short key touches one line.
+
+use alloc::boxed::Box;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::{ptr, slice};
+
+/// The longest key.
+pub(crate) const MAX_KEY: usize = 65_535;
+/// Lengths from here on take two bytes more.
+const LONG: usize = 255;
+
+/// The layout of leaves with values of type `V`.
+pub(crate) struct LeafOf<V>(PhantomData<V>);
+
+impl<V> LeafOf<V> {
+    /// Values with a larger alignment than a block's are boxed.
+    pub(crate) const BOXED: bool = align_of::<V>() > 8;
+    const SLOT: usize = if Self::BOXED {
+        size_of::<*mut V>()
+    } else {
+        size_of::<V>()
+    };
+    /// Where the length is.
+    pub(crate) const LEN_AT: usize = Self::SLOT;
+
+    /// Where the bytes of a key of this length are.
+    #[inline(always)]
+    pub(crate) const fn key_at(key_len: usize) -> usize {
+        Self::LEN_AT + if key_len < LONG { 1 } else { 3 }
+    }
+
+    /// Bytes of the leaf of a key of this length, before rounding to units.
+    #[inline(always)]
+    pub(crate) const fn size(key_len: usize) -> usize {
+        Self::key_at(key_len) + key_len
+    }
+
+    /// # Safety
+    /// `p` points at a leaf.
+    #[inline(always)]
+    pub(crate) unsafe fn key_len(p: *const u8) -> usize {
+        // SAFETY: the length is inside the leaf.
+        unsafe {
+            let short = usize::from(*p.add(Self::LEN_AT));
+            if short < LONG {
+                short
+            } else {
+                usize::from(p.add(Self::LEN_AT + 1).cast::<u16>().read_unaligned())
+            }
+        }
+    }
+
+    /// # Safety
+    /// `p` points at a leaf that lives for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn key<'a>(p: *const u8) -> &'a [u8] {
+        // SAFETY: the key bytes follow the length and never change.
+        unsafe {
+            let len = Self::key_len(p);
+            slice::from_raw_parts(p.add(Self::key_at(len)), len)
+        }
+    }
+
+    /// Whether the leaf's key is this one.
+    ///
+    /// # Safety
+    /// `p` points at a leaf.
+    #[inline(always)]
+    pub(crate) unsafe fn is_key(p: *const u8, key: &[u8]) -> bool {
+        // SAFETY: if the length byte agrees with a short key, as many bytes follow it.
+        unsafe {
+            if key.len() < LONG {
+                usize::from(*p.add(Self::LEN_AT)) == key.len()
+                    && slice::from_raw_parts(p.add(Self::LEN_AT + 1), key.len()) == key
+            } else {
+                Self::key(p) == key
+            }
+        }
+    }
+
+    /// Where the value is.
+    ///
+    /// # Safety
+    /// `p` points at a leaf.
+    #[inline(always)]
+    pub(crate) unsafe fn value_ptr(p: *const u8) -> *mut V {
+        if Self::BOXED {
+            // SAFETY: the slot holds the pointer that `write` put there.
+            unsafe { p.cast::<*mut V>().read() }
+        } else {
+            p.cast_mut().cast()
+        }
+    }
+
+    /// Writes a leaf.
+    ///
+    /// # Safety
+    /// `p` is a block of `size(key.len())` bytes rounded up to 8, which nobody reads.
+    #[inline]
+    pub(crate) unsafe fn write(p: *mut u8, key: &[u8], value: V) {
+        debug_assert!(key.len() <= MAX_KEY);
+        let size = Self::size(key.len());
+        // SAFETY: the block has room; the last word is cleared first so that padding is zero.
+        unsafe {
+            p.add(((size + 7) & !7) - 8).cast::<u64>().write(0);
+            if Self::BOXED {
+                p.cast::<*mut V>().write(Box::into_raw(Box::new(value)));
+            } else {
+                p.cast::<V>().write(value);
+            }
+            if key.len() < LONG {
+                *p.add(Self::LEN_AT) = key.len() as u8;
+            } else {
+                *p.add(Self::LEN_AT) = LONG as u8;
+                let len = p.add(Self::LEN_AT + 1).cast::<u16>();
+                len.write_unaligned(key.len() as u16);
+            }
+            ptr::copy_nonoverlapping(key.as_ptr(), p.add(Self::key_at(key.len())), key.len());
+        }
+    }
+
+    /// Moves the value out.
+    ///
+    /// # Safety
+    /// `p` points at a leaf whose value nobody uses afterwards.
+    #[inline]
+    pub(crate) unsafe fn take(p: *mut u8) -> V {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if Self::BOXED {
+                *Box::from_raw(Self::value_ptr(p))
+            } else {
+                p.cast::<V>().read()
+            }
+        }
+    }
+}
+
+impl<V> LeafOf<V> {
+    /// Gives back what a leaf has outside its block, for a value that was moved out bit by bit.
+    ///
+    /// # Safety
+    /// `p` points at a leaf whose value nobody uses afterwards.
+    #[inline]
+    pub(crate) unsafe fn forget(p: *mut u8) {
+        if Self::BOXED {
+            // SAFETY: the pointer came from a box; the value in it is not dropped.
+            drop(unsafe { Box::from_raw(Self::value_ptr(p).cast::<MaybeUninit<V>>()) });
+        }
+    }
+}
+
+/// Length of the common prefix, or `None` when both are equal.
+#[inline]
+pub(crate) fn mismatch(a: &[u8], b: &[u8]) -> Option<usize> {
+    let n = a.len().min(b.len());
+    let mut i = 0;
+    for (x, y) in a[..n].chunks_exact(8).zip(b[..n].chunks_exact(8)) {
+        let (x, y) = (
+            u64::from_le_bytes(x.try_into().unwrap_or_default()),
+            u64::from_le_bytes(y.try_into().unwrap_or_default()),
+        );
+        if x != y {
+            return Some(i + (x ^ y).trailing_zeros() as usize / 8);
+        }
+        i += 8;
+    }
+    while i < n {
+        if a[i] != b[i] {
+            return Some(i);
+        }
+        i += 1;
+    }
+    (a.len() != b.len()).then_some(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mismatch_is_the_common_prefix() {
+        let a: Vec<u8> = (0..40).collect();
+        for n in 0..40 {
+            assert_eq!(mismatch(&a[..n], &a[..n]), None);
+            for m in 0..n {
+                assert_eq!(mismatch(&a[..n], &a[..m]), Some(m));
+                let mut b = a[..n].to_vec();
+                b[m] ^= 0x80;
+                assert_eq!(mismatch(&a[..n], &b), Some(m));
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! How a cell becomes a pointer: at once, for memory that we made, or checked, for memory that came
+//! from a file.
+
+#[cfg(feature = "std")]
+use super::leaf::LeafOf;
+use super::node::{self, Branch};
+
+/// A memory that cells point into.
+///
+/// # Safety
+/// A branch or leaf that a method returns is whole and inside the memory.
+pub unsafe trait Mem: Copy {
+    /// Whether cells are taken at their word.
+    const TRUSTED: bool;
+
+    /// The branch behind a cell, whose offset is at least `min`.
+    ///
+    /// # Safety
+    /// When `TRUSTED`: the cell is a live branch cell of this memory's trie.
+    unsafe fn branch(self, cell: u32, min: usize) -> Option<Branch>;
+
+    /// The leaf behind a cell.
+    ///
+    /// # Safety
+    /// When `TRUSTED`: the cell is a live leaf cell of this memory's trie, with values of type `V`.
+    unsafe fn leaf<V>(self, cell: u32) -> Option<*mut u8>;
+
+    /// Where the bytes of a cell are, for a prefetch; not to be followed.
+    fn hint(self, cell: u32) -> *const u8;
+}
+
+/// Byte offset of a cell's block.
+#[inline(always)]
+pub(crate) fn byte_of(cell: u32) -> usize {
+    (cell & !node::LEAF) as usize * 4
+}
+
+/// Memory that this process wrote.
+#[derive(Clone, Copy)]
+pub struct Trusted {
+    pub(crate) base: *mut u8,
+}
+
+// SAFETY: cells of a live trie point at whole nodes, by the structure's invariants.
+unsafe impl Mem for Trusted {
+    const TRUSTED: bool = true;
+
+    #[inline(always)]
+    unsafe fn branch(self, cell: u32, _min: usize) -> Option<Branch> {
+        // SAFETY: the caller's promise.
+        Some(unsafe { Branch::at(self.base.add(byte_of(cell))) })
+    }
+
+    #[inline(always)]
+    unsafe fn leaf<V>(self, cell: u32) -> Option<*mut u8> {
+        // SAFETY: the caller's promise.
+        Some(unsafe { self.base.add(byte_of(cell)) })
+    }
+
+    #[inline(always)]
+    fn hint(self, cell: u32) -> *const u8 {
+        self.base.wrapping_add(byte_of(cell))
+    }
+}
+
+/// Memory that somebody else wrote: every node is checked to be inside before it is read.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy)]
+pub struct Checked {
+    pub(crate) base: *mut u8,
+    pub(crate) len: usize,
+}
+
+#[cfg(feature = "std")]
+impl Checked {
+    /// The pointer to `size` bytes at `at`, when they are inside.
+    #[inline]
+    fn inside(self, at: usize, size: usize) -> Option<*mut u8> {
+        // The first 64 bytes at least are a header; reference 0 is no reference.
+        (at >= 64 && size <= self.len && at <= self.len - size)
+            // SAFETY: at + size <= len.
+            .then(|| unsafe { self.base.add(at) })
+    }
+}
+
+// SAFETY: every size is checked against the length of the memory before a pointer is returned. The
+// children of a branch lie at growing offsets, so every descent ends.
+#[cfg(feature = "std")]
+unsafe impl Mem for Checked {
+    const TRUSTED: bool = false;
+
+    #[inline]
+    unsafe fn branch(self, cell: u32, min: usize) -> Option<Branch> {
+        let at = byte_of(cell);
+        if cell & node::LEAF != 0 {
+            return None;
+        }
+        // SAFETY: 8 bytes are inside; base is page-aligned and cells are in units of 8 bytes.
+        let b = unsafe { Branch::at(self.inside(at, 8)?) };
+        let right = node::header(b.offset(), node::labels_of(b.h), b.h & node::END != 0);
+        if b.h != right || b.children() < 2 || b.offset() < min {
+            return None;
+        }
+        self.inside(at, node::block_of(b.h))?;
+        Some(b)
+    }
+
+    #[inline]
+    unsafe fn leaf<V>(self, cell: u32) -> Option<*mut u8> {
+        let at = byte_of(cell);
+        if cell & node::LEAF == 0 || LeafOf::<V>::BOXED {
+            return None;
+        }
+        let p = self.inside(at, LeafOf::<V>::size(0))?;
+        // The longest form of a length, when the file has that much; else a key of its length does not fit.
+        let long = self.inside(at, LeafOf::<V>::LEN_AT + 3).is_some();
+        // SAFETY: the length byte is inside, and the long form is only read when it is inside too.
+        let len = unsafe {
+            if *p.add(LeafOf::<V>::LEN_AT) == u8::MAX && !long {
+                return None;
+            }
+            LeafOf::<V>::key_len(p)
+        };
+        self.inside(at, LeafOf::<V>::size(len))
+    }
+
+    #[inline(always)]
+    fn hint(self, cell: u32) -> *const u8 {
+        self.base.wrapping_add(byte_of(cell))
+    }
+}

@@ -1,0 +1,32 @@
+//! The unsafe core of the qp-trie: nodes in the arena, read through views, changed through trees.
+//!
+//! The obligations, once for all files of this folder:
+//!
+//! - A cell below a root names a live node of the kind that its tag says. Nodes are only freed after
+//!   they were unlinked, and (in a store) after the grace period and all snapshots that reach them.
+//! - A published branch never changes. A branch with the FRESH bit is not published.
+//! - Pointers are made from `base + reference` and not kept across an allocation, which may move an
+//!   owned arena.
+
+#![allow(unsafe_code)]
+
+pub(crate) mod batch;
+pub(crate) mod build;
+pub(crate) mod bulk;
+#[cfg(feature = "std")]
+pub(crate) mod compact;
+pub(crate) mod cursor;
+pub(crate) mod forward;
+#[cfg(feature = "std")]
+pub(crate) mod image;
+pub(crate) mod leaf;
+pub(crate) mod mem;
+pub(crate) mod node;
+pub(crate) mod parts;
+pub(crate) mod span;
+pub(crate) mod span_mut;
+pub(crate) mod tree;
+pub(crate) mod verify;
+#[cfg(feature = "std")]
+pub(crate) mod version;
+pub(crate) mod view;

@@ -1,0 +1,78 @@
+//! Values changed one by one, in order.
+
+use core::marker::PhantomData;
+
+use super::leaf::LeafOf;
+use super::span::Span;
+use super::tree::Tree;
+use super::view::View;
+
+/// A run of leaves of a trie that is borrowed exclusively for `'a`.
+pub(crate) struct SpanMut<'a, V> {
+    span: Span<'a, V>,
+    exclusive: PhantomData<&'a mut V>,
+}
+
+impl<'a, V> SpanMut<'a, V> {
+    fn item(&self, leaf: u32) -> Option<(&'a [u8], &'a mut V)> {
+        let p = self.span.view.leaf(leaf)?;
+        // SAFETY: the trie is borrowed exclusively for 'a; a span hands out each leaf once, and the key
+        // bytes and the value do not overlap.
+        Some(unsafe { (LeafOf::<V>::key(p), &mut *LeafOf::<V>::value_ptr(p)) })
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<(&'a [u8], &'a mut V)> {
+        let leaf = self.span.next()?;
+        self.item(leaf)
+    }
+
+    #[inline]
+    pub(crate) fn next_back(&mut self) -> Option<(&'a [u8], &'a mut V)> {
+        let leaf = self.span.next_back()?;
+        self.item(leaf)
+    }
+}
+
+impl<V> Tree<V> {
+    /// All leaves.
+    pub(crate) fn all_mut(&mut self) -> SpanMut<'_, V> {
+        self.span_mut(Span::all)
+    }
+
+    /// The leaves that `pick` picks.
+    pub(crate) fn span_mut<'a>(
+        &'a mut self,
+        pick: impl FnOnce(View<'a, V>) -> Span<'a, V>,
+    ) -> SpanMut<'a, V> {
+        let tree: &'a Self = self;
+        SpanMut {
+            span: pick(tree.view()),
+            exclusive: PhantomData,
+        }
+    }
+
+    /// The value of a key.
+    pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
+        let leaf = self.view().find(key)?;
+        Some(self.leaf_value_mut(leaf))
+    }
+
+    /// The value of a live leaf.
+    pub(crate) fn leaf_value(&self, leaf: u32) -> &V {
+        // SAFETY: callers got the leaf from this trie and have not changed it since.
+        unsafe { &*LeafOf::<V>::value_ptr(self.pointer(leaf)) }
+    }
+
+    /// The value of a live leaf, to be changed.
+    pub(crate) fn leaf_value_mut(&mut self, leaf: u32) -> &mut V {
+        // SAFETY: as above, and the trie is borrowed exclusively.
+        unsafe { &mut *LeafOf::<V>::value_ptr(self.pointer(leaf)) }
+    }
+}
+
+impl<V> Drop for Tree<V> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

@@ -1,0 +1,521 @@
+//! Versions: what a commit publishes, what it leaves behind, and when that may be freed.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use sapwood_arena::{Arena, ArenaFull};
+use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
+
+use super::compact::Compaction;
+use super::leaf::LeafOf;
+use super::mem::{Trusted, byte_of};
+use super::node::{self, Branch, FRESH, LEAF};
+use super::tree::{Cow, LEAF_KIND, Policy, Tree, kind_of, ref_of};
+use super::verify;
+use super::view::View;
+
+/// The least number of nodes that a commit tries to free.
+const RECLAIM_LEAST: usize = 64;
+
+/// A poisoned lock is as good as any: a transaction that panicked was rolled back by its drop.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// One version: root cell and number of entries, as published in one word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Root {
+    pub(crate) cell: u32,
+    /// Entries; there are fewer references than fit 31 bits, so fewer leaves too.
+    pub(crate) len: u32,
+}
+
+impl Root {
+    fn word(self) -> u64 {
+        u64::from(self.len) << 32 | u64::from(self.cell)
+    }
+
+    fn from_word(word: u64) -> Self {
+        Root {
+            cell: word as u32,
+            len: (word >> 32) as u32,
+        }
+    }
+}
+
+/// What all handles of a store share.
+pub(crate) struct Shared<V> {
+    /// The newest committed version. Written by commits only, on a cache line of its own for readers.
+    published: crossbeam_utils::CachePadded<AtomicU64>,
+    base: *mut u8,
+    domain: Domain,
+    writer: Mutex<Writer<V>>,
+    snapshots: Mutex<Snapshots>,
+}
+
+// SAFETY: `base` is the arena's, which the writer owns; readers use it only to read published nodes.
+unsafe impl<V: Send + Sync> Send for Shared<V> {}
+// SAFETY: as above; `&V` goes to other threads (Sync), and the thread that reclaims drops (Send).
+unsafe impl<V: Send + Sync> Sync for Shared<V> {}
+
+/// Versions that snapshots keep.
+struct Snapshots {
+    /// The newest version.
+    current: u64,
+    /// Snapshots by version.
+    live: BTreeMap<u64, usize>,
+}
+
+/// The writing side, behind its lock.
+pub(crate) struct Writer<V> {
+    pub(crate) tree: Tree<V>,
+    pub(crate) cow: Cow,
+    queue: RetireQueue<u32>,
+    pub(crate) compaction: Compaction,
+}
+
+impl<V> Shared<V> {
+    /// A store over a tree whose arena has a stable base.
+    pub(crate) fn new(tree: Tree<V>, domain: Domain) -> Self {
+        assert!(tree.arena.is_stable(), "readers need a base that stays");
+        let root = Root {
+            cell: tree.root,
+            len: tree.len as u32,
+        };
+        Shared {
+            published: AtomicU64::new(root.word()).into(),
+            base: tree.arena.base(),
+            writer: Mutex::new(Writer {
+                queue: RetireQueue::new(&domain),
+                tree,
+                cow: Cow::default(),
+                compaction: Compaction::default(),
+            }),
+            domain,
+            snapshots: Mutex::new(Snapshots {
+                current: 0,
+                live: BTreeMap::new(),
+            }),
+        }
+    }
+
+    pub(crate) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// The newest version, for as long as the guard is held. Wait-free: one load.
+    ///
+    /// # Panics
+    /// When the guard is of another domain.
+    #[inline]
+    pub(crate) fn view<'g>(&'g self, guard: Guard<'g>) -> (View<'g, V>, usize) {
+        assert!(
+            guard.belongs_to(&self.domain),
+            "a guard of the store's own domain"
+        );
+        let root = Root::from_word(self.published.load(Ordering::Acquire));
+        // SAFETY: nodes of a published version are freed only a grace period after the commit that
+        // unlinked them; the guard holds that grace period back.
+        (unsafe { self.at(root) }, root.len as usize)
+    }
+
+    /// # Safety
+    /// The version is kept alive for `'g`.
+    unsafe fn at<'g>(&self, root: Root) -> View<'g, V> {
+        // SAFETY: the caller's promise; published branches never change.
+        unsafe { View::new(Trusted { base: self.base }, root.cell) }
+    }
+
+    pub(crate) fn write(&self) -> MutexGuard<'_, Writer<V>> {
+        lock(&self.writer)
+    }
+
+    pub(crate) fn try_write(&self) -> Option<MutexGuard<'_, Writer<V>>> {
+        match self.writer.try_lock() {
+            Ok(writer) => Some(writer),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Publishes the writer's tree as the newest version and queues what it does without. Returns the
+    /// version's number.
+    pub(crate) fn commit(&self, writer: &mut Writer<V>) -> u64 {
+        let root = Root {
+            cell: writer.tree.root,
+            len: writer.tree.len as u32,
+        };
+        if writer.cow.fresh.is_empty() && writer.cow.retired.is_empty() {
+            let published = Root::from_word(self.published.load(Ordering::Relaxed));
+            if published == root {
+                return lock(&self.snapshots).current;
+            }
+        }
+        for &cell in &writer.cow.fresh {
+            if cell & LEAF == 0 {
+                // SAFETY: fresh nodes are allocated until the end of the transaction, and nobody reads them.
+                unsafe {
+                    let b = writer.tree.branch(cell);
+                    b.set_header(b.h & !FRESH);
+                }
+            }
+        }
+        let version = {
+            let mut snapshots = lock(&self.snapshots);
+            // Under this lock, so that a snapshot gets a root with its own number.
+            self.published.store(root.word(), Ordering::Release);
+            snapshots.current += 1;
+            snapshots.current
+        };
+        writer.queue_retired(version);
+        writer.free_dead();
+        writer.cow.fresh.clear();
+        version
+    }
+
+    /// Takes the tree back to the newest committed version and frees what the transaction made; hands out its
+    /// values.
+    pub(crate) fn roll_back(&self, writer: &mut Writer<V>, values: &mut Vec<V>) {
+        let root = Root::from_word(self.published.load(Ordering::Relaxed));
+        let tree = &mut writer.tree;
+        tree.root = root.cell;
+        tree.len = root.len as usize;
+        writer.cow.dead.clear();
+        writer.cow.retired.clear();
+        writer.cow.retired_bytes = 0;
+        for cell in core::mem::take(&mut writer.cow.fresh) {
+            // SAFETY: made by this transaction, seen by nobody else; each node is in the list once.
+            unsafe {
+                if cell & LEAF != 0 {
+                    values.push(tree.take_leaf(cell));
+                } else {
+                    let h = tree.branch(cell).h;
+                    tree.arena.free(ref_of(cell), node::block_of(h), kind_of(h));
+                }
+            }
+        }
+    }
+
+    /// Frees up to `budget` nodes that nobody can hold any more; hands out their values.
+    pub(crate) fn reclaim(
+        &self,
+        writer: &mut Writer<V>,
+        budget: usize,
+        values: &mut Vec<V>,
+    ) -> usize {
+        if writer.queue.is_empty() {
+            return 0;
+        }
+        let oldest = {
+            let snapshots = lock(&self.snapshots);
+            snapshots.live.keys().next().copied().unwrap_or(u64::MAX)
+        };
+        let Writer { tree, queue, .. } = writer;
+        // What was retired by version r is part of all versions before r that have it.
+        queue.reclaim_while(
+            budget,
+            |_, version| version <= oldest,
+            // SAFETY: unlinked by a commit whose grace period is over, and no snapshot is older.
+            |cell| unsafe { tree.free_retired(cell, values) },
+        )
+    }
+
+    /// Makes room for `bytes` more garbage, by the domain's policy.
+    pub(crate) fn admit(
+        &self,
+        writer: &mut Writer<V>,
+        bytes: usize,
+        values: &mut Vec<V>,
+    ) -> Result<(), GarbageLimit> {
+        let bytes = bytes + writer.cow.retired_bytes;
+        if self.domain.over_soft_limit() || self.domain.try_admit(bytes).is_err() {
+            self.reclaim(writer, usize::MAX, values);
+        }
+        self.domain.admit_with(bytes, || {
+            self.reclaim(writer, usize::MAX, values);
+            !writer.queue.is_empty()
+        })
+    }
+
+    /// How many nodes a commit that retired `retired` nodes should try to free.
+    pub(crate) fn reclaim_budget(&self, retired: usize) -> usize {
+        if self.domain.over_soft_limit() {
+            usize::MAX
+        } else {
+            RECLAIM_LEAST.max(2 * retired)
+        }
+    }
+
+    /// Version number of the newest version.
+    pub(crate) fn version(&self) -> u64 {
+        lock(&self.snapshots).current
+    }
+
+    /// Keeps the newest version alive.
+    pub(crate) fn keep(self: &Arc<Self>) -> Kept<V> {
+        let mut snapshots = lock(&self.snapshots);
+        let root = Root::from_word(self.published.load(Ordering::Acquire));
+        let version = snapshots.current;
+        *snapshots.live.entry(version).or_insert(0) += 1;
+        Kept {
+            shared: Arc::clone(self),
+            root,
+            version,
+        }
+    }
+
+    /// How many snapshots there are.
+    pub(crate) fn kept(&self) -> usize {
+        lock(&self.snapshots).live.values().sum()
+    }
+}
+
+/// A version that is kept alive.
+pub(crate) struct Kept<V> {
+    shared: Arc<Shared<V>>,
+    root: Root,
+    version: u64,
+}
+
+impl<V> Kept<V> {
+    pub(crate) fn view(&self) -> View<'_, V> {
+        // SAFETY: while the version is in the list of snapshots, nothing that it reaches is freed.
+        unsafe { self.shared.at(self.root) }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.root.len as usize
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn same_store(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl<V> Clone for Kept<V> {
+    fn clone(&self) -> Self {
+        *lock(&self.shared.snapshots)
+            .live
+            .entry(self.version)
+            .or_insert(0) += 1;
+        Kept {
+            shared: Arc::clone(&self.shared),
+            root: self.root,
+            version: self.version,
+        }
+    }
+}
+
+impl<V> Drop for Kept<V> {
+    fn drop(&mut self) {
+        let mut snapshots = lock(&self.shared.snapshots);
+        if let Some(count) = snapshots.live.get_mut(&self.version) {
+            *count -= 1;
+            if *count == 0 {
+                snapshots.live.remove(&self.version);
+            }
+        }
+    }
+}
+
+impl<V> Writer<V> {
+    /// Counts what the transaction retired and hands it to the queue.
+    fn queue_retired(&mut self, version: u64) {
+        let Writer {
+            tree, cow, queue, ..
+        } = self;
+        for cell in cow.retired.drain(..) {
+            // SAFETY: retired nodes are whole until they are freed.
+            let (bytes, kind) = unsafe { tree.block(cell) };
+            tree.arena.retire(bytes, kind);
+            queue.push(cell, bytes);
+        }
+        cow.retired_bytes = 0;
+        queue.seal_tagged(version);
+    }
+
+    /// Frees branches that were made and left behind by the transaction.
+    fn free_dead(&mut self) {
+        for cell in self.cow.dead.drain(..) {
+            // SAFETY: no version has it.
+            unsafe {
+                let (bytes, kind) = self.tree.block(cell);
+                self.tree.arena.free(ref_of(cell), bytes, kind);
+            }
+        }
+    }
+
+    /// Inserts or replaces in the open transaction. The old leaf's cell, if any.
+    pub(crate) fn put(&mut self, key: &[u8], value: V) -> Result<Option<u32>, (V, ArenaFull)> {
+        let Writer { tree, cow, .. } = self;
+        let near = tree.near(key);
+        let leaf = tree.make_leaf(key, value)?;
+        let linked = match near {
+            None => {
+                tree.root = leaf;
+                Ok(())
+            }
+            // SAFETY: `near` is the tree's answer; the leaf is new.
+            Some((old, None)) => unsafe { tree.replace(cow, key, old, leaf) },
+            // SAFETY: as above.
+            Some((old, Some(at))) => unsafe { tree.link_new(cow, key, old, at, leaf) },
+        };
+        if let Err(full) = linked {
+            // SAFETY: not linked, not listed.
+            return Err((unsafe { tree.take_leaf(leaf) }, full));
+        }
+        cow.made(leaf);
+        if let Some((old, None)) = near {
+            self.gone_leaf(old);
+            return Ok(Some(old));
+        }
+        self.tree.len += 1;
+        Ok(None)
+    }
+
+    /// Removes in the open transaction. The leaf's cell, if it was there.
+    pub(crate) fn take(&mut self, key: &[u8]) -> Result<Option<u32>, ArenaFull> {
+        let Some(leaf) = self.tree.view().find(key) else {
+            return Ok(None);
+        };
+        // SAFETY: the leaf is live and lies on the key's way.
+        unsafe { self.tree.unlink(&mut self.cow, key, leaf) }?;
+        self.tree.len -= 1;
+        self.gone_leaf(leaf);
+        Ok(Some(leaf))
+    }
+
+    /// Removes everything that starts with `prefix` in the open transaction.
+    pub(crate) fn take_prefix(&mut self, prefix: &[u8]) -> Result<usize, ArenaFull> {
+        let Some(top) = self.tree.unlink_prefix(&mut self.cow, prefix)? else {
+            return Ok(0);
+        };
+        let before = self.tree.len;
+        let Writer { tree, cow, .. } = self;
+        tree.each_cell(top, |tree, cell| {
+            // SAFETY: unlinked just now, each node visited once.
+            unsafe {
+                let (bytes, _) = tree.block(cell);
+                if cell & LEAF != 0 {
+                    cow.retired.push(cell);
+                    cow.retired_bytes += bytes;
+                    tree.len -= 1;
+                } else {
+                    let h = tree.branch(cell).h;
+                    cow.gone(&mut tree.arena, cell, h);
+                }
+            }
+        });
+        Ok(before - self.tree.len)
+    }
+
+    /// A leaf that the newest version does without. Leaves that the transaction itself made wait for a grace
+    /// period like the others, so that the reference that was handed out stays good.
+    fn gone_leaf(&mut self, leaf: u32) {
+        // SAFETY: the leaf is whole.
+        let (bytes, _) = unsafe { self.tree.block(leaf) };
+        self.cow.retired_bytes += bytes;
+        self.cow.retired.push(leaf);
+    }
+
+    /// The value of a leaf that the open transaction unlinked: alive until the transaction ends.
+    pub(crate) fn value(&self, leaf: u32) -> &V {
+        self.tree.leaf_value(leaf)
+    }
+
+    /// One step of compaction in the open transaction: see [`Compaction`]. Whether there is more to do.
+    pub(crate) fn compact_step(&mut self, budget: usize) -> Result<bool, ArenaFull> {
+        let Writer {
+            tree,
+            cow,
+            compaction,
+            ..
+        } = self;
+        compaction.step(tree, cow, budget)
+    }
+
+    /// Bytes of garbage that changing a key makes at most.
+    pub(crate) fn cost(&self, key: &[u8]) -> usize {
+        // The path, and the leaf with its key.
+        self.tree.path_bytes(key) + ((LeafOf::<V>::size(key.len()) + 7) & !7)
+    }
+
+    /// Nodes and bytes that wait to be freed.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        (self.queue.len(), self.queue.bytes())
+    }
+
+    /// Checks the tree, and the accounts.
+    pub(crate) fn verify(&self) -> Result<(), alloc::string::String> {
+        let memory = self.tree.arena.memory();
+        if memory.retired != self.queue.bytes() {
+            return Err(alloc::format!(
+                "{} bytes are retired, but {} wait in the queue",
+                memory.retired,
+                self.queue.bytes()
+            ));
+        }
+        verify::tree(&self.tree, &[])
+    }
+}
+
+impl<V> Tree<V> {
+    /// Bytes and kind of a node's block.
+    ///
+    /// # Safety
+    /// The cell is a whole node.
+    pub(crate) unsafe fn block(&self, cell: u32) -> (usize, sapwood_arena::Kind) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if cell & LEAF != 0 {
+                let len = LeafOf::<V>::key_len(self.pointer(cell));
+                ((LeafOf::<V>::size(len) + 7) & !7, LEAF_KIND)
+            } else {
+                let h = Branch::at(self.arena.base().add(byte_of(cell))).h;
+                (node::block_of(h), kind_of(h))
+            }
+        }
+    }
+
+    /// Frees a retired node; hands out a leaf's value.
+    ///
+    /// # Safety
+    /// The node is unlinked, counted as retired, and nobody can hold it any more.
+    unsafe fn free_retired(&mut self, cell: u32, values: &mut Vec<V>) {
+        // SAFETY: the caller's promise; the value is out before the block is freed.
+        unsafe {
+            let (bytes, kind) = self.block(cell);
+            if cell & LEAF != 0 && (core::mem::needs_drop::<V>() || LeafOf::<V>::BOXED) {
+                values.push(LeafOf::<V>::take(self.pointer(cell)));
+            }
+            self.arena.free_retired(ref_of(cell), bytes, kind);
+        }
+    }
+}
+
+impl<V> Drop for Writer<V> {
+    /// The last handle is gone, so there are no readers and no snapshots: what waits can go.
+    fn drop(&mut self) {
+        let mut values = Vec::new();
+        let Writer { tree, queue, .. } = self;
+        // SAFETY: as above.
+        queue.drain(|cell| unsafe { tree.free_retired(cell, &mut values) });
+    }
+}
+
+/// An arena for a store, whose base stays.
+pub(crate) fn stable_arena(options: sapwood_arena::ArenaOptions) -> Result<Arena, ArenaFull> {
+    let mut arena = Arena::new(options);
+    // The base is known from the first use on.
+    arena.set_roots([0; 8])?;
+    Ok(arena)
+}

@@ -1,0 +1,487 @@
+//! The multi-version map: one writer at a time, any number of readers and snapshots.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+
+use sapwood_arena::{ArenaOptions, Backing};
+use sapwood_qsbr::{Domain, Guard, Reader, TooManyReaders};
+
+use super::QpMap;
+use super::diff::Diff;
+use super::iter::Iter;
+use super::memory::QpStoreMemory;
+use super::raw::build::{Builder, Pushed};
+use super::raw::mem::Trusted;
+use super::raw::tree::Tree;
+use super::raw::version::{Kept, Shared, stable_arena};
+use super::raw::view::View;
+use super::read::{self, read_methods};
+use super::txn::Txn;
+use crate::Error;
+
+/// Address space that a store reserves by default: as much as 31-bit references reach.
+const RESERVE: usize = 16 << 30;
+
+/// The number of a committed version: 0 for the first, one more for each commit that changed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub(crate) u64);
+
+impl Version {
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An ordered map over byte strings with versions: one writer at a time, readers that never wait.
+///
+/// - A [`Txn`] collects changes and sees them; [`commit`](Txn::commit) publishes all of them with one store,
+///   dropping it leaves no trace.
+/// - A [`QpReader`] (one per thread) gives [`QpView`]s: the newest version, exact and unchanging for as long as
+///   the view is held. Reading takes no lock, retries nothing and writes nothing.
+/// - A [`Snapshot`] keeps a version alive, on any thread, for as long as it likes. The oldest snapshot holds back
+///   the memory of everything that was changed after it.
+///
+/// A change copies the branches on the way to its key once per transaction: a commit's cost depends on what it
+/// changed and the depth of those keys, not on the size of the map. Handles are cheap to clone.
+///
+/// ```
+/// use sapwood::qp::QpStore;
+///
+/// let store = QpStore::new()?;
+/// let mut reader = store.reader("worker")?;
+/// let mut txn = store.begin();
+/// txn.insert("elder", 1)?;
+/// txn.insert("elm", 2)?;
+/// assert_eq!(txn.get("elm"), Some(&2)); // it reads what it wrote
+/// assert_eq!(reader.view().get("elm"), None); // nobody else does yet
+/// txn.commit();
+/// assert_eq!(reader.view().get("elm"), Some(&2));
+///
+/// let before = store.snapshot();
+/// let mut txn = store.begin();
+/// txn.remove("elm")?;
+/// txn.commit();
+/// assert_eq!(before.get("elm"), Some(&2));
+/// assert_eq!(reader.view().len(), 1);
+/// reader.quiescent();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct QpStore<V: Send + Sync + 'static> {
+    shared: Arc<Shared<V>>,
+}
+
+impl<V: Send + Sync + 'static> Clone for QpStore<V> {
+    fn clone(&self) -> Self {
+        QpStore {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+/// How a store is made.
+///
+/// ```
+/// use sapwood::qp::QpStore;
+/// use sapwood::qsbr::Domain;
+/// let domain = Domain::builder().hard_limit(64 << 20).build();
+/// let store = QpStore::<u64>::builder().domain(&domain).build()?;
+/// # let _ = store;
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct QpStoreBuilder<V> {
+    options: ArenaOptions,
+    domain: Option<Domain>,
+    values: PhantomData<fn() -> V>,
+}
+
+impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
+    /// The arena's options. The backing must be one that does not move; the default reserves 16 GiB of address
+    /// space and commits memory as it is used.
+    pub fn options(mut self, options: ArenaOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The domain whose grace periods the store waits for; several stores may share one. Default: its own.
+    pub fn domain(mut self, domain: &Domain) -> Self {
+        self.domain = Some(domain.clone());
+        self
+    }
+
+    /// An empty store.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when the backing cannot be had.
+    ///
+    /// # Panics
+    /// When the backing is one that moves as it grows ([`Backing::Auto`], [`Backing::Heap`]).
+    pub fn build(self) -> Result<QpStore<V>, Error> {
+        let tree = Tree::new(stable_arena(self.options)?);
+        Ok(QpStore {
+            shared: Arc::new(Shared::new(tree, self.domain.unwrap_or_default())),
+        })
+    }
+
+    /// A store of entries in ascending order of keys, as its first version. Of equal keys, the last wins.
+    ///
+    /// # Errors
+    /// As [`QpMap::from_sorted_iter`].
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn build_sorted<K: AsRef<[u8]>>(
+        self,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<QpStore<V>, Error> {
+        let mut builder = Builder::new(stable_arena(self.options)?);
+        for (index, (key, value)) in entries.into_iter().enumerate() {
+            match builder.push(super::map::checked(key.as_ref())?, value) {
+                Ok(Pushed::Added) => {}
+                Ok(Pushed::Replaced(old)) => drop(old),
+                Ok(Pushed::Unsorted) => return Err(Error::NotSorted { index }),
+                Err((_, full)) => return Err(full.into()),
+            }
+        }
+        Ok(QpStore {
+            shared: Arc::new(Shared::new(
+                builder.finish()?,
+                self.domain.unwrap_or_default(),
+            )),
+        })
+    }
+}
+
+impl<V: Send + Sync + 'static> QpStore<V> {
+    /// An empty store with a domain of its own.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when no address space can be had.
+    pub fn new() -> Result<Self, Error> {
+        Self::builder().build()
+    }
+
+    /// A store that is made to measure.
+    pub fn builder() -> QpStoreBuilder<V> {
+        QpStoreBuilder {
+            options: ArenaOptions::default().backing(Backing::Mmap { reserve: RESERVE }),
+            domain: None,
+            values: PhantomData,
+        }
+    }
+
+    /// A store whose first version is a map's entries.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when no memory can be had; the map is dropped.
+    pub fn from_map(map: QpMap<V>) -> Result<Self, Error> {
+        Self::builder().build_sorted(map)
+    }
+
+    /// The domain whose grace periods the store waits for.
+    pub fn domain(&self) -> &Domain {
+        self.shared.domain()
+    }
+
+    /// Registers this thread (or the one that the reader is sent to) for reading.
+    ///
+    /// # Errors
+    /// When the domain has as many readers as it may have.
+    pub fn reader(&self, name: &str) -> Result<QpReader<V>, TooManyReaders> {
+        Ok(QpReader {
+            reader: self.domain().register(name)?,
+            shared: Arc::clone(&self.shared),
+        })
+    }
+
+    /// Reads the newest version without a reader of one's own: a few nanoseconds more than through a
+    /// [`QpReader`], and nothing to announce.
+    ///
+    /// ```
+    /// # use sapwood::qp::QpStore;
+    /// let store = QpStore::<u32>::new()?;
+    /// assert!(store.read(|view| view.is_empty()));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn read<R>(&self, f: impl FnOnce(QpView<'_, V>) -> R) -> R {
+        let pinned = self.domain().pin();
+        f(QpView::new(&self.shared, pinned.guard()))
+    }
+
+    /// The newest version under a guard that the caller holds, for readers of several stores at once.
+    ///
+    /// # Panics
+    /// When the guard is of another domain.
+    pub fn view<'g>(&'g self, guard: Guard<'g>) -> QpView<'g, V> {
+        QpView::new(&self.shared, guard)
+    }
+
+    /// Keeps the newest version. Takes a short lock; reading it takes none.
+    pub fn snapshot(&self) -> Snapshot<V> {
+        Snapshot {
+            kept: self.shared.keep(),
+        }
+    }
+
+    /// The number of the newest version.
+    pub fn version(&self) -> Version {
+        Version(self.shared.version())
+    }
+
+    /// Begins a transaction, waiting for the one that is open, if any.
+    pub fn begin(&self) -> Txn<'_, V> {
+        Txn::new(&self.shared, self.shared.write())
+    }
+
+    /// Begins a transaction, unless another is open.
+    pub fn try_begin(&self) -> Option<Txn<'_, V>> {
+        Some(Txn::new(&self.shared, self.shared.try_write()?))
+    }
+
+    /// What changed between two snapshots, in order of keys. Parts that both share are skipped, so the cost
+    /// follows the number of changes. Snapshots of different stores are compared whole.
+    ///
+    /// A key is `Changed` when it was written in between, even with an equal value.
+    ///
+    /// ```
+    /// use sapwood::qp::{Change, QpStore};
+    /// let store = QpStore::new()?;
+    /// let old = store.snapshot();
+    /// let mut txn = store.begin();
+    /// txn.insert("a", 1)?;
+    /// txn.commit();
+    /// let new = store.snapshot();
+    /// let changes: Vec<_> = QpStore::diff(&old, &new).collect();
+    /// assert_eq!(changes, [Change::Added(b"a", &1)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn diff<'a>(old: &'a Snapshot<V>, new: &'a Snapshot<V>) -> Diff<'a, V> {
+        Diff::new(
+            old.kept.view(),
+            new.kept.view(),
+            old.kept.same_store(&new.kept),
+        )
+    }
+
+    /// Frees nodes that no reader and no snapshot can hold any more, up to `budget` of them; returns how many.
+    ///
+    /// Every commit frees some; this is for an idle loop, or after a stall. Values are dropped here, on the
+    /// calling thread, after the writer's lock is released. Returns 0 when a transaction is open.
+    pub fn reclaim(&self, budget: usize) -> usize {
+        let mut values = Vec::new();
+        let Some(mut writer) = self.shared.try_write() else {
+            return 0;
+        };
+        self.shared.reclaim(&mut writer, budget, &mut values)
+    }
+
+    /// Moves up to `budget` branches into fresh memory in depth-first order, as a commit of its own; returns
+    /// whether there is more to do. Readers notice nothing. Call it again and again to compact the whole map;
+    /// when the end is reached, the next call begins anew.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on later.
+    pub fn compact_step(&self, budget: usize) -> Result<bool, Error> {
+        Txn::new(&self.shared, self.shared.write()).compact(budget)
+    }
+
+    /// Where the memory is.
+    pub fn memory(&self) -> QpStoreMemory {
+        let writer = self.shared.write();
+        QpStoreMemory::of(&writer, self.shared.kept())
+    }
+
+    /// Walks the newest version and checks every invariant, and the accounts against what is there. Waits for
+    /// an open transaction.
+    ///
+    /// # Errors
+    /// What is wrong, for a person to read.
+    pub fn verify(&self) -> Result<(), alloc::string::String> {
+        self.shared.write().verify()
+    }
+}
+
+impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for QpStore<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let snapshot = self.snapshot();
+        f.debug_struct("QpStore")
+            .field("version", &snapshot.version())
+            .field("entries", &snapshot.iter())
+            .finish()
+    }
+}
+
+/// A thread's way into a [`QpStore`]: registered once, then wait-free.
+///
+/// Call [`quiescent`](Self::quiescent) from time to time (once per round of an event loop, say), or go
+/// [`offline`](Self::offline) before blocking: else the memory of old versions is held back.
+///
+/// ```compile_fail,E0502
+/// # let store = sapwood::qp::QpStore::<u32>::new().unwrap();
+/// let mut reader = store.reader("worker").unwrap();
+/// let view = reader.view();
+/// reader.quiescent(); // the view must be gone by now
+/// view.get("a");
+/// ```
+pub struct QpReader<V: Send + Sync + 'static> {
+    reader: Reader,
+    shared: Arc<Shared<V>>,
+}
+
+impl<V: Send + Sync + 'static> QpReader<V> {
+    /// The newest version. One load; the view stays on that version while newer ones are committed.
+    #[inline]
+    pub fn view(&self) -> QpView<'_, V> {
+        QpView::new(&self.shared, self.reader.guard())
+    }
+
+    /// Reads the newest version.
+    #[inline]
+    pub fn read<R>(&self, f: impl FnOnce(QpView<'_, V>) -> R) -> R {
+        f(self.view())
+    }
+
+    /// Says that this thread holds nothing. No view can be alive: the borrow checker sees to it.
+    #[inline]
+    pub fn quiescent(&mut self) {
+        self.reader.quiescent();
+    }
+
+    /// Takes the reader offline while the result lives: for a thread that is about to block.
+    pub fn offline(&mut self) -> sapwood_qsbr::Offline<'_> {
+        self.reader.offline()
+    }
+
+    /// The registered reader, for the hooks of an event loop.
+    pub fn reader_mut(&mut self) -> &mut Reader {
+        &mut self.reader
+    }
+}
+
+impl<V: Send + Sync + 'static> fmt::Debug for QpReader<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QpReader").finish_non_exhaustive()
+    }
+}
+
+/// One version, read under a guard. Stays on its thread.
+pub struct QpView<'g, V> {
+    view: View<'g, V>,
+    len: usize,
+    local: PhantomData<*const ()>,
+}
+
+impl<V> Clone for QpView<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for QpView<'_, V> {}
+
+impl<'g, V: Send + Sync> QpView<'g, V> {
+    #[inline]
+    fn new(shared: &'g Shared<V>, guard: Guard<'g>) -> Self {
+        let (view, len) = shared.view(guard);
+        QpView {
+            view,
+            len,
+            local: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn view(&self) -> View<'g, V> {
+        self.view
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    fn is_large(&self) -> bool {
+        self.len >= read::BATCH_FROM / 32
+    }
+
+    read_methods!([] 'g [&] self Trusted);
+}
+
+impl<V: Send + Sync + fmt::Debug> fmt::Debug for QpView<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.iter().fmt(f)
+    }
+}
+
+impl<'g, V: Send + Sync> IntoIterator for QpView<'g, V> {
+    type Item = (&'g [u8], &'g V);
+    type IntoIter = Iter<'g, V>;
+
+    fn into_iter(self) -> Iter<'g, V> {
+        self.iter()
+    }
+}
+
+/// A version that is kept alive until this is dropped. May be read and sent anywhere.
+pub struct Snapshot<V: Send + Sync + 'static> {
+    kept: Kept<V>,
+}
+
+impl<V: Send + Sync + 'static> Snapshot<V> {
+    #[inline(always)]
+    fn view(&self) -> View<'_, V> {
+        self.kept.view()
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    fn is_large(&self) -> bool {
+        self.len() >= read::BATCH_FROM / 32
+    }
+
+    /// The version's number.
+    pub fn version(&self) -> Version {
+        Version(self.kept.version())
+    }
+
+    read_methods!(['s] 's [&'s ] self Trusted);
+}
+
+impl<V: Send + Sync + 'static> Clone for Snapshot<V> {
+    fn clone(&self) -> Self {
+        Snapshot {
+            kept: self.kept.clone(),
+        }
+    }
+}
+
+impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for Snapshot<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("version", &self.version())
+            .field("entries", &self.iter())
+            .finish()
+    }
+}
+
+impl<'s, V: Send + Sync + 'static> IntoIterator for &'s Snapshot<V> {
+    type Item = (&'s [u8], &'s V);
+    type IntoIter = Iter<'s, V>;
+
+    fn into_iter(self) -> Iter<'s, V> {
+        self.iter()
+    }
+}

@@ -1,0 +1,191 @@
+//! A transaction: changes that are published together, or not at all.
+
+use alloc::vec::Vec;
+use core::fmt;
+use std::sync::MutexGuard;
+
+use super::map::checked;
+use super::raw::mem::Trusted;
+use super::raw::version::{Shared, Writer};
+use super::raw::view::View;
+use super::read::{self, read_methods};
+use super::store::Version;
+use crate::{Error, Rejected};
+
+/// An open transaction on a [`QpStore`](super::QpStore). Reads what it wrote; dropping it rolls back.
+///
+/// Nodes that it made are changed in place; older ones are copied once. An operation that fails leaves the
+/// transaction as it was before the operation, and the transaction can go on.
+pub struct Txn<'s, V: Send + Sync + 'static> {
+    shared: &'s Shared<V>,
+    // `Option`, so that values can be dropped after the lock is released.
+    writer: Option<MutexGuard<'s, Writer<V>>>,
+    /// Values that were reclaimed on the way.
+    values: Vec<V>,
+}
+
+impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
+    pub(crate) fn new(shared: &'s Shared<V>, writer: MutexGuard<'s, Writer<V>>) -> Self {
+        Txn {
+            shared,
+            writer: Some(writer),
+            values: Vec::new(),
+        }
+    }
+
+    fn writer(&self) -> &Writer<V> {
+        match &self.writer {
+            Some(writer) => writer,
+            None => unreachable!("taken only by commit and drop"),
+        }
+    }
+
+    fn parts(&mut self) -> (&Shared<V>, &mut Writer<V>, &mut Vec<V>) {
+        match &mut self.writer {
+            Some(writer) => (self.shared, writer, &mut self.values),
+            None => unreachable!("taken only by commit and drop"),
+        }
+    }
+
+    #[inline(always)]
+    fn view(&self) -> View<'_, V> {
+        self.writer().tree.view()
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.writer().tree.len
+    }
+
+    fn is_large(&self) -> bool {
+        self.len() >= read::BATCH_FROM / 32
+    }
+
+    read_methods!(['t] 't [&'t ] self Trusted);
+
+    /// Makes room for the garbage that changing this key may make.
+    fn admit(&mut self, key: &[u8]) -> Result<(), Error> {
+        let (shared, writer, values) = self.parts();
+        if shared.domain().hard_limit().is_some() {
+            let bytes = writer.cost(key);
+            shared.admit(writer, bytes, values)?;
+        }
+        Ok(())
+    }
+
+    /// Inserts or replaces. The value that was replaced can be read until the transaction is changed again.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
+    pub fn insert(&mut self, key: impl AsRef<[u8]>, value: V) -> Result<Option<&V>, Rejected<V>> {
+        let key = key.as_ref();
+        if let Err(error) = checked(key).map(drop).and_then(|()| self.admit(key)) {
+            return Err(Rejected { value, error });
+        }
+        let (_, writer, _) = self.parts();
+        match writer.put(key, value) {
+            Ok(old) => Ok(old.map(|leaf| writer.value(leaf))),
+            Err((value, full)) => Err(Rejected {
+                value,
+                error: full.into(),
+            }),
+        }
+    }
+
+    /// Removes a key. The value can be read until the transaction is changed again.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] (the path is copied), [`Error::GarbageLimit`].
+    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Result<Option<&V>, Error> {
+        let key = key.as_ref();
+        self.admit(key)?;
+        let (_, writer, _) = self.parts();
+        let old = writer.take(key)?;
+        Ok(old.map(|leaf| writer.value(leaf)))
+    }
+
+    /// Removes the entries whose keys start with `prefix`; returns how many.
+    ///
+    /// Under a hard limit of garbage, only the path to the prefix is asked for beforehand, so the limit may be
+    /// passed by the size of what is removed.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] (the path is copied), [`Error::GarbageLimit`].
+    pub fn remove_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<usize, Error> {
+        let prefix = prefix.as_ref();
+        self.admit(prefix)?;
+        let (_, writer, _) = self.parts();
+        Ok(writer.take_prefix(prefix)?)
+    }
+
+    /// Removes all entries.
+    ///
+    /// # Errors
+    /// [`Error::GarbageLimit`], as for [`remove_prefix`](Self::remove_prefix).
+    pub fn clear(&mut self) -> Result<usize, Error> {
+        self.remove_prefix([])
+    }
+
+    /// Inserts all entries; stops at the first that is rejected.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert). What was inserted before stays in the transaction.
+    pub fn insert_all<K: AsRef<[u8]>>(
+        &mut self,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<(), Rejected<V>> {
+        for (key, value) in entries {
+            self.insert(key, value)?;
+        }
+        Ok(())
+    }
+
+    /// Publishes all changes as a new version with one store, and frees some of what older commits left
+    /// behind. Returns the version's number (the newest one's, when nothing was changed).
+    ///
+    /// O(nodes made by the transaction). Cannot fail: everything that can was done by the operations.
+    pub fn commit(mut self) -> Version {
+        let (shared, writer, values) = self.parts();
+        let retired = writer.cow.retired.len();
+        let version = shared.commit(writer);
+        shared.reclaim(writer, shared.reclaim_budget(retired), values);
+        // Released before the values are dropped: a value's `drop` may use the store.
+        self.writer = None;
+        Version(version)
+    }
+
+    /// Forgets all changes; the same as dropping the transaction.
+    pub fn rollback(self) {
+        drop(self);
+    }
+
+    /// One step of compaction, committed.
+    pub(crate) fn compact(mut self, budget: usize) -> Result<bool, Error> {
+        let (shared, writer, values) = self.parts();
+        if shared.domain().hard_limit().is_some() {
+            // A branch over text has about 24 bytes; the largest has 1,072.
+            shared.admit(writer, budget.saturating_mul(64), values)?;
+        }
+        let more = writer.compact_step(budget.max(1))?;
+        self.commit();
+        Ok(more)
+    }
+}
+
+impl<V: Send + Sync + 'static> Drop for Txn<'_, V> {
+    fn drop(&mut self) {
+        if let Some(writer) = &mut self.writer {
+            self.shared.roll_back(writer, &mut self.values);
+        }
+        // Released before the values are dropped: a value's `drop` may use the store.
+        self.writer = None;
+    }
+}
+
+impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for Txn<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Txn")
+            .field("entries", &self.iter())
+            .finish()
+    }
+}

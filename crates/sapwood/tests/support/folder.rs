@@ -1,0 +1,77 @@
+//! Folders for tests that write files.
+#![allow(dead_code)] // Each test uses its part.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sapwood::arena::Header;
+use sapwood::qp::{OpenError, QpFile, QpMap};
+
+/// A folder of the test's own, removed at its end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        Folder::below(&std::env::temp_dir(), name)
+    }
+
+    /// One without a disk behind it, if there is such a thing: for tests that write thousands of files.
+    pub fn quick(name: &str) -> Self {
+        match Path::new("/dev/shm") {
+            shm if shm.is_dir() => Folder::below(shm, name),
+            _ => Folder::new(name),
+        }
+    }
+
+    fn below(folder: &Path, name: &str) -> Self {
+        let path = folder.join(format!("sapwood-files-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn sample(n: usize) -> QpMap<u64> {
+    (0..n as u64)
+        .map(|i| (format!("{:x}/{i}", i.wrapping_mul(0x9e37_79b9) & 0xffff), i))
+        .collect()
+}
+
+pub fn save_bytes(map: &QpMap<u64>, path: &Path) -> Vec<u8> {
+    map.save(path).unwrap();
+    fs::read(path).unwrap()
+}
+
+pub fn refused(path: &Path) -> OpenError {
+    match QpFile::<u64>::open(path) {
+        Ok(file) => panic!("{} was opened, with {} entries", path.display(), file.len()),
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            error
+        }
+    }
+}
+
+pub fn decoded(bytes: &[u8]) -> Header {
+    let layout = u64::from_le_bytes(bytes[16..24].try_into().unwrap());
+    Header::decode(bytes, layout).unwrap()
+}

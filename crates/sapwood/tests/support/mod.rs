@@ -1,0 +1,289 @@
+//! Does the model's operations to the real maps, and compares.
+#![allow(dead_code)] // Each test, and each fuzz target, uses its part.
+
+use sapwood::arena::{ArenaOptions, DebugMode};
+use sapwood::qp::{Change, QpMap, QpStore, QpView, Snapshot, Txn};
+use sapwood_model::ops::{Direction, Op, Outcome, as_slice, retains};
+use sapwood_model::oracle::{self, ByteMap};
+
+/// Options that make mistakes loud: freed memory is poisoned, chunks are small.
+pub fn loud() -> ArenaOptions {
+    ArenaOptions::default().debug(DebugMode::Poison)
+}
+
+fn entries<'a>(items: impl Iterator<Item = (&'a [u8], &'a u64)>) -> Outcome {
+    Outcome::entries(items)
+}
+
+/// Does one operation to the map.
+pub fn apply(map: &mut QpMap<u64>, op: &Op) -> Outcome {
+    match op {
+        Op::Insert(key, value) => Outcome::Value(map.insert(key, *value).unwrap()),
+        Op::Remove(key) => Outcome::Value(map.remove(key)),
+        Op::Get(key) => Outcome::Value(map.get(key).copied()),
+        Op::Prefix(prefix, Direction::Forward) => entries(map.prefix(prefix)),
+        Op::Prefix(prefix, Direction::Backward) => entries(map.prefix(prefix).rev()),
+        Op::Range(lower, upper, direction) => {
+            let range = map.range::<[u8], _>((as_slice(lower), as_slice(upper)));
+            match direction {
+                Direction::Forward => entries(range),
+                Direction::Backward => entries(range.rev()),
+            }
+        }
+        Op::Predecessor(key) => Outcome::entry(map.predecessor(key)),
+        Op::Successor(key) => Outcome::entry(map.successor(key)),
+        Op::LongestPrefix(key) => Outcome::entry(map.longest_prefix(key)),
+        Op::Ancestors(key) => Outcome::entries(map.ancestors(key)),
+        Op::AncestorsSep(key, separator) => Outcome::entries(map.ancestors_at(key, *separator)),
+        Op::RemovePrefix(prefix) => {
+            let there = entries(map.prefix(prefix));
+            let Outcome::Entries(list) = &there else {
+                unreachable!()
+            };
+            assert_eq!(map.remove_prefix(prefix), list.len());
+            there
+        }
+        Op::PopFirst => Outcome::Entry(map.pop_first().map(|(k, v)| (k.into(), v))),
+        Op::PopLast => Outcome::Entry(map.pop_last().map(|(k, v)| (k.into(), v))),
+        Op::Retain(bit) => {
+            map.retain(|_, value| retains(*bit, *value));
+            Outcome::Done
+        }
+        Op::SplitOff(key) => {
+            let upper = map.split_off(key).unwrap();
+            upper.verify().unwrap();
+            Outcome::Entries(upper.into_iter().map(|(k, v)| (k.into(), v)).collect())
+        }
+        Op::Append(list) => {
+            let mut other: QpMap<u64> = list.iter().map(|(k, v)| (k, *v)).collect();
+            map.append(&mut other).unwrap();
+            assert!(other.is_empty());
+            Outcome::Done
+        }
+        Op::Compact => {
+            map.compact().unwrap();
+            Outcome::Done
+        }
+        Op::GetMany(keys) => {
+            let mut out = vec![None; keys.len()];
+            map.get_many(keys, &mut out);
+            Outcome::Values(out.into_iter().map(Option::<&u64>::copied).collect())
+        }
+        Op::Clear => {
+            map.clear();
+            Outcome::Done
+        }
+    }
+}
+
+/// Does one operation to a transaction, as far as transactions have it; the others become reads.
+pub fn apply_txn(txn: &mut Txn<'_, u64>, op: &Op, model: &mut ByteMap<u64>) {
+    match op {
+        Op::Insert(key, value) => {
+            let old = txn.insert(key, *value).unwrap().copied();
+            assert_eq!(old, model.insert(key, *value));
+        }
+        Op::Remove(key) => {
+            assert_eq!(txn.remove(key).unwrap().copied(), model.remove(key));
+        }
+        Op::RemovePrefix(prefix) => {
+            assert_eq!(
+                txn.remove_prefix(prefix).unwrap(),
+                model.remove_prefix(prefix).len()
+            );
+        }
+        Op::Clear => {
+            assert_eq!(txn.clear().unwrap(), model.len());
+            model.clear();
+        }
+        Op::Append(list) => {
+            txn.insert_all(list.iter().map(|(k, v)| (k, *v))).unwrap();
+            for (key, value) in list {
+                model.insert(key, *value);
+            }
+        }
+        Op::PopFirst | Op::PopLast | Op::Retain(_) | Op::SplitOff(_) | Op::Compact => {}
+        read => {
+            let found = match read {
+                Op::Get(key) => Outcome::Value(txn.get(key).copied()),
+                Op::Prefix(prefix, Direction::Forward) => entries(txn.prefix(prefix)),
+                Op::Prefix(prefix, Direction::Backward) => entries(txn.prefix(prefix).rev()),
+                Op::Range(lower, upper, Direction::Forward) => {
+                    entries(txn.range::<[u8], _>((as_slice(lower), as_slice(upper))))
+                }
+                Op::Range(lower, upper, Direction::Backward) => entries(
+                    txn.range::<[u8], _>((as_slice(lower), as_slice(upper)))
+                        .rev(),
+                ),
+                Op::Predecessor(key) => Outcome::entry(txn.predecessor(key)),
+                Op::Successor(key) => Outcome::entry(txn.successor(key)),
+                Op::LongestPrefix(key) => Outcome::entry(txn.longest_prefix(key)),
+                Op::Ancestors(key) => Outcome::entries(txn.ancestors(key)),
+                Op::AncestorsSep(key, separator) => {
+                    Outcome::entries(txn.ancestors_at(key, *separator))
+                }
+                Op::GetMany(keys) => {
+                    let mut out = vec![None; keys.len()];
+                    txn.get_many(keys, &mut out);
+                    Outcome::Values(out.into_iter().map(Option::<&u64>::copied).collect())
+                }
+                _ => unreachable!("changes are above"),
+            };
+            assert_eq!(found, read.apply(model), "{read:?}");
+        }
+    }
+}
+
+/// Compares all entries, both ways.
+pub fn same_map(map: &QpMap<u64>, model: &ByteMap<u64>) {
+    assert_eq!(map.len(), model.len());
+    assert!(map.iter().eq(model.iter()));
+    assert!(map.iter().rev().eq(model.iter().rev()));
+}
+
+/// Compares all entries of a snapshot.
+pub fn same_snapshot(snapshot: &Snapshot<u64>, model: &ByteMap<u64>) {
+    assert_eq!(snapshot.len(), model.len());
+    assert!(snapshot.iter().eq(model.iter()));
+}
+
+/// Compares all entries of a view.
+pub fn same_view(view: QpView<'_, u64>, model: &ByteMap<u64>) {
+    assert_eq!(view.len(), model.len());
+    assert!(view.iter().eq(model.iter()));
+}
+
+/// Compares the differences of two snapshots with those of their models. A store calls a key changed that
+/// was written again with an equal value; the model does not.
+pub fn same_diff(
+    old: &Snapshot<u64>,
+    new: &Snapshot<u64>,
+    old_model: &ByteMap<u64>,
+    new_model: &ByteMap<u64>,
+) {
+    let found: Vec<_> = QpStore::diff(old, new)
+        .filter(|c| !matches!(c, Change::Changed(_, a, b) if a == b))
+        .map(|c| match c {
+            Change::Added(k, v) => (k, None, Some(*v)),
+            Change::Removed(k, v) => (k, Some(*v), None),
+            Change::Changed(k, a, b) => (k, Some(*a), Some(*b)),
+        })
+        .collect();
+    let wanted = oracle::diff(old_model, new_model);
+    let wanted: Vec<_> = wanted
+        .iter()
+        .map(|c| match c {
+            oracle::Change::Added { key, new } => (*key, None, Some(**new)),
+            oracle::Change::Removed { key, old } => (*key, Some(**old), None),
+            oracle::Change::Changed { key, old, new } => (*key, Some(**old), Some(**new)),
+        })
+        .collect();
+    assert_eq!(found, wanted);
+}
+
+/// A plain map against the model: every answer compared, `verify` after every step while the map is small,
+/// at intervals when it is large. Returns the number of operations.
+pub fn run_map(map: &mut QpMap<u64>, ops: impl Iterator<Item = Op>, small: usize) -> u64 {
+    let mut model = ByteMap::new();
+    let mut n = 0;
+    for op in ops {
+        n += 1;
+        let found = apply(map, &op);
+        let wanted = op.apply(&mut model);
+        assert_eq!(found, wanted, "operation {n}: {op:?}");
+        assert_eq!(map.len(), model.len());
+        if map.len() <= small || n % 1024 == 0 {
+            if let Err(wrong) = map.verify() {
+                panic!("after operation {n}, {op:?}: {wrong}");
+            }
+        }
+        if n % 4096 == 0 {
+            same_map(map, &model);
+        }
+    }
+    map.verify().unwrap();
+    same_map(map, &model);
+    n
+}
+
+/// A store against the model of versions: transactions of a few operations, committed or rolled back, with
+/// snapshots that live for a while, a reader, differences, and compaction in between.
+pub fn run_store(
+    store: &QpStore<u64>,
+    mut ops: impl Iterator<Item = Op>,
+    mut random: impl FnMut(usize) -> usize,
+    small: usize,
+) -> u64 {
+    let mut model: ByteMap<u64> = ByteMap::new();
+    let mut kept: Vec<(Snapshot<u64>, ByteMap<u64>)> = Vec::new();
+    let mut reader = store.reader("differential").unwrap();
+    let mut n = 0;
+    let mut rounds = 0u64;
+    loop {
+        rounds += 1;
+        let length = 1 + random(12);
+        let mut next = model.clone();
+        let mut txn = store.begin();
+        let mut done = 0;
+        for op in ops.by_ref().take(length) {
+            apply_txn(&mut txn, &op, &mut next);
+            assert_eq!(txn.len(), next.len());
+            done += 1;
+        }
+        n += done as u64;
+        if random(8) == 0 {
+            txn.rollback();
+        } else {
+            let before = store.snapshot();
+            same_view(reader.view(), &model);
+            txn.commit();
+            let after = store.snapshot();
+            same_diff(&before, &after, &model, &next);
+            model = next;
+        }
+        if model.len() <= small || rounds % 256 == 0 {
+            if let Err(wrong) = store.verify() {
+                panic!("after round {rounds}: {wrong}");
+            }
+        }
+        same_view(reader.view(), &model);
+        if random(3) == 0 {
+            reader.quiescent();
+        }
+        if random(4) == 0 {
+            store.compact_step(1 + random(40)).unwrap();
+            store.verify().unwrap();
+        }
+        if random(10) == 0 {
+            kept.push((store.snapshot(), model.clone()));
+        }
+        if random(40) == 0 {
+            for (snapshot, model) in &kept {
+                same_snapshot(snapshot, model);
+            }
+            if let [(a, ma), .., (b, mb)] = &kept[..] {
+                same_diff(a, b, ma, mb);
+                same_diff(b, a, mb, ma);
+            }
+            let keep = random(kept.len() + 1);
+            kept.truncate(keep);
+        }
+        if random(20) == 0 {
+            store.reclaim(usize::MAX);
+        }
+        if done < length {
+            break;
+        }
+    }
+    for (snapshot, model) in &kept {
+        same_snapshot(snapshot, model);
+    }
+    drop(kept);
+    drop(reader);
+    store.reclaim(usize::MAX);
+    store.verify().unwrap();
+    let memory = store.memory();
+    assert_eq!(memory.waiting, (0, 0), "all garbage is gone");
+    assert_eq!(memory.snapshots, 0);
+    n
+}
