@@ -1,0 +1,112 @@
+//! Keys as people give and see them.
+
+use std::borrow::Cow;
+
+use sapwood::key::{dns_name, dns_name_to_text};
+use serde_json::{Value, json};
+
+/// How keys are written outside of the map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyForm {
+    /// The bytes themselves.
+    Bytes,
+    /// Hexadecimal digits.
+    Hex,
+    /// Domain names, which the map holds in their canonical order.
+    Dns,
+}
+
+impl KeyForm {
+    /// The stored key of what somebody wrote.
+    pub fn parse<'a>(self, text: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
+        match self {
+            KeyForm::Bytes => Ok(Cow::Borrowed(text)),
+            KeyForm::Hex => unhex(text).map(Cow::Owned),
+            KeyForm::Dns => dns_name(text)
+                .map(Cow::Owned)
+                .map_err(|e| format!("\"{}\" is not a domain name: {e}", text.escape_ascii())),
+        }
+    }
+
+    /// A stored key, for people and pipes.
+    pub fn show(self, key: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+        match self {
+            KeyForm::Bytes => Ok(Cow::Borrowed(key)),
+            KeyForm::Hex => Ok(Cow::Owned(hex(key).into_bytes())),
+            KeyForm::Dns => name(key).map(|name| Cow::Owned(name.into_bytes())),
+        }
+    }
+
+    /// A stored key in a JSON document: a string when it is UTF-8, else (and when hexadecimal digits are asked
+    /// for) an object with its digits.
+    pub fn json(self, key: &[u8]) -> Result<Value, String> {
+        match (self, std::str::from_utf8(key)) {
+            (KeyForm::Dns, _) => name(key).map(Value::from),
+            (KeyForm::Bytes, Ok(text)) => Ok(Value::from(text)),
+            (KeyForm::Bytes, Err(_)) | (KeyForm::Hex, _) => Ok(json!({ "hex": hex(key) })),
+        }
+    }
+}
+
+fn name(key: &[u8]) -> Result<String, String> {
+    dns_name_to_text(key).map_err(|_| {
+        let key = key.escape_ascii();
+        format!("key \"{key}\" is not a domain name; was the map built with --dns?")
+    })
+}
+
+/// Whether a key looks as if it had been made of a domain name.
+pub fn looks_like_dns(key: &[u8]) -> bool {
+    key.len() > 1 && dns_name_to_text(key).is_ok()
+}
+
+fn hex(key: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    key.iter()
+        .flat_map(|b| [b >> 4, b & 15])
+        .map(|digit| char::from(DIGITS[usize::from(digit)]))
+        .collect()
+}
+
+fn unhex(text: &[u8]) -> Result<Vec<u8>, String> {
+    let bad = || {
+        let text = text.escape_ascii();
+        format!("\"{text}\" is not a key in hexadecimal digits, two a byte")
+    };
+    if !text.len().is_multiple_of(2) {
+        return Err(bad());
+    }
+    let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
+    text.chunks_exact(2)
+        .map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?))
+        .collect::<Option<_>>()
+        .ok_or_else(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_come_back() {
+        for (form, text, key) in [
+            (KeyForm::Bytes, &b"a\xff"[..], &b"a\xff"[..]),
+            (KeyForm::Hex, b"61ff", b"a\xff"),
+            (KeyForm::Dns, b"www.example", b"example\0www\0"),
+        ] {
+            assert_eq!(form.parse(text).unwrap(), key);
+            assert_eq!(form.show(key).unwrap(), text);
+        }
+        assert!(KeyForm::Hex.parse(b"6").is_err());
+        assert!(KeyForm::Hex.parse(b"6g").is_err());
+        assert!(KeyForm::Dns.parse(b"a..b").is_err());
+        assert!(KeyForm::Dns.show(b"abc").is_err());
+    }
+
+    #[test]
+    fn json_says_what_is_not_text() {
+        assert_eq!(KeyForm::Bytes.json(b"ab").unwrap(), json!("ab"));
+        assert_eq!(KeyForm::Bytes.json(b"\xff").unwrap(), json!({"hex": "ff"}));
+        assert_eq!(KeyForm::Hex.json(b"a").unwrap(), json!({"hex": "61"}));
+    }
+}

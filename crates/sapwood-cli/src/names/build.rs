@@ -1,0 +1,243 @@
+//! `names build`: a text becomes a map.
+
+use std::borrow::Cow;
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use sapwood::qp::{MAX_KEY, QpMap, SaveError};
+
+use crate::cli::BuildArgs;
+use crate::errors::{Answer, Error, Outcome};
+use crate::keys::KeyForm;
+use crate::progress::Progress;
+use crate::records::{Record, Records, too_long};
+use crate::signals::Held;
+
+/// So many bad records are described; the rest are counted.
+const DESCRIBED: u64 = 20;
+
+/// What the summary tells.
+#[derive(Default)]
+struct Counts {
+    key_bytes: u64,
+    duplicates: u64,
+    empty: u64,
+    bad: u64,
+    carriage_returns: u64,
+}
+
+/// Builds.
+pub fn run(args: &BuildArgs) -> Outcome {
+    let target = target(&args.output, &args.input)?;
+    let mut records = Records::open(&args.input, args.null)?;
+    let (map, counts) = read(args, &mut records)?;
+    {
+        let _held = Held::begin();
+        map.save(&target).map_err(|error| match error {
+            SaveError::Io(source) => Error::write(&args.output)(source),
+            error => Error::write(&args.output)(std::io::Error::other(error)),
+        })?;
+    }
+    report(args, &map, &counts);
+    Ok(Answer::Yes)
+}
+
+/// Where the map goes: the output, or what it links to. What cannot work is refused before a long text is read.
+fn target(output: &Path, input: &Path) -> Result<PathBuf, Error> {
+    if output == Path::new("-") {
+        let what = "a map cannot go to standard output: -o must name a file";
+        return Err(Error::Usage(what.into()));
+    }
+    let refuse = Error::write(output);
+    let metadata = match fs::metadata(output) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let folder = output.parent().filter(|p| !p.as_os_str().is_empty());
+            return match fs::metadata(folder.unwrap_or(Path::new("."))) {
+                _ if output.is_symlink() => Err(refuse(std::io::Error::other(
+                    "it is a link to something that is not there",
+                ))),
+                Ok(folder) if !folder.is_dir() => Err(refuse(ErrorKind::NotADirectory.into())),
+                Ok(_) if output.file_name().is_none() => {
+                    Err(refuse(ErrorKind::IsADirectory.into()))
+                }
+                Ok(_) => Ok(output.into()),
+                Err(error) => Err(refuse(error)),
+            };
+        }
+        Err(error) => return Err(refuse(error)),
+    };
+    if metadata.is_dir() {
+        return Err(refuse(ErrorKind::IsADirectory.into()));
+    }
+    if !metadata.is_file() {
+        // Renaming over a device or a pipe would remove it.
+        return Err(refuse(std::io::Error::other("not a regular file")));
+    }
+    if let Ok(text) = fs::metadata(input)
+        && (text.dev(), text.ino()) == (metadata.dev(), metadata.ino())
+    {
+        return Err(refuse(std::io::Error::other("it is the input")));
+    }
+    fs::canonicalize(output).map_err(refuse)
+}
+
+/// Reads all records.
+fn read(args: &BuildArgs, records: &mut Records) -> Result<(QpMap<u64>, Counts), Error> {
+    let form = if args.dns {
+        KeyForm::Dns
+    } else {
+        KeyForm::Bytes
+    };
+    let unit = records.unit();
+    let mut map = QpMap::new();
+    let mut counts = Counts::default();
+    let mut progress = Progress::new(
+        format!("reading {}", args.input.display()),
+        records.total,
+        true,
+    );
+    while let Some((number, record)) = records.next()? {
+        let parsed = match record {
+            Record::TooLong(bytes) => Err(too_long(bytes)),
+            Record::Whole(text) => {
+                let text = match text.strip_suffix(b"\r") {
+                    Some(stripped) if args.crlf => stripped,
+                    Some(_) => {
+                        counts.carriage_returns += 1;
+                        text
+                    }
+                    None => text,
+                };
+                if text.is_empty() {
+                    counts.empty += 1;
+                    continue;
+                }
+                parse(text, number, form, args.keys_only)
+            }
+        };
+        match parsed {
+            Ok((key, value)) => {
+                let key_bytes = key.len() as u64;
+                match map.insert(key, value).map_err(sapwood::Error::from)? {
+                    Some(_) => counts.duplicates += 1,
+                    None => counts.key_bytes += key_bytes,
+                }
+            }
+            Err(what) if args.strict => {
+                return Err(Error::Record {
+                    path: args.input.clone(),
+                    unit,
+                    number,
+                    what,
+                });
+            }
+            Err(what) => {
+                counts.bad += 1;
+                if counts.bad <= DESCRIBED {
+                    complain(&format!(
+                        "{}: {unit} {number}: {what}; left out",
+                        shown(&args.input)
+                    ));
+                }
+            }
+        }
+        if number % 4096 == 0 {
+            progress.at(records.bytes());
+        }
+    }
+    Ok((map, counts))
+}
+
+/// The key and the number of a record.
+fn parse(
+    text: &[u8],
+    number: u64,
+    form: KeyForm,
+    keys_only: bool,
+) -> Result<(Cow<'_, [u8]>, u64), String> {
+    let tab = text.iter().rposition(|b| *b == b'\t');
+    let (key, value) = match tab {
+        Some(tab) if !keys_only => (&text[..tab], parse_number(&text[tab + 1..])?),
+        _ => (text, number),
+    };
+    let key = form.parse(key)?;
+    if key.len() > MAX_KEY {
+        return Err(too_long(key.len() as u64));
+    }
+    Ok((key, value))
+}
+
+fn parse_number(text: &[u8]) -> Result<u64, String> {
+    // A cell of a table is shown, not a novel.
+    let shown = text[..text.len().min(40)].escape_ascii();
+    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+        return Err(format!("\"{shown}\" behind the tab is not a number"));
+    }
+    std::str::from_utf8(text)
+        .ok()
+        .and_then(|digits| digits.parse().ok())
+        .ok_or_else(|| format!("{shown} does not fit 64 bits"))
+}
+
+/// Says how it went.
+fn report(args: &BuildArgs, map: &QpMap<u64>, counts: &Counts) {
+    let input = shown(&args.input);
+    let unit = if args.null { "records" } else { "lines" };
+    if counts.bad > DESCRIBED {
+        complain(&format!(
+            "{input}: {} more bad {unit}, left out",
+            counts.bad - DESCRIBED
+        ));
+    }
+    if counts.carriage_returns > 0 {
+        complain(&format!(
+            "{input}: warning: {} {unit} end in a carriage return, which is now part of the key or made the number bad; \
+             --crlf takes it off",
+            counts.carriage_returns
+        ));
+    }
+    if map.is_empty() {
+        complain(&format!(
+            "{input}: warning: no keys, {} is an empty map",
+            args.output.display()
+        ));
+    }
+    if args.quiet {
+        return;
+    }
+    let mut summary = format!(
+        "{}: {} keys of {} bytes",
+        args.output.display(),
+        map.len(),
+        counts.key_bytes
+    );
+    if let Ok(metadata) = fs::metadata(&args.output) {
+        summary += &format!(" in a file of {} bytes", metadata.len());
+    }
+    for (count, what) in [
+        (counts.duplicates, "came again, the last one won"),
+        (counts.empty, "empty"),
+        (counts.bad, "bad and left out"),
+    ] {
+        if count > 0 {
+            summary += &format!("; {count} {unit} {what}");
+        }
+    }
+    complain(&summary);
+}
+
+fn shown(input: &Path) -> String {
+    if input == Path::new("-") {
+        "standard input".into()
+    } else {
+        input.display().to_string()
+    }
+}
+
+/// One line on stderr.
+fn complain(what: &str) {
+    let _ = writeln!(std::io::stderr(), "sapwood: {what}");
+}

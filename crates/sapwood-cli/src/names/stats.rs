@@ -1,0 +1,140 @@
+//! `names stats` and `names verify`: a map as a whole.
+
+use std::io::Write;
+
+use sapwood::qp::OpenError;
+use serde_json::json;
+
+use super::{Map, open, open_error};
+use crate::cli::FileArgs;
+use crate::errors::{Answer, Error, Outcome};
+
+/// Size and shape.
+pub fn stats(args: &FileArgs) -> Outcome {
+    let map = open(&args.map, true)?;
+    let shape = map.shape().map_err(|what| Error::NotAMap {
+        path: args.map.clone(),
+        what,
+    })?;
+    let each = |bytes: usize| bytes as f64 / shape.entries.max(1) as f64;
+    let file_bytes = map.file_bytes();
+    let beyond = file_bytes.saturating_sub(shape.key_bytes);
+    if args.json {
+        return document(&json!({
+            "file": args.map.to_string_lossy(),
+            "entries": shape.entries,
+            "key_bytes": shape.key_bytes,
+            "key_bytes_mean": each(shape.key_bytes),
+            "depth_mean": shape.depth_mean,
+            "depth_max": shape.depth_max,
+            "branches": {
+                "small": { "count": shape.small_branches.0, "bytes": shape.small_branches.1 },
+                "big": { "count": shape.big_branches.0, "bytes": shape.big_branches.1 },
+            },
+            "leaf_bytes": shape.leaf_bytes,
+            "file_bytes": file_bytes,
+            "bytes_per_key": each(file_bytes),
+            "bytes_per_key_beyond_it": each(beyond),
+        }));
+    }
+    let (small, big) = (shape.small_branches, shape.big_branches);
+    let rows = [
+        ("entries", shape.entries.to_string()),
+        (
+            "key bytes",
+            format!("{} ({:.1} a key)", shape.key_bytes, each(shape.key_bytes)),
+        ),
+        (
+            "depth",
+            format!(
+                "{:.1} branches on average, {} at most",
+                shape.depth_mean, shape.depth_max
+            ),
+        ),
+        (
+            "branches",
+            format!(
+                "{} small of {} bytes, {} big of {} bytes",
+                small.0, small.1, big.0, big.1
+            ),
+        ),
+        (
+            "leaves",
+            format!("{} bytes, keys and numbers included", shape.leaf_bytes),
+        ),
+        ("file", format!("{file_bytes} bytes")),
+        (
+            "bytes a key",
+            format!(
+                "{:.1} in all, {:.1} beyond the key's own",
+                each(file_bytes),
+                each(beyond)
+            ),
+        ),
+    ];
+    let mut out = std::io::stdout().lock();
+    for (what, value) in rows {
+        writeln!(out, "{what:<12} {value}")?;
+    }
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// Whether the file is whole.
+pub fn verify(args: &FileArgs) -> Outcome {
+    let problem = match Map::open(&args.map) {
+        Ok(map) => {
+            let checked = [
+                "header",
+                "checksums",
+                "structure",
+                "order of keys",
+                "number of entries",
+            ];
+            if args.json {
+                return document(&json!({
+                    "file": args.map.to_string_lossy(),
+                    "ok": true,
+                    "checked": checked,
+                    "entries": map.len(),
+                    "file_bytes": map.file_bytes(),
+                }));
+            }
+            let mut out = std::io::stdout().lock();
+            writeln!(
+                out,
+                "{}: ok: {} entries in {} bytes; checked {}",
+                args.map.display(),
+                map.len(),
+                map.file_bytes(),
+                checked.join(", ")
+            )?;
+            out.flush()?;
+            return Ok(Answer::Yes);
+        }
+        Err(
+            error
+            @ (OpenError::Image(sapwood::arena::OpenError::Header(_)) | OpenError::Corrupt(_)),
+        ) => open_error(&args.map, error),
+        Err(error) => return Err(open_error(&args.map, error)),
+    };
+    if args.json {
+        let what = match &problem {
+            Error::NotAMap { what, .. } => what.clone(),
+            other => other.to_string(),
+        };
+        document(&json!({ "file": args.map.to_string_lossy(), "ok": false, "error": what }))?;
+    } else {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{problem}")?;
+        out.flush()?;
+    }
+    Ok(Answer::No)
+}
+
+fn document(value: &serde_json::Value) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{value}")?;
+    out.flush()?;
+    Ok(Answer::Yes)
+}

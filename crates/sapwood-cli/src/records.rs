@@ -1,0 +1,104 @@
+//! Records of a text: lines, or ended by NUL, read in bounded memory.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use sapwood::qp::MAX_KEY;
+
+use crate::errors::Error;
+
+/// The longest record that is kept: a key, a tab, the digits of a number, and a carriage return.
+const LIMIT: usize = MAX_KEY + 1 + 20 + 1;
+
+/// A text, record by record.
+pub struct Records {
+    path: PathBuf,
+    reader: Box<dyn BufRead>,
+    delimiter: u8,
+    buffer: Vec<u8>,
+    number: u64,
+    bytes: u64,
+    /// Bytes of the whole input, if it has a length.
+    pub total: Option<u64>,
+}
+
+/// One record, without its delimiter.
+pub enum Record<'a> {
+    /// As it stands.
+    Whole(&'a [u8]),
+    /// Too long to hold a key; its bytes were passed over.
+    TooLong(u64),
+}
+
+impl Records {
+    /// Opens a file, or stdin for `-`.
+    pub fn open(path: &Path, null: bool) -> Result<Self, Error> {
+        let (reader, total): (Box<dyn BufRead>, _) = if path == Path::new("-") {
+            (Box::new(io::stdin().lock()), None)
+        } else {
+            let file = File::open(path).map_err(Error::read(path))?;
+            let metadata = file.metadata().map_err(Error::read(path))?;
+            if metadata.is_dir() {
+                return Err(Error::read(path)(io::ErrorKind::IsADirectory.into()));
+            }
+            let total = metadata.is_file().then_some(metadata.len());
+            (Box::new(BufReader::with_capacity(1 << 16, file)), total)
+        };
+        Ok(Self {
+            path: path.into(),
+            reader,
+            delimiter: if null { 0 } else { b'\n' },
+            buffer: Vec::new(),
+            number: 0,
+            bytes: 0,
+            total,
+        })
+    }
+
+    /// The next record and its number, from 1.
+    pub fn next(&mut self) -> Result<Option<(u64, Record<'_>)>, Error> {
+        self.buffer.clear();
+        // The delimiter may come on top of the limit.
+        let read = (&mut self.reader)
+            .take(LIMIT as u64 + 1)
+            .read_until(self.delimiter, &mut self.buffer)
+            .map_err(Error::read(&self.path))?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        self.bytes += read as u64;
+        if self.buffer.last() == Some(&self.delimiter) {
+            self.buffer.pop();
+        } else if read > LIMIT {
+            let rest = self
+                .reader
+                .skip_until(self.delimiter)
+                .map_err(Error::read(&self.path))?;
+            self.bytes += rest as u64;
+            let length = read as u64 + rest as u64;
+            return Ok(Some((self.number, Record::TooLong(length))));
+        }
+        Ok(Some((self.number, Record::Whole(&self.buffer))))
+    }
+
+    /// Bytes read so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What a record is called in messages.
+    pub fn unit(&self) -> &'static str {
+        if self.delimiter == 0 {
+            "record"
+        } else {
+            "line"
+        }
+    }
+}
+
+/// Says that a key cannot be stored.
+pub fn too_long(bytes: u64) -> String {
+    format!("key of {bytes} bytes is too long (the limit is 65,535)")
+}

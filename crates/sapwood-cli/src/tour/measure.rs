@@ -1,0 +1,141 @@
+//! What memory a map takes, measured in a process of its own.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use clap::ValueEnum;
+use sapwood::qp::QpMap;
+use serde_json::{Value, json};
+
+use super::data::Set;
+use crate::cli::{MeasureArgs, Rival};
+use crate::errors::{Answer, Error, Outcome};
+
+/// How the figures come about, for whoever reads them.
+pub const HOW: &str = "Memory: each map is filled in a process of its own, which reads the keys from a file one by one; the \
+figure is the growth of its resident anonymous memory (RssAnon of /proc/self/status), all costs of the allocator included.";
+
+/// Writes keys for other processes, each after its length.
+pub fn write_keys(set: &Set, path: &Path) -> Result<(), Error> {
+    let write = || {
+        let mut out = BufWriter::new(File::create(path)?);
+        for key in &set.keys {
+            // No key has more than 65,535 bytes.
+            out.write_all(&(key.len() as u16).to_le_bytes())?;
+            out.write_all(key)?;
+        }
+        out.flush()
+    };
+    write().map_err(Error::write(path))
+}
+
+/// Starts a process that fills a map with the keys of a file; bytes in all, or why that is not known.
+pub fn bytes(rival: Rival, keys: &Path) -> Result<u64, String> {
+    let name = rival.to_possible_value().map(|v| v.get_name().to_owned());
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let child = Command::new(program)
+        .arg("measure-memory")
+        .arg(name.unwrap_or_default())
+        .arg(keys)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| e.to_string())?;
+    let answer: Value = serde_json::from_slice(&child.stdout)
+        .map_err(|_| String::from_utf8_lossy(&child.stderr).trim().to_owned())?;
+    answer["bytes"].as_u64().ok_or_else(|| "no figure".into())
+}
+
+/// The other process: fills one map and prints by how much its memory grew.
+pub fn run(args: &MeasureArgs) -> Outcome {
+    let bytes = match args.rival {
+        Rival::Qp => grown(args, QpMap::new(), |map, key, value| {
+            map.insert(key, value).is_ok()
+        }),
+        Rival::QpCompacted => grown_and(
+            args,
+            QpMap::new(),
+            |map, key, value| map.insert(key, value).is_ok(),
+            |map| map.compact().is_ok(),
+        ),
+        Rival::Hash => grown(args, HashMap::<Box<[u8]>, u64>::new(), |map, key, value| {
+            map.insert(key.into(), value);
+            true
+        }),
+        Rival::Foldhash => {
+            let map = hashbrown::HashMap::with_hasher(foldhash::fast::RandomState::default());
+            grown(args, map, |map, key, value| {
+                map.insert(Box::<[u8]>::from(key), value);
+                true
+            })
+        }
+        Rival::Btree => grown(
+            args,
+            BTreeMap::<Box<[u8]>, u64>::new(),
+            |map, key, value| {
+                map.insert(key.into(), value);
+                true
+            },
+        ),
+    }?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", json!({ "bytes": bytes }))?;
+    Ok(Answer::Yes)
+}
+
+fn grown<M>(
+    args: &MeasureArgs,
+    map: M,
+    insert: impl FnMut(&mut M, &[u8], u64) -> bool,
+) -> Result<u64, Error> {
+    grown_and(args, map, insert, |_| true)
+}
+
+fn grown_and<M>(
+    args: &MeasureArgs,
+    mut map: M,
+    mut insert: impl FnMut(&mut M, &[u8], u64) -> bool,
+    finish: impl FnOnce(&mut M) -> bool,
+) -> Result<u64, Error> {
+    let file = File::open(&args.keys).map_err(Error::read(&args.keys))?;
+    let mut keys = BufReader::with_capacity(1 << 16, file);
+    let mut key = vec![0; usize::from(u16::MAX)];
+    let full = || Error::Tour("a map is full".into());
+    let before = resident()?;
+    for value in 0.. {
+        let mut len = [0; 2];
+        match keys.read_exact(&mut len) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+            read => read.map_err(Error::read(&args.keys))?,
+        }
+        let key = &mut key[..usize::from(u16::from_le_bytes(len))];
+        keys.read_exact(key).map_err(Error::read(&args.keys))?;
+        if !insert(&mut map, key, value) {
+            return Err(full());
+        }
+    }
+    if !finish(&mut map) {
+        return Err(full());
+    }
+    let after = resident()?;
+    black_box(&map);
+    // The process ends anyway.
+    std::mem::forget(map);
+    Ok(after.saturating_sub(before))
+}
+
+/// Bytes of anonymous memory that are resident.
+fn resident() -> Result<u64, Error> {
+    let path = Path::new("/proc/self/status");
+    let status = std::fs::read_to_string(path).map_err(Error::read(path))?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .and_then(|rest| rest.trim().strip_suffix("kB"))
+        .and_then(|kib| kib.trim().parse::<u64>().ok())
+        .map(|kib| kib * 1024)
+        .ok_or_else(|| Error::Tour("this system does not tell RssAnon".into()))
+}
