@@ -1,0 +1,92 @@
+//! The counting allocator: what the engines hold, with the rounding and the headers of malloc.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+
+/// The system allocator, which counts while [`counted`] runs and otherwise costs one load and a branch.
+pub struct Counting;
+
+static ON: AtomicBool = AtomicBool::new(false);
+static LIVE: AtomicI64 = AtomicI64::new(0);
+
+/// Before each block glibc keeps one word with its size; `malloc_usable_size` does not include it.
+const CHUNK_HEADER: i64 = 8;
+
+// SAFETY: every call is passed on to `System` as it came; counting neither allocates nor touches the blocks.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is the one that `System` asks for.
+        let block = unsafe { System.alloc(layout) };
+        // SAFETY: the block is null or live.
+        unsafe { count(block, 1) };
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller hands over a live block.
+        unsafe { count(block, -1) };
+        // SAFETY: the caller's promise is the one that `System` asks for.
+        unsafe { System.dealloc(block, layout) };
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise is the one that `System` asks for.
+        let block = unsafe { System.alloc_zeroed(layout) };
+        // SAFETY: the block is null or live.
+        unsafe { count(block, 1) };
+        block
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: the caller hands over a live block.
+        unsafe { count(block, -1) };
+        // SAFETY: the caller's promise is the one that `System` asks for.
+        let moved = unsafe { System.realloc(block, layout, new_size) };
+        // A failed realloc leaves the old block as it was.
+        let live = if moved.is_null() { block } else { moved };
+        // SAFETY: the block is live.
+        unsafe { count(live, 1) };
+        moved
+    }
+}
+
+/// Adds or takes away the size of a block, when counting.
+///
+/// # Safety
+///
+/// `block` is null or a live block of `System`.
+unsafe fn count(block: *mut u8, sign: i64) {
+    if ON.load(Relaxed) && !block.is_null() {
+        // SAFETY: `System` is malloc, and the block is live.
+        let usable = unsafe { libc::malloc_usable_size(block.cast()) };
+        LIVE.fetch_add(sign * (usable as i64 + CHUNK_HEADER), Relaxed);
+    }
+}
+
+/// Runs `build` and returns how many bytes it left allocated, on all threads. Not to be nested.
+pub fn counted<T>(build: impl FnOnce() -> T) -> (T, i64) {
+    LIVE.store(0, Relaxed);
+    ON.store(true, Relaxed);
+    let built = build();
+    ON.store(false, Relaxed);
+    (built, LIVE.load(Relaxed))
+}
+
+/// Gives free memory back to the system, so that each engine starts from a like heap.
+pub fn trim() {
+    // SAFETY: malloc_trim takes no pointers and may be called at any time.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_and_headers_count() {
+        // Other tests may allocate meanwhile: the block is far larger than what they do.
+        let (block, bytes) = counted(|| vec![1_u8; 10_000_001]);
+        assert!((10_000_001..10_400_000).contains(&bytes), "{bytes} bytes");
+        drop(block);
+    }
+}

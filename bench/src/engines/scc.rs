@@ -1,0 +1,37 @@
+//! scc's B+ tree for many readers.
+
+use scc::TreeIndex;
+
+use super::Engine;
+use crate::keylist::{KeyList, ScanSum, Tally};
+
+/// `TreeIndex`. A pass of lookups runs under one guard.
+pub struct Scc(TreeIndex<Box<[u8]>, u64>);
+
+impl Engine for Scc {
+    const NAME: &'static str = "scc-treeindex";
+
+    fn build(pairs: &KeyList) -> Self {
+        let map = TreeIndex::new();
+        for (key, value) in pairs.iter() {
+            map.insert_sync(Box::from(key), value)
+                .expect("no key comes twice");
+        }
+        Self(map)
+    }
+
+    #[inline]
+    fn get(&self, key: &[u8]) -> Option<u64> {
+        self.0.peek(key, &sdd::Guard::new()).copied()
+    }
+
+    fn lookups(&self, keys: &KeyList) -> Tally {
+        let guard = sdd::Guard::new();
+        Tally::of(keys, |key| self.0.peek(key, &guard).copied())
+    }
+
+    fn scan(&self) -> ScanSum {
+        let guard = sdd::Guard::new();
+        ScanSum::of(self.0.iter(&guard).map(|(key, value)| (&**key, *value)))
+    }
+}

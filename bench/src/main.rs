@@ -1,0 +1,101 @@
+//! Benchmarks of Sapwood beside its peers.
+//!
+//! `cargo run --release -p sapwood-bench -- SUITE [--quick] [--json FILE] [--csv FILE] [--data DIR] …`
+//!
+//! All engines run in one process, one after the other within each round and in another order each round.
+//! Every answer is checked before its time counts. What is reported is the median over the rounds with the
+//! least and the most; ratios between engines are the result, absolute figures are context.
+//!
+//! - [`suite`]: what is measured; one module for each suite.
+//! - [`engines`]: the maps that the suite `names` compares. [`stores`]: those of the suite `versions`.
+//! - The rest is the harness: [`keylist`], [`alloc`], [`report`], [`machine`], [`clock`].
+
+mod alloc;
+mod clock;
+mod engines;
+mod keylist;
+mod machine;
+mod report;
+mod stores;
+mod suite;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::suite::{Options, Suite};
+
+#[global_allocator]
+static ALLOCATOR: alloc::Counting = alloc::Counting;
+
+/// Benchmarks of Sapwood beside its peers.
+#[derive(Parser)]
+#[command(name = "sapwood-bench")]
+struct Arguments {
+    /// What to measure.
+    suite: Suite,
+    /// Small sets and few rounds; ends within a minute and proves only that everything runs.
+    #[arg(long)]
+    quick: bool,
+    /// Write the result as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the result as CSV, with the date, the commit and the command.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Folder with data sets, such as domains-opendns.txt.gz.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Only these cases; `commit1` also means all cases that start with `commit1-`.
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    cases: Vec<String>,
+    /// Only these engines.
+    #[arg(long, value_name = "X,Y", value_delimiter = ',')]
+    engines: Vec<String>,
+    /// Rounds, of which the median is taken.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let options = Options::new(
+        arguments.quick,
+        arguments.rounds,
+        arguments.data,
+        arguments.cases,
+        arguments.engines,
+    );
+    let report = match arguments.suite.run(&options) {
+        Ok(report) => report,
+        Err(problem) => {
+            eprintln!("sapwood-bench: {problem}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let files = [
+        (arguments.json, report.to_json()),
+        (
+            arguments.csv,
+            report.to_csv(&machine::command(std::env::args())),
+        ),
+    ];
+    for (file, text) in files {
+        if let Some(file) = file
+            && let Err(error) = write(&file, &text)
+        {
+            eprintln!("sapwood-bench: {}: {error}", file.display());
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn write(file: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(file, text)
+}

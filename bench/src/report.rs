@@ -1,0 +1,292 @@
+//! Results: rows, tables, JSON and CSV.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use crate::machine;
+
+/// Everything that one run of a suite measured.
+#[derive(Serialize)]
+pub struct Report {
+    /// The suite's name.
+    pub suite: &'static str,
+    /// What it ran on.
+    pub machine: String,
+    /// The measurements, by case, engine and metric.
+    pub rows: Vec<Row>,
+    /// Remarks about the data and the engines, for the CSV.
+    #[serde(skip)]
+    pub notes: Vec<String>,
+}
+
+/// One metric of one engine in one case.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The case.
+    pub case: String,
+    /// The engine.
+    pub engine: &'static str,
+    /// What was measured.
+    pub metric: &'static str,
+    /// The median over the rounds.
+    pub value: f64,
+    /// The unit of the values.
+    pub unit: &'static str,
+    /// How many rounds there were.
+    pub rounds: usize,
+    /// The least of the rounds.
+    pub min: f64,
+    /// The most of the rounds.
+    pub max: f64,
+}
+
+/// One value of one round.
+pub struct Measure {
+    /// What was measured.
+    pub metric: &'static str,
+    /// The value.
+    pub value: f64,
+    /// Its unit.
+    pub unit: &'static str,
+}
+
+impl Measure {
+    /// A value with its unit.
+    pub fn new(metric: &'static str, value: f64, unit: &'static str) -> Self {
+        Self {
+            metric,
+            value,
+            unit,
+        }
+    }
+}
+
+/// The values of one case, as rounds bring them in.
+pub struct Samples {
+    case: String,
+    engines: Vec<&'static str>,
+    rows: Vec<(&'static str, &'static str, &'static str, Vec<f64>)>,
+}
+
+impl Samples {
+    /// No values yet; rows will come out in the order of `engines`.
+    pub fn new(case: &str, engines: &[&'static str]) -> Self {
+        Self {
+            case: case.to_owned(),
+            engines: engines.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Takes a value in.
+    pub fn add(&mut self, engine: &'static str, measure: &Measure) {
+        let row = self
+            .rows
+            .iter_mut()
+            .find(|row| row.0 == engine && row.1 == measure.metric);
+        match row {
+            Some(row) => row.3.push(measure.value),
+            None => self
+                .rows
+                .push((engine, measure.metric, measure.unit, vec![measure.value])),
+        }
+    }
+
+    /// The medians.
+    pub fn rows(mut self) -> Vec<Row> {
+        let place = |engine| self.engines.iter().position(|known| *known == engine);
+        self.rows.sort_by_key(|row| place(row.0));
+        let rows = self
+            .rows
+            .into_iter()
+            .map(|(engine, metric, unit, mut values)| {
+                values.sort_by(f64::total_cmp);
+                let rounds = values.len();
+                let value = (values[(rounds - 1) / 2] + values[rounds / 2]) / 2.0;
+                let (min, max) = (values[0], values[rounds - 1]);
+                Row {
+                    case: self.case.clone(),
+                    engine,
+                    metric,
+                    value,
+                    unit,
+                    rounds,
+                    min,
+                    max,
+                }
+            });
+        rows.collect()
+    }
+}
+
+impl Report {
+    /// An empty report of this machine.
+    pub fn new(suite: &'static str) -> Self {
+        Self {
+            suite,
+            machine: machine::description(),
+            rows: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// The report as JSON: suite, machine and rows.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and text have a JSON form") + "\n"
+    }
+
+    /// The rows as CSV, after comments that say how to get them again.
+    pub fn to_csv(&self, command: &str) -> String {
+        let mut csv = format!(
+            "# date: {}\n# commit: {}\n# command: {command}\n# machine: {}\n",
+            machine::date(),
+            machine::commit(),
+            self.machine
+        );
+        for note in &self.notes {
+            csv += &format!("# {note}\n");
+        }
+        csv += "suite,case,engine,metric,value,unit,rounds,min,max\n";
+        for row in &self.rows {
+            let Row {
+                case,
+                engine,
+                metric,
+                value,
+                unit,
+                rounds,
+                min,
+                max,
+            } = row;
+            csv += &format!(
+                "{},{case},{engine},{metric},{value:.4},{unit},{rounds},{min:.4},{max:.4}\n",
+                self.suite
+            );
+        }
+        csv
+    }
+}
+
+/// The rows of one case: engines down, metrics across, each with its least and most.
+pub fn table(rows: &[Row]) -> String {
+    grid(rows, |row| {
+        let [value, min, max] = [row.value, row.min, row.max].map(short);
+        if row.rounds == 1 {
+            value
+        } else {
+            format!("{value} ({min}–{max})")
+        }
+    })
+}
+
+/// The rows of one case as multiples of one engine's; nothing if it is not among them.
+pub fn ratios(rows: &[Row], base: &str) -> Option<String> {
+    let of_base = |metric| {
+        rows.iter()
+            .find(|row| row.engine == base && row.metric == metric)
+    };
+    if !rows.iter().any(|row| row.engine == base) {
+        return None;
+    }
+    Some(grid(rows, |row| match of_base(row.metric) {
+        Some(base) if base.value > 0.0 => format!("{:.2}x", row.value / base.value),
+        _ => "-".to_owned(),
+    }))
+}
+
+fn grid(rows: &[Row], cell: impl Fn(&Row) -> String) -> String {
+    let mut metrics = Vec::new();
+    let mut engines = Vec::new();
+    for row in rows {
+        if !metrics.contains(&(row.metric, row.unit)) {
+            metrics.push((row.metric, row.unit));
+        }
+        if !engines.contains(&row.engine) {
+            engines.push(row.engine);
+        }
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN);
+    table.set_header(
+        std::iter::once("engine".to_owned()).chain(
+            metrics
+                .iter()
+                .map(|(metric, unit)| format!("{metric}, {unit}")),
+        ),
+    );
+    for engine in engines {
+        let cells = metrics.iter().map(|(metric, _)| {
+            let row = rows
+                .iter()
+                .find(|row| row.engine == engine && row.metric == *metric);
+            row.map_or_else(|| "-".to_owned(), &cell)
+        });
+        table.add_row(std::iter::once(engine.to_owned()).chain(cells));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.to_string()
+}
+
+/// Three significant digits or so.
+fn short(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        ..0.01 => format!("{value:.5}"),
+        ..1.0 => format!("{value:.3}"),
+        ..10.0 => format!("{value:.2}"),
+        ..100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Vec<Row> {
+        let mut samples = Samples::new("c", &["ours", "peer"]);
+        for (peer, ours) in [(4.0, 9.0), (2.0, 7.0), (3.0, 8.0), (1.0, 6.0)] {
+            samples.add("peer", &Measure::new("hit_mops", peer, "Mop/s"));
+            samples.add("ours", &Measure::new("hit_mops", ours, "Mop/s"));
+        }
+        samples.rows()
+    }
+
+    #[test]
+    fn medians_in_the_order_of_the_engines() {
+        let rows = sample();
+        assert_eq!((rows[0].engine, rows[1].engine), ("ours", "peer"));
+        let peer = &rows[1];
+        assert_eq!(
+            (peer.value, peer.min, peer.max, peer.rounds),
+            (2.5, 1.0, 4.0, 4)
+        );
+        assert!(table(&rows).contains("7.50 (6.00–9.00)"));
+        assert!(ratios(&rows, "peer").unwrap().contains("3.00x"));
+        assert_eq!(ratios(&rows, "other"), None);
+    }
+
+    #[test]
+    fn json_has_the_promised_shape() {
+        let report = Report {
+            suite: "s",
+            machine: "m".into(),
+            rows: sample(),
+            notes: vec!["n".into()],
+        };
+        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        let expected = serde_json::json!({
+            "case": "c", "engine": "ours", "metric": "hit_mops", "value": 7.5, "unit": "Mop/s",
+            "rounds": 4, "min": 6.0, "max": 9.0,
+        });
+        assert_eq!(json["rows"][0], expected);
+        assert_eq!(json.as_object().unwrap().len(), 3);
+        let csv = report.to_csv("command");
+        assert!(
+            csv.contains("# n\n")
+                && csv.ends_with("s,c,peer,hit_mops,2.5000,Mop/s,4,1.0000,4.0000\n")
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! A persistent map, of which each commit swaps the root.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use imbl::OrdMap;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::{Reader, Seen, Snapshot, Store, Txn, Writer};
+use crate::keylist::KeyList;
+
+/// Keys are shared, because nodes that hold them are copied.
+type Map = OrdMap<Arc<[u8]>, u64>;
+
+/// `arc_swap::ArcSwap<imbl::OrdMap>`; a transaction changes a clone, which shares all nodes at first.
+pub struct ArcSwapImbl {
+    current: ArcSwap<Map>,
+    writing: Mutex<()>,
+}
+
+/// Loads the current map for each read transaction.
+pub struct Loader<'s>(&'s ArcSwap<Map>);
+
+/// The one writer.
+pub struct Swapper<'s> {
+    current: &'s ArcSwap<Map>,
+    _alone: MutexGuard<'s, ()>,
+}
+
+/// The changed clone.
+pub struct Draft<'w> {
+    map: Map,
+    current: &'w ArcSwap<Map>,
+}
+
+impl Store for ArcSwapImbl {
+    const NAME: &'static str = "arcswap-imbl";
+    const NOTE: &'static str = "keys are Arc<[u8]>; old nodes are freed by whoever drops them last";
+    type Reader<'s> = Loader<'s>;
+    type Writer<'s> = Swapper<'s>;
+
+    fn new() -> Self {
+        Self {
+            current: ArcSwap::from_pointee(Map::new()),
+            writing: Mutex::new(()),
+        }
+    }
+
+    fn reader(&self) -> Loader<'_> {
+        Loader(&self.current)
+    }
+
+    fn writer(&self) -> Swapper<'_> {
+        Swapper {
+            current: &self.current,
+            _alone: self.writing.lock(),
+        }
+    }
+
+    fn snapshot(&self) -> Option<Snapshot<'_>> {
+        let map = self.current.load_full();
+        Some(Box::new(move |key| map.get(key).copied()))
+    }
+}
+
+impl Reader for Loader<'_> {
+    fn read(&mut self, keys: &KeyList, from: usize, count: usize) -> Seen {
+        let map = self.0.load();
+        Seen::of(keys, from, count, |key| map.get(key).copied())
+    }
+}
+
+impl Writer for Swapper<'_> {
+    type Txn<'w>
+        = Draft<'w>
+    where
+        Self: 'w;
+
+    fn begin(&mut self) -> Draft<'_> {
+        Draft {
+            map: Map::clone(&self.current.load()),
+            current: self.current,
+        }
+    }
+}
+
+impl Txn for Draft<'_> {
+    fn insert(&mut self, key: &[u8], value: u64) {
+        self.map.insert(Arc::from(key), value);
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.map.remove(key);
+    }
+
+    fn commit(self) {
+        self.current.store(Arc::new(self.map));
+    }
+}

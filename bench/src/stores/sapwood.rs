@@ -1,0 +1,104 @@
+//! Ours.
+
+use sapwood::qp::{QpReader, QpStore, Txn as SapwoodTxn};
+
+use super::{Reader, Seen, Snapshot, Store, Txn, Writer};
+use crate::keylist::KeyList;
+
+/// `QpStore`, compacted step by step while it is written to.
+pub struct Sapwood(QpStore<u64>);
+
+/// A registered reader.
+pub struct Registered(QpReader<u64>);
+
+/// The writing side.
+pub struct Writing<'s> {
+    store: &'s QpStore<u64>,
+    commits: u32,
+}
+
+/// An open transaction.
+pub struct Open<'w>(SapwoodTxn<'w, u64>);
+
+/// A step of compaction for each so many commits.
+const COMPACT_EVERY: u32 = 16;
+/// Branches that a step moves.
+const COMPACT_STEP: usize = 64;
+
+impl Store for Sapwood {
+    const NAME: &'static str = "sapwood";
+    const NOTE: &'static str =
+        "QpStore; a step of compaction (64 branches) before every 16th transaction";
+    type Reader<'s> = Registered;
+    type Writer<'s> = Writing<'s>;
+
+    fn new() -> Self {
+        Self(QpStore::new().expect("there is address space"))
+    }
+
+    fn reader(&self) -> Registered {
+        Registered(self.0.reader("bench").expect("there is room for a reader"))
+    }
+
+    fn writer(&self) -> Writing<'_> {
+        Writing {
+            store: &self.0,
+            commits: 0,
+        }
+    }
+
+    fn snapshot(&self) -> Option<Snapshot<'_>> {
+        let snapshot = self.0.snapshot();
+        Some(Box::new(move |key| snapshot.get(key).copied()))
+    }
+
+    fn mapped_bytes(&self) -> usize {
+        self.0.memory().map.arena.committed
+    }
+}
+
+impl Reader for Registered {
+    fn read(&mut self, keys: &KeyList, from: usize, count: usize) -> Seen {
+        let view = self.0.view();
+        Seen::of(keys, from, count, |key| view.get(key).copied())
+    }
+
+    fn pause(&mut self) {
+        self.0.quiescent();
+    }
+}
+
+impl Writer for Writing<'_> {
+    type Txn<'w>
+        = Open<'w>
+    where
+        Self: 'w;
+
+    fn begin(&mut self) -> Open<'_> {
+        self.commits += 1;
+        if self.commits.is_multiple_of(COMPACT_EVERY) {
+            self.store
+                .compact_step(COMPACT_STEP)
+                .expect("there is memory for a step");
+        }
+        Open(self.store.begin())
+    }
+
+    fn pause(&mut self) {
+        self.store.reclaim(1 << 10);
+    }
+}
+
+impl Txn for Open<'_> {
+    fn insert(&mut self, key: &[u8], value: u64) {
+        self.0.insert(key, value).expect("the key fits");
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.0.remove(key).expect("there is memory for a path");
+    }
+
+    fn commit(self) {
+        self.0.commit();
+    }
+}

@@ -1,0 +1,123 @@
+//! The suites, and what they have in common: options, rounds and time boxes.
+
+mod names;
+mod versions;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+
+use crate::report::Report;
+
+/// What there is to measure.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Suite {
+    /// Maps over seven sets of names and binary keys: lookups, inserts, scans, memory; one thread.
+    Names,
+    /// Maps that many read while one writes: readers, transactions, commits.
+    Versions,
+}
+
+impl Suite {
+    /// Runs the suite, prints tables on the way, and returns everything that was measured.
+    pub fn run(self, options: &Options) -> Result<Report, String> {
+        match self {
+            Suite::Names => names::run(options),
+            Suite::Versions => versions::run(options),
+        }
+    }
+}
+
+/// What the command line says about a run.
+pub struct Options {
+    /// Small and short.
+    pub quick: bool,
+    /// Rounds for each case.
+    pub rounds: u32,
+    /// Where files with data sets are.
+    pub data: Option<PathBuf>,
+    cases: Vec<String>,
+    engines: Vec<String>,
+    deadline: Option<Instant>,
+}
+
+/// What `--quick` takes at most in all; the last round may end a little later.
+const QUICK: Duration = Duration::from_secs(45);
+
+impl Options {
+    /// Options with five rounds, or two quick ones, unless said otherwise.
+    pub fn new(
+        quick: bool,
+        rounds: Option<u32>,
+        data: Option<PathBuf>,
+        cases: Vec<String>,
+        engines: Vec<String>,
+    ) -> Self {
+        let rounds = rounds.unwrap_or(if quick { 2 } else { 5 });
+        let deadline = quick.then(|| Instant::now() + QUICK);
+        Self {
+            quick,
+            rounds,
+            data,
+            cases,
+            engines,
+            deadline,
+        }
+    }
+
+    /// Whether to run a case: it is named, or the part before one of its hyphens is, or none is.
+    pub fn wants_case(&self, case: &str) -> bool {
+        let named = |wanted: &String| {
+            case.strip_prefix(wanted.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        self.cases.is_empty() || self.cases.iter().any(named)
+    }
+
+    /// Whether to run an engine.
+    pub fn wants_engine(&self, engine: &str) -> bool {
+        self.engines.is_empty() || self.engines.iter().any(|wanted| wanted == engine)
+    }
+
+    /// The rounds of a case when `cases_left` cases, it included, share what time there is. The first round
+    /// always comes.
+    pub fn rounds(&self, cases_left: usize) -> impl Iterator<Item = u32> {
+        let end = self.deadline.map(|deadline| {
+            let now = Instant::now();
+            now + deadline.saturating_duration_since(now) / cases_left.max(1) as u32
+        });
+        (0..self.rounds)
+            .take_while(move |round| *round == 0 || end.is_none_or(|end| Instant::now() < end))
+    }
+
+    /// `full`, or `quick` on a quick run.
+    pub fn size(&self, full: usize, quick: usize) -> usize {
+        if self.quick { quick } else { full }
+    }
+}
+
+/// Millions a second.
+fn mega_rate(count: usize, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64() / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_named_whole_or_by_their_first_part() {
+        let options = Options::new(
+            true,
+            None,
+            None,
+            vec!["commit1".into(), "btf".into()],
+            vec![],
+        );
+        assert!(options.wants_case("commit1-121k") && options.wants_case("btf"));
+        assert!(!options.wants_case("commit1000-121k") && !options.wants_case("b"));
+        assert!(options.wants_engine("any"));
+        assert_eq!(options.rounds(3).count(), 2);
+    }
+}

@@ -1,0 +1,253 @@
+//! The suite `versions`: stores that many read while one writes.
+//!
+//! | cases | what runs |
+//! |---|---|
+//! | `readers-N` | N readers, no writer |
+//! | `rw-1wNr` | N readers beside a writer that is never idle |
+//! | `txn-TxO` | one reader beside one writer; both do loops of T transactions of O operations |
+//! | `items-N` | a store of N items, one thread: memory, then reads, then writes |
+//! | `commit1-N`, `commit1000-N` | transactions of 1 and of 1000 operations on N items, one thread |
+//!
+//! Where nothing else is said a loop is 32 transactions of 32 operations. The number of items stays within a
+//! few hundred of N: the writer puts each key that it removes back a little later.
+//!
+//! | metric | what it is |
+//! |---|---|
+//! | `reader_mops` | lookups in millions for each second of processor time of the readers |
+//! | `reader_wall_mops` | the same for each second on the clock, all readers together |
+//! | `writer_mops` | inserts and removals for each second of processor time of the writer |
+//! | `writer_wall_mops` | the same for each second on the clock |
+//! | `commit_mops` | transactions, begun, filled and committed, for each second of processor time |
+//! | `commit_max_us` | the longest transaction on the clock; the least of the rounds is the one without noise |
+//! | `commit_p999_us` | the transaction than which one in a thousand took longer |
+//! | `bytes_per_item` | all memory, the keys too, malloc's rounding and headers included |
+
+mod run;
+mod work;
+
+use sapwood_model::data::{self, DataSet};
+
+use self::run::{Measured, run_store};
+use self::work::{Keys, Plan, Work};
+use super::Options;
+use crate::machine;
+use crate::report::{self, Report, Samples};
+use crate::stores::{ArcSwapImbl, LeftRight, RwLockBtree, Sapwood, Skiplist, Store};
+
+/// A store whose type is forgotten.
+struct Lane {
+    name: &'static str,
+    note: &'static str,
+    run: fn(&Keys, &Work) -> Measured,
+}
+
+fn lane<S: Store>() -> Lane {
+    Lane {
+        name: S::NAME,
+        note: S::NOTE,
+        run: run_store::<S>,
+    }
+}
+
+/// All stores, in the order in which tables list them.
+fn lanes() -> Vec<Lane> {
+    vec![
+        lane::<Sapwood>(),
+        lane::<RwLockBtree>(),
+        lane::<ArcSwapImbl>(),
+        lane::<LeftRight>(),
+        lane::<Skiplist>(),
+    ]
+}
+
+/// Which keys a case runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The kernel's symbols, or as many domains, if there are none; all or the first so many.
+    Symbols(usize),
+    /// So many domain names.
+    Domains(usize),
+}
+
+struct Case {
+    name: String,
+    source: Source,
+    work: Work,
+}
+
+/// Runs the suite.
+pub fn run(options: &Options) -> Result<Report, String> {
+    let mut lanes = lanes();
+    lanes.retain(|lane| options.wants_engine(lane.name));
+    let symbols = symbols(options);
+    let mut cases = cases(options, symbols.keys.len());
+    cases.retain(|case| options.wants_case(&case.name));
+    if lanes.is_empty() || cases.is_empty() {
+        return Err("no such engine or case".into());
+    }
+    let mut report = Report::new("versions");
+    report
+        .notes
+        .push(format!("{} keys; {}", symbols.keys.len(), symbols.how));
+    report.notes.push(format!("{} cores", machine::cores()));
+    report.notes.extend(
+        lanes
+            .iter()
+            .map(|lane| format!("{}: {}", lane.name, lane.note)),
+    );
+    println!("{}\n{}", report.machine, report.notes.join("\n"));
+
+    let mut loaded: Option<(Source, Keys)> = None;
+    for (at, case) in cases.iter().enumerate() {
+        if loaded
+            .as_ref()
+            .is_none_or(|(source, _)| *source != case.source)
+        {
+            let keys = match case.source {
+                Source::Symbols(count) => Keys::new(&symbols.keys[..count]),
+                Source::Domains(count) => Keys::new(&data::domains(count, 1).keys),
+            };
+            loaded = Some((case.source, keys));
+        }
+        let (_, keys) = loaded.as_ref().expect("the keys were just loaded");
+        run_case(
+            case,
+            keys,
+            options,
+            &mut lanes,
+            cases.len() - at,
+            &mut report,
+        );
+    }
+    Ok(report)
+}
+
+fn run_case(
+    case: &Case,
+    keys: &Keys,
+    options: &Options,
+    lanes: &mut [Lane],
+    cases_left: usize,
+    report: &mut Report,
+) {
+    println!("\n## {}: {} items", case.name, keys.len());
+    let names: Vec<_> = lanes.iter().map(|lane| lane.name).collect();
+    let mut samples = Samples::new(&case.name, &names);
+    for round in options.rounds(cases_left) {
+        eprintln!(
+            "versions: {}: round {} of {}",
+            case.name,
+            round + 1,
+            options.rounds
+        );
+        for step in 0..lanes.len() {
+            let lane = &lanes[(step + round as usize) % lanes.len()];
+            for measure in (lane.run)(keys, &case.work) {
+                samples.add(lane.name, &measure);
+            }
+        }
+    }
+    let rows = samples.rows();
+    println!("{}", report::table(&rows));
+    if let Some(ratios) = report::ratios(&rows, RwLockBtree::NAME) {
+        println!("\nas multiples of {}:\n{ratios}", RwLockBtree::NAME);
+    }
+    report.rows.extend(rows);
+}
+
+/// The kernel's symbols, or domains.
+fn symbols(options: &Options) -> DataSet {
+    let mut set = data::kallsyms().unwrap_or_else(|missing| {
+        let mut set = data::domains(121_000, 1);
+        set.how = format!("{missing}; {}", set.how);
+        set
+    });
+    if options.quick {
+        set.thin(20_000);
+    }
+    // The first so many should be a sample and not the first so many of one part of the kernel.
+    fastrand::Rng::with_seed(1).shuffle(&mut set.keys);
+    set
+}
+
+fn cases(options: &Options, symbols: usize) -> Vec<Case> {
+    let window = std::time::Duration::from_millis(options.size(300, 40) as u64);
+    let usual = Plan {
+        transactions: 32,
+        operations: 32,
+    };
+    let all = Source::Symbols(symbols);
+    let mut cases = Vec::new();
+    let mut case = |name: String, source, work| cases.push(Case { name, source, work });
+
+    let mut threads: Vec<usize> = std::iter::successors(Some(1), |n| Some(2 * n))
+        .take_while(|n| *n <= 4.max(machine::cores()))
+        .collect();
+    threads.dedup();
+    for readers in &threads {
+        let work = Work::Threads {
+            readers: *readers,
+            writer: false,
+            plan: usual,
+            window,
+        };
+        case(format!("readers-{readers}"), all, work);
+    }
+    for readers in &threads {
+        let work = Work::Threads {
+            readers: *readers,
+            writer: true,
+            plan: usual,
+            window,
+        };
+        case(format!("rw-1w{readers}r"), all, work);
+    }
+    for power in (0..=10).step_by(options.size(1, 5)) {
+        let plan = Plan {
+            transactions: 1024 >> power,
+            operations: 1 << power,
+        };
+        let work = Work::Threads {
+            readers: 1,
+            writer: true,
+            plan,
+            window,
+        };
+        case(
+            format!("txn-{}x{}", plan.transactions, plan.operations),
+            all,
+            work,
+        );
+    }
+    for items in [10, 100, 1000, 10_000, 100_000, 1_000_000] {
+        if items <= options.size(1_000_000, 10_000) {
+            let work = Work::Items {
+                plan: usual,
+                window,
+            };
+            case(format!("items-{items}"), Source::Domains(items), work);
+        }
+    }
+    let sources = if options.quick {
+        vec![Source::Symbols(1000.min(symbols)), all]
+    } else {
+        vec![
+            Source::Symbols(1000.min(symbols)),
+            all,
+            Source::Domains(1_000_000),
+        ]
+    };
+    for source in sources {
+        let (Source::Symbols(count) | Source::Domains(count)) = source;
+        let count = if count < 1_000_000 {
+            format!("{}k", count / 1000)
+        } else {
+            "1m".into()
+        };
+        for operations in [1, 1000] {
+            let work = Work::Commits { operations, window };
+            case(format!("commit{operations}-{count}"), source, work);
+        }
+    }
+    cases
+}
