@@ -1,0 +1,295 @@
+//! Files that somebody made with evil intent: opened with and without a check, and asked everything.
+//!
+//! Some inputs are files as they are. Most are changes to the image of a real map, under
+//! checksums that are right again, so that the checks behind the checksums are what is tested.
+#![no_main]
+#![feature(cfg_sanitize)]
+
+#[path = "../../crates/sapwood/tests/support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use arbitrary::{Arbitrary, Unstructured};
+use libfuzzer_sys::fuzz_target;
+use sapwood::arena::{HEADER_LEN, Header};
+use sapwood::qp::{QpFile, QpMap};
+use sapwood_fuzz::fence::Fence;
+use sapwood_fuzz::{Input, keys_of};
+
+/// More entries than any honest image here has; a dishonest one may pretend to have any number.
+const CAP: usize = 5_000;
+
+/// A file in memory, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        let memory = Path::new("/dev/shm");
+        let folder = match memory.is_dir() {
+            true => memory.to_path_buf(),
+            false => std::env::temp_dir(),
+        };
+        Scratch(folder.join(format!("sapwood-fuzz-{}.qp", std::process::id())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A change to an image.
+#[derive(Arbitrary, Debug)]
+enum Change {
+    Flip {
+        at: u32,
+        bit: u8,
+    },
+    Word {
+        at: u32,
+        value: u32,
+    },
+    /// One cell, or header of a branch, in place of another: shared and circular references.
+    Copy {
+        from: u32,
+        to: u32,
+    },
+    /// A reference that is nearly right.
+    Shift {
+        at: u32,
+        by: i8,
+    },
+    Bytes {
+        at: u32,
+        bytes: [u8; 12],
+    },
+    Truncate {
+        to: u32,
+    },
+    Extend {
+        #[arbitrary(with = |u: &mut Unstructured<'_>| u.int_in_range(0..=9_000))]
+        by: usize,
+    },
+    Root {
+        value: u32,
+    },
+    Entries {
+        value: u64,
+    },
+    Root64 {
+        index: u8,
+        value: u64,
+    },
+    Generation {
+        value: u64,
+    },
+    /// Behind the seal's back.
+    Header {
+        at: u16,
+        bit: u8,
+    },
+}
+
+/// The changed image, sealed again.
+fn change(image: Vec<u8>, changes: &[Change]) -> Vec<u8> {
+    let mut header = {
+        let hash = u64::from_le_bytes(image[16..24].try_into().unwrap());
+        Header::decode(&image, hash).unwrap()
+    };
+    let mut body = image[HEADER_LEN..].to_vec();
+    let mut late = Vec::new();
+    for change in changes {
+        let words = body.len() / 4;
+        let place = |at: u32| at as usize % words.max(1) * 4;
+        let word =
+            |body: &[u8], at: usize| u32::from_le_bytes(body[at..at + 4].try_into().unwrap());
+        match *change {
+            Change::Truncate { to } => {
+                let to = to as usize % (body.len() + 1);
+                body.truncate(to);
+            }
+            Change::Extend { by } => body.resize(body.len() + by, 0),
+            Change::Root { value } => header.roots[0] = value.into(),
+            Change::Entries { value } => header.roots[1] = value,
+            Change::Root64 { index, value } => header.roots[usize::from(index % 8)] = value,
+            Change::Generation { value } => header.generation = value,
+            Change::Header { at, bit } => late.push((usize::from(at) % HEADER_LEN, bit)),
+            _ if words == 0 => {}
+            Change::Flip { at, bit } => {
+                let at = at as usize % body.len();
+                body[at] ^= 1 << (bit % 8);
+            }
+            Change::Word { at, value } => {
+                body[place(at)..][..4].copy_from_slice(&value.to_le_bytes());
+            }
+            Change::Copy { from, to } => {
+                let value = word(&body, place(from));
+                body[place(to)..][..4].copy_from_slice(&value.to_le_bytes());
+            }
+            Change::Shift { at, by } => {
+                let value = word(&body, place(at)).wrapping_add_signed(by.into());
+                body[place(at)..][..4].copy_from_slice(&value.to_le_bytes());
+            }
+            Change::Bytes { at, bytes } => {
+                for (i, byte) in bytes.into_iter().enumerate() {
+                    let at = (at as usize + i) % body.len();
+                    body[at] = byte;
+                }
+            }
+        }
+    }
+    let mut file = header.seal(&body).to_vec();
+    file.extend(body);
+    for (at, bit) in late {
+        file[at] ^= 1 << (bit % 8);
+    }
+    file
+}
+
+/// The image of a map made by operations; the keys are for asking.
+fn image(input: &Input<'_>, path: &Path, keys: &mut Vec<Vec<u8>>) -> Vec<u8> {
+    let mut map = QpMap::new();
+    for op in input.ops(60, 70_000) {
+        keys_of(&op, keys);
+        support::apply(&mut map, &op);
+        if input.below(24) == 0 {
+            break;
+        }
+    }
+    map.save(path).unwrap();
+    if let [a, .., b] = &keys[..] {
+        // Names that are not there, but begin like some that are.
+        let longer = [a.as_slice(), b"\0", b.as_slice()].concat();
+        keys.push(longer);
+    }
+    fs::read(path).unwrap()
+}
+
+/// Asks everything. `whole` says that the file passed all checks: then the answers must agree.
+fn ask(file: &QpFile<u64>, keys: &[Vec<u8>], whole: bool) {
+    let mut entries = 0;
+    let mut last: Option<&[u8]> = None;
+    for (key, value) in file.iter().take(CAP) {
+        entries += 1;
+        std::hint::black_box((key.iter().map(|b| u64::from(*b)).sum::<u64>(), *value));
+        if whole {
+            assert!(last.is_none_or(|last| last < key), "not in order");
+            assert!(
+                file.get(key)
+                    .is_some_and(|found| std::ptr::eq(found, value))
+            );
+            assert_eq!(
+                file.successor(key),
+                file.range::<[u8], _>((Bound::Excluded(key), Bound::Unbounded))
+                    .next()
+            );
+            last = Some(key);
+        }
+    }
+    let back = file
+        .iter()
+        .rev()
+        .take(CAP)
+        .map(|(key, _)| key.len())
+        .count();
+    if whole {
+        assert!(file.len() > CAP || (entries == file.len() && back == entries));
+        assert_eq!(file.shape().unwrap().entries, file.len());
+    }
+    let _ = file.verify();
+    let _ = file.shape();
+    let mut both = file.iter();
+    for _ in 0..CAP {
+        if both.next().is_none() || both.next_back().is_none() {
+            break;
+        }
+    }
+    std::hint::black_box((
+        file.first_key_value(),
+        file.last_key_value(),
+        file.file_bytes(),
+    ));
+    for (i, key) in keys.iter().enumerate() {
+        let found = file.get(key);
+        assert_eq!(found.is_some(), file.contains_key(key));
+        assert_eq!(found, file.get_key_value(key).map(|(_, value)| value));
+        std::hint::black_box((
+            file.predecessor(key),
+            file.successor(key),
+            file.longest_prefix(key),
+            file.ancestors(key).len(),
+            file.ancestors_at(key, b'/').len(),
+            file.prefix(key).take(CAP).count(),
+            file.prefix(key).rev().take(CAP).count(),
+        ));
+        let other = &keys[(i * 7 + 1) % keys.len()];
+        for (from, to) in [
+            (Bound::Included(&key[..]), Bound::Included(&other[..])),
+            (Bound::Excluded(&key[..]), Bound::Unbounded),
+            (Bound::Unbounded, Bound::Excluded(&other[..])),
+        ] {
+            let range = file.range::<[u8], _>((from, to));
+            std::hint::black_box((
+                range.clone().take(CAP).count(),
+                range.rev().take(CAP).count(),
+            ));
+        }
+    }
+    let mut out = vec![None; keys.len()];
+    file.get_many(keys, &mut out);
+    for (key, found) in keys.iter().zip(out) {
+        assert_eq!(found, file.get(key));
+    }
+}
+
+fn open_and_ask(path: &Path, bytes: &[u8], keys: &[Vec<u8>]) {
+    fs::write(path, bytes).unwrap();
+    for checked in [true, false] {
+        let opened = match checked {
+            true => QpFile::<u64>::open(path),
+            false => QpFile::<u64>::open_unverified(path),
+        };
+        match opened {
+            Ok(file) => {
+                let fence = Fence::behind(path, bytes.len());
+                if cfg!(target_os = "linux") && bytes.len() % 4096 != 0 {
+                    assert!(fence.count() > 0 || !cfg!(sanitize = "address"));
+                }
+                ask(&file, keys, checked);
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+    // As values of another size it is another layout.
+    assert!(QpFile::<u32>::open(path).is_err());
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let scratch = Scratch::new();
+    let input = Input::new(bytes);
+    let mut keys = vec![Vec::new()];
+    if input.below(16) == 0 {
+        keys.push(b"a".to_vec());
+        return open_and_ask(&scratch.0, &input.rest(), &keys);
+    }
+    // From half a megabyte on, many lookups take another way.
+    let large = input.below(24) == 0;
+    let whole = image(&input, &scratch.0, &mut keys);
+    let mut changes = Vec::new();
+    while let Some(change) = input.draw() {
+        changes.push(change);
+        if changes.len() == 40 {
+            break;
+        }
+    }
+    keys.truncate(60);
+    if large {
+        changes.push(Change::Extend { by: 600 << 10 });
+    }
+    let file = change(whole, &changes);
+    open_and_ask(&scratch.0, &file, &keys);
+});

@@ -1,0 +1,30 @@
+//! Transactions, rollbacks, snapshots, differences, steps of compaction and reclamation, in an order that the input
+//! decides; compared with the naive oracle's versions.
+#![no_main]
+
+#[path = "../../crates/sapwood/tests/support/mod.rs"]
+mod support;
+
+use libfuzzer_sys::fuzz_target;
+use sapwood::arena::{Backing, DebugMode};
+use sapwood::qp::QpStore;
+use sapwood_fuzz::Input;
+
+fuzz_target!(|bytes: &[u8]| {
+    let input = Input::new(bytes);
+    // Pages that may not be touched after they were freed are the sharpest check, and the slowest.
+    let debug = match input.below(8) {
+        0 => DebugMode::Protect,
+        _ => DebugMode::Poison,
+    };
+    let options = support::loud()
+        .debug(debug)
+        .backing(Backing::Mmap { reserve: 1 << 30 });
+    let store = QpStore::builder().options(options).build().unwrap();
+    support::run_store(
+        &store,
+        input.ops(300, 100_000),
+        |n| input.below(n),
+        usize::MAX,
+    );
+});

@@ -1,0 +1,87 @@
+//! What the fuzz targets share: operations and decisions drawn from the input.
+#![deny(unsafe_code)]
+#![feature(cfg_sanitize)]
+
+pub mod counted;
+pub mod fence;
+
+use std::cell::RefCell;
+
+use arbitrary::{Arbitrary, Unstructured};
+use sapwood_model::ops::Op;
+
+/// A fuzzer's input, from which operations and decisions are drawn in turn.
+pub struct Input<'a>(RefCell<Unstructured<'a>>);
+
+impl<'a> Input<'a> {
+    /// Begins at the first byte.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Input(RefCell::new(Unstructured::new(bytes)))
+    }
+
+    /// A number below `n`. Once the input has ended, always the greatest: no rare thing happens then.
+    pub fn below(&self, n: usize) -> usize {
+        let mut input = self.0.borrow_mut();
+        if input.is_empty() {
+            return n - 1;
+        }
+        input.int_in_range(0..=n - 1).unwrap_or(n - 1)
+    }
+
+    /// A value, or nothing once the input has ended.
+    pub fn draw<T: Arbitrary<'a>>(&self) -> Option<T> {
+        let mut input = self.0.borrow_mut();
+        if input.is_empty() {
+            return None;
+        }
+        T::arbitrary(&mut input).ok()
+    }
+
+    /// What is left, taken as it is.
+    pub fn rest(self) -> Vec<u8> {
+        let mut input = self.0.into_inner();
+        let left = input.len();
+        input.bytes(left).unwrap_or_default().to_vec()
+    }
+
+    /// Operations until the input ends, at most `most`, with at most `bytes` of keys together: every step is
+    /// followed by a walk over the whole map, so long keys must stay few.
+    pub fn ops(&self, most: usize, bytes: usize) -> impl Iterator<Item = Op> + use<'_, 'a> {
+        let mut left = bytes;
+        std::iter::from_fn(move || {
+            let op: Op = self.draw()?;
+            left = left.checked_sub(key_bytes(&op))?;
+            Some(op)
+        })
+        .take(most)
+    }
+}
+
+/// Bytes of the keys that an operation stores.
+fn key_bytes(op: &Op) -> usize {
+    match op {
+        Op::Insert(key, _) => key.len(),
+        Op::Append(list) => list.iter().map(|(key, _)| key.len()).sum(),
+        _ => 0,
+    }
+}
+
+/// The keys of an operation, to ask for later.
+pub fn keys_of(op: &Op, into: &mut Vec<Vec<u8>>) {
+    match op {
+        Op::Insert(key, _)
+        | Op::Remove(key)
+        | Op::Get(key)
+        | Op::Prefix(key, _)
+        | Op::Predecessor(key)
+        | Op::Successor(key)
+        | Op::LongestPrefix(key)
+        | Op::Ancestors(key)
+        | Op::AncestorsSep(key, _)
+        | Op::RemovePrefix(key)
+        | Op::SplitOff(key) => into.push(key.clone()),
+        Op::Append(list) => into.extend(list.iter().map(|(key, _)| key.clone())),
+        Op::GetMany(keys) => into.extend(keys.iter().cloned()),
+        Op::Range(..) | Op::PopFirst | Op::PopLast | Op::Retain(_) | Op::Compact | Op::Clear => {}
+    }
+}
