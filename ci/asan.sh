@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Accesses outside and after the life of an object, and leaks: the address sanitizer under the libraries' tests.
+. "$(dirname "$0")/lib.sh"
+x86_64_linux || skip "the sanitizers run on x86_64 Linux here"
+export SAPWOOD_OPS="${SAPWOOD_OPS:-5000}"
+# Large values pass through the stack, which the sanitizer makes larger still.
+export RUST_MIN_STACK=16777216
+# A test of forbidden pages wants to see the signal itself.
+export ASAN_OPTIONS="handle_segv=0:handle_sigbus=0" LSAN_OPTIONS="suppressions=$PWD/ci/lsan.txt"
+# Sanitizers are an unstable option of a stable compiler; they know of mappings what they see in libc.
+export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address --cfg rustix_use_libc" CARGO_TARGET_DIR="$TARGET/asan"
+run cargo test --locked --target x86_64-unknown-linux-gnu -p sapwood -p sapwood-arena -p sapwood-qsbr --lib --tests --no-fail-fast

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Every fuzz target, or those named, for FUZZ_SECONDS each (20). What is found lies in fuzz/artifacts/.
+. "$(dirname "$0")/lib.sh"
+x86_64_linux || skip "fuzzing runs on x86_64 Linux here"
+has cargo-fuzz || fail "cargo-fuzz is missing: run ci/setup.sh"
+seconds=${FUZZ_SECONDS:-20}
+export CARGO_TARGET_DIR="$TARGET/fuzz"
+run cargo "+$NIGHTLY" fuzz build
+if [ $# -eq 0 ]; then
+    # shellcheck disable=SC2046 # names have no spaces
+    set -- $(cargo "+$NIGHTLY" fuzz list)
+fi
+for target; do
+    run cargo "+$NIGHTLY" fuzz run "$target" -- -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 -print_final_stats=1
+done

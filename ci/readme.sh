@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Every command in README.md runs: the code fences marked `sh`; those marked `sh no-check` are left out.
+#
+# They run in a copy of what git has or would take, so that a file that was forgotten is missing there as it would be in
+# a fresh clone. In order, one shell for each fence; what is built is kept for the next time.
+. "$(dirname "$0")/lib.sh"
+[ -f README.md ] || fail "there is no README.md"
+copy="$TARGET/readme"
+rm -rf "$copy"
+mkdir -p "$copy/clone" "$copy/fences"
+files | tar --null --files-from=- -cf - | tar -xf - -C "$copy/clone"
+# Readers find programs under target/.
+mkdir -p "$TARGET/readme-build"
+ln -s "$TARGET/readme-build" "$copy/clone/target"
+awk -v out="$copy/fences" '
+    /^ *```/ {
+        if (inside) { inside = 0; close(file); next }
+        info = $0; sub(/^ *```+ */, "", info); sub(/ *$/, "", info)
+        inside = 1; file = "/dev/null"
+        if (info == "sh") { n++; file = sprintf("%s/%03d.sh", out, n); print "# README.md, line " NR + 1 > file }
+        next
+    }
+    inside { print > file }
+' README.md
+count=0
+for fence in "$copy"/fences/*.sh; do
+    [ -e "$fence" ] || fail "README.md has no commands marked sh"
+    say "--- $(head -n 1 "$fence" | cut -c3-)"
+    # `make test` among them would run this script again: see test.sh.
+    (cd "$copy/clone" && env -u CARGO_TARGET_DIR SAPWOOD_INSIDE=1 bash -euxo pipefail "$fence" </dev/null)
+    count=$((count + 1))
+done
+rm -rf "$copy"
+say "$count fences, all commands run."

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Data races: the thread sanitizer under the libraries' tests, the standard library built with it too.
+. "$(dirname "$0")/lib.sh"
+x86_64_linux || skip "the sanitizers run on x86_64 Linux here"
+export SAPWOOD_OPS="${SAPWOOD_OPS:-5000}"
+export RUST_MIN_STACK=16777216
+# A test of forbidden pages wants to see the signal itself.
+export TSAN_OPTIONS="handle_segv=0:handle_sigbus=0"
+# Calls of the kernel that do not go through libc are hidden from the sanitizer, which then takes one thread's old pages for
+# another's.
+export RUSTFLAGS="-Zsanitizer=thread --cfg rustix_use_libc" CARGO_TARGET_DIR="$TARGET/tsan"
+run cargo "+$NIGHTLY" test --locked -Zbuild-std --target x86_64-unknown-linux-gnu \
+    -p sapwood -p sapwood-arena -p sapwood-qsbr --lib --tests --no-fail-fast
