@@ -399,6 +399,17 @@ fn values_with_large_alignment() {
 #[test]
 #[cfg(not(miri))]
 fn values_larger_than_a_chunk() {
+    // Values are moved through the stack, several times over in a build that is not optimised.
+    std::thread::Builder::new()
+        .stack_size(64 << 20)
+        .spawn(insert_values_larger_than_a_chunk)
+        .unwrap()
+        .join()
+        .unwrap();
+}
+
+#[cfg(not(miri))]
+fn insert_values_larger_than_a_chunk() {
     let mut map = QpMap::new();
     for i in 0..20u8 {
         map.insert([i], [i; 300_000]).unwrap();

@@ -47,79 +47,97 @@ impl MovableMmap {
         }
     }
 
-    /// Returns the first `cut` bytes from `new` to where they were.
+    /// Copies a part into a new place.
+    fn copy_part(&self, new: &Space, part: Range<usize>) -> Result<(), Errno> {
+        if part.is_empty() {
+            return Ok(());
+        }
+        new.set_access(part.clone(), true)?;
+        // SAFETY: both are valid for the part; a fresh mapping overlaps nothing.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                self.space.at(part.start).cast::<u8>().cast_const(),
+                new.at(part.start).cast::<u8>(),
+                part.len(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Moves pages from the start of the space to a new place, and says how many bytes went: all of them where
+    /// the system can do it, none where it cannot.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn move_back(&self, new: &Space, cut: usize) {
+    fn move_mappings(&self, new: &Space) -> usize {
         use rustix::mm::{MremapFlags, mremap_fixed};
-        let flags = MremapFlags::MAYMOVE;
-        // SAFETY: the source is ours; the target is the hole that these bytes left a moment ago.
-        let back = unsafe { mremap_fixed(new.at(0), cut, cut, flags, self.space.at(0)) };
-        assert!(
-            back.is_ok(),
-            "half of a mapping was moved and cannot be moved back"
-        );
+        // Advice splits the mapping in two, and mremap moves one mapping at a time.
+        let cut = self.usage.advised.min(self.len);
+        let mut moved = 0;
+        for part in [0..cut, cut..self.len] {
+            if part.is_empty() {
+                continue;
+            }
+            let (from, to) = (self.space.at(part.start), new.at(part.start));
+            // SAFETY: both ranges are ours; the target is reserved and untouched; the source is not
+            // used again, except by the way back.
+            let result =
+                unsafe { mremap_fixed(from, part.len(), part.len(), MremapFlags::MAYMOVE, to) };
+            if result.is_err() {
+                break;
+            }
+            moved = part.end;
+        }
+        moved
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn move_mappings(&self, _: &Space) -> usize {
+        0
+    }
+
+    /// Returns the first `cut` bytes from `new` to where they were.
+    fn move_back(&self, new: &Space, cut: usize) {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        {
+            use rustix::mm::{MremapFlags, mremap_fixed};
+            let flags = MremapFlags::MAYMOVE;
+            // SAFETY: the source is ours; the target is the hole that these bytes left a moment ago.
+            let back = unsafe { mremap_fixed(new.at(0), cut, cut, flags, self.space.at(0)) };
+            assert!(
+                back.is_ok(),
+                "half of a mapping was moved and cannot be moved back"
+            );
+        }
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let _ = (new, cut);
     }
 
     /// Moves everything into a new place of `room` bytes.
     fn move_to(&mut self, room: usize) -> Result<(), Errno> {
         // Aligned to huge pages on both sides, so that the kernel moves page tables, not entries.
         let new = Space::reserve(room, HUGE)?;
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        {
-            use rustix::mm::{MremapFlags, mremap_fixed};
-            // Advice splits the mapping in two, and mremap moves one mapping at a time.
-            let cut = self.usage.advised.min(self.len);
-            for part in [0..cut, cut..self.len] {
-                if part.is_empty() {
-                    continue;
-                }
-                // SAFETY: both ranges are ours; the target is reserved and untouched; the source is not
-                // used again, except by the way back below.
-                let moved = unsafe {
-                    let (from, to) = (self.space.at(part.start), new.at(part.start));
-                    mremap_fixed(from, part.len(), part.len(), MremapFlags::MAYMOVE, to)
-                };
-                if let Err(error) = moved {
-                    if part.start > 0 {
-                        self.move_back(&new, cut);
-                    }
-                    // The place of the first part is a hole again, which another thread may have filled.
-                    let new = core::mem::ManuallyDrop::new(new);
-                    // SAFETY: the rest of the new reservation, which nothing uses.
-                    unsafe {
-                        let _ = rustix::mm::munmap(new.at(part.start), new.len - part.start);
-                    }
-                    return Err(error);
-                }
+        let moved = self.move_mappings(&new);
+        if let Err(error) = self.copy_part(&new, moved..self.len) {
+            if moved > 0 {
+                self.move_back(&new, moved);
             }
-        }
-        #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        {
-            new.set_access(0..self.len, true)?;
-            // SAFETY: both are valid for `len` bytes; a fresh mapping overlaps nothing.
+            // The place of what was moved is a hole again, which another thread may have filled.
+            let new = core::mem::ManuallyDrop::new(new);
+            // SAFETY: the rest of the new reservation, which nothing uses.
             unsafe {
-                core::ptr::copy_nonoverlapping(
-                    self.space.base.as_ptr(),
-                    new.base.as_ptr(),
-                    self.len,
-                )
-            };
+                let _ = rustix::mm::munmap(new.at(moved), new.len - moved);
+            }
+            return Err(error);
         }
         // Dropping the old space unmaps its whole range. The moved parts are holes by now, and another
         // thread may already have mapped something there, so only what was not moved may be unmapped.
         let old = core::mem::replace(&mut self.space, new);
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        {
-            let rest = core::mem::ManuallyDrop::new(old);
-            if rest.len > self.len {
-                // SAFETY: the tail of the old reservation, which is still ours.
-                unsafe {
-                    let _ = rustix::mm::munmap(rest.at(self.len), rest.len - self.len);
-                }
+        let old = core::mem::ManuallyDrop::new(old);
+        if old.len > moved {
+            // SAFETY: the tail of the old reservation, which is still ours.
+            unsafe {
+                let _ = rustix::mm::munmap(old.at(moved), old.len - moved);
             }
         }
-        #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        drop(old);
         Ok(())
     }
 }
