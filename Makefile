@@ -4,7 +4,7 @@
 test:
 	@ci/test.sh
 
-CHECKS = setup house fmt clippy doc unit msrv loom miri asan tsan fuzz deny readme bench-quick diff
+CHECKS = setup house fmt clippy doc unit msrv loom shuttle miri asan tsan fuzz deny readme bench-quick diff
 $(CHECKS):
 	@ci/$@.sh
 

@@ -7,11 +7,13 @@
 //! least and the most; ratios between engines are the result, absolute figures are context.
 //!
 //! - [`suite`]: what is measured; one module for each suite.
-//! - [`engines`]: the maps that the suite `names` compares. [`stores`]: those of the suite `versions`.
+//! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group `threads`.
+//!   [`stores`]: those of the suite `versions`.
 //! - The rest is the harness: [`keylist`], [`alloc`], [`report`], [`machine`], [`clock`].
 
 mod alloc;
 mod clock;
+mod concurrent;
 mod engines;
 mod keylist;
 mod machine;
@@ -49,7 +51,7 @@ struct Arguments {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Only these cases; `commit1` also means all cases that start with `commit1-`.
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    #[arg(long, alias = "case", value_name = "A,B", value_delimiter = ',')]
     cases: Vec<String>,
     /// Only these engines.
     #[arg(long, value_name = "X,Y", value_delimiter = ',')]

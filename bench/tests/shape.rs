@@ -2,14 +2,18 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
 fn run(suite: &str, arguments: &[&str]) -> (Value, String) {
+    // Tests run side by side, and a suite may be run by several of them.
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let (json, csv) = (
-        folder.join(format!("{suite}.json")),
-        folder.join(format!("{suite}.csv")),
+        folder.join(format!("{suite}-{run}.json")),
+        folder.join(format!("{suite}-{run}.csv")),
     );
     let output = Command::new(env!("CARGO_BIN_EXE_sapwood-bench"))
         .args([suite, "--quick", "--rounds", "1", "--json"])
@@ -49,10 +53,13 @@ fn check(report: &Value, suite: &str) -> Vec<String> {
             number("min") <= number("value") && number("value") <= number("max"),
             "{row}"
         );
-        assert!(
-            number("value") > 0.0 && row["rounds"] == 1 && row["unit"].is_string(),
-            "{row}"
-        );
+        // Nobody needs to have waited; everything else takes some time or some bytes.
+        let least = if ["share", "ns"].contains(&row["unit"].as_str().unwrap()) {
+            0.0
+        } else {
+            f64::MIN_POSITIVE
+        };
+        assert!(number("value") >= least && row["rounds"] == 1, "{row}");
         let text = |field: &str| row[field].as_str().unwrap();
         format!("{} {} {}", text("case"), text("engine"), text("metric"))
     });
@@ -81,6 +88,58 @@ fn names() {
     assert_eq!(check(&report, "names"), expected);
     assert!(csv.starts_with("# date: ") && csv.contains("\n# command: cargo run --release "));
     assert!(!csv.contains(env!("CARGO_TARGET_TMPDIR")));
+}
+
+#[test]
+fn threads() {
+    let peers = "dashmap,rwlock-hashbrown";
+    let (report, csv) = run(
+        "names",
+        &["--case", "threads-random-binary", "--engines", peers],
+    );
+    let rows = check(&report, "names");
+    for row in [
+        "threads-random-binary-1 dashmap lookup_mops",
+        "threads-random-binary-1 dashmap update_mops",
+        "threads-random-binary-1 dashmap bytes_per_key",
+        "threads-random-binary-1 dashmap insert_mops",
+        "threads-random-binary-2 dashmap bytes_per_key",
+        "threads-random-binary-2 dashmap replace_mops",
+        "threads-random-binary-2 rwlock-hashbrown lookup_cpu_mops",
+        "threads-random-binary-2 rwlock-hashbrown update_cpu_mops",
+        "threads-random-binary-2 rwlock-hashbrown met_lock_share",
+        "threads-random-binary-2 rwlock-hashbrown waited_ns_per_op",
+    ] {
+        assert!(rows.iter().any(|known| known == row), "no {row}");
+    }
+    assert!(
+        !rows
+            .iter()
+            .any(|row| row.contains("dashmap met_lock_share"))
+    );
+    assert!(!rows.iter().any(|row| row.contains("mixed")));
+    assert!(csv.contains(" cores\n"));
+
+    let mixed = [
+        "--cases",
+        "threads-mixed-random-binary",
+        "--engines",
+        "papaya",
+    ];
+    let rows = check(&run("names", &mixed).0, "names");
+    let expected = [
+        "reader_alone_cpu_mops",
+        "reader_apart_cpu_mops",
+        "reader_beside_cpu_mops",
+        "writers1_cpu_mops",
+        "writers2_apart_cpu_mops",
+        "writers2_cpu_mops",
+        "insert_mops",
+    ];
+    assert_eq!(
+        rows,
+        expected.map(|metric| format!("threads-mixed-random-binary papaya {metric}"))
+    );
 }
 
 #[test]

@@ -10,10 +10,12 @@
 mod art;
 mod btree;
 mod hash;
+mod indexed;
 mod masstree;
 mod qp_trie;
 mod sapwood;
 mod scc;
+mod shared;
 mod skiplist;
 
 use std::marker::PhantomData;
@@ -151,6 +153,10 @@ pub fn lanes() -> Vec<Box<dyn Lane>> {
         lane::<sapwood::Sapwood>(),
         lane::<sapwood::Compact>(),
         lane::<sapwood::Batch16>(),
+        lane::<indexed::Indexed>(),
+        lane::<indexed::IndexedBatch16>(),
+        lane::<shared::Shared>(),
+        lane::<shared::Indexed>(),
         lane::<hash::Foldhash>(),
         lane::<hash::Std>(),
         lane::<btree::Btree>(),

@@ -8,15 +8,24 @@ use crate::keylist::{KeyList, ScanSum, Tally};
 /// `QpMap`, as random insertions leave it.
 pub struct Sapwood(QpMap<u64>);
 
-impl Engine for Sapwood {
-    const NAME: &'static str = "sapwood";
-
-    fn build(pairs: &KeyList) -> Self {
-        let mut map = QpMap::new();
+impl Sapwood {
+    pub(super) fn filled(mut map: QpMap<u64>, pairs: &KeyList) -> Self {
         for (key, value) in pairs.iter() {
             map.insert(key, value).expect("the key fits");
         }
         Self(map)
+    }
+
+    pub(super) fn map(&self) -> &QpMap<u64> {
+        &self.0
+    }
+}
+
+impl Engine for Sapwood {
+    const NAME: &'static str = "sapwood";
+
+    fn build(pairs: &KeyList) -> Self {
+        Self::filled(QpMap::new(), pairs)
     }
 
     #[inline]
@@ -73,6 +82,28 @@ impl Engine for Compact {
 /// `QpMap`, sixteen lookups a call.
 pub struct Batch16(Sapwood);
 
+/// Looks all keys up, sixteen a call.
+pub(super) fn sixteen_a_call(map: &QpMap<u64>, keys: &KeyList) -> Tally {
+    let mut tally = Tally::default();
+    let mut batch: [&[u8]; 16] = [&[]; 16];
+    let mut filled = 0;
+    let mut out = [None; 16];
+    for (key, _) in keys.iter() {
+        batch[filled] = key;
+        filled += 1;
+        if filled == batch.len() {
+            map.get_many(&batch, &mut out);
+            out.iter().for_each(|found| tally.add(found.copied()));
+            filled = 0;
+        }
+    }
+    map.get_many(&batch[..filled], &mut out[..filled]);
+    out[..filled]
+        .iter()
+        .for_each(|found| tally.add(found.copied()));
+    tally
+}
+
 impl Engine for Batch16 {
     const NAME: &'static str = "sapwood-batch16";
 
@@ -85,24 +116,7 @@ impl Engine for Batch16 {
     }
 
     fn lookups(&self, keys: &KeyList) -> Tally {
-        let mut tally = Tally::default();
-        let mut batch: [&[u8]; 16] = [&[]; 16];
-        let mut filled = 0;
-        let mut out = [None; 16];
-        for (key, _) in keys.iter() {
-            batch[filled] = key;
-            filled += 1;
-            if filled == batch.len() {
-                self.0.0.get_many(&batch, &mut out);
-                out.iter().for_each(|found| tally.add(found.copied()));
-                filled = 0;
-            }
-        }
-        self.0.0.get_many(&batch[..filled], &mut out[..filled]);
-        out[..filled]
-            .iter()
-            .for_each(|found| tally.add(found.copied()));
-        tally
+        sixteen_a_call(&self.0.0, keys)
     }
 
     fn chained(&self, _: &KeyList) -> Option<Tally> {

@@ -1,6 +1,7 @@
 //! The suites, and what they have in common: options, rounds and time boxes.
 
 mod names;
+mod threads;
 mod versions;
 
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use crate::report::Report;
 /// What there is to measure.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Suite {
-    /// Maps over seven sets of names and binary keys: lookups, inserts, scans, memory; one thread.
+    /// Maps over seven sets of names and binary keys: lookups, inserts, scans, memory; one thread, and many.
     Names,
     /// Maps that many read while one writes: readers, transactions, commits.
     Versions,

@@ -12,13 +12,15 @@
 //! | `insert_mops` | inserts a second into a map that grows from empty |
 //! | `scan_mkeys` | entries a second with all key bytes read; maps that keep the order of the bytes only |
 //! | `bytes_per_key` | memory beyond the key bytes, malloc's rounding and headers included |
+//!
+//! The cases `threads-…`, for maps that many threads write to, are in [`threads`].
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sapwood_model::data::{self, DataSet, Missing};
 
-use super::{Options, mega_rate};
+use super::{Options, mega_rate, threads};
 use crate::alloc;
 use crate::engines::{self, Built, Lane};
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
@@ -42,35 +44,54 @@ const QUICK_LOOKUPS: usize = 100_000;
 pub fn run(options: &Options) -> Result<Report, String> {
     let mut lanes = engines::lanes();
     lanes.retain(|lane| options.wants_engine(lane.name()));
-    let cases: Vec<_> = CASES
+    let mut cases: Vec<_> = CASES
         .into_iter()
         .filter(|case| options.wants_case(case))
         .collect();
-    if lanes.is_empty() || cases.is_empty() {
+    if lanes.is_empty() {
+        cases.clear();
+    }
+    let sharing = threads::lanes(options);
+    let mut groups = threads::groups(options);
+    if sharing.is_empty() {
+        groups.clear();
+    }
+    if cases.is_empty() && groups.is_empty() {
         return Err(format!(
-            "no such engine or case; cases: {}",
-            CASES.join(", ")
+            "no such engine or case; cases: {}, {}",
+            CASES.join(", "),
+            threads::names()
         ));
     }
     let mut report = Report::new("names");
     println!("{}", report.machine);
     for (at, name) in cases.iter().enumerate() {
         match Case::load(name, options) {
-            Ok(case) => case.run(options, &lanes, cases.len() - at, &mut report),
+            Ok(case) => {
+                let left = cases.len() - at + groups.len();
+                case.run(options, &lanes, left, &mut report);
+            }
             Err(missing) => {
                 println!("\n## {name}: {missing}");
                 report.notes.push(format!("{name}: {missing}"));
             }
         }
     }
+    for (at, group) in groups.iter().enumerate() {
+        group.run(options, &sharing, groups.len() - at, &mut report);
+    }
     Ok(report)
 }
 
-struct Case {
+/// A key set.
+pub(super) struct Case {
     name: &'static str,
-    how: String,
-    present: KeyList,
-    absent: KeyList,
+    /// How many keys of what there are, and where they come from.
+    pub(super) how: String,
+    /// What is inserted.
+    pub(super) present: KeyList,
+    /// As many others that look alike; they may repeat.
+    pub(super) absent: KeyList,
 }
 
 /// The lists of one round, in the form that an engine needs.
@@ -81,7 +102,8 @@ struct Lists {
 }
 
 impl Case {
-    fn load(name: &'static str, options: &Options) -> Result<Self, Missing> {
+    /// The set of this name, if this machine has it.
+    pub(super) fn load(name: &'static str, options: &Options) -> Result<Self, Missing> {
         let million = options.size(1_000_000, 30_000);
         let mut set = match name {
             "kallsyms" => data::kallsyms()?,

@@ -188,12 +188,11 @@ impl Arena {
     pub(crate) fn take_bump(&mut self, area: usize, n: u32) -> u32 {
         let space = &mut self.spaces[area];
         let mut start = space.bump;
-        if straddles(start, n) && self.frontier >= PAD_FROM {
+        // Leaves are met once, and are better side by side.
+        if area == Area::Nodes as usize && straddles(start, n) && self.frontier >= PAD_FROM {
             let pad = 8 - (start & 7);
-            // Padding stays below a share of the memory, as it is one of the listed fragments: a thirty-second
-            // among nodes, which are met at every step, and less among leaves, which are met once.
-            let share = if area == 0 { 32 } else { 256 };
-            if space.bump_end - start >= pad + n && space.lists.units < space.owned / share {
+            // Padding stays below a share of the memory, as it is one of the listed fragments.
+            if space.bump_end - start >= pad + n && space.lists.units < space.owned / 32 {
                 space.bump = start + pad + n;
                 self.list_run(area, start, start + pad);
                 start += pad;

@@ -3,7 +3,7 @@
 use crate::arena::{Arena, GRANULE};
 use crate::blocks::PAD_FROM;
 use crate::lists::class_floor;
-use crate::reference::UNIT;
+use crate::reference::{Area, UNIT};
 use crate::region::ArenaFull;
 
 /// The frontier is lowered by at most this much (2 MiB) at a time, because bits are rewritten.
@@ -106,6 +106,33 @@ impl Arena {
             ..full
         })?;
         Ok(self.take_bump(area, n))
+    }
+
+    /// Takes memory for blocks of `bytes` bytes in all from the frontier at once. Blocks that are allocated next
+    /// in that area of an empty arena lie side by side, in the order in which they are allocated.
+    ///
+    /// Does nothing in the modes for tests that look at each block by itself.
+    ///
+    /// ```
+    /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
+    /// let mut arena = Arena::new(ArenaOptions::default());
+    /// arena.reserve(4096, Area::Leaves)?;
+    /// let first = arena.alloc(40, Kind(2), Area::Leaves)?;
+    /// arena.alloc(16, Kind(0), Area::Nodes)?;
+    /// let second = arena.alloc(24, Kind(2), Area::Leaves)?;
+    /// assert_eq!(second.get(), first.get() + 40 / 8);
+    /// # Ok::<(), sapwood_arena::ArenaFull>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ArenaFull`] if the frontier cannot rise by so much; nothing is changed then.
+    pub fn reserve(&mut self, bytes: usize, area: Area) -> Result<(), ArenaFull> {
+        if self.special || bytes == 0 {
+            return Ok(());
+        }
+        let n = self.units_of(bytes)?;
+        self.open_chunk(n, area as usize)
     }
 
     /// Raises the frontier until the area's bump run has `n` units.

@@ -58,6 +58,7 @@ mod frontier;
 mod header;
 #[cfg(feature = "std")]
 mod image;
+mod lend;
 mod lists;
 mod options;
 mod reference;

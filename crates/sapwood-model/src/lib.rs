@@ -4,9 +4,13 @@
 //! - [`keys`]: seeded generators of awkward keys.
 //! - [`ops`]: operations on a map, drawn from a seed or (feature `arbitrary`) from a fuzzer's bytes,
 //!   and what the oracle answers to each.
+//! - [`history`]: records what threads do to a shared map, and checks that it is linearizable.
+//! - [`shared_ops`]: lets many threads work on few keys of a [`SharedMap`](shared_ops::SharedMap), recorded so.
+//! - [`soak`]: lets them work for long, and says what the map must hold at the end.
 //! - [`data`]: key sets for benchmarks, real ones of this machine and generated ones.
 //!
-//! Everything generated is a function of its seed: the same seed gives the same keys on every machine.
+//! Everything generated is a function of its seed: the same seed gives the same keys on every machine. Which operations
+//! of several threads meet is up to the machine.
 //!
 //! ```
 //! use sapwood_model::{ops::OpGen, oracle::ByteMap};
@@ -20,6 +24,9 @@
 //! ```
 
 pub mod data;
+pub mod history;
 pub mod keys;
 pub mod ops;
 pub mod oracle;
+pub mod shared_ops;
+pub mod soak;

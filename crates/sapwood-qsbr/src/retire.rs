@@ -82,6 +82,27 @@ impl<T> RetireQueue<T> {
         self.domain.add_garbage(bytes);
     }
 
+    /// Adds many items to the open batch, and counts their bytes in one step: the domain's count is one that all
+    /// writers share.
+    ///
+    /// ```
+    /// # use sapwood_qsbr::{Domain, RetireQueue};
+    /// # let domain = Domain::new();
+    /// let mut queue = RetireQueue::new(&domain);
+    /// queue.extend([(1, 40), (2, 24)]);
+    /// assert_eq!((queue.len(), domain.garbage()), (2, 64));
+    /// # queue.drain(drop);
+    /// ```
+    pub fn extend(&mut self, items: impl IntoIterator<Item = (T, usize)>) {
+        let before = self.bytes;
+        for (item, bytes) in items {
+            self.entries.push_back(Entry { item, bytes });
+            self.open += 1;
+            self.bytes += bytes;
+        }
+        self.domain.add_garbage(self.bytes - before);
+    }
+
     /// Closes the open batch and starts its grace period; `None` if it is empty.
     ///
     /// Call it after the stores that unlink the batch's items: what is reachable afterwards is not protected.

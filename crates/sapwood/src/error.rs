@@ -21,6 +21,21 @@ pub enum Error {
     /// Memory that waits for readers has reached the hard limit of the domain.
     #[error(transparent)]
     GarbageLimit(#[from] GarbageLimit),
+    /// The map has as many entries as it may have.
+    #[error("the map is full: it has the {max_entries} entries that it may have")]
+    Full {
+        /// The most entries.
+        max_entries: usize,
+    },
+    /// The key is there already, and only a new one was to be inserted.
+    #[error("the key is there already")]
+    Exists,
+    /// The key is not there, and only a value that is there was to be replaced.
+    #[error("the key is not there")]
+    Absent,
+    /// The value is another one than the one that was to be replaced.
+    #[error("the value is not the expected one")]
+    Differs,
     /// Entries that should be sorted are not.
     #[error("entry {index} sorts before the one ahead of it")]
     NotSorted {
@@ -32,6 +47,7 @@ pub enum Error {
 /// An insertion that did not happen, with the value that was to be inserted.
 ///
 /// Converts into [`Error`], so that `?` works where the value is not wanted back.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Rejected<V> {
     /// The value that was not inserted.
     pub value: V,

@@ -97,6 +97,26 @@ fn map_large() {
 }
 
 #[test]
+fn indexed_map_of_all_shapes() {
+    seeds("map with an index, all shapes", |seed| {
+        let mut map = QpMap::with_index();
+        let n = run_map(&mut map, OpGen::new(seed).take(EACH), 40);
+        assert!(map.has_index());
+        n
+    });
+}
+
+#[test]
+fn indexed_map_small_and_poisoned() {
+    seeds("map with an index, poisoned", |seed| {
+        let keys = KeyPool::new(seed, 100);
+        let mut map = QpMap::with_options(loud()).unwrap();
+        map.add_index();
+        run_map(&mut map, OpGen::with(keys, Weights::MIXED).take(EACH), 60)
+    });
+}
+
+#[test]
 fn store_with_versions() {
     seeds("store", |seed| {
         let store = QpStore::builder()

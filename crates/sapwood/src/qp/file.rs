@@ -12,7 +12,7 @@ use super::iter::Iter;
 use super::raw::image::{self, Image, SaveFailed};
 use super::raw::mem::Checked;
 use super::raw::view::View;
-use super::read::{self, read_methods};
+use super::read::{self, point_methods, read_methods};
 
 /// Why a map could not be saved. The old file, if any, is untouched.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +137,7 @@ impl<V: FromBytes + Immutable> QpFile<V> {
     }
 
     read_methods!(['s] 's [&'s ] self Checked);
+    point_methods!(['s] 's [&'s ] self Checked);
 }
 
 impl<V: FromBytes + Immutable + fmt::Debug> fmt::Debug for QpFile<V> {

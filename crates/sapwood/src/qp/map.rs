@@ -47,7 +47,7 @@ use crate::{Error, Rejected};
 /// ```
 pub struct QpMap<V> {
     // One pointer: an empty map costs nothing but this.
-    tree: Option<Box<Tree<V>>>,
+    pub(crate) tree: Option<Box<Tree<V>>>,
 }
 
 /// An arena with its memory at hand, so that a backing that cannot be had is an error now.
@@ -88,7 +88,7 @@ impl<V> QpMap<V> {
         }
     }
 
-    fn tree_mut(&mut self) -> &mut Tree<V> {
+    pub(crate) fn tree_mut(&mut self) -> &mut Tree<V> {
         self.tree
             .get_or_insert_with(|| Box::new(Tree::new(Arena::new(ArenaOptions::default()))))
     }
@@ -142,7 +142,7 @@ impl<V> QpMap<V> {
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_, V> {
         match &self.tree {
-            Some(tree) => tree.view(),
+            Some(tree) => tree.owned_view(),
             None => View::nothing(),
         }
     }
@@ -182,7 +182,7 @@ impl<V> QpMap<V> {
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Option<V> {
         let tree = self.tree.as_mut()?;
         let key = key.as_ref();
-        let leaf = tree.view().find(key)?;
+        let leaf = tree.find(key)?;
         Some(tree.remove_leaf(key, leaf))
     }
 
@@ -232,7 +232,7 @@ impl<V> QpMap<V> {
     pub fn entry<K: AsRef<[u8]>>(&mut self, key: K) -> Result<Entry<'_, K, V>, Error> {
         checked(key.as_ref())?;
         let tree = self.tree_mut();
-        Ok(match tree.view().find(key.as_ref()) {
+        Ok(match tree.find(key.as_ref()) {
             Some(leaf) => Entry::Occupied(OccupiedEntry::new(tree, key, leaf)),
             None => Entry::Vacant(VacantEntry::new(tree, key)),
         })
@@ -252,7 +252,7 @@ impl<V> QpMap<V> {
 
     fn occupied(&mut self, key: Box<[u8]>) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
         let tree = self.tree.as_deref_mut()?;
-        let leaf = tree.view().find(&key)?;
+        let leaf = tree.find(&key)?;
         Some(OccupiedEntry::new(tree, key, leaf))
     }
 
@@ -335,7 +335,8 @@ impl<V> QpMap<V> {
     }
 
     /// Copies all nodes into fresh memory in depth-first order and frees the old memory: scans then read
-    /// memory in order, lookups touch fewer lines. Takes about as much memory again while it runs.
+    /// memory in order, lookups touch fewer lines. Until the next key is inserted or removed, `iter`, `keys` and
+    /// `values` walk along the leaves alone. Takes about as much memory again while it runs.
     ///
     /// # Errors
     /// [`Error::ArenaFull`]; the map is unchanged.

@@ -4,6 +4,7 @@ use core::fmt;
 
 use sapwood_arena::Memory;
 
+use super::raw::points::INDEX_KIND;
 use super::raw::tree::Tree;
 
 /// What a map's memory holds, in bytes. All parts of `arena` add up to its frontier.
@@ -18,6 +19,8 @@ pub struct QpMemory {
     pub big_branches: (usize, usize),
     /// Leaves, with keys and values: number and bytes.
     pub leaves: (usize, usize),
+    /// Bytes of the point index.
+    pub index: usize,
     /// Bytes of the map's own structures outside the arena.
     pub outside: usize,
     /// The arena's accounts.
@@ -33,7 +36,8 @@ impl QpMemory {
             small_branches: kind(0),
             big_branches: kind(1),
             leaves: kind(2),
-            outside: size_of::<Tree<V>>(),
+            index: kind(usize::from(INDEX_KIND.0)).1,
+            outside: size_of::<Tree<V>>() + tree.order.bytes(),
             arena,
         }
     }
@@ -60,6 +64,7 @@ impl fmt::Display for QpMemory {
             )?;
         }
         for (what, bytes) in [
+            ("point index", self.index),
             ("live", self.arena.live),
             ("retired", self.arena.retired),
             ("free", self.arena.free),
@@ -99,5 +104,39 @@ impl QpStoreMemory {
             waiting: writer.waiting(),
             snapshots,
         }
+    }
+}
+
+/// What a shared map's memory holds, in bytes: `small_branches + big_branches + leaves + waiting + pooled + index`
+/// are the arena's live bytes.
+#[cfg(feature = "std")]
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct QpSharedMemory {
+    /// Entries.
+    pub entries: usize,
+    /// Branches of up to 32 labels: number and bytes.
+    pub small_branches: (usize, usize),
+    /// Branches with a bitmap: number and bytes.
+    pub big_branches: (usize, usize),
+    /// Leaves, with keys and values: number and bytes.
+    pub leaves: (usize, usize),
+    /// Nodes that wait for readers: number and bytes.
+    pub waiting: (usize, usize),
+    /// Free bytes that writers keep for themselves.
+    pub pooled: usize,
+    /// Bytes of the point index, in the arena.
+    pub index: usize,
+    /// Bytes of the map's own structures outside the arena.
+    pub outside: usize,
+    /// The arena's accounts.
+    pub arena: Memory,
+}
+
+#[cfg(feature = "std")]
+impl QpSharedMemory {
+    /// All bytes that the map takes from the system.
+    pub fn total(&self) -> usize {
+        self.arena.committed + self.arena.overhead + self.outside
     }
 }

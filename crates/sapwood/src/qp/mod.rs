@@ -6,12 +6,14 @@
 //!
 //! - [`QpMap`]: owned, `BTreeMap`'s surface and more.
 //! - [`QpStore`]: versions; transactions, readers that never wait, snapshots, differences.
+//! - [`QpShared`]: many writers at once.
 //! - [`QpFile`]: a saved map, mapped and checked.
 #![cfg_attr(
     not(feature = "std"),
-    doc = "\n[`QpStore`]: https://docs.rs\n[`QpFile`]: https://docs.rs"
+    doc = "\n[`QpStore`]: https://docs.rs\n[`QpShared`]: https://docs.rs\n[`QpFile`]: https://docs.rs"
 )]
 
+mod batch;
 #[cfg(feature = "std")]
 mod diff;
 mod entry;
@@ -21,8 +23,13 @@ mod iter;
 mod iter_mut;
 mod map;
 mod memory;
+mod points;
 mod raw;
 mod read;
+#[cfg(feature = "std")]
+mod shared;
+#[cfg(feature = "std")]
+mod shared_view;
 #[cfg(feature = "std")]
 mod store;
 #[cfg(feature = "std")]
@@ -38,7 +45,11 @@ pub use iter_mut::{IterMut, ValuesMut};
 pub use map::{IntoIter, QpMap};
 pub use memory::QpMemory;
 #[cfg(feature = "std")]
-pub use memory::QpStoreMemory;
+pub use memory::{QpSharedMemory, QpStoreMemory};
+#[cfg(feature = "std")]
+pub use shared::{Contention, QpShared, QpSharedBuilder, QpSharedPin, QpSharedReader};
+#[cfg(feature = "std")]
+pub use shared_view::{Exchange, QpSharedRange, QpSharedView};
 #[cfg(feature = "std")]
 pub use store::{QpReader, QpStore, QpStoreBuilder, QpView, Snapshot, Version};
 #[cfg(feature = "std")]

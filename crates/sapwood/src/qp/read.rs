@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::ops::{Bound, RangeBounds};
 
 use super::iter::Range;
+#[cfg(feature = "std")]
 use super::raw::batch;
 use super::raw::cursor::Cursor;
 use super::raw::mem::Mem;
@@ -49,6 +50,7 @@ pub(crate) fn seek<'a, V, M: Mem>(
 }
 
 /// Looks keys up, interleaved when the map is `large`.
+#[cfg(feature = "std")]
 pub(crate) fn get_many<'a, V, M: Mem, K: AsRef<[u8]>>(
     view: View<'a, V, M>,
     large: bool,
@@ -91,41 +93,12 @@ pub(crate) fn at_separator(ancestor: &[u8], key: &[u8], separator: u8) -> bool {
 }
 
 /// Writes the reading methods for a type with `fn view(..) -> View<'lt, V, mem>`, `fn len()` and
-/// `fn is_large()`.
+/// `fn is_large()`; all but the lookups of single keys.
 macro_rules! read_methods {
     ([$($g:lifetime)?] $lt:lifetime [$($this:tt)+] $self:ident $mem:ty) => {
         /// Whether there is no entry.
         pub fn is_empty(&$self) -> bool {
             $self.len() == 0
-        }
-
-        /// The value of a key. O(key length); touches one leaf.
-        #[inline]
-        pub fn get$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<&$lt V> {
-            $self.view().get(key.as_ref())
-        }
-
-        /// The stored key and its value.
-        pub fn get_key_value$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
-            let view = $self.view();
-            view.find(key.as_ref()).and_then(|leaf| view.entry(leaf))
-        }
-
-        /// Whether the key is stored.
-        #[inline]
-        pub fn contains_key(&$self, key: impl AsRef<[u8]>) -> bool {
-            $self.view().find(key.as_ref()).is_some()
-        }
-
-        /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`.
-        ///
-        /// In maps larger than the cache, 16 lookups are under way at once, which takes a third to a half
-        /// of the time of single ones.
-        ///
-        /// # Panics
-        /// When `keys` and `out` differ in length.
-        pub fn get_many<$($g,)? K: AsRef<[u8]>>($($this)+ $self, keys: &[K], out: &mut [Option<&$lt V>]) {
-            $crate::qp::read::get_many($self.view(), $self.is_large(), keys, out);
         }
 
         /// The entry with the least key.
@@ -213,3 +186,40 @@ macro_rules! read_methods {
     };
 }
 pub(crate) use read_methods;
+
+/// Writes the lookups of single keys for a type as `read_methods` wants it that has no point index.
+#[cfg(feature = "std")]
+macro_rules! point_methods {
+    ([$($g:lifetime)?] $lt:lifetime [$($this:tt)+] $self:ident $mem:ty) => {
+        /// The value of a key. O(key length); touches one leaf.
+        #[inline]
+        pub fn get$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<&$lt V> {
+            $self.view().get(key.as_ref())
+        }
+
+        /// The stored key and its value.
+        pub fn get_key_value$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
+            let view = $self.view();
+            view.find(key.as_ref()).and_then(|leaf| view.entry(leaf))
+        }
+
+        /// Whether the key is stored.
+        #[inline]
+        pub fn contains_key(&$self, key: impl AsRef<[u8]>) -> bool {
+            $self.view().find(key.as_ref()).is_some()
+        }
+
+        /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`.
+        ///
+        /// In maps larger than the cache, 16 lookups are under way at once, which takes a third to a half
+        /// of the time of single ones.
+        ///
+        /// # Panics
+        /// When `keys` and `out` differ in length.
+        pub fn get_many<$($g,)? K: AsRef<[u8]>>($($this)+ $self, keys: &[K], out: &mut [Option<&$lt V>]) {
+            $crate::qp::read::get_many($self.view(), $self.is_large(), keys, out);
+        }
+    };
+}
+#[cfg(feature = "std")]
+pub(crate) use point_methods;

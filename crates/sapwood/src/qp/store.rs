@@ -17,7 +17,7 @@ use super::raw::mem::Trusted;
 use super::raw::tree::Tree;
 use super::raw::version::{Kept, Shared, stable_arena};
 use super::raw::view::View;
-use super::read::{self, read_methods};
+use super::read::{self, point_methods, read_methods};
 use super::txn::Txn;
 use crate::Error;
 
@@ -415,6 +415,7 @@ impl<'g, V: Send + Sync> QpView<'g, V> {
     }
 
     read_methods!([] 'g [&] self Trusted);
+    point_methods!([] 'g [&] self Trusted);
 }
 
 impl<V: Send + Sync + fmt::Debug> fmt::Debug for QpView<'_, V> {
@@ -458,6 +459,7 @@ impl<V: Send + Sync + 'static> Snapshot<V> {
     }
 
     read_methods!(['s] 's [&'s ] self Trusted);
+    point_methods!(['s] 's [&'s ] self Trusted);
 }
 
 impl<V: Send + Sync + 'static> Clone for Snapshot<V> {

@@ -8,7 +8,7 @@ use super::map::checked;
 use super::raw::mem::Trusted;
 use super::raw::version::{Shared, Writer};
 use super::raw::view::View;
-use super::read::{self, read_methods};
+use super::read::{self, point_methods, read_methods};
 use super::store::Version;
 use crate::{Error, Rejected};
 
@@ -48,7 +48,7 @@ impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
     }
 
     #[inline(always)]
-    fn view(&self) -> View<'_, V> {
+    pub(crate) fn view(&self) -> View<'_, V> {
         self.writer().tree.view()
     }
 
@@ -62,6 +62,7 @@ impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
     }
 
     read_methods!(['t] 't [&'t ] self Trusted);
+    point_methods!(['t] 't [&'t ] self Trusted);
 
     /// Makes room for the garbage that changing this key may make.
     fn admit(&mut self, key: &[u8]) -> Result<(), Error> {
@@ -126,18 +127,15 @@ impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
         self.remove_prefix([])
     }
 
-    /// Inserts all entries; stops at the first that is rejected.
+    /// [`insert_many`](Self::insert_many) without the count.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert). What was inserted before stays in the transaction.
+    /// As `insert_many`.
     pub fn insert_all<K: AsRef<[u8]>>(
         &mut self,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<(), Rejected<V>> {
-        for (key, value) in entries {
-            self.insert(key, value)?;
-        }
-        Ok(())
+        self.insert_many(entries).map(drop)
     }
 
     /// Publishes all changes as a new version with one store, and frees some of what older commits left

@@ -9,6 +9,7 @@ use super::bulk;
 use super::leaf::{LeafOf, mismatch};
 use super::mem::{Trusted, byte_of};
 use super::node::{self, Branch, LEAF};
+use super::order::Order;
 use super::parts::{self, Parts};
 use super::tree::{self, LEAF_KIND, Link, Tree};
 use super::view::View;
@@ -23,6 +24,7 @@ pub(crate) struct Builder<V> {
     last: u32,
     /// Everything since the top open branch: the last leaf, or the branch that holds it.
     top: u32,
+    order: Order,
 }
 
 /// Where an entry stands relative to the last.
@@ -44,6 +46,7 @@ impl<V> Builder<V> {
             children: Vec::new(),
             last: 0,
             top: 0,
+            order: Order::default(),
         }
     }
 
@@ -56,6 +59,7 @@ impl<V> Builder<V> {
         if self.last == 0 {
             self.last = self.tree.make_leaf(key, value)?;
             self.top = self.last;
+            self.order.add::<V>(self.last, key.len());
             self.tree.len = 1;
             return Ok(Pushed::Added);
         }
@@ -80,6 +84,7 @@ impl<V> Builder<V> {
         self.top = 0;
         self.last = self.tree.make_leaf(key, value)?;
         self.top = self.last;
+        self.order.add::<V>(self.last, key.len());
         self.tree.len += 1;
         Ok(Pushed::Added)
     }
@@ -111,6 +116,7 @@ impl<V> Builder<V> {
         );
         tree.root = core::mem::take(&mut self.top);
         self.last = 0;
+        tree.order = core::mem::take(&mut self.order).finish(tree.len);
         Ok(tree)
     }
 }
@@ -142,11 +148,16 @@ impl<V> Tree<V> {
     /// order. On failure the trie is as it was.
     pub(crate) fn move_into(&mut self, fresh: Arena) -> Result<(), ArenaFull> {
         let root = self.root;
-        let (copy, new_root) = copy_depth_first(&self.view(), fresh)?;
+        let leaves = self.arena.memory().kinds[usize::from(LEAF_KIND.0)].bytes;
+        let (copy, new_root, order) = copy_depth_first(&self.view(), fresh, leaves)?;
         debug_assert!(root != 0 || new_root == 0);
         // The values have moved bit by bit: the old arena is dropped as plain memory.
         self.arena = copy;
         self.root = new_root;
+        self.order = order.finish(self.len);
+        if self.points.is_some() {
+            self.index_all();
+        }
         Ok(())
     }
 }
@@ -158,14 +169,18 @@ const CLUSTER: usize = 64;
 ///
 /// Branches are laid out in clusters: a branch, then as many of the branches below it, level by level, as fit a
 /// cache line; then the subtrees below the cluster, each in the same way, in key order. A descent so meets two
-/// or three branches in each line.
+/// or three branches in each line. With `leaves`, the bytes of all leaves, those lie side by side.
 pub(crate) fn copy_depth_first<V>(
     view: &View<'_, V, Trusted>,
     fresh: Arena,
-) -> Result<(Arena, u32), ArenaFull> {
+    leaves: usize,
+) -> Result<(Arena, u32, Order), ArenaFull> {
     // Its root stays empty, so that dropping it on an error drops no value.
     let mut to: Tree<V> = Tree::new(fresh);
+    // When there is no room for all at once, there may still be room for one after the other.
+    let _ = to.arena.reserve(leaves, Area::Leaves);
     let mut root = 0;
+    let mut order = Order::default();
     let mut stack = Vec::new();
     if view.root != 0 {
         stack.push((view.root, Link::Root));
@@ -174,6 +189,9 @@ pub(crate) fn copy_depth_first<V>(
     while let Some(top) = stack.pop() {
         if top.0 & LEAF != 0 {
             let new = copy_leaf(&mut to, view, top.0)?;
+            if let Some(key) = view.key(top.0) {
+                order.add::<V>(new, key.len());
+            }
             put(&mut to, &mut root, top.1, new);
             continue;
         }
@@ -210,7 +228,7 @@ pub(crate) fn copy_depth_first<V>(
         stack[base..].sort_unstable_by(|a, b| first_key(view, b.0).cmp(&first_key(view, a.0)));
     }
     let arena = core::mem::replace(&mut to.arena, Arena::new(ArenaOptions::default()));
-    Ok((arena, root))
+    Ok((arena, root, order))
 }
 
 /// The least key below a cell.

@@ -30,6 +30,7 @@ impl<V> Tree<V> {
             unsafe {
                 if cell & LEAF != 0 {
                     tree.len -= 1;
+                    tree.point_removed(cell);
                     let value = tree.take_leaf(cell);
                     if core::mem::needs_drop::<V>() {
                         values.push(value);
@@ -89,10 +90,12 @@ impl<V> Tree<V> {
     /// # Safety
     /// The leaf is live, unlinked, and nobody reads it any more.
     unsafe fn forget_leaf(&mut self, leaf: u32) {
+        self.point_removed(leaf);
         // SAFETY: the caller's promise.
         unsafe {
             let p = self.pointer(leaf);
             LeafOf::<V>::forget(p);
+            self.order.end();
             let size = LeafOf::<V>::size(LeafOf::<V>::key_len(p));
             self.arena.free(ref_of(leaf), size, LEAF_KIND);
         }
@@ -101,6 +104,9 @@ impl<V> Tree<V> {
     /// Moves all entries from `key` on into a trie in `fresh`. On failure all stay here.
     pub(crate) fn split_into(&mut self, key: &[u8], fresh: Arena) -> Result<Self, ArenaFull> {
         let mut upper = Tree::new(fresh);
+        if self.points.is_some() {
+            upper.index_all();
+        }
         let mut cursor = Cursor::new();
         cursor.seek_ge(&self.view(), key, false);
         let mut from = Forward::from_cursor(&self.view(), &cursor);
@@ -137,6 +143,8 @@ impl<V> Tree<V> {
     fn forget_values(&mut self) {
         let root = core::mem::take(&mut self.root);
         self.len = 0;
+        self.order.end();
+        self.points = None;
         if LeafOf::<V>::BOXED {
             self.each_cell(root, |tree, cell| {
                 if cell & LEAF != 0 {
@@ -157,6 +165,8 @@ impl<V> Tree<V> {
         }
         let root = core::mem::take(&mut self.root);
         self.len = 0;
+        self.order.end();
+        self.points_cleared();
         let base = self.arena.base();
         let _clear = Clear(&mut self.arena);
         // SAFETY: the whole trie is unlinked, and the arena is cleared after the values are dropped.

@@ -107,7 +107,7 @@ impl Forward {
     }
 
     /// The next leaf.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn next<V, M: Mem>(&mut self, view: &View<'_, V, M>) -> Option<u32> {
         loop {
             if self.top >= self.cells.len() {

@@ -56,7 +56,8 @@ pub(crate) fn save<V: IntoBytes + Immutable>(
     let options = ArenaOptions::default()
         .header(HeaderMode::Page)
         .layout_hash(layout_hash::<V>());
-    let (arena, root) = copy_depth_first(view, Arena::new(options)).map_err(SaveFailed::Full)?;
+    let (arena, root, _) =
+        copy_depth_first(view, Arena::new(options), 0).map_err(SaveFailed::Full)?;
     let mut header = arena.header(0);
     header.roots[ROOT] = u64::from(root);
     header.roots[LEN] = len as u64;

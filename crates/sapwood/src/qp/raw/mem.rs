@@ -63,6 +63,37 @@ unsafe impl Mem for Trusted {
     }
 }
 
+/// Memory that this process wrote, in which writers replace cells beside the readers.
+#[cfg(feature = "std")]
+#[derive(Clone, Copy)]
+pub struct Live {
+    pub(crate) base: *mut u8,
+}
+
+// SAFETY: as for `Trusted`.
+#[cfg(feature = "std")]
+unsafe impl Mem for Live {
+    const TRUSTED: bool = true;
+
+    #[inline(always)]
+    unsafe fn branch(self, cell: u32, _min: usize) -> Option<Branch> {
+        super::sync::point();
+        // SAFETY: the caller's promise.
+        Some(unsafe { Branch::at(self.base.add(byte_of(cell))) })
+    }
+
+    #[inline(always)]
+    unsafe fn leaf<V>(self, cell: u32) -> Option<*mut u8> {
+        // SAFETY: the caller's promise.
+        Some(unsafe { self.base.add(byte_of(cell)) })
+    }
+
+    #[inline(always)]
+    fn hint(self, cell: u32) -> *const u8 {
+        self.base.wrapping_add(byte_of(cell))
+    }
+}
+
 /// Memory that somebody else wrote: every node is checked to be inside before it is read.
 #[cfg(feature = "std")]
 #[derive(Clone, Copy)]

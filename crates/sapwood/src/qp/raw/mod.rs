@@ -4,7 +4,8 @@
 //!
 //! - A cell below a root names a live node of the kind that its tag says. Nodes are only freed after
 //!   they were unlinked, and (in a store) after the grace period and all snapshots that reach them.
-//! - A published branch never changes. A branch with the FRESH bit is not published.
+//! - A published branch never changes. A branch with the FRESH bit is not published. In a shared trie, the cells and
+//!   the lock bits of a published branch change, by the protocol in `shared`, and nothing else of it does.
 //! - Pointers are made from `base + reference` and not kept across an allocation, which may move an
 //!   owned arena.
 
@@ -19,12 +20,20 @@ pub(crate) mod cursor;
 pub(crate) mod forward;
 #[cfg(feature = "std")]
 pub(crate) mod image;
+pub(crate) mod index;
 pub(crate) mod leaf;
 pub(crate) mod mem;
 pub(crate) mod node;
+pub(crate) mod order;
 pub(crate) mod parts;
+pub(crate) mod points;
+pub(crate) mod seed;
+#[cfg(feature = "std")]
+pub(crate) mod shared;
 pub(crate) mod span;
 pub(crate) mod span_mut;
+#[cfg(feature = "std")]
+pub(crate) mod sync;
 pub(crate) mod tree;
 pub(crate) mod verify;
 #[cfg(feature = "std")]

@@ -28,6 +28,9 @@ pub(crate) const FRESH: u32 = 1 << 26;
 
 /// The most labels in the small layout.
 pub(crate) const SMALL_MAX: usize = 32;
+/// Bytes of the largest branch: a bitmap and 257 cells.
+#[cfg(feature = "std")]
+pub(crate) const LARGEST: usize = BIG_CELLS + 257 * 4 + 4;
 /// Where the bitmap of a big branch starts: after the header and four rank bytes.
 pub(super) const BIG_MAP: usize = 8;
 /// Where the cells of a big branch start.
@@ -214,10 +217,14 @@ impl Branch {
     unsafe fn label_index(self, byte: u8) -> Option<usize> {
         if self.h & 0x00f8_0000 == 0 {
             // One to eight labels, in one path, so that the processor has nothing to guess.
-            // SAFETY: every branch has at least 16 bytes, so 8 bytes from byte 4 are inside. Up to four
-            // labels are padded to 4 bytes and followed by cells; padding repeats the last label, so the
-            // first match is a real one unless there is none.
-            let hit = unsafe { match8(self.p.add(4), u64::from(byte).wrapping_mul(ONES)) };
+            // SAFETY: every branch has at least 16 bytes. Up to four labels are padded to 4 bytes and followed by
+            // cells; padding repeats the last label, so the first match is a real one unless there is none.
+            let hit = unsafe {
+                match8(
+                    wide::eight(self.p, labels_of(self.h)),
+                    u64::from(byte).wrapping_mul(ONES),
+                )
+            };
             let i = hit.trailing_zeros() as usize / 8;
             // Without a match i is 8.
             (i < labels_of(self.h)).then_some(i)
@@ -238,17 +245,14 @@ impl Branch {
     #[inline(always)]
     unsafe fn find_of_32(self, byte: u8) -> Option<usize> {
         let n = labels_of(self.h);
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads)))]
         {
-            use core::arch::x86_64::{
-                _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8,
-            };
-            // SAFETY: SSE2 is part of x86-64. With nine labels a branch has 4 + 12 + 36 bytes, so 32 bytes
-            // from byte 4 are inside; what lies behind the labels is masked out.
+            use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set1_epi8};
+            // SAFETY: with nine labels a branch has 4 + 12 + 36 bytes, so 32 bytes from byte 4 are inside; what lies
+            // behind the labels is masked out.
             let hits = unsafe {
                 let want = _mm_set1_epi8(byte as i8);
-                let low = _mm_loadu_si128(self.p.add(4).cast());
-                let high = _mm_loadu_si128(self.p.add(20).cast());
+                let (low, high) = wide::thirty_two(self.p);
                 let low = _mm_movemask_epi8(_mm_cmpeq_epi8(low, want)) as u32;
                 let high = _mm_movemask_epi8(_mm_cmpeq_epi8(high, want)) as u32;
                 low | high << 16
@@ -256,15 +260,15 @@ impl Branch {
             let hits = hits & (u32::MAX >> (32 - n));
             (hits != 0).then(|| hits.trailing_zeros() as usize)
         }
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(not(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads))))]
         {
             let pattern = u64::from(byte).wrapping_mul(ONES);
             for k in (0..n).step_by(8) {
-                // SAFETY: as many bytes of cells as of labels and more follow the labels.
-                let hit = unsafe { match8(self.p.add(4 + k), pattern) };
-                if hit != 0 {
-                    let i = k + hit.trailing_zeros() as usize / 8;
-                    return (i < n).then_some(i);
+                // SAFETY: labels k and on, padded to four.
+                let hit = unsafe { match8(wide::eight(self.p.add(k), n - k), pattern) };
+                let i = k + hit.trailing_zeros() as usize / 8;
+                if hit != 0 && i < n {
+                    return Some(i);
                 }
             }
             None
@@ -320,14 +324,77 @@ impl Branch {
     }
 }
 
-/// Bytes of the 8 at `p` that equal the pattern's byte: high bits set, the lowest one exact.
-///
-/// # Safety
-/// 8 bytes at `p` are readable.
+/// Bytes of a word that equal the pattern's byte: high bits set, the lowest one exact.
 #[inline(always)]
-unsafe fn match8(p: *const u8, pattern: u64) -> u64 {
-    // SAFETY: the caller's promise.
-    let w = unsafe { p.cast::<u64>().read_unaligned() };
-    let x = u64::from_le(w) ^ pattern;
+fn match8(word: u64, pattern: u64) -> u64 {
+    let x = word ^ pattern;
     x.wrapping_sub(ONES) & !x & HIGHS
+}
+
+/// Loads of labels that may take some of the cells behind them along.
+///
+/// In a shared trie a writer may replace such a cell at the same time. Its bytes are not looked at, but to the language
+/// any plain load of them is a race, so the load is one instruction that the compiler does not see into. (The processor
+/// loads bytes that change as one or the other.) Where that is not to be had, and under tools that look for races,
+/// only labels are loaded.
+mod wide {
+    /// Eight bytes from byte 4 of a branch: at least its `n` labels, if they are not more.
+    ///
+    /// # Safety
+    /// `p` points 4 bytes before `n` labels, padded to four; in all there are 12 bytes and more.
+    #[inline(always)]
+    #[cfg(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads)))]
+    pub(super) unsafe fn eight(p: *const u8, _: usize) -> u64 {
+        let word: u64;
+        // SAFETY: the caller's promise; it reads eight bytes and does nothing else.
+        unsafe {
+            core::arch::asm!(
+                "mov {word}, qword ptr [{p} + 4]",
+                p = in(reg) p,
+                word = out(reg) word,
+                options(pure, readonly, nostack, preserves_flags)
+            );
+        }
+        word
+    }
+
+    /// As above: only the labels; if there are up to four they come twice.
+    ///
+    /// # Safety
+    /// As above.
+    #[inline(always)]
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads))))]
+    pub(super) unsafe fn eight(p: *const u8, n: usize) -> u64 {
+        // SAFETY: the labels are padded to four.
+        unsafe {
+            let low = p.add(4).cast::<u32>();
+            let high = low.add(usize::from(n > 4));
+            let (low, high) = (low.read_unaligned(), high.read_unaligned());
+            u64::from(u32::from_le(low)) | u64::from(u32::from_le(high)) << 32
+        }
+    }
+
+    /// 32 bytes from byte 4 of a branch.
+    ///
+    /// # Safety
+    /// `p` points at 36 bytes.
+    #[inline(always)]
+    #[cfg(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads)))]
+    pub(super) unsafe fn thirty_two(
+        p: *const u8,
+    ) -> (core::arch::x86_64::__m128i, core::arch::x86_64::__m128i) {
+        let (low, high);
+        // SAFETY: the caller's promise; SSE2 is part of x86-64. It reads 32 bytes and does nothing else.
+        unsafe {
+            core::arch::asm!(
+                "movdqu {low}, xmmword ptr [{p} + 4]",
+                "movdqu {high}, xmmword ptr [{p} + 20]",
+                p = in(reg) p,
+                low = out(xmm_reg) low,
+                high = out(xmm_reg) high,
+                options(pure, readonly, nostack, preserves_flags)
+            );
+        }
+        (low, high)
+    }
 }

@@ -248,10 +248,11 @@ pub(crate) unsafe fn copy_inserted(
 /// `dst` is a block of `block_of(src.h)` bytes that nobody reads.
 #[inline]
 pub(crate) unsafe fn copy_whole(src: Branch, dst: *mut u8, bits: u32) -> Branch {
-    // SAFETY: both blocks have the same size and do not overlap.
+    // SAFETY: both blocks have the same size and do not overlap. The header is not read: other writers may mark it.
     unsafe {
-        ptr::copy_nonoverlapping(src.p.cast::<u64>(), dst.cast::<u64>(), block_of(src.h) / 8)
-    };
+        let words = block_of(src.h) / 4 - 1;
+        ptr::copy_nonoverlapping(src.p.add(4).cast::<u32>(), dst.add(4).cast::<u32>(), words);
+    }
     let out = Branch {
         p: dst,
         h: src.h & !FRESH | bits,

@@ -3,12 +3,22 @@
 use super::cursor::Cursor;
 use super::forward::Forward;
 use super::mem::{Mem, Trusted};
+use super::order::Along;
 use super::view::View;
+
+/// Where the front finds leaves.
+#[derive(Clone)]
+enum Front<'a> {
+    /// In memory, one after the other.
+    Along(Along<'a>),
+    /// In the trie.
+    Down(Forward),
+}
 
 /// A run of leaves, read from both ends.
 pub(crate) struct Span<'a, V, M = Trusted> {
     pub(crate) view: View<'a, V, M>,
-    front: Forward,
+    front: Front<'a>,
     /// Stands on the last leaf that is left.
     back: Cursor,
     /// The first leaf of all.
@@ -36,11 +46,11 @@ impl<'a, V, M: Mem> Span<'a, V, M> {
     fn new(view: View<'a, V, M>, front: Cursor, back: Cursor, open: bool) -> Self {
         Span {
             view,
-            front: if open {
+            front: Front::Down(if open {
                 Forward::from_cursor(&view, &front)
             } else {
                 Forward::nothing()
-            },
+            }),
             back,
             start: front.leaf,
             given: 0,
@@ -59,7 +69,20 @@ impl<'a, V, M: Mem> Span<'a, V, M> {
 
     /// All leaves.
     pub(crate) fn all(view: View<'a, V, M>) -> Self {
-        Span::below(view, (view.root != 0).then_some((view.root, 0)))
+        if view.order.is_empty() {
+            return Span::below(view, (view.root != 0).then_some((view.root, 0)));
+        }
+        let (mut front, mut back) = (Cursor::new(), Cursor::new());
+        front.first(&view);
+        back.last(&view);
+        Span {
+            view,
+            front: Front::Along(Along::new(view.order)),
+            open: back.leaf != 0,
+            back,
+            start: front.leaf,
+            given: 0,
+        }
     }
 
     /// All leaves below a subtree's top.
@@ -80,7 +103,10 @@ impl<'a, V, M: Mem> Span<'a, V, M> {
             return None;
         }
         // Only a damaged file runs out before it meets the back.
-        let leaf = self.front.next(&self.view);
+        let leaf = match &mut self.front {
+            Front::Along(along) => along.next(&self.view),
+            Front::Down(forward) => forward.next(&self.view),
+        };
         self.given = leaf.unwrap_or(0);
         self.open = leaf.is_some() && self.given != self.back.leaf;
         leaf

@@ -54,7 +54,7 @@ impl<V> Tree<V> {
 
     /// The value of a key.
     pub(crate) fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
-        let leaf = self.view().find(key)?;
+        let leaf = self.find(key)?;
         Some(self.leaf_value_mut(leaf))
     }
 
@@ -68,6 +68,17 @@ impl<V> Tree<V> {
     pub(crate) fn leaf_value_mut(&mut self, leaf: u32) -> &mut V {
         // SAFETY: as above, and the trie is borrowed exclusively.
         unsafe { &mut *LeafOf::<V>::value_ptr(self.pointer(leaf)) }
+    }
+}
+
+impl<V> Tree<V> {
+    /// The arena alone; whoever takes it answers for the nodes and values in it.
+    #[cfg(feature = "std")]
+    pub(crate) fn into_arena(mut self) -> sapwood_arena::Arena {
+        let empty = sapwood_arena::Arena::new(sapwood_arena::ArenaOptions::default());
+        self.root = 0;
+        self.len = 0;
+        core::mem::replace(&mut self.arena, empty)
     }
 }
 

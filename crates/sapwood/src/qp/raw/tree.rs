@@ -1,5 +1,6 @@
 //! Changing a trie: one algorithm, two policies (`Owned` changes in place, `Cow` copies the path).
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
@@ -8,7 +9,9 @@ use sapwood_arena::{Area, Arena, ArenaFull, Kind, Ref};
 use super::leaf::{LeafOf, mismatch};
 use super::mem::{Trusted, byte_of};
 use super::node::{self, BIG, Branch, LEAF, SMALL_MAX};
+use super::order::Order;
 use super::parts::{self, Parts};
+use super::points::Points;
 use super::view::View;
 
 /// Accounting kind of branches with up to 32 labels.
@@ -136,6 +139,9 @@ pub(crate) struct Tree<V> {
     pub(crate) arena: Arena,
     pub(crate) root: u32,
     pub(crate) len: usize,
+    pub(crate) order: Order,
+    /// The point index, if there is one.
+    pub(crate) points: Option<Box<Points<V>>>,
     values: PhantomData<V>,
 }
 
@@ -150,6 +156,8 @@ impl<V> Tree<V> {
             arena,
             root: 0,
             len: 0,
+            order: Order::default(),
+            points: None,
             values: PhantomData,
         }
     }
@@ -162,6 +170,14 @@ impl<V> Tree<V> {
         };
         // SAFETY: all nodes below `root` are live, and `&self` keeps them unchanged.
         unsafe { View::new(mem, self.root) }
+    }
+
+    /// The newest version of a trie that nobody else changes, with the order of its leaves.
+    #[inline(always)]
+    pub(crate) fn owned_view(&self) -> View<'_, V> {
+        let mut view = self.view();
+        view.order = self.order.runs();
+        view
     }
 
     #[inline(always)]
@@ -192,6 +208,7 @@ impl<V> Tree<V> {
     /// Makes a leaf that is not linked yet; on failure the value comes back.
     pub(crate) fn make_leaf(&mut self, key: &[u8], value: V) -> Result<u32, (V, ArenaFull)> {
         let size = LeafOf::<V>::size(key.len());
+        self.order.end();
         match self.arena.alloc(size, LEAF_KIND, Area::Leaves) {
             Ok(r) => {
                 let cell = leaf_cell(r);
@@ -209,6 +226,7 @@ impl<V> Tree<V> {
     /// The leaf is live, unlinked, and nobody reads it any more.
     pub(crate) unsafe fn take_leaf(&mut self, cell: u32) -> V {
         let p = self.pointer(cell);
+        self.order.end();
         // SAFETY: the caller's promise; the value is out before the block is freed.
         unsafe {
             let size = LeafOf::<V>::size(LeafOf::<V>::key_len(p));
@@ -526,7 +544,14 @@ impl<V> Tree<V> {
 
     /// Inserts or replaces, changing in place; a value that was replaced comes back.
     pub(crate) fn insert(&mut self, key: &[u8], value: V) -> Result<Option<V>, (V, ArenaFull)> {
-        let near = self.near(key);
+        let there = match &self.points {
+            Some(_) => self.find(key),
+            None => None,
+        };
+        let near = match there {
+            Some(leaf) => Some((leaf, None)),
+            None => self.near(key),
+        };
         if let Some((leaf, None)) = near {
             // SAFETY: `&mut self`: nobody else reads the value.
             let slot = unsafe { &mut *LeafOf::<V>::value_ptr(self.pointer(leaf)) };
@@ -554,6 +579,7 @@ impl<V> Tree<V> {
             self.root = leaf;
         }
         self.len += 1;
+        self.point_added(key, leaf);
         Ok(leaf)
     }
 
@@ -565,6 +591,7 @@ impl<V> Tree<V> {
             let unlinked = self.unlink(&mut Owned, key, leaf);
             debug_assert!(unlinked.is_ok());
             self.len -= 1;
+            self.point_removed(leaf);
             self.take_leaf(leaf)
         }
     }

@@ -9,6 +9,7 @@ use super::cursor::Cursor;
 use super::leaf::{LeafOf, mismatch};
 use super::mem::Mem;
 use super::node::{self, BIG, LEAF};
+use super::order::Along;
 use super::tree::Tree;
 use super::view::View;
 
@@ -40,6 +41,7 @@ pub(crate) fn walk<V, M: Mem>(view: &View<'_, V, M>, limit: usize) -> Result<Wal
     let mut counted = 0;
     let mut before: SmallVec<[u32; 16]> = SmallVec::new();
     let mut last: Option<&[u8]> = None;
+    let mut along = Along::new(view.order);
     while cursor.leaf != 0 {
         seen.leaves += 1;
         if seen.leaves > limit {
@@ -50,6 +52,9 @@ pub(crate) fn walk<V, M: Mem>(view: &View<'_, V, M>, limit: usize) -> Result<Wal
         let key = view
             .key(cursor.leaf)
             .ok_or_else(|| format!("leaf cell {:#x} is outside the memory", cursor.leaf))?;
+        if !view.order.is_empty() && along.next(view) != Some(cursor.leaf) {
+            return Err(format!("leaf {key:?} is not where its order says"));
+        }
         seen.leaf_bytes += (LeafOf::<V>::size(key.len()) + 7) & !7;
         seen.key_bytes += key.len();
         seen.depth_sum += cursor.stack.len();
@@ -110,6 +115,9 @@ pub(crate) fn walk<V, M: Mem>(view: &View<'_, V, M>, limit: usize) -> Result<Wal
             .take_while(|(frame, cell)| frame.cell == **cell)
             .count();
     }
+    if along.next(view).is_some() {
+        return Err("more leaves in order than in the trie".into());
+    }
     Ok(seen)
 }
 
@@ -149,11 +157,12 @@ fn check_branch(b: node::Branch, cell: u32) -> Result<(), String> {
 /// Checks a trie, and the arena's accounts against what the walk found. `retired` are blocks that are
 /// unlinked but not freed yet: (bytes, kind) sums per kind.
 pub(crate) fn tree<V>(tree: &Tree<V>, retired: &[(usize, usize)]) -> Result<(), String> {
-    let seen = walk(&tree.view(), usize::MAX)?;
+    let seen = walk(&tree.owned_view(), usize::MAX)?;
     if seen.leaves != tree.len {
         return Err(format!("{} leaves, but len is {}", seen.leaves, tree.len));
     }
     tree.arena.verify()?;
+    tree.verify_points()?;
     let memory = tree.arena.memory();
     let found = [
         (seen.small, seen.small_bytes),

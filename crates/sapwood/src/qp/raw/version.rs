@@ -13,6 +13,7 @@ use super::compact::Compaction;
 use super::leaf::LeafOf;
 use super::mem::{Trusted, byte_of};
 use super::node::{self, Branch, FRESH, LEAF};
+use super::order::Order;
 use super::tree::{Cow, LEAF_KIND, Policy, Tree, kind_of, ref_of};
 use super::verify;
 use super::view::View;
@@ -81,8 +82,10 @@ pub(crate) struct Writer<V> {
 
 impl<V> Shared<V> {
     /// A store over a tree whose arena has a stable base.
-    pub(crate) fn new(tree: Tree<V>, domain: Domain) -> Self {
+    pub(crate) fn new(mut tree: Tree<V>, domain: Domain) -> Self {
         assert!(tree.arena.is_stable(), "readers need a base that stays");
+        // Versions share leaves, each in an order of its own.
+        tree.order = Order::default();
         let root = Root {
             cell: tree.root,
             len: tree.len as u32,

@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 use super::leaf::{LeafOf, mismatch};
 use super::mem::{Mem, Trusted};
 use super::node::{Branch, END, LEAF};
+use super::order::Run;
 
 /// One version of a trie: a root cell and the memory that it points into, readable for `'a`.
 ///
@@ -13,6 +14,8 @@ use super::node::{Branch, END, LEAF};
 pub(crate) struct View<'a, V, M = Trusted> {
     pub(crate) mem: M,
     pub(crate) root: u32,
+    /// The leaves in order, when they lie so; else nothing.
+    pub(crate) order: &'a [Run],
     alive: PhantomData<&'a V>,
 }
 
@@ -63,6 +66,7 @@ impl<V> View<'_, V> {
                 base: core::ptr::without_provenance_mut(64),
             },
             root: 0,
+            order: &[],
             alive: PhantomData,
         }
     }
@@ -77,6 +81,7 @@ impl<'a, V, M: Mem> View<'a, V, M> {
         View {
             mem,
             root,
+            order: &[],
             alive: PhantomData,
         }
     }
@@ -161,12 +166,19 @@ impl<'a, V, M: Mem> View<'a, V, M> {
     }
 
     /// The value of a key.
+    #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn get(&self, key: &[u8]) -> Option<&'a V> {
         let cell = self.find(key)?;
+        self.value(cell)
+    }
+
+    /// Value of a leaf cell.
+    #[inline(always)]
+    pub(crate) fn value(&self, cell: u32) -> Option<&'a V> {
+        let p = self.leaf(cell)?;
         // SAFETY: a whole leaf that lives for 'a.
-        self.leaf(cell)
-            .map(|p| unsafe { &*LeafOf::<V>::value_ptr(p) })
+        Some(unsafe { &*LeafOf::<V>::value_ptr(p) })
     }
 
     /// Key and value of a leaf cell.

@@ -1,0 +1,233 @@
+//! The group `threads` of the suite `names`: maps that many threads read and write at once.
+//!
+//! It reproduces the tables that came with the qp-trie map proposed for the Linux kernel's BPF (Hou Tao, 2022):
+//! lookups and updates over five key sets with 1 to 16 threads, and the memory. Here there are at most twice as
+//! many threads as cores, and the notes say how many cores there were.
+//!
+//! | cases | what runs |
+//! |---|---|
+//! | `threads-KEYSET-N` | N threads look up, then update, then replace |
+//! | `threads-mixed-KEYSET` | two readers, and up to two writers that insert absent keys and remove them again |
+//!
+//! | metric of `threads-KEYSET-N` | what it is |
+//! |---|---|
+//! | `lookup_mops` | lookups of present keys a second on the clock, in millions, all threads together, each from another place in one random order, which is not that of the inserts or updates |
+//! | `update_mops` | removals and inserts a second on the clock, all threads together. Each thread has its own part of the keys, removes 256 of them, inserts them again with new values, and goes on to the next 256. The kernel's benchmark counts so too: each thread stores all keys of its part and deletes them again, and both count |
+//! | `replace_mops` | new values for present keys a second on the clock, all threads on all keys |
+//! | `lookup_cpu_mops`, `update_cpu_mops`, `replace_cpu_mops` | the same operations for each second of processor time of the threads, whatever the number of cores: a map that scales keeps it while threads are added |
+//! | `met_lock_share` | of the removals and inserts, the share that met a lock which another thread held; of maps that can tell |
+//! | `waited_ns_per_op` | what they waited for it, in nanoseconds on the clock, shared among all of them |
+//! | `bytes_per_key` | memory beyond the key bytes after the build, malloc's rounding and headers included |
+//! | `insert_mops` | inserts a second by one thread into a map that grows from empty; with one thread, and mixed |
+//!
+//! | metric of `threads-mixed-KEYSET` | what it is |
+//! |---|---|
+//! | `reader_alone_cpu_mops` | lookups for each second of processor time of two readers, nobody writes |
+//! | `reader_apart_cpu_mops` | the same while two writers are busy in *another* map: what the machine's caches and cores take |
+//! | `reader_beside_cpu_mops` | the same while two writers are busy in this map |
+//! | `writers1_cpu_mops` | inserts and removals of absent keys for each second of processor time of one writer |
+//! | `writers2_apart_cpu_mops` | the sum of two writers, each in its own map and its own processor time: what the machine allows |
+//! | `writers2_cpu_mops` | the sum of two writers in one map, on different keys: twice `writers1_cpu_mops` if they do not disturb each other |
+
+mod work;
+
+use std::collections::HashSet;
+
+use self::work::{Keys, Round};
+use super::Options;
+use super::names::Case as KeySet;
+use crate::concurrent::{self, Lane};
+use crate::machine;
+use crate::report::{self, Report, Samples};
+
+/// The key sets of the kernel's tables.
+const KEYSETS: [&str; 5] = ["random-binary", "kallsyms", "btf", "paths", "domains-1m"];
+
+/// Those that a quick run without a choice of cases keeps to.
+const QUICK_KEYSETS: usize = 2;
+
+/// The engine that tables show ratios to.
+const BASE: &str = "dashmap";
+
+/// Numbers of threads, as far as they make sense.
+const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
+
+/// The cases of one key set; the maps are built once for all of them.
+pub struct Group {
+    keyset: &'static str,
+    cases: Vec<Case>,
+}
+
+/// One case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Case {
+    /// So many threads that all do the same.
+    Threads(usize),
+    /// Readers and writers.
+    Mixed,
+}
+
+impl Case {
+    fn name(self, keyset: &str) -> String {
+        match self {
+            Self::Threads(threads) => format!("threads-{keyset}-{threads}"),
+            Self::Mixed => format!("threads-mixed-{keyset}"),
+        }
+    }
+}
+
+/// All engines that are wanted.
+pub fn lanes(options: &Options) -> Vec<Lane> {
+    let mut lanes = concurrent::lanes();
+    lanes.retain(|lane| options.wants_engine(lane.name));
+    lanes
+}
+
+/// What is to be run.
+pub fn groups(options: &Options) -> Vec<Group> {
+    let few = options.quick && options.cases.is_empty();
+    let keysets = if few { QUICK_KEYSETS } else { KEYSETS.len() };
+    let most = 2 * machine::cores();
+    let threads = THREADS.into_iter().filter(|threads| *threads <= most);
+    let all: Vec<_> = threads.map(Case::Threads).chain([Case::Mixed]).collect();
+    let groups = KEYSETS[..keysets].iter().map(|keyset| Group {
+        keyset,
+        cases: all
+            .iter()
+            .copied()
+            .filter(|case| options.wants_case(&case.name(keyset)))
+            .collect(),
+    });
+    groups.filter(|group| !group.cases.is_empty()).collect()
+}
+
+/// The names of all cases of a full run on this machine, for messages.
+pub fn names() -> String {
+    format!(
+        "threads-KEYSET-N and threads-mixed-KEYSET with {}; N up to {}",
+        KEYSETS.join(", "),
+        2 * machine::cores()
+    )
+}
+
+impl Group {
+    /// Runs the cases; `groups_left` groups, this one included, share what time there is.
+    pub fn run(&self, options: &Options, lanes: &[Lane], groups_left: usize, report: &mut Report) {
+        let set = match KeySet::load(self.keyset, options) {
+            Ok(set) => set,
+            Err(missing) => {
+                println!("\n## threads, {}: {missing}", self.keyset);
+                report.notes.push(format!("threads: {missing}"));
+                return;
+            }
+        };
+        let mut notes = vec![format!(
+            "threads, {}: {}; {} cores",
+            self.keyset,
+            set.how,
+            machine::cores()
+        )];
+        println!("\n## {}", notes[0]);
+
+        let mut able: Vec<&Lane> = Vec::new();
+        for lane in lanes {
+            match (lane.refuses)(&set.present).or_else(|| (lane.refuses)(&set.absent)) {
+                None => able.push(lane),
+                Some(reason) => {
+                    notes.push(format!(
+                        "{} cannot hold {}: {reason}",
+                        lane.name, self.keyset
+                    ));
+                }
+            }
+        }
+        let engines: Vec<_> = able.iter().map(|lane| lane.name).collect();
+        let mut samples: Vec<_> = self
+            .cases
+            .iter()
+            .map(|case| Samples::new(&case.name(self.keyset), &engines))
+            .collect();
+        for round in options.rounds(groups_left) {
+            eprintln!(
+                "names: threads, {}: round {} of {}",
+                self.keyset,
+                round + 1,
+                options.rounds
+            );
+            able.rotate_left(usize::from(round > 0));
+            let keys = Keys::new(&set.present, &set.absent, u64::from(round));
+            for lane in &able {
+                let mut work = Round::new(lane, &keys, options, round == 0);
+                for (case, samples) in self.cases.iter().zip(&mut samples) {
+                    let measures = match *case {
+                        Case::Threads(threads) => work.threads(threads),
+                        Case::Mixed => work.mixed(),
+                    };
+                    for measure in &measures {
+                        samples.add(lane.name, measure);
+                    }
+                }
+                if let Some(loss) = work.end() {
+                    notes.push(format!(
+                        "{}: {}: round {}: {loss}",
+                        self.keyset,
+                        lane.name,
+                        round + 1
+                    ));
+                }
+            }
+        }
+        for (case, samples) in self.cases.iter().zip(samples) {
+            let rows = samples.rows();
+            println!("\n### {}\n{}", case.name(self.keyset), report::table(&rows));
+            if let Some(ratios) = report::ratios(&rows, BASE) {
+                println!("\nas multiples of {BASE}:\n{ratios}");
+            }
+            report.rows.extend(rows);
+        }
+        for note in &notes[1..] {
+            println!("{note}");
+        }
+        report.notes.append(&mut notes);
+    }
+}
+
+/// The distinct ones of some keys, as places.
+fn distinct(keys: &crate::keylist::KeyList) -> Vec<usize> {
+    let mut seen = HashSet::new();
+    (0..keys.len())
+        .filter(|at| seen.insert(keys.key(*at)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(quick: bool, cases: &[&str]) -> Options {
+        let cases = cases.iter().map(|case| (*case).to_owned()).collect();
+        Options::new(quick, None, None, cases, vec![])
+    }
+
+    #[test]
+    fn cases_can_be_chosen() {
+        let all = groups(&options(false, &[]));
+        assert_eq!(all.len(), KEYSETS.len());
+        assert_eq!(all[0].cases[..2], [Case::Threads(1), Case::Threads(2)]);
+        assert_eq!(all[0].cases.last(), Some(&Case::Mixed));
+        assert_eq!(groups(&options(true, &[])).len(), QUICK_KEYSETS);
+        assert_eq!(groups(&options(true, &["threads"])).len(), KEYSETS.len());
+        assert_eq!(
+            groups(&options(false, &["kallsyms", "random-binary"])).len(),
+            0
+        );
+
+        let one = groups(&options(true, &["threads-btf-2", "threads-mixed-btf"]));
+        assert_eq!(one.len(), 1);
+        assert_eq!(one[0].keyset, "btf");
+        assert_eq!(one[0].cases, [Case::Threads(2), Case::Mixed]);
+        let mixed = groups(&options(true, &["threads-mixed"]));
+        assert!(mixed.iter().all(|group| group.cases == [Case::Mixed]));
+        assert_eq!(mixed.len(), KEYSETS.len());
+    }
+}

@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# The shared map under threads whose interleaving a scheduler chooses: every pair of operations, and more threads at
+# random. SHUTTLE_RUNS makes it longer.
+. "$(dirname "$0")/lib.sh"
+export RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR="$TARGET/shuttle"
+run cargo test --locked -p sapwood --test shuttle --release

@@ -1,0 +1,58 @@
+//! Runs of memory lent to pools, which cut them into blocks of their own and give them back in other pieces.
+
+use crate::arena::Arena;
+use crate::options::DebugMode;
+use crate::reference::{Area, Kind, Ref};
+use crate::region::ArenaFull;
+
+impl Arena {
+    /// Memory that the caller cuts into blocks by itself, such as a cache of one thread. It counts under `kind` in
+    /// bytes, not in blocks. What it holds at the start is unspecified.
+    ///
+    /// ```
+    /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind, Ref};
+    /// # let mut arena = Arena::new(ArenaOptions::default());
+    /// let run = arena.lend(4096, Kind(7), Area::Nodes)?;
+    /// assert_eq!(arena.memory().kinds[7].bytes, 4096);
+    /// let second_half = Ref::new(run.get() + 256).unwrap();
+    /// // SAFETY: parts of the run, which nobody uses.
+    /// unsafe {
+    ///     arena.give_back(second_half, 2048, Kind(7));
+    ///     arena.give_back(run, 2048, Kind(7));
+    /// }
+    /// assert_eq!(arena.memory().live, 0);
+    /// # Ok::<(), sapwood_arena::ArenaFull>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`alloc`](Arena::alloc).
+    pub fn lend(&mut self, bytes: usize, kind: Kind, area: Area) -> Result<Ref, ArenaFull> {
+        let run = self.alloc(bytes, kind, area)?;
+        self.kinds[kind.index()].blocks -= 1;
+        Ok(run)
+    }
+
+    /// Counts all blocks of one kind as lent under another, as they are.
+    pub fn lend_all(&mut self, from: Kind, to: Kind) {
+        let units = core::mem::take(&mut self.kinds[from.index()]).units;
+        self.kinds[to.index()].units += units;
+    }
+
+    /// Takes back lent memory, in any pieces; with [`splits_runs`](Arena::splits_runs) false, as it was lent.
+    ///
+    /// # Safety
+    ///
+    /// The bytes at `r`, rounded up to whole units, were lent under this kind, and nobody reads or writes them any more.
+    pub unsafe fn give_back(&mut self, r: Ref, bytes: usize, kind: Kind) {
+        self.kinds[kind.index()].blocks += 1;
+        // SAFETY: the caller's promise; the accounts are per unit, and the count of blocks was set right.
+        unsafe { self.free(r, bytes, kind) };
+    }
+
+    /// Whether lent runs may be cut up. Not in the modes for tests that look at each block by itself: there, lend
+    /// each block alone.
+    pub fn splits_runs(&self) -> bool {
+        self.options.debug == DebugMode::Off && self.options.fail_every == 0
+    }
+}

@@ -1,0 +1,220 @@
+//! Many changes at once.
+//!
+//! They are made one by one in the order given. In a large map, sixteen keys at a time, what the changes are
+//! going to read is fetched before them by interleaved descents, so that the cache misses of the sixteen
+//! overlap. The changes find their own way all the same: an earlier one may alter that of a later.
+
+use smallvec::SmallVec;
+
+use super::map::QpMap;
+use super::raw::batch::{LANES, warm};
+use super::raw::leaf::MAX_KEY;
+use super::raw::view::View;
+#[cfg(feature = "std")]
+use super::txn::Txn;
+use crate::{Error, Rejected};
+
+/// From this many entries on a map is so much larger than the caches that the descents beforehand pay.
+/// Measured over domain names: insertions gain nothing up to 200,000 entries and 30 % at a million.
+const WARM_FROM: usize = 1 << 18;
+
+/// A map, as changes of many entries need it.
+pub(crate) trait Many<V> {
+    fn entries(&self) -> View<'_, V>;
+    fn count(&self) -> usize;
+    /// Inserts or replaces.
+    fn put(&mut self, key: &[u8], value: V) -> Result<(), Rejected<V>>;
+    fn take(&mut self, key: &[u8]) -> Result<(), Error>;
+}
+
+/// Fetches what changes of these keys read, if the map is large.
+#[inline]
+fn prepare<'k, V, T: Many<V>>(map: &T, keys: impl Iterator<Item = &'k [u8]>) {
+    if map.count() >= WARM_FROM {
+        warm(&map.entries(), keys);
+    }
+}
+
+/// Inserts entries in order; returns how many were new.
+pub(crate) fn insert<V, T: Many<V>, K: AsRef<[u8]>>(
+    map: &mut T,
+    entries: impl Iterator<Item = (K, V)>,
+) -> Result<usize, Rejected<V>> {
+    let mut entries = entries;
+    let before = map.count();
+    let mut group: SmallVec<[(K, V); LANES]> = SmallVec::new();
+    loop {
+        // One at a time while the map is small; none is taken that is not needed yet.
+        let most = if map.count() < WARM_FROM { 1 } else { LANES };
+        for entry in entries.by_ref().take(most) {
+            // The group ends with a key that will be rejected: what follows stays where it is.
+            let last = entry.0.as_ref().len() > MAX_KEY;
+            group.push(entry);
+            if last {
+                break;
+            }
+        }
+        if group.is_empty() {
+            return Ok(map.count() - before);
+        }
+        if most > 1 {
+            prepare(map, group.iter().map(|(key, _)| key.as_ref()));
+        }
+        for (key, value) in group.drain(..) {
+            map.put(key.as_ref(), value)?;
+        }
+    }
+}
+
+/// Removes keys in order; returns how many were there.
+pub(crate) fn remove<V, T: Many<V>, K: AsRef<[u8]>>(
+    map: &mut T,
+    keys: &[K],
+) -> Result<usize, Error> {
+    let before = map.count();
+    for group in keys.chunks(LANES) {
+        prepare(map, group.iter().map(K::as_ref));
+        for key in group {
+            map.take(key.as_ref())?;
+        }
+    }
+    Ok(before - map.count())
+}
+
+impl<V> Many<V> for QpMap<V> {
+    fn entries(&self) -> View<'_, V> {
+        self.view()
+    }
+
+    #[inline]
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn put(&mut self, key: &[u8], value: V) -> Result<(), Rejected<V>> {
+        self.insert(key, value).map(drop)
+    }
+
+    #[inline]
+    fn take(&mut self, key: &[u8]) -> Result<(), Error> {
+        drop(self.remove(key));
+        Ok(())
+    }
+}
+
+impl<V> QpMap<V> {
+    /// Inserts or replaces many entries, in the order in which they come; returns how many keys are new. Of
+    /// equal keys, the last wins. Values that are replaced are dropped.
+    ///
+    /// The result is that of single insertions. In a map of some 300,000 entries and more it takes less time:
+    /// the cache misses of sixteen entries overlap.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`] or [`Error::ArenaFull`], with the value of the first entry that was rejected. All
+    /// entries before it are in the map, none after it. Those that follow a key that is too long are still in
+    /// the iterator; when the arena is full, up to 15 of them were taken and are dropped.
+    ///
+    /// ```
+    /// use sapwood::qp::QpMap;
+    /// let mut map = QpMap::from([("ash", 1), ("elm", 2)]);
+    /// assert_eq!(map.insert_many([("elm", 3), ("oak", 4), ("oak", 5)])?, 1);
+    /// assert!(map.iter().map(|(_, tree)| *tree).eq([1, 3, 5]));
+    ///
+    /// // Leaving out what cannot be inserted:
+    /// let long = "x".repeat(70_000);
+    /// let mut entries = [("fir", 6), (&long, 7), ("yew", 8)].into_iter();
+    /// let rejected = map.insert_many(entries.by_ref()).unwrap_err();
+    /// assert_eq!(rejected.value, 7);
+    /// assert_eq!(map.insert_many(entries)?, 1);
+    /// assert_eq!(map.len(), 5);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn insert_many<K: AsRef<[u8]>>(
+        &mut self,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<usize, Rejected<V>> {
+        insert(self, entries.into_iter())
+    }
+
+    /// Removes many keys; returns how many were there. Their values are dropped; [`remove`](Self::remove)
+    /// returns them. Needs no memory.
+    ///
+    /// As [`insert_many`](Self::insert_many), this is quicker than single removals in a large map.
+    ///
+    /// ```
+    /// use sapwood::qp::QpMap;
+    /// let mut map = QpMap::from([("ash", 1), ("elm", 2), ("oak", 3)]);
+    /// assert_eq!(map.remove_many(&["oak", "fir", "oak", "ash"]), 2);
+    /// assert_eq!(map.len(), 1);
+    /// ```
+    pub fn remove_many<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> usize {
+        let before = self.len();
+        match remove(self, keys) {
+            Ok(removed) => removed,
+            // An owned removal cannot fail.
+            Err(_) => before - self.len(),
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+impl<V: Send + Sync + 'static> Many<V> for Txn<'_, V> {
+    fn entries(&self) -> View<'_, V> {
+        self.view()
+    }
+
+    #[inline]
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn put(&mut self, key: &[u8], value: V) -> Result<(), Rejected<V>> {
+        self.insert(key, value).map(drop)
+    }
+
+    #[inline]
+    fn take(&mut self, key: &[u8]) -> Result<(), Error> {
+        self.remove(key).map(drop)
+    }
+}
+
+#[cfg(feature = "std")]
+impl<V: Send + Sync + 'static> Txn<'_, V> {
+    /// Inserts or replaces many entries, in the order in which they come; returns how many keys are new. Of
+    /// equal keys, the last wins.
+    ///
+    /// The result is that of single insertions. In a map of some 300,000 entries and more it takes less time:
+    /// the cache misses of sixteen entries overlap.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert), with the value of the first entry that was rejected. All entries before it
+    /// are in the transaction, none after it. Those that follow a key that is too long are still in the
+    /// iterator; else, up to 15 of them were taken and are dropped.
+    ///
+    /// ```
+    /// use sapwood::qp::QpStore;
+    /// let store = QpStore::new()?;
+    /// let mut txn = store.begin();
+    /// assert_eq!(txn.insert_many([("elm", 1), ("oak", 2), ("elm", 3)])?, 2);
+    /// assert_eq!(txn.remove_many(&["oak", "fir"])?, 1);
+    /// txn.commit();
+    /// assert_eq!(store.snapshot().get("elm"), Some(&3));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn insert_many<K: AsRef<[u8]>>(
+        &mut self,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<usize, Rejected<V>> {
+        insert(self, entries.into_iter())
+    }
+
+    /// Removes many keys; returns how many were there.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove). The keys before the one that failed are removed.
+    pub fn remove_many<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> Result<usize, Error> {
+        remove(self, keys)
+    }
+}

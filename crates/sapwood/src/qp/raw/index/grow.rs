@@ -1,0 +1,530 @@
+//! Tables that follow one another: growing, shrinking, and moving the keys a few buckets at a time.
+
+use core::sync::atomic::Ordering;
+
+use smallvec::SmallVec;
+
+use super::bucket::{OUT_MAX, Words};
+use super::table::{
+    self, NOTHING, Put, Table, grown, homes_at_least, homes_for, most_keys, urgent_keys,
+};
+use super::{Chunks, Index, Taken};
+use crate::qp::raw::mem::byte_of;
+use crate::qp::raw::view::prefetch;
+
+/// A step that has moved so many keys is over: four full buckets or so. What is not moved yet fills up further
+/// meanwhile, by a fiftieth.
+const KEYS: usize = 32;
+/// The same for a step of a move that is behind.
+const KEYS_BEHIND: usize = 96;
+/// A step looks at no more buckets.
+const BUCKETS: usize = 12;
+/// The next table is there for so many buckets behind the homes that keys were moved to. It is not full, so they lie
+/// no further.
+const AHEAD: u32 = 16;
+/// The first table is made in one step and has no more homes: 32 KiB.
+const FIRST_MAX: u32 = 512;
+
+impl<V, const SHARED: bool> Index<V, SHARED> {
+    /// To be called after each change with the number of keys: begins a larger or smaller table, if it is time, and moves
+    /// a few keys. A bounded amount of work. In a shared index one thread at a time does it, others return at once.
+    ///
+    /// # Safety
+    /// As for `insert`. Without `SHARED`, `len` is exact. With it, it may be somewhat out of date; while there are few
+    /// keys (less than some hundreds for each thread), it should not be.
+    #[inline]
+    pub(crate) unsafe fn step(&self, chunks: &mut impl Chunks, len: usize) {
+        if self.is_due(len) {
+            // SAFETY: the caller's promise.
+            unsafe { self.step_due(chunks, len) };
+        }
+    }
+
+    /// # Safety
+    /// As for `step`.
+    #[cold]
+    unsafe fn step_due(&self, chunks: &mut impl Chunks, len: usize) {
+        if !self.take_turn() {
+            // Usually another thread sees to it. If it does not get on (the system may have put it to sleep), the
+            // table would run over before long: then all wait.
+            if !self.is_urgent(len) {
+                return;
+            }
+            self.wait_for_turn();
+        }
+        let mut taken = self.taken();
+        // SAFETY: the caller's promise, and it is this thread's turn.
+        let done = unsafe { self.work_on(chunks, len, &mut taken) };
+        self.set_taken(taken);
+        if done.is_none() {
+            // No memory: again when the number of keys is another by a few.
+            let later = 1 + len / 64;
+            self.set_limits(len + later, len.saturating_sub(later).max(1));
+        }
+        self.end_turn();
+    }
+
+    #[inline]
+    fn is_pressed(&self) -> bool {
+        SHARED && self.work.pressed.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    fn is_urgent(&self, len: usize) -> bool {
+        SHARED && (len > self.urgent.load(Ordering::Relaxed) || self.is_pressed())
+    }
+
+    fn set_limits(&self, high: usize, low: usize) {
+        self.high.store(high, Ordering::Relaxed);
+        self.low.store(low, Ordering::Relaxed);
+    }
+
+    /// There is something to do in each step.
+    fn set_busy(&self) {
+        self.set_limits(0, usize::MAX);
+    }
+
+    fn set_calm(&self, homes: u32) {
+        self.urgent.store(urgent_keys(homes), Ordering::Relaxed);
+        self.set_limits(most_keys(homes), Self::fewest(homes));
+    }
+
+    /// Below so many keys a table is too large; the smallest one when there are none.
+    fn fewest(homes: u32) -> usize {
+        if homes <= Self::SMALLEST {
+            1
+        } else {
+            most_keys(homes) / 4
+        }
+    }
+
+    /// A shared index keeps some room, for the keys that many threads may insert before one of them gets to `step`.
+    const SMALLEST: u32 = if SHARED { 4 } else { 1 };
+
+    /// # Safety
+    /// As for `step`; it is the caller's turn.
+    unsafe fn work_on(
+        &self,
+        chunks: &mut impl Chunks,
+        len: usize,
+        taken: &mut Taken,
+    ) -> Option<()> {
+        let at = self.table.load(Ordering::Acquire);
+        if at == 0 {
+            if len == 0 {
+                self.set_limits(0, 0);
+                return Some(());
+            }
+            let homes = homes_for(len).clamp(Self::SMALLEST, FIRST_MAX);
+            return self.make_first(chunks, homes, taken);
+        }
+        if !SHARED && len == 0 {
+            // SAFETY: nobody else uses the index, and there are no keys.
+            unsafe { self.give_back(chunks, taken) };
+            return Some(());
+        }
+        // SAFETY: the current table.
+        let t = unsafe { Table::at(chunks.base(), at) };
+        let homes = t.homes();
+        if t.next().load(Ordering::Acquire) == 0 {
+            let pressed = self.is_pressed();
+            if pressed {
+                self.work.pressed.store(0, Ordering::Relaxed);
+            }
+            let most = most_keys(homes);
+            // SAFETY: the table is whole.
+            let about = || unsafe { estimate(t) };
+            let wanted = if len > most || (pressed && about() > most / 7 * 6) {
+                grown(homes).max(homes_for(len).min(homes.saturating_mul(4)))
+            } else if len >= Self::fewest(homes) {
+                self.set_calm(homes);
+                return Some(());
+            } else if SHARED && about() > most / 2 {
+                // Who says that there are so few keys has not counted for long.
+                self.set_limits(most, len / 2);
+                return Some(());
+            } else if homes <= Self::SMALLEST {
+                // SAFETY: the caller's promise.
+                unsafe { self.close(chunks, at, taken) };
+                return Some(());
+            } else {
+                let about = if SHARED { about().max(len) } else { len };
+                homes_for(about).clamp(Self::SMALLEST, homes - 1)
+            };
+            let next = table::make(chunks, wanted, taken)?;
+            // SAFETY: the arena may have moved, the table is where it was within it.
+            let t = unsafe { Table::at(chunks.base(), at) };
+            t.next().store(next, Ordering::Release);
+            self.work.cursor.store(0, Ordering::Relaxed);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.move_some(chunks, at, len, taken) }
+    }
+
+    /// The table for a key that finds none; 0 when there is no memory, and the key is counted as homeless.
+    ///
+    /// # Safety
+    /// As for `insert`.
+    #[cold]
+    pub(super) unsafe fn first_table(&self, chunks: &mut impl Chunks) -> u32 {
+        self.wait_for_turn();
+        if self.table.load(Ordering::Acquire) == 0 {
+            let mut taken = self.taken();
+            if self
+                .make_first(chunks, Self::SMALLEST, &mut taken)
+                .is_none()
+            {
+                let homeless = self.homeless.load(Ordering::Relaxed);
+                self.homeless.store(homeless + 1, Ordering::Release);
+            }
+            self.set_taken(taken);
+        }
+        let at = self.table.load(Ordering::Acquire);
+        self.end_turn();
+        at
+    }
+
+    /// Makes room for so many keys in an index that has none, so that they can be inserted without moving any.
+    ///
+    /// # Safety
+    /// Nobody else uses the index, and there are no keys.
+    pub(crate) unsafe fn reserve(&self, chunks: &mut impl Chunks, len: usize) {
+        if self.table.load(Ordering::Relaxed) == 0 && len > 0 {
+            let mut taken = self.taken();
+            let homes = homes_at_least(len).max(Self::SMALLEST);
+            // Without memory, the index grows as it can.
+            if self.make_first(chunks, homes, &mut taken).is_some() {
+                self.set_limits(most_keys(homes), 1);
+            }
+            self.set_taken(taken);
+        }
+    }
+
+    /// Ends a move that is under way, however many keys are left: lookups are quicker, and nothing is there twice. For those
+    /// who have just changed much and will look up more.
+    ///
+    /// # Safety
+    /// As for `insert`.
+    #[allow(dead_code)] // For compaction, which does not call it yet.
+    pub(crate) unsafe fn finish(&self, chunks: &mut impl Chunks) {
+        self.wait_for_turn();
+        let mut taken = self.taken();
+        loop {
+            let at = self.table.load(Ordering::Acquire);
+            // SAFETY: the current table; it is this thread's turn.
+            let done = unsafe {
+                at == 0
+                    || Table::at(chunks.base(), at).next().load(Ordering::Acquire) == 0
+                    || self.move_some(chunks, at, 0, &mut taken).is_none()
+            };
+            if done {
+                break;
+            }
+        }
+        self.set_taken(taken);
+        self.end_turn();
+    }
+
+    /// Makes a table with all its chunks where there is none.
+    fn make_first(&self, chunks: &mut impl Chunks, homes: u32, taken: &mut Taken) -> Option<()> {
+        let at = table::make(chunks, homes, taken)?;
+        // SAFETY: just made; nobody else knows of it.
+        unsafe {
+            let count = Table::at(chunks.base(), at).chunks();
+            for chunk in 0..count {
+                if table::make_chunk(chunks, at, chunk, taken).is_none() {
+                    table::free(chunks, at, taken);
+                    return None;
+                }
+            }
+            if self.homeless.load(Ordering::Relaxed) > 0 {
+                let t = Table::at(chunks.base(), at);
+                for home in 0..homes {
+                    self.stick(t, home);
+                }
+            }
+        }
+        self.set_calm(homes);
+        super::bucket::point();
+        self.table.store(at, Ordering::Release);
+        Some(())
+    }
+
+    /// From now on a bucket's spilled keys are not known.
+    ///
+    /// # Safety
+    /// The bucket is there.
+    unsafe fn stick(&self, t: Table, home: u32) {
+        // SAFETY: the caller's promise.
+        if let Some(bucket) = unsafe { t.bucket(home) } {
+            let mut words = bucket.lock::<SHARED>();
+            words.stick();
+            bucket.unlock_high(words);
+        }
+    }
+
+    /// Gives the last, smallest table up, if it is empty.
+    ///
+    /// # Safety
+    /// It is the caller's turn; the table has no next one.
+    unsafe fn close(&self, chunks: &mut impl Chunks, at: u32, taken: &mut Taken) {
+        // SAFETY: the current table is whole.
+        unsafe {
+            let t = Table::at(chunks.base(), at);
+            let buckets: SmallVec<[_; 8]> = (0..t.total()).filter_map(|b| t.bucket(b)).collect();
+            let mut words: SmallVec<[_; 8]> = buckets.iter().map(|b| b.lock::<SHARED>()).collect();
+            let empty = words.iter().all(|words| words.is_empty());
+            if empty {
+                // Who comes too late for this table waits for its turn and finds none, or a new one.
+                t.next().store(NOTHING, Ordering::Release);
+                words[..t.homes() as usize]
+                    .iter_mut()
+                    .for_each(Words::set_moved);
+            }
+            for (bucket, words) in buckets.iter().zip(words) {
+                bucket.unlock_high(words);
+            }
+            if !empty {
+                self.set_calm(t.homes());
+                return;
+            }
+            super::bucket::point();
+            self.table.store(0, Ordering::Release);
+            self.set_limits(0, 0);
+            table::free(chunks, at, taken);
+        }
+    }
+
+    /// Gives everything back and forgets all keys. In a shared index, too, nobody else may use it meanwhile, but
+    /// for readers who can do with any answer.
+    ///
+    /// # Safety
+    /// Nobody else changes the index.
+    pub(crate) unsafe fn clear(&self, chunks: &mut impl Chunks) {
+        self.wait_for_turn();
+        let mut taken = self.taken();
+        // SAFETY: the caller's promise.
+        unsafe { self.give_back(chunks, &mut taken) };
+        debug_assert_eq!(taken, Taken::default());
+        self.set_taken(taken);
+        self.end_turn();
+    }
+
+    /// # Safety
+    /// As for `clear`; it is the caller's turn.
+    unsafe fn give_back(&self, chunks: &mut impl Chunks, taken: &mut Taken) {
+        let mut at = self.table.load(Ordering::Acquire);
+        self.table.store(0, Ordering::Release);
+        self.homeless.store(0, Ordering::Release);
+        self.set_limits(0, 0);
+        while at != 0 {
+            // SAFETY: the chain of tables that are in use; none is found any more.
+            unsafe {
+                let next = Table::at(chunks.base(), at).next().load(Ordering::Acquire);
+                table::free(chunks, at, taken);
+                at = next;
+            }
+        }
+    }
+
+    /// Moves a few buckets from the table to its next one; `None` when there is no memory.
+    ///
+    /// # Safety
+    /// It is the caller's turn; `at` is the current table, and has a next one.
+    unsafe fn move_some(
+        &self,
+        chunks: &mut impl Chunks,
+        at: u32,
+        len: usize,
+        taken: &mut Taken,
+    ) -> Option<()> {
+        self.set_busy();
+        let mut cursor = self.work.cursor.load(Ordering::Relaxed);
+        let (mut keys, mut buckets) = (0, 0);
+        // SAFETY: both tables stay until the end of the move. Chunks may move with the arena, so pointers are made anew
+        // after each request for memory.
+        unsafe {
+            let t = Table::at(chunks.base(), at);
+            let (homes, next) = (t.homes(), t.next().load(Ordering::Acquire));
+            let quota = if self.is_urgent(len) {
+                KEYS_BEHIND
+            } else {
+                KEYS
+            };
+            while cursor < homes && keys < quota && buckets < BUCKETS {
+                let (t, n) = (Table::at(chunks.base(), at), Table::at(chunks.base(), next));
+                let (least, greatest) = t.hashes(cursor);
+                let last = (n.home(greatest) + AHEAD).min(n.total() - 1);
+                for chunk in n.chunk_of(n.home(least))..=n.chunk_of(last) {
+                    table::make_chunk(chunks, next, chunk, taken)?;
+                }
+                let base = chunks.base();
+                let (t, n) = (Table::at(base, at), Table::at(base, next));
+                if cursor + 1 < homes {
+                    self.prefetch_leaves(base, t, cursor + 1);
+                }
+                keys += self.move_bucket(base, t, n, cursor);
+                buckets += 1;
+                cursor += 1;
+                self.work.cursor.store(cursor, Ordering::Relaxed);
+                if t.chunk_of(cursor) != t.chunk_of(cursor - 1) {
+                    let over = t.chunk_of(cursor - 1);
+                    table::free_chunk(chunks, at, over, taken);
+                }
+            }
+            if cursor == homes {
+                super::bucket::point();
+                self.table.store(next, Ordering::Release);
+                table::free(chunks, at, taken);
+                let homes = Table::at(chunks.base(), next).homes();
+                self.work.pressed.store(0, Ordering::Relaxed);
+                self.set_calm(homes);
+            }
+        }
+        Some(())
+    }
+
+    /// Asks for the leaves of a bucket that is about to be moved.
+    ///
+    /// # Safety
+    /// The bucket is below `total`.
+    unsafe fn prefetch_leaves(&self, base: *mut u8, t: Table, bucket: u32) {
+        // SAFETY: the caller's promise; prefetches follow no pointer.
+        unsafe {
+            let Some(line) = t.bucket(bucket) else { return };
+            let mut used = line.load().used();
+            while used != 0 {
+                let leaf = line.leaf(used.trailing_zeros() as usize);
+                prefetch(base.wrapping_add(byte_of(leaf)));
+                used &= used - 1;
+            }
+            if bucket + 1 < t.homes() {
+                prefetch(t.line(bucket + 1).cast());
+            }
+        }
+    }
+
+    /// Moves the keys that are at home in a bucket; how many there were.
+    ///
+    /// # Safety
+    /// It is the caller's turn; all buckets before were moved, and the buckets of the next table are there in
+    /// which these keys may lie.
+    unsafe fn move_bucket(&self, base: *mut u8, t: Table, next: Table, home: u32) -> usize {
+        // SAFETY: leaves in locked buckets are alive; what is at home in a locked bucket is changed by nobody else.
+        unsafe {
+            let Some(first) = t.bucket(home) else {
+                return 0;
+            };
+            let mut words = first.lock::<SHARED>();
+            let mut used = words.used();
+            let keys = used.count_ones() as usize;
+            // Whatever is in the bucket is at home in it: what was at home before was moved and cleared.
+            while used != 0 {
+                let leaf = first.leaf(used.trailing_zeros() as usize);
+                let hash = self.hash_of(base, leaf);
+                debug_assert_eq!(t.home(hash), home);
+                let put = next.put::<SHARED>(hash, leaf);
+                debug_assert!(put != Put::Moved, "the next table has a next one");
+                used &= used - 1;
+            }
+            if words.spilled() != 0 {
+                let (least, greatest) = t.hashes(home);
+                for to in next.home(least)..=next.home(greatest) {
+                    self.stick(next, to);
+                }
+            }
+            let out = words.out() as usize;
+            if out == 0 {
+                words.set_moved();
+                first.unlock_high(words);
+            } else {
+                self.move_behind(base, t, next, home, words);
+            }
+            keys + out
+        }
+    }
+
+    /// Moves the keys that are at home in a bucket and lie behind it, and ends the lock of the home.
+    ///
+    /// # Safety
+    /// As for `move_bucket`, of which it is a part: the home is locked, and these are its words.
+    #[inline(never)]
+    unsafe fn move_behind(
+        &self,
+        base: *mut u8,
+        t: Table,
+        next: Table,
+        home: u32,
+        mut words: Words,
+    ) {
+        // Which slots of which buckets behind.
+        let mut found = [(0u32, 0u16); OUT_MAX as usize];
+        let mut count = 0;
+        let (mut left, reach) = (words.out(), words.reach());
+        // SAFETY: as in `move_bucket`.
+        unsafe {
+            for far in 1..=reach {
+                if left == 0 {
+                    break;
+                }
+                let Some(bucket) = t.bucket(home + far) else {
+                    break;
+                };
+                let theirs = bucket.lock::<SHARED>();
+                let (mut used, mut slots) = (theirs.used(), 0);
+                while used != 0 && left > 0 {
+                    // From the back: there are those that are not at home.
+                    let slot = 31 - used.leading_zeros();
+                    used ^= 1 << slot;
+                    let leaf = bucket.leaf(slot as usize);
+                    let hash = self.hash_of(base, leaf);
+                    if t.home(hash) == home {
+                        next.put::<SHARED>(hash, leaf);
+                        slots |= 1 << slot;
+                        left -= 1;
+                    }
+                }
+                bucket.unlock_high(theirs);
+                if slots != 0 {
+                    found[count] = (home + far, slots);
+                    count += 1;
+                }
+            }
+            debug_assert_eq!(left, 0, "a key that lies behind is not there");
+            // Before any slot is cleared: who misses a key looks here again.
+            words.set_moved();
+            if let Some(first) = t.bucket(home) {
+                first.unlock_high(words);
+            }
+            for (at, mut slots) in found.into_iter().take(count) {
+                let Some(bucket) = t.bucket(at) else {
+                    continue;
+                };
+                let mut theirs = bucket.lock::<SHARED>();
+                while slots != 0 {
+                    theirs.set_tag(slots.trailing_zeros() as usize, 0);
+                    slots &= slots - 1;
+                }
+                bucket.unlock(theirs);
+            }
+        }
+    }
+}
+
+/// How many keys a table has, by a look at a few buckets.
+///
+/// # Safety
+/// The table is alive, and no home was moved.
+unsafe fn estimate(t: Table) -> usize {
+    let homes = t.homes();
+    let apart = homes.div_ceil(32) as usize;
+    let (mut used, mut seen) = (0, 0);
+    for home in (0..homes).step_by(apart) {
+        // SAFETY: below `total`.
+        if let Some(bucket) = unsafe { t.bucket(home) } {
+            used += bucket.load().used().count_ones() as usize;
+            seen += 1;
+        }
+    }
+    used * homes as usize / seen.max(1)
+}

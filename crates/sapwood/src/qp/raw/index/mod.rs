@@ -1,0 +1,458 @@
+//! The point index: a hash index over the leaves of a trie, kept in step with it.
+//!
+//! A lookup of one key touches two cache lines: a bucket ([`bucket`]) and the leaf. The trie is always the truth: where
+//! the index does not know, it says so ([`Found::AskTrie`]), so it can do without memory that it does not get.
+//!
+//! # Layout
+//!
+//! Buckets of twelve leaves lie in a table ([`table`]) in the order of the hashes: a key's *home* is
+//! `high half of the hash * homes >> 32`, its tag comes from the low byte. A key whose home is full lies in the next
+//! bucket with room; its home counts such keys (`out`) and knows how far behind they are at most (`reach`, up to 255: in a
+//! table that is nearly full, long runs of buckets are). A key that finds no room there either is only counted, at its
+//! home (`spilled`), and lookups that do not find it ask the trie.
+//!
+//! # Growth
+//!
+//! A table that is 88 % full is followed by one with two sevenths more homes, one that is a quarter as full as that by a
+//! smaller one. Each change of the map then moves a few buckets, from the first to the last ([`grow`]). Order is
+//! kept, so the new table fills from the front while the old one is freed from the front: together they take little more
+//! than one. What is spilled in a bucket that is moved, nobody knows: the new buckets that it could be at home in say
+//! `AskTrie` to every miss from then on. That takes a lack of memory or dozens of equal hashes. It is over when the
+//! map was empty, or after [`Index::clear`] and the insertion of all leaves.
+//!
+//! # Why readers need no lock
+//!
+//! Readers hold a guard: chunks, tables and leaves that they can reach are not freed meanwhile. Writers of one key come
+//! one after the other. A reader reads the bucket of the home; if keys of this home lie behind it, the buckets within
+//! reach; and then the home again. A key that is in the index all the while is found, or the answer is `AskTrie`:
+//!
+//! - *Nobody moves it.* It never changes its slot. A replaced value's leaf is stored over the old one in place. It lies at
+//!   home, or it is counted in the home's `out` and `reach` or `spilled`, from before the lookup until after.
+//! - *It is moved to the next table*, which has it before MOVED is set at its home. A reader that sees MOVED at first
+//!   goes to the next table. One that does not finds it in the old table: slots in the home itself stay as they were
+//!   when MOVED was set, for ever. Slots behind are cleared, because other homes' keys go on living there, but only
+//!   after MOVED was set: who sees one cleared (Acquire) sees MOVED when it looks at the home again.
+//! - *Its chunk is gone from the directory*: then all that was at home there was moved. On to the next table.
+//! - *A slot is used again between the load of its tag and the load of its cell.* A cell is stored before its tag
+//!   and never cleared, so the cell belongs to the tag that was seen or is a newer one. The key decides.
+//!
+//! What a reader follows is alive. It saw the slot in use, or the home without MOVED, after its guard began; so the leaf was
+//! in the index after that, and what is retired later waits for the guard. Slots of a moved home may hold leaves
+//! that are long freed, but no lookup uses them: from this home it sees MOVED, other homes' keys do not lie
+//! there, and homes before are MOVED too, as buckets are moved in order. The same makes a leaf that is found in the
+//! old table an honest answer: it was the key's leaf at the moment when the home was read without MOVED.
+//!
+//! A key that is absent all the while is never found: keys are compared whole.
+//!
+//! # Locks
+//!
+//! Writers of a shared index lock the home, and then at most one bucket behind it; a mover locks an old bucket or two, and then
+//! new ones. It is always ahead or from an old table to a new one, so no circle of waiting is possible. Nobody takes a
+//! leaf out of a bucket, or replaces it, without that bucket's lock; a mover holds it while it reads keys, so they are
+//! alive. An owned index (`SHARED` false) has no locks and no read-modify-write instruction.
+//!
+//! Writers hold a guard too: a bucket that they wait for may be moved, and its chunk given back.
+
+mod bucket;
+mod grow;
+mod many;
+mod table;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use core::hash::Hasher;
+use foldhash::SharedSeed;
+use foldhash::quality::FoldHasher;
+use sapwood_arena::Ref;
+
+use self::bucket::{Words, tag_of, wait};
+use self::table::{NOTHING, Put, Table};
+use super::leaf::LeafOf;
+use super::mem::byte_of;
+
+pub(crate) use self::table::Taken;
+
+/// Where the index gets its memory: an owned map frees at once, a shared one retires.
+pub(crate) trait Chunks {
+    /// Where the arena lies now. An owned arena may move in `alloc`.
+    fn base(&self) -> *mut u8;
+
+    /// A block, or `None` when there is no memory: growth is then put off.
+    fn alloc(&mut self, bytes: usize) -> Option<Ref>;
+
+    /// Gives a block back; in a shared map after a grace period.
+    ///
+    /// # Safety
+    /// The block came from `alloc` with as many bytes, and nobody who begins to read now gets to it.
+    unsafe fn free(&mut self, block: Ref, bytes: usize);
+}
+
+/// What the index knows about a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The cell of its leaf.
+    Leaf(u32),
+    /// The key is not in the map.
+    Absent,
+    /// Only the trie knows.
+    AskTrie,
+}
+
+/// What one table knows.
+enum Look {
+    Found(Found),
+    /// The key is at home in the next table.
+    Moved,
+}
+
+/// A hash index over leaves with values `V`.
+///
+/// Everything in it is an atomic, but without `SHARED` only loads and stores are used: writers need to be alone.
+#[repr(C)]
+pub(crate) struct Index<V, const SHARED: bool> {
+    /// The table where lookups begin, 0 = none.
+    table: AtomicU32,
+    /// Keys that were inserted when there was no table and no memory for one.
+    homeless: AtomicU32,
+    /// With more keys than this or less than `low`, there is something to do.
+    high: AtomicUsize,
+    low: AtomicUsize,
+    /// With more keys than this there is no time to lose.
+    urgent: AtomicUsize,
+    seed: u64,
+    seeds: SharedSeed,
+    #[cfg(test)]
+    mask: u64,
+    work: Work,
+    values: PhantomData<fn() -> V>,
+}
+
+/// What the thread whose turn it is to change tables works with; not in the line that lookups need.
+#[derive(Default)]
+#[repr(align(64))]
+struct Work {
+    /// 1 while a thread has the turn.
+    turn: AtomicU32,
+    /// The next bucket to be moved.
+    cursor: AtomicU32,
+    /// 1 when a key was inserted too far from home.
+    pressed: AtomicU32,
+    blocks: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl<V, const SHARED: bool> Index<V, SHARED> {
+    /// An index without keys, which takes no memory. Who does not know the seed cannot choose keys that collide.
+    pub(crate) fn new(seed: u64) -> Self {
+        Index {
+            table: AtomicU32::new(0),
+            homeless: AtomicU32::new(0),
+            high: AtomicUsize::new(0),
+            low: AtomicUsize::new(0),
+            urgent: AtomicUsize::new(0),
+            seed,
+            seeds: SharedSeed::from_u64(seed),
+            #[cfg(test)]
+            mask: u64::MAX,
+            work: Work::default(),
+            values: PhantomData,
+        }
+    }
+
+    /// The hash of a key.
+    ///
+    /// Foldhash's quality form, because the upper half alone gives the home, in a table that is nearly full. The fast
+    /// form is too uneven for that: of 60,000 keys "key 1", "key 2" …, and some seeds, it puts a hundred into one
+    /// bucket, and a lattice of numbers comes out with a variance of a third to four times a random one.
+    #[inline(always)]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        let mut hasher = FoldHasher::with_seed(self.seed, &self.seeds);
+        hasher.write(key);
+        let hash = hasher.finish();
+        #[cfg(test)]
+        let hash = hash & self.mask;
+        hash
+    }
+
+    /// The hash of a leaf's key.
+    ///
+    /// # Safety
+    /// `leaf` is a leaf of the arena at `base`, alive.
+    #[inline(always)]
+    unsafe fn hash_of(&self, base: *mut u8, leaf: u32) -> u64 {
+        // SAFETY: the caller's promise.
+        self.hash(unsafe { LeafOf::<V>::key(base.add(byte_of(leaf))) })
+    }
+
+    /// Looks a key up. Any number of threads may, beside writers.
+    ///
+    /// # Safety
+    /// `base` is where the arena lies, `hash` is the key's. In a shared index the caller holds a guard, since before
+    /// the call and as long as it uses the leaf.
+    #[inline]
+    pub(crate) unsafe fn find(&self, base: *mut u8, hash: u64, key: &[u8]) -> Found {
+        bucket::point();
+        let at = self.table.load(Ordering::Acquire);
+        if at == 0 {
+            return self.without_table();
+        }
+        // SAFETY: the guard keeps the table.
+        unsafe {
+            let table = Table::at(base, at).settle(hash);
+            match self.look(table, hash, key) {
+                Look::Found(found) => found,
+                Look::Moved => self.find_next(table, hash, key),
+            }
+        }
+    }
+
+    /// Looks a key up in the tables after one that it was moved from.
+    ///
+    /// # Safety
+    /// As for `find`; `table` is one that this lookup came to.
+    #[inline(never)]
+    unsafe fn find_next(&self, mut table: Table, hash: u64, key: &[u8]) -> Found {
+        loop {
+            let next = table.next().load(Ordering::Acquire);
+            if next == NOTHING || next == 0 {
+                // The last key was gone when this table was given up.
+                return Found::Absent;
+            }
+            // SAFETY: the next table is published before a key moves there; the guard keeps it.
+            unsafe {
+                table = Table::at(table.base(), next);
+                if let Look::Found(found) = self.look(table, hash, key) {
+                    return found;
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn without_table(&self) -> Found {
+        match self.homeless.load(Ordering::Acquire) {
+            0 => Found::Absent,
+            _ => Found::AskTrie,
+        }
+    }
+
+    /// # Safety
+    /// As for `find`, with a table that is alive.
+    #[inline(always)]
+    unsafe fn look(&self, table: Table, hash: u64, key: &[u8]) -> Look {
+        let home = table.home(hash);
+        // SAFETY: homes are below `total`; the caller's guard.
+        let Some(bucket) = (unsafe { table.bucket(home) }) else {
+            return Look::Moved;
+        };
+        let words = bucket.load();
+        if words.is_moved() {
+            return Look::Moved;
+        }
+        let mut hits = words.matches(tag_of(hash));
+        while hits != 0 {
+            let leaf = bucket.leaf(hits.trailing_zeros() as usize);
+            // SAFETY: a cell behind a tag is a leaf, alive as long as the guard is.
+            if unsafe { LeafOf::<V>::is_key(table.base().add(byte_of(leaf)), key) } {
+                return Look::Found(Found::Leaf(leaf));
+            }
+            hits &= hits - 1;
+        }
+        if words.out() > 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { self.look_behind(table, hash, key, words) };
+        }
+        Look::Found(match words.spilled() {
+            0 => Found::Absent,
+            _ => Found::AskTrie,
+        })
+    }
+
+    /// Looks into the buckets behind the home.
+    ///
+    /// # Safety
+    /// As for `look`, which looked at the home.
+    #[inline(never)]
+    unsafe fn look_behind(&self, table: Table, hash: u64, key: &[u8], words: Words) -> Look {
+        let home = table.home(hash);
+        for at in home + 1..=home + words.reach() {
+            // SAFETY: below `total`; the caller's guard.
+            let Some(bucket) = (unsafe { table.bucket(at) }) else {
+                return Look::Moved;
+            };
+            let mut hits = bucket.load().matches(tag_of(hash));
+            while hits != 0 {
+                // Keys that are not at home lie at the back.
+                let slot = 31 - hits.leading_zeros();
+                let leaf = bucket.leaf(slot as usize);
+                // SAFETY: as in `look`.
+                if unsafe { LeafOf::<V>::is_key(table.base().add(byte_of(leaf)), key) } {
+                    return Look::Found(Found::Leaf(leaf));
+                }
+                hits ^= 1 << slot;
+            }
+        }
+        if SHARED {
+            // A key that was moved meanwhile is cleared behind its home, but not before MOVED was set.
+            // SAFETY: as above.
+            let moved = unsafe { table.bucket(home) }.is_none_or(|home| home.load().is_moved());
+            if moved {
+                return Look::Moved;
+            }
+        }
+        Look::Found(match words.spilled() {
+            0 => Found::Absent,
+            _ => Found::AskTrie,
+        })
+    }
+
+    /// Adds a leaf whose key is not in the index.
+    ///
+    /// # Safety
+    /// `hash` is that of the leaf's key, the leaf is alive until it was removed or replaced. Without `SHARED` nobody
+    /// else uses the index. With it, the caller holds a guard, and is alone with this key; it may not hold anything that
+    /// `chunks` waits for.
+    #[inline]
+    pub(crate) unsafe fn insert(&self, chunks: &mut impl Chunks, hash: u64, leaf: u32) {
+        bucket::point();
+        let mut at = self.table.load(Ordering::Acquire);
+        loop {
+            if at == 0 || at == NOTHING {
+                // SAFETY: the caller's promise.
+                at = unsafe { self.first_table(chunks) };
+                if at == 0 {
+                    return;
+                }
+            }
+            // SAFETY: a table that the guard keeps.
+            let table = unsafe { Table::at(chunks.base(), at) };
+            // SAFETY: the caller's promise.
+            match unsafe { table.put::<SHARED>(hash, leaf) } {
+                Put::Done => return,
+                Put::Far => return self.press(),
+                Put::Moved => {}
+            }
+            at = table.next().load(Ordering::Acquire);
+        }
+    }
+
+    /// The table is too full: the numbers of keys that `step` is told must be out of date. With exact ones, it is equal
+    /// hashes, which no table helps against.
+    #[cold]
+    fn press(&self) {
+        if SHARED {
+            self.work.pressed.store(1, Ordering::Relaxed);
+            self.high.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Puts the leaf `new` in the place of `old`, which has the same key.
+    ///
+    /// # Safety
+    /// As for `insert`; `old` is in the index.
+    #[inline]
+    pub(crate) unsafe fn replace(&self, base: *mut u8, hash: u64, old: u32, new: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { self.change(base, hash, old, Some(new)) };
+    }
+
+    /// Removes a leaf.
+    ///
+    /// # Safety
+    /// As for `insert`; `leaf` is in the index.
+    #[inline]
+    pub(crate) unsafe fn remove(&self, base: *mut u8, hash: u64, leaf: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { self.change(base, hash, leaf, None) };
+    }
+
+    /// # Safety
+    /// As for `replace` and `remove`.
+    #[inline]
+    unsafe fn change(&self, base: *mut u8, hash: u64, old: u32, new: Option<u32>) {
+        bucket::point();
+        let mut at = self.table.load(Ordering::Acquire);
+        loop {
+            if at == 0 || at == NOTHING {
+                at = self.change_homeless(new.is_none());
+                if at == 0 {
+                    return;
+                }
+            }
+            // SAFETY: a table that the guard keeps.
+            let table = unsafe { Table::at(base, at) };
+            // SAFETY: the caller's promise.
+            if unsafe { table.change::<SHARED>(hash, old, new) } {
+                return;
+            }
+            at = table.next().load(Ordering::Acquire);
+        }
+    }
+
+    /// A key without a table is replaced or removed; or there is a table by now.
+    #[cold]
+    fn change_homeless(&self, removed: bool) -> u32 {
+        self.wait_for_turn();
+        let at = self.table.load(Ordering::Acquire);
+        if at == 0 && removed {
+            let homeless = self.homeless.load(Ordering::Relaxed);
+            debug_assert!(homeless > 0, "a key that was never inserted is removed");
+            let left = homeless.saturating_sub(1);
+            self.homeless.store(left, Ordering::Release);
+        }
+        self.end_turn();
+        at
+    }
+
+    /// Whether `step` has anything to do.
+    #[inline(always)]
+    fn is_due(&self, len: usize) -> bool {
+        len > self.high.load(Ordering::Relaxed) || len < self.low.load(Ordering::Relaxed)
+    }
+
+    /// Takes the turn, if nobody has it.
+    #[inline]
+    fn take_turn(&self) -> bool {
+        if !SHARED {
+            return true;
+        }
+        bucket::point();
+        let turn = &self.work.turn;
+        turn.load(Ordering::Relaxed) == 0 && turn.swap(1, Ordering::Acquire) == 0
+    }
+
+    #[inline]
+    fn wait_for_turn(&self) {
+        let mut tries = 0;
+        while !self.take_turn() {
+            wait(&mut tries);
+        }
+    }
+
+    #[inline]
+    fn end_turn(&self) {
+        if SHARED {
+            bucket::point();
+            self.work.turn.store(0, Ordering::Release);
+        }
+    }
+
+    /// What the index takes of the arena, without what was given back and waits for a grace period. All of it is
+    /// there: nothing lies in other memory.
+    pub(crate) fn taken(&self) -> Taken {
+        Taken {
+            blocks: self.work.blocks.load(Ordering::Relaxed),
+            bytes: self.work.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Only the one whose turn it is changes the account.
+    fn set_taken(&self, taken: Taken) {
+        self.work.blocks.store(taken.blocks, Ordering::Relaxed);
+        self.work.bytes.store(taken.bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,535 @@
+//! A table of buckets: a block with a header and a directory, and the chunks that the directory names.
+//!
+//! ```text
+//! 0    homes: buckets that a key can be at home in
+//! 4    total: homes and the few buckets behind, for keys that found no slot at the end
+//! 8    shift: a chunk has 1 << shift buckets; the last one as many as are left
+//! 12   next: the table that the keys are being moved to, 0 if none, NOTHING if there is no other
+//! 16   directory: one word a chunk, 0 = not there (not yet, or not any more)
+//! ```
+//!
+//! Header and directory lie in the arena like all else, so a table that readers may still look at is given back as
+//! a node is. A directory word is the reference of the chunk's first bucket, aligned to a line, so that
+//! its lowest three bits are free: they say by how many units the chunk was moved to be so.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use sapwood_arena::{Ref, UNIT};
+
+use super::Chunks;
+use super::bucket::{Bucket, LINE, OUT_MAX, REACH_MAX, SLOTS, Words, tag_of};
+
+/// How far from home a key may lie, its home included.
+pub(super) const WINDOW: u32 = REACH_MAX + 1;
+/// In a table that is not too full, hardly any key lies so far from home.
+const FAR: u32 = 64;
+/// Buckets behind the last home.
+const SPARE: u32 = 7;
+/// The table after the last one: there are no keys.
+pub(super) const NOTHING: u32 = u32::MAX;
+
+/// More than fit into an arena.
+const HOMES_MAX: u32 = 1 << 28;
+const HEAD: usize = 16;
+/// More than a chunk, to align it.
+const SLACK: usize = LINE - UNIT;
+/// The most buckets of a chunk, as a shift: 32 KiB are mapped and cleared in some ten microseconds.
+const SHIFT_MAX: u32 = 9;
+const SHIFT_MIN: u32 = 5;
+
+/// Bytes of a chunk's block.
+fn chunk_bytes(buckets: u32) -> usize {
+    buckets as usize * LINE + SLACK
+}
+
+/// Bytes of a table's block.
+fn head_bytes(chunks: u32) -> usize {
+    (HEAD + 4 * chunks as usize + UNIT - 1) & !(UNIT - 1)
+}
+
+/// A table is full when so many of this many slots are taken.
+const FULL: (usize, usize) = (88, 100);
+
+/// The keys that a table of so many homes is meant for.
+pub(super) fn most_keys(homes: u32) -> usize {
+    homes as usize * SLOTS * FULL.0 / FULL.1
+}
+
+/// The homes of a table that is meant for so many keys.
+pub(super) fn homes_at_least(keys: usize) -> u32 {
+    u32::try_from(keys * FULL.1 / (SLOTS * FULL.0) + 1).unwrap_or(HOMES_MAX)
+}
+
+/// With more keys than this, the first of them find no slot before long.
+pub(super) fn urgent_keys(homes: u32) -> usize {
+    most_keys(homes) + homes as usize / 2
+}
+
+/// The homes of the table after one that is full.
+pub(super) fn grown(homes: u32) -> u32 {
+    if homes < 8 {
+        homes + homes / 2 + 1
+    } else {
+        homes
+            .saturating_add(homes / 7 * 2 + homes % 7 * 2 / 7)
+            .min(HOMES_MAX)
+    }
+}
+
+/// A table for so many keys, with as much room as one that has grown.
+pub(super) fn homes_for(keys: usize) -> u32 {
+    grown(homes_at_least(keys))
+}
+
+/// What became of a leaf.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Put {
+    Done,
+    /// Done, but it lies so far from home that the table must be fuller than it should be.
+    Far,
+    /// Its home is in the next table.
+    Moved,
+}
+
+/// A table, as long as the arena lies at `base`.
+#[derive(Clone, Copy)]
+pub(super) struct Table {
+    base: *mut u8,
+    head: *mut u8,
+}
+
+impl Table {
+    /// # Safety
+    /// `at` is a table of this arena, which stays where it is, and alive, while the result is used.
+    #[inline(always)]
+    pub(super) unsafe fn at(base: *mut u8, at: u32) -> Self {
+        // SAFETY: the caller's promise.
+        let head = unsafe { base.add(at as usize * UNIT) };
+        Table { base, head }
+    }
+
+    #[inline(always)]
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    #[inline(always)]
+    fn word(&self, i: usize) -> u32 {
+        // SAFETY: the first three words of the header never change after the table is made.
+        unsafe { self.head.cast::<u32>().add(i).read() }
+    }
+
+    #[inline(always)]
+    pub(super) fn homes(&self) -> u32 {
+        self.word(0)
+    }
+
+    #[inline(always)]
+    pub(super) fn total(&self) -> u32 {
+        self.word(1)
+    }
+
+    #[inline(always)]
+    fn shift(&self) -> u32 {
+        self.word(2)
+    }
+
+    /// The table after this one.
+    #[inline(always)]
+    pub(super) fn next(&self) -> &AtomicU32 {
+        // SAFETY: the header is alive and 8-aligned; this word is only used as an atomic.
+        unsafe { &*self.head.add(12).cast() }
+    }
+
+    #[inline(always)]
+    fn entry(&self, chunk: u32) -> &AtomicU32 {
+        debug_assert!(chunk < self.chunks());
+        // SAFETY: callers ask for chunks of buckets below `total`.
+        unsafe { &*self.head.add(HEAD).cast::<AtomicU32>().add(chunk as usize) }
+    }
+
+    /// How many chunks the table has when it is whole.
+    pub(super) fn chunks(&self) -> u32 {
+        ((self.total() - 1) >> self.shift()) + 1
+    }
+
+    /// The chunk of a bucket.
+    #[inline(always)]
+    pub(super) fn chunk_of(&self, bucket: u32) -> u32 {
+        bucket >> self.shift()
+    }
+
+    /// The buckets of a chunk.
+    fn buckets_of(&self, chunk: u32) -> u32 {
+        (self.total() - (chunk << self.shift())).min(1 << self.shift())
+    }
+
+    /// The bucket that a hash is at home in. A larger hash is never at home further ahead.
+    #[inline(always)]
+    pub(super) fn home(&self, hash: u64) -> u32 {
+        (((hash >> 32) * u64::from(self.homes())) >> 32) as u32
+    }
+
+    /// The least and the greatest hash that are at home in a bucket.
+    pub(super) fn hashes(&self, home: u32) -> (u64, u64) {
+        let first = |b: u64| (b << 32).div_ceil(u64::from(self.homes()));
+        let home = u64::from(home);
+        (first(home) << 32, (first(home + 1) << 32).wrapping_sub(1))
+    }
+
+    /// The table to look a hash up in: this one, or the next if the chunk of its home is gone.
+    ///
+    /// # Safety
+    /// As for `bucket`; this is the table where lookups begin.
+    #[inline(always)]
+    pub(super) unsafe fn settle(self, hash: u64) -> Table {
+        let next = self.next().load(Ordering::Acquire);
+        if next == 0 {
+            return self;
+        }
+        // During a move one lookup goes here and one there: taken without a jump, which the processor would guess wrong
+        // every other time. A chunk of a table where lookups begin is only gone if it was moved to the next one.
+        let chunk = self.chunk_of(self.home(hash));
+        let gone = self.entry(chunk).load(Ordering::Acquire) == 0;
+        let here = self.head.addr() - self.base.addr();
+        let step = (next as usize * UNIT).wrapping_sub(here) & usize::from(gone).wrapping_neg();
+        Table {
+            head: self.head.wrapping_add(step),
+            ..self
+        }
+    }
+
+    /// A bucket; `None` when its chunk is not there.
+    ///
+    /// # Safety
+    /// The bucket is below `total`. In a shared index the caller keeps chunks from being freed.
+    #[inline(always)]
+    pub(super) unsafe fn bucket<'a>(&self, bucket: u32) -> Option<&'a Bucket> {
+        // SAFETY: the caller's promise.
+        let p = unsafe { self.line(bucket) };
+        // SAFETY: a chunk in the directory is alive, whole, and only used as atomics.
+        (!p.is_null()).then(|| unsafe { &*p })
+    }
+
+    /// Where a bucket is, or null.
+    ///
+    /// # Safety
+    /// The bucket is below `total`.
+    #[inline(always)]
+    pub(super) unsafe fn line(&self, bucket: u32) -> *const Bucket {
+        let shift = self.shift();
+        let entry = self.entry(bucket >> shift).load(Ordering::Acquire);
+        if entry == 0 {
+            return core::ptr::null();
+        }
+        let at = (entry & !7) as usize * UNIT + (bucket & ((1 << shift) - 1)) as usize * LINE;
+        // SAFETY: inside the chunk.
+        unsafe { self.base.add(at).cast() }
+    }
+
+    /// The end of the buckets that a key with this home may lie in.
+    #[inline(always)]
+    pub(super) fn window(&self, home: u32) -> u32 {
+        (home + WINDOW).min(self.total())
+    }
+
+    /// Puts a leaf into the table. One that finds no slot is counted as spilled.
+    ///
+    /// # Safety
+    /// As for `Index::insert`.
+    #[inline]
+    pub(super) unsafe fn put<const SHARED: bool>(&self, hash: u64, leaf: u32) -> Put {
+        let home = self.home(hash);
+        // SAFETY: homes are below `total`.
+        let Some(first) = (unsafe { self.bucket(home) }) else {
+            return Put::Moved;
+        };
+        let mut words = first.lock::<SHARED>();
+        if words.is_moved() {
+            first.unlock_high(words);
+            return Put::Moved;
+        }
+        let free = words.free();
+        if free != 0 {
+            // From the front, so that those from elsewhere are at the back.
+            let slot = free.trailing_zeros() as usize;
+            first.set_leaf(slot, leaf);
+            words.set_tag(slot, tag_of(hash));
+            first.unlock(words);
+            return Put::Done;
+        }
+        // SAFETY: locked, not moved, full.
+        let (words, far) = unsafe { self.put_behind::<SHARED>(home, words, hash, leaf) };
+        first.unlock_high(words);
+        if far < (self.total() / 16).clamp(2, FAR) {
+            Put::Done
+        } else {
+            Put::Far
+        }
+    }
+
+    /// Puts a leaf into a bucket behind its home, which is full; the home's new words, and how far behind.
+    ///
+    /// # Safety
+    /// The caller has locked the home, whose words these are, and it has not moved.
+    #[inline(never)]
+    unsafe fn put_behind<const SHARED: bool>(
+        &self,
+        home: u32,
+        mut words: Words,
+        hash: u64,
+        leaf: u32,
+    ) -> (Words, u32) {
+        let end = if words.out() < OUT_MAX {
+            self.window(home)
+        } else {
+            home
+        };
+        for at in home + 1..end {
+            // SAFETY: below `total`. The home is locked and has not moved, so no bucket behind it has; far behind it there
+            // may be none yet.
+            let Some(bucket) = (unsafe { self.bucket(at) }) else {
+                break;
+            };
+            if SHARED && bucket.load().free() == 0 {
+                continue;
+            }
+            let mut theirs = bucket.lock::<SHARED>();
+            let free = theirs.free();
+            if free == 0 {
+                bucket.unlock_high(theirs);
+                continue;
+            }
+            let slot = 31 - free.leading_zeros() as usize;
+            bucket.set_leaf(slot, leaf);
+            theirs.set_tag(slot, tag_of(hash));
+            bucket.unlock(theirs);
+            words.go_out(at - home);
+            return (words, at - home);
+        }
+        words.spill();
+        (words, WINDOW)
+    }
+
+    /// Takes a leaf out of the table, or puts another in its place; false when the home has moved.
+    ///
+    /// # Safety
+    /// As for `Index::remove` and `Index::replace`.
+    #[inline]
+    pub(super) unsafe fn change<const SHARED: bool>(
+        &self,
+        hash: u64,
+        old: u32,
+        new: Option<u32>,
+    ) -> bool {
+        let home = self.home(hash);
+        // SAFETY: homes are below `total`.
+        let Some(first) = (unsafe { self.bucket(home) }) else {
+            return false;
+        };
+        let mut words = first.lock::<SHARED>();
+        if words.is_moved() {
+            first.unlock_high(words);
+            return false;
+        }
+        if let Some(slot) = slot_of(first, words, tag_of(hash), old) {
+            first.change(&mut words, slot, new);
+            first.unlock(words);
+        } else {
+            // SAFETY: locked and not moved.
+            let words = unsafe { self.change_behind::<SHARED>(home, words, hash, old, new) };
+            first.unlock_high(words);
+        }
+        true
+    }
+
+    /// The same for a leaf that does not lie at home; the home's new words.
+    ///
+    /// # Safety
+    /// The caller has locked the home, whose words these are, and it has not moved.
+    #[inline(never)]
+    unsafe fn change_behind<const SHARED: bool>(
+        &self,
+        home: u32,
+        mut words: Words,
+        hash: u64,
+        old: u32,
+        new: Option<u32>,
+    ) -> Words {
+        let tag = tag_of(hash);
+        for at in home + 1..=home + words.reach() {
+            // SAFETY: as in `put_behind`.
+            let Some(bucket) = (unsafe { self.bucket(at) }) else {
+                break;
+            };
+            // Nobody else changes this leaf's slot while its home is locked.
+            let Some(slot) = slot_of(bucket, bucket.load(), tag, old) else {
+                continue;
+            };
+            let mut theirs = bucket.lock::<SHARED>();
+            bucket.change(&mut theirs, slot, new);
+            bucket.unlock(theirs);
+            if new.is_none() {
+                words.come_back();
+            }
+            return words;
+        }
+        if new.is_none() {
+            words.unspill();
+        }
+        words
+    }
+}
+
+/// The slot that holds a leaf.
+#[inline(always)]
+fn slot_of(bucket: &Bucket, words: Words, tag: u8, leaf: u32) -> Option<usize> {
+    let mut hits = words.matches(tag);
+    while hits != 0 {
+        let slot = hits.trailing_zeros() as usize;
+        if bucket.leaf(slot) == leaf {
+            return Some(slot);
+        }
+        hits &= hits - 1;
+    }
+    None
+}
+
+/// What a table takes of the arena.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Blocks.
+    pub(crate) blocks: usize,
+    /// Their bytes.
+    pub(crate) bytes: usize,
+}
+
+impl Taken {
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.blocks += 1;
+        self.bytes += bytes;
+    }
+
+    fn remove(&mut self, bytes: usize) {
+        self.blocks -= 1;
+        self.bytes -= bytes;
+    }
+}
+
+/// Makes a table without chunks; the reference of its header.
+pub(super) fn make(chunks: &mut impl Chunks, homes: u32, taken: &mut Taken) -> Option<u32> {
+    let total = homes + (homes / 2).min(SPARE);
+    let shift = total.ilog2().saturating_sub(5).clamp(SHIFT_MIN, SHIFT_MAX);
+    let bytes = head_bytes(((total - 1) >> shift) + 1);
+    let r = chunks.alloc(bytes)?;
+    // SAFETY: a new block of so many bytes.
+    unsafe {
+        let p = chunks.base().add(r.byte_offset());
+        p.write_bytes(0, bytes);
+        let words = p.cast::<u32>();
+        words.write(homes);
+        words.add(1).write(total);
+        words.add(2).write(shift);
+    }
+    taken.add(bytes);
+    Some(r.get())
+}
+
+/// Makes a chunk of empty buckets, if it is not there.
+///
+/// # Safety
+/// `table` is a table of the arena, and the caller is the only one that changes its directory.
+pub(super) unsafe fn make_chunk(
+    chunks: &mut impl Chunks,
+    table: u32,
+    chunk: u32,
+    taken: &mut Taken,
+) -> Option<()> {
+    // SAFETY: the caller's promise.
+    let t = unsafe { Table::at(chunks.base(), table) };
+    if t.entry(chunk).load(Ordering::Relaxed) != 0 {
+        return Some(());
+    }
+    let buckets = t.buckets_of(chunk);
+    let r = chunks.alloc(chunk_bytes(buckets))?;
+    let base = chunks.base();
+    let aligned = (r.get() + 7) & !7;
+    // SAFETY: the block has 56 bytes more than the buckets. The arena may have moved, the table not within it.
+    unsafe {
+        base.add(aligned as usize * UNIT)
+            .write_bytes(0, buckets as usize * LINE);
+        let entry = Table::at(base, table).entry(chunk) as *const AtomicU32;
+        (*entry).store(aligned | (aligned - r.get()), Ordering::Release);
+    }
+    taken.add(chunk_bytes(buckets));
+    Some(())
+}
+
+/// Takes a chunk out of the directory and gives it back.
+///
+/// # Safety
+/// As for `make_chunk`; all keys that are at home in the chunk were moved.
+pub(super) unsafe fn free_chunk(
+    chunks: &mut impl Chunks,
+    table: u32,
+    chunk: u32,
+    taken: &mut Taken,
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let t = Table::at(chunks.base(), table);
+        let entry = t.entry(chunk).load(Ordering::Relaxed);
+        t.entry(chunk).store(0, Ordering::Release);
+        give_back(chunks, entry, t.buckets_of(chunk), taken);
+    }
+}
+
+/// Gives the chunk of a directory word back, if it is there.
+///
+/// # Safety
+/// Nobody who begins to look now finds it.
+unsafe fn give_back(chunks: &mut impl Chunks, entry: u32, buckets: u32, taken: &mut Taken) {
+    if let Some(r) = Ref::new((entry & !7).wrapping_sub(entry & 7)) {
+        let bytes = chunk_bytes(buckets);
+        taken.remove(bytes);
+        // SAFETY: the block of `make_chunk`.
+        unsafe { chunks.free(r, bytes) };
+    }
+}
+
+/// Gives a table back, chunks and all. They stay in its directory, for those who are still looking.
+///
+/// # Safety
+/// Nobody who begins to look now gets to the table.
+pub(super) unsafe fn free(chunks: &mut impl Chunks, table: u32, taken: &mut Taken) {
+    // SAFETY: the caller's promise. Nothing is allocated meanwhile, so the table stays where it is.
+    unsafe {
+        let t = Table::at(chunks.base(), table);
+        let count = t.chunks();
+        for chunk in 0..count {
+            let entry = t.entry(chunk).load(Ordering::Relaxed);
+            give_back(chunks, entry, t.buckets_of(chunk), taken);
+        }
+        taken.remove(head_bytes(count));
+        if let Some(r) = Ref::new(table) {
+            chunks.free(r, head_bytes(count));
+        }
+    }
+}
+
+/// What the blocks of a table take together.
+///
+/// # Safety
+/// `table` is a table of the arena at `base`, and nobody changes its directory.
+pub(super) unsafe fn taken_by(base: *mut u8, table: u32) -> Taken {
+    // SAFETY: the caller's promise.
+    let t = unsafe { Table::at(base, table) };
+    let mut taken = Taken::default();
+    taken.add(head_bytes(t.chunks()));
+    for chunk in 0..t.chunks() {
+        if t.entry(chunk).load(Ordering::Relaxed) != 0 {
+            taken.add(chunk_bytes(t.buckets_of(chunk)));
+        }
+    }
+    taken
+}

@@ -1,0 +1,104 @@
+//! Leaves that lie in memory in the order of their keys, as building and compaction leave them.
+//!
+//! A walk over such leaves needs no branches: it goes on where one leaf ends. Of the whole trie that is a few runs
+//! of leaves side by side, one for each chunk that the arena handed out. The first leaf that is made or freed
+//! afterwards ends it.
+
+use alloc::vec::Vec;
+
+use super::leaf::LeafOf;
+use super::mem::Mem;
+use super::view::View;
+
+/// Runs are not worth their memory when they have fewer leaves than this on the average.
+const LEAST: usize = 16;
+
+/// Leaves side by side: the first one's cell, and the cell of a leaf that would follow the last.
+#[derive(Clone, Copy)]
+pub(crate) struct Run {
+    first: u32,
+    end: u32,
+}
+
+/// The cell of a leaf that follows the leaf `cell` with a key of this length.
+#[inline(always)]
+fn after<V>(cell: u32, key_len: usize) -> u32 {
+    // Cells count units of 8 bytes, above the tag.
+    cell + 2 * LeafOf::<V>::size(key_len).div_ceil(8) as u32
+}
+
+/// The runs of a trie whose leaves are made in the order of their keys.
+#[derive(Default)]
+pub(crate) struct Order {
+    runs: Vec<Run>,
+}
+
+impl Order {
+    /// Takes in the next leaf.
+    pub(crate) fn add<V>(&mut self, cell: u32, key_len: usize) {
+        let end = after::<V>(cell, key_len);
+        match self.runs.last_mut() {
+            Some(run) if run.end == cell => run.end = end,
+            _ => self.runs.push(Run { first: cell, end }),
+        }
+    }
+
+    /// The runs of `len` leaves in all, if there are few enough.
+    pub(crate) fn finish(mut self, len: usize) -> Self {
+        if self.runs.len() > len.div_ceil(LEAST) {
+            self.runs = Vec::new();
+        }
+        self.runs.shrink_to_fit();
+        self
+    }
+
+    /// A leaf was made or freed: the order says nothing any more.
+    #[inline(always)]
+    pub(crate) fn end(&mut self) {
+        self.runs.clear();
+    }
+
+    /// All runs; none when the leaves are not in order.
+    #[inline(always)]
+    pub(crate) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn bytes(&self) -> usize {
+        self.runs.capacity() * size_of::<Run>()
+    }
+}
+
+/// A walk along runs.
+#[derive(Clone, Copy)]
+pub(crate) struct Along<'a> {
+    /// The next leaf, unless it is `end`.
+    at: u32,
+    end: u32,
+    rest: &'a [Run],
+}
+
+impl<'a> Along<'a> {
+    pub(crate) fn new(runs: &'a [Run]) -> Self {
+        Along {
+            at: 0,
+            end: 0,
+            rest: runs,
+        }
+    }
+
+    /// The next leaf.
+    #[inline(always)]
+    pub(crate) fn next<V, M: Mem>(&mut self, view: &View<'_, V, M>) -> Option<u32> {
+        if self.at == self.end {
+            let (run, rest) = self.rest.split_first()?;
+            (self.at, self.end, self.rest) = (run.first, run.end, rest);
+        }
+        let leaf = self.at;
+        // SAFETY: runs cover live leaves from start to end; `leaf` returned a whole one.
+        let key_len = unsafe { LeafOf::<V>::key_len(view.leaf(leaf)?) };
+        self.at = after::<V>(leaf, key_len);
+        Some(leaf)
+    }
+}

@@ -1,0 +1,174 @@
+//! The point index of an owned trie, if it has one: exact lookups ask it first, and every change of the entries is
+//! told to it.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use sapwood_arena::{Area, Arena, Kind, Ref};
+
+use super::cursor::Cursor;
+use super::forward::Forward;
+use super::index::{Chunks, Found, Index};
+use super::leaf::LeafOf;
+use super::seed::seed;
+use super::tree::Tree;
+
+/// Accounting kind of the index's blocks.
+pub(crate) const INDEX_KIND: Kind = Kind(4);
+
+/// An index without locks.
+pub(crate) type Points<V> = Index<V, false>;
+
+/// Blocks of the owned arena: given back at once.
+struct Blocks<'a>(&'a mut Arena);
+
+impl Chunks for Blocks<'_> {
+    fn base(&self) -> *mut u8 {
+        self.0.base()
+    }
+
+    fn alloc(&mut self, bytes: usize) -> Option<Ref> {
+        self.0.alloc(bytes, INDEX_KIND, Area::Leaves).ok()
+    }
+
+    unsafe fn free(&mut self, block: Ref, bytes: usize) {
+        // SAFETY: the caller's promise; nobody else reads an owned trie.
+        unsafe { self.0.free(block, bytes, INDEX_KIND) };
+    }
+}
+
+impl<V> Tree<V> {
+    /// The leaf of a key.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
+        if let Some(points) = &self.points {
+            // SAFETY: `&self`: nothing changes meanwhile.
+            match unsafe { points.find(self.arena.base(), points.hash(key), key) } {
+                Found::Leaf(leaf) => return Some(leaf),
+                Found::Absent => return None,
+                Found::AskTrie => {}
+            }
+        }
+        self.view().find(key)
+    }
+
+    /// The leaves of many keys: `each(i, leaf)`, with 0 for a key that is not there.
+    pub(crate) fn find_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        large: bool,
+        mut each: impl FnMut(usize, u32),
+    ) {
+        match &self.points {
+            // SAFETY: `&self`: nothing changes meanwhile.
+            Some(points) if large => unsafe {
+                points.find_many(self.arena.base(), keys, |i, found| {
+                    let leaf = match found {
+                        Found::Leaf(leaf) => leaf,
+                        Found::Absent => 0,
+                        Found::AskTrie => self.view().find(keys[i].as_ref()).unwrap_or(0),
+                    };
+                    each(i, leaf);
+                });
+            },
+            None if large => super::batch::find_many(&self.view(), keys, each),
+            _ => {
+                for (i, key) in keys.iter().enumerate() {
+                    each(i, self.find(key.as_ref()).unwrap_or(0));
+                }
+            }
+        }
+    }
+
+    /// A leaf was linked, and counts.
+    #[inline]
+    pub(crate) fn point_added(&mut self, key: &[u8], leaf: u32) {
+        if let Some(points) = &self.points {
+            let mut blocks = Blocks(&mut self.arena);
+            // SAFETY: `&mut self`; the leaf is new and alive.
+            unsafe {
+                points.insert(&mut blocks, points.hash(key), leaf);
+                points.step(&mut blocks, self.len);
+            }
+        }
+    }
+
+    /// A leaf was unlinked, and does not count any more; it is still whole.
+    #[inline]
+    pub(crate) fn point_removed(&mut self, leaf: u32) {
+        if let Some(points) = &self.points {
+            // SAFETY: `&mut self`; the leaf is alive and was added.
+            unsafe {
+                let key = LeafOf::<V>::key(self.pointer(leaf));
+                points.remove(self.arena.base(), points.hash(key), leaf);
+                points.step(&mut Blocks(&mut self.arena), self.len);
+            }
+        }
+    }
+
+    /// All leaves are gone, and the arena starts anew.
+    pub(crate) fn points_cleared(&mut self) {
+        if self.points.is_some() {
+            self.points = Some(Box::new(Index::new(seed())));
+        }
+    }
+
+    /// Makes an index of all leaves, in the place of the one that there may be, whose memory is gone or is given back.
+    pub(crate) fn index_all(&mut self) {
+        let points = Box::new(Index::new(seed()));
+        let mut blocks = Blocks(&mut self.arena);
+        // SAFETY: `&mut self`; the index is new.
+        unsafe { points.reserve(&mut blocks, self.len) };
+        self.points = Some(points);
+        for leaf in self.leaves() {
+            if let Some(points) = &self.points {
+                // SAFETY: `&mut self`; leaves are alive, and each comes once.
+                unsafe {
+                    let hash = points.hash(LeafOf::<V>::key(self.pointer(leaf)));
+                    points.insert(&mut Blocks(&mut self.arena), hash, leaf);
+                }
+            }
+        }
+    }
+
+    /// The leaves in order.
+    fn leaves(&self) -> Vec<u32> {
+        let view = self.view();
+        let mut cursor = Cursor::new();
+        cursor.first(&view);
+        let mut walk = Forward::from_cursor(&view, &cursor);
+        let mut leaves = Vec::with_capacity(self.len);
+        while let Some(leaf) = walk.next(&view) {
+            leaves.push(leaf);
+        }
+        leaves
+    }
+
+    /// Gives the index up.
+    pub(crate) fn drop_index(&mut self) {
+        if let Some(points) = self.points.take() {
+            // SAFETY: `&mut self`, and nobody uses it any more.
+            unsafe { points.clear(&mut Blocks(&mut self.arena)) };
+        }
+    }
+
+    /// Checks the index against the trie.
+    pub(crate) fn verify_points(&self) -> Result<(), String> {
+        let Some(points) = &self.points else {
+            return Ok(());
+        };
+        // SAFETY: `&self`; leaves are alive.
+        unsafe { points.verify(self.arena.base(), self.leaves()) }?;
+        let (taken, counted) = (
+            points.taken().bytes,
+            self.arena.memory().kinds[usize::from(INDEX_KIND.0)].bytes,
+        );
+        if taken != counted {
+            return Err(alloc::format!(
+                "the index took {taken} bytes, the accounts say {counted}"
+            ));
+        }
+        Ok(())
+    }
+}

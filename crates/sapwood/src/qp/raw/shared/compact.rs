@@ -1,0 +1,185 @@
+//! Compaction beside writers: branches are copied into fresh memory in depth-first order, a bounded number at a time, and
+//! the memory that they leave is swept. Leaves stay where they are, as readers may hold references to values.
+
+use alloc::vec::Vec;
+
+use sapwood_arena::{Area, ArenaFull};
+
+use super::lock::{self, Met};
+use super::shard::Held;
+use super::trie::{Slot, Trie};
+use crate::qp::raw::cursor::Cursor;
+use crate::qp::raw::node::{self, Branch};
+use crate::qp::raw::parts;
+use crate::qp::raw::sync;
+use crate::qp::raw::tree::{branch_cell, kind_of, ref_of};
+
+/// Leaves that are looked at for each branch that may be moved: most leaves hang in a branch that was moved already.
+const LOOKS: usize = 8;
+/// Units of 8 bytes that are swept for each branch that might have been moved.
+const SWEEP: usize = 64;
+
+/// How far a compaction has come.
+#[derive(Default)]
+pub(crate) enum Compaction {
+    /// The next step begins one.
+    #[default]
+    Idle,
+    /// Branches on the ways to keys before this one were moved.
+    Moving(Vec<u8>),
+    /// All were moved; what they left is given back.
+    Sweeping,
+}
+
+impl<V> Trie<V> {
+    /// One step: moves up to `budget` branches, or sweeps. Whether there is more to do.
+    ///
+    /// # Safety
+    /// This thread holds a guard of the domain.
+    pub(crate) unsafe fn compact_step(
+        &self,
+        budget: usize,
+        values: &mut Vec<V>,
+    ) -> Result<bool, ArenaFull> {
+        let mut state = sync::lock(&self.compaction);
+        if let Compaction::Idle = *state {
+            if !self.begin_compaction() {
+                return Ok(false);
+            }
+            *state = Compaction::Moving(Vec::new());
+        }
+        if let Compaction::Moving(from) = &mut *state {
+            let mut held = self.shard();
+            // SAFETY: the caller's promise.
+            let next = unsafe { self.move_branches(&mut held, from, budget) };
+            self.settle(&mut held.inner, Met::default(), values);
+            match next? {
+                Some(next) => *from = next,
+                None => *state = Compaction::Sweeping,
+            }
+            return Ok(true);
+        }
+        let units = (budget * SWEEP).min(1 << 24) as u32;
+        let step = self.depot.arena(|arena| {
+            let step = arena.evacuation_step(Area::Nodes, units);
+            // Leaves do not move, but what many of them have left is whole pages.
+            arena.release_free(units as usize / 512);
+            step
+        });
+        if step.done {
+            self.depot.vacate_below(0);
+            *state = Compaction::Idle;
+        }
+        Ok(!step.done)
+    }
+
+    /// From now on new branches lie above all old ones. Writers wait for a moment.
+    fn begin_compaction(&self) -> bool {
+        let mut shards = self.all_shards();
+        for held in &mut shards {
+            held.inner.pool.drain_nodes(&self.depot);
+        }
+        let limit = self.depot.arena(|arena| {
+            let limit = arena.frontier() / 8;
+            arena.begin_evacuation(Area::Nodes).then_some(limit)
+        });
+        if let Some(limit) = limit {
+            self.depot.vacate_below(limit as u32);
+        }
+        limit.is_some()
+    }
+
+    /// Moves branches on the ways to the keys from `from` on. The key to go on from, unless that was the last.
+    ///
+    /// # Safety
+    /// This thread holds a guard.
+    unsafe fn move_branches(
+        &self,
+        held: &mut Held<'_>,
+        from: &[u8],
+        budget: usize,
+    ) -> Result<Option<Vec<u8>>, ArenaFull> {
+        let (mut moved, mut looked) = (0, 0);
+        let mut from = from.to_vec();
+        'anew: loop {
+            // SAFETY: the caller's promise; leaves and branches that the cursor meets are not freed meanwhile.
+            let view = unsafe { self.view() };
+            let mut cursor = Cursor::new();
+            cursor.seek_ge(&view, &from, false);
+            while cursor.leaf != 0 {
+                let Some(key) = view.key(cursor.leaf) else {
+                    unreachable!("cells of a trie in trusted memory lead to leaves")
+                };
+                if moved >= budget || looked >= budget.saturating_mul(LOOKS) {
+                    return Ok(Some(key.to_vec()));
+                }
+                looked += 1;
+                let mut slot = Slot::Root;
+                for frame in &mut cursor.stack {
+                    if self.depot.is_vacated(ref_of(frame.cell)) {
+                        // SAFETY: the branch was met in that slot.
+                        match unsafe { self.relocate(held, slot, frame.cell) }? {
+                            Some(new) => frame.cell = new,
+                            None => {
+                                // Somebody changed something on this way.
+                                from = key.to_vec();
+                                continue 'anew;
+                            }
+                        }
+                        moved += 1;
+                    }
+                    slot = Slot::Child {
+                        branch: frame.cell,
+                        index: usize::from(frame.index),
+                    };
+                }
+                cursor.next(&view);
+            }
+            return Ok(None);
+        }
+    }
+
+    /// Copies the branch `cell` of a slot to new memory; `None` when it is not there any more.
+    ///
+    /// # Safety
+    /// This thread holds a guard, under which it met the branch in the slot.
+    unsafe fn relocate(
+        &self,
+        held: &mut Held<'_>,
+        slot: Slot,
+        cell: u32,
+    ) -> Result<Option<u32>, ArenaFull> {
+        let mut met = Met::default();
+        // SAFETY: the branch is not freed under the guard; the new one is ours until it is stored.
+        unsafe {
+            let b = self.branch(cell);
+            let b = Branch {
+                p: b.p,
+                h: lock::plain(b.h),
+            };
+            let (size, kind) = (node::block_of(b.h), kind_of(b.h));
+            let r = held.inner.alloc(&self.depot, size, kind, Area::Nodes)?;
+            let new = branch_cell(r);
+            let moved = self.parking.acquire(self.word_of(cell), &mut met).is_some() && {
+                parts::copy_whole(b, self.pointer(new), 0);
+                let taken = self.lock_slot(slot, cell, &mut met);
+                if taken {
+                    held.begin();
+                    self.store(slot, new);
+                    held.end();
+                    self.unlock_slot(slot);
+                    self.parking.abandon(self.word_of(cell));
+                } else {
+                    self.parking.release(self.word_of(cell));
+                }
+                taken
+            };
+            if !moved {
+                held.inner.free(&self.depot, r, size, kind);
+                return Ok(None);
+            }
+            self.retire(&mut held.inner, cell);
+            Ok(Some(new))
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The point index of a shared trie.
+//!
+//! The index and the trie change one after the other, under the locks of the branches: a new leaf goes into the index
+//! first and then into the trie, an old one leaves the trie first and then the index. Lookups believe the index, so a
+//! writer that refuses (the key is there already, or is not there) answers only when both say the same: else it
+//! would speak of a change that lookups do not see yet.
+
+use sapwood_arena::{Area, Ref};
+
+use super::pool::Depot;
+use super::shard::{Held, Inner};
+use super::trie::Trie;
+use crate::qp::raw::index::{Chunks, Found, Index};
+use crate::qp::raw::leaf::LeafOf;
+
+/// Operations after which a writer counts the entries anew.
+const COUNT_EVERY: u64 = 64;
+
+/// Where a shared index gets its memory: blocks that it gives back wait for readers.
+struct Blocks<'t> {
+    depot: &'t Depot,
+    inner: &'t mut Inner,
+}
+
+impl Chunks for Blocks<'_> {
+    fn base(&self) -> *mut u8 {
+        self.depot.base()
+    }
+
+    fn alloc(&mut self, bytes: usize) -> Option<Ref> {
+        let block = self
+            .inner
+            .pool
+            .alloc(self.depot, bytes, Area::Leaves)
+            .ok()?;
+        self.inner.counts.index += ((bytes + 7) & !7) as isize;
+        Some(block)
+    }
+
+    unsafe fn free(&mut self, block: Ref, bytes: usize) {
+        self.inner.retire_block(block, bytes);
+    }
+}
+
+impl<V> Trie<V> {
+    /// The hash of a key, when there is an index.
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.index.as_ref().map_or(0, |index| index.hash(key))
+    }
+
+    /// Whether the index says of a key what the trie said: this leaf, or none.
+    ///
+    /// # Safety
+    /// This thread holds a guard; the hash is the key's.
+    pub(crate) unsafe fn index_agrees(&self, hash: u64, key: &[u8], leaf: Option<u32>) -> bool {
+        let Some(index) = &self.index else {
+            return true;
+        };
+        // SAFETY: the caller's promise.
+        match unsafe { index.find(self.depot.base(), hash, key) } {
+            Found::Leaf(found) => leaf == Some(found),
+            Found::Absent => leaf.is_none(),
+            Found::AskTrie => true,
+        }
+    }
+
+    /// Adds a leaf that is about to be linked.
+    ///
+    /// # Safety
+    /// This thread holds a guard and the lock of the slot where the leaf will be; the leaf is whole and new.
+    #[inline]
+    pub(crate) unsafe fn index_insert(&self, held: &mut Held<'_>, hash: u64, leaf: u32) {
+        if let Some(index) = &self.index {
+            let mut blocks = Blocks {
+                depot: &self.depot,
+                inner: &mut held.inner,
+            };
+            // SAFETY: the caller's promise: changes of one key come one after the other, as they need that lock.
+            unsafe { index.insert(&mut blocks, hash, leaf) };
+        }
+    }
+
+    /// Puts a leaf in another one's place.
+    ///
+    /// # Safety
+    /// As for `index_insert`; the old leaf was linked in that slot.
+    #[inline]
+    pub(crate) unsafe fn index_replace(&self, hash: u64, old: u32, new: u32) {
+        if let Some(index) = &self.index {
+            // SAFETY: the caller's promise.
+            unsafe { index.replace(self.depot.base(), hash, old, new) };
+        }
+    }
+
+    /// Removes a leaf that was unlinked.
+    ///
+    /// # Safety
+    /// As for `index_insert`; the leaf was linked in that slot, and is not retired yet.
+    #[inline]
+    pub(crate) unsafe fn index_remove(&self, hash: u64, leaf: u32) {
+        if let Some(index) = &self.index {
+            // SAFETY: the caller's promise.
+            unsafe { index.remove(self.depot.base(), hash, leaf) };
+        }
+    }
+
+    /// Lets the index grow or shrink by a step, when it is time.
+    ///
+    /// # Safety
+    /// This thread holds a guard, and no lock of a branch.
+    #[inline]
+    pub(crate) unsafe fn index_step(&self, inner: &mut Inner) {
+        if let Some(index) = &self.index {
+            if inner.contended.operations % COUNT_EVERY == 0 {
+                inner.about = self.len();
+            }
+            let about = inner.about;
+            let mut blocks = Blocks {
+                depot: &self.depot,
+                inner,
+            };
+            // SAFETY: the caller's promise.
+            unsafe { index.step(&mut blocks, about) };
+        }
+    }
+
+    /// Takes the memory of an emptied trie's index back. Writers wait for a moment.
+    pub(crate) fn empty_index(&self) {
+        let Some(index) = &self.index else { return };
+        if index.taken().bytes == 0 {
+            return;
+        }
+        let mut shards = self.all_shards();
+        if !self.is_vacant() {
+            return;
+        }
+        let mut blocks = Blocks {
+            depot: &self.depot,
+            inner: &mut shards[0].inner,
+        };
+        // SAFETY: all shards are held, so nobody writes; there is no entry, so what readers are told is right anyhow.
+        unsafe { index.clear(&mut blocks) };
+    }
+
+    /// Puts the leaves of a new trie into its index.
+    pub(crate) fn fill_index(&self, len: usize) {
+        let Some(index) = &self.index else { return };
+        let mut held = self.shard();
+        // SAFETY: the trie is new: nobody else has it.
+        unsafe {
+            let mut blocks = Blocks {
+                depot: &self.depot,
+                inner: &mut held.inner,
+            };
+            index.reserve(&mut blocks, len);
+        }
+        self.each_leaf(|leaf| {
+            // SAFETY: as above; leaves are alive.
+            unsafe {
+                let hash = index.hash(LeafOf::<V>::key(self.pointer(leaf)));
+                self.index_insert(&mut held, hash, leaf);
+            }
+        });
+    }
+
+    /// The leaf of a key, by the index if there is one.
+    ///
+    /// # Safety
+    /// This thread holds a guard for as long as it uses the leaf.
+    #[inline]
+    pub(crate) unsafe fn find(&self, key: &[u8]) -> Option<u32> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Some(index) = &self.index {
+                match index.find(self.depot.base(), index.hash(key), key) {
+                    Found::Leaf(leaf) => return Some(leaf),
+                    Found::Absent => return None,
+                    Found::AskTrie => {}
+                }
+            }
+            self.view().find(key)
+        }
+    }
+
+    /// The leaves of many keys: `each(i, leaf)`, with 0 for a key that is not there.
+    ///
+    /// # Safety
+    /// As for `find`; there is an index.
+    pub(crate) unsafe fn find_many_indexed<K: AsRef<[u8]>>(
+        &self,
+        index: &Index<V, true>,
+        keys: &[K],
+        mut each: impl FnMut(usize, u32),
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            index.find_many(self.depot.base(), keys, |i, found| {
+                let leaf = match found {
+                    Found::Leaf(leaf) => leaf,
+                    Found::Absent => 0,
+                    Found::AskTrie => self.view().find(keys[i].as_ref()).unwrap_or(0),
+                };
+                each(i, leaf);
+            });
+        }
+    }
+}

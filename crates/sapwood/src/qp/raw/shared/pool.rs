@@ -1,0 +1,272 @@
+//! A writer's own store of free blocks, so that writers do not meet at the arena.
+//!
+//! A pool borrows runs of a few KiB from the arena, cuts blocks off them, and keeps blocks that it is given for the
+//! next request of the same size. What it keeps too much of goes back to the arena, where neighbours are merged. Blocks
+//! over [`SMALL`] units, and all blocks in the arena's modes for tests, go to the arena one by one.
+
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use sapwood_arena::{Area, Arena, ArenaFull, Kind, Ref};
+
+use crate::qp::raw::sync::{self, Mutex};
+
+/// Accounting kind of everything that pools have borrowed, whether in use or not.
+pub(crate) const POOLED: Kind = Kind(3);
+/// The largest block that is pooled, in units of 8 bytes.
+const SMALL: usize = 40;
+/// The shortest and the longest run that is borrowed, in bytes.
+const RUN: (usize, usize) = (512, 8 << 10);
+/// Free bytes beyond which half of a pool's blocks go back.
+const KEEP: usize = 32 << 10;
+
+/// The arena, and what pools must know of it without its lock.
+pub(crate) struct Depot {
+    arena: Mutex<Arena>,
+    base: *mut u8,
+    splits: bool,
+    /// While branches are moved to new memory: blocks of branches below this reference are not used again.
+    vacate: AtomicU32,
+}
+
+// SAFETY: the base is the arena's, and is only handed out.
+unsafe impl Send for Depot {}
+// SAFETY: as above; the arena is behind its lock.
+unsafe impl Sync for Depot {}
+
+impl Depot {
+    pub(crate) fn new(arena: Arena) -> Self {
+        assert!(arena.is_stable(), "readers need a base that stays");
+        Depot {
+            base: arena.base(),
+            splits: arena.splits_runs(),
+            arena: Mutex::new(arena),
+            vacate: AtomicU32::new(0),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    pub(crate) fn arena<R>(&self, f: impl FnOnce(&mut Arena) -> R) -> R {
+        f(&mut sync::lock(&self.arena))
+    }
+
+    /// From now on, until it is 0 again: blocks of branches below `limit` go back to the arena.
+    pub(crate) fn vacate_below(&self, limit: u32) {
+        self.vacate.store(limit, Ordering::Relaxed);
+    }
+
+    /// Whether a branch at `r` is to be moved.
+    #[inline]
+    pub(crate) fn is_vacated(&self, r: Ref) -> bool {
+        r.get() < self.vacate.load(Ordering::Relaxed)
+    }
+}
+
+fn units(bytes: usize) -> usize {
+    bytes.div_ceil(8).max(1)
+}
+
+fn reference(unit: u32) -> Ref {
+    match Ref::new(unit) {
+        Some(r) => r,
+        None => unreachable!("blocks lie behind the header"),
+    }
+}
+
+/// Free blocks of one area.
+struct Cache {
+    /// What is left of the run.
+    at: u32,
+    end: u32,
+    /// Free blocks by their units.
+    free: Vec<Vec<u32>>,
+    /// Units in `free`.
+    held: usize,
+    /// Bytes of the next run.
+    run: usize,
+}
+
+impl Cache {
+    fn new() -> Self {
+        Cache {
+            at: 0,
+            end: 0,
+            free: Vec::new(),
+            held: 0,
+            run: RUN.0,
+        }
+    }
+
+    fn take(&mut self, units: usize) -> Option<u32> {
+        if let Some(block) = self.free.get_mut(units).and_then(Vec::pop) {
+            self.held -= units;
+            return Some(block);
+        }
+        if (self.end - self.at) as usize >= units {
+            let block = self.at;
+            self.at += units as u32;
+            return Some(block);
+        }
+        None
+    }
+
+    fn keep(&mut self, block: u32, units: usize) {
+        if self.free.is_empty() {
+            self.free.resize_with(SMALL + 1, Vec::new);
+        }
+        self.free[units].push(block);
+        self.held += units;
+    }
+
+    /// Gives the rest of the run and all but `rest` units of free blocks back.
+    fn give_back(&mut self, arena: &mut Arena, rest: usize) {
+        if self.at < self.end {
+            let bytes = (self.end - self.at) as usize * 8;
+            // SAFETY: the rest of a run, which was never handed out.
+            unsafe { arena.give_back(reference(self.at), bytes, POOLED) };
+        }
+        (self.at, self.end) = (0, 0);
+        while self.held > rest {
+            for (units, blocks) in self.free.iter_mut().enumerate() {
+                let keep = if rest == 0 { 0 } else { blocks.len() / 2 };
+                for block in blocks.drain(keep..) {
+                    self.held -= units;
+                    // SAFETY: a free block that was borrowed, and that nobody reads any more.
+                    unsafe { arena.give_back(reference(block), units * 8, POOLED) };
+                }
+                blocks.shrink_to(2 * keep);
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        ((self.end - self.at) as usize + self.held) * 8
+    }
+}
+
+/// See the module.
+pub(crate) struct Pool {
+    nodes: Cache,
+    leaves: Cache,
+}
+
+impl Pool {
+    pub(crate) fn new() -> Self {
+        Pool {
+            nodes: Cache::new(),
+            leaves: Cache::new(),
+        }
+    }
+
+    fn cache(&mut self, area: Area) -> &mut Cache {
+        match area {
+            Area::Nodes => &mut self.nodes,
+            Area::Leaves => &mut self.leaves,
+        }
+    }
+
+    /// A block of `bytes` bytes, rounded up to whole units.
+    #[inline]
+    pub(crate) fn alloc(
+        &mut self,
+        depot: &Depot,
+        bytes: usize,
+        area: Area,
+    ) -> Result<Ref, ArenaFull> {
+        let n = units(bytes);
+        if n <= SMALL && depot.splits {
+            if let Some(block) = self.cache(area).take(n) {
+                return Ok(reference(block));
+            }
+            return self.refill(depot, n, area);
+        }
+        depot.arena(|arena| arena.lend(bytes, POOLED, area))
+    }
+
+    #[cold]
+    fn refill(&mut self, depot: &Depot, n: usize, area: Area) -> Result<Ref, ArenaFull> {
+        let cache = self.cache(area);
+        let run = cache.run;
+        cache.run = (run * 2).min(RUN.1);
+        depot.arena(|arena| {
+            cache.give_back(arena, usize::MAX);
+            match arena.lend(run, POOLED, area) {
+                Ok(r) => {
+                    cache.at = r.get() + n as u32;
+                    cache.end = r.get() + (run / 8) as u32;
+                    Ok(r)
+                }
+                // No run any more: this block alone, and short runs from now on.
+                Err(_) => {
+                    cache.run = RUN.0;
+                    arena.lend(n * 8, POOLED, area)
+                }
+            }
+        })
+    }
+
+    /// Takes a block that nobody reads any more.
+    ///
+    /// # Safety
+    /// The block came from a pool of this depot, with as many bytes and for this area, and is not used again.
+    #[inline]
+    pub(crate) unsafe fn free(&mut self, depot: &Depot, r: Ref, bytes: usize, area: Area) {
+        let n = units(bytes);
+        let pooled = n <= SMALL && depot.splits;
+        if !pooled || (matches!(area, Area::Nodes) && depot.is_vacated(r)) {
+            // SAFETY: the caller's promise.
+            depot.arena(|arena| unsafe { arena.give_back(r, bytes, POOLED) });
+            return;
+        }
+        let cache = self.cache(area);
+        cache.keep(r.get(), n);
+        if cache.held * 8 > KEEP {
+            depot.arena(|arena| cache.give_back(arena, KEEP / 16));
+        }
+    }
+
+    /// Gives everything back that is not in use.
+    pub(crate) fn drain(&mut self, depot: &Depot) {
+        depot.arena(|arena| {
+            for cache in [&mut self.nodes, &mut self.leaves] {
+                cache.give_back(arena, 0);
+                cache.free = Vec::new();
+                cache.run = RUN.0;
+            }
+        });
+    }
+
+    /// Gives back free memory for branches.
+    pub(crate) fn drain_nodes(&mut self, depot: &Depot) {
+        depot.arena(|arena| self.nodes.give_back(arena, 0));
+    }
+
+    /// Bytes that are borrowed and free.
+    pub(crate) fn bytes(&self) -> usize {
+        self.nodes.bytes() + self.leaves.bytes()
+    }
+
+    /// Bytes of the pool's own tables.
+    pub(crate) fn overhead(&self) -> usize {
+        [&self.nodes, &self.leaves]
+            .iter()
+            .flat_map(|cache| &cache.free)
+            .map(|blocks| blocks.capacity() * 4 + size_of::<Vec<u32>>())
+            .sum()
+    }
+
+    /// Free blocks, for a check that none is there twice.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u32, usize)> + '_ {
+        [&self.nodes, &self.leaves].into_iter().flat_map(|cache| {
+            let lists = cache.free.iter().enumerate();
+            let free =
+                lists.flat_map(|(units, blocks)| blocks.iter().map(move |block| (*block, units)));
+            let run = (cache.at < cache.end).then_some((cache.at, (cache.end - cache.at) as usize));
+            free.chain(run)
+        })
+    }
+}

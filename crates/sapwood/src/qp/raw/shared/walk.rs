@@ -1,0 +1,158 @@
+//! Ordered walks over a trie that changes meanwhile.
+//!
+//! A walk keeps the branches on its way, also those that were replaced since: such a branch is frozen, and its cells lead
+//! to everything that was there when it was replaced and has stayed. So a walk never skips a key that is there
+//! throughout. All keys below a child come before those below the next one, in any state of the branch, so it
+//! never goes back and never repeats a key. It may give an entry that was removed meanwhile, or a value that was
+//! replaced, or miss a key that was inserted.
+
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use crate::qp::raw::cursor::Cursor;
+use crate::qp::raw::mem::Live;
+use crate::qp::raw::view::View;
+
+/// The entries between two bounds, from both ends.
+pub(crate) struct Walk<'g, V> {
+    view: View<'g, V, Live>,
+    low: Bound<Vec<u8>>,
+    high: Bound<Vec<u8>>,
+    front: Option<Cursor>,
+    back: Option<Cursor>,
+    over: bool,
+}
+
+impl<V> Clone for Walk<'_, V> {
+    fn clone(&self) -> Self {
+        Walk {
+            view: self.view,
+            low: self.low.clone(),
+            high: self.high.clone(),
+            front: self.front.clone(),
+            back: self.back.clone(),
+            over: self.over,
+        }
+    }
+}
+
+/// The bounds of all keys that start with `prefix`.
+pub(crate) fn prefix_bounds(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let mut after = prefix.to_vec();
+    while after.last() == Some(&u8::MAX) {
+        after.pop();
+    }
+    let high = match after.last_mut() {
+        Some(last) => {
+            *last += 1;
+            Bound::Excluded(after)
+        }
+        None => Bound::Unbounded,
+    };
+    (Bound::Included(prefix.to_vec()), high)
+}
+
+impl<'g, V> Walk<'g, V> {
+    pub(crate) fn new(view: View<'g, V, Live>, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) -> Self {
+        Walk {
+            view,
+            low,
+            high,
+            front: None,
+            back: None,
+            over: false,
+        }
+    }
+
+    /// The key that a cursor stands on.
+    fn key_at(&self, cursor: &Option<Cursor>) -> Option<&'g [u8]> {
+        let leaf = cursor.as_ref().map_or(0, |cursor| cursor.leaf);
+        if leaf == 0 {
+            return None;
+        }
+        self.view.key(leaf)
+    }
+
+    /// The next leaf from the front.
+    pub(crate) fn next(&mut self) -> Option<u32> {
+        if self.over {
+            return None;
+        }
+        let view = self.view;
+        match &mut self.front {
+            Some(front) => front.next(&view),
+            None => {
+                let front = self.front.insert(Cursor::new());
+                match &self.low {
+                    Bound::Unbounded => front.first(&view),
+                    Bound::Included(key) => front.seek_ge(&view, key, false),
+                    Bound::Excluded(key) => front.seek_ge(&view, key, true),
+                }
+            }
+        }
+        let inside = self.key_at(&self.front).is_some_and(|key| {
+            let below = match &self.high {
+                Bound::Unbounded => true,
+                Bound::Included(high) => key <= high.as_slice(),
+                Bound::Excluded(high) => key < high.as_slice(),
+            };
+            below && self.key_at(&self.back).is_none_or(|last| key < last)
+        });
+        self.give(inside, true)
+    }
+
+    /// The next leaf from the back.
+    pub(crate) fn next_back(&mut self) -> Option<u32> {
+        if self.over {
+            return None;
+        }
+        let view = self.view;
+        match &mut self.back {
+            Some(back) => back.prev(&view),
+            None => {
+                let back = self.back.insert(Cursor::new());
+                match &self.high {
+                    Bound::Unbounded => back.last(&view),
+                    Bound::Included(key) => back.seek_le(&view, key, false),
+                    Bound::Excluded(key) => back.seek_le(&view, key, true),
+                }
+            }
+        }
+        let inside = self.key_at(&self.back).is_some_and(|key| {
+            let above = match &self.low {
+                Bound::Unbounded => true,
+                Bound::Included(low) => key >= low.as_slice(),
+                Bound::Excluded(low) => key > low.as_slice(),
+            };
+            above && self.key_at(&self.front).is_none_or(|first| key > first)
+        });
+        self.give(inside, false)
+    }
+
+    fn give(&mut self, inside: bool, from_front: bool) -> Option<u32> {
+        if !inside {
+            self.over = true;
+            return None;
+        }
+        let cursor = if from_front { &self.front } else { &self.back };
+        cursor.as_ref().map(|cursor| cursor.leaf)
+    }
+
+    pub(crate) fn entry(&self, leaf: u32) -> Option<(&'g [u8], &'g V)> {
+        self.view.entry(leaf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bounds_of_a_prefix() {
+        let high = |prefix: &[u8]| prefix_bounds(prefix).1;
+        assert_eq!(high(b""), Bound::Unbounded);
+        assert_eq!(high(b"\xff\xff"), Bound::Unbounded);
+        assert_eq!(high(b"ab"), Bound::Excluded(b"ac".to_vec()));
+        assert_eq!(high(b"a\xff"), Bound::Excluded(b"b".to_vec()));
+    }
+}
