@@ -66,7 +66,7 @@ pub struct Memory {
 }
 
 impl Arena {
-    fn space_free(&self, area: usize) -> u32 {
+    pub(crate) fn space_free(&self, area: usize) -> u32 {
         let s = &self.spaces[area];
         s.lists.units + s.held + (s.bump_end - s.bump)
     }

@@ -50,6 +50,13 @@ impl Arena {
         unsafe { self.free(r, bytes, kind) };
     }
 
+    /// Whether more than an eighth of an area is free, so that blocks should be asked for one by one, which fills gaps,
+    /// and not cut off long runs, which need new memory.
+    pub fn has_gaps(&self, area: Area) -> bool {
+        let area = area as usize;
+        self.space_free(area) > self.spaces[area].owned / 8
+    }
+
     /// Whether lent runs may be cut up. Not in the modes for tests that look at each block by itself: there, lend
     /// each block alone.
     pub fn splits_runs(&self) -> bool {

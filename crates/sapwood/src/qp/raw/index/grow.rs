@@ -141,7 +141,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                 return Some(());
             } else if SHARED && about() > most / 2 {
                 // Who says that there are so few keys has not counted for long.
-                self.set_limits(most, len / 2);
+                self.set_limits(most, (len / 2).max(1));
                 return Some(());
             } else if homes <= Self::SMALLEST {
                 // SAFETY: the caller's promise.

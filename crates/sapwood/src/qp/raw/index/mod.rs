@@ -20,6 +20,9 @@
 //! `AskTrie` to every miss from then on. That takes a lack of memory or dozens of equal hashes. It is over when the
 //! map was empty, or after [`Index::clear`] and the insertion of all leaves.
 //!
+//! Writers of a shared map know the number of keys but roughly. So a key that has to lie far from its home makes the next
+//! step look at how full the table is; and before it shrinks the table, too, it looks.
+//!
 //! # Why readers need no lock
 //!
 //! Readers hold a guard: chunks, tables and leaves that they can reach are not freed meanwhile. Writers of one key come

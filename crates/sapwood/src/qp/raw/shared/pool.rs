@@ -17,6 +17,9 @@ pub(crate) const POOLED: Kind = Kind(3);
 const SMALL: usize = 40;
 /// The shortest and the longest run that is borrowed, in bytes.
 const RUN: (usize, usize) = (512, 8 << 10);
+/// Blocks of one size that fill gaps are borrowed this many units, and this many blocks, at a time.
+const GAPS: usize = 128;
+const GAPS_MOST: usize = 8;
 /// Free bytes beyond which half of a pool's blocks go back.
 const KEEP: usize = 32 << 10;
 
@@ -122,6 +125,22 @@ impl Cache {
         self.held += units;
     }
 
+    /// Borrows some blocks of `n` units, wherever they fit; all but one are kept.
+    fn fill_gaps(&mut self, arena: &mut Arena, n: usize, area: Area) -> Result<Ref, ArenaFull> {
+        let first = arena.lend(n * 8, POOLED, area)?;
+        for _ in 1..(GAPS / n).min(GAPS_MOST) {
+            match arena.lend(n * 8, POOLED, area) {
+                Ok(r) => self.keep(r.get(), n),
+                Err(_) => break,
+            }
+        }
+        // The last one kept is the first used: neighbours come in descending order otherwise.
+        if let Some(blocks) = self.free.get_mut(n) {
+            blocks.reverse();
+        }
+        Ok(first)
+    }
+
     /// Gives the rest of the run and all but `rest` units of free blocks back.
     fn give_back(&mut self, arena: &mut Arena, rest: usize) {
         if self.at < self.end {
@@ -190,9 +209,12 @@ impl Pool {
     #[cold]
     fn refill(&mut self, depot: &Depot, n: usize, area: Area) -> Result<Ref, ArenaFull> {
         let cache = self.cache(area);
-        let run = cache.run;
-        cache.run = (run * 2).min(RUN.1);
         depot.arena(|arena| {
+            if arena.has_gaps(area) {
+                return cache.fill_gaps(arena, n, area);
+            }
+            let run = cache.run;
+            cache.run = (run * 2).min(RUN.1);
             cache.give_back(arena, usize::MAX);
             match arena.lend(run, POOLED, area) {
                 Ok(r) => {
