@@ -1,9 +1,11 @@
 //! Ours with the point index: looked up one by one, and sixteen at a time.
 
+use std::time::Duration;
+
 use sapwood::qp::QpMap;
 
-use super::Engine;
 use super::sapwood::{Sapwood, sixteen_a_call};
+use super::{Engine, longest};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 /// `QpMap::with_index`.
@@ -14,6 +16,13 @@ impl Engine for Indexed {
 
     fn build(pairs: &KeyList) -> Self {
         Self(Sapwood::filled(QpMap::with_index(), pairs))
+    }
+
+    fn worst_insert(pairs: &KeyList) -> Option<Duration> {
+        let mut map = QpMap::with_index();
+        Some(longest(pairs, |key, value| {
+            map.insert(key, value).expect("the key fits");
+        }))
     }
 
     #[inline]

@@ -19,6 +19,7 @@ mod shared;
 mod skiplist;
 
 use std::marker::PhantomData;
+use std::time::{Duration, Instant};
 
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
 
@@ -41,6 +42,12 @@ pub trait Engine: Sized + 'static {
 
     /// A map with these pairs, inserted one by one in the order of the list. This is timed.
     fn build(pairs: &KeyList) -> Self;
+
+    /// Builds once more with a clock around each insertion: the longest. `None` where nobody asked.
+    fn worst_insert(pairs: &KeyList) -> Option<Duration> {
+        let _ = pairs;
+        None
+    }
 
     /// What is done between building and reading; not timed.
     fn finish(&mut self) {}
@@ -80,6 +87,8 @@ pub trait Lane {
     fn form(&self, keys: &KeyList) -> Result<Form, String>;
     /// [`Engine::build`].
     fn build(&self, pairs: &KeyList) -> Box<dyn Built>;
+    /// [`Engine::worst_insert`].
+    fn worst_insert(&self, pairs: &KeyList) -> Option<Duration>;
 }
 
 /// A built map of an engine whose type is forgotten; methods as in [`Engine`].
@@ -119,6 +128,17 @@ impl<E: Engine> Built for E {
     }
 }
 
+/// The longest of the insertions of all pairs.
+fn longest(pairs: &KeyList, mut insert: impl FnMut(&[u8], u64)) -> Duration {
+    let mut longest = Duration::ZERO;
+    for (key, value) in pairs.iter() {
+        let start = Instant::now();
+        insert(key, value);
+        longest = longest.max(start.elapsed());
+    }
+    longest
+}
+
 struct Of<E>(PhantomData<E>);
 
 impl<E: Engine> Lane for Of<E> {
@@ -140,6 +160,10 @@ impl<E: Engine> Lane for Of<E> {
 
     fn build(&self, pairs: &KeyList) -> Box<dyn Built> {
         Box::new(E::build(pairs))
+    }
+
+    fn worst_insert(&self, pairs: &KeyList) -> Option<Duration> {
+        E::worst_insert(pairs)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Ours: as built, compacted, and looked up sixteen at a time.
 
+use std::time::Duration;
+
 use sapwood::qp::QpMap;
 
-use super::Engine;
+use super::{Engine, longest};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 /// `QpMap`, as random insertions leave it.
@@ -26,6 +28,13 @@ impl Engine for Sapwood {
 
     fn build(pairs: &KeyList) -> Self {
         Self::filled(QpMap::new(), pairs)
+    }
+
+    fn worst_insert(pairs: &KeyList) -> Option<Duration> {
+        let mut map = QpMap::new();
+        Some(longest(pairs, |key, value| {
+            map.insert(key, value).expect("the key fits");
+        }))
     }
 
     #[inline]

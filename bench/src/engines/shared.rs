@@ -1,12 +1,29 @@
 //! Ours for many writers, used by one thread: without and with the point index.
 
+use std::time::Duration;
+
 use sapwood::qp::QpShared;
 
-use super::Engine;
+use super::{Engine, longest};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 /// `QpShared`.
 pub struct Shared(QpShared<u64>);
+
+fn new() -> QpShared<u64> {
+    QpShared::new().expect("there is address space")
+}
+
+fn indexed() -> QpShared<u64> {
+    let map = QpShared::builder().with_index().build();
+    map.expect("there is address space")
+}
+
+fn worst(map: &QpShared<u64>, pairs: &KeyList) -> Option<Duration> {
+    Some(longest(pairs, |key, value| {
+        map.insert(key, value).expect("the key fits");
+    }))
+}
 
 impl Shared {
     fn filled(map: QpShared<u64>, pairs: &KeyList) -> Self {
@@ -21,7 +38,11 @@ impl Engine for Shared {
     const NAME: &'static str = "sapwood-shared";
 
     fn build(pairs: &KeyList) -> Self {
-        Self::filled(QpShared::new().expect("there is address space"), pairs)
+        Self::filled(new(), pairs)
+    }
+
+    fn worst_insert(pairs: &KeyList) -> Option<Duration> {
+        worst(&new(), pairs)
     }
 
     #[inline]
@@ -57,8 +78,11 @@ impl Engine for Indexed {
     const NAME: &'static str = "sapwood-shared-index";
 
     fn build(pairs: &KeyList) -> Self {
-        let map = QpShared::builder().with_index().build();
-        Self(Shared::filled(map.expect("there is address space"), pairs))
+        Self(Shared::filled(indexed(), pairs))
+    }
+
+    fn worst_insert(pairs: &KeyList) -> Option<Duration> {
+        worst(&indexed(), pairs)
     }
 
     #[inline]

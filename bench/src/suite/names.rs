@@ -10,6 +10,7 @@
 //! | `hit_chained_mops` | the same where each lookup waits for the answer to the one before |
 //! | `miss_mops` | lookups of absent keys: present ones with one byte changed, or fresh ones of a random generator |
 //! | `insert_mops` | inserts a second into a map that grows from empty |
+//! | `worst_insert_us` | the longest single insert, in another build with a clock around each; our engines only |
 //! | `scan_mkeys` | entries a second with all key bytes read; maps that keep the order of the bytes only |
 //! | `bytes_per_key` | memory beyond the key bytes, malloc's rounding and headers included |
 //!
@@ -308,6 +309,13 @@ fn time(lane: &dyn Lane, lists: &Lists, lookups: usize) -> (Vec<Measure>, u64) {
             repeat(passes, chained, hits, lane),
         );
         measures.insert(1, Measure::new("hit_chained_mops", rate, "Mop/s"));
+    }
+    if let Some(worst) = lane.worst_insert(&lists.insert) {
+        measures.push(Measure::new(
+            "worst_insert_us",
+            worst.as_secs_f64() * 1e6,
+            "us",
+        ));
     }
     if lane.ordered() {
         // The first scan is checked against the order in `check`; each later one against the first.

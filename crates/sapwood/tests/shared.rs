@@ -696,3 +696,27 @@ fn compaction_makes_the_branches_dense() {
         );
     }
 }
+
+#[test]
+fn batches_are_single_operations_in_order() {
+    both(|index| {
+        // Large enough for interleaved descents.
+        let n = if cfg!(miri) { 100 } else { 300_000u32 };
+        let map = builder(index).build().unwrap();
+        let entry = |i: u32| (i.wrapping_mul(0x9e37_79b9).to_be_bytes(), i);
+        assert_eq!(map.insert_many((0..n).map(entry)), Ok(n as usize));
+        assert_eq!(map.insert_many((0..n).rev().step_by(3).map(entry)), Ok(0));
+        let keys: Vec<_> = (0..n + 40).step_by(2).map(|i| entry(i).0).collect();
+        let mut found = vec![None; keys.len()];
+        let pin = map.pin();
+        pin.view().get_many(&keys, &mut found);
+        for (i, found) in found.iter().enumerate() {
+            let i = 2 * i as u32;
+            assert_eq!(found.copied(), (i < n).then_some(i));
+        }
+        drop(pin);
+        assert_eq!(map.remove_many(&keys), Ok(n.div_ceil(2) as usize));
+        assert_eq!(map.len(), (n / 2) as usize);
+        map.verify().unwrap();
+    });
+}

@@ -11,6 +11,8 @@ use super::raw::batch::{LANES, warm};
 use super::raw::leaf::MAX_KEY;
 use super::raw::view::View;
 #[cfg(feature = "std")]
+use super::shared::QpShared;
+#[cfg(feature = "std")]
 use super::txn::Txn;
 use crate::{Error, Rejected};
 
@@ -216,5 +218,67 @@ impl<V: Send + Sync + 'static> Txn<'_, V> {
     /// As [`remove`](Self::remove). The keys before the one that failed are removed.
     pub fn remove_many<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> Result<usize, Error> {
         remove(self, keys)
+    }
+}
+
+#[cfg(feature = "std")]
+impl<V: Send + Sync + 'static> QpShared<V> {
+    /// Inserts or replaces many entries, in the order in which they come; returns how many keys are new. Of
+    /// equal keys, the last wins.
+    ///
+    /// The result is that of single insertions, each at a moment of its own. In a map of some 300,000 entries and
+    /// more it takes less time: the cache misses of sixteen entries overlap.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert), with the value of the first entry that was rejected. All entries before it
+    /// are in the map, none after it; up to 15 that follow were taken from the iterator and are dropped.
+    ///
+    /// ```
+    /// use sapwood::qp::QpShared;
+    /// let map = QpShared::new()?;
+    /// assert_eq!(map.insert_many([("elm", 1), ("oak", 2), ("elm", 3)])?, 2);
+    /// assert_eq!(map.remove_many(&["oak", "fir"])?, 1);
+    /// assert_eq!(map.get("elm"), Some(3));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn insert_many<K: AsRef<[u8]>>(
+        &self,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<usize, Rejected<V>> {
+        let mut entries = entries.into_iter();
+        let mut new = 0;
+        let mut group: SmallVec<[(K, V); LANES]> = SmallVec::new();
+        loop {
+            let most = if self.len() < WARM_FROM { 1 } else { LANES };
+            group.extend(entries.by_ref().take(most));
+            if group.is_empty() {
+                return Ok(new);
+            }
+            if most > 1 {
+                self.pin()
+                    .view()
+                    .warm(group.iter().map(|(key, _)| key.as_ref()));
+            }
+            for (key, value) in group.drain(..) {
+                new += usize::from(self.insert(key, value)?);
+            }
+        }
+    }
+
+    /// Removes many keys; returns how many were there.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove). The keys before the one that failed are removed.
+    pub fn remove_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<usize, Error> {
+        let mut removed = 0;
+        for group in keys.chunks(LANES) {
+            if self.len() >= WARM_FROM {
+                self.pin().view().warm(group.iter().map(K::as_ref));
+            }
+            for key in group {
+                removed += usize::from(self.remove(key)?);
+            }
+        }
+        Ok(removed)
     }
 }

@@ -48,22 +48,41 @@ impl QpMemory {
     }
 }
 
+/// Writes a table: blocks with their numbers and bytes, then sums of bytes, each with its share of an entry.
+fn table(
+    f: &mut fmt::Formatter<'_>,
+    entries: usize,
+    blocks: &[(&str, (usize, usize))],
+    sums: &[(&str, usize)],
+) -> fmt::Result {
+    let each = |bytes: usize| bytes as f64 / entries.max(1) as f64;
+    writeln!(f, "entries          {entries:>12}")?;
+    for &(what, (count, bytes)) in blocks {
+        writeln!(
+            f,
+            "{what:<16} {count:>12}  {bytes:>12} bytes  {:>7.2} an entry",
+            each(bytes)
+        )?;
+    }
+    for &(what, bytes) in sums {
+        writeln!(
+            f,
+            "{what:<16} {:>12}  {bytes:>12} bytes  {:>7.2} an entry",
+            "",
+            each(bytes)
+        )?;
+    }
+    Ok(())
+}
+
 impl fmt::Display for QpMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let each = |bytes: usize| bytes as f64 / self.entries.max(1) as f64;
-        writeln!(f, "entries          {:>12}", self.entries)?;
-        for (what, (count, bytes)) in [
+        let blocks = [
             ("small branches", self.small_branches),
             ("big branches", self.big_branches),
             ("leaves", self.leaves),
-        ] {
-            writeln!(
-                f,
-                "{what:<16} {count:>12}  {bytes:>12} bytes  {:>7.2} an entry",
-                each(bytes)
-            )?;
-        }
-        for (what, bytes) in [
+        ];
+        let sums = [
             ("point index", self.index),
             ("live", self.arena.live),
             ("retired", self.arena.retired),
@@ -71,15 +90,10 @@ impl fmt::Display for QpMemory {
             ("committed", self.arena.committed),
             ("side tables", self.arena.overhead + self.outside),
             ("total", self.total()),
-        ] {
-            writeln!(
-                f,
-                "{what:<16} {:>12}  {bytes:>12} bytes  {:>7.2} an entry",
-                "",
-                each(bytes)
-            )?;
-        }
-        Ok(())
+        ];
+        // Without an index there is no line for it.
+        let from = usize::from(self.index == 0);
+        table(f, self.entries, &blocks, &sums[from..])
     }
 }
 
@@ -138,5 +152,27 @@ impl QpSharedMemory {
     /// All bytes that the map takes from the system.
     pub fn total(&self) -> usize {
         self.arena.committed + self.arena.overhead + self.outside
+    }
+}
+
+#[cfg(feature = "std")]
+impl fmt::Display for QpSharedMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let blocks = [
+            ("small branches", self.small_branches),
+            ("big branches", self.big_branches),
+            ("leaves", self.leaves),
+            ("waiting", self.waiting),
+        ];
+        let sums = [
+            ("point index", self.index),
+            ("pooled", self.pooled),
+            ("live", self.arena.live),
+            ("free", self.arena.free),
+            ("committed", self.arena.committed),
+            ("side tables", self.arena.overhead + self.outside),
+            ("total", self.total()),
+        ];
+        table(f, self.entries, &blocks, &sums)
     }
 }

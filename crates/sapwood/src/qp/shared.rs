@@ -405,8 +405,8 @@ impl<V: Send + Sync + 'static> QpShared<V> {
 
     /// Calls `each` with the entries in ascending order until it breaks; weakly consistent, as
     /// [`QpSharedRange`](super::QpSharedRange) says.
-    pub fn for_each<B>(&self, mut each: impl FnMut(&[u8], &V) -> ControlFlow<B>) -> ControlFlow<B> {
-        self.with(|view| view.for_each(|key, value| each(key, value)))
+    pub fn for_each<B>(&self, each: impl FnMut(&[u8], &V) -> ControlFlow<B>) -> ControlFlow<B> {
+        self.with(|view| view.for_each(each))
     }
 
     /// Removes all entries that are there; returns how many. Keys inserted meanwhile may stay.

@@ -10,6 +10,7 @@ use sapwood_qsbr::Guard;
 
 use super::iter::Shown;
 use super::map::checked;
+use super::raw::batch;
 use super::raw::mem::Live;
 use super::raw::shared::ops::Outcome;
 use super::raw::shared::trie::Trie;
@@ -313,6 +314,11 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
             Outcome::Refused(Some(value), _) => Ok(value),
             Outcome::Refused(None, _) => unreachable!("a key is there or is inserted"),
         }
+    }
+
+    /// Reads what changes of these keys are going to read.
+    pub(crate) fn warm<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        batch::warm(&self.view(), keys);
     }
 
     pub(crate) fn compact_step(&self, budget: usize) -> Result<bool, Error> {

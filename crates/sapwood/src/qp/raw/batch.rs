@@ -38,7 +38,7 @@ pub(crate) fn find_many<V, M: Mem, K: AsRef<[u8]>>(
 
 /// Reads, interleaved, what single changes of these keys are going to read: the branches on the way to each,
 /// and the leaf next to it.
-pub(crate) fn warm<'k, V>(view: &View<'_, V>, keys: impl Iterator<Item = &'k [u8]>) {
+pub(crate) fn warm<'k, V, M: Mem>(view: &View<'_, V, M>, keys: impl Iterator<Item = &'k [u8]>) {
     let mut lanes: [&[u8]; LANES] = [&[]; LANES];
     let mut n = 0;
     for (lane, key) in lanes.iter_mut().zip(keys) {

@@ -81,7 +81,7 @@ impl<V> LeafOf<V> {
         unsafe {
             if key.len() < LONG {
                 usize::from(*p.add(Self::LEN_AT)) == key.len()
-                    && slice::from_raw_parts(p.add(Self::LEN_AT + 1), key.len()) == key
+                    && is_same(p.add(Self::LEN_AT + 1), key)
             } else {
                 Self::key(p) == key
             }
@@ -160,6 +160,53 @@ impl<V> LeafOf<V> {
     }
 }
 
+/// Four words that together are all the bytes of 8 to 32: they overlap as the length wants it, and no branch depends on it.
+///
+/// # Safety
+/// `len` bytes can be read at `p`; 8 to 32.
+#[inline(always)]
+pub(crate) unsafe fn four_words(p: *const u8, len: usize) -> [u64; 4] {
+    // SAFETY: each begins at or after the first byte, and ends at or before the last one.
+    let word = |at: usize| unsafe { p.add(at).cast::<u64>().read_unaligned() };
+    let last = len - 8;
+    [
+        word(0),
+        word(last.min(8)),
+        word(len.max(16) - 16),
+        word(last),
+    ]
+}
+
+/// Whether so many bytes at `p` are those of the key. A call and its branches on the length are for the longer ones.
+///
+/// # Safety
+/// As many bytes as the key has can be read at `p`.
+#[inline(always)]
+unsafe fn is_same(p: *const u8, key: &[u8]) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if key.len().wrapping_sub(8) <= 24 {
+            let (a, b) = (
+                four_words(p, key.len()),
+                four_words(key.as_ptr(), key.len()),
+            );
+            (a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]) == 0
+        } else {
+            is_same_other(p, key)
+        }
+    }
+}
+
+/// `is_same` for keys that are short or long.
+///
+/// # Safety
+/// As for `is_same`.
+#[inline(never)]
+unsafe fn is_same_other(p: *const u8, key: &[u8]) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { slice::from_raw_parts(p, key.len()) == key }
+}
+
 /// Length of the common prefix, or `None` when both are equal.
 #[inline]
 pub(crate) fn mismatch(a: &[u8], b: &[u8]) -> Option<usize> {
@@ -187,6 +234,25 @@ pub(crate) fn mismatch(a: &[u8], b: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn same_keys_are_the_same() {
+        let a: Vec<u8> = (0..80).map(|i| i * 3).collect();
+        for n in 0..80 {
+            let same = |b: &[u8]| {
+                assert_eq!(b.len(), n);
+                // SAFETY: there are more than `n` bytes.
+                unsafe { is_same(a.as_ptr(), b) }
+            };
+            let mut b = a[..n].to_vec();
+            assert!(same(&b));
+            for i in 0..n {
+                b[i] ^= 1 << (i % 8);
+                assert!(!same(&b), "byte {i} of {n}");
+                b[i] = a[i];
+            }
+        }
+    }
 
     #[test]
     fn mismatch_is_the_common_prefix() {

@@ -47,9 +47,16 @@ impl<V> Tree<V> {
             match unsafe { points.find(self.arena.base(), points.hash(key), key) } {
                 Found::Leaf(leaf) => return Some(leaf),
                 Found::Absent => return None,
-                Found::AskTrie => {}
+                Found::AskTrie => return self.ask_trie(key),
             }
         }
+        self.view().find(key)
+    }
+
+    /// The leaf of a key that the index does not know. Apart, so that lookups by the index are short.
+    #[cold]
+    #[inline(never)]
+    fn ask_trie(&self, key: &[u8]) -> Option<u32> {
         self.view().find(key)
     }
 
@@ -67,7 +74,7 @@ impl<V> Tree<V> {
                     let leaf = match found {
                         Found::Leaf(leaf) => leaf,
                         Found::Absent => 0,
-                        Found::AskTrie => self.view().find(keys[i].as_ref()).unwrap_or(0),
+                        Found::AskTrie => self.ask_trie(keys[i].as_ref()).unwrap_or(0),
                     };
                     each(i, leaf);
                 });

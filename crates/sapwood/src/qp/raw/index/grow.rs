@@ -200,31 +200,6 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Ends a move that is under way, however many keys are left: lookups are quicker, and nothing is there twice. For those
-    /// who have just changed much and will look up more.
-    ///
-    /// # Safety
-    /// As for `insert`.
-    #[allow(dead_code)] // For compaction, which does not call it yet.
-    pub(crate) unsafe fn finish(&self, chunks: &mut impl Chunks) {
-        self.wait_for_turn();
-        let mut taken = self.taken();
-        loop {
-            let at = self.table.load(Ordering::Acquire);
-            // SAFETY: the current table; it is this thread's turn.
-            let done = unsafe {
-                at == 0
-                    || Table::at(chunks.base(), at).next().load(Ordering::Acquire) == 0
-                    || self.move_some(chunks, at, 0, &mut taken).is_none()
-            };
-            if done {
-                break;
-            }
-        }
-        self.set_taken(taken);
-        self.end_turn();
-    }
-
     /// Makes a table with all its chunks where there is none.
     fn make_first(&self, chunks: &mut impl Chunks, homes: u32, taken: &mut Taken) -> Option<()> {
         let at = table::make(chunks, homes, taken)?;

@@ -1,8 +1,15 @@
 //! Many lookups at once: a group's buckets are all asked for before the first is read, then its leaves.
+//!
+//! What the second pass reads of a home is used by the third, so that no bucket is read twice. It is an honest answer: the
+//! home was seen without MOVED after the guard began, so a leaf that was read from it then is the key's at
+//! that moment, or a newer one, and the guard keeps it alive; a leaf from a bucket behind is as good as one that
+//! `look_behind` finds. That stays so as long as the guard is held: the third pass has only to compare the key. If it
+//! is another one, the lookup is done anew, alone.
 
+use core::ptr;
 use core::sync::atomic::Ordering;
 
-use super::bucket::{self, tag_of};
+use super::bucket::{self, Bucket, tag_of};
 use super::table::Table;
 use super::{Found, Index};
 use crate::qp::raw::leaf::LeafOf;
@@ -17,6 +24,27 @@ const NONE: u32 = LEAF;
 /// Instead of a leaf: one has to look closer.
 const UNKNOWN: u32 = 0;
 
+/// One lookup on its way.
+#[derive(Clone, Copy)]
+struct Lane {
+    hash: u64,
+    /// The bucket of its home, or null.
+    home: *const Bucket,
+    /// The leaf that it may be, `NONE` or `UNKNOWN`.
+    leaf: u32,
+    len: u32,
+}
+
+impl Lane {
+    /// Asks for the leaf. Half of all leaves end in the line after.
+    #[inline(always)]
+    fn prefetch<V>(&self, base: *mut u8) {
+        let leaf = base.wrapping_add(byte_of(self.leaf));
+        prefetch(leaf);
+        prefetch(leaf.wrapping_add(LeafOf::<V>::LEN_AT + self.len as usize));
+    }
+}
+
 impl<V, const SHARED: bool> Index<V, SHARED> {
     /// Looks all keys up and calls `each(i, found)` in order.
     ///
@@ -28,67 +56,115 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         keys: &[K],
         mut each: impl FnMut(usize, Found),
     ) {
-        let mut hashes = [0u64; LANES];
-        let mut leaves = [UNKNOWN; LANES];
+        let mut lanes = [Lane {
+            hash: 0,
+            home: ptr::null(),
+            leaf: UNKNOWN,
+            len: 0,
+        }; LANES];
         for (g, group) in keys.chunks(LANES).enumerate() {
             bucket::point();
             let at = self.table.load(Ordering::Acquire);
             if at == 0 {
-                group.iter().enumerate().for_each(|(i, _)| {
+                for i in 0..group.len() {
                     each(g * LANES + i, self.without_table());
-                });
+                }
                 continue;
             }
             // SAFETY: the guard keeps the table.
             let table = unsafe { Table::at(base, at) };
-            for (hash, key) in hashes.iter_mut().zip(group) {
-                *hash = self.hash(key.as_ref());
+            for (lane, key) in lanes.iter_mut().zip(group) {
+                let key = key.as_ref();
+                lane.hash = self.hash(key);
+                lane.len = key.len() as u32;
                 // SAFETY: homes are below `total`; nothing is followed.
-                unsafe {
-                    let table = table.settle(*hash);
-                    prefetch(table.line(table.home(*hash)).cast());
-                }
+                lane.home = unsafe {
+                    let table = table.settle(lane.hash);
+                    table.line(table.home(lane.hash))
+                };
+                prefetch(lane.home.cast());
             }
-            for (leaf, hash) in leaves.iter_mut().zip(&hashes[..group.len()]) {
-                // SAFETY: as above.
-                *leaf = unsafe { self.likely(table.settle(*hash), *hash) };
-                prefetch(base.wrapping_add(byte_of(*leaf)));
+            let (mut unknown, mut count) = ([0u8; LANES], 0);
+            for (i, lane) in lanes[..group.len()].iter_mut().enumerate() {
+                // SAFETY: null, or a bucket that the guard keeps.
+                lane.leaf = unsafe { likely(lane.home, lane.hash) };
+                lane.prefetch::<V>(base);
+                // Without a branch, which the processor would guess wrong every time.
+                unknown[count % LANES] = i as u8;
+                count += usize::from(lane.leaf == UNKNOWN);
             }
-            for (i, (key, leaf)) in group.iter().zip(leaves).enumerate() {
+            for i in &unknown[..count] {
+                let lane = &mut lanes[usize::from(*i) % LANES];
+                // SAFETY: a table that the guard keeps.
+                lane.leaf = unsafe { likely_behind(table, lane.hash) };
+                lane.prefetch::<V>(base);
+            }
+            for (i, (key, lane)) in group.iter().zip(&lanes).enumerate() {
                 let key = key.as_ref();
                 // SAFETY: `likely` gave a leaf, and the guard keeps it.
                 let is_it = |leaf| unsafe { LeafOf::<V>::is_key(base.add(byte_of(leaf)), key) };
-                let found = match leaf {
-                    NONE => Found::Absent,
-                    leaf if leaf != UNKNOWN && is_it(leaf) => Found::Leaf(leaf),
+                let found = if lane.leaf > NONE && is_it(lane.leaf) {
+                    Found::Leaf(lane.leaf)
+                } else if lane.leaf == NONE {
+                    Found::Absent
+                } else {
                     // SAFETY: the caller's promise.
-                    _ => unsafe { self.find(base, hashes[i], key) },
+                    unsafe { self.find_closer(base, lane.hash, key) }
                 };
                 each(g * LANES + i, found);
             }
         }
     }
+}
 
-    /// The leaf that the hash's home says it is, nearly always rightly.
-    ///
-    /// # Safety
-    /// As for `find`, with a table that is alive.
-    #[inline(always)]
-    unsafe fn likely(&self, table: Table, hash: u64) -> u32 {
-        // SAFETY: homes are below `total`; the guard keeps the chunk.
-        let Some(bucket) = (unsafe { table.bucket(table.home(hash)) }) else {
+/// The leaf that the hash's home says it is, nearly always rightly.
+///
+/// # Safety
+/// Null, or a bucket that is kept.
+#[inline(always)]
+unsafe fn likely(home: *const Bucket, hash: u64) -> u32 {
+    // SAFETY: the caller's promise.
+    let Some(bucket) = (unsafe { home.as_ref() }) else {
+        return UNKNOWN;
+    };
+    let words = bucket.load();
+    if words.is_moved() {
+        return UNKNOWN;
+    }
+    let tag = tag_of(hash);
+    let hits = words.matches(tag);
+    let leaf = bucket.first(hits);
+    let none = u32::from(words.rules_out(tag));
+    // `NONE` is 1 and `UNKNOWN` is 0.
+    if hits != 0 { leaf } else { none }
+}
+
+/// The leaf behind the home that it may be, if the home is not in the next table.
+///
+/// # Safety
+/// The table is one where lookups begin, and the guard keeps it.
+#[inline]
+unsafe fn likely_behind(table: Table, hash: u64) -> u32 {
+    // SAFETY: homes are below `total`, and so is what is within reach; the guard keeps chunks.
+    unsafe {
+        let table = table.settle(hash);
+        let (home, tag) = (table.home(hash), tag_of(hash));
+        let Some(words) = table.bucket(home).map(Bucket::load) else {
             return UNKNOWN;
         };
-        let words = bucket.load();
-        let hits = words.matches(tag_of(hash));
-        if words.is_moved() {
-            UNKNOWN
-        } else if hits != 0 {
-            bucket.leaf(hits.trailing_zeros() as usize)
-        } else if words.out() == 0 && words.spilled() == 0 {
-            NONE
-        } else {
-            UNKNOWN
+        if words.is_moved() || !words.may_be_behind(tag) {
+            return UNKNOWN;
         }
+        for at in home + 1..=home + words.reach() {
+            let Some(bucket) = table.bucket(at) else {
+                return UNKNOWN;
+            };
+            let hits = bucket.load().matches(tag);
+            if hits != 0 {
+                // Keys that are not at home lie at the back.
+                return bucket.leaf(31 - hits.leading_zeros() as usize);
+            }
+        }
+        UNKNOWN
     }
 }

@@ -7,9 +7,9 @@
 //!
 //! Buckets of twelve leaves lie in a table ([`table`]) in the order of the hashes: a key's *home* is
 //! `high half of the hash * homes >> 32`, its tag comes from the low byte. A key whose home is full lies in the next
-//! bucket with room; its home counts such keys (`out`) and knows how far behind they are at most (`reach`, up to 255: in a
-//! table that is nearly full, long runs of buckets are). A key that finds no room there either is only counted, at its
-//! home (`spilled`), and lookups that do not find it ask the trie.
+//! bucket with room; its home counts such keys (`out`), knows how far behind they are at most (`reach`, up to 255:
+//! in a table that is nearly full, long runs of buckets are), and some bits of their tags (`filter`). A key that
+//! finds no room there either is only counted, at its home (`spilled`), and lookups that do not find it ask the trie.
 //!
 //! # Growth
 //!
@@ -26,11 +26,12 @@
 //! # Why readers need no lock
 //!
 //! Readers hold a guard: chunks, tables and leaves that they can reach are not freed meanwhile. Writers of one key come
-//! one after the other. A reader reads the bucket of the home; if keys of this home lie behind it, the buckets within
+//! one after the other. A reader reads the bucket of the home; if its filter has the key's tag, the buckets within
 //! reach; and then the home again. A key that is in the index all the while is found, or the answer is `AskTrie`:
 //!
 //! - *Nobody moves it.* It never changes its slot. A replaced value's leaf is stored over the old one in place. It lies at
-//!   home, or it is counted in the home's `out` and `reach` or `spilled`, from before the lookup until after.
+//!   home, or it is counted in the home's `out`, `reach` and `filter`, or in `spilled`, from
+//!   before the lookup until after.
 //! - *It is moved to the next table*, which has it before MOVED is set at its home. A reader that sees MOVED at first
 //!   goes to the next table. One that does not finds it in the old table: slots in the home itself stay as they were
 //!   when MOVED was set, for ever. Slots behind are cleared, because other homes' keys go on living there, but only
@@ -49,8 +50,8 @@
 //!
 //! # Locks
 //!
-//! Writers of a shared index lock the home, and then at most one bucket behind it; a mover locks an old bucket or two, and then
-//! new ones. It is always ahead or from an old table to a new one, so no circle of waiting is possible. Nobody takes a
+//! Writers of a shared index lock the home, and then at most one bucket behind it; a mover locks an old bucket or two,
+//! and then new ones. It is always ahead or from an old table to a new one, so no circle of waiting is possible. Nobody takes a
 //! leaf out of a bucket, or replaces it, without that bucket's lock; a mover holds it while it reads keys, so they are
 //! alive. An owned index (`SHARED` false) has no locks and no read-modify-write instruction.
 //!
@@ -58,6 +59,7 @@
 
 mod bucket;
 mod grow;
+mod hash;
 mod many;
 mod table;
 #[cfg(test)]
@@ -67,12 +69,10 @@ mod verify;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use core::hash::Hasher;
-use foldhash::SharedSeed;
-use foldhash::quality::FoldHasher;
 use sapwood_arena::Ref;
 
 use self::bucket::{Words, tag_of, wait};
+use self::hash::Secrets;
 use self::table::{NOTHING, Put, Table};
 use super::leaf::LeafOf;
 use super::mem::byte_of;
@@ -121,13 +121,12 @@ pub(crate) struct Index<V, const SHARED: bool> {
     table: AtomicU32,
     /// Keys that were inserted when there was no table and no memory for one.
     homeless: AtomicU32,
+    secrets: Secrets,
     /// With more keys than this or less than `low`, there is something to do.
     high: AtomicUsize,
     low: AtomicUsize,
     /// With more keys than this there is no time to lose.
     urgent: AtomicUsize,
-    seed: u64,
-    seeds: SharedSeed,
     #[cfg(test)]
     mask: u64,
     work: Work,
@@ -157,8 +156,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             high: AtomicUsize::new(0),
             low: AtomicUsize::new(0),
             urgent: AtomicUsize::new(0),
-            seed,
-            seeds: SharedSeed::from_u64(seed),
+            secrets: Secrets::new(seed),
             #[cfg(test)]
             mask: u64::MAX,
             work: Work::default(),
@@ -167,15 +165,9 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
     }
 
     /// The hash of a key.
-    ///
-    /// Foldhash's quality form, because the upper half alone gives the home, in a table that is nearly full. The fast
-    /// form is too uneven for that: of 60,000 keys "key 1", "key 2" …, and some seeds, it puts a hundred into one
-    /// bucket, and a lattice of numbers comes out with a variance of a third to four times a random one.
     #[inline(always)]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
-        let mut hasher = FoldHasher::with_seed(self.seed, &self.seeds);
-        hasher.write(key);
-        let hash = hasher.finish();
+        let hash = self.secrets.hash(key);
         #[cfg(test)]
         let hash = hash & self.mask;
         hash
@@ -203,39 +195,58 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         if at == 0 {
             return self.without_table();
         }
-        // SAFETY: the guard keeps the table.
+        // SAFETY: the guard keeps the table. Homes are below `total`. A cell behind a tag is a leaf, alive as long as
+        // the guard is.
         unsafe {
             let table = Table::at(base, at).settle(hash);
-            match self.look(table, hash, key) {
-                Look::Found(found) => found,
-                Look::Moved => self.find_next(table, hash, key),
+            if let Some(bucket) = table.bucket(table.home(hash)) {
+                let (words, tag) = (bucket.load(), tag_of(hash));
+                let hits = words.matches(tag);
+                if hits == 0 {
+                    if words.rules_out(tag) {
+                        return Found::Absent;
+                    }
+                } else if !words.is_moved() {
+                    let leaf = bucket.first(hits);
+                    if LeafOf::<V>::is_key(base.add(byte_of(leaf)), key) {
+                        return Found::Leaf(leaf);
+                    }
+                }
             }
+            self.find_closer(base, hash, key)
         }
     }
 
-    /// Looks a key up in the tables after one that it was moved from.
+    /// `find` for the one key in ten that the first look does not settle; it begins anew. Apart, so that `find` is short:
+    /// then the processor works on more lookups at once.
     ///
     /// # Safety
-    /// As for `find`; `table` is one that this lookup came to.
+    /// As for `find`.
     #[inline(never)]
-    unsafe fn find_next(&self, mut table: Table, hash: u64, key: &[u8]) -> Found {
+    unsafe fn find_closer(&self, base: *mut u8, hash: u64, key: &[u8]) -> Found {
+        let at = self.table.load(Ordering::Acquire);
+        if at == 0 {
+            return self.without_table();
+        }
+        // SAFETY: the guard keeps the table.
+        let mut table = unsafe { Table::at(base, at).settle(hash) };
         loop {
+            // SAFETY: the caller's promise.
+            if let Look::Found(found) = unsafe { self.look(table, hash, key) } {
+                return found;
+            }
             let next = table.next().load(Ordering::Acquire);
             if next == NOTHING || next == 0 {
                 // The last key was gone when this table was given up.
                 return Found::Absent;
             }
             // SAFETY: the next table is published before a key moves there; the guard keeps it.
-            unsafe {
-                table = Table::at(table.base(), next);
-                if let Look::Found(found) = self.look(table, hash, key) {
-                    return found;
-                }
-            }
+            table = unsafe { Table::at(base, next) };
         }
     }
 
     #[cold]
+    #[inline(never)]
     fn without_table(&self) -> Found {
         match self.homeless.load(Ordering::Acquire) {
             0 => Found::Absent,
@@ -256,22 +267,23 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         if words.is_moved() {
             return Look::Moved;
         }
-        let mut hits = words.matches(tag_of(hash));
+        let tag = tag_of(hash);
+        let mut hits = words.matches(tag);
         while hits != 0 {
-            let leaf = bucket.leaf(hits.trailing_zeros() as usize);
+            let leaf = bucket.first(hits);
             // SAFETY: a cell behind a tag is a leaf, alive as long as the guard is.
             if unsafe { LeafOf::<V>::is_key(table.base().add(byte_of(leaf)), key) } {
                 return Look::Found(Found::Leaf(leaf));
             }
             hits &= hits - 1;
         }
-        if words.out() > 0 {
+        if words.may_be_behind(tag) {
             // SAFETY: the caller's promise.
             return unsafe { self.look_behind(table, hash, key, words) };
         }
-        Look::Found(match words.spilled() {
-            0 => Found::Absent,
-            _ => Found::AskTrie,
+        Look::Found(match words.has_all() {
+            true => Found::Absent,
+            false => Found::AskTrie,
         })
     }
 
@@ -307,9 +319,9 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                 return Look::Moved;
             }
         }
-        Look::Found(match words.spilled() {
-            0 => Found::Absent,
-            _ => Found::AskTrie,
+        Look::Found(match words.has_all() {
+            true => Found::Absent,
+            false => Found::AskTrie,
         })
     }
 

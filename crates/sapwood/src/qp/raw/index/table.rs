@@ -304,7 +304,7 @@ impl Table {
             bucket.set_leaf(slot, leaf);
             theirs.set_tag(slot, tag_of(hash));
             bucket.unlock(theirs);
-            words.go_out(at - home);
+            words.go_out(at - home, tag_of(hash));
             return (words, at - home);
         }
         words.spill();

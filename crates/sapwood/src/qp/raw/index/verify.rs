@@ -7,7 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use super::bucket::{STICKY, tag_of};
+use super::bucket::{STICKY, filter_bit, tag_of};
 use super::table::{self, NOTHING, Table};
 use super::{Index, Taken};
 
@@ -30,6 +30,7 @@ pub(crate) struct Shape {
 struct Counts {
     out: Vec<u32>,
     reach: Vec<u32>,
+    filter: Vec<u8>,
     spilled: Vec<u32>,
 }
 
@@ -84,6 +85,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                 .map(|t| Counts {
                     out: vec![0; t.homes() as usize],
                     reach: vec![0; t.homes() as usize],
+                    filter: vec![0; t.homes() as usize],
                     spilled: vec![0; t.homes() as usize],
                 })
                 .collect();
@@ -115,6 +117,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                             let reach = &mut counts[i].reach[home as usize];
                             *reach = (*reach).max(b - home);
                             counts[i].out[home as usize] += 1;
+                            counts[i].filter[home as usize] |= filter_bit(tag_of(hash));
                         }
                         if live.insert(leaf, i).is_some() {
                             return Err(format!("leaf {leaf:#x} is there twice"));
@@ -179,6 +182,13 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                     "{out} keys within {reach} buckets of {b}, counted {} and {}",
                     words.out(),
                     words.reach()
+                ));
+            }
+            let filter = counts.filter.get(b as usize).copied().unwrap_or(0);
+            if words.filter() & filter != filter || (out == 0 && words.filter() != 0) {
+                return Err(format!(
+                    "bucket {b} has filter {:#x}, needs {filter:#x}",
+                    words.filter()
                 ));
             }
             let spilled = counts.spilled.get(b as usize).copied().unwrap_or(0);

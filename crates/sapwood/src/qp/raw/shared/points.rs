@@ -13,8 +13,10 @@ use super::trie::Trie;
 use crate::qp::raw::index::{Chunks, Found, Index};
 use crate::qp::raw::leaf::LeafOf;
 
-/// Operations after which a writer counts the entries anew.
+/// Operations after which a writer counts the entries anew, and the number of entries below which it always does: the
+/// smallest tables run over before so many.
 const COUNT_EVERY: u64 = 64;
+const COUNT_BELOW: usize = 2048;
 
 /// Where a shared index gets its memory: blocks that it gives back wait for readers.
 struct Blocks<'t> {
@@ -112,7 +114,7 @@ impl<V> Trie<V> {
     #[inline]
     pub(crate) unsafe fn index_step(&self, inner: &mut Inner) {
         if let Some(index) = &self.index {
-            if inner.contended.operations % COUNT_EVERY == 0 {
+            if inner.about < COUNT_BELOW || inner.contended.operations % COUNT_EVERY == 0 {
                 inner.about = self.len();
             }
             let about = inner.about;

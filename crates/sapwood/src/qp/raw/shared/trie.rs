@@ -265,7 +265,7 @@ impl<V> Trie<V> {
         self.shards.iter().map(|shard| hold(&**shard)).collect()
     }
 
-    /// Runs `read` so that nothing changed in the meantime; `false`: something did.
+    /// Runs `read`, and gives its result if nothing was changed meanwhile.
     pub(crate) fn undisturbed<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
         let mut before = Vec::with_capacity(self.shards.len());
         for shard in &self.shards {

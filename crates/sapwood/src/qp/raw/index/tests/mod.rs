@@ -57,7 +57,9 @@ fn words_count() {
     let mut words = Words { low: 7, high: 9 };
     for i in 0..bucket::OUT_MAX {
         assert_eq!((words.out(), words.reach()), (i, (i / 7).min(40)));
-        words.go_out(((i + 1) / 7).min(40));
+        words.go_out(((i + 1) / 7).min(40), 3 + (i % 2 * 8) as u8);
+        assert!(words.may_be_behind(11) && !words.may_be_behind(4));
+        assert_eq!(words.filter(), bucket::filter_bit(3));
     }
     for i in (0..bucket::OUT_MAX).rev() {
         words.come_back();
@@ -67,13 +69,16 @@ fn words_count() {
             (bucket::OUT_MAX / 7).min(40)
         };
         assert_eq!((words.out(), words.reach()), (i, reach));
+        assert_eq!(words.may_be_behind(3), i > 0);
     }
-    for i in 0..1000 {
+    assert_eq!(words.filter(), 0);
+    for i in 0..bucket::STICKY - 1 {
+        assert_eq!(words.has_all(), i == 0);
         assert_eq!((words.out(), words.spilled()), (0, i));
         words.spill();
     }
     words.unspill();
-    assert_eq!(words.spilled(), 999);
+    assert_eq!(words.spilled(), bucket::STICKY - 2);
     words.stick();
     words.spill();
     words.unspill();

@@ -390,29 +390,3 @@ fn reserved_room_needs_no_moves() {
         world.verify();
     }
 }
-
-#[test]
-fn moves_are_finished_on_demand() {
-    let mut world = World::new(u64::MAX);
-    for i in 0..if cfg!(miri) { 100 } else { 1000 } {
-        world.insert(&key(i), 0);
-        if i % 7 == 0 {
-            // SAFETY: everything is this test's own.
-            world.with(|index, plain| unsafe { index.finish(plain) });
-            let shape = world.verify();
-            let (homes, keys) = (shape.homes as u32, i + 1);
-            assert!(keys <= table::most_keys(homes) + 1);
-            // SAFETY: as above; there is a table.
-            let t = unsafe {
-                Table::at(
-                    world.arena.base(),
-                    world.index.table.load(Ordering::Relaxed),
-                )
-            };
-            assert_eq!((t.homes(), t.next().load(Ordering::Relaxed)), (homes, 0));
-            (0..=i).for_each(|i| world.find(&key(i)));
-        }
-    }
-    assert_eq!(world.asks, 0);
-    empty(&mut world);
-}
