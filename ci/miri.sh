@@ -16,10 +16,11 @@ fi
 # Compiled first, because only one can compile at a time.
 miri -p sapwood-arena -p sapwood-qsbr -p sapwood --lib --tests --no-run
 structures() {
-    # Every branch size with every label takes an hour here, and threads on an index that grows take minutes; the runs
-    # below meet most of it.
-    miri -p sapwood --lib -- qp:: --skip every_size_finds --skip index::tests::shared
-    miri -p sapwood --test differential -- small store_with_poisoned
+    # Every branch size with every label takes an hour here, and the index's own tests take minutes; the runs below meet
+    # most of them.
+    miri -p sapwood --lib -- qp:: --skip every_size_finds --skip index::
+    miri -p sapwood --lib -- index::tests::owned::tiny index::tests::owned::removal index::tests::owned::no_memory
+    miri -p sapwood --test differential -- map_small_and_dense store_with_poisoned
 }
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -75,6 +75,11 @@ fn shared(index: bool, debug: DebugMode, compact: bool) -> Shared {
     }
 }
 
+/// Whether `SAPWOOD_OPS` asks for few operations, as it does under sanitizers.
+fn few() -> bool {
+    std::env::var("SAPWOOD_OPS").is_ok_and(|ops| ops.parse().is_ok_and(|n: u64| n < 100_000))
+}
+
 /// Runs `test` on maps of all kinds.
 fn all_kinds(test: impl Fn(Shared, u64)) {
     let mut seed = fastrand::u64(..);
@@ -91,7 +96,11 @@ fn all_kinds(test: impl Fn(Shared, u64)) {
 
 #[test]
 fn histories_are_linearizable() {
-    let (rounds, ops) = if cfg!(miri) { (1, 20) } else { (20, 400) };
+    let (rounds, ops) = match (cfg!(miri), few()) {
+        (true, _) => (1, 20),
+        (false, true) => (4, 300),
+        (false, false) => (20, 400),
+    };
     all_kinds(|shared, seed| {
         for round in 0..rounds {
             let keys = hot_keys(6);
@@ -112,7 +121,9 @@ fn a_long_run_leaves_what_it_must() {
     let seconds = std::env::var("SAPWOOD_SOAK").map_or(0, |s| s.parse().expect("seconds"));
     all_kinds(|shared, seed| {
         let length = match seconds {
-            0 => Length::Operations(if cfg!(miri) { 30 } else { 20_000 }),
+            0 if cfg!(miri) => Length::Operations(30),
+            0 if few() => Length::Operations(3000),
+            0 => Length::Operations(20_000),
             // Eight kinds share the time.
             all => Length::Time(Duration::from_millis(all * 1000 / 8)),
         };
