@@ -5,7 +5,7 @@
 //! over [`SMALL`] units, and all blocks in the arena's modes for tests, go to the arena one by one.
 
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use sapwood_arena::{Area, Arena, ArenaFull, Kind, Ref};
 
@@ -18,10 +18,12 @@ const SMALL: usize = 40;
 /// The shortest and the longest run that is borrowed, in bytes.
 const RUN: (usize, usize) = (512, 8 << 10);
 /// Blocks of one size that fill gaps are borrowed this many units, and this many blocks, at a time.
-const GAPS: usize = 128;
-const GAPS_MOST: usize = 8;
-/// Free bytes beyond which half of a pool's blocks go back.
-const KEEP: usize = 32 << 10;
+const GAPS: usize = 512;
+const GAPS_MOST: usize = 32;
+/// Free bytes beyond which most of a pool's blocks go back: a share of the memory in use, between these. Writers that hold
+/// a guard for long get their garbage back in bursts.
+const KEEP: (usize, usize) = (32 << 10, 256 << 10);
+const KEEP_SHARE: usize = 64;
 
 /// The arena, and what pools must know of it without its lock.
 pub(crate) struct Depot {
@@ -30,6 +32,8 @@ pub(crate) struct Depot {
     splits: bool,
     /// While branches are moved to new memory: blocks of branches below this reference are not used again.
     vacate: AtomicU32,
+    /// What each pool keeps at most, in bytes.
+    keep: AtomicUsize,
 }
 
 // SAFETY: the base is the arena's, and is only handed out.
@@ -45,6 +49,7 @@ impl Depot {
             splits: arena.splits_runs(),
             arena: Mutex::new(arena),
             vacate: AtomicU32::new(0),
+            keep: AtomicUsize::new(KEEP.0),
         }
     }
 
@@ -210,6 +215,8 @@ impl Pool {
     fn refill(&mut self, depot: &Depot, n: usize, area: Area) -> Result<Ref, ArenaFull> {
         let cache = self.cache(area);
         depot.arena(|arena| {
+            let keep = (arena.frontier() / KEEP_SHARE).clamp(KEEP.0, KEEP.1);
+            depot.keep.store(keep, Ordering::Relaxed);
             if arena.has_gaps(area) {
                 return cache.fill_gaps(arena, n, area);
             }
@@ -246,8 +253,9 @@ impl Pool {
         }
         let cache = self.cache(area);
         cache.keep(r.get(), n);
-        if cache.held * 8 > KEEP {
-            depot.arena(|arena| cache.give_back(arena, KEEP / 16));
+        let keep = depot.keep.load(Ordering::Relaxed);
+        if cache.held * 8 > keep {
+            depot.arena(|arena| cache.give_back(arena, keep / 16));
         }
     }
 
