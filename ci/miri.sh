@@ -19,7 +19,7 @@ structures() {
     # Every branch size with every label takes an hour here, and the index's own tests take minutes; the runs below meet
     # most of them.
     miri -p sapwood --lib -- qp:: --skip every_size_finds --skip index::
-    miri -p sapwood --lib -- index::tests::owned::tiny index::tests::owned::removal index::tests::owned::no_memory
+    miri -p sapwood --lib -- index::tests::owned::removal index::tests::owned::no_memory
     miri -p sapwood --test differential -- map_small_and_dense store_with_poisoned
 }
 log=$(mktemp)
@@ -29,7 +29,7 @@ both=0
 {
     miri -p sapwood-qsbr --lib --tests &&
         miri -p sapwood-arena --lib -- --skip classes_are_monotone &&
-        miri -p sapwood --test shared -- values_are_dropped_once a_panic_in the_most_entries
+        miri -p sapwood --test shared -- values_are_dropped_once a_panic_in
 } || both=1
 wait $! || both=1
 cat "$log"
