@@ -2,4 +2,6 @@
 # The documentation builds without a warning: no broken link, no public item without a word.
 . "$(dirname "$0")/lib.sh"
 export RUSTDOCFLAGS="-D warnings"
-run cargo doc --locked --workspace --no-deps --all-features
+# The library and the program have one name, and their pages one place: not both at the same time.
+run cargo doc --locked --workspace --exclude sapwood-cli --no-deps --all-features
+run cargo doc --locked -p sapwood-cli --no-deps --all-features
