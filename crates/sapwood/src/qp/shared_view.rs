@@ -273,6 +273,8 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
 
     /// Replaces the value of a key if it equals `current`; says what it found.
     ///
+    /// The comparison must not wait for all writers: it must not call `verify`, `memory`, `contention` or `exact`.
+    ///
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn compare_exchange(
@@ -334,6 +336,8 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
     }
 
     /// Removes a key if its value passes a test. The test may be run several times; the last counts.
+    ///
+    /// It must not wait for all writers: not call `verify`, `memory`, `contention` or `exact`.
     ///
     /// # Errors
     /// As [`remove`](Self::remove).
