@@ -545,6 +545,41 @@ fn a_panic_in_a_closure_leaves_the_map_usable() {
 }
 
 #[test]
+fn a_comparison_may_change_the_map_and_may_panic() {
+    use std::cell::Cell;
+    use std::sync::OnceLock;
+
+    static MAP: OnceLock<QpShared<Meddler>> = OnceLock::new();
+    thread_local! {
+        static COMPARED: Cell<u32> = const { Cell::new(0) };
+    }
+    /// Equal at first, while it replaces what it is compared with; then it panics.
+    struct Meddler(u32);
+    impl PartialEq for Meddler {
+        fn eq(&self, other: &Self) -> bool {
+            match COMPARED.replace(COMPARED.get() + 1) {
+                0 => {
+                    let map = MAP.get().unwrap();
+                    assert!(!map.insert("key", Meddler(9)).unwrap());
+                    self.0 == other.0
+                }
+                _ => panic!("by the user"),
+            }
+        }
+    }
+    let map = MAP.get_or_init(|| builder(true).build().unwrap());
+    map.insert("key", Meddler(1)).unwrap();
+    let exchanged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        map.compare_exchange("key", &Meddler(1), Meddler(2))
+    }));
+    assert!(exchanged.is_err());
+    assert_eq!(COMPARED.get(), 2, "begun anew after the change");
+    // Nothing of the value that was to be stored is left.
+    map.verify().unwrap();
+    assert_eq!(map.pin().view().get("key").unwrap().0, 9);
+}
+
+#[test]
 fn a_walk_stops_early() {
     let map = QpShared::new().unwrap();
     for i in 0..100u8 {

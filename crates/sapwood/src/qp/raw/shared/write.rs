@@ -195,6 +195,11 @@ impl<V> Trie<V> {
                             None => Done::Inserted(leaf),
                         };
                     }
+                    // The test is the user's and may panic: the value goes back to where that drops it.
+                    Tried::Again if matches!(mode, Mode::If(_)) => {
+                        value = Some(self.unmake(held, leaf, value));
+                        leaf = 0;
+                    }
                     Tried::Again => {}
                     Tried::Full => break Done::Full(self.unmake(held, leaf, value)),
                     Tried::NoMemory(full) => {
