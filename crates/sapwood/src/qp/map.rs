@@ -66,6 +66,23 @@ pub(crate) fn checked(key: &[u8]) -> Result<&[u8], Error> {
     Ok(key)
 }
 
+/// A trie of entries in ascending order of keys.
+pub(crate) fn sorted_tree<V, K: AsRef<[u8]>>(
+    arena: Arena,
+    entries: impl IntoIterator<Item = (K, V)>,
+) -> Result<Tree<V>, Error> {
+    let mut builder = Builder::new(arena);
+    for (index, (key, value)) in entries.into_iter().enumerate() {
+        match builder.push(checked(key.as_ref())?, value) {
+            Ok(Pushed::Added) => {}
+            Ok(Pushed::Replaced(old)) => drop(old),
+            Ok(Pushed::Unsorted) => return Err(Error::NotSorted { index }),
+            Err((_, full)) => return Err(full.into()),
+        }
+    }
+    Ok(builder.finish()?)
+}
+
 impl<V> QpMap<V> {
     /// An empty map in memory of its own.
     pub const fn new() -> Self {
@@ -121,16 +138,7 @@ impl<V> QpMap<V> {
         options: ArenaOptions,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Self, Error> {
-        let mut builder = Builder::new(arena(options)?);
-        for (index, (key, value)) in entries.into_iter().enumerate() {
-            match builder.push(checked(key.as_ref())?, value) {
-                Ok(Pushed::Added) => {}
-                Ok(Pushed::Replaced(old)) => drop(old),
-                Ok(Pushed::Unsorted) => return Err(Error::NotSorted { index }),
-                Err((_, full)) => return Err(full.into()),
-            }
-        }
-        Ok(Self::from_tree(builder.finish()?))
+        Ok(Self::from_tree(sorted_tree(arena(options)?, entries)?))
     }
 
     /// Number of entries.

@@ -12,18 +12,15 @@ use sapwood_arena::{ArenaOptions, Backing};
 use sapwood_qsbr::{Domain, Guard, Pinned, Reader, TooManyReaders};
 
 use super::QpSharedMemory;
-use super::map::{QpMap, checked};
-use super::raw::build::{Builder, Pushed};
+use super::map::{QpMap, sorted_tree};
 use super::raw::index::Index;
 use super::raw::seed::seed;
 use super::raw::shared::trie::Trie;
 use super::raw::tree::Tree;
 use super::raw::version::stable_arena;
 use super::shared_view::{Exchange, QpSharedView};
+use super::store::RESERVE;
 use crate::{Error, Rejected};
-
-/// Address space that a map reserves by default: as much as 31-bit references reach.
-const RESERVE: usize = 16 << 30;
 
 /// An ordered map over byte strings that any number of threads read and change at once.
 ///
@@ -152,16 +149,7 @@ impl<V: Send + Sync + 'static> QpSharedBuilder<V> {
         self,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpShared<V>, Error> {
-        let mut builder = Builder::new(stable_arena(self.options.clone())?);
-        for (index, (key, value)) in entries.into_iter().enumerate() {
-            match builder.push(checked(key.as_ref())?, value) {
-                Ok(Pushed::Added) => {}
-                Ok(Pushed::Replaced(old)) => drop(old),
-                Ok(Pushed::Unsorted) => return Err(Error::NotSorted { index }),
-                Err((_, full)) => return Err(full.into()),
-            }
-        }
-        let tree = builder.finish()?;
+        let tree = sorted_tree(stable_arena(self.options.clone())?, entries)?;
         match self.most {
             Some(max_entries) if tree.len > max_entries => Err(Error::Full { max_entries }),
             _ => Ok(self.finish(tree)),

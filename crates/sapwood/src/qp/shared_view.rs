@@ -3,7 +3,6 @@
 use alloc::vec::Vec;
 use core::fmt;
 use core::iter::FusedIterator;
-use core::marker::PhantomData;
 use core::ops::{Bound, ControlFlow, RangeBounds};
 
 use sapwood_qsbr::Guard;
@@ -26,7 +25,7 @@ use crate::{Error, Rejected};
 /// [`exact`](Self::exact).
 pub struct QpSharedView<'g, V> {
     trie: &'g Trie<V>,
-    local: PhantomData<*const ()>,
+    guard: Guard<'g>,
 }
 
 impl<V> Clone for QpSharedView<'_, V> {
@@ -46,16 +45,12 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
             guard.belongs_to(trie.domain()),
             "a guard of the map's own domain"
         );
-        QpSharedView {
-            trie,
-            local: PhantomData,
-        }
+        QpSharedView { trie, guard }
     }
 
     #[inline(always)]
     fn view(&self) -> View<'g, V, Live> {
-        // SAFETY is the guard's, which `new` asked for.
-        self.trie.guarded_view(PhantomData)
+        self.trie.guarded_view(self.guard)
     }
 
     /// Number of entries; exact while nobody writes.
@@ -71,20 +66,20 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
     /// The value of a key. Waits for nobody. O(key length); with a point index, two cache lines.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&'g V> {
-        let leaf = self.trie.find_guarded(PhantomData, key.as_ref())?;
+        let leaf = self.trie.find_guarded(self.guard, key.as_ref())?;
         self.view().value(leaf)
     }
 
     /// The stored key and its value.
     pub fn get_key_value(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
-        let leaf = self.trie.find_guarded(PhantomData, key.as_ref())?;
+        let leaf = self.trie.find_guarded(self.guard, key.as_ref())?;
         self.view().entry(leaf)
     }
 
     /// Whether the key is stored.
     #[inline]
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
-        self.trie.find_guarded(PhantomData, key.as_ref()).is_some()
+        self.trie.find_guarded(self.guard, key.as_ref()).is_some()
     }
 
     /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`. Each is looked up at a moment of its own.
@@ -96,7 +91,7 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
         let large = self.len() >= read::BATCH_FROM / 32;
         let view = self.view();
         self.trie
-            .find_many_guarded(PhantomData, keys, large, |i, leaf| {
+            .find_many_guarded(self.guard, keys, large, |i, leaf| {
                 out[i] = (leaf != 0).then(|| view.value(leaf)).flatten();
             });
     }
@@ -226,7 +221,7 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
             .map(drop)
             .and_then(|()| Ok(self.trie.try_admit(key.len())?));
         match garbage {
-            Ok(()) => self.trie.change(PhantomData, key, value, mode),
+            Ok(()) => self.trie.change(self.guard, key, value, mode),
             Err(error) => Err(Rejected { value, error }),
         }
     }
@@ -324,7 +319,7 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
     }
 
     pub(crate) fn compact_step(&self, budget: usize) -> Result<bool, Error> {
-        Ok(self.trie.compact(PhantomData, budget.max(1))?)
+        Ok(self.trie.compact(self.guard, budget.max(1))?)
     }
 
     /// Removes a key; the value can be read as long as the guard is held.
@@ -351,7 +346,7 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
             return Ok(None);
         }
         self.trie.try_admit(key.len())?;
-        Ok(self.trie.take(PhantomData, key, &mut test)?)
+        Ok(self.trie.take(self.guard, key, &mut test)?)
     }
 }
 

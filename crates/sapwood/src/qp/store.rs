@@ -11,8 +11,8 @@ use sapwood_qsbr::{Domain, Guard, Reader, TooManyReaders};
 use super::QpMap;
 use super::diff::Diff;
 use super::iter::Iter;
+use super::map::sorted_tree;
 use super::memory::QpStoreMemory;
-use super::raw::build::{Builder, Pushed};
 use super::raw::mem::Trusted;
 use super::raw::tree::Tree;
 use super::raw::version::{Kept, Shared, stable_arena};
@@ -22,7 +22,7 @@ use super::txn::Txn;
 use crate::Error;
 
 /// Address space that a store reserves by default: as much as 31-bit references reach.
-const RESERVE: usize = 16 << 30;
+pub(crate) const RESERVE: usize = 16 << 30;
 
 /// The number of a committed version: 0 for the first, one more for each commit that changed something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,20 +143,9 @@ impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
         self,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpStore<V>, Error> {
-        let mut builder = Builder::new(stable_arena(self.options)?);
-        for (index, (key, value)) in entries.into_iter().enumerate() {
-            match builder.push(super::map::checked(key.as_ref())?, value) {
-                Ok(Pushed::Added) => {}
-                Ok(Pushed::Replaced(old)) => drop(old),
-                Ok(Pushed::Unsorted) => return Err(Error::NotSorted { index }),
-                Err((_, full)) => return Err(full.into()),
-            }
-        }
+        let tree = sorted_tree(stable_arena(self.options)?, entries)?;
         Ok(QpStore {
-            shared: Arc::new(Shared::new(
-                builder.finish()?,
-                self.domain.unwrap_or_default(),
-            )),
+            shared: Arc::new(Shared::new(tree, self.domain.unwrap_or_default())),
         })
     }
 }

@@ -2,10 +2,9 @@
 //! were reclaimed on the way are dropped when the shard is free again.
 
 use alloc::vec::Vec;
-use core::marker::PhantomData;
 
 use sapwood_arena::ArenaFull;
-use sapwood_qsbr::GarbageLimit;
+use sapwood_qsbr::{GarbageLimit, Guard};
 
 use super::trie::Trie;
 use super::write::{Done, Mode};
@@ -13,9 +12,6 @@ use crate::qp::raw::leaf::LeafOf;
 use crate::qp::raw::mem::Live;
 use crate::qp::raw::view::View;
 use crate::{Error, Rejected};
-
-/// A guard of the trie's domain that the caller holds for `'g`. The views that make one have asked for it.
-pub(crate) type Guarded<'g> = PhantomData<&'g ()>;
 
 /// What came of a change.
 pub(crate) enum Outcome<'g, V> {
@@ -30,14 +26,15 @@ pub(crate) enum Outcome<'g, V> {
 impl<V> Trie<V> {
     /// What readers see now.
     #[inline(always)]
-    pub(crate) fn guarded_view<'g>(&'g self, _: Guarded<'g>) -> View<'g, V, Live> {
-        // SAFETY: the guard is held for 'g.
+    pub(crate) fn guarded_view<'g>(&'g self, guard: Guard<'g>) -> View<'g, V, Live> {
+        debug_assert!(guard.belongs_to(self.domain()), "the view has asked");
+        // SAFETY: the guard, of the trie's domain, is held for 'g.
         unsafe { self.view() }
     }
 
     /// The leaf cell of a key.
     #[inline]
-    pub(crate) fn find_guarded(&self, _: Guarded<'_>, key: &[u8]) -> Option<u32> {
+    pub(crate) fn find_guarded(&self, _: Guard<'_>, key: &[u8]) -> Option<u32> {
         // SAFETY: the guard is held for 'g.
         unsafe { self.find(key) }
     }
@@ -45,7 +42,7 @@ impl<V> Trie<V> {
     /// Looks many keys up: `each(i, leaf)`, with 0 for a key that is not there.
     pub(crate) fn find_many_guarded<'g, K: AsRef<[u8]>>(
         &'g self,
-        guard: Guarded<'g>,
+        guard: Guard<'g>,
         keys: &[K],
         large: bool,
         mut each: impl FnMut(usize, u32),
@@ -64,7 +61,7 @@ impl<V> Trie<V> {
     }
 
     /// The value of a leaf that was met under the guard.
-    fn value<'g>(&'g self, _: Guarded<'g>, leaf: u32) -> &'g V {
+    fn value<'g>(&'g self, _: Guard<'g>, leaf: u32) -> &'g V {
         // SAFETY: the leaf was live under the guard, so it is not freed while that is held.
         unsafe { &*LeafOf::<V>::value_ptr(self.pointer(leaf)) }
     }
@@ -73,7 +70,7 @@ impl<V> Trie<V> {
     /// and the change is tried once more.
     pub(crate) fn change<'g>(
         &'g self,
-        guard: Guarded<'g>,
+        guard: Guard<'g>,
         key: &[u8],
         value: V,
         mode: &mut Mode<'_, V>,
@@ -115,7 +112,7 @@ impl<V> Trie<V> {
     /// Removes a key if its value passes the test.
     pub(crate) fn take<'g>(
         &'g self,
-        guard: Guarded<'g>,
+        guard: Guard<'g>,
         key: &[u8],
         test: &mut dyn FnMut(&V) -> bool,
     ) -> Result<Option<&'g V>, ArenaFull> {
@@ -139,7 +136,7 @@ impl<V> Trie<V> {
     }
 
     /// One step of a compaction; whether there is more to do.
-    pub(crate) fn compact(&self, _: Guarded<'_>, budget: usize) -> Result<bool, ArenaFull> {
+    pub(crate) fn compact(&self, _: Guard<'_>, budget: usize) -> Result<bool, ArenaFull> {
         let mut values = Vec::new();
         // SAFETY: the guard is held.
         unsafe { self.compact_step(budget, &mut values) }
