@@ -29,7 +29,8 @@ both=0
 {
     miri -p sapwood-qsbr --lib --tests &&
         miri -p sapwood-arena --lib -- --skip classes_are_monotone &&
-        miri -p sapwood --test shared -- values_are_dropped_once a_panic_in
+        miri -p sapwood --test shared -- a_panic_in a_comparison &&
+        miri -p sapwood --test shared_threads -- values_are_dropped_once
 } || both=1
 wait $! || both=1
 cat "$log"
