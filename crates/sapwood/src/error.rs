@@ -36,6 +36,12 @@ pub enum Error {
     /// The value is another one than the one that was to be replaced.
     #[error("the value is not the expected one")]
     Differs,
+    /// The prefix has bits set behind its length, as in `10.0.0.1/8`.
+    #[error("{prefix} has bits set behind its length")]
+    HostBitsSet {
+        /// The prefix as it was given.
+        prefix: ipnet::IpNet,
+    },
     /// Entries that should be sorted are not.
     #[error("entry {index} sorts before the one ahead of it")]
     NotSorted {

@@ -39,7 +39,10 @@ extern crate alloc;
 
 mod error;
 pub mod key;
+#[cfg(feature = "std")]
+pub mod lpm;
 pub mod qp;
+pub mod route;
 
 pub use error::{Error, Rejected};
 pub use sapwood_arena as arena;

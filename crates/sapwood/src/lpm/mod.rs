@@ -1,0 +1,3 @@
+//! Longest-prefix match over IPv4, IPv6 and any bit string.
+
+pub use ipnet;

@@ -1,0 +1,1 @@
+//! Next-hop choice: groups by flow hash, and a bounded, expiring route cache.
