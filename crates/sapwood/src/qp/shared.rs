@@ -14,7 +14,7 @@ use sapwood_qsbr::{Domain, Guard, Pinned, Reader, TooManyReaders};
 use super::QpSharedMemory;
 use super::map::{QpMap, sorted_tree};
 use super::raw::index::Index;
-use super::raw::seed::seed;
+use crate::seed::seed;
 use super::raw::shared::trie::Trie;
 use super::raw::tree::Tree;
 use super::raw::version::stable_arena;
