@@ -1,6 +1,7 @@
 //! The suites, and what they have in common: options, rounds and time boxes.
 
 mod names;
+mod routes;
 mod threads;
 mod versions;
 
@@ -18,6 +19,8 @@ pub enum Suite {
     Names,
     /// Maps that many read while one writes: readers, transactions, commits.
     Versions,
+    /// Longest-prefix match over routing tables: lookups, updates beside readers, memory.
+    Routes,
 }
 
 impl Suite {
@@ -26,6 +29,7 @@ impl Suite {
         match self {
             Suite::Names => names::run(options),
             Suite::Versions => versions::run(options),
+            Suite::Routes => routes::run(options),
         }
     }
 }
