@@ -34,7 +34,7 @@ pub trait Family: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
 
     /// The prefix of these bits; those behind the length are cut off.
     #[doc(hidden)]
-    fn net(key: Self::Key, len: u8) -> Self::Net;
+    fn net_of(key: Self::Key, len: u8) -> Self::Net;
 }
 
 /// IPv4.
@@ -112,7 +112,7 @@ impl Family for V4 {
         (Self::key(net.addr()), net.prefix_len())
     }
 
-    fn net(key: u64, len: u8) -> Ipv4Net {
+    fn net_of(key: u64, len: u8) -> Ipv4Net {
         let addr = (key.first(u32::from(len)) >> 32) as u32;
         Ipv4Net::new_assert(addr.into(), len)
     }
@@ -133,7 +133,7 @@ impl Family for V6 {
         (Self::key(net.addr()), net.prefix_len())
     }
 
-    fn net(key: u128, len: u8) -> Ipv6Net {
+    fn net_of(key: u128, len: u8) -> Ipv6Net {
         Ipv6Net::new_assert(key.first(u32::from(len)).into(), len)
     }
 }
@@ -148,9 +148,9 @@ mod tests {
         assert_eq!((key.top(1), key.top(2), key.top(3)), (1, 3, 6));
         assert_eq!(key.skip(26).top(6), 1);
         assert_eq!(key.skip(30).top(6), 0b01_0000);
-        assert_eq!(V4::net(key, 2).to_string(), "192.0.0.0/2");
-        assert_eq!(V4::net(key, 0).to_string(), "0.0.0.0/0");
-        assert_eq!(V4::net(key, 32).to_string(), "192.0.0.1/32");
+        assert_eq!(V4::net_of(key, 2).to_string(), "192.0.0.0/2");
+        assert_eq!(V4::net_of(key, 0).to_string(), "0.0.0.0/0");
+        assert_eq!(V4::net_of(key, 32).to_string(), "192.0.0.1/32");
         assert_eq!(u64::ZERO.put(0, 2, 3).put(30, 6, 0b01_0000), key);
     }
 
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(key.skip(126).top(6), 0b01_0000);
         assert_eq!(key.skip(128), 0);
         assert_eq!(u128::ZERO.put(126, 6, 0b01_0000), 1);
-        assert_eq!(V6::net(key, 128).to_string(), "ffff::1/128");
-        assert_eq!(V6::net(key, 64).to_string(), "ffff::/64");
+        assert_eq!(V6::net_of(key, 128).to_string(), "ffff::1/128");
+        assert_eq!(V6::net_of(key, 64).to_string(), "ffff::/64");
     }
 }

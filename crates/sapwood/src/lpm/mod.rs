@@ -1,5 +1,6 @@
 //! Longest-prefix match over IPv4, IPv6 and any bit string.
 
+mod bits;
 mod family;
 mod fib;
 mod ip;
@@ -9,6 +10,10 @@ mod snapshot;
 mod txn;
 mod view;
 
+pub use bits::{
+    AsBits, BitChildren, BitFib, BitFibBuilder, BitFile, BitFileBuilder, BitIter, BitMatches,
+    BitPrefix, BitReader, BitSnapshot, BitString, BitTxn, BitView, MAX_BITS,
+};
 pub use family::{Family, V4, V6};
 pub use fib::{Fib, FibBuilder, Ipv4Fib, Ipv6Fib, NextHop};
 pub use ip::IpFib;

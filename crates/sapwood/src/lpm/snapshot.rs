@@ -110,7 +110,7 @@ impl<'a, F: Family, V> Iterator for Iter<'a, F, V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (key, len, value) = self.0.next()?;
-        Some((F::net(key, len), value))
+        Some((F::net_of(key, len), value))
     }
 }
 
@@ -130,7 +130,7 @@ impl<'a, F: Family, V> Iterator for Children<'a, F, V> {
             let inside = |(last, of): (F::Key, u8)| key.first(u32::from(of)) == last;
             if len > self.of && !self.last.is_some_and(inside) {
                 self.last = Some((key, len));
-                return Some((F::net(key, len), value));
+                return Some((F::net_of(key, len), value));
             }
         }
     }

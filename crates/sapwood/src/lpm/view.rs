@@ -24,7 +24,7 @@ macro_rules! lookup_methods {
         pub fn lookup<$($fresh)?>($($self)+ $me, addr: F::Addr) -> Option<(F::Net, &$life V)> {
             let key = F::key(addr);
             let (len, value) = $me.view().longest(key)?;
-            Some((F::net(key, len), value))
+            Some((F::net_of(key, len), value))
         }
 
         /// [`lookup_value`](Self::lookup_value) of many addresses, whose waits for memory overlap: two to four times as
@@ -72,7 +72,7 @@ impl<'a, F: Family, V> Iterator for Matches<'a, F, V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (len, value) = self.found.next()?;
-        Some((F::net(self.key, len), value))
+        Some((F::net_of(self.key, len), value))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -83,7 +83,7 @@ impl<'a, F: Family, V> Iterator for Matches<'a, F, V> {
 impl<F: Family, V> DoubleEndedIterator for Matches<'_, F, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
         let (len, value) = self.found.next_back()?;
-        Some((F::net(self.key, len), value))
+        Some((F::net_of(self.key, len), value))
     }
 }
 

@@ -10,6 +10,7 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod blocks;
 pub(crate) mod build;
 pub(crate) mod change;
 pub(crate) mod compact;

@@ -11,8 +11,9 @@ use crossbeam_utils::CachePadded;
 use sapwood_arena::{Area, Arena, ArenaFull, ArenaOptions, Ref};
 use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
 
+use super::blocks::{Block, Blocks};
 use super::build::Entry;
-use super::change::{Block, Blocks};
+use super::change::Stop;
 use super::node::{Mem, ROOT, Set, VALUE, Word};
 use super::read::{Copied, Published, Reading, has_native};
 use super::root::{Open, Over, Overlay, Root, Target};
@@ -106,7 +107,7 @@ impl<V: Eq + Hash> Writer<V> {
         (key, len): (K, u8),
         value: u32,
         admit: impl FnOnce(&mut Self, usize) -> Result<(), GarbageLimit>,
-    ) -> Result<(), crate::Error> {
+    ) -> Result<u32, crate::Error> {
         let len = u32::from(len);
         let slot = key.top(bits);
         let made = if len > bits {
@@ -120,9 +121,10 @@ impl<V: Eq + Hash> Writer<V> {
             // SAFETY: the shelf is 0 or live.
             unsafe { self.blocks.change_shelf(self.shelf, key, len, value) }
         };
-        let new = match made {
-            Ok(new) => new,
-            Err(full) => {
+        let (new, old) = match made {
+            Ok(made) => made,
+            Err(Stop::Same(old)) => return Ok(old),
+            Err(Stop::Full(full)) => {
                 self.blocks.undo();
                 return Err(full.into());
             }
@@ -149,20 +151,16 @@ impl<V: Eq + Hash> Writer<V> {
             }
         }
         self.leave_gone();
-        Ok(())
+        self.book(old, value);
+        Ok(old)
     }
 
     /// Bytes that would be retired if the change under way were made.
     fn gone_bytes(&self) -> usize {
         let gone = self.blocks.gone.iter();
         // SAFETY: what is gone is live still.
-        let bytes = |b: &Block| unsafe {
-            match self.blocks.is_fresh(*b) {
-                true => 0,
-                false => self.blocks.bytes(*b),
-            }
-        };
-        gone.map(bytes).sum()
+        let stays = |b: &&Block| !self.blocks.marks || unsafe { !self.blocks.is_fresh(**b) };
+        gone.filter(stays).map(|b| b.bytes()).sum()
     }
 
     /// The change is made: what it does without is retired, or freed where nobody saw it.
@@ -172,12 +170,11 @@ impl<V: Eq + Hash> Writer<V> {
         for block in gone.drain(..) {
             // SAFETY: unlinked just now; the ones that the transaction made were seen by nobody.
             unsafe {
-                if self.blocks.is_fresh(block) {
+                if self.blocks.marks && self.blocks.is_fresh(block) {
                     self.blocks.free(block);
                 } else {
-                    let bytes = self.blocks.bytes(block);
-                    self.retired.push((block, bytes));
-                    self.retired_bytes += bytes;
+                    self.retired.push((block, block.bytes()));
+                    self.retired_bytes += block.bytes();
                 }
             }
         }
@@ -455,10 +452,7 @@ impl<V: Eq + Hash> Shared<V> {
         at: (K, u8),
         dropped: &mut Vec<V>,
     ) -> Result<Option<u32>, crate::Error> {
-        match self.open(writer).exact(at.0, at.1) {
-            0 => Ok(None),
-            _ => self.set(writer, at, 0, dropped),
-        }
+        self.set(writer, at, 0, dropped)
     }
 
     /// Finds or makes the block of a value, and undoes that when the rest fails.
@@ -502,19 +496,17 @@ impl<V: Eq + Hash> Shared<V> {
         value: u32,
         dropped: &mut Vec<V>,
     ) -> Result<Option<u32>, crate::Error> {
-        let old = self.open(writer).exact(at.0, at.1);
-        if old == value {
-            return Ok((old != 0).then_some(old));
-        }
         let mut versions = None;
         let mut target = Locked {
             shared: self,
             versions: &mut versions,
         };
-        writer.apply(&mut target, self.bits, at, value, |writer, bytes| {
+        let old = writer.apply(&mut target, self.bits, at, value, |writer, bytes| {
             self.admit(writer, bytes, dropped)
         })?;
-        writer.book(old, value);
+        if old == value {
+            return Ok((old != 0).then_some(old));
+        }
         let version = {
             let mut versions = versions.unwrap_or_else(|| sync::lock(&self.versions));
             self.shelf.store(writer.shelf, Ordering::Release);
@@ -580,10 +572,7 @@ impl<V: Eq + Hash> Shared<V> {
         at: (K, u8),
         dropped: &mut Vec<V>,
     ) -> Result<Option<u32>, crate::Error> {
-        match self.open(writer).exact(at.0, at.1) {
-            0 => Ok(None),
-            _ => self.set_open(writer, at, 0, dropped),
-        }
+        self.set_open(writer, at, 0, dropped)
     }
 
     fn set_open<K: Key>(
@@ -593,23 +582,18 @@ impl<V: Eq + Hash> Shared<V> {
         value: u32,
         dropped: &mut Vec<V>,
     ) -> Result<Option<u32>, crate::Error> {
-        let old = self.open(writer).exact(at.0, at.1);
-        if old != value {
-            let mut overlay = core::mem::take(&mut writer.overlay);
-            writer.blocks.marks = true;
-            let mut target = Over {
-                overlay: &mut overlay,
-                root: self.root(),
-            };
-            let done = writer.apply(&mut target, self.bits, at, value, |writer, bytes| {
-                self.admit(writer, bytes, dropped)
-            });
-            writer.blocks.marks = false;
-            writer.overlay = overlay;
-            done?;
-            writer.book(old, value);
-        }
-        Ok((old != 0).then_some(old))
+        let mut overlay = core::mem::take(&mut writer.overlay);
+        writer.blocks.marks = true;
+        let mut target = Over {
+            overlay: &mut overlay,
+            root: self.root(),
+        };
+        let done = writer.apply(&mut target, self.bits, at, value, |writer, bytes| {
+            self.admit(writer, bytes, dropped)
+        });
+        writer.blocks.marks = false;
+        writer.overlay = overlay;
+        done.map(|old| (old != 0).then_some(old))
     }
 
     /// Publishes the open transaction. Word by word: a lookup that runs meanwhile reads one word, so it answers as the
@@ -763,9 +747,8 @@ unsafe fn free_retired<V>(blocks: &mut Blocks, block: Block, dropped: &mut Vec<V
             dropped.push(values::take(blocks.mem, block.at()));
             values::free::<V>(&mut blocks.arena, block.at(), true);
         } else {
-            let bytes = blocks.bytes(block);
             if let Some(r) = Ref::new(block.at()) {
-                blocks.arena.free_retired(r, bytes, block.kind());
+                blocks.arena.free_retired(r, block.bytes(), block.kind());
             }
         }
     }
@@ -845,11 +828,14 @@ unsafe fn free_fresh_node(blocks: &mut Blocks, r: u32) {
         for (_, child) in n.children() {
             free_fresh_node(blocks, child);
         }
-        let prefixes = Block::prefixes(n.prefixes());
-        if n.prefixes() != 0 && blocks.is_fresh(prefixes) {
-            blocks.free(prefixes);
+        if n.prefixes() != 0 {
+            let count = blocks.mem.prefixes(n.prefixes()).values().len();
+            let prefixes = Block::prefixes(n.prefixes(), count);
+            if blocks.is_fresh(prefixes) {
+                blocks.free(prefixes);
+            }
         }
-        blocks.free(Block::node(r));
+        blocks.free(Block::node(r, n.cells().len()));
     }
 }
 
@@ -870,7 +856,7 @@ unsafe fn free_fresh_shelf(blocks: &mut Blocks, r: u32) {
         for &below in s.below() {
             free_fresh_shelf(blocks, below);
         }
-        blocks.free(Block::shelf(r));
+        blocks.free(Block::shelf(r, s.values().len() + s.below().len()));
     }
 }
 
