@@ -247,6 +247,8 @@ pub trait Lane<F: Family> {
     fn name(&self) -> &'static str;
     /// [`Engine::UNSAFE_REMOVE`].
     fn unsafe_remove(&self) -> Option<&'static str>;
+    /// [`Engine::empty`].
+    fn empty(&self, routes: &[(F::Net, u32)]) -> Result<Box<dyn Built<F>>, String>;
     /// [`Engine::build`].
     fn build(&self, routes: &[(F::Net, u32)]) -> Result<Box<dyn Built<F>>, String>;
 }
@@ -305,6 +307,10 @@ impl<F: Family, E: Engine<F>> Lane<F> for Of<F, E> {
 
     fn unsafe_remove(&self) -> Option<&'static str> {
         E::UNSAFE_REMOVE
+    }
+
+    fn empty(&self, routes: &[(F::Net, u32)]) -> Result<Box<dyn Built<F>>, String> {
+        Ok(Box::new(E::empty(routes)?))
     }
 
     fn build(&self, routes: &[(F::Net, u32)]) -> Result<Box<dyn Built<F>>, String> {

@@ -1,4 +1,4 @@
-//! `prefix-trie`: a binary trie with path compression, in one array.
+//! `prefix-trie`: a tree bitmap of five-bit strides in two arrays.
 
 use ::prefix_trie::{Prefix, PrefixMap};
 

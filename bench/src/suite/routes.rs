@@ -1,22 +1,26 @@
 //! The suite `routes`: longest-prefix match over tables of IP prefixes, each with the number of a next hop.
 //!
 //! Each round builds every engine from the routes in their order, looks random addresses and addresses inside the
-//! table up, takes a tenth of the routes out and puts them back, and then does the same once more while another
-//! thread looks addresses up. In the first round each engine's answers are compared one by one with those of a table
-//! of hash maps, one for each length: with all routes, without the tenth, and with it again. In all rounds checksums
-//! of the answers are compared. An engine that is wrong is measured all the same and said to be wrong; if it is
-//! ours, the run ends.
+//! table up, and takes routes out and puts them back while another thread looks addresses up. Another table of the
+//! engine grows from nothing one route at a time in a random order, and shrinks to nothing so. In the first round each
+//! engine's answers are compared one by one with those of a table of hash maps, one for each length: with all routes,
+//! without a tenth of them, and with it again. In all rounds checksums of the answers are compared, those of the table
+//! that has grown too. An engine that is wrong is measured all the same and said to be wrong; if it is ours, the run
+//! ends.
 //!
 //! | metric | what it is |
 //! |---|---|
 //! | `random_mlps` | lookups a second, in millions, of addresses drawn from the whole space; most of IPv6 are in no prefix |
 //! | `intable_mlps` | the same of addresses in a random prefix of the table, with random bits after it |
-//! | `insert_ns`, `remove_ns` | one change of a full table, nobody reading: the mean over a tenth of its routes, in a random order |
-//! | `update_p50_us`, `update_p999_us`, `update_max_us` | one change until readers see it, with a reader that never rests; the clock (some 30 ns) included |
+//! | `insert_ns`, `remove_ns` | one change, seen by readers when it returns, and nobody reading: the mean over all routes in a random order, from the empty table to the full one and back |
+//! | `update_p50_us`, `update_p999_us`, `update_max_us` | one change of the full table until readers see it, with a reader that never rests: random routes out and in again; the clock (some 30 ns) included |
 //! | `reader_mlps` | what that reader got done meanwhile |
 //! | `bytes_per_prefix` | all memory, malloc's rounding and headers included |
 //! | `build_ms`, `drop_ms` | the whole table |
 //! | `wrong` | how many of the answers that were compared were wrong |
+//!
+//! Times are what the thread itself used of its core; those of the changes beside a reader are of the clock on the wall,
+//! waiting and other programs' turns included. Rates of a reader are by the wall, too.
 //!
 //! The reader and the writer of an engine that has nothing better share it through `parking_lot::RwLock`, held for one
 //! change and for a burst of 32 lookups.
@@ -31,6 +35,7 @@ use sapwood_model::oracle::{LpmByLength, Prefix};
 
 use super::{Options, mega_rate};
 use crate::alloc;
+use crate::clock::CpuClock;
 use crate::report::{self, Measure, Report, Samples};
 use crate::routes::{Built, Family, Lane, Lanes, Shared, Stop, Tally, V4, V6};
 
@@ -254,13 +259,16 @@ impl<F: Lanes> Case<F> {
             let turn = usize::from(round > 0 && !able.is_empty());
             able.rotate_left(turn);
             for lane in &able {
-                let Ok((measures, right)) = self.time(&***lane) else {
+                let (Ok((measures, right)), Ok((changes, right_too))) =
+                    (self.time(&***lane), self.grow(&***lane, round))
+                else {
+                    // It could be had in the check, and cannot now.
                     continue;
                 };
-                for measure in measures {
-                    samples.add(lane.name(), &measure);
+                for measure in measures.iter().chain(&changes) {
+                    samples.add(lane.name(), measure);
                 }
-                if !right && known_wrong.insert(lane.name()) {
+                if !(right && right_too) && known_wrong.insert(lane.name()) {
                     let note = format!(
                         "WRONG: {}: {}: a checksum of round {}",
                         self.name,
@@ -309,20 +317,19 @@ impl<F: Lanes> Case<F> {
     /// One round of one engine, and whether its checksums were right.
     fn time(&self, lane: &dyn Lane<F>) -> Result<(Vec<Measure>, bool), String> {
         alloc::trim();
-        let start = Instant::now();
-        let mut built = lane.build(&self.routes)?;
-        let building = start.elapsed();
+        let clock = CpuClock::start();
+        let built = lane.build(&self.routes)?;
+        let building = clock.elapsed();
         let mut right = true;
-        let mut rate = |built: &dyn Built<F>, probe: &Probe<F>| {
-            let start = Instant::now();
+        let mut rate = |probe: &Probe<F>| {
+            let clock = CpuClock::start();
             let tally = built.tally(&probe.addrs);
-            let time = start.elapsed();
+            let time = clock.elapsed();
             right &= tally == Tally::of(&probe.full);
             mega_rate(probe.addrs.len(), time)
         };
-        let random = rate(&*built, &self.random);
-        let inside = rate(&*built, &self.inside);
-        let nanos = |time: Duration| time.as_secs_f64() * 1e9 / self.some.len() as f64;
+        let random = rate(&self.random);
+        let inside = rate(&self.inside);
         let millis = |time: Duration| time.as_secs_f64() * 1e3;
         let mut measures = vec![
             Measure::new("random_mlps", random, "M/s"),
@@ -330,40 +337,56 @@ impl<F: Lanes> Case<F> {
             Measure::new("build_ms", millis(building), "ms"),
         ];
         if lane.unsafe_remove().is_some() {
-            let start = Instant::now();
+            let clock = CpuClock::start();
             drop(built);
-            measures.push(Measure::new("drop_ms", millis(start.elapsed()), "ms"));
+            measures.push(Measure::new("drop_ms", millis(clock.elapsed()), "ms"));
             return Ok((measures, right));
         }
-        let start = Instant::now();
-        built.remove(&self.some);
-        let removing = start.elapsed();
-        let start = Instant::now();
-        built.insert(&self.some);
-        let inserting = start.elapsed();
-        // Also after changes: some engines go wrong only then.
-        rate(&*built, &self.random);
-        rate(&*built, &self.inside);
-
         let shared = built.share();
         let mut churn = self.churn(&*shared);
-        let start = Instant::now();
+        let clock = CpuClock::start();
         drop(shared);
-        let dropping = start.elapsed();
+        let dropping = clock.elapsed();
         churn.latencies.sort_unstable();
         let quantile = |share: f64| {
             let last = churn.latencies.len() - 1;
             churn.latencies[(share * last as f64) as usize].as_secs_f64() * 1e6
         };
         measures.extend([
-            Measure::new("insert_ns", nanos(inserting), "ns"),
-            Measure::new("remove_ns", nanos(removing), "ns"),
             Measure::new("update_p50_us", quantile(0.5), "us"),
             Measure::new("update_p999_us", quantile(0.999), "us"),
             Measure::new("update_max_us", quantile(1.0), "us"),
             Measure::new("reader_mlps", churn.reader, "M/s"),
             Measure::new("drop_ms", millis(dropping), "ms"),
         ]);
+        Ok((measures, right))
+    }
+
+    /// Lets a table grow and shrink one route at a time, and tells whether its answers were right at both ends.
+    fn grow(&self, lane: &dyn Lane<F>, round: u32) -> Result<(Vec<Measure>, bool), String> {
+        alloc::trim();
+        let mut routes = self.routes.clone();
+        let mut rng = Rng::with_seed(100 + u64::from(round));
+        rng.shuffle(&mut routes);
+        let nanos = |time: Duration| time.as_secs_f64() * 1e9 / routes.len() as f64;
+        let mut built = lane.empty(&self.routes)?;
+        let clock = CpuClock::start();
+        built.insert(&routes);
+        let mut measures = vec![Measure::new("insert_ns", nanos(clock.elapsed()), "ns")];
+        let probes = [&self.random, &self.inside];
+        let mut right = probes
+            .iter()
+            .all(|probe| built.tally(&probe.addrs) == Tally::of(&probe.full));
+        if lane.unsafe_remove().is_none() {
+            let mut routes = routes.clone();
+            rng.shuffle(&mut routes);
+            let clock = CpuClock::start();
+            built.remove(&routes);
+            measures.push(Measure::new("remove_ns", nanos(clock.elapsed()), "ns"));
+            right &= probes.iter().all(|probe| {
+                built.tally(&probe.addrs) == Tally::of(&vec![None; probe.addrs.len()])
+            });
+        }
         Ok((measures, right))
     }
 

@@ -7,9 +7,11 @@
 mod raw;
 
 use std::collections::HashSet;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
+use sapwood_model::oracle::Prefix;
+use sapwood_model::oracle::lpm::v4_address;
 
 use super::{BURST, Engine, Family, Locked, V4, V6};
 use raw::{Kind, Table};
@@ -24,21 +26,28 @@ pub struct Fib6(Table<[u8; 16]>);
 pub struct Lpm6(Table<[u8; 16]>);
 
 /// How many routes to have room for, and how many tables of 256 entries: one for each prefix of 24, 32, 40… bits
-/// that has a longer one inside.
-fn room<F: Family>(routes: &[(F::Net, u32)]) -> (usize, usize) {
+/// that has a longer one inside. `rte_fib6` wants more than it uses: it sets some aside for each route, whether or not
+/// another one needs the same. With less it refuses routes.
+fn room<F: Family>(kind: Kind, routes: &[(F::Net, u32)]) -> (usize, usize) {
     let mut inner = HashSet::new();
+    let mut apart = 0;
     for (net, _) in routes {
         let (addr, len) = F::parts(*net);
         let bits = match addr.into() {
-            std::net::IpAddr::V4(addr) => u128::from(addr.to_bits()) << 96,
-            std::net::IpAddr::V6(addr) => addr.to_bits(),
+            IpAddr::V4(addr) => v4_address(addr),
+            IpAddr::V6(addr) => addr.to_bits(),
         };
         for cut in (24..len).step_by(8) {
-            inner.insert((bits >> (128 - u32::from(cut)), cut));
+            inner.insert(Prefix::truncated(bits, cut));
+            apart += 1;
         }
     }
+    let tables = match kind {
+        Kind::Fib6 => apart,
+        Kind::Fib | Kind::Lpm6 => inner.len(),
+    };
     let more = |count: usize| count + count / 8 + 256;
-    (more(routes.len()), more(inner.len()))
+    (more(routes.len()), more(tables))
 }
 
 fn bulk<T: Copy, A: raw::Address>(
@@ -63,7 +72,7 @@ impl Engine<V4> for Fib {
     type Shared = Locked<Self>;
 
     fn empty(routes: &[(Ipv4Net, u32)]) -> Result<Self, String> {
-        let (routes, tables) = room::<V4>(routes);
+        let (routes, tables) = room::<V4>(Kind::Fib, routes);
         Table::new(Kind::Fib, routes, tables).map(Self)
     }
 
@@ -96,7 +105,7 @@ macro_rules! v6 {
             type Shared = Locked<Self>;
 
             fn empty(routes: &[(Ipv6Net, u32)]) -> Result<Self, String> {
-                let (routes, tables) = room::<V6>(routes);
+                let (routes, tables) = room::<V6>($kind, routes);
                 Table::new($kind, routes, tables).map(Self)
             }
 
