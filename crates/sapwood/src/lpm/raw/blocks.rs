@@ -1,13 +1,14 @@
 //! The blocks of a table: how they are made, and what the change under way made and does without.
 
 use alloc::vec::Vec;
-use core::ptr;
 
-use sapwood_arena::{Area, Arena, ArenaFull, Kind, Ref};
+use sapwood_arena::{Arena, ArenaFull, Kind, Ref};
 
 use super::node::{
-    FRESH, Mem, NODE, Node, PREFIXES, Prefixes, REF, SHELF, SLOTS, Set, Shelf, VALUE, ones, runs_of,
+    CHILD, FRESH, Mem, NODE, Node, PREFIXES, Prefixes, REF, SHELF, SLOTS, Set, Shelf, VALUE, ones,
+    runs_of,
 };
+use super::pool::{self, Pool};
 
 /// A block, what it is and how long: 32 bits of reference, 16 of kind, 16 of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,7 @@ impl Block {
 /// The blocks of a table, and what the change under way did.
 pub(crate) struct Blocks {
     pub(crate) arena: Arena,
+    pub(crate) pool: Pool,
     /// Blocks that the change made.
     pub(crate) made: Vec<Block>,
     /// Blocks that the table does without when the change is done.
@@ -71,6 +73,7 @@ impl Blocks {
         assert!(arena.is_stable(), "readers need a base that stays");
         Blocks {
             mem: Mem(arena.base()),
+            pool: Pool::new(&arena),
             arena,
             made: Vec::new(),
             gone: Vec::new(),
@@ -101,9 +104,15 @@ impl Blocks {
         // SAFETY: the caller's promise.
         unsafe {
             if let Some(r) = Ref::new(block.at()) {
-                self.arena.free(r, block.bytes(), block.kind());
+                self.pool
+                    .free(&mut self.arena, r, block.bytes(), block.kind());
             }
         }
+    }
+
+    /// Gives the free blocks that are kept back to the arena.
+    pub(crate) fn clear_pool(&mut self) {
+        self.pool.clear(&mut self.arena);
     }
 
     /// Undoes a change that could not be finished.
@@ -116,12 +125,10 @@ impl Blocks {
     }
 
     fn alloc(&mut self, kind: Kind, bytes: usize) -> Result<(u32, *mut u8), ArenaFull> {
-        let area = if kind == NODE {
-            Area::Nodes
-        } else {
-            Area::Leaves
+        let r = match self.pool.take(&mut self.arena, bytes, kind) {
+            Some(r) => r,
+            None => self.arena.alloc(bytes, kind, pool::area(kind))?.get(),
         };
-        let r = self.arena.alloc(bytes, kind, area)?.get();
         debug_assert!(r <= REF, "the arena's limit is what references reach");
         self.made.push(Block::new(r, kind, bytes));
         Ok((r, self.mem.hint(r)))
@@ -204,6 +211,16 @@ impl Blocks {
         let n = unsafe { self.mem.node(old) };
         let (runs, cells, rank) = (n.runs(), n.cells(), n.rank(slot));
         self.gone.push(Block::node(old, cells.len()));
+        if new & cells[rank] & CHILD != 0 {
+            // A node below is a run of its own, before and after.
+            let (r, to) = self.begin_node(runs, base, prefixes)?;
+            // SAFETY: the new node has as many cells.
+            unsafe {
+                copy_words(cells, to);
+                to.add(rank).write(new);
+            }
+            return Ok(r);
+        }
         // The slot's run goes on before it, and behind it.
         let before = runs >> slot & 1 == 0;
         let behind = slot + 1 < SLOTS && runs >> (slot + 1) & 1 == 0;
@@ -225,12 +242,11 @@ impl Blocks {
         debug_assert_eq!(left + put + cells.len() - right, ones(runs) as usize);
         // SAFETY: there is a cell for each run of the new node; the parts are of the old one.
         unsafe {
-            ptr::copy_nonoverlapping(cells.as_ptr(), to, left);
+            copy_words(&cells[..left], to);
             if begins {
                 to.add(left).write(new);
             }
-            let behind = cells.as_ptr().add(right);
-            ptr::copy_nonoverlapping(behind, to.add(left + put), cells.len() - right);
+            copy_words(&cells[right..], to.add(left + put));
         }
         Ok(r)
     }
@@ -245,7 +261,7 @@ impl Blocks {
         let cells = n.cells();
         let (r, to) = self.begin_node(n.runs(), base, n.prefixes())?;
         // SAFETY: the new node has as many cells.
-        unsafe { ptr::copy_nonoverlapping(cells.as_ptr(), to, cells.len()) };
+        unsafe { copy_words(cells, to) };
         self.gone.push(Block::node(old, cells.len()));
         Ok(r)
     }
@@ -271,13 +287,13 @@ impl Blocks {
         unsafe {
             p.cast::<[u64; 2]>().write(set.0);
             let mut to = p.add(16).cast::<u32>();
-            ptr::copy_nonoverlapping(before.as_ptr(), to, before.len());
+            copy_words(before, to);
             to = to.add(before.len());
             if let Some(value) = put {
                 to.write(value);
                 to = to.add(1);
             }
-            ptr::copy_nonoverlapping(behind.as_ptr(), to, behind.len());
+            copy_words(behind, to);
         }
         Ok(r)
     }
@@ -302,5 +318,27 @@ impl Blocks {
             }
         }
         Ok(r)
+    }
+}
+
+/// Copies words: a few, so that a call of the library's function would take longer than its work.
+///
+/// # Safety
+/// `to` has room for them, and is not among them.
+#[inline(always)]
+unsafe fn copy_words(from: &[u32], to: *mut u32) {
+    let mut to = to;
+    let mut chunks = from.chunks_exact(4);
+    // SAFETY: the caller's promise.
+    unsafe {
+        for four in &mut chunks {
+            to.cast::<[u32; 4]>()
+                .write([four[0], four[1], four[2], four[3]]);
+            to = to.add(4);
+        }
+        for &word in chunks.remainder() {
+            to.write(word);
+            to = to.add(1);
+        }
     }
 }

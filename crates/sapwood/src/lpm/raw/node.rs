@@ -48,6 +48,8 @@ pub(crate) const PREFIXES: Kind = Kind(1);
 pub(crate) const SHELF: Kind = Kind(2);
 pub(crate) const VALUE: Kind = Kind(3);
 pub(crate) const ROOT: Kind = Kind(4);
+/// Free memory that the writer keeps.
+pub(crate) const POOLED: Kind = Kind(5);
 
 /// A word of the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
