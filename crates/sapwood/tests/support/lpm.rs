@@ -11,6 +11,7 @@ use sapwood::lpm::ipnet::{Ipv4Net, Ipv6Net};
 use sapwood::lpm::{Family, Fib, FibBuilder, FibSnapshot, V4, V6};
 use sapwood_model::oracle::{Lpm, Prefix};
 
+#[allow(unused_imports)]
 pub use steps::steps;
 
 /// A family, with its addresses as the oracle has them: left-aligned in 128 bits.
