@@ -15,6 +15,7 @@ pub(crate) mod build;
 pub(crate) mod change;
 pub(crate) mod compact;
 pub(crate) mod node;
+pub(crate) mod pool;
 pub(crate) mod read;
 pub(crate) mod root;
 pub(crate) mod table;

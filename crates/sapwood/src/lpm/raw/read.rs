@@ -282,13 +282,10 @@ impl<W: Words> Reading<W> {
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
-            if n.prefixes() != 0 {
-                // SAFETY: as above.
-                let block = unsafe { self.mem.prefixes(n.prefixes()) };
-                for len in 1..=STRIDE {
-                    if let Some(value) = block.get(Set::heap(len, rest.top(len))) {
-                        f(((depth + len) as u8, value));
-                    }
+            let prefixes = n.prefixes();
+            for len in 1..=STRIDE {
+                if let Some(value) = prefixes.get(Set::heap(len, rest.top(len))) {
+                    f(((depth + len) as u8, value));
                 }
             }
             let cell = n.slot(rest.top(STRIDE));
@@ -316,12 +313,8 @@ impl<W: Words> Reading<W> {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
             if left <= STRIDE {
-                if n.prefixes() == 0 {
-                    return 0;
-                }
-                // SAFETY: as above.
-                let block = unsafe { self.mem.prefixes(n.prefixes()) };
-                return block.get(Set::heap(left, rest.top(left))).unwrap_or(0);
+                let heap = Set::heap(left, rest.top(left));
+                return n.prefixes().get(heap).unwrap_or(0);
             }
             let cell = n.slot(rest.top(STRIDE));
             node = if cell & CHILD != 0 { cell & REF } else { 0 };
@@ -337,7 +330,7 @@ const SLOT_MAX: usize = 63;
 
 /// A prefetch of the line at `p`; never faults.
 #[inline(always)]
-fn prefetch(p: *const u8) {
+pub(crate) fn prefetch(p: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch has no effect but on the cache.
     unsafe {

@@ -14,7 +14,7 @@ use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
 use super::blocks::{Block, Blocks};
 use super::build::Entry;
 use super::change::Stop;
-use super::node::{Mem, ROOT, Set, VALUE, Word};
+use super::node::{Mem, ROOT, VALUE, Word};
 use super::read::{Copied, Published, Reading, has_native};
 use super::root::{Open, Over, Overlay, Root, Target};
 use super::values::{self, Values};
@@ -59,9 +59,12 @@ pub(crate) struct Writer<V> {
     pub(crate) blocks: Blocks,
     pub(crate) values: Values<V>,
     queue: RetireQueue<Block>,
-    /// Blocks that the change or the open transaction leaves behind, with their bytes.
+    /// Blocks that the change or the open transaction does without, with their bytes.
     retired: Vec<(Block, usize)>,
     retired_bytes: usize,
+    /// Blocks that the newest versions do without, and that are not in the queue yet: it takes many at once.
+    left: Vec<(Block, usize)>,
+    left_bytes: usize,
     /// Values that it gave to prefixes and took from them.
     taken: Vec<u32>,
     given: Vec<u32>,
@@ -87,6 +90,8 @@ impl<V: Eq + Hash> Writer<V> {
             queue: RetireQueue::new(domain),
             retired: Vec::new(),
             retired_bytes: 0,
+            left: Vec::new(),
+            left_bytes: 0,
             taken: Vec::new(),
             given: Vec::new(),
             overlay: Overlay::default(),
@@ -202,12 +207,12 @@ impl<V: Eq + Hash> Writer<V> {
         best
     }
 
-    /// Hands what was left behind to the queue, under the number of the version that does without it.
-    fn queue_retired(&mut self, version: u64, least: usize) {
+    /// A version was published: what it does without has been left behind, and goes to the queue when it is much.
+    fn settle(&mut self, version: u64) {
         let Writer {
             blocks,
-            queue,
             retired,
+            left,
             values,
             taken,
             ..
@@ -217,20 +222,29 @@ impl<V: Eq + Hash> Writer<V> {
                 retired.push((Block::value(value), values::bytes::<V>()));
             }
         }
-        for &(block, bytes) in retired.iter() {
+        for (block, bytes) in retired.drain(..) {
             blocks.arena.retire(bytes, block.kind());
+            self.left_bytes += bytes;
+            left.push((block, bytes));
         }
-        queue.extend(retired.drain(..));
         self.retired_bytes = 0;
         self.given.clear();
-        if self.queue.open_len() >= least {
-            self.queue.seal_tagged(version);
+        if self.left.len() >= SEAL {
+            self.queue_left(version);
         }
+    }
+
+    /// Hands what was left behind to the queue, under the number of a version that does without it.
+    fn queue_left(&mut self, version: u64) {
+        self.left_bytes = 0;
+        self.queue.extend(self.left.drain(..));
+        self.queue.seal_tagged(version);
     }
 
     /// Blocks and bytes that wait for readers and snapshots.
     pub(crate) fn waiting(&self) -> (usize, usize) {
-        (self.queue.len(), self.queue.bytes())
+        let (len, bytes) = (self.left.len(), self.left_bytes);
+        (self.queue.len() + len, self.queue.bytes() + bytes)
     }
 
     /// Prefixes, the open transaction's included.
@@ -282,6 +296,13 @@ impl<V> Shared<V> {
 
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Acquire)
+    }
+
+    /// Fetches what a change of this prefix will need first, while the caller does something else.
+    #[inline]
+    pub(crate) fn expect<K: Key>(&self, key: K) {
+        let word = self.root().get(key.top(self.bits));
+        super::read::prefetch(self.mem.hint(word.child()));
     }
 
     /// The root, in the hands of whoever holds the writer's lock.
@@ -385,7 +406,7 @@ impl<V: Eq + Hash> Shared<V> {
         if self.domain.hard_limit().is_none() && !self.domain.over_soft_limit() {
             return Ok(());
         }
-        let bytes = bytes + writer.retired_bytes;
+        let bytes = bytes + writer.retired_bytes + writer.left_bytes;
         if self.domain.over_soft_limit() || self.domain.try_admit(bytes).is_err() {
             self.reclaim(writer, usize::MAX, dropped);
         }
@@ -402,7 +423,7 @@ impl<V: Eq + Hash> Shared<V> {
         budget: usize,
         dropped: &mut Vec<V>,
     ) -> usize {
-        if writer.queue.is_empty() {
+        if writer.queue.is_empty() && writer.left.is_empty() {
             return 0;
         }
         let (current, oldest) = {
@@ -410,8 +431,8 @@ impl<V: Eq + Hash> Shared<V> {
             let oldest = versions.live.keys().next().copied();
             (versions.current, oldest.unwrap_or(u64::MAX))
         };
+        writer.queue_left(current);
         let Writer { blocks, queue, .. } = writer;
-        queue.seal_tagged(current);
         // What was retired by version r is part of all versions before r that have it.
         queue.reclaim_while(
             budget,
@@ -468,7 +489,9 @@ impl<V: Eq + Hash> Shared<V> {
             return match rest(self, writer, block, dropped) {
                 Ok(old) => {
                     // Dropped without the lock.
-                    dropped.push(value);
+                    if core::mem::needs_drop::<V>() {
+                        dropped.push(value);
+                    }
                     Ok(old)
                 }
                 Err(error) => Err((value, error)),
@@ -514,7 +537,7 @@ impl<V: Eq + Hash> Shared<V> {
             versions.current += 1;
             versions.current
         };
-        writer.queue_retired(version, SEAL);
+        writer.settle(version);
         Ok((old != 0).then_some(old))
     }
 
@@ -540,14 +563,14 @@ impl<V: Eq + Hash> Shared<V> {
         }
         let version = self.publish(writer, |root, _| root.set(slot, word.with_child(new)));
         writer.leave_gone();
-        writer.queue_retired(version, SEAL);
+        writer.settle(version);
         self.tidy(writer, dropped);
         Ok(())
     }
 
     /// What every single change does at its end: frees some of what earlier ones left behind.
     pub(crate) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
-        if writer.queue.open_len() == 0 && !writer.queue.is_empty() {
+        if writer.left.is_empty() && !writer.queue.is_empty() {
             self.reclaim(writer, 4 * SEAL, dropped);
         }
     }
@@ -615,7 +638,7 @@ impl<V: Eq + Hash> Shared<V> {
             }
             overlay.clear();
         });
-        writer.queue_retired(version, 1);
+        writer.settle(version);
         version
     }
 
@@ -748,7 +771,8 @@ unsafe fn free_retired<V>(blocks: &mut Blocks, block: Block, dropped: &mut Vec<V
             values::free::<V>(&mut blocks.arena, block.at(), true);
         } else {
             if let Some(r) = Ref::new(block.at()) {
-                blocks.arena.free_retired(r, block.bytes(), block.kind());
+                let Blocks { arena, pool, .. } = blocks;
+                pool.free_retired(arena, r, block.bytes(), block.kind());
             }
         }
     }
@@ -768,24 +792,9 @@ unsafe fn unmark_node(mem: Mem, r: u32) {
         if !n.is_fresh() {
             return;
         }
-        n.0.add(12).cast::<u32>().write(n.prefixes());
-        if n.prefixes() != 0 {
-            unmark_set(mem.prefixes(n.prefixes()).0);
-        }
+        n.unmark();
         for (_, child) in n.children() {
             unmark_node(mem, child);
-        }
-    }
-}
-
-/// # Safety
-/// The block begins with a set; when it has a mark, nobody else reads it.
-unsafe fn unmark_set(p: *mut u8) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let word = p.cast::<u64>();
-        if *word & Set::FRESH != 0 {
-            *word &= !Set::FRESH;
         }
     }
 }
@@ -804,7 +813,7 @@ unsafe fn unmark_shelf(mem: Mem, r: u32) {
         if !s.is_fresh() {
             return;
         }
-        unmark_set(s.0);
+        s.unmark();
         for &below in s.below() {
             unmark_shelf(mem, below);
         }
@@ -828,14 +837,7 @@ unsafe fn free_fresh_node(blocks: &mut Blocks, r: u32) {
         for (_, child) in n.children() {
             free_fresh_node(blocks, child);
         }
-        if n.prefixes() != 0 {
-            let count = blocks.mem.prefixes(n.prefixes()).values().len();
-            let prefixes = Block::prefixes(n.prefixes(), count);
-            if blocks.is_fresh(prefixes) {
-                blocks.free(prefixes);
-            }
-        }
-        blocks.free(Block::node(r, n.cells().len()));
+        blocks.free(Block::node(r, n.cells().len(), n.count()));
     }
 }
 
@@ -870,18 +872,22 @@ impl<V> Drop for Shared<V> {
         let Writer {
             values: table,
             queue,
+            left,
             ..
         } = &mut *writer;
         for block in table.blocks() {
             // SAFETY: nobody has a handle any more, so nobody reads.
             values.push(unsafe { values::take::<V>(self.mem, block) });
         }
-        queue.drain(|block| {
+        let left = left.drain(..).map(|(block, _)| block);
+        let mut waiting: Vec<Block> = left.collect();
+        queue.drain(|block| waiting.push(block));
+        for block in waiting {
             if block.kind() == VALUE {
                 // SAFETY: as above; a retired value is not in the table.
                 values.push(unsafe { values::take::<V>(self.mem, block.at()) });
             }
-        });
+        }
     }
 }
 
