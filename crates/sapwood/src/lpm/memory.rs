@@ -5,7 +5,7 @@ use core::fmt;
 use sapwood_arena::Memory;
 
 use super::fib::NextHop;
-use super::raw::node::{NODE, PREFIXES, ROOT, SHELF, VALUE};
+use super::raw::node::{NODE, POOLED, PREFIXES, ROOT, SHELF, VALUE};
 use super::raw::table::{Shared, Writer};
 
 /// What a table's memory holds: number of blocks and bytes, or bytes.
@@ -26,6 +26,8 @@ pub struct FibMemory {
     pub values: (usize, usize),
     /// Blocks that wait for readers and snapshots: number and bytes.
     pub waiting: (usize, usize),
+    /// Free bytes that the writer keeps for the next changes.
+    pub pooled: usize,
     /// Snapshots that are alive. Each has a copy of the root besides.
     pub snapshots: usize,
     /// Bytes of the table's own structures outside the arena.
@@ -50,8 +52,12 @@ impl FibMemory {
             shelves: kind(SHELF),
             values: kind(VALUE),
             waiting: writer.waiting(),
+            pooled: kind(POOLED).1,
             snapshots,
-            outside: size_of::<Shared<V>>() + writer.values.bytes() + snapshots * kind(ROOT).1,
+            outside: size_of::<Shared<V>>()
+                + writer.values.bytes()
+                + writer.blocks.pool.bytes()
+                + snapshots * kind(ROOT).1,
             arena,
         }
     }
@@ -81,6 +87,7 @@ impl fmt::Display for FibMemory {
             )?;
         }
         let sums = [
+            ("pooled", self.pooled),
             ("free", self.arena.free),
             ("outside", self.outside + self.arena.overhead),
             ("total", self.total()),

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use sapwood_arena::ArenaFull;
 
-use super::change::{Block, Blocks};
+use super::blocks::Blocks;
 use super::node::{CHILD, SLOTS, STRIDE, Set, Word, slots_of};
 use crate::lpm::family::Key;
 
@@ -81,7 +81,8 @@ impl Blocks {
         let prefixes = if set.is_empty() {
             0
         } else {
-            self.prefixes(set, set.iter().map(|heap| values[heap]))?
+            let all: Vec<u32> = set.iter().map(|heap| values[heap]).collect();
+            self.prefixes_with(set, &all, 0, 0, None)?
         };
         // The node comes first, so each child is only a mark yet: one that makes it a run of its own.
         let mut marked = slots;
@@ -133,8 +134,8 @@ impl Blocks {
     pub(crate) unsafe fn copy_nodes(&mut self, node: u32) -> Result<u32, ArenaFull> {
         // SAFETY: the caller's promise.
         let n = unsafe { self.mem.node(node) };
-        let new = self.node(&n.expand(), n.base(), n.prefixes())?;
-        self.gone.push(Block::node(node));
+        // SAFETY: live.
+        let new = unsafe { self.copy(node, n.base()) }?;
         for (slot, child) in n.children() {
             // SAFETY: a live node's children are live.
             let copy = unsafe { self.copy_nodes(child) }?;

@@ -48,6 +48,8 @@ pub(crate) const PREFIXES: Kind = Kind(1);
 pub(crate) const SHELF: Kind = Kind(2);
 pub(crate) const VALUE: Kind = Kind(3);
 pub(crate) const ROOT: Kind = Kind(4);
+/// Free memory that the writer keeps.
+pub(crate) const POOLED: Kind = Kind(5);
 
 /// A word of the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -228,11 +230,34 @@ impl Node {
 
 /// The runs of 64 slots.
 pub(crate) fn runs_of(slots: &[u32; SLOTS]) -> u64 {
-    let mut runs = 1;
-    for i in 1..SLOTS {
-        runs |= u64::from(slots[i] != slots[i - 1]) << i;
+    let mut before = [0; SLOTS];
+    before[1..].copy_from_slice(&slots[..SLOTS - 1]);
+    differences(slots, &before) | 1
+}
+
+/// Bit i says that the two differ at i.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn differences(a: &[u32; SLOTS], b: &[u32; SLOTS]) -> u64 {
+    use core::arch::x86_64::{_mm_castsi128_ps, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_ps};
+    let mut equal = 0;
+    for (i, (a, b)) in a.chunks_exact(4).zip(b.chunks_exact(4)).enumerate() {
+        // SAFETY: SSE2 is part of x86-64; each chunk has 16 bytes.
+        let four = unsafe {
+            let (a, b) = (
+                _mm_loadu_si128(a.as_ptr().cast()),
+                _mm_loadu_si128(b.as_ptr().cast()),
+            );
+            _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(a, b)))
+        };
+        equal |= (four as u64) << (4 * i);
     }
-    runs
+    !equal
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn differences(a: &[u32; SLOTS], b: &[u32; SLOTS]) -> u64 {
+    let pairs = a.iter().zip(b).enumerate();
+    pairs.fold(0, |all, (i, (a, b))| all | u64::from(a != b) << i)
 }
 
 /// A set of the prefixes inside a stride: bit `1 << length | bits`.
@@ -292,7 +317,13 @@ impl Set {
 
     /// The numbers of all, in order.
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
-        (0..128).filter(move |&heap| heap != 0 && self.has(heap))
+        let mut words = [self.0[0] & !Self::FRESH, self.0[1]];
+        core::iter::from_fn(move || {
+            let i = usize::from(words[0] == 0);
+            let bit = words[i].trailing_zeros() as usize;
+            words[i] &= words[i].checked_sub(1)?;
+            Some(64 * i + bit)
+        })
     }
 }
 

@@ -337,7 +337,7 @@ const SLOT_MAX: usize = 63;
 
 /// A prefetch of the line at `p`; never faults.
 #[inline(always)]
-fn prefetch(p: *const u8) {
+pub(crate) fn prefetch(p: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch has no effect but on the cache.
     unsafe {
