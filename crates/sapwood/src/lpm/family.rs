@@ -176,8 +176,8 @@ mod tests {
     fn a_stride_may_reach_past_the_end() {
         let key = V6::key("ffff::1".parse().unwrap());
         assert_eq!(key.skip(126).top(6), 0b01_0000);
-        let key = V6::key("2001:db8:1234:5678:9abc:def0:1357:9bdf".parse().unwrap());
-        assert!((0..128).all(|at| key.six(at) == key.skip(at).top(6)));
+        let other = V6::key("2001:db8:1234:5678:9abc:def0:1357:9bdf".parse().unwrap());
+        assert!((0..128).all(|at| other.six(at) == other.skip(at).top(6)));
         assert_eq!(key.skip(128), 0);
         assert_eq!(u128::ZERO.put(126, 6, 0b01_0000), 1);
         assert_eq!(V6::net_of(key, 128).to_string(), "ffff::1/128");
