@@ -21,7 +21,7 @@ use super::raw::table::{Found, LAST, Place, Stamp, Table, WAYS, Writer};
 /// - An answer is given again while it is younger than `fresh` (100 ms), counted from **before** its resolver was called.
 ///   An older one is resolved again and written into its slot. One older than `keep` (1 s) is removed by
 ///   [`sweep`](Self::sweep).
-/// - All memory is taken at the start: sets of eight slots, each slot with one entry. A lookup reads the head of one set and,
+/// - All memory is taken at the start: sets of up to sixteen slots, each slot with one entry. A lookup reads the head of one set and,
 ///   usually, one slot. What was hit stays longer than what was not.
 /// - Readers take no lock, and a hit writes nothing that other threads write. Writers lock one set for some
 ///   tens of stores; no lock is held while a resolver runs.

@@ -1,20 +1,20 @@
-//! The memory of a cache: sets of up to eight slots, each set under one sequence lock.
+//! The memory of a cache: sets of up to sixteen slots, each set under one sequence lock.
 //!
 //! ```text
 //! a set: one line that says what is where, then its slots
 //!
-//!          0          8          16         24           32             40 .. 64
-//!        +----------+----------+----------+------------+--------------+-------+
-//!        | sequence | tags     | marks    | generation | disturbances | -     |
-//!        +----------+----------+----------+------------+--------------+-------+
-//!        | stamp    | key words ...       | value words ...                   |  slot 0
-//!        +----------+---------------------+-----------------------------------+
-//!        | ...                                                                   up to slot 7
+//!     0          8                     24         32           40             48 .. 64
+//!   +----------+----------+----------+----------+------------+--------------+-------+
+//!   | sequence | tags                | marks    | generation | disturbances | -     |
+//!   +----------+----------+----------+----------+------------+--------------+-------+
+//!   | stamp    | key words ...       | value words ...                              |  slot 0
+//!   +----------+---------------------+----------------------------------------------+
+//!   | ...                                                                              up to slot 15
 //! ```
 //!
 //! - *sequence*: odd while a writer holds the set, one more pair for each change.
 //! - *tags*: a byte for each way: 0 for an empty one, else a byte of the key's hash.
-//! - *marks*: bits 0 to 7: the way was hit since the marks were last cleared; bits 8 to 10: where the search for a victim begins.
+//! - *marks*: bits 0 to 15: the way was hit since the marks were last cleared; bits 16 to 19: where the search for a victim begins.
 //!   Readers set bits, so it is changed by read-modify-write only, and is not under the sequence.
 //! - *generation*: that of all entries in the set.
 //! - *disturbances*: how many invalidations and explicit insertions the set has seen.
@@ -32,10 +32,18 @@ use crate::route::hash::scaled;
 use crate::route::plain::Words;
 
 /// The most slots of a set.
-pub(crate) const WAYS: usize = 8;
+pub(crate) const WAYS: usize = 16;
 
-/// The words before the first slot.
+/// The words before the first slot, and what they are.
 const HEAD: usize = 8;
+const SEQUENCE: usize = 0;
+const TAGS: usize = 1;
+const MARKS: usize = 3;
+const GENERATION: usize = 4;
+const DISTURBANCES: usize = 5;
+
+/// The marks of all ways; above them, the hand.
+const ALL: u64 = (1 << WAYS) - 1;
 
 /// How often a reader or a writer looks again at a set that another one is writing, before it does without.
 const PATIENCE: u32 = 128;
@@ -178,23 +186,23 @@ impl<K: Words, V: Words> Table<K, V> {
 
     #[inline(always)]
     fn sequence(&self, set: usize) -> &AtomicU64 {
-        self.word(set, 0)
+        self.word(set, SEQUENCE)
     }
 
     #[inline(always)]
-    fn tags(&self, set: usize) -> &AtomicU64 {
-        self.word(set, 1)
+    fn tags(&self, set: usize) -> Tags {
+        Tags([0, 1].map(|at| self.word(set, TAGS + at).load(Ordering::Relaxed)))
     }
 
     #[inline(always)]
     fn marks(&self, set: usize) -> &AtomicU64 {
-        self.word(set, 2)
+        self.word(set, MARKS)
     }
 
     /// How many invalidations and insertions the set has seen.
     #[inline(always)]
     pub fn disturbances(&self, set: usize) -> u64 {
-        self.word(set, 4).load(Ordering::Acquire)
+        self.word(set, DISTURBANCES).load(Ordering::Acquire)
     }
 
     #[inline(always)]
@@ -228,14 +236,11 @@ impl<K: Words, V: Words> Table<K, V> {
     #[inline(always)]
     fn try_find(&self, Place { set, tag }: Place, key: &K) -> Found<V> {
         let before = self.sequence(set).load(Ordering::Acquire);
-        let mut same = equal_bytes(self.tags(set).load(Ordering::Relaxed), tag);
-        while same != 0 {
-            let way = same.trailing_zeros() as usize / 8;
-            same &= same - 1;
+        for way in self.tags(set).equal(tag) {
             if !self.has_key(set, way, key) {
                 continue;
             }
-            let generation = self.word(set, 3).load(Ordering::Relaxed);
+            let generation = self.word(set, GENERATION).load(Ordering::Relaxed);
             let stamp = Stamp(self.slot(set, way, 0).load(Ordering::Relaxed));
             let mut at = 1 + K::COUNT;
             let value = V::fill(|| {
@@ -263,7 +268,7 @@ impl<K: Words, V: Words> Table<K, V> {
 
     /// How many entries a set has.
     pub fn count(&self, set: usize) -> usize {
-        taken(self.tags(set).load(Ordering::Relaxed)).count_ones() as usize
+        self.tags(set).taken().0.count_ones() as usize
     }
 
     /// Takes a set for writing, unless others have it all the time.
@@ -305,17 +310,42 @@ impl<K: Words, V: Words> Table<K, V> {
     }
 }
 
-/// The ways whose tag is this one, a bit at the top of each byte. It is exact: the words of an empty way may be those of
-/// a key that was removed.
-#[inline(always)]
-fn equal_bytes(tags: u64, tag: u8) -> u64 {
-    !taken(tags ^ (u64::from(tag) * LOW)) & HIGH
+/// The tags of a set.
+#[derive(Clone, Copy)]
+struct Tags([u64; 2]);
+
+/// Some ways of a set: way `w` is bit `8 * (w % 8) + w / 8`.
+#[derive(Clone, Copy)]
+struct Ways(u64);
+
+impl Tags {
+    /// The ways with this tag. It is exact: the words of an empty way may be those of a key that was removed.
+    #[inline(always)]
+    fn equal(self, tag: u8) -> Ways {
+        let all = u64::from(tag) * LOW;
+        Ways(!Tags(self.0.map(|tags| tags ^ all)).taken().0 & (LOW | LOW << 1))
+    }
+
+    /// The ways that are not empty.
+    #[inline(always)]
+    fn taken(self) -> Ways {
+        let [low, high] = self.0.map(|tags| (((tags & !HIGH) + !HIGH) | tags) & HIGH);
+        Ways(low >> 7 | high >> 6)
+    }
 }
 
-/// The ways that are not empty, a bit at the top of each byte.
-#[inline(always)]
-fn taken(tags: u64) -> u64 {
-    (((tags & !HIGH) + !HIGH) | tags) & HIGH
+impl Iterator for Ways {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let bit = self.0.trailing_zeros() as usize;
+        self.0 &= self.0 - 1;
+        Some(bit / 8 + 8 * (bit % 8))
+    }
 }
 
 /// A set that nobody else writes.
@@ -326,61 +356,58 @@ pub(crate) struct Writer<'t, K: Words, V: Words> {
 }
 
 impl<K: Words, V: Words> Writer<'_, K, V> {
-    fn tags(&self) -> u64 {
-        self.table.tags(self.set).load(Ordering::Relaxed)
-    }
-
     fn set_tag(&self, way: usize, tag: u8) {
-        let shift = 8 * way;
-        let tags = self.tags() & !(0xff << shift) | u64::from(tag) << shift;
-        self.table.tags(self.set).store(tags, Ordering::Relaxed);
+        let (word, shift) = (self.table.word(self.set, TAGS + way / 8), 8 * (way % 8));
+        let tags = word.load(Ordering::Relaxed) & !(0xff << shift) | u64::from(tag) << shift;
+        word.store(tags, Ordering::Relaxed);
     }
 
     pub fn generation(&self) -> u64 {
-        self.table.word(self.set, 3).load(Ordering::Relaxed)
+        self.table
+            .word(self.set, GENERATION)
+            .load(Ordering::Relaxed)
     }
 
     /// Empties the set for entries of another generation; returns how many there were.
     pub fn restart(&mut self, generation: u64) -> usize {
         let count = self.table.count(self.set);
-        self.table.tags(self.set).store(0, Ordering::Relaxed);
-        self.table
-            .marks(self.set)
-            .fetch_and(!0xff, Ordering::Relaxed);
-        let word = self.table.word(self.set, 3);
+        for at in [0, 1] {
+            let word = self.table.word(self.set, TAGS + at);
+            word.store(0, Ordering::Relaxed);
+        }
+        let marks = self.table.marks(self.set);
+        marks.fetch_and(!ALL, Ordering::Relaxed);
+        let word = self.table.word(self.set, GENERATION);
         word.store(generation, Ordering::Relaxed);
         count
     }
 
     pub fn disturbances(&self) -> u64 {
-        self.table.word(self.set, 4).load(Ordering::Relaxed)
+        self.table
+            .word(self.set, DISTURBANCES)
+            .load(Ordering::Relaxed)
     }
 
     /// From here on, answers of resolvers that are under way are old.
     pub fn disturb(&mut self) {
-        let word = self.table.word(self.set, 4);
+        let word = self.table.word(self.set, DISTURBANCES);
         word.store(self.disturbances() + 1, Ordering::Relaxed);
     }
 
     /// The way of a key.
     #[inline(always)]
     pub fn way_of(&self, place: Place, key: &K) -> Option<usize> {
-        let mut same = equal_bytes(self.tags(), place.tag);
-        while same != 0 {
-            let way = same.trailing_zeros() as usize / 8;
-            same &= same - 1;
-            if self.table.has_key(self.set, way, key) {
-                return Some(way);
-            }
-        }
-        None
+        let mut ways = self.table.tags(self.set).equal(place.tag);
+        ways.find(|way| self.table.has_key(self.set, *way, key))
     }
 
     /// An empty way.
     #[inline(always)]
     pub fn vacant(&self) -> Option<usize> {
-        let empty = !taken(self.tags()) & HIGH;
-        let way = empty.trailing_zeros() as usize / 8;
+        let taken = self.table.tags(self.set).taken().0;
+        let (low, high) = (!taken & LOW, !taken & LOW << 1);
+        let part = if low != 0 { low } else { high };
+        let way = Ways(part).next()?;
         (way < self.table.ways(self.set)).then_some(way)
     }
 
@@ -390,7 +417,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
         let ways = self.table.ways(self.set);
         let word = self.table.marks(self.set);
         let marks = word.load(Ordering::Relaxed);
-        let hand = (marks >> 8) as usize & 7;
+        let hand = (marks >> WAYS) as usize % WAYS;
         let all = (1u64 << ways) - 1;
         let cold = !marks & all;
         let way = match cold & (u64::MAX << hand) {
@@ -399,10 +426,10 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
             ahead => ahead.trailing_zeros() as usize,
         };
         let next = ((way + 1) % ways) as u64;
-        let keep = if cold == 0 { 0 } else { 0xff & !(1 << way) };
+        let keep = if cold == 0 { 0 } else { ALL & !(1 << way) };
         // A mark that a reader sets between the load and this is lost, if at all, with the others.
         word.fetch_and(keep, Ordering::Relaxed);
-        word.fetch_or(next << 8, Ordering::Relaxed);
+        word.fetch_or(next << WAYS, Ordering::Relaxed);
         way
     }
 
@@ -412,8 +439,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
 
     /// The ways with entries.
     pub fn entries(&self) -> impl Iterator<Item = usize> + use<K, V> {
-        let taken = taken(self.tags());
-        (0..WAYS).filter(move |way| taken >> (8 * way) & 0x80 != 0)
+        self.table.tags(self.set).taken()
     }
 
     /// Writes a whole entry.
@@ -451,7 +477,8 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
                 let word = self.table.slot(self.set, way, at);
                 word.load(Ordering::Relaxed)
             });
-            let tag = (self.tags() >> (8 * way)) as u8;
+            let tags = self.table.tags(self.set).0[way / 8];
+            let tag = (tags >> (8 * (way % 8))) as u8;
             let place = Place { set: self.set, tag };
             if self.way_of(place, &key) != Some(way) {
                 return Err("a key is there twice");
@@ -481,15 +508,24 @@ mod tests {
 
     #[test]
     fn tags_are_found() {
-        let tags = u64::from_le_bytes([0, 5, 9, 0xff, 5, 1, 0x80, 0]);
-        let ways = |bits: u64| (0..8).filter(move |w| bits >> (8 * w) & 0x80 != 0);
-        assert!(ways(equal_bytes(tags, 5)).eq([1, 4]));
-        assert!(ways(equal_bytes(tags, 0xff)).eq([3]));
-        assert!(ways(equal_bytes(tags, 0x80)).eq([6]));
-        assert!(ways(equal_bytes(u64::from_le_bytes([1, 0, 2, 0, 3, 1, 0, 0]), 1)).eq([0, 5]));
-        assert_eq!(equal_bytes(tags, 7), 0);
-        assert!(ways(taken(tags)).eq([1, 2, 3, 4, 5, 6]));
-        assert_eq!((taken(0), taken(u64::MAX)), (0, HIGH));
+        let low = u64::from_le_bytes([0, 5, 9, 0xff, 5, 1, 0x80, 0]);
+        let high = u64::from_le_bytes([1, 0, 5, 0, 3, 0, 9, 0]);
+        let sorted = |ways: Ways| {
+            let mut ways: alloc::vec::Vec<_> = ways.collect();
+            ways.sort_unstable();
+            ways
+        };
+        let equal = |tag| sorted(Tags([low, high]).equal(tag));
+        assert_eq!(equal(5), [1, 4, 10]);
+        assert_eq!(equal(0xff), [3]);
+        assert_eq!(equal(0x80), [6]);
+        // Not the empty ones above it.
+        assert_eq!(equal(1), [5, 8]);
+        assert_eq!(equal(7), []);
+        let taken = |low, high| sorted(Tags([low, high]).taken());
+        assert_eq!(taken(low, high), [1, 2, 3, 4, 5, 6, 8, 10, 12, 14]);
+        assert_eq!(taken(0, 0), []);
+        assert!(taken(u64::MAX, u64::MAX).into_iter().eq(0..16));
     }
 
     #[test]
