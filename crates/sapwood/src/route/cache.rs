@@ -246,8 +246,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
             }
         }
         self.count(query, &state);
-        let ticket = self.place(query.hash).map(|place| {
-            let disturbances = self.table.disturbances(place.set);
+        let ticket = self.table.place(query.hash).map(|place| {
+            let disturbances = place.disturbances();
             (
                 place,
                 Ticket {
@@ -267,8 +267,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
         if let (Some((place, ticket)), Some((words, negative))) = (ticket, stored) {
             let stamp = Stamp::new(query.time, negative);
-            match self.table.try_lock(place.set) {
-                Some(writer) => self.store(query, place, writer, stamp, &words, Some(ticket)),
+            match self.table.try_lock(place.number) {
+                Some(writer) => self.store(query, &place, writer, stamp, &words, Some(ticket)),
                 None => query.mine.count(Event::Busy),
             }
         }
@@ -281,13 +281,13 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     #[inline]
     pub fn insert(&self, key: &K, hash: u64, now: u64, value: V) {
         let query = self.query(key, hash, now);
-        let Some(place) = self.place(hash) else {
+        let Some(place) = self.table.place(hash) else {
             return;
         };
-        let mut writer = self.table.lock(place.set);
+        let mut writer = self.table.lock(place.number);
         writer.disturb();
         let stamp = Stamp::new(query.time, false);
-        self.store(&query, place, writer, stamp, &value.to_words(), None);
+        self.store(&query, &place, writer, stamp, &value.to_words(), None);
     }
 
     /// Removes a key; returns whether it was there. Answers of resolvers that are under way for it will not be stored.
@@ -297,19 +297,19 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
 
     /// As [`invalidate`](Self::invalidate), with the key's hash.
     pub fn invalidate_hashed(&self, key: &K, hash: u64) -> bool {
-        let Some(place) = self.place(hash) else {
+        let Some(place) = self.table.place(hash) else {
             return false;
         };
-        let mut writer = self.table.lock(place.set);
+        let mut writer = self.table.lock(place.number);
         writer.disturb();
-        let Some(way) = writer.way_of(place, &key.to_words()) else {
+        let Some(way) = writer.way_of(&place, &key.to_words()) else {
             return false;
         };
         writer.remove(way);
         let valid = writer.generation() == self.generation.load(Ordering::Acquire);
         drop(writer);
         self.counters.mine().count(Event::Invalidated);
-        probe::delete(hash, place.set);
+        probe::delete(hash, place.number);
         valid
     }
 
@@ -447,19 +447,13 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
-    #[inline(always)]
-    fn place(&self, hash: u64) -> Option<Place> {
-        (self.table.sets() > 0).then(|| self.table.place(hash))
-    }
-
     /// The state of a key, not counted. Entries that are `ahead` of this thread's time by so much are good.
     #[inline(always)]
     fn find(&self, query: &Query<'_, K::Words>, ahead: u64) -> State<V::Words> {
-        let Some(place) = self.place(query.hash) else {
+        let Some(place) = self.table.place(query.hash) else {
             return State::Absent;
         };
-        let Found::Entry(generation, stamp, value, way) = self.table.find(place, &query.words)
-        else {
+        let Found::Entry(generation, stamp, value, way) = place.find(&query.words) else {
             return State::Absent;
         };
         if generation != self.generation.load(Ordering::Acquire) {
@@ -471,8 +465,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         if future || query.time.saturating_sub(born) >= self.lifetime(stamp) {
             return State::Stale;
         }
-        self.table.mark(place.set, way);
-        probe::hit(query.hash, place.set);
+        place.mark(way);
+        probe::hit(query.hash, place.number);
         if stamp.negative() {
             State::Negative
         } else {
@@ -530,7 +524,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     fn store(
         &self,
         query: &Query<'_, K::Words>,
-        place: Place,
+        place: &Place<'_, K::Words, V::Words>,
         mut writer: Writer<'_, K::Words, V::Words>,
         stamp: Stamp,
         value: &V::Words,
@@ -556,9 +550,9 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
             }
             writer.rewrite(way, stamp, value);
             drop(writer);
-            self.table.mark(place.set, way);
+            place.mark(way);
             mine.count(Event::Refresh);
-            probe::refresh(query.hash, place.set);
+            probe::refresh(query.hash, place.number);
             return;
         }
         let way = match writer.vacant() {
@@ -568,16 +562,16 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
                 mine.count(Event::Evict);
                 if !self.expired(writer.stamp(way), query.time) {
                     mine.count(Event::Full);
-                    probe::full(query.hash, place.set);
+                    probe::full(query.hash, place.number);
                 }
-                probe::delete(0, place.set);
+                probe::delete(0, place.number);
                 way
             }
         };
         writer.write(way, place, &query.words, stamp, value);
         drop(writer);
         mine.count(Event::Insert);
-        probe::insert(query.hash, place.set);
+        probe::insert(query.hash, place.number);
     }
 }
 

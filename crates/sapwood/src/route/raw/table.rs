@@ -62,13 +62,23 @@ pub(crate) struct Table<K, V> {
     /// Slots of every set; the first `wider` sets have one more.
     ways: usize,
     wider: usize,
+    /// Lines of every set.
+    stride: usize,
     words: PhantomData<(K, V)>,
 }
 
-/// Where a key belongs.
+/// A set: where its words begin. Kept in a register, because nobody can tell the compiler that the table's own fields stay the
+/// same across atomic loads.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
-    pub set: usize,
+struct Set<'t, K, V> {
+    words: *const AtomicU64,
+    table: PhantomData<(&'t [Line], K, V)>,
+}
+
+/// Where a key belongs.
+pub(crate) struct Place<'t, K, V> {
+    pub number: usize,
+    set: Set<'t, K, V>,
     tag: u8,
 }
 
@@ -107,8 +117,6 @@ impl Stamp {
 }
 
 impl<K: Words, V: Words> Table<K, V> {
-    const SLOT: usize = 1 + K::COUNT + V::COUNT;
-
     /// Memory for so many entries.
     pub fn new(capacity: usize) -> Self {
         let sets = capacity.div_ceil(WAYS);
@@ -117,23 +125,17 @@ impl<K: Words, V: Words> Table<K, V> {
             0 => (0, 0),
             _ => (capacity / sets, capacity % sets),
         };
-        let mut table = Self {
-            lines: Box::default(),
+        let most = ways + usize::from(wider > 0);
+        let stride = (HEAD + most * Set::<K, V>::SLOT).div_ceil(8);
+        let empty = |_| Line([const { AtomicU64::new(0) }; 8]);
+        Self {
+            lines: (0..sets * stride).map(empty).collect(),
             sets,
             ways,
             wider,
+            stride,
             words: PhantomData,
-        };
-        let empty = || Line([const { AtomicU64::new(0) }; 8]);
-        table.lines = (0..sets * table.stride()).map(|_| empty()).collect();
-        table
-    }
-
-    /// Lines of a set.
-    #[inline(always)]
-    fn stride(&self) -> usize {
-        let most = self.ways + usize::from(self.wider > 0);
-        (HEAD + most * Self::SLOT).div_ceil(8)
+        }
     }
 
     #[inline(always)]
@@ -157,118 +159,34 @@ impl<K: Words, V: Words> Table<K, V> {
         size_of_val(&*self.lines)
     }
 
-    /// Where a key with this hash belongs; there must be a set.
     #[inline(always)]
-    pub fn place(&self, hash: u64) -> Place {
-        debug_assert!(self.sets > 0);
-        Place {
-            set: scaled(hash, self.sets),
+    fn set(&self, number: usize) -> Set<'_, K, V> {
+        debug_assert!(number < self.sets);
+        // SAFETY: `number < sets`, by the obligation of this folder, and each set has `stride` lines.
+        let line = unsafe { self.lines.as_ptr().add(number * self.stride) };
+        Set {
+            words: line.cast(),
+            table: PhantomData,
+        }
+    }
+
+    /// Where a key with this hash belongs, if there is any set.
+    #[inline(always)]
+    pub fn place(&self, hash: u64) -> Option<Place<'_, K, V>> {
+        if self.sets == 0 {
+            return None;
+        }
+        let number = scaled(hash, self.sets);
+        Some(Place {
+            number,
+            set: self.set(number),
             tag: (hash as u8).max(1),
-        }
-    }
-
-    #[inline(always)]
-    fn word(&self, set: usize, at: usize) -> &AtomicU64 {
-        sync::point();
-        let stride = self.stride();
-        debug_assert!(set < self.sets && at < 8 * stride);
-        // SAFETY: `set < sets` and `at` is in its `stride` lines, by the obligation of this folder; lines are arrays
-        // of eight words without padding, one after the other.
-        unsafe {
-            &*self
-                .lines
-                .as_ptr()
-                .add(set * stride)
-                .cast::<AtomicU64>()
-                .add(at)
-        }
-    }
-
-    #[inline(always)]
-    fn sequence(&self, set: usize) -> &AtomicU64 {
-        self.word(set, SEQUENCE)
-    }
-
-    #[inline(always)]
-    fn tags(&self, set: usize) -> Tags {
-        Tags([0, 1].map(|at| self.word(set, TAGS + at).load(Ordering::Relaxed)))
-    }
-
-    #[inline(always)]
-    fn marks(&self, set: usize) -> &AtomicU64 {
-        self.word(set, MARKS)
-    }
-
-    /// How many invalidations and insertions the set has seen.
-    #[inline(always)]
-    pub fn disturbances(&self, set: usize) -> u64 {
-        self.word(set, DISTURBANCES).load(Ordering::Acquire)
-    }
-
-    #[inline(always)]
-    fn slot(&self, set: usize, way: usize, at: usize) -> &AtomicU64 {
-        debug_assert!(at < Self::SLOT);
-        self.word(set, HEAD + way * Self::SLOT + at)
-    }
-
-    #[inline(always)]
-    fn has_key(&self, set: usize, way: usize, key: &K) -> bool {
-        let (mut at, mut differ) = (1, 0);
-        key.each(|word| {
-            differ |= word ^ self.slot(set, way, at).load(Ordering::Relaxed);
-            at += 1;
-        });
-        differ == 0
-    }
-
-    /// The entry of a key, without a lock.
-    #[inline(always)]
-    pub fn find(&self, place: Place, key: &K) -> Found<V> {
-        for patience in 0..PATIENCE {
-            match self.try_find(place, key) {
-                Found::Busy => sync::spin(patience),
-                found => return found,
-            }
-        }
-        Found::Busy
-    }
-
-    #[inline(always)]
-    fn try_find(&self, Place { set, tag }: Place, key: &K) -> Found<V> {
-        let before = self.sequence(set).load(Ordering::Acquire);
-        for way in self.tags(set).equal(tag) {
-            if !self.has_key(set, way, key) {
-                continue;
-            }
-            let generation = self.word(set, GENERATION).load(Ordering::Relaxed);
-            let stamp = Stamp(self.slot(set, way, 0).load(Ordering::Relaxed));
-            let mut at = 1 + K::COUNT;
-            let value = V::fill(|| {
-                at += 1;
-                self.slot(set, way, at - 1).load(Ordering::Relaxed)
-            });
-            fence(Ordering::Acquire);
-            if before & 1 != 0 || self.sequence(set).load(Ordering::Relaxed) != before {
-                return Found::Busy;
-            }
-            return Found::Entry(generation, stamp, value, way);
-        }
-        // A key whose tag is not there, or whose words are not, is absent now or was a moment ago, whatever a writer does.
-        Found::Absent
-    }
-
-    /// Notes that a way was hit. Usually it was before, and nothing is written.
-    #[inline(always)]
-    pub fn mark(&self, set: usize, way: usize) {
-        let marks = self.marks(set);
-        if marks.load(Ordering::Relaxed) & (1 << way) == 0 {
-            marks.fetch_or(1 << way, Ordering::Relaxed);
-        }
+        })
     }
 
     /// How many entries a set has.
     pub fn count(&self, set: usize) -> usize {
-        self.tags(set).taken().0.count_ones() as usize
+        self.set(set).tags().taken().0.count_ones() as usize
     }
 
     /// Takes a set for writing, unless others have it all the time.
@@ -278,6 +196,7 @@ impl<K: Words, V: Words> Table<K, V> {
     }
 
     /// Takes a set for writing. Writers hold it for some tens of stores.
+    #[inline(always)]
     pub fn lock(&self, set: usize) -> Writer<'_, K, V> {
         let mut patience = 0;
         loop {
@@ -289,8 +208,9 @@ impl<K: Words, V: Words> Table<K, V> {
     }
 
     #[inline(always)]
-    fn lock_once(&self, set: usize, patience: u32) -> Option<Writer<'_, K, V>> {
-        let word = self.sequence(set);
+    fn lock_once(&self, number: usize, patience: u32) -> Option<Writer<'_, K, V>> {
+        let set = self.set(number);
+        let word = set.word(SEQUENCE);
         let sequence = word.load(Ordering::Relaxed);
         let free = sequence & 1 == 0
             && word
@@ -303,10 +223,107 @@ impl<K: Words, V: Words> Table<K, V> {
         // Readers who see any store of this writer also see that the sequence is odd.
         fence(Ordering::Release);
         Some(Writer {
-            table: self,
             set,
+            ways: self.ways(number),
             sequence,
         })
+    }
+}
+
+impl<'t, K: Words, V: Words> Set<'t, K, V> {
+    const SLOT: usize = 1 + K::COUNT + V::COUNT;
+
+    #[inline(always)]
+    fn word(self, at: usize) -> &'t AtomicU64 {
+        sync::point();
+        // SAFETY: a set has `stride` lines, enough for the head and the slots of its ways, and callers ask for no others, by the
+        // obligation of this folder; lines are arrays of eight words without padding, one after the other.
+        unsafe { &*self.words.add(at) }
+    }
+
+    #[inline(always)]
+    fn slot(self, way: usize, at: usize) -> &'t AtomicU64 {
+        debug_assert!(way < WAYS && at < Self::SLOT);
+        self.word(HEAD + way * Self::SLOT + at)
+    }
+
+    #[inline(always)]
+    fn tags(self) -> Tags {
+        Tags([0, 1].map(|at| self.word(TAGS + at).load(Ordering::Relaxed)))
+    }
+
+    #[inline(always)]
+    fn has_key(self, way: usize, key: &K) -> bool {
+        let (mut at, mut differ) = (1, 0);
+        key.each(|word| {
+            differ |= word ^ self.slot(way, at).load(Ordering::Relaxed);
+            at += 1;
+        });
+        differ == 0
+    }
+}
+
+impl<K: Words, V: Words> Place<'_, K, V> {
+    /// The entry of a key, without a lock.
+    #[inline(always)]
+    pub fn find(&self, key: &K) -> Found<V> {
+        match self.try_find(key) {
+            Found::Busy => self.find_patiently(key),
+            found => found,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_patiently(&self, key: &K) -> Found<V> {
+        for patience in 0..PATIENCE {
+            sync::spin(patience);
+            match self.try_find(key) {
+                Found::Busy => {}
+                found => return found,
+            }
+        }
+        Found::Busy
+    }
+
+    #[inline(always)]
+    fn try_find(&self, key: &K) -> Found<V> {
+        let set = self.set;
+        let before = set.word(SEQUENCE).load(Ordering::Acquire);
+        for way in set.tags().equal(self.tag) {
+            if !set.has_key(way, key) {
+                continue;
+            }
+            let generation = set.word(GENERATION).load(Ordering::Relaxed);
+            let stamp = Stamp(set.slot(way, 0).load(Ordering::Relaxed));
+            let mut at = 1 + K::COUNT;
+            let value = V::fill(|| {
+                at += 1;
+                set.slot(way, at - 1).load(Ordering::Relaxed)
+            });
+            fence(Ordering::Acquire);
+            if before & 1 != 0 || set.word(SEQUENCE).load(Ordering::Relaxed) != before {
+                return Found::Busy;
+            }
+            return Found::Entry(generation, stamp, value, way);
+        }
+        // A key whose tag is not there, or whose words are not, is absent now or was a moment ago, whatever a writer does.
+        Found::Absent
+    }
+
+    /// Notes that a way was hit. Usually it was before, and nothing is written.
+    #[inline(always)]
+    pub fn mark(&self, way: usize) {
+        let marks = self.set.word(MARKS);
+        if marks.load(Ordering::Relaxed) & (1 << way) == 0 {
+            marks.fetch_or(1 << way, Ordering::Relaxed);
+        }
+    }
+
+    /// How many invalidations and insertions the set has seen.
+    #[inline(always)]
+    pub fn disturbances(&self) -> u64 {
+        self.set.word(DISTURBANCES).load(Ordering::Acquire)
     }
 }
 
@@ -350,72 +367,73 @@ impl Iterator for Ways {
 
 /// A set that nobody else writes.
 pub(crate) struct Writer<'t, K: Words, V: Words> {
-    table: &'t Table<K, V>,
-    set: usize,
+    set: Set<'t, K, V>,
+    ways: usize,
     sequence: u64,
 }
 
 impl<K: Words, V: Words> Writer<'_, K, V> {
     fn set_tag(&self, way: usize, tag: u8) {
-        let (word, shift) = (self.table.word(self.set, TAGS + way / 8), 8 * (way % 8));
+        let (word, shift) = (self.set.word(TAGS + way / 8), 8 * (way % 8));
         let tags = word.load(Ordering::Relaxed) & !(0xff << shift) | u64::from(tag) << shift;
         word.store(tags, Ordering::Relaxed);
     }
 
     pub fn generation(&self) -> u64 {
-        self.table
-            .word(self.set, GENERATION)
-            .load(Ordering::Relaxed)
+        self.set.word(GENERATION).load(Ordering::Relaxed)
     }
 
     /// Empties the set for entries of another generation; returns how many there were.
     pub fn restart(&mut self, generation: u64) -> usize {
-        let count = self.table.count(self.set);
+        let count = self.set.tags().taken().0.count_ones() as usize;
         for at in [0, 1] {
-            let word = self.table.word(self.set, TAGS + at);
+            let word = self.set.word(TAGS + at);
             word.store(0, Ordering::Relaxed);
         }
-        let marks = self.table.marks(self.set);
+        let marks = self.set.word(MARKS);
         marks.fetch_and(!ALL, Ordering::Relaxed);
-        let word = self.table.word(self.set, GENERATION);
+        let word = self.set.word(GENERATION);
         word.store(generation, Ordering::Relaxed);
         count
     }
 
     pub fn disturbances(&self) -> u64 {
-        self.table
-            .word(self.set, DISTURBANCES)
-            .load(Ordering::Relaxed)
+        self.set.word(DISTURBANCES).load(Ordering::Relaxed)
     }
 
     /// From here on, answers of resolvers that are under way are old.
     pub fn disturb(&mut self) {
-        let word = self.table.word(self.set, DISTURBANCES);
+        let word = self.set.word(DISTURBANCES);
         word.store(self.disturbances() + 1, Ordering::Relaxed);
     }
 
     /// The way of a key.
     #[inline(always)]
-    pub fn way_of(&self, place: Place, key: &K) -> Option<usize> {
-        let mut ways = self.table.tags(self.set).equal(place.tag);
-        ways.find(|way| self.table.has_key(self.set, *way, key))
+    pub fn way_of(&self, place: &Place<'_, K, V>, key: &K) -> Option<usize> {
+        self.tagged(place.tag, key)
+    }
+
+    #[inline(always)]
+    fn tagged(&self, tag: u8, key: &K) -> Option<usize> {
+        let mut ways = self.set.tags().equal(tag);
+        ways.find(|way| self.set.has_key(*way, key))
     }
 
     /// An empty way.
     #[inline(always)]
     pub fn vacant(&self) -> Option<usize> {
-        let taken = self.table.tags(self.set).taken().0;
+        let taken = self.set.tags().taken().0;
         let (low, high) = (!taken & LOW, !taken & LOW << 1);
         let part = if low != 0 { low } else { high };
         let way = Ways(part).next()?;
-        (way < self.table.ways(self.set)).then_some(way)
+        (way < self.ways).then_some(way)
     }
 
     /// The way to make room in: the next one that was not hit. When all were, all but one count as not hit from here on.
     #[inline(always)]
     pub fn victim(&mut self) -> usize {
-        let ways = self.table.ways(self.set);
-        let word = self.table.marks(self.set);
+        let ways = self.ways;
+        let word = self.set.word(MARKS);
         let marks = word.load(Ordering::Relaxed);
         let hand = (marks >> WAYS) as usize % WAYS;
         let all = (1u64 << ways) - 1;
@@ -434,20 +452,20 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
     }
 
     pub fn stamp(&self, way: usize) -> Stamp {
-        Stamp(self.table.slot(self.set, way, 0).load(Ordering::Relaxed))
+        Stamp(self.set.slot(way, 0).load(Ordering::Relaxed))
     }
 
     /// The ways with entries.
     pub fn entries(&self) -> impl Iterator<Item = usize> + use<K, V> {
-        self.table.tags(self.set).taken()
+        self.set.tags().taken()
     }
 
     /// Writes a whole entry.
     #[inline(always)]
-    pub fn write(&mut self, way: usize, place: Place, key: &K, stamp: Stamp, value: &V) {
+    pub fn write(&mut self, way: usize, place: &Place<'_, K, V>, key: &K, stamp: Stamp, value: &V) {
         let mut at = 1;
         key.each(|word| {
-            let slot = self.table.slot(self.set, way, at);
+            let slot = self.set.slot(way, at);
             slot.store(word, Ordering::Relaxed);
             at += 1;
         });
@@ -458,11 +476,11 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
     /// Writes the stamp and the value of an entry that is there.
     #[inline(always)]
     pub fn rewrite(&mut self, way: usize, stamp: Stamp, value: &V) {
-        let slot = self.table.slot(self.set, way, 0);
+        let slot = self.set.slot(way, 0);
         slot.store(stamp.0, Ordering::Relaxed);
         let mut at = 1 + K::COUNT;
         value.each(|word| {
-            let slot = self.table.slot(self.set, way, at);
+            let slot = self.set.slot(way, at);
             slot.store(word, Ordering::Relaxed);
             at += 1;
         });
@@ -474,13 +492,12 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
             let mut at = 0;
             let key = K::fill(|| {
                 at += 1;
-                let word = self.table.slot(self.set, way, at);
+                let word = self.set.slot(way, at);
                 word.load(Ordering::Relaxed)
             });
-            let tags = self.table.tags(self.set).0[way / 8];
+            let tags = self.set.tags().0[way / 8];
             let tag = (tags >> (8 * (way % 8))) as u8;
-            let place = Place { set: self.set, tag };
-            if self.way_of(place, &key) != Some(way) {
+            if self.tagged(tag, &key) != Some(way) {
                 return Err("a key is there twice");
             }
         }
@@ -489,7 +506,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
 
     pub fn remove(&mut self, way: usize) {
         self.set_tag(way, 0);
-        let marks = self.table.marks(self.set);
+        let marks = self.set.word(MARKS);
         marks.fetch_and(!(1 << way), Ordering::Relaxed);
     }
 }
@@ -497,7 +514,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
 impl<K: Words, V: Words> Drop for Writer<'_, K, V> {
     #[inline(always)]
     fn drop(&mut self) {
-        let word = self.table.sequence(self.set);
+        let word = self.set.word(SEQUENCE);
         word.store(self.sequence.wrapping_add(2), Ordering::Release);
     }
 }
@@ -542,8 +559,9 @@ mod tests {
     #[test]
     fn marked_ways_stay_longest() {
         let table = Table::<[u64; 1], [u64; 1]>::new(4);
+        let mark = |way| table.place(0).into_iter().for_each(|place| place.mark(way));
         for way in [0, 1, 3] {
-            table.mark(0, way);
+            mark(way);
         }
         let victims = |n| {
             let mut writer = table.lock(0);
@@ -552,7 +570,7 @@ mod tests {
                 .collect::<alloc::vec::Vec<_>>()
         };
         assert_eq!(victims(3), [2, 2, 2]);
-        table.mark(0, 2);
+        mark(2);
         // All were hit: the hand decides, and marks begin anew.
         assert_eq!(victims(5), [3, 0, 1, 2, 3]);
     }
