@@ -322,7 +322,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     /// `budget` slots; the next call goes on from there. Returns how many it removed.
     pub fn sweep(&self, now: u64, budget: usize) -> usize {
         let mine = self.counters.mine();
-        let time = self.time(&mine, now);
+        let time = self.time(mine, now);
         let sets = self.table.sets();
         let some = budget.div_ceil(WAYS).min(sets);
         if some == 0 {
@@ -330,11 +330,11 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
         let start = self.cursor.fetch_add(some, Ordering::Relaxed);
         (0..some)
-            .map(|i| self.sweep_set(&mine, time, start.wrapping_add(i) % sets))
+            .map(|i| self.sweep_set(mine, time, start.wrapping_add(i) % sets))
             .sum()
     }
 
-    fn sweep_set(&self, mine: &Mine<'_>, time: u64, set: usize) -> usize {
+    fn sweep_set(&self, mine: Mine<'_>, time: u64, set: usize) -> usize {
         if self.table.count(set) == 0 {
             return 0;
         }
@@ -419,14 +419,14 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         Query {
             words: key.to_words(),
             hash,
-            time: self.time(&mine, now),
+            time: self.time(mine, now),
             mine,
         }
     }
 
     /// The time of entries: the caller's, and what was added when clocks stepped back.
     #[inline(always)]
-    fn time(&self, mine: &Mine<'_>, now: u64) -> u64 {
+    fn time(&self, mine: Mine<'_>, now: u64) -> u64 {
         let older = mine.note(now, &self.counters, self.life);
         if older != 0 {
             self.step_back(mine, older);
@@ -438,7 +438,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     /// For how long the clock had run before it stepped back is not known. So entries age: none is fresh any more, those
     /// that could be kept are kept.
     #[cold]
-    fn step_back(&self, mine: &Mine<'_>, older: u64) {
+    fn step_back(&self, mine: Mine<'_>, older: u64) {
         mine.count(Event::ClockBack);
         if older >= self.keep.saturating_add(self.life) {
             self.invalidate_all();
@@ -453,7 +453,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         let Some(place) = self.table.place(query.hash) else {
             return State::Absent;
         };
-        let Found::Entry(generation, stamp, value, way) = place.find(&query.words) else {
+        let Found::Entry(generation, stamp, value, way) = place.find(query.words) else {
             return State::Absent;
         };
         if generation != self.generation.load(Ordering::Acquire) {
@@ -510,7 +510,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
 
     /// Empties a set of an older generation; returns how many entries it had.
     #[inline(always)]
-    fn restart(&self, mine: &Mine<'_>, writer: &mut Writer<'_, K::Words, V::Words>) -> usize {
+    fn restart(&self, mine: Mine<'_>, writer: &mut Writer<'_, K::Words, V::Words>) -> usize {
         let generation = self.generation.load(Ordering::Acquire);
         if writer.generation() == generation {
             return 0;
@@ -530,7 +530,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         value: &V::Words,
         ticket: Option<Ticket>,
     ) {
-        let mine = &query.mine;
+        let mine = query.mine;
         if let Some(ticket) = &ticket {
             // If the generation moves after this look, the set has the old one, and the entry is not found.
             let moved = ticket.generation != self.generation.load(Ordering::Acquire)

@@ -13,3 +13,4 @@ mod allocations;
 pub(crate) mod probe;
 pub(crate) mod sync;
 pub(crate) mod table;
+mod tags;

@@ -28,6 +28,7 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::sync;
+use super::tags::Tags;
 use crate::route::hash::scaled;
 use crate::route::plain::Words;
 
@@ -47,9 +48,6 @@ const ALL: u64 = (1 << WAYS) - 1;
 
 /// How often a reader or a writer looks again at a set that another one is writing, before it does without.
 const PATIENCE: u32 = 128;
-
-const LOW: u64 = 0x0101_0101_0101_0101;
-const HIGH: u64 = 0x8080_8080_8080_8080;
 
 /// A cache line.
 #[repr(C, align(64))]
@@ -186,7 +184,7 @@ impl<K: Words, V: Words> Table<K, V> {
 
     /// How many entries a set has.
     pub fn count(&self, set: usize) -> usize {
-        self.set(set).tags().taken().0.count_ones() as usize
+        self.set(set).tags().taken().count()
     }
 
     /// Takes a set for writing, unless others have it all the time.
@@ -263,22 +261,32 @@ impl<'t, K: Words, V: Words> Set<'t, K, V> {
     }
 }
 
+impl<K: Words, V: Words> Clone for Place<'_, K, V> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Words, V: Words> Copy for Place<'_, K, V> {}
+
 impl<K: Words, V: Words> Place<'_, K, V> {
     /// The entry of a key, without a lock.
     #[inline(always)]
-    pub fn find(&self, key: &K) -> Found<V> {
-        match self.try_find(key) {
+    pub fn find(self, key: K) -> Found<V> {
+        match self.try_find(&key) {
             Found::Busy => self.find_patiently(key),
             found => found,
         }
     }
 
+    // By value: what a cold call takes by reference, the hot path would write to memory.
     #[cold]
     #[inline(never)]
-    fn find_patiently(&self, key: &K) -> Found<V> {
+    fn find_patiently(self, key: K) -> Found<V> {
         for patience in 0..PATIENCE {
             sync::spin(patience);
-            match self.try_find(key) {
+            match self.try_find(&key) {
                 Found::Busy => {}
                 found => return found,
             }
@@ -327,44 +335,6 @@ impl<K: Words, V: Words> Place<'_, K, V> {
     }
 }
 
-/// The tags of a set.
-#[derive(Clone, Copy)]
-struct Tags([u64; 2]);
-
-/// Some ways of a set: way `w` is bit `8 * (w % 8) + w / 8`.
-#[derive(Clone, Copy)]
-struct Ways(u64);
-
-impl Tags {
-    /// The ways with this tag. It is exact: the words of an empty way may be those of a key that was removed.
-    #[inline(always)]
-    fn equal(self, tag: u8) -> Ways {
-        let all = u64::from(tag) * LOW;
-        Ways(!Tags(self.0.map(|tags| tags ^ all)).taken().0 & (LOW | LOW << 1))
-    }
-
-    /// The ways that are not empty.
-    #[inline(always)]
-    fn taken(self) -> Ways {
-        let [low, high] = self.0.map(|tags| (((tags & !HIGH) + !HIGH) | tags) & HIGH);
-        Ways(low >> 7 | high >> 6)
-    }
-}
-
-impl Iterator for Ways {
-    type Item = usize;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<usize> {
-        if self.0 == 0 {
-            return None;
-        }
-        let bit = self.0.trailing_zeros() as usize;
-        self.0 &= self.0 - 1;
-        Some(bit / 8 + 8 * (bit % 8))
-    }
-}
-
 /// A set that nobody else writes.
 pub(crate) struct Writer<'t, K: Words, V: Words> {
     set: Set<'t, K, V>,
@@ -385,7 +355,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
 
     /// Empties the set for entries of another generation; returns how many there were.
     pub fn restart(&mut self, generation: u64) -> usize {
-        let count = self.set.tags().taken().0.count_ones() as usize;
+        let count = self.set.tags().taken().count();
         for at in [0, 1] {
             let word = self.set.word(TAGS + at);
             word.store(0, Ordering::Relaxed);
@@ -422,10 +392,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
     /// An empty way.
     #[inline(always)]
     pub fn vacant(&self) -> Option<usize> {
-        let taken = self.set.tags().taken().0;
-        let (low, high) = (!taken & LOW, !taken & LOW << 1);
-        let part = if low != 0 { low } else { high };
-        let way = Ways(part).next()?;
+        let way = self.set.tags().equal(0).next()?;
         (way < self.ways).then_some(way)
     }
 
@@ -495,8 +462,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
                 let word = self.set.slot(way, at);
                 word.load(Ordering::Relaxed)
             });
-            let tags = self.set.tags().0[way / 8];
-            let tag = (tags >> (8 * (way % 8))) as u8;
+            let tag = self.set.tags().get(way);
             if self.tagged(tag, &key) != Some(way) {
                 return Err("a key is there twice");
             }
@@ -522,28 +488,6 @@ impl<K: Words, V: Words> Drop for Writer<'_, K, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tags_are_found() {
-        let low = u64::from_le_bytes([0, 5, 9, 0xff, 5, 1, 0x80, 0]);
-        let high = u64::from_le_bytes([1, 0, 5, 0, 3, 0, 9, 0]);
-        let sorted = |ways: Ways| {
-            let mut ways: alloc::vec::Vec<_> = ways.collect();
-            ways.sort_unstable();
-            ways
-        };
-        let equal = |tag| sorted(Tags([low, high]).equal(tag));
-        assert_eq!(equal(5), [1, 4, 10]);
-        assert_eq!(equal(0xff), [3]);
-        assert_eq!(equal(0x80), [6]);
-        // Not the empty ones above it.
-        assert_eq!(equal(1), [5, 8]);
-        assert_eq!(equal(7), []);
-        let taken = |low, high| sorted(Tags([low, high]).taken());
-        assert_eq!(taken(low, high), [1, 2, 3, 4, 5, 6, 8, 10, 12, 14]);
-        assert_eq!(taken(0, 0), []);
-        assert!(taken(u64::MAX, u64::MAX).into_iter().eq(0..16));
-    }
 
     #[test]
     fn capacities_are_exact() {
