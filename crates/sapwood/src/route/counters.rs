@@ -89,7 +89,7 @@ pub(crate) struct Counters {
 #[derive(Clone, Copy)]
 pub(crate) struct Mine<'c> {
     shard: &'c Shard,
-    alone: bool,
+    pub alone: bool,
 }
 
 impl Counters {
@@ -117,14 +117,13 @@ impl Counters {
     #[inline(always)]
     pub fn mine(&self) -> Mine<'_> {
         #[cfg(feature = "std")]
-        let number = super::thread::number();
-        #[cfg(not(feature = "std"))]
-        let number = usize::MAX;
-        let (shard, alone) = match self.own.get(number) {
-            Some(shard) => (shard, true),
-            None => (&self.shared, false),
-        };
-        Mine { shard, alone }
+        if let Some(shard) = super::thread::number(|number| self.own.get(number)) {
+            return Mine { shard, alone: true };
+        }
+        Mine {
+            shard: &self.shared,
+            alone: false,
+        }
     }
 
     /// The sums.

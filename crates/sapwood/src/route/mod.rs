@@ -17,6 +17,7 @@ mod flow;
 mod hash;
 mod plain;
 mod raw;
+mod stamp;
 #[cfg(feature = "std")]
 mod thread;
 

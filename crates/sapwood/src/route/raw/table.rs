@@ -31,6 +31,7 @@ use super::sync;
 use super::tags::Tags;
 use crate::route::hash::scaled;
 use crate::route::plain::Words;
+use crate::route::stamp::Stamp;
 
 /// The most slots of a set.
 pub(crate) const WAYS: usize = 16;
@@ -86,32 +87,8 @@ pub(crate) enum Found<V> {
     Entry(u64, Stamp, V, usize),
     /// None.
     Absent,
-    /// A writer was in the way all the time.
+    /// A writer was in the way.
     Busy,
-}
-
-/// When an entry was resolved, and whether it says that there is no route.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp(u64);
-
-/// The last time that a stamp can hold.
-pub(crate) const LAST: u64 = u64::MAX >> 1;
-
-impl Stamp {
-    #[inline(always)]
-    pub fn new(time: u64, negative: bool) -> Self {
-        Self(time << 1 | u64::from(negative))
-    }
-
-    #[inline(always)]
-    pub fn time(self) -> u64 {
-        self.0 >> 1
-    }
-
-    #[inline(always)]
-    pub fn negative(self) -> bool {
-        self.0 & 1 != 0
-    }
 }
 
 impl<K: Words, V: Words> Table<K, V> {
@@ -271,31 +248,21 @@ impl<K: Words, V: Words> Clone for Place<'_, K, V> {
 impl<K: Words, V: Words> Copy for Place<'_, K, V> {}
 
 impl<K: Words, V: Words> Place<'_, K, V> {
-    /// The entry of a key, without a lock.
-    #[inline(always)]
-    pub fn find(self, key: K) -> Found<V> {
-        match self.try_find(&key) {
-            Found::Busy => self.find_patiently(key),
-            found => found,
-        }
-    }
-
-    // By value: what a cold call takes by reference, the hot path would write to memory.
+    /// As [`find`](Self::find), waiting for writers for a while.
     #[cold]
-    #[inline(never)]
-    fn find_patiently(self, key: K) -> Found<V> {
+    pub fn find_patiently(self, key: &K) -> Found<V> {
         for patience in 0..PATIENCE {
-            sync::spin(patience);
-            match self.try_find(&key) {
-                Found::Busy => {}
+            match self.find(key) {
+                Found::Busy => sync::spin(patience),
                 found => return found,
             }
         }
         Found::Busy
     }
 
+    /// The entry of a key, without a lock.
     #[inline(always)]
-    fn try_find(&self, key: &K) -> Found<V> {
+    pub fn find(self, key: &K) -> Found<V> {
         let set = self.set;
         let before = set.word(SEQUENCE).load(Ordering::Acquire);
         for way in set.tags().equal(self.tag) {
