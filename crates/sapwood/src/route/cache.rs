@@ -149,19 +149,19 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     ///
     /// They take any other function of the key as well, always the same; then what an attacker can do with it is the caller's
     /// to know. Its upper 32 bits choose the set.
-    #[inline]
+    #[inline(always)]
     pub fn hash(&self, key: &K) -> u64 {
         self.secrets.hash(&key.to_words())
     }
 
     /// The value of a key, if it is there and fresh.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, key: &K, now: u64) -> Option<V> {
         self.get_hashed(key, self.hash(key), now)
     }
 
     /// As [`get`](Self::get), with the key's hash.
-    #[inline]
+    #[inline(always)]
     pub fn get_hashed(&self, key: &K, hash: u64, now: u64) -> Option<V> {
         match self.lookup(key, hash, now) {
             Lookup::Value(value) => Some(value),
@@ -170,7 +170,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     }
 
     /// As [`get_hashed`](Self::get_hashed), telling a cached failure from nothing.
-    #[inline]
+    #[inline(always)]
     pub fn lookup(&self, key: &K, hash: u64, now: u64) -> Lookup<V> {
         let query = self.query(key, hash, now);
         match self.find(&query) {

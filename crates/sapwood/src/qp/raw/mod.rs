@@ -12,6 +12,8 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod batch;
+#[cfg(feature = "std")]
+pub(crate) mod bits;
 pub(crate) mod build;
 pub(crate) mod bulk;
 #[cfg(feature = "std")]
@@ -27,13 +29,10 @@ pub(crate) mod node;
 pub(crate) mod order;
 pub(crate) mod parts;
 pub(crate) mod points;
-pub(crate) mod seed;
 #[cfg(feature = "std")]
 pub(crate) mod shared;
 pub(crate) mod span;
 pub(crate) mod span_mut;
-#[cfg(feature = "std")]
-pub(crate) mod sync;
 pub(crate) mod tree;
 pub(crate) mod verify;
 #[cfg(feature = "std")]

@@ -277,7 +277,8 @@ impl<K: Words, V: Words> Place<'_, K, V> {
                 set.slot(way, at - 1).load(Ordering::Relaxed)
             });
             fence(Ordering::Acquire);
-            if before & 1 != 0 || set.word(SEQUENCE).load(Ordering::Relaxed) != before {
+            // An odd number never comes again while its writer writes, and its even one not before.
+            if set.word(SEQUENCE).load(Ordering::Relaxed) != before & !1 {
                 return Found::Busy;
             }
             return Found::Entry(generation, stamp, value, way);

@@ -1,0 +1,223 @@
+//! Changing: the blocks of a table are replaced, never changed, from the prefix up to the root word.
+//!
+//! A change makes all of its new blocks first, which may fail, and then links them, which may not. What it makes and
+//! what it does without is noted, so that the caller can undo it or retire the old blocks.
+
+use sapwood_arena::ArenaFull;
+
+use super::blocks::{Block, Blocks};
+use super::node::{CHILD, REF, SLOTS, STRIDE, Set, slots_of};
+use crate::lpm::family::Key;
+
+/// Why a change was not made.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Nothing would differ: the prefix has this value, or it has none and was to be taken away.
+    Same(u32),
+    Full(ArenaFull),
+}
+
+impl From<ArenaFull> for Stop {
+    fn from(full: ArenaFull) -> Self {
+        Stop::Full(full)
+    }
+}
+
+/// What stands in the place of a block, and the value that the prefix had.
+type Changed = Result<(u32, u32), Stop>;
+
+impl Blocks {
+    /// The node in place of `node` (0: none) when the prefix of `left` bits below it has `value` (0: is gone). `base` is
+    /// the value at the node's slot. 0 when nothing is left of it.
+    ///
+    /// # Safety
+    /// `node` is 0 or live.
+    pub(crate) unsafe fn change<K: Key>(
+        &mut self,
+        node: u32,
+        base: u32,
+        rest: K,
+        left: u32,
+        value: u32,
+    ) -> Changed {
+        if left <= STRIDE {
+            // SAFETY: the caller's promise.
+            return unsafe { self.change_here(node, base, Set::heap(left, rest.top(left)), value) };
+        }
+        let slot = rest.top(STRIDE);
+        let (rest, left) = (rest.skip(STRIDE), left - STRIDE);
+        if node == 0 {
+            // SAFETY: there is none.
+            let (below, old) = unsafe { self.change(0, 0, rest, left, value) }?;
+            return Ok((self.node_of_one(slot, CHILD | below, base, 0)?, old));
+        }
+        // SAFETY: the caller's promise.
+        let n = unsafe { self.mem.node(node) };
+        let cell = n.slot(slot);
+        let (child, here) = if cell & CHILD != 0 {
+            // SAFETY: a live node's children are live.
+            (cell & REF, unsafe { self.mem.node(cell & REF) }.base())
+        } else {
+            (0, cell)
+        };
+        // SAFETY: as above.
+        let (below, old) = unsafe { self.change(child, here, rest, left, value) }?;
+        let new = if below == 0 { here } else { CHILD | below };
+        // SAFETY: the caller's promise.
+        let changed = unsafe { self.node_with(node, slot, new, base, n.prefixes()) }?;
+        Ok((changed, old))
+    }
+
+    /// As [`change`](Self::change), for a prefix that ends inside this node.
+    ///
+    /// # Safety
+    /// `node` is 0 or live.
+    unsafe fn change_here(&mut self, node: u32, base: u32, heap: usize, value: u32) -> Changed {
+        // SAFETY: the caller's promise.
+        let n = (node != 0).then(|| unsafe { self.mem.node(node) });
+        let block = n.map_or(0, |n| n.prefixes());
+        let (mut set, values): (Set, &[u32]) = match block {
+            0 => (Set::default(), &[]),
+            // SAFETY: a live node's block of prefixes is live.
+            block => unsafe {
+                (
+                    self.mem.prefixes(block).set(),
+                    self.mem.prefixes(block).values(),
+                )
+            },
+        };
+        let (at, there) = (set.rank(heap), set.has(heap));
+        let old = if there { values[at] } else { 0 };
+        if old == value {
+            return Err(Stop::Same(old));
+        }
+        // What lookups find where this prefix was or will be the longest.
+        let seen = match value {
+            0 => set
+                .cover(heap, 2)
+                .map_or(0, |cover| values[set.rank(cover)]),
+            _ => value,
+        };
+        let put = if value == 0 {
+            set.remove(heap);
+            None
+        } else {
+            set.insert(heap);
+            Some(value)
+        };
+        let prefixes = if set.is_empty() {
+            0
+        } else {
+            self.prefixes_with(set, values, at, usize::from(there), put)?
+        };
+        if block != 0 {
+            self.gone.push(Block::prefixes(block, values.len()));
+        }
+        let slots = slots_of(heap);
+        let Some(n) = n else {
+            let made = match slots.len() {
+                1 => self.node_of_one(slots.start, seen, base, prefixes)?,
+                _ => {
+                    let mut cells = [0; SLOTS];
+                    cells[slots].fill(seen);
+                    self.node(&cells, base, prefixes)?
+                }
+            };
+            return Ok((made, old));
+        };
+        if slots.len() == 1 {
+            let cell = n.slot(slots.start);
+            let cell = self.with_base(cell, seen)?;
+            // SAFETY: the caller's promise.
+            let made = unsafe { self.node_with(node, slots.start, cell, base, prefixes) }?;
+            return Ok((made, old));
+        }
+        let mut cells = n.expand();
+        for slot in slots {
+            // Slots that a longer prefix covers are not ours.
+            if set.cover((SLOTS | slot) << 1, heap << 1).is_none() {
+                cells[slot] = self.with_base(cells[slot], seen)?;
+            }
+        }
+        self.gone.push(Block::node(node, n.cells().len()));
+        if prefixes == 0 && cells.iter().all(|&cell| cell == 0) {
+            return Ok((0, old));
+        }
+        Ok((self.node(&cells, base, prefixes)?, old))
+    }
+
+    /// The cell of a slot whose own value becomes `seen`.
+    fn with_base(&mut self, cell: u32, seen: u32) -> Result<u32, ArenaFull> {
+        if cell & CHILD == 0 {
+            return Ok(seen);
+        }
+        let child = cell & REF;
+        // SAFETY: a live node's children are live.
+        unsafe {
+            if self.mem.node(child).base() == seen {
+                return Ok(cell);
+            }
+            Ok(CHILD | self.copy(child, seen)?)
+        }
+    }
+
+    /// The shelf in place of `shelf` (0: none) when the prefix of `left` bits on it has `value` (0: is gone). 0 when
+    /// nothing is left.
+    ///
+    /// # Safety
+    /// `shelf` is 0 or live.
+    pub(crate) unsafe fn change_shelf<K: Key>(
+        &mut self,
+        shelf: u32,
+        rest: K,
+        left: u32,
+        value: u32,
+    ) -> Changed {
+        let (mut set, mut kids, values, below): (Set, u64, &[u32], &[u32]) = if shelf == 0 {
+            (Set::default(), 0, &[], &[])
+        } else {
+            // SAFETY: the caller's promise.
+            let s = unsafe { self.mem.shelf(shelf) };
+            (s.set(), s.kids(), s.values(), s.below())
+        };
+        let words = || values.iter().chain(below).copied();
+        // What stands in the list of values, or of shelves below, at `at`, in place of `there` old ones.
+        let (at, there, new, old);
+        if left > STRIDE {
+            let slot = rest.top(STRIDE);
+            let rank = (kids & ((1 << slot) - 1)).count_ones() as usize;
+            there = (kids >> slot & 1) as usize;
+            let child = if there == 0 { 0 } else { below[rank] };
+            // SAFETY: a live shelf's shelves are live.
+            (new, old) =
+                unsafe { self.change_shelf(child, rest.skip(STRIDE), left - STRIDE, value) }?;
+            kids = kids & !(1 << slot) | u64::from(new != 0) << slot;
+            at = values.len() + rank;
+        } else {
+            let bits = if left == 0 { 0 } else { rest.top(left) };
+            let heap = Set::heap(left, bits);
+            there = usize::from(set.has(heap));
+            (at, new) = (set.rank(heap), value);
+            old = if there == 0 { 0 } else { values[at] };
+            if old == value {
+                return Err(Stop::Same(old));
+            }
+            match value {
+                0 => set.remove(heap),
+                _ => set.insert(heap),
+            }
+        }
+        if shelf != 0 {
+            self.gone
+                .push(Block::shelf(shelf, values.len() + below.len()));
+        }
+        if set.is_empty() && kids == 0 {
+            return Ok((0, old));
+        }
+        let words = words()
+            .take(at)
+            .chain((new != 0).then_some(new))
+            .chain(words().skip(at + there));
+        Ok((self.shelf(set, kids, words)?, old))
+    }
+}
