@@ -5,7 +5,7 @@ use core::fmt;
 use sapwood_arena::Memory;
 
 use super::fib::NextHop;
-use super::raw::node::{NODE, POOLED, PREFIXES, ROOT, SHELF, VALUE};
+use super::raw::node::{NODE, POOLED, ROOT, SHELF, VALUE};
 use super::raw::table::{Shared, Writer};
 
 /// What a table's memory holds: number of blocks and bytes, or bytes.
@@ -16,11 +16,9 @@ pub struct FibMemory {
     pub prefixes: usize,
     /// Bytes of the root.
     pub root: usize,
-    /// Nodes below the root, which lookups read: number and bytes.
+    /// Nodes below the root, with the prefixes that end in them: number and bytes.
     pub nodes: (usize, usize),
-    /// Blocks of prefixes, which changes and walks read: number and bytes.
-    pub blocks: (usize, usize),
-    /// Shelves, the same for prefixes that are not longer than the root: number and bytes.
+    /// Shelves, for prefixes that are not longer than the root: number and bytes.
     pub shelves: (usize, usize),
     /// Values that differ: number and bytes.
     pub values: (usize, usize),
@@ -48,7 +46,6 @@ impl FibMemory {
             prefixes: writer.len(),
             root: kind(ROOT).1,
             nodes: kind(NODE),
-            blocks: kind(PREFIXES),
             shelves: kind(SHELF),
             values: kind(VALUE),
             waiting: writer.waiting(),
@@ -74,7 +71,6 @@ impl fmt::Display for FibMemory {
         let blocks = [
             ("root", (1, self.root)),
             ("nodes", self.nodes),
-            ("prefixes", self.blocks),
             ("shelves", self.shelves),
             ("values", self.values),
             ("waiting", self.waiting),

@@ -5,8 +5,7 @@ use alloc::vec::Vec;
 use sapwood_arena::{Arena, ArenaFull, Kind, Ref};
 
 use super::node::{
-    CHILD, FRESH, Mem, NODE, Node, PREFIXES, Prefixes, REF, SHELF, SLOTS, Set, Shelf, VALUE, ones,
-    runs_of,
+    CHILD, FRESH, Mem, NODE, Node, Prefixes, REF, SHELF, SLOTS, Set, Shelf, VALUE, ones, runs_of,
 };
 use super::pool::{self, Pool};
 
@@ -19,14 +18,9 @@ impl Block {
         Block(u64::from(r) | u64::from(kind.0) << 32 | (bytes.div_ceil(8) as u64) << 48)
     }
 
-    /// A node with so many runs.
-    pub(crate) fn node(r: u32, runs: usize) -> Self {
-        Block::new(r, NODE, Node::size(runs as u32))
-    }
-
-    /// A block of so many prefixes.
-    pub(crate) fn prefixes(r: u32, count: usize) -> Self {
-        Block::new(r, PREFIXES, Prefixes::size(count))
+    /// A node with so many runs and prefixes.
+    pub(crate) fn node(r: u32, runs: usize, prefixes: usize) -> Self {
+        Block::new(r, NODE, Node::size(runs, prefixes))
     }
 
     /// A shelf with so many words.
@@ -51,6 +45,45 @@ impl Block {
     /// Bytes in whole units, unless it is a value.
     pub(crate) fn bytes(self) -> usize {
         (self.0 >> 48) as usize * 8
+    }
+}
+
+/// The prefixes of a node that is to be made: values of an old one, and one between them.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Tail<'a> {
+    pub(crate) set: Set,
+    pub(crate) before: &'a [u32],
+    pub(crate) put: Option<u32>,
+    pub(crate) behind: &'a [u32],
+}
+
+impl<'a> Tail<'a> {
+    /// The same as another node's.
+    pub(crate) fn of(prefixes: Prefixes<'a>) -> Self {
+        Tail {
+            set: prefixes.set,
+            before: prefixes.values,
+            ..Tail::default()
+        }
+    }
+
+    /// # Safety
+    /// At `p` is room for the set and its values, aligned to 8.
+    unsafe fn write(self, p: *mut u8) {
+        let put = usize::from(self.put.is_some());
+        debug_assert_eq!(self.set.len(), self.before.len() + put + self.behind.len());
+        // SAFETY: the caller's promise.
+        unsafe {
+            p.cast::<[u64; 2]>().write(self.set.0);
+            let mut to = p.add(16).cast::<u32>();
+            copy_words(self.before, to);
+            to = to.add(self.before.len());
+            if let Some(value) = self.put {
+                to.write(value);
+                to = to.add(1);
+            }
+            copy_words(self.behind, to);
+        }
     }
 }
 
@@ -90,7 +123,6 @@ impl Blocks {
         unsafe {
             match block.kind() {
                 NODE => self.mem.node(block.at()).is_fresh(),
-                PREFIXES => self.mem.prefixes(block.at()).set().0[0] & Set::FRESH != 0,
                 _ => self.mem.shelf(block.at()).is_fresh(),
             }
         }
@@ -139,14 +171,18 @@ impl Blocks {
         &mut self,
         runs: u64,
         base: u32,
-        prefixes: u32,
+        tail: Tail<'_>,
     ) -> Result<(u32, *mut u32), ArenaFull> {
-        let (r, p) = self.alloc(NODE, Node::size(ones(runs)))?;
-        let word = prefixes | if self.marks { FRESH } else { 0 };
-        // SAFETY: a new block of that size, aligned to 8: 16 bytes and a cell for each run.
+        let (runs_len, count) = (ones(runs) as usize, tail.set.len());
+        let (r, p) = self.alloc(NODE, Node::size(runs_len, count))?;
+        let word = count as u32 | if self.marks { FRESH } else { 0 };
+        // SAFETY: a new block of that size, aligned to 8: 16 bytes, a cell for each run, and the tail.
         unsafe {
             p.cast::<u64>().write(runs);
             p.add(8).cast::<[u32; 2]>().write([base, word]);
+            if count != 0 {
+                tail.write(p.add(Node::tail(runs_len)));
+            }
             Ok((r, p.add(16).cast()))
         }
     }
@@ -156,10 +192,10 @@ impl Blocks {
         &mut self,
         slots: &[u32; SLOTS],
         base: u32,
-        prefixes: u32,
+        tail: Tail<'_>,
     ) -> Result<u32, ArenaFull> {
         let mut left = runs_of(slots);
-        let (r, mut cell) = self.begin_node(left, base, prefixes)?;
+        let (r, mut cell) = self.begin_node(left, base, tail)?;
         while left != 0 {
             // SAFETY: there is a cell for each run.
             unsafe {
@@ -177,11 +213,11 @@ impl Blocks {
         slot: usize,
         cell: u32,
         base: u32,
-        prefixes: u32,
+        tail: Tail<'_>,
     ) -> Result<u32, ArenaFull> {
         // The slot, and what is empty behind it.
         let runs = 1 | 1 << slot | (1_u64 << slot) << 1;
-        let (r, cells) = self.begin_node(runs, base, prefixes)?;
+        let (r, cells) = self.begin_node(runs, base, tail)?;
         let first = usize::from(slot != 0);
         let all = [0, cell, 0];
         for (i, &cell) in all[1 - first..]
@@ -205,15 +241,15 @@ impl Blocks {
         slot: usize,
         new: u32,
         base: u32,
-        prefixes: u32,
+        tail: Tail<'_>,
     ) -> Result<u32, ArenaFull> {
         // SAFETY: the caller's promise.
         let n = unsafe { self.mem.node(old) };
         let (runs, cells, rank) = (n.runs(), n.cells(), n.rank(slot));
-        self.gone.push(Block::node(old, cells.len()));
+        self.gone.push(Block::node(old, cells.len(), n.count()));
         if new & cells[rank] & CHILD != 0 {
             // A node below is a run of its own, before and after.
-            let (r, to) = self.begin_node(runs, base, prefixes)?;
+            let (r, to) = self.begin_node(runs, base, tail)?;
             // SAFETY: the new node has as many cells.
             unsafe {
                 copy_words(cells, to);
@@ -233,11 +269,11 @@ impl Blocks {
         let next = bit << 1;
         let runs =
             runs & !(bit | next) | if begins { bit } else { 0 } | if follows { next } else { 0 };
-        if runs == 1 && new == 0 && prefixes == 0 {
+        if runs == 1 && new == 0 && tail.set.is_empty() {
             return Ok(0);
         }
         let right = right + usize::from(right < cells.len() && !follows);
-        let (r, to) = self.begin_node(runs, base, prefixes)?;
+        let (r, to) = self.begin_node(runs, base, tail)?;
         let put = usize::from(begins);
         debug_assert_eq!(left + put + cells.len() - right, ones(runs) as usize);
         // SAFETY: there is a cell for each run of the new node; the parts are of the old one.
@@ -259,42 +295,10 @@ impl Blocks {
         // SAFETY: the caller's promise.
         let n = unsafe { self.mem.node(old) };
         let cells = n.cells();
-        let (r, to) = self.begin_node(n.runs(), base, n.prefixes())?;
+        let (r, to) = self.begin_node(n.runs(), base, Tail::of(n.prefixes()))?;
         // SAFETY: the new node has as many cells.
         unsafe { copy_words(cells, to) };
-        self.gone.push(Block::node(old, cells.len()));
-        Ok(r)
-    }
-
-    /// A block of prefixes with the values of another, of which `there` at `at` are replaced.
-    pub(crate) fn prefixes_with(
-        &mut self,
-        mut set: Set,
-        old: &[u32],
-        at: usize,
-        there: usize,
-        put: Option<u32>,
-    ) -> Result<u32, ArenaFull> {
-        let (before, behind) = (&old[..at], &old[at + there..]);
-        let count = set.len();
-        debug_assert_eq!(
-            count,
-            before.len() + behind.len() + usize::from(put.is_some())
-        );
-        let (r, p) = self.alloc(PREFIXES, Prefixes::size(count))?;
-        set.0[0] = set.0[0] & !Set::FRESH | u64::from(self.marks);
-        // SAFETY: a new block of that size, aligned to 8.
-        unsafe {
-            p.cast::<[u64; 2]>().write(set.0);
-            let mut to = p.add(16).cast::<u32>();
-            copy_words(before, to);
-            to = to.add(before.len());
-            if let Some(value) = put {
-                to.write(value);
-                to = to.add(1);
-            }
-            copy_words(behind, to);
-        }
+        self.gone.push(Block::node(old, cells.len(), n.count()));
         Ok(r)
     }
 

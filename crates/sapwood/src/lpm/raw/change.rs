@@ -5,8 +5,8 @@
 
 use sapwood_arena::ArenaFull;
 
-use super::blocks::{Block, Blocks};
-use super::node::{CHILD, REF, SLOTS, STRIDE, Set, slots_of};
+use super::blocks::{Block, Blocks, Tail};
+use super::node::{CHILD, Prefixes, REF, SLOTS, STRIDE, Set, slots_of};
 use crate::lpm::family::Key;
 
 /// Why a change was not made.
@@ -49,7 +49,8 @@ impl Blocks {
         if node == 0 {
             // SAFETY: there is none.
             let (below, old) = unsafe { self.change(0, 0, rest, left, value) }?;
-            return Ok((self.node_of_one(slot, CHILD | below, base, 0)?, old));
+            let made = self.node_of_one(slot, CHILD | below, base, Tail::default())?;
+            return Ok((made, old));
         }
         // SAFETY: the caller's promise.
         let n = unsafe { self.mem.node(node) };
@@ -64,7 +65,7 @@ impl Blocks {
         let (below, old) = unsafe { self.change(child, here, rest, left, value) }?;
         let new = if below == 0 { here } else { CHILD | below };
         // SAFETY: the caller's promise.
-        let changed = unsafe { self.node_with(node, slot, new, base, n.prefixes()) }?;
+        let changed = unsafe { self.node_with(node, slot, new, base, Tail::of(n.prefixes())) }?;
         Ok((changed, old))
     }
 
@@ -75,17 +76,7 @@ impl Blocks {
     unsafe fn change_here(&mut self, node: u32, base: u32, heap: usize, value: u32) -> Changed {
         // SAFETY: the caller's promise.
         let n = (node != 0).then(|| unsafe { self.mem.node(node) });
-        let block = n.map_or(0, |n| n.prefixes());
-        let (mut set, values): (Set, &[u32]) = match block {
-            0 => (Set::default(), &[]),
-            // SAFETY: a live node's block of prefixes is live.
-            block => unsafe {
-                (
-                    self.mem.prefixes(block).set(),
-                    self.mem.prefixes(block).values(),
-                )
-            },
-        };
+        let Prefixes { mut set, values } = n.map_or_else(Prefixes::default, |n| n.prefixes());
         let (at, there) = (set.rank(heap), set.has(heap));
         let old = if there { values[at] } else { 0 };
         if old == value {
@@ -105,22 +96,20 @@ impl Blocks {
             set.insert(heap);
             Some(value)
         };
-        let prefixes = if set.is_empty() {
-            0
-        } else {
-            self.prefixes_with(set, values, at, usize::from(there), put)?
+        let tail = Tail {
+            set,
+            before: &values[..at],
+            put,
+            behind: &values[at + usize::from(there)..],
         };
-        if block != 0 {
-            self.gone.push(Block::prefixes(block, values.len()));
-        }
         let slots = slots_of(heap);
         let Some(n) = n else {
             let made = match slots.len() {
-                1 => self.node_of_one(slots.start, seen, base, prefixes)?,
+                1 => self.node_of_one(slots.start, seen, base, tail)?,
                 _ => {
                     let mut cells = [0; SLOTS];
                     cells[slots].fill(seen);
-                    self.node(&cells, base, prefixes)?
+                    self.node(&cells, base, tail)?
                 }
             };
             return Ok((made, old));
@@ -129,7 +118,7 @@ impl Blocks {
             let cell = n.slot(slots.start);
             let cell = self.with_base(cell, seen)?;
             // SAFETY: the caller's promise.
-            let made = unsafe { self.node_with(node, slots.start, cell, base, prefixes) }?;
+            let made = unsafe { self.node_with(node, slots.start, cell, base, tail) }?;
             return Ok((made, old));
         }
         let mut cells = n.expand();
@@ -139,11 +128,12 @@ impl Blocks {
                 cells[slot] = self.with_base(cells[slot], seen)?;
             }
         }
-        self.gone.push(Block::node(node, n.cells().len()));
-        if prefixes == 0 && cells.iter().all(|&cell| cell == 0) {
+        self.gone
+            .push(Block::node(node, n.cells().len(), values.len()));
+        if set.is_empty() && cells.iter().all(|&cell| cell == 0) {
             return Ok((0, old));
         }
-        Ok((self.node(&cells, base, prefixes)?, old))
+        Ok((self.node(&cells, base, tail)?, old))
     }
 
     /// The cell of a slot whose own value becomes `seen`.

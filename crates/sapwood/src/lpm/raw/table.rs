@@ -14,7 +14,7 @@ use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
 use super::blocks::{Block, Blocks};
 use super::build::Entry;
 use super::change::Stop;
-use super::node::{Mem, ROOT, Set, VALUE, Word};
+use super::node::{Mem, ROOT, VALUE, Word};
 use super::read::{Copied, Published, Reading, has_native};
 use super::root::{Open, Over, Overlay, Root, Target};
 use super::values::{self, Values};
@@ -302,7 +302,11 @@ impl<V> Shared<V> {
     #[inline]
     pub(crate) fn expect<K: Key>(&self, key: K) {
         let word = self.root().get(key.top(self.bits));
-        super::read::prefetch(self.mem.hint(word.child()));
+        // A node of a full table has 150 bytes, and its prefixes are at its end.
+        let node = self.mem.hint(word.child());
+        for line in 0..4 {
+            super::read::prefetch(node.wrapping_add(64 * line));
+        }
     }
 
     /// The root, in the hands of whoever holds the writer's lock.
@@ -792,24 +796,9 @@ unsafe fn unmark_node(mem: Mem, r: u32) {
         if !n.is_fresh() {
             return;
         }
-        n.0.add(12).cast::<u32>().write(n.prefixes());
-        if n.prefixes() != 0 {
-            unmark_set(mem.prefixes(n.prefixes()).0);
-        }
+        n.unmark();
         for (_, child) in n.children() {
             unmark_node(mem, child);
-        }
-    }
-}
-
-/// # Safety
-/// The block begins with a set; when it has a mark, nobody else reads it.
-unsafe fn unmark_set(p: *mut u8) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let word = p.cast::<u64>();
-        if *word & Set::FRESH != 0 {
-            *word &= !Set::FRESH;
         }
     }
 }
@@ -828,7 +817,7 @@ unsafe fn unmark_shelf(mem: Mem, r: u32) {
         if !s.is_fresh() {
             return;
         }
-        unmark_set(s.0);
+        s.unmark();
         for &below in s.below() {
             unmark_shelf(mem, below);
         }
@@ -852,14 +841,7 @@ unsafe fn free_fresh_node(blocks: &mut Blocks, r: u32) {
         for (_, child) in n.children() {
             free_fresh_node(blocks, child);
         }
-        if n.prefixes() != 0 {
-            let count = blocks.mem.prefixes(n.prefixes()).values().len();
-            let prefixes = Block::prefixes(n.prefixes(), count);
-            if blocks.is_fresh(prefixes) {
-                blocks.free(prefixes);
-            }
-        }
-        blocks.free(Block::node(r, n.cells().len()));
+        blocks.free(Block::node(r, n.cells().len(), n.count()));
     }
 }
 
