@@ -1,5 +1,6 @@
 //! The suites, and what they have in common: options, rounds and time boxes.
 
+mod cache;
 mod names;
 mod routes;
 mod threads;
@@ -21,6 +22,8 @@ pub enum Suite {
     Versions,
     /// Longest-prefix match over routing tables: lookups, updates beside readers, memory.
     Routes,
+    /// Caches of routes: lookups, inserts, refreshes, churn, hit rate; one thread, and two.
+    Cache,
 }
 
 impl Suite {
@@ -30,6 +33,7 @@ impl Suite {
             Suite::Names => names::run(options),
             Suite::Versions => versions::run(options),
             Suite::Routes => routes::run(options),
+            Suite::Cache => cache::run(options),
         }
     }
 }
