@@ -7,7 +7,7 @@
 //! - [`history`]: records what threads do to a shared map, and checks that it is linearizable.
 //! - [`shared_ops`]: lets many threads work on few keys of a [`SharedMap`](shared_ops::SharedMap), recorded so.
 //! - [`soak`]: lets them work for long, and says what the map must hold at the end.
-//! - [`data`]: key sets for benchmarks, real ones of this machine and generated ones.
+//! - [`data`]: key sets and routing tables for benchmarks, real ones of this machine and generated ones.
 //!
 //! Everything generated is a function of its seed: the same seed gives the same keys on every machine. Which operations
 //! of several threads meet is up to the machine.

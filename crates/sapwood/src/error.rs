@@ -42,6 +42,20 @@ pub enum Error {
         /// The prefix as it was given.
         prefix: ipnet::IpNet,
     },
+    /// The prefix has more bits than there may be, or than its bytes have.
+    #[error("prefix of {bits} bits is too long (the limit is {limit})")]
+    PrefixTooLong {
+        /// Its length in bits.
+        bits: usize,
+        /// The most bits.
+        limit: usize,
+    },
+    /// The prefix, a bit string, has bits set behind its length.
+    #[error("bits are set behind the {bits} bits of the prefix")]
+    BitsBehindPrefix {
+        /// Its length in bits.
+        bits: usize,
+    },
     /// Entries that should be sorted are not.
     #[error("entry {index} sorts before the one ahead of it")]
     NotSorted {

@@ -1,4 +1,4 @@
-//! Key sets for benchmarks: real ones that this machine has, and generated ones.
+//! Key sets for benchmarks: real ones that this machine has, and generated ones. Routing tables are in [`routes`].
 //!
 //! A source that needs something of the machine returns [`Missing`] with the reason where it is not there.
 
@@ -6,6 +6,7 @@ mod btf;
 mod domains;
 mod files;
 mod random;
+pub mod routes;
 
 pub use btf::btf_strings;
 pub use domains::domains;

@@ -1,7 +1,9 @@
-//! Maps that are obviously right: every query is written as its definition, over all keys.
+//! Maps and tables that are obviously right: every query is written as its definition, over all keys.
 
+pub mod lpm;
 mod map;
 mod versions;
 
+pub use lpm::{Lpm, LpmByLength, Prefix};
 pub use map::ByteMap;
 pub use versions::{Change, Versions, diff};

@@ -59,11 +59,20 @@ impl<V: IntoBytes + Immutable> QpMap<V> {
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        image::save(&self.view(), self.len(), path.as_ref()).map_err(|failed| match failed {
-            SaveFailed::Full(full) => SaveError::ArenaFull(full),
-            SaveFailed::Io(error) => SaveError::Io(error),
-        })
+        save(&self.view(), self.len(), path.as_ref())
     }
+}
+
+/// Saves what a view shows.
+pub(crate) fn save<V: IntoBytes + Immutable>(
+    view: &View<'_, V>,
+    len: usize,
+    path: &Path,
+) -> Result<(), SaveError> {
+    image::save(view, len, path).map_err(|failed| match failed {
+        SaveFailed::Full(full) => SaveError::ArenaFull(full),
+        SaveFailed::Io(error) => SaveError::Io(error),
+    })
 }
 
 /// A saved map, mapped into memory and read where it lies. All reading methods of [`QpMap`].
@@ -101,7 +110,7 @@ impl<V: FromBytes + Immutable> QpFile<V> {
     }
 
     #[inline(always)]
-    fn view(&self) -> View<'_, V, Checked> {
+    pub(crate) fn view(&self) -> View<'_, V, Checked> {
         self.image.view()
     }
 

@@ -55,5 +55,18 @@ pub use store::{QpReader, QpStore, QpStoreBuilder, QpView, Snapshot, Version};
 #[cfg(feature = "std")]
 pub use txn::Txn;
 
+// What `lpm` reads tables of bit strings with.
+#[cfg(feature = "std")]
+pub(crate) use file::save;
+#[cfg(feature = "std")]
+pub(crate) use raw::{
+    batch::{LANES, warm},
+    bits::Alternatives,
+    mem::{Checked, Mem, Trusted},
+    view::View,
+};
+#[cfg(feature = "std")]
+pub(crate) use read::{range, seek};
+
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = raw::leaf::MAX_KEY;

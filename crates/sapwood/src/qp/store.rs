@@ -389,7 +389,7 @@ impl<'g, V: Send + Sync> QpView<'g, V> {
     }
 
     #[inline(always)]
-    fn view(&self) -> View<'g, V> {
+    pub(crate) fn view(&self) -> View<'g, V> {
         self.view
     }
 
@@ -429,7 +429,7 @@ pub struct Snapshot<V: Send + Sync + 'static> {
 
 impl<V: Send + Sync + 'static> Snapshot<V> {
     #[inline(always)]
-    fn view(&self) -> View<'_, V> {
+    pub(crate) fn view(&self) -> View<'_, V> {
         self.kept.view()
     }
 

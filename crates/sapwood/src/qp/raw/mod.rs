@@ -12,6 +12,8 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod batch;
+#[cfg(feature = "std")]
+pub(crate) mod bits;
 pub(crate) mod build;
 pub(crate) mod bulk;
 #[cfg(feature = "std")]

@@ -1,0 +1,312 @@
+//! The table itself.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use sapwood_arena::ArenaOptions;
+use sapwood_qsbr::{Domain, Guard, TooManyReaders};
+use zerocopy::{Immutable, IntoBytes};
+
+use super::code::{self, Key, encode};
+use super::string::AsBits;
+use super::txn::BitTxn;
+use super::view::{BitReader, BitSnapshot, BitView};
+use crate::qp::{QpStore, QpStoreBuilder, QpStoreMemory, SaveError, Version};
+use crate::{Error, Rejected};
+
+/// Longest-prefix match over bit strings of 0 to 2,048 bits: an address with a port, a network number with an address,
+/// a label stack. One writer at a time, readers that never wait, snapshots.
+///
+/// - A lookup is one descent of a [`QpStore`], whose keys have a byte for each four bits, and one leaf. It takes longer
+///   than in a table made for addresses alone, which is the better choice for those.
+/// - Changes are seen whole: a lookup works on one version. [`insert`](Self::insert) and [`remove`](Self::remove) commit one each;
+///   a [`BitTxn`] publishes any number with one store.
+/// - Values are of any type. They lie in the table, one for each prefix.
+///
+/// Prefixes and queries are whatever is [`AsBits`]: a [`BitString`], a [`BitPrefix`](super::BitPrefix), an address.
+/// Handles are cheap to clone.
+///
+/// ```
+/// use std::net::Ipv4Addr;
+/// use sapwood::lpm::{BitFib, BitString, ipnet::Ipv4Net};
+///
+/// // Keyed by a network number of 24 bits and an address.
+/// let prefix = |network, net: &str| -> Result<BitString, Box<dyn std::error::Error>> {
+///     let net: Ipv4Net = net.parse()?;
+///     Ok(BitString::from_number(network, 24)?.join(BitString::try_from(net)?)?)
+/// };
+/// let fib = BitFib::new()?;
+/// fib.insert(prefix(7, "0.0.0.0/0")?, "uplink")?;
+/// fib.insert(prefix(7, "10.0.0.0/8")?, "inside")?;
+/// assert_eq!(fib.insert(prefix(7, "10.0.0.0/8")?, "core")?, Some("inside"));
+///
+/// let reader = fib.reader("worker")?;
+/// let query = BitString::from_number(7, 24)?.join(Ipv4Addr::new(10, 1, 2, 3))?;
+/// assert_eq!(reader.view().lookup(&query), Some((32, &"core")));
+/// assert_eq!(reader.view().matches(&query).count(), 2);
+/// let other = BitString::from_number(8, 24)?.join(Ipv4Addr::new(10, 1, 2, 3))?;
+/// assert_eq!(reader.view().lookup(&other), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct BitFib<V: Send + Sync + 'static> {
+    store: QpStore<V>,
+}
+
+impl<V: Send + Sync + 'static> Clone for BitFib<V> {
+    fn clone(&self) -> Self {
+        BitFib {
+            store: self.store.clone(),
+        }
+    }
+}
+
+/// How a table is made.
+#[derive(Clone, Debug)]
+pub struct BitFibBuilder<V> {
+    store: QpStoreBuilder<V>,
+}
+
+impl<V: Send + Sync + 'static> BitFibBuilder<V> {
+    /// The arena's options, as for [`QpStoreBuilder::options`].
+    pub fn options(mut self, options: ArenaOptions) -> Self {
+        self.store = self.store.options(options);
+        self
+    }
+
+    /// The domain whose grace periods the table waits for; several tables may share one. Default: its own.
+    pub fn domain(mut self, domain: &Domain) -> Self {
+        self.store = self.store.domain(domain);
+        self
+    }
+
+    /// An empty table.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when the backing cannot be had.
+    ///
+    /// # Panics
+    /// As [`QpStoreBuilder::build`].
+    pub fn build(self) -> Result<BitFib<V>, Error> {
+        let store = self.store.build()?;
+        Ok(BitFib { store })
+    }
+
+    /// A table of these prefixes, in any order: the quickest way to fill one, and the best layout for reading it. Of
+    /// equal prefixes, the last wins.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`].
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn build_from<P: AsBits>(
+        self,
+        prefixes: impl IntoIterator<Item = (P, V)>,
+    ) -> Result<BitFib<V>, Error> {
+        let mut entries: Vec<(Key, V)> = prefixes
+            .into_iter()
+            .map(|(prefix, value)| (prefix.with_bits(encode), value))
+            .collect();
+        // Stable, so that the last of equal ones stays the last.
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let store = self.store.build_sorted(entries)?;
+        Ok(BitFib { store })
+    }
+}
+
+impl<V: Send + Sync + 'static> BitFib<V> {
+    /// An empty table with a domain of its own.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when no address space can be had.
+    pub fn new() -> Result<Self, Error> {
+        Self::builder().build()
+    }
+
+    /// A table that is made to measure.
+    pub fn builder() -> BitFibBuilder<V> {
+        BitFibBuilder {
+            store: QpStore::builder(),
+        }
+    }
+
+    /// Inserts or replaces, as a commit of its own; returns the value that was replaced. Where values cannot be cloned,
+    /// a transaction inserts them.
+    ///
+    /// # Errors
+    /// As [`BitTxn::insert`].
+    pub fn insert(&self, prefix: impl AsBits, value: V) -> Result<Option<V>, Rejected<V>>
+    where
+        V: Clone,
+    {
+        let mut txn = self.begin();
+        let old = txn.insert(prefix, value)?.cloned();
+        txn.commit();
+        Ok(old)
+    }
+
+    /// Removes a prefix, as a commit of its own; returns its value, or nothing when it was not there.
+    ///
+    /// # Errors
+    /// As [`BitTxn::remove`].
+    pub fn remove(&self, prefix: impl AsBits) -> Result<Option<V>, Error>
+    where
+        V: Clone,
+    {
+        let mut txn = self.begin();
+        let old = txn.remove(prefix)?.cloned();
+        txn.commit();
+        Ok(old)
+    }
+
+    /// The value of exactly this prefix, cloned. For many reads, take a [`reader`](Self::reader).
+    pub fn get(&self, prefix: impl AsBits) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.read(|view| view.get(prefix).cloned())
+    }
+
+    /// The longest stored prefix of `bits`: its length, and its value, cloned. For many reads, take a
+    /// [`reader`](Self::reader).
+    pub fn lookup(&self, bits: impl AsBits) -> Option<(usize, V)>
+    where
+        V: Clone,
+    {
+        self.read(|view| view.lookup(bits).map(|(len, value)| (len, value.clone())))
+    }
+
+    /// Registers this thread (or the one that the reader is sent to) for reading.
+    ///
+    /// # Errors
+    /// When the domain has as many readers as it may have.
+    pub fn reader(&self, name: &str) -> Result<BitReader<V>, TooManyReaders> {
+        self.store.reader(name).map(BitReader)
+    }
+
+    /// Reads the newest version without a reader of one's own.
+    pub fn read<R>(&self, f: impl FnOnce(BitView<'_, V>) -> R) -> R {
+        self.store.read(|view| f(BitView(view)))
+    }
+
+    /// The newest version under a guard that the caller holds, for readers of several tables at once.
+    ///
+    /// # Panics
+    /// When the guard is of another domain.
+    pub fn view<'g>(&'g self, guard: Guard<'g>) -> BitView<'g, V> {
+        BitView(self.store.view(guard))
+    }
+
+    /// Keeps the newest version.
+    pub fn snapshot(&self) -> BitSnapshot<V> {
+        BitSnapshot(self.store.snapshot())
+    }
+
+    /// Begins a transaction, waiting for the one that is open, if any.
+    pub fn begin(&self) -> BitTxn<'_, V> {
+        BitTxn(self.store.begin())
+    }
+
+    /// Begins a transaction, unless another is open.
+    pub fn try_begin(&self) -> Option<BitTxn<'_, V>> {
+        self.store.try_begin().map(BitTxn)
+    }
+
+    /// Number of prefixes in the newest version.
+    pub fn len(&self) -> usize {
+        self.read(|view| view.len())
+    }
+
+    /// Whether there is no prefix.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of the newest version.
+    pub fn version(&self) -> Version {
+        self.store.version()
+    }
+
+    /// The domain whose grace periods the table waits for.
+    pub fn domain(&self) -> &Domain {
+        self.store.domain()
+    }
+
+    /// Where the memory is.
+    pub fn memory(&self) -> QpStoreMemory {
+        self.store.memory()
+    }
+
+    /// Frees what no reader and no snapshot can hold any more, up to `budget` nodes; returns how many.
+    pub fn reclaim(&self, budget: usize) -> usize {
+        self.store.reclaim(budget)
+    }
+
+    /// Moves all branches into fresh memory in order, some at a time. Readers notice nothing, and writers get their
+    /// turns in between.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost.
+    pub fn compact(&self) -> Result<(), Error> {
+        while self.store.compact_step(1 << 12)? {}
+        Ok(())
+    }
+
+    /// Saves the newest version, as [`BitSnapshot::save`] does.
+    ///
+    /// # Errors
+    /// [`SaveError`]; a file that was there before is untouched.
+    pub fn save(&self, path: impl AsRef<std::path::Path>) -> Result<(), SaveError>
+    where
+        V: IntoBytes + Immutable,
+    {
+        self.snapshot().save(path)
+    }
+
+    /// Walks the newest version and checks every invariant, those of the keys included.
+    ///
+    /// # Errors
+    /// What is wrong, for a person to read.
+    pub fn verify(&self) -> Result<(), String> {
+        self.store.verify()?;
+        let snapshot = self.store.snapshot();
+        match snapshot.keys().find(|key| !code::is_key(key)) {
+            Some(key) => Err(alloc::format!("{key:?} is not the key of a prefix")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for BitFib<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.snapshot().fmt(f)
+    }
+}
+
+impl<P: AsBits, V: Send + Sync + 'static> FromIterator<(P, V)> for BitFib<V> {
+    /// # Panics
+    /// When no memory can be had.
+    fn from_iter<I: IntoIterator<Item = (P, V)>>(prefixes: I) -> Self {
+        match Self::builder().build_from(prefixes) {
+            Ok(fib) => fib,
+            Err(error) => panic!("collecting a BitFib: {error}"),
+        }
+    }
+}
+
+impl<P: AsBits, V: Send + Sync + 'static> Extend<(P, V)> for BitFib<V> {
+    /// One commit.
+    ///
+    /// # Panics
+    /// When no memory can be had: use a transaction to handle that.
+    fn extend<I: IntoIterator<Item = (P, V)>>(&mut self, prefixes: I) {
+        let mut txn = self.begin();
+        for (prefix, value) in prefixes {
+            if let Err(rejected) = txn.insert(prefix, value) {
+                panic!("extending a BitFib: {rejected}");
+            }
+        }
+        txn.commit();
+    }
+}

@@ -1,0 +1,248 @@
+//! A table in a file: saved whole, opened checked, with a list of names beside it.
+//!
+//! Names are keys of the same trie that no prefix has: byte 255, the name's number (4 bytes, big-endian), the name.
+//! Their values are zeros.
+
+use alloc::string::String;
+use core::fmt;
+use std::path::Path;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::code::{self, encode};
+use super::read::bit_methods;
+use super::string::AsBits;
+use crate::qp::{Checked, MAX_KEY, OpenError, QpFile, QpMap, SaveError, View};
+use crate::{Error, Rejected};
+
+/// First byte of the keys of names.
+const NAME: u8 = 255;
+/// Bytes before the name.
+const NAME_AT: usize = 5;
+
+fn name_key(index: u32) -> [u8; NAME_AT] {
+    let [a, b, c, d] = index.to_be_bytes();
+    [NAME, a, b, c, d]
+}
+
+/// A table that is going to be a file, and names beside it.
+///
+/// ```
+/// use std::net::Ipv4Addr;
+/// use sapwood::lpm::{BitFile, BitFileBuilder, BitString, ipnet::Ipv4Net};
+/// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.routes", std::process::id()));
+///
+/// let mut builder = BitFileBuilder::<u32>::new();
+/// let via = builder.push_name("192.0.2.1")?;
+/// let net: Ipv4Net = "10.0.0.0/8".parse()?;
+/// builder.insert(BitString::try_from(net)?, via)?;
+/// builder.save(&path)?;
+///
+/// let file = BitFile::<u32>::open(&path)?;
+/// let (len, next_hop) = file.lookup(Ipv4Addr::new(10, 9, 8, 7)).unwrap();
+/// assert_eq!(len, 8);
+/// assert_eq!(file.name(*next_hop), Some(&b"192.0.2.1"[..]));
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct BitFileBuilder<V> {
+    map: QpMap<V>,
+    names: u32,
+}
+
+impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Inserts or replaces; returns the value that was replaced.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`], with the value given back.
+    pub fn insert(&mut self, prefix: impl AsBits, value: V) -> Result<Option<V>, Rejected<V>> {
+        self.map.insert(prefix.with_bits(encode), value)
+    }
+
+    /// Adds a name at the end of the list; returns its number, from 0. The list may have the same name twice.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`] for names of more than 65,530 bytes, [`Error::ArenaFull`],
+    /// [`Error::Full`] after 4,294,967,295 names.
+    pub fn push_name(&mut self, name: impl AsRef<[u8]>) -> Result<u32, Error> {
+        let (name, index) = (name.as_ref(), self.names);
+        let Some(next) = index.checked_add(1) else {
+            let max_entries = index as usize;
+            return Err(Error::Full { max_entries });
+        };
+        if name.len() > MAX_KEY - NAME_AT {
+            return Err(Error::KeyTooLong { len: name.len() });
+        }
+        self.map
+            .insert([&name_key(index), name].concat(), V::new_zeroed())?;
+        self.names = next;
+        Ok(index)
+    }
+
+    /// Number of prefixes.
+    pub fn len(&self) -> usize {
+        self.map.len() - self.names as usize
+    }
+
+    /// Whether there is no prefix.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Saves table and names: written beside `path`, flushed, and renamed. Whoever opens `path` gets the old file or the
+    /// new one, whole.
+    ///
+    /// # Errors
+    /// [`SaveError`]; a file that was there before is untouched.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
+        self.map.save(path)
+    }
+}
+
+impl<V> Default for BitFileBuilder<V> {
+    fn default() -> Self {
+        BitFileBuilder {
+            map: QpMap::new(),
+            names: 0,
+        }
+    }
+}
+
+impl<V> fmt::Debug for BitFileBuilder<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BitFileBuilder")
+            .field("prefixes", &(self.map.len() - self.names as usize))
+            .field("names", &self.names)
+            .finish()
+    }
+}
+
+impl<P: AsBits, V: IntoBytes + FromBytes + Immutable> Extend<(P, V)> for BitFileBuilder<V> {
+    /// # Panics
+    /// When no memory can be had: use [`BitFileBuilder::insert`] to handle that.
+    fn extend<I: IntoIterator<Item = (P, V)>>(&mut self, prefixes: I) {
+        for (prefix, value) in prefixes {
+            if let Err(rejected) = self.insert(prefix, value) {
+                panic!("extending a BitFileBuilder: {rejected}");
+            }
+        }
+    }
+}
+
+/// A saved table, mapped into memory and read where it lies.
+///
+/// As for a [`QpFile`], every reference is checked before it is followed, and the file must not be changed in place
+/// while it is open; saving again replaces it.
+pub struct BitFile<V> {
+    file: QpFile<V>,
+    names: u32,
+}
+
+impl<V: FromBytes + Immutable> BitFile<V> {
+    /// Opens a file that [`BitFileBuilder::save`] or [`BitFib::save`](super::BitFib::save) wrote with values of the same
+    /// size and alignment, after checking everything: header, checksums, the trie, and that each key is a prefix's or a
+    /// name's. Reads the whole file.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let file = Self::with_names(QpFile::open(path)?)?;
+        file.check_keys().map_err(OpenError::Corrupt)?;
+        Ok(file)
+    }
+
+    /// Opens a file after checking its header only: in a time that does not depend on its size. Damage in the rest shows
+    /// as wrong answers, never as a fault; [`verify`](Self::verify) finds it.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong.
+    pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::with_names(QpFile::open_unverified(path)?)
+    }
+
+    fn with_names(file: QpFile<V>) -> Result<Self, OpenError> {
+        let last = file.last_key_value().and_then(|(key, _)| number_of(key));
+        let names = last.map_or(Some(0), |last| last.checked_add(1));
+        match names.filter(|names| *names as usize <= file.len()) {
+            Some(names) => Ok(BitFile { file, names }),
+            None => Err(OpenError::Corrupt("more names than entries".into())),
+        }
+    }
+
+    /// Each name has its number, and what is no name is a prefix.
+    fn check_keys(&self) -> Result<(), String> {
+        let prefixes = self.len();
+        for (i, key) in self.file.keys().enumerate() {
+            let right = if i < prefixes {
+                code::is_key(key)
+            } else {
+                number_of(key).is_some_and(|number| number as usize == i - prefixes)
+            };
+            if !right {
+                return Err(alloc::format!("{key:?} is not a key of a table"));
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn trie(&self) -> View<'_, V, Checked> {
+        self.file.view()
+    }
+
+    /// Number of prefixes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.file.len() - self.names as usize
+    }
+
+    bit_methods!(['s] 's [&'s ] self Checked);
+
+    /// Number of names.
+    pub fn names_len(&self) -> u32 {
+        self.names
+    }
+
+    /// The name with this number.
+    pub fn name(&self, index: u32) -> Option<&[u8]> {
+        let (key, _) = self.file.prefix(name_key(index)).next()?;
+        key.get(NAME_AT..)
+    }
+
+    /// All names, in the order in which they were added.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let names = self.file.prefix([NAME]);
+        names.filter_map(|(key, _)| key.get(NAME_AT..))
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self) -> usize {
+        self.file.file_bytes()
+    }
+
+    /// Checks every invariant of the trie and of its keys.
+    ///
+    /// # Errors
+    /// What is wrong, for a person to read.
+    pub fn verify(&self) -> Result<(), String> {
+        self.file.verify()?;
+        self.check_keys()
+    }
+}
+
+/// The number of the name with this key.
+fn number_of(key: &[u8]) -> Option<u32> {
+    let (number, _) = key.strip_prefix(&[NAME])?.split_first_chunk()?;
+    Some(u32::from_be_bytes(*number))
+}
+
+impl<V: FromBytes + Immutable + fmt::Debug> fmt::Debug for BitFile<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.iter().fmt(f)
+    }
+}

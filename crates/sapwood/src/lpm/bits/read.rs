@@ -1,0 +1,294 @@
+//! The queries, over any version of a trie whose keys are those of prefixes.
+
+use core::fmt;
+use core::iter::FusedIterator;
+use core::ops::Bound;
+
+use smallvec::SmallVec;
+
+use super::code::{self, Key, alternatives, encode};
+use super::string::{AsBits, BitPrefix, BitString};
+use crate::qp::{self, LANES, Mem, Range, Trusted, View};
+
+/// From this many prefixes on a table is larger than the second-level cache, and a batch of lookups gains from
+/// reading ahead.
+const LARGE: usize = 1 << 14;
+
+/// The value of a prefix.
+#[inline]
+pub(super) fn get<'a, V, M: Mem>(view: View<'a, V, M>, prefix: impl AsBits) -> Option<&'a V> {
+    prefix.with_bits(|bits| view.get(&encode(bits)))
+}
+
+/// The longest prefix of `bits`, and its value.
+#[inline]
+pub(super) fn lookup<'a, V, M: Mem>(
+    view: View<'a, V, M>,
+    bits: impl AsBits,
+) -> Option<(usize, &'a V)> {
+    bits.with_bits(|bits| lookup_key(view, &encode(bits)))
+}
+
+#[inline(always)]
+fn lookup_key<'a, V, M: Mem>(view: View<'a, V, M>, key: &[u8]) -> Option<(usize, &'a V)> {
+    let leaf = view.longest_match(key, alternatives)?;
+    let (stored, value) = view.entry(leaf)?;
+    Some((code::bits_of(stored), value))
+}
+
+/// Looks up many.
+pub(super) fn lookup_batch<'a, V, M: Mem, Q: AsBits>(
+    view: View<'a, V, M>,
+    len: usize,
+    queries: &[Q],
+    out: &mut [Option<(usize, &'a V)>],
+) {
+    assert_eq!(queries.len(), out.len(), "as many places as queries");
+    for (queries, out) in queries.chunks(LANES).zip(out.chunks_mut(LANES)) {
+        if len < LARGE {
+            for (query, out) in queries.iter().zip(out) {
+                *out = lookup(view, query);
+            }
+            continue;
+        }
+        let mut keys: [Key; LANES] = core::array::from_fn(|_| Key::new());
+        for (key, query) in keys.iter_mut().zip(queries) {
+            *key = query.with_bits(encode);
+        }
+        let keys = &keys[..queries.len()];
+        qp::warm(&view, keys.iter().map(|key| &key[..]));
+        for (key, out) in keys.iter().zip(out) {
+            *out = lookup_key(view, key);
+        }
+    }
+}
+
+/// All prefixes of `bits`.
+pub(super) fn matches<'a, V, M: Mem>(view: View<'a, V, M>, bits: impl AsBits) -> BitMatches<'a, V> {
+    let mut found = SmallVec::new();
+    let key = bits.with_bits(encode);
+    view.all_matches(&key, alternatives, |leaf| {
+        found.extend(view.entry(leaf).map(|(k, v)| (code::bits_of(k), v)));
+    });
+    BitMatches(found.into_iter())
+}
+
+/// What a prefix covers, itself included.
+pub(super) fn covered_by<'a, V, M: Mem>(
+    view: View<'a, V, M>,
+    prefix: BitPrefix<'_>,
+) -> BitIter<'a, V, M> {
+    let key = encode(prefix);
+    let end = code::end_of(&key);
+    let bounds = (Bound::Included(&key[..]), Bound::Excluded(&end[..]));
+    BitIter(qp::range::<V, M, [u8], _>(view, &bounds))
+}
+
+/// The outermost prefixes inside of a prefix, without itself.
+pub(super) fn children<'a, V, M: Mem>(
+    view: View<'a, V, M>,
+    prefix: BitPrefix<'_>,
+) -> BitChildren<'a, V, M> {
+    let key = encode(prefix);
+    BitChildren {
+        view,
+        end: code::end_of(&key),
+        behind: key,
+        strict: true,
+    }
+}
+
+/// Prefixes with their values, in order; from `iter` and `covered_by`.
+///
+/// Order is by the bits padded with zeros, and then by length: a prefix comes right before what it covers.
+pub struct BitIter<'a, V, M: Copy = Trusted>(Range<'a, V, M>);
+
+impl<V, M: Copy> Clone for BitIter<'_, V, M> {
+    fn clone(&self) -> Self {
+        BitIter(self.0.clone())
+    }
+}
+
+// Only damaged files have keys that are none of prefixes: they are left out.
+
+impl<'a, V, M: Mem> Iterator for BitIter<'a, V, M> {
+    type Item = (BitString, &'a V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0
+            .find_map(|(key, value)| Some((code::decode(key)?, value)))
+    }
+}
+
+impl<V, M: Mem> DoubleEndedIterator for BitIter<'_, V, M> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        loop {
+            let (key, value) = self.0.next_back()?;
+            if let Some(prefix) = code::decode(key) {
+                return Some((prefix, value));
+            }
+        }
+    }
+}
+
+impl<V, M: Mem> FusedIterator for BitIter<'_, V, M> {}
+
+impl<V: fmt::Debug, M: Mem> fmt::Debug for BitIter<'_, V, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.clone()).finish()
+    }
+}
+
+/// The stored prefixes right inside of one, in order; from `children`.
+///
+/// A step takes one descent, however much the child covers.
+pub struct BitChildren<'a, V, M: Copy = Trusted> {
+    view: View<'a, V, M>,
+    /// The next child has a key not less than this, or, when `strict`, greater.
+    behind: Key,
+    strict: bool,
+    /// Keys from here on are not covered.
+    end: Key,
+}
+
+impl<V, M: Copy> Clone for BitChildren<'_, V, M> {
+    fn clone(&self) -> Self {
+        BitChildren {
+            view: self.view,
+            behind: self.behind.clone(),
+            strict: self.strict,
+            end: self.end.clone(),
+        }
+    }
+}
+
+impl<'a, V, M: Mem> Iterator for BitChildren<'a, V, M> {
+    type Item = (BitString, &'a V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let found = qp::seek(self.view, |cursor| {
+            cursor.seek_ge(&self.view, &self.behind, self.strict);
+        });
+        // A damaged file may lead anywhere, also back: then this is the end.
+        let child = found
+            .filter(|(key, _)| self.behind[..] <= **key && **key < self.end[..])
+            .and_then(|(key, value)| Some((key, code::decode(key)?, value)));
+        let Some((key, prefix, value)) = child else {
+            self.behind = self.end.clone();
+            return None;
+        };
+        self.behind = code::end_of(key);
+        self.strict = false;
+        Some((prefix, value))
+    }
+}
+
+impl<V, M: Mem> FusedIterator for BitChildren<'_, V, M> {}
+
+impl<V: fmt::Debug, M: Mem> fmt::Debug for BitChildren<'_, V, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.clone()).finish()
+    }
+}
+
+/// The prefixes that cover a bit string, shortest first, as their lengths and values; from `matches`.
+pub struct BitMatches<'a, V>(smallvec::IntoIter<[(usize, &'a V); 8]>);
+
+impl<V> Clone for BitMatches<'_, V> {
+    fn clone(&self) -> Self {
+        BitMatches(self.0.clone())
+    }
+}
+
+impl<'a, V> Iterator for BitMatches<'a, V> {
+    type Item = (usize, &'a V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl<V> DoubleEndedIterator for BitMatches<'_, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back()
+    }
+}
+
+impl<V> ExactSizeIterator for BitMatches<'_, V> {}
+impl<V> FusedIterator for BitMatches<'_, V> {}
+
+impl<V: fmt::Debug> fmt::Debug for BitMatches<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.clone()).finish()
+    }
+}
+
+/// Writes the reading methods for a type with `fn trie(..) -> View<'lt, V, mem>` and `fn len()`.
+macro_rules! bit_methods {
+    ([$($g:lifetime)?] $lt:lifetime [$($this:tt)+] $self:ident $mem:ty) => {
+        /// Whether there is no prefix.
+        pub fn is_empty(&$self) -> bool {
+            $self.len() == 0
+        }
+
+        /// The value of exactly this prefix.
+        #[inline]
+        pub fn get$(<$g>)?($($this)+ $self, prefix: impl $crate::lpm::AsBits) -> Option<&$lt V> {
+            $crate::lpm::bits::read::get($self.trie(), prefix)
+        }
+
+        /// The longest stored prefix of `bits`: its length, and its value.
+        ///
+        /// O(number of branches on the way): one descent, one leaf compared.
+        #[inline]
+        pub fn lookup$(<$g>)?($($this)+ $self, bits: impl $crate::lpm::AsBits) -> Option<(usize, &$lt V)> {
+            $crate::lpm::bits::read::lookup($self.trie(), bits)
+        }
+
+        /// Looks up many at once: `out[i]` becomes what [`lookup`](Self::lookup) finds for `queries[i]`.
+        ///
+        /// In tables larger than the cache, what sixteen lookups will read is asked for beforehand.
+        ///
+        /// # Panics
+        /// When `queries` and `out` differ in length.
+        pub fn lookup_batch<$($g,)? Q: $crate::lpm::AsBits>(
+            $($this)+ $self,
+            queries: &[Q],
+            out: &mut [Option<(usize, &$lt V)>],
+        ) {
+            $crate::lpm::bits::read::lookup_batch($self.trie(), $self.len(), queries, out);
+        }
+
+        /// All stored prefixes of `bits` (itself included), shortest first: lengths and values.
+        pub fn matches$(<$g>)?($($this)+ $self, bits: impl $crate::lpm::AsBits) -> $crate::lpm::BitMatches<$lt, V> {
+            $crate::lpm::bits::read::matches($self.trie(), bits)
+        }
+
+        /// The stored prefixes that `prefix` covers (itself included), in order.
+        pub fn covered_by$(<$g>)?(
+            $($this)+ $self,
+            prefix: impl $crate::lpm::AsBits,
+        ) -> $crate::lpm::BitIter<$lt, V, $mem> {
+            prefix.with_bits(|prefix| $crate::lpm::bits::read::covered_by($self.trie(), prefix))
+        }
+
+        /// The stored prefixes right inside of `prefix`, in order: covered by it, not `prefix` itself, and not covered
+        /// by another one inside.
+        pub fn children$(<$g>)?(
+            $($this)+ $self,
+            prefix: impl $crate::lpm::AsBits,
+        ) -> $crate::lpm::BitChildren<$lt, V, $mem> {
+            prefix.with_bits(|prefix| $crate::lpm::bits::read::children($self.trie(), prefix))
+        }
+
+        /// All prefixes in order.
+        pub fn iter$(<$g>)?($($this)+ $self) -> $crate::lpm::BitIter<$lt, V, $mem> {
+            $self.covered_by($crate::lpm::BitString::new())
+        }
+    };
+}
+pub(super) use bit_methods;

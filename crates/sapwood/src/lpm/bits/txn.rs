@@ -1,0 +1,69 @@
+//! Changes of a table that are published together.
+
+use core::fmt;
+
+use super::code::encode;
+use super::read::bit_methods;
+use super::string::AsBits;
+use crate::qp::{Trusted, Txn, Version, View};
+use crate::{Error, Rejected};
+
+/// An open transaction on a [`BitFib`](super::BitFib). Reads what it wrote; dropping it rolls back.
+pub struct BitTxn<'s, V: Send + Sync + 'static>(pub(super) Txn<'s, V>);
+
+impl<V: Send + Sync + 'static> BitTxn<'_, V> {
+    #[inline(always)]
+    fn trie(&self) -> View<'_, V> {
+        self.0.view()
+    }
+
+    /// Number of prefixes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    bit_methods!(['t] 't [&'t ] self Trusted);
+
+    /// Inserts or replaces. The value that was replaced can be read until the transaction is changed again.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
+    pub fn insert(&mut self, prefix: impl AsBits, value: V) -> Result<Option<&V>, Rejected<V>> {
+        let key = prefix.with_bits(encode);
+        self.0.insert(&key, value)
+    }
+
+    /// Removes a prefix. The value can be read until the transaction is changed again.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] (the path is copied), [`Error::GarbageLimit`].
+    pub fn remove(&mut self, prefix: impl AsBits) -> Result<Option<&V>, Error> {
+        let key = prefix.with_bits(encode);
+        self.0.remove(&key)
+    }
+
+    /// Removes all prefixes.
+    ///
+    /// # Errors
+    /// [`Error::GarbageLimit`].
+    pub fn clear(&mut self) -> Result<usize, Error> {
+        self.0.clear()
+    }
+
+    /// Publishes all changes as a new version with one store. Returns the version's number (the newest one's, when
+    /// nothing was changed). Cannot fail: everything that can was done by the operations.
+    pub fn commit(self) -> Version {
+        self.0.commit()
+    }
+
+    /// Forgets all changes; the same as dropping the transaction.
+    pub fn rollback(self) {
+        self.0.rollback();
+    }
+}
+
+impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for BitTxn<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.iter().fmt(f)
+    }
+}
