@@ -1,5 +1,7 @@
 //! The arguments and their help.
 
+pub mod routes;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -7,11 +9,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::keys::KeyForm;
+use routes::RoutesCommand;
 
 const EXIT_CODES: &str = "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, different, damaged, a wrong answer in the tour); \
 2 an error, which stderr explains.";
 
-/// Ordered tables of names: build, query, check and measure them.
+/// Ordered tables of names and of routes: build, query, check and measure them.
 #[derive(Debug, Parser)]
 #[command(name = "sapwood", version, max_term_width = 110, after_help = EXIT_CODES, after_long_help = concat!(
     "Examples:
@@ -19,6 +22,8 @@ const EXIT_CODES: &str = "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, di
   sapwood names prefix words.qp under           what starts with \"under\"
   sapwood names longest --dns zones.qp www.example.org
                                                 the closest enclosing zone
+  sapwood routes build --kernel -o routes.lpm   a table of this machine's routes
+  sapwood routes lookup routes.lpm 192.0.2.77   the longest prefix that covers an address
   sapwood tour --quick                          what the library does, on this machine's own data
 
 ", "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, different, damaged, a wrong answer in the tour); \
@@ -42,6 +47,17 @@ pub enum Command {
         /// What to do with them.
         #[command(subcommand)]
         command: NamesCommand,
+    },
+    /// Tables of routes (IPv4 and IPv6 prefixes with next hops), in files
+    #[command(after_help = "Examples:
+  sapwood routes build routes.txt -o routes.lpm
+  sapwood routes lookup routes.lpm 192.0.2.77 2001:db8::1
+  sapwood routes stats routes.lpm
+  sapwood routes diff monday.lpm tuesday.lpm")]
+    Routes {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: RoutesCommand,
     },
     /// Shows what the library does, on data of this machine, beside std's maps; every answer is checked
     Tour(TourArgs),

@@ -13,7 +13,9 @@ mod names;
 mod output;
 mod progress;
 mod records;
+mod routes;
 mod signals;
+mod target;
 mod tour;
 
 use std::io::Write;
@@ -27,6 +29,7 @@ use errors::{Answer, Error};
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Names { command } => names::run(command),
+        Command::Routes { command } => routes::run(&command),
         Command::Tour(args) => tour::run(&args),
         Command::MeasureMemory(args) => tour::measure::run(&args),
         Command::Completions { shell } => manual::completions(shell),

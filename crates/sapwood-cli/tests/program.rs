@@ -28,6 +28,13 @@ fn version_and_help() {
         &["names", "stats"],
         &["names", "verify"],
         &["names", "diff"],
+        &["routes"],
+        &["routes", "build"],
+        &["routes", "lookup"],
+        &["routes", "stats"],
+        &["routes", "verify"],
+        &["routes", "diff"],
+        &["routes", "export"],
         &["tour"],
         &["completions"],
         &["man"],
@@ -72,6 +79,7 @@ fn manual_pages() {
         "sapwood.1",
         "sapwood-names.1",
         "sapwood-names-longest.1",
+        "sapwood-routes-build.1",
         "sapwood-tour.1",
     ] {
         assert!(pages.iter().any(|p| p == page), "{page} in {pages:?}");
