@@ -110,6 +110,12 @@ impl ArenaOptions {
         self
     }
 
+    /// Lowers the [`limit`](Self::limit) to this if it is higher: for structures whose references reach less far.
+    pub fn limit_to(mut self, most: usize) -> Self {
+        self.limit = self.limit.min(most);
+        self
+    }
+
     /// How the arena begins. Default: [`HeaderMode::Line`].
     pub fn header(mut self, header: HeaderMode) -> Self {
         self.header = header;

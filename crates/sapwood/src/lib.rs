@@ -43,6 +43,9 @@ pub mod key;
 pub mod lpm;
 pub mod qp;
 pub mod route;
+mod seed;
+#[cfg(feature = "std")]
+mod sync;
 
 pub use error::{Error, Rejected};
 pub use sapwood_arena as arena;

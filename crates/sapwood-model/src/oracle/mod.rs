@@ -1,9 +1,11 @@
 //! Maps and tables that are obviously right: every query is written as its definition, over all keys.
 
+mod bits;
 pub mod lpm;
 mod map;
 mod versions;
 
+pub use bits::BitPrefixes;
 pub use lpm::{Lpm, LpmByLength, Prefix};
 pub use map::ByteMap;
 pub use versions::{Change, Versions, diff};

@@ -14,12 +14,12 @@ use sapwood_qsbr::{Domain, Guard, Pinned, Reader, TooManyReaders};
 use super::QpSharedMemory;
 use super::map::{QpMap, sorted_tree};
 use super::raw::index::Index;
-use super::raw::seed::seed;
 use super::raw::shared::trie::Trie;
 use super::raw::tree::Tree;
 use super::raw::version::stable_arena;
 use super::shared_view::{Exchange, QpSharedView};
 use super::store::RESERVE;
+use crate::seed::seed;
 use crate::{Error, Rejected};
 
 /// An ordered map over byte strings that any number of threads read and change at once.

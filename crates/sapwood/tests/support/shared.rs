@@ -1,9 +1,14 @@
 //! What the tests of `QpShared` have in common.
 
+#[path = "steps.rs"]
+mod steps;
+
 use std::collections::BTreeMap;
 
 use sapwood::arena::{ArenaOptions, Backing};
 use sapwood::qp::{QpShared, QpSharedBuilder};
+
+pub use steps::steps;
 
 /// Keys that share prefixes and are prefixes of each other.
 pub fn key(rng: &mut fastrand::Rng, alphabet: u8, longest: usize) -> Vec<u8> {
@@ -43,15 +48,4 @@ pub fn agree(map: &QpShared<u64>, oracle: &BTreeMap<Vec<u8>, u64>) {
     assert!(entries.eq(oracle.iter().map(|(k, v)| (k.clone(), *v))));
     let back = pin.view().iter().rev().map(|(k, _)| k);
     assert!(back.eq(oracle.keys().rev().map(Vec::as_slice)));
-}
-
-/// Fewer steps where each takes long: in the interpreter, and where `SAPWOOD_OPS` asks for few, as under sanitizers.
-pub fn steps(n: usize) -> usize {
-    let few =
-        std::env::var("SAPWOOD_OPS").is_ok_and(|ops| ops.parse().is_ok_and(|n: u64| n < 100_000));
-    match (cfg!(miri), few) {
-        (true, _) => n / 100,
-        (false, true) => n / 8,
-        (false, false) => n,
-    }
 }

@@ -77,7 +77,7 @@ unsafe impl Mem for Live {
 
     #[inline(always)]
     unsafe fn branch(self, cell: u32, _min: usize) -> Option<Branch> {
-        super::sync::point();
+        crate::sync::point();
         // SAFETY: the caller's promise.
         Some(unsafe { Branch::at(self.base.add(byte_of(cell))) })
     }

@@ -29,13 +29,10 @@ pub(crate) mod node;
 pub(crate) mod order;
 pub(crate) mod parts;
 pub(crate) mod points;
-pub(crate) mod seed;
 #[cfg(feature = "std")]
 pub(crate) mod shared;
 pub(crate) mod span;
 pub(crate) mod span_mut;
-#[cfg(feature = "std")]
-pub(crate) mod sync;
 pub(crate) mod tree;
 pub(crate) mod verify;
 #[cfg(feature = "std")]

@@ -11,8 +11,8 @@ use super::cursor::Cursor;
 use super::forward::Forward;
 use super::index::{Chunks, Found, Index};
 use super::leaf::LeafOf;
-use super::seed::seed;
 use super::tree::Tree;
+use crate::seed::seed;
 
 /// Accounting kind of the index's blocks.
 pub(crate) const INDEX_KIND: Kind = Kind(4);

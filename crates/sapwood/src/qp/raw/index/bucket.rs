@@ -334,7 +334,7 @@ impl Bucket {
 #[inline(always)]
 pub(super) fn point() {
     #[cfg(shuttle)]
-    super::super::sync::point();
+    crate::sync::point();
 }
 
 /// One more turn of a loop that waits for another thread: soon, and later not before others ran.
@@ -343,7 +343,7 @@ pub(super) fn wait(tries: &mut u32) {
     #[cfg(shuttle)]
     {
         let _ = tries;
-        super::super::sync::spin();
+        crate::sync::spin();
     }
     #[cfg(not(shuttle))]
     {

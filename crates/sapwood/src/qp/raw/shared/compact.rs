@@ -11,8 +11,8 @@ use super::trie::{Slot, Trie};
 use crate::qp::raw::cursor::Cursor;
 use crate::qp::raw::node::{self, Branch};
 use crate::qp::raw::parts;
-use crate::qp::raw::sync;
 use crate::qp::raw::tree::{branch_cell, kind_of, ref_of};
+use crate::sync;
 
 /// Leaves that are looked at for each branch that may be moved: most leaves hang in a branch that was moved already.
 const LOOKS: usize = 8;

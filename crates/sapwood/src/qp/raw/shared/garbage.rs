@@ -10,8 +10,8 @@ use super::shard::{Contended, Counts, Garbage, Held, Inner, Shard};
 use super::trie::Trie;
 use crate::qp::raw::leaf::LeafOf;
 use crate::qp::raw::node::LEAF;
-use crate::qp::raw::sync;
 use crate::qp::raw::tree::ref_of;
+use crate::sync;
 
 /// Nodes that a shard collects before it asks for a grace period: the domain's counters are shared by all writers.
 const BATCH: usize = 64;

@@ -13,7 +13,7 @@
 //! a few parking lots, which are shared by all words of a map. All other bits of the word are constant while it may
 //! be locked. The protocol is checked by loom (the models are in `models.rs`).
 
-use crate::qp::raw::sync::{self, AtomicU32, Condvar, Mutex, Ordering};
+use crate::sync::{self, AtomicU32, Condvar, Mutex, Ordering};
 use core::time::Duration;
 
 /// Held by a writer. (The bit that says FRESH in a store.)

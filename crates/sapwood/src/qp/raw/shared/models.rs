@@ -6,7 +6,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 use super::lock::{Met, Parking, is_idle, plain};
-use crate::qp::raw::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering};
 
 /// A header as a small branch may have it.
 const HEADER: u32 = 0x0102_0007;

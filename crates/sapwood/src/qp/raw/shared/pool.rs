@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use sapwood_arena::{Area, Arena, ArenaFull, Kind, Ref};
 
-use crate::qp::raw::sync::{self, Mutex};
+use crate::sync::{self, Mutex};
 
 /// Accounting kind of everything that pools have borrowed, whether in use or not.
 pub(crate) const POOLED: Kind = Kind(3);

@@ -8,8 +8,8 @@ use sapwood_arena::{Area, ArenaFull, Kind, Ref};
 use sapwood_qsbr::RetireQueue;
 
 use super::pool::{Depot, Pool};
-use crate::qp::raw::sync::{Mutex, MutexGuard};
 use crate::qp::raw::tree::LEAF_KIND;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Blocks in use and blocks that wait, by kind; of one shard, so each may be less than nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,9 +18,9 @@ use crate::qp::raw::index::Index;
 use crate::qp::raw::leaf::LeafOf;
 use crate::qp::raw::mem::{Live, byte_of};
 use crate::qp::raw::node::{self, BIG, Branch, LEAF};
-use crate::qp::raw::sync::{self, Mutex};
 use crate::qp::raw::tree::{BIG_KIND, LEAF_KIND, SMALL_KIND, Tree};
 use crate::qp::raw::view::View;
+use crate::sync::{self, Mutex};
 
 /// Where a cell is kept.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use super::shard::Counts;
 use super::trie::{Slot, Trie};
 use crate::qp::QpSharedMemory;
 use crate::qp::raw::node::LEAF;
-use crate::qp::raw::sync::Ordering;
 use crate::qp::raw::verify::{self, Walked};
+use crate::sync::Ordering;
 
 impl<V> Trie<V> {
     /// Where the memory is. Waits for writers that are at work.

@@ -11,8 +11,8 @@ use super::trie::{Slot, Trie};
 use crate::qp::raw::leaf::{LeafOf, mismatch};
 use crate::qp::raw::node::{self, Branch, LEAF, SMALL_MAX};
 use crate::qp::raw::parts::{self, Parts};
-use crate::qp::raw::sync;
 use crate::qp::raw::tree::{LEAF_KIND, SMALL_KIND, branch_cell, kind_of, leaf_cell, ref_of};
+use crate::sync;
 
 /// A branch on the way down.
 #[derive(Clone, Copy)]
@@ -417,7 +417,7 @@ impl<V> Trie<V> {
     ///
     /// # Safety
     /// The branch is not freed.
-    pub(crate) unsafe fn word_of(&self, cell: u32) -> &crate::qp::raw::sync::AtomicU32 {
+    pub(crate) unsafe fn word_of(&self, cell: u32) -> &crate::sync::AtomicU32 {
         // SAFETY: the caller's promise.
         unsafe {
             self.word(Slot::Child {

@@ -1,0 +1,166 @@
+//! The two families of addresses, and the bits that their tables are walked by.
+
+use core::fmt::{Debug, Display};
+use core::hash::Hash;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::V4 {}
+    impl Sealed for super::V6 {}
+}
+
+/// A family of addresses: [`V4`] or [`V6`]. Nobody else can implement it.
+pub trait Family: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
+    /// An address.
+    type Addr: Copy + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static;
+    /// A prefix.
+    type Net: Copy + Eq + Ord + Hash + Debug + Display + Into<IpNet> + Send + Sync + 'static;
+    /// Bits of an address.
+    const WIDTH: u8;
+
+    #[doc(hidden)]
+    type Key: Key;
+
+    /// The address as bits.
+    #[doc(hidden)]
+    fn key(addr: Self::Addr) -> Self::Key;
+
+    /// The bits of a prefix, host bits and all, and its length.
+    #[doc(hidden)]
+    fn parts(net: Self::Net) -> (Self::Key, u8);
+
+    /// The prefix of these bits; those behind the length are cut off.
+    #[doc(hidden)]
+    fn net_of(key: Self::Key, len: u8) -> Self::Net;
+}
+
+/// IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum V4 {}
+
+/// IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum V6 {}
+
+/// The bits of an address, the first of them highest, with room behind them for a whole stride.
+#[doc(hidden)]
+pub trait Key: Copy + Eq + Ord + Debug + Send + Sync + 'static {
+    /// Bits of the type.
+    const BITS: u32;
+    /// All zeros.
+    const ZERO: Self;
+    /// The first `n` bits, `1..=24`.
+    fn top(self, n: u32) -> usize;
+    /// Without the first `n` bits; 0 when there are no more.
+    fn skip(self, n: u32) -> Self;
+    /// `value` as the `n` bits after the first `at`.
+    fn put(self, at: u32, n: u32, value: usize) -> Self;
+    /// Only the first `n` bits.
+    fn first(self, n: u32) -> Self;
+}
+
+macro_rules! key {
+    ($type:ty) => {
+        impl Key for $type {
+            const BITS: u32 = <$type>::BITS;
+            const ZERO: Self = 0;
+
+            #[inline(always)]
+            fn top(self, n: u32) -> usize {
+                (self >> (Self::BITS - n)) as usize
+            }
+
+            #[inline(always)]
+            fn skip(self, n: u32) -> Self {
+                self.checked_shl(n).unwrap_or(0)
+            }
+
+            fn put(self, at: u32, n: u32, value: usize) -> Self {
+                // The last stride of a table may reach past the address: those bits are zeros.
+                let value = (value as $type) << (Self::BITS - n);
+                self | value.checked_shr(at).unwrap_or(0)
+            }
+
+            fn first(self, n: u32) -> Self {
+                match Self::BITS - n {
+                    Self::BITS => 0,
+                    rest => self >> rest << rest,
+                }
+            }
+        }
+    };
+}
+
+key!(u64);
+key!(u128);
+
+impl Family for V4 {
+    type Addr = Ipv4Addr;
+    type Net = Ipv4Net;
+    type Key = u64;
+    const WIDTH: u8 = 32;
+
+    #[inline(always)]
+    fn key(addr: Ipv4Addr) -> u64 {
+        u64::from(u32::from(addr)) << 32
+    }
+
+    fn parts(net: Ipv4Net) -> (u64, u8) {
+        (Self::key(net.addr()), net.prefix_len())
+    }
+
+    fn net_of(key: u64, len: u8) -> Ipv4Net {
+        let addr = (key.first(u32::from(len)) >> 32) as u32;
+        Ipv4Net::new_assert(addr.into(), len)
+    }
+}
+
+impl Family for V6 {
+    type Addr = Ipv6Addr;
+    type Net = Ipv6Net;
+    type Key = u128;
+    const WIDTH: u8 = 128;
+
+    #[inline(always)]
+    fn key(addr: Ipv6Addr) -> u128 {
+        addr.into()
+    }
+
+    fn parts(net: Ipv6Net) -> (u128, u8) {
+        (Self::key(net.addr()), net.prefix_len())
+    }
+
+    fn net_of(key: u128, len: u8) -> Ipv6Net {
+        Ipv6Net::new_assert(key.first(u32::from(len)).into(), len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_taken_from_the_front() {
+        let key = V4::key(Ipv4Addr::new(0b1100_0000, 0, 0, 1));
+        assert_eq!((key.top(1), key.top(2), key.top(3)), (1, 3, 6));
+        assert_eq!(key.skip(26).top(6), 1);
+        assert_eq!(key.skip(30).top(6), 0b01_0000);
+        assert_eq!(V4::net_of(key, 2).to_string(), "192.0.0.0/2");
+        assert_eq!(V4::net_of(key, 0).to_string(), "0.0.0.0/0");
+        assert_eq!(V4::net_of(key, 32).to_string(), "192.0.0.1/32");
+        assert_eq!(u64::ZERO.put(0, 2, 3).put(30, 6, 0b01_0000), key);
+    }
+
+    #[test]
+    fn a_stride_may_reach_past_the_end() {
+        let key = V6::key("ffff::1".parse().unwrap());
+        assert_eq!(key.skip(126).top(6), 0b01_0000);
+        assert_eq!(key.skip(128), 0);
+        assert_eq!(u128::ZERO.put(126, 6, 0b01_0000), 1);
+        assert_eq!(V6::net_of(key, 128).to_string(), "ffff::1/128");
+        assert_eq!(V6::net_of(key, 64).to_string(), "ffff::/64");
+    }
+}

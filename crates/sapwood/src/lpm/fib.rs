@@ -1,0 +1,440 @@
+//! The table for addresses of one family: handles, how they are made, changes.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::hash::Hash;
+use core::marker::PhantomData;
+
+use sapwood_arena::{ArenaOptions, Backing};
+use sapwood_qsbr::{Domain, Guard, TooManyReaders};
+
+use super::family::{Family, Key, V4, V6};
+use super::memory::FibMemory;
+use super::raw::build::Entry;
+use super::raw::node::MAX_BYTES;
+use super::raw::table::{Shared, Writer};
+use super::snapshot::FibSnapshot;
+use super::txn::FibTxn;
+use super::view::{FibReader, FibView};
+use crate::{Error, Rejected};
+
+/// What the values of a table must be: comparable, as equal ones are stored once, and cloneable, as a value that is
+/// replaced may still be read by others.
+///
+/// Implemented by every type that fits. `Eq`, `Hash` and `Clone` are called while the writer's lock is held and must not
+/// use the table.
+pub trait NextHop: Clone + Eq + Hash + Send + Sync + 'static {}
+
+impl<T: Clone + Eq + Hash + Send + Sync + 'static> NextHop for T {}
+
+/// A longest-prefix-match table of IPv4 prefixes.
+pub type Ipv4Fib<V> = Fib<V4, V>;
+/// A longest-prefix-match table of IPv6 prefixes.
+pub type Ipv6Fib<V> = Fib<V6, V>;
+
+/// A longest-prefix-match table: one writer at a time, readers that never wait. [`Ipv4Fib`] and [`Ipv6Fib`] are this.
+///
+/// - A [`FibReader`] (one per thread) gives [`FibView`]s. A lookup loads one root word and reads memory that does not
+///   change any more: it takes no lock, retries nothing and writes nothing. Its answer is the old table's or the new
+///   one's, never a third.
+/// - [`insert`](Self::insert) and [`remove`](Self::remove) are visible at once. A [`FibTxn`] collects changes; its commit
+///   stores all root words that differ, one after the other: each lookup sees the table before or after, but two lookups
+///   of one thread may see both while it runs.
+/// - A [`FibSnapshot`] is one version, whole: for walks, and for answers that must agree with each other. It copies the
+///   root (2 MiB with 18 bits).
+///
+/// Equal values are stored once and counted. Handles are cheap to clone.
+///
+/// ```
+/// use sapwood::lpm::Ipv4Fib;
+///
+/// let fib = Ipv4Fib::new()?;
+/// fib.insert("10.0.0.0/8".parse()?, "core")?;
+/// fib.insert("10.1.2.0/24".parse()?, "lab")?;
+///
+/// let mut reader = fib.reader("worker")?;
+/// let view = reader.view();
+/// assert_eq!(view.lookup_value([10, 1, 2, 3].into()), Some(&"lab"));
+/// let (net, hop) = view.lookup([10, 9, 9, 9].into()).unwrap();
+/// assert_eq!((net.to_string().as_str(), *hop), ("10.0.0.0/8", "core"));
+/// assert_eq!(view.lookup([192, 0, 2, 1].into()), None);
+/// reader.quiescent();
+///
+/// assert_eq!(fib.remove("10.1.2.0/24".parse()?)?, Some("lab"));
+/// assert_eq!(fib.lookup([10, 1, 2, 3].into()).unwrap().1, "core");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Cost
+///
+/// A lookup passes the root and one node for each 6 bits behind it on the way of the longest prefix. A change copies
+/// the nodes on that way, 64 nodes more at most, and stores one word; a prefix shorter than the root, `2^(bits - length)`
+/// words.
+pub struct Fib<F: Family, V: NextHop> {
+    shared: Arc<Shared<V>>,
+    family: PhantomData<F>,
+}
+
+impl<F: Family, V: NextHop> Clone for Fib<F, V> {
+    fn clone(&self) -> Self {
+        Fib {
+            shared: Arc::clone(&self.shared),
+            family: PhantomData,
+        }
+    }
+}
+
+/// How a table is made.
+///
+/// ```
+/// use sapwood::lpm::Ipv6Fib;
+/// // A small table, as for one customer of many.
+/// let fib = Ipv6Fib::<u32>::builder().root_bits(12).build()?;
+/// # let _ = fib;
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct FibBuilder<F, V> {
+    options: ArenaOptions,
+    domain: Option<Domain>,
+    bits: u8,
+    types: PhantomData<fn() -> (F, V)>,
+}
+
+impl<F: Family, V: NextHop> FibBuilder<F, V> {
+    /// Bits of an address that the root resolves with one load: 6, 12, 18 (the default, for full tables) or 24. The root
+    /// takes `8 << bits` bytes.
+    ///
+    /// # Panics
+    /// With any other number.
+    pub fn root_bits(mut self, bits: u8) -> Self {
+        assert!(
+            matches!(bits, 6 | 12 | 18 | 24),
+            "a root has 6, 12, 18 or 24 bits, not {bits}"
+        );
+        self.bits = bits;
+        self
+    }
+
+    /// The arena's options. The backing must be one that does not move; the default reserves 1 GiB of address space,
+    /// which is also the most that a table can take, and commits memory as it is used.
+    pub fn options(mut self, options: ArenaOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The domain whose grace periods the table waits for; several tables may share one. Default: its own.
+    pub fn domain(mut self, domain: &Domain) -> Self {
+        self.domain = Some(domain.clone());
+        self
+    }
+
+    /// An empty table.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when the backing cannot be had.
+    ///
+    /// # Panics
+    /// When the backing is one that moves as it grows ([`Backing::Auto`], [`Backing::Heap`]).
+    pub fn build(self) -> Result<Fib<F, V>, Error> {
+        let options = self.options.limit_to(MAX_BYTES);
+        let domain = self.domain.unwrap_or_default();
+        let shared = Shared::new(options, self.bits.into(), domain, crate::seed::seed())?;
+        Ok(Fib {
+            shared: Arc::new(shared),
+            family: PhantomData,
+        })
+    }
+
+    /// A table of prefixes in any order; of equal ones, the last wins. Ten times quicker than inserting them.
+    ///
+    /// # Errors
+    /// [`Error::HostBitsSet`], [`Error::ArenaFull`].
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn build_from(
+        self,
+        prefixes: impl IntoIterator<Item = (F::Net, V)>,
+    ) -> Result<Fib<F, V>, Error> {
+        let fib = self.build()?;
+        fib.fill(prefixes)?;
+        Ok(fib)
+    }
+}
+
+impl<F: Family, V: NextHop> Fib<F, V> {
+    /// An empty table for full routing tables: the root resolves 18 bits and takes 2 MiB.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when no address space can be had.
+    pub fn new() -> Result<Self, Error> {
+        Self::builder().build()
+    }
+
+    /// A table that is made to measure.
+    pub fn builder() -> FibBuilder<F, V> {
+        FibBuilder {
+            options: ArenaOptions::default().backing(Backing::Mmap { reserve: MAX_BYTES }),
+            domain: None,
+            bits: 18,
+            types: PhantomData,
+        }
+    }
+
+    /// Fills an empty table.
+    fn fill(&self, prefixes: impl IntoIterator<Item = (F::Net, V)>) -> Result<(), Error> {
+        let mut dropped = Vec::new();
+        let mut writer = self.shared.write();
+        let mut entries: Vec<Entry<F::Key>> = Vec::new();
+        for (net, value) in prefixes {
+            let (key, len) = strict::<F>(net)?;
+            let value = self.shared.intern(&mut writer, value, &mut dropped)?;
+            entries.push((key, len, value));
+        }
+        // The sort is stable, so that of equal ones the last comes last.
+        entries.sort_by_key(|&(key, len, _)| (key, len));
+        entries.dedup_by(|later, earlier| {
+            let same = (later.0, later.1) == (earlier.0, earlier.1);
+            if same {
+                earlier.2 = later.2;
+            }
+            same
+        });
+        self.shared.build(&mut writer, &entries, &mut dropped)?;
+        drop(writer);
+        Ok(())
+    }
+
+    /// The domain whose grace periods the table waits for.
+    pub fn domain(&self) -> &Domain {
+        self.shared.domain()
+    }
+
+    /// Bits of an address that the root resolves.
+    pub fn root_bits(&self) -> u8 {
+        self.shared.bits() as u8
+    }
+
+    /// Registers this thread (or the one that the reader is sent to) for reading.
+    ///
+    /// # Errors
+    /// When the domain has as many readers as it may have.
+    pub fn reader(&self, name: &str) -> Result<FibReader<F, V>, TooManyReaders> {
+        Ok(FibReader::new(self.domain().register(name)?, self.clone()))
+    }
+
+    /// Reads without a reader of one's own: a few nanoseconds more than through a [`FibReader`], and nothing to announce.
+    pub fn read<R>(&self, f: impl FnOnce(FibView<'_, F, V>) -> R) -> R {
+        let pinned = self.domain().pin();
+        f(self.view(pinned.guard()))
+    }
+
+    /// The table under a guard that the caller holds, for readers of several tables at once.
+    ///
+    /// # Panics
+    /// When the guard is of another domain.
+    #[inline]
+    pub fn view<'g>(&'g self, guard: Guard<'g>) -> FibView<'g, F, V> {
+        FibView::new(self.shared.view(guard), self)
+    }
+
+    /// The longest prefix of an address, with a copy of its value. [`FibView`] gives references.
+    pub fn lookup(&self, addr: F::Addr) -> Option<(F::Net, V)> {
+        self.read(|view| view.lookup(addr).map(|(net, value)| (net, value.clone())))
+    }
+
+    /// A copy of the value of exactly this prefix.
+    pub fn get(&self, net: F::Net) -> Option<V> {
+        self.read(|view| view.get(net).cloned())
+    }
+
+    /// Number of prefixes.
+    pub fn len(&self) -> usize {
+        self.shared.len()
+    }
+
+    /// Whether there are no prefixes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Gives a prefix a value, for all lookups that begin afterwards. The old value, if it had one.
+    ///
+    /// ```
+    /// use sapwood::{Error, lpm::Ipv4Fib};
+    /// let fib = Ipv4Fib::new()?;
+    /// assert_eq!(fib.insert("10.0.0.0/8".parse()?, 1)?, None);
+    /// assert_eq!(fib.insert("10.0.0.0/8".parse()?, 2)?, Some(1));
+    /// let refused = fib.insert("10.0.0.1/8".parse()?, 3).unwrap_err();
+    /// assert!(matches!(refused.error, Error::HostBitsSet { .. }));
+    /// assert_eq!(fib.insert_truncated("10.0.0.1/8".parse()?, 3)?, Some(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::HostBitsSet`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
+    pub fn insert(&self, net: F::Net, value: V) -> Result<Option<V>, Rejected<V>> {
+        match strict::<F>(net) {
+            Ok(at) => self.put(at, value),
+            Err(error) => Err(Rejected { value, error }),
+        }
+    }
+
+    /// As [`insert`](Self::insert); bits behind the prefix's length are taken as zeros.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
+    pub fn insert_truncated(&self, net: F::Net, value: V) -> Result<Option<V>, Rejected<V>> {
+        self.put(truncated::<F>(net), value)
+    }
+
+    fn put(&self, at: (F::Key, u8), value: V) -> Result<Option<V>, Rejected<V>> {
+        // Dropped after the writer's lock is released: a value's `drop` may use the table.
+        let mut dropped = Vec::new();
+        let mut writer = self.shared.write();
+        match self.shared.put(&mut writer, at, value, &mut dropped) {
+            Ok(old) => Ok(self.finish(&mut writer, old, &mut dropped)),
+            Err((value, error)) => Err(Rejected { value, error }),
+        }
+    }
+
+    fn finish(&self, writer: &mut Writer<V>, old: Option<u32>, dropped: &mut Vec<V>) -> Option<V> {
+        let old = old.map(|block| self.shared.value_of(writer, block).clone());
+        self.shared.tidy(writer, dropped);
+        old
+    }
+
+    /// Takes a prefix away, for all lookups that begin afterwards. Its value, or `None` when it was not there; bits behind
+    /// its length are taken as zeros.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] (the way to the prefix is copied), [`Error::GarbageLimit`].
+    pub fn remove(&self, net: F::Net) -> Result<Option<V>, Error> {
+        let mut dropped = Vec::new();
+        let mut writer = self.shared.write();
+        let old = self
+            .shared
+            .take(&mut writer, truncated::<F>(net), &mut dropped)?;
+        Ok(self.finish(&mut writer, old, &mut dropped))
+    }
+
+    /// Begins a transaction, waiting for the one that is open, if any.
+    pub fn begin(&self) -> FibTxn<'_, F, V> {
+        FibTxn::new(&self.shared, self.shared.write())
+    }
+
+    /// Begins a transaction, unless another is open.
+    pub fn try_begin(&self) -> Option<FibTxn<'_, F, V>> {
+        Some(FibTxn::new(&self.shared, self.shared.try_write()?))
+    }
+
+    /// Keeps the newest version: O(size of the root), during which writers wait. Reading it takes no lock.
+    pub fn snapshot(&self) -> FibSnapshot<F, V> {
+        FibSnapshot::new(self.shared.keep())
+    }
+
+    /// The number of the newest version: one more for each change that was published.
+    pub fn version(&self) -> u64 {
+        self.shared.version()
+    }
+
+    /// Frees blocks that no reader and no snapshot can hold any more, up to `budget` of them; returns how many.
+    ///
+    /// Changes free some; this is for an idle loop, or after a stall. Values are dropped here, on the calling thread.
+    /// Returns 0 when a transaction is open.
+    pub fn reclaim(&self, budget: usize) -> usize {
+        let mut dropped = Vec::new();
+        let Some(mut writer) = self.shared.try_write() else {
+            return 0;
+        };
+        self.shared.reclaim(&mut writer, budget, &mut dropped)
+    }
+
+    /// Copies all nodes into fresh memory in the order of addresses, which makes lookups quicker after many changes.
+    /// Readers notice nothing; writers wait in between only.
+    ///
+    /// # Errors
+    /// As [`compact_step`](Self::compact_step).
+    pub fn compact(&self) -> Result<(), Error> {
+        while self.compact_step(1 << 12)? {}
+        Ok(())
+    }
+
+    /// A part of [`compact`](Self::compact): the nodes below up to `budget` words of the root. Whether there is more to do;
+    /// when the end is reached, the next call begins anew.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on later.
+    pub fn compact_step(&self, budget: usize) -> Result<bool, Error> {
+        let mut dropped = Vec::new();
+        let mut writer = self.shared.write();
+        self.shared.compact_step(&mut writer, budget, &mut dropped)
+    }
+
+    /// Where the memory is. Waits for an open transaction.
+    pub fn memory(&self) -> FibMemory {
+        let writer = self.shared.write();
+        FibMemory::of(&writer, &self.shared)
+    }
+
+    /// Walks the newest version and checks every invariant, and the accounts against what is there. Waits for an open
+    /// transaction.
+    ///
+    /// # Errors
+    /// What is wrong, for a person to read.
+    pub fn verify(&self) -> Result<(), String> {
+        let writer = self.shared.write();
+        self.shared.verify(&writer, u32::from(F::WIDTH))
+    }
+}
+
+/// Bits and length of a prefix without host bits.
+pub(super) fn strict<F: Family>(net: F::Net) -> Result<(F::Key, u8), Error> {
+    let at = F::parts(net);
+    if truncated::<F>(net) != at {
+        return Err(Error::HostBitsSet { prefix: net.into() });
+    }
+    Ok(at)
+}
+
+/// Bits and length of a prefix, host bits cut off.
+pub(super) fn truncated<F: Family>(net: F::Net) -> (F::Key, u8) {
+    let (key, len) = F::parts(net);
+    (key.first(u32::from(len)), len)
+}
+
+impl<F: Family, V: NextHop> FromIterator<(F::Net, V)> for Fib<F, V> {
+    /// # Panics
+    /// When a prefix has host bits set, or no memory can be had; [`FibBuilder::build_from`] gives these as errors.
+    fn from_iter<I: IntoIterator<Item = (F::Net, V)>>(prefixes: I) -> Self {
+        match Self::builder().build_from(prefixes) {
+            Ok(fib) => fib,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl<F: Family, V: NextHop> Extend<(F::Net, V)> for Fib<F, V> {
+    /// In one transaction.
+    ///
+    /// # Panics
+    /// When a prefix has host bits set, or no memory can be had: the table is as it was. [`Fib::begin`] gives errors.
+    fn extend<I: IntoIterator<Item = (F::Net, V)>>(&mut self, prefixes: I) {
+        let mut txn = self.begin();
+        for (net, value) in prefixes {
+            if let Err(rejected) = txn.insert(net, value) {
+                panic!("{rejected}");
+            }
+        }
+        txn.commit();
+    }
+}
+
+impl<F: Family, V: NextHop + fmt::Debug> fmt::Debug for Fib<F, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.snapshot().fmt(f)
+    }
+}

@@ -1,0 +1,212 @@
+//! Both families in one table.
+
+use alloc::string::String;
+use core::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use sapwood_qsbr::Domain;
+
+use super::fib::{Ipv4Fib, Ipv6Fib, NextHop};
+use crate::{Error, Rejected};
+
+/// A table of IPv4 and IPv6 prefixes: one table for each, with one domain for the readers of both.
+///
+/// ```
+/// use sapwood::lpm::IpFib;
+/// let fib = IpFib::from_iter([
+///     ("0.0.0.0/0".parse()?, 1),
+///     ("2001:db8::/32".parse()?, 2),
+/// ]);
+/// assert_eq!(fib.lookup("2001:db8::1".parse()?).unwrap().1, 2);
+/// assert_eq!(fib.lookup("192.0.2.1".parse()?).unwrap().1, 1);
+/// assert_eq!(fib.lookup("::1".parse()?), None);
+/// // Each family's table is there for what this one does not have: readers, batches, snapshots.
+/// let mut reader = fib.v6().reader("worker")?;
+/// assert_eq!(reader.view().lookup_value("2001:db8::1".parse()?), Some(&2));
+/// # reader.quiescent();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct IpFib<V: NextHop> {
+    v4: Ipv4Fib<V>,
+    v6: Ipv6Fib<V>,
+}
+
+impl<V: NextHop> Clone for IpFib<V> {
+    fn clone(&self) -> Self {
+        IpFib {
+            v4: self.v4.clone(),
+            v6: self.v6.clone(),
+        }
+    }
+}
+
+impl<V: NextHop> IpFib<V> {
+    /// An empty table for full routing tables.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when no address space can be had.
+    pub fn new() -> Result<Self, Error> {
+        Self::with_root_bits(18)
+    }
+
+    /// An empty table whose roots resolve so many bits: see [`FibBuilder::root_bits`](super::FibBuilder::root_bits).
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when no address space can be had.
+    ///
+    /// # Panics
+    /// With a number that roots cannot have.
+    pub fn with_root_bits(bits: u8) -> Result<Self, Error> {
+        let domain = Domain::new();
+        let v4 = Ipv4Fib::builder().root_bits(bits).domain(&domain).build()?;
+        let v6 = Ipv6Fib::builder().root_bits(bits).domain(&domain).build()?;
+        Ok(IpFib { v4, v6 })
+    }
+
+    /// A table of two that share a domain.
+    ///
+    /// # Panics
+    /// When they do not.
+    pub fn of(v4: Ipv4Fib<V>, v6: Ipv6Fib<V>) -> Self {
+        assert!(
+            v4.domain().ptr_eq(v6.domain()),
+            "both families wait for the same readers"
+        );
+        IpFib { v4, v6 }
+    }
+
+    /// A table of prefixes in any order; of equal ones, the last wins.
+    ///
+    /// # Errors
+    /// [`Error::HostBitsSet`], [`Error::ArenaFull`].
+    pub fn build_from(prefixes: impl IntoIterator<Item = (IpNet, V)>) -> Result<Self, Error> {
+        let (mut v4, mut v6) = (alloc::vec::Vec::new(), alloc::vec::Vec::new());
+        for (net, value) in prefixes {
+            match net {
+                IpNet::V4(net) => v4.push((net, value)),
+                IpNet::V6(net) => v6.push((net, value)),
+            }
+        }
+        let domain = Domain::new();
+        Ok(IpFib {
+            v4: Ipv4Fib::builder().domain(&domain).build_from(v4)?,
+            v6: Ipv6Fib::builder().domain(&domain).build_from(v6)?,
+        })
+    }
+
+    /// The table of IPv4 prefixes.
+    pub fn v4(&self) -> &Ipv4Fib<V> {
+        &self.v4
+    }
+
+    /// The table of IPv6 prefixes.
+    pub fn v6(&self) -> &Ipv6Fib<V> {
+        &self.v6
+    }
+
+    /// The domain whose grace periods both tables wait for.
+    pub fn domain(&self) -> &Domain {
+        self.v4.domain()
+    }
+
+    /// Number of prefixes.
+    pub fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
+    /// Whether there are no prefixes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Gives a prefix a value; the old one, if it had one.
+    ///
+    /// # Errors
+    /// As [`Fib::insert`](super::Fib::insert).
+    pub fn insert(&self, net: IpNet, value: V) -> Result<Option<V>, Rejected<V>> {
+        match net {
+            IpNet::V4(net) => self.v4.insert(net, value),
+            IpNet::V6(net) => self.v6.insert(net, value),
+        }
+    }
+
+    /// As [`insert`](Self::insert); bits behind the prefix's length are taken as zeros.
+    ///
+    /// # Errors
+    /// As [`Fib::insert_truncated`](super::Fib::insert_truncated).
+    pub fn insert_truncated(&self, net: IpNet, value: V) -> Result<Option<V>, Rejected<V>> {
+        match net {
+            IpNet::V4(net) => self.v4.insert_truncated(net, value),
+            IpNet::V6(net) => self.v6.insert_truncated(net, value),
+        }
+    }
+
+    /// Takes a prefix away; its value, if it was there.
+    ///
+    /// # Errors
+    /// As [`Fib::remove`](super::Fib::remove).
+    pub fn remove(&self, net: IpNet) -> Result<Option<V>, Error> {
+        match net {
+            IpNet::V4(net) => self.v4.remove(net),
+            IpNet::V6(net) => self.v6.remove(net),
+        }
+    }
+
+    /// A copy of the value of exactly this prefix.
+    pub fn get(&self, net: IpNet) -> Option<V> {
+        match net {
+            IpNet::V4(net) => self.v4.get(net),
+            IpNet::V6(net) => self.v6.get(net),
+        }
+    }
+
+    /// The longest prefix of an address, with a copy of its value. IPv6 addresses that embed IPv4 ones are not unpacked.
+    pub fn lookup(&self, addr: IpAddr) -> Option<(IpNet, V)> {
+        match addr {
+            IpAddr::V4(addr) => self.v4.lookup(addr).map(|(net, value)| (net.into(), value)),
+            IpAddr::V6(addr) => self.v6.lookup(addr).map(|(net, value)| (net.into(), value)),
+        }
+    }
+
+    /// Checks both tables, as [`Fib::verify`](super::Fib::verify).
+    ///
+    /// # Errors
+    /// What is wrong, for a person to read.
+    pub fn verify(&self) -> Result<(), String> {
+        self.v4.verify()?;
+        self.v6.verify()
+    }
+}
+
+impl<V: NextHop> FromIterator<(IpNet, V)> for IpFib<V> {
+    /// # Panics
+    /// When a prefix has host bits set, or no memory can be had; [`IpFib::build_from`] gives these as errors.
+    fn from_iter<I: IntoIterator<Item = (IpNet, V)>>(prefixes: I) -> Self {
+        match Self::build_from(prefixes) {
+            Ok(fib) => fib,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl<V: NextHop> Extend<(IpNet, V)> for IpFib<V> {
+    /// # Panics
+    /// When a prefix has host bits set, or no memory can be had; those before it were inserted.
+    fn extend<I: IntoIterator<Item = (IpNet, V)>>(&mut self, prefixes: I) {
+        for (net, value) in prefixes {
+            if let Err(rejected) = self.insert(net, value) {
+                panic!("{rejected}");
+            }
+        }
+    }
+}
+
+impl<V: NextHop + fmt::Debug> fmt::Debug for IpFib<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IpFib")
+            .field("v4", &self.v4)
+            .field("v6", &self.v6)
+            .finish()
+    }
+}

@@ -1,0 +1,174 @@
+//! Whole tables, from prefixes in order: each block is made once, nodes before the nodes below them.
+
+use alloc::vec::Vec;
+
+use sapwood_arena::ArenaFull;
+
+use super::change::{Block, Blocks};
+use super::node::{CHILD, SLOTS, STRIDE, Set, Word, slots_of};
+use crate::lpm::family::Key;
+
+/// A prefix with its value's block.
+pub(crate) type Entry<K> = (K, u8, u32);
+
+/// What a build makes: the root's words and the first shelf.
+pub(crate) struct Built {
+    pub(crate) words: Vec<Word>,
+    pub(crate) shelf: u32,
+}
+
+impl Blocks {
+    /// A table of prefixes in order of bits and length, none twice. On an error everything is undone.
+    pub(crate) fn build<K: Key>(
+        &mut self,
+        entries: &[Entry<K>],
+        bits: u32,
+    ) -> Result<Built, ArenaFull> {
+        let built = self.build_all(entries, bits);
+        match &built {
+            Ok(_) => self.made.clear(),
+            Err(_) => self.undo(),
+        }
+        built
+    }
+
+    fn build_all<K: Key>(&mut self, entries: &[Entry<K>], bits: u32) -> Result<Built, ArenaFull> {
+        let mut words = alloc::vec![Word::default(); 1 << bits];
+        let mut short = Vec::new();
+        for chunk in entries.chunk_by(|a, b| {
+            let long = |e: &Entry<K>| u32::from(e.1) > bits;
+            long(a) && long(b) && a.0.top(bits) == b.0.top(bits)
+        }) {
+            let (key, len, value) = chunk[0];
+            let (slot, len) = (key.top(bits), u32::from(len));
+            if len <= bits {
+                // What covers this prefix came before it.
+                for word in &mut words[slot..slot + (1 << (bits - len))] {
+                    *word = word.with_value(len + 1, value);
+                }
+                short.push(chunk[0]);
+                continue;
+            }
+            let child = self.build_node(chunk, bits, 0)?;
+            words[slot] = words[slot].with_child(child);
+        }
+        let shelf = self.build_shelf(&short, 0)?;
+        Ok(Built { words, shelf })
+    }
+
+    /// The node of prefixes that share their first `depth` bits and are longer; 0 for none.
+    fn build_node<K: Key>(
+        &mut self,
+        entries: &[Entry<K>],
+        depth: u32,
+        base: u32,
+    ) -> Result<u32, ArenaFull> {
+        let mut slots = [0; SLOTS];
+        let mut below: [&[Entry<K>]; SLOTS] = [&[]; SLOTS];
+        let mut set = Set::default();
+        // By number, as the block of prefixes has them.
+        let mut values = [0; 2 * SLOTS];
+        for (heap, value, slot, deeper) in strides(entries, depth) {
+            if deeper.is_empty() {
+                set.insert(heap);
+                values[heap] = value;
+                // What covers this prefix came before it.
+                slots[slots_of(heap)].fill(value);
+            } else {
+                below[slot] = deeper;
+            }
+        }
+        let prefixes = if set.is_empty() {
+            0
+        } else {
+            self.prefixes(set, set.iter().map(|heap| values[heap]))?
+        };
+        // The node comes first, so each child is only a mark yet: one that makes it a run of its own.
+        let mut marked = slots;
+        for (slot, entries) in below.iter().enumerate() {
+            if !entries.is_empty() {
+                marked[slot] = CHILD | slot as u32;
+            }
+        }
+        let node = self.node(&marked, base, prefixes)?;
+        for (slot, entries) in below.iter().enumerate() {
+            if !entries.is_empty() {
+                let child = self.build_node(entries, depth + STRIDE, slots[slot])?;
+                // SAFETY: a live node that nobody else knows; a child is a run of its own.
+                unsafe {
+                    let n = self.mem.node(node);
+                    let cell = n.0.add(16 + 4 * n.rank(slot)).cast::<u32>();
+                    cell.write(CHILD | child);
+                }
+            }
+        }
+        Ok(node)
+    }
+
+    /// The shelf of prefixes that share their first `depth` bits; 0 for none.
+    fn build_shelf<K: Key>(&mut self, entries: &[Entry<K>], depth: u32) -> Result<u32, ArenaFull> {
+        if entries.is_empty() {
+            return Ok(0);
+        }
+        let (mut set, mut kids) = (Set::default(), 0_u64);
+        let mut values = [0; 2 * SLOTS];
+        let mut below = Vec::new();
+        for (heap, value, slot, deeper) in strides(entries, depth) {
+            if deeper.is_empty() {
+                set.insert(heap);
+                values[heap] = value;
+            } else {
+                kids |= 1 << slot;
+                below.push(self.build_shelf(deeper, depth + STRIDE)?);
+            }
+        }
+        let words = set.iter().map(|heap| values[heap]).chain(below);
+        self.shelf(set, kids, words)
+    }
+
+    /// Copies the nodes from this one down, parents first; what lies beside them stays.
+    ///
+    /// # Safety
+    /// The node is live.
+    pub(crate) unsafe fn copy_nodes(&mut self, node: u32) -> Result<u32, ArenaFull> {
+        // SAFETY: the caller's promise.
+        let n = unsafe { self.mem.node(node) };
+        let new = self.node(&n.expand(), n.base(), n.prefixes())?;
+        self.gone.push(Block::node(node));
+        for (slot, child) in n.children() {
+            // SAFETY: a live node's children are live.
+            let copy = unsafe { self.copy_nodes(child) }?;
+            // SAFETY: a live node that nobody else knows, with the same runs.
+            unsafe {
+                let n = self.mem.node(new);
+                let cell = n.0.add(16 + 4 * n.rank(slot)).cast::<u32>();
+                cell.write(CHILD | copy);
+            }
+        }
+        Ok(new)
+    }
+}
+
+/// The prefixes of a stride in order: each with its number and value, or the slot and all of those that go on below it.
+fn strides<K: Key>(
+    entries: &[Entry<K>],
+    depth: u32,
+) -> impl Iterator<Item = (usize, u32, usize, &[Entry<K>])> {
+    let ends = move |e: &Entry<K>| u32::from(e.1) <= depth + STRIDE;
+    let slot = move |e: &Entry<K>| e.0.skip(depth).top(STRIDE);
+    entries
+        .chunk_by(move |a, b| !ends(a) && !ends(b) && slot(a) == slot(b))
+        .map(move |chunk| {
+            let e = &chunk[0];
+            if !ends(e) {
+                return (0, 0, slot(e), chunk);
+            }
+            let len = u32::from(e.1) - depth;
+            let bits = if len == 0 {
+                0
+            } else {
+                e.0.skip(depth).top(len)
+            };
+            (Set::heap(len, bits), e.2, 0, &[][..])
+        })
+}

@@ -1,0 +1,75 @@
+//! Compaction beside readers: the nodes below some root words at a time are copied in order into fresh memory.
+
+use core::hash::Hash;
+
+use alloc::vec::Vec;
+
+use sapwood_arena::Area;
+
+use super::table::{Shared, Writer};
+use crate::Error;
+
+/// Units of the arena that a step sweeps for each root word that it may look at.
+const SWEEP: u32 = 256;
+
+/// Where an incremental compaction stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Compaction {
+    /// None is under way.
+    #[default]
+    Idle,
+    /// The nodes below the words before this one are done.
+    Moving(usize),
+    /// All were moved; the memory that they left is being swept.
+    Sweeping,
+}
+
+impl<V: Eq + Hash> Shared<V> {
+    /// Moves nodes below up to `budget` root words that have some, or sweeps as much memory as that would leave.
+    /// Whether there is more to do.
+    pub(crate) fn compact_step(
+        &self,
+        writer: &mut Writer<V>,
+        budget: usize,
+        dropped: &mut Vec<V>,
+    ) -> Result<bool, Error> {
+        let from = match writer.compaction {
+            Compaction::Sweeping => {
+                self.reclaim(writer, usize::MAX, dropped);
+                let units = SWEEP.saturating_mul(budget.min(1 << 20) as u32);
+                let arena = &mut writer.blocks.arena;
+                if arena.evacuation_step(Area::Nodes, units).done {
+                    writer.compaction = Compaction::Idle;
+                }
+                return Ok(writer.compaction != Compaction::Idle);
+            }
+            Compaction::Idle => {
+                // Fresh memory is taken above all other. Where the last round left enough free, this one fills that.
+                let nodes = writer.blocks.arena.memory().areas[Area::Nodes as usize];
+                if nodes.free < (nodes.owned - nodes.free) / 4 {
+                    writer.blocks.arena.begin_evacuation(Area::Nodes);
+                }
+                0
+            }
+            Compaction::Moving(from) => from,
+        };
+        writer.compaction = Compaction::Moving(from);
+        let root = self.root();
+        let mut left = budget.max(1);
+        for slot in from..root.len() {
+            if root.get(slot).child() == 0 {
+                continue;
+            }
+            if left == 0 {
+                writer.compaction = Compaction::Moving(slot);
+                return Ok(true);
+            }
+            left -= 1;
+            // On an error the next step tries the same again.
+            writer.compaction = Compaction::Moving(slot);
+            self.move_nodes(writer, slot, dropped)?;
+        }
+        writer.compaction = Compaction::Sweeping;
+        Ok(true)
+    }
+}

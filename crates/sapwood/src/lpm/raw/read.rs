@@ -1,0 +1,348 @@
+//! Reading: lookups, exact prefixes, all covering prefixes. A lookup reads one root word and then only memory that
+//! does not change any more.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use smallvec::SmallVec;
+
+use super::node::{CHILD, Mem, REF, STRIDE, Set, Word, ones};
+use crate::lpm::family::Key;
+use crate::sync;
+
+/// Where root words come from.
+pub(crate) trait Words: Copy {
+    /// The word of these first bits.
+    fn word(self, slot: usize) -> Word;
+
+    /// Where it is, for a prefetch.
+    fn hint(self, slot: usize) -> *const u8;
+
+    /// The first shelf, or 0.
+    fn shelf(self) -> u32;
+}
+
+/// The table that everybody reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Published<'a> {
+    root: *const AtomicU64,
+    shelf: &'a AtomicU32,
+}
+
+impl<'a> Published<'a> {
+    /// # Safety
+    /// `root` is a live root, for as long as this is used, with slots of its size.
+    pub(crate) unsafe fn new(root: *const AtomicU64, shelf: &'a AtomicU32) -> Self {
+        Published { root, shelf }
+    }
+}
+
+impl Words for Published<'_> {
+    #[inline(always)]
+    fn word(self, slot: usize) -> Word {
+        sync::point();
+        // SAFETY: the promise of whoever made this.
+        Word(unsafe { &*self.root.add(slot) }.load(Ordering::Acquire))
+    }
+
+    #[inline(always)]
+    fn hint(self, slot: usize) -> *const u8 {
+        self.root.wrapping_add(slot).cast()
+    }
+
+    fn shelf(self) -> u32 {
+        sync::point();
+        self.shelf.load(Ordering::Acquire)
+    }
+}
+
+/// A copy of all root words.
+#[derive(Clone, Copy)]
+pub(crate) struct Copied<'a> {
+    pub(crate) words: &'a [u64],
+    pub(crate) shelf: u32,
+}
+
+impl Words for Copied<'_> {
+    #[inline(always)]
+    fn word(self, slot: usize) -> Word {
+        Word(self.words[slot])
+    }
+
+    #[inline(always)]
+    fn hint(self, slot: usize) -> *const u8 {
+        self.words.as_ptr().wrapping_add(slot).cast()
+    }
+
+    fn shelf(self) -> u32 {
+        self.shelf
+    }
+}
+
+/// How the bits of a word are counted.
+pub(crate) trait Count: Copy {
+    fn ones(self, word: u64) -> u32;
+}
+
+/// As the compiler does it for the machine that it was told of.
+#[derive(Clone, Copy)]
+pub(crate) struct Portable;
+
+impl Count for Portable {
+    #[inline(always)]
+    fn ones(self, word: u64) -> u32 {
+        ones(word)
+    }
+}
+
+/// With the processor's own instruction.
+#[derive(Clone, Copy)]
+#[cfg(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt")))]
+pub(crate) struct Native(());
+
+#[cfg(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt")))]
+impl Count for Native {
+    #[inline(always)]
+    fn ones(self, word: u64) -> u32 {
+        let count: u64;
+        // SAFETY: this is only made where the processor has the instruction, which has no effect but its result.
+        unsafe {
+            core::arch::asm!(
+                "popcnt {count}, {word}",
+                word = in(reg) word,
+                count = out(reg) count,
+                options(pure, nomem, nostack)
+            );
+        }
+        count as u32
+    }
+}
+
+/// Whether the processor counts bits in one instruction that the compiler was not told of.
+pub(crate) fn has_native() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt")))]
+    return std::arch::is_x86_feature_detected!("popcnt");
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt"))))]
+    false
+}
+
+/// Calls `$f` with the best way to count.
+macro_rules! counting {
+    ($native:expr, $count:ident => $f:expr) => {{
+        #[cfg(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt")))]
+        if $native {
+            // Asked for by `has_native`.
+            let $count = Native(());
+            return $f;
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt"))))]
+        let _ = $native;
+        let $count = Portable;
+        $f
+    }};
+}
+
+/// A version of a table, to be read.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading<W> {
+    pub(crate) mem: Mem,
+    pub(crate) words: W,
+    /// Bits of the root.
+    pub(crate) bits: u32,
+    /// What [`has_native`] said.
+    pub(crate) native: bool,
+}
+
+/// Lanes of a batch: enough to fill the processor's queue of loads several times over.
+pub(crate) const LANES: usize = 32;
+
+/// A prefix on the way to an address: length and value.
+pub(crate) type Match = (u8, u32);
+
+impl<W: Words> Reading<W> {
+    /// The value of the longest prefix of the address, or 0.
+    #[inline(always)]
+    pub(crate) fn value<K: Key>(self, key: K) -> u32 {
+        counting!(self.native, count => self.value_by(key, count))
+    }
+
+    #[inline(always)]
+    fn value_by<K: Key>(self, key: K, count: impl Count) -> u32 {
+        let word = self.words.word(key.top(self.bits));
+        let mut best = word.value();
+        let mut node = word.child();
+        let mut rest = key.skip(self.bits);
+        while node != 0 {
+            // SAFETY: what a root word reaches is live while the version is kept.
+            let n = unsafe { self.mem.node(node) };
+            let rank = count.ones(n.runs() << (SLOT_MAX - rest.top(STRIDE))) - 1;
+            let base = n.base();
+            best = if base == 0 { best } else { base };
+            // SAFETY: bit 0 is set, so the rank is that of a run.
+            let cell = unsafe { n.cell(rank as usize) };
+            if cell & CHILD == 0 {
+                return if cell == 0 { best } else { cell };
+            }
+            node = cell & REF;
+            rest = rest.skip(STRIDE);
+        }
+        best
+    }
+
+    /// The values of up to [`LANES`] addresses, or 0. The lanes wait for memory together.
+    #[inline(always)]
+    pub(crate) fn values<K: Key>(self, keys: &[K], best: &mut [u32]) {
+        counting!(self.native, count => self.values_by(keys, best, count));
+    }
+
+    #[inline(always)]
+    fn values_by<K: Key>(self, keys: &[K], best: &mut [u32], count: impl Count) {
+        let n = keys.len().min(best.len()).min(LANES);
+        let (keys, best) = (&keys[..n], &mut best[..n]);
+        for key in keys {
+            prefetch(self.words.hint(key.top(self.bits)));
+        }
+        // The lanes that have nodes to go: lane, node, bits that are left.
+        let mut lanes = [(0_u32, 0_u32, K::ZERO); LANES];
+        let mut active = 0;
+        for (lane, key) in keys.iter().enumerate() {
+            let word = self.words.word(key.top(self.bits));
+            best[lane] = word.value();
+            let node = word.child();
+            prefetch(self.mem.hint(node));
+            lanes[active] = (lane as u32, node, key.skip(self.bits));
+            active += usize::from(node != 0);
+        }
+        while active > 0 {
+            let mut left = 0;
+            for i in 0..active {
+                let (lane, node, rest) = lanes[i];
+                // SAFETY: what a root word reaches is live while the version is kept.
+                let n = unsafe { self.mem.node(node) };
+                let rank = count.ones(n.runs() << (SLOT_MAX - rest.top(STRIDE))) - 1;
+                // SAFETY: bit 0 is set, so the rank is that of a run.
+                let cell = unsafe { n.cell(rank as usize) };
+                let base = n.base();
+                let better = if cell & CHILD != 0 || cell == 0 {
+                    base
+                } else {
+                    cell
+                };
+                let best = &mut best[lane as usize];
+                *best = if better == 0 { *best } else { better };
+                prefetch(self.mem.hint(cell & REF));
+                lanes[left] = (lane, cell & REF, rest.skip(STRIDE));
+                left += usize::from(cell & CHILD != 0);
+            }
+            active = left;
+        }
+    }
+
+    /// The longest prefix of the address.
+    pub(crate) fn longest<K: Key>(self, key: K) -> Option<Match> {
+        let word = self.words.word(key.top(self.bits));
+        let mut best = (word.mark() != 0).then(|| (word.mark() as u8 - 1, word.value()));
+        self.on_the_way(word, key, |found| best = Some(found));
+        best
+    }
+
+    /// All prefixes of the address, shortest first.
+    pub(crate) fn matches<K: Key>(self, key: K) -> SmallVec<[Match; 16]> {
+        // The word first: what it says of the long ones is of one moment.
+        let word = self.words.word(key.top(self.bits));
+        let mut all = SmallVec::new();
+        self.on_shelves(key, self.bits as u8, |found| all.push(found));
+        self.on_the_way(word, key, |found| all.push(found));
+        all
+    }
+
+    /// Each prefix of the address that ends inside the root and has at most this length, shortest first.
+    pub(crate) fn on_shelves<K: Key>(self, key: K, most: u8, mut f: impl FnMut(Match)) {
+        let (mut shelf, mut rest, mut depth) = (self.words.shelf(), key, 0);
+        while shelf != 0 {
+            // SAFETY: as for nodes.
+            let s = unsafe { self.mem.shelf(shelf) };
+            for len in u32::from(depth != 0)..=STRIDE {
+                if depth + len > u32::from(most) {
+                    return;
+                }
+                let bits = if len == 0 { 0 } else { rest.top(len) };
+                if let Some(value) = s.get(Set::heap(len, bits)) {
+                    f(((depth + len) as u8, value));
+                }
+            }
+            shelf = s.child(rest.top(STRIDE));
+            rest = rest.skip(STRIDE);
+            depth += STRIDE;
+        }
+    }
+
+    /// Each prefix of the address that is longer than the root, shortest first.
+    fn on_the_way<K: Key>(self, word: Word, key: K, mut f: impl FnMut(Match)) {
+        let (mut node, mut rest, mut depth) = (word.child(), key.skip(self.bits), self.bits);
+        while node != 0 {
+            // SAFETY: what a root word reaches is live while the version is kept.
+            let n = unsafe { self.mem.node(node) };
+            if n.prefixes() != 0 {
+                // SAFETY: as above.
+                let block = unsafe { self.mem.prefixes(n.prefixes()) };
+                for len in 1..=STRIDE {
+                    if let Some(value) = block.get(Set::heap(len, rest.top(len))) {
+                        f(((depth + len) as u8, value));
+                    }
+                }
+            }
+            let cell = n.slot(rest.top(STRIDE));
+            node = if cell & CHILD != 0 { cell & REF } else { 0 };
+            rest = rest.skip(STRIDE);
+            depth += STRIDE;
+        }
+    }
+
+    /// The value of exactly this prefix, or 0.
+    pub(crate) fn exact<K: Key>(self, key: K, len: u8) -> u32 {
+        let len = u32::from(len);
+        if len <= self.bits {
+            let mut value = 0;
+            self.on_shelves(key, len as u8, |(at, found)| {
+                if u32::from(at) == len {
+                    value = found;
+                }
+            });
+            return value;
+        }
+        let mut node = self.words.word(key.top(self.bits)).child();
+        let (mut rest, mut left) = (key.skip(self.bits), len - self.bits);
+        while node != 0 {
+            // SAFETY: what a root word reaches is live while the version is kept.
+            let n = unsafe { self.mem.node(node) };
+            if left <= STRIDE {
+                if n.prefixes() == 0 {
+                    return 0;
+                }
+                // SAFETY: as above.
+                let block = unsafe { self.mem.prefixes(n.prefixes()) };
+                return block.get(Set::heap(left, rest.top(left))).unwrap_or(0);
+            }
+            let cell = n.slot(rest.top(STRIDE));
+            node = if cell & CHILD != 0 { cell & REF } else { 0 };
+            rest = rest.skip(STRIDE);
+            left -= STRIDE;
+        }
+        0
+    }
+}
+
+/// The number of the last slot.
+const SLOT_MAX: usize = 63;
+
+/// A prefetch of the line at `p`; never faults.
+#[inline(always)]
+fn prefetch(p: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch has no effect but on the cache.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(p.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = p;
+}

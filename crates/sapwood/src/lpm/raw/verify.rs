@@ -1,0 +1,190 @@
+//! Every invariant of a table, walked.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::hash::Hash;
+
+use super::node::{
+    CHILD, Mem, NODE, PREFIXES, REF, ROOT, SHELF, SLOTS, STRIDE, VALUE, runs_of, slots_of,
+};
+use super::table::{Shared, Writer};
+use super::values;
+
+/// What a walk finds: blocks and bytes by kind, and how many prefixes have each value.
+struct Found {
+    kinds: [(usize, usize); 5],
+    prefixes: usize,
+    uses: std::collections::HashMap<u32, u32>,
+}
+
+impl Found {
+    fn block(&mut self, kind: sapwood_arena::Kind, bytes: usize) {
+        let kind = &mut self.kinds[kind.0 as usize];
+        kind.0 += 1;
+        kind.1 += bytes.next_multiple_of(8);
+    }
+
+    fn value(&mut self, value: u32) {
+        self.prefixes += 1;
+        *self.uses.entry(value).or_insert(0) += 1;
+    }
+}
+
+fn check(right: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if right { Ok(()) } else { Err(what()) }
+}
+
+fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(), String> {
+    check(left > 0, || format!("node {r}: below the last bit"))?;
+    // SAFETY: reached from the root, under the writer's lock.
+    let n = unsafe { mem.node(r) };
+    check(n.runs() & 1 != 0, || format!("node {r}: no first run"))?;
+    found.block(NODE, n.bytes());
+    check(!n.is_fresh(), || format!("node {r}: marked as unpublished"))?;
+    check(n.base() == base, || {
+        format!("node {r}: base {}, its parent says {base}", n.base())
+    })?;
+    let slots = n.expand();
+    check(runs_of(&slots) == n.runs(), || {
+        format!("node {r}: equal neighbours are stored twice")
+    })?;
+    let mut seen = [0; SLOTS];
+    if n.prefixes() != 0 {
+        // SAFETY: as above.
+        let block = unsafe { mem.prefixes(n.prefixes()) };
+        found.block(PREFIXES, block.bytes());
+        let set = block.set();
+        check(set.0[0] & 0b11 == 0 && !set.is_empty(), || {
+            format!("node {r}: prefixes {set:x?}")
+        })?;
+        for (heap, &value) in set.iter().zip(block.values()) {
+            let fits = super::node::len_of(heap) <= left;
+            check(fits && value != 0 && value <= REF, || {
+                format!("node {r}: prefix {heap} with value {value}, {left} bits left")
+            })?;
+            found.value(value);
+            // In this order shorter ones come first.
+            seen[slots_of(heap)].fill(value);
+        }
+    }
+    let mut any = n.prefixes() != 0;
+    for (slot, &cell) in slots.iter().enumerate() {
+        if cell & CHILD == 0 {
+            check(cell == seen[slot], || {
+                format!(
+                    "node {r}: slot {slot} has {cell}, its prefixes say {}",
+                    seen[slot]
+                )
+            })?;
+        } else {
+            any = true;
+            node(
+                mem,
+                cell & REF,
+                seen[slot],
+                left.saturating_sub(STRIDE),
+                found,
+            )?;
+        }
+    }
+    check(any, || format!("node {r}: empty"))
+}
+
+/// Checks a shelf and what the words below it say of their values.
+fn shelf(
+    mem: Mem,
+    r: u32,
+    depth: u32,
+    words: &mut [(u32, u32)],
+    found: &mut Found,
+) -> Result<(), String> {
+    // SAFETY: as above.
+    let s = unsafe { mem.shelf(r) };
+    found.block(SHELF, s.bytes());
+    let set = s.set();
+    let right = set.0[0] & (if depth == 0 { 1 } else { 3 }) == 0;
+    check(right && (!set.is_empty() || s.kids() != 0), || {
+        format!("shelf {r}: prefixes {set:x?}, below {:x}", s.kids())
+    })?;
+    let each = words.len() / SLOTS;
+    for (heap, &value) in set.iter().zip(s.values()) {
+        found.value(value);
+        let covered = slots_of(heap);
+        let len = depth + super::node::len_of(heap);
+        words[covered.start * each..covered.end * each].fill((len + 1, value));
+    }
+    let slots = (0..SLOTS).filter(|slot| s.kids() >> slot & 1 != 0);
+    for (slot, &below) in slots.zip(s.below()) {
+        check(each > 1, || format!("shelf {r}: below the last level"))?;
+        shelf(
+            mem,
+            below,
+            depth + STRIDE,
+            &mut words[slot * each..][..each],
+            found,
+        )?;
+    }
+    Ok(())
+}
+
+impl<V: Eq + Hash> Shared<V> {
+    /// Walks the newest version and checks every invariant, and the accounts against what is there.
+    pub(crate) fn verify(&self, writer: &Writer<V>, width: u32) -> Result<(), String> {
+        let mem = writer.blocks.mem;
+        let root = self.root();
+        let mut found = Found {
+            kinds: [(0, 0); 5],
+            prefixes: 0,
+            uses: Default::default(),
+        };
+        found.block(ROOT, root.len() * 8);
+        let mut words: Vec<(u32, u32)> = vec![(0, 0); root.len()];
+        if writer.shelf() != 0 {
+            shelf(mem, writer.shelf(), 0, &mut words, &mut found)?;
+        }
+        for (slot, &(mark, value)) in words.iter().enumerate() {
+            let word = root.get(slot);
+            check((word.mark(), word.value()) == (mark, value), || {
+                format!("root word {slot}: {word:x?}, its prefixes say {mark} {value}")
+            })?;
+            if word.child() != 0 {
+                node(mem, word.child(), 0, width - self.bits(), &mut found)?;
+            }
+        }
+        check(
+            found.prefixes == self.len() && writer.len() == self.len(),
+            || format!("{} prefixes, but len is {}", found.prefixes, self.len()),
+        )?;
+        check(found.uses.len() == writer.values.len(), || {
+            format!(
+                "{} values in use, {} known",
+                found.uses.len(),
+                writer.values.len()
+            )
+        })?;
+        for (value, uses) in core::mem::take(&mut found.uses) {
+            let count = writer.values.count(mem, value);
+            check(count == uses, || {
+                format!("value {value}: {uses} prefixes have it, {count} are counted")
+            })?;
+            found.block(VALUE, values::bytes::<V>());
+        }
+        let arena = &writer.blocks.arena;
+        arena.verify()?;
+        let memory = arena.memory();
+        for (kind, &(count, bytes)) in found.kinds.iter().enumerate() {
+            let account = memory.kinds[kind];
+            check((account.count, account.bytes) == (count, bytes), || {
+                format!(
+                    "kind {kind}: {count} blocks of {bytes} bytes, the accounts say {account:?}"
+                )
+            })?;
+        }
+        let (_, waiting) = writer.waiting();
+        check(waiting <= memory.retired, || {
+            format!("{waiting} bytes wait, the arena says {}", memory.retired)
+        })
+    }
+}

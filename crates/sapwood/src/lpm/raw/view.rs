@@ -1,0 +1,112 @@
+//! A version of a table with the values that it gives out: the safe face of the readings.
+
+use core::marker::PhantomData;
+
+use smallvec::SmallVec;
+
+use super::read::{LANES, Reading, Words};
+use super::values;
+use super::walk::Walk;
+use crate::lpm::family::Key;
+
+/// A version that is kept for `'a`.
+pub(crate) struct View<'a, V, W> {
+    reading: Reading<W>,
+    values: PhantomData<&'a V>,
+}
+
+impl<V, W: Copy> Clone for View<'_, V, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V, W: Copy> Copy for View<'_, V, W> {}
+
+/// A prefix found: bits, length, value.
+pub(crate) type Found<'a, K, V> = (K, u8, &'a V);
+
+impl<'a, V, W: Words> View<'a, V, W> {
+    /// # Safety
+    /// What the reading reaches is of a table with values of type `V`, and is kept for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn new(reading: Reading<W>) -> Self {
+        View {
+            reading,
+            values: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn get(self, r: u32) -> &'a V {
+        // SAFETY: values that a version reaches are live blocks while it is kept.
+        unsafe { values::value(self.reading.mem.hint(r)) }
+    }
+
+    #[inline(always)]
+    fn option(self, r: u32) -> Option<&'a V> {
+        if r == 0 { None } else { Some(self.get(r)) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn value<K: Key>(self, key: K) -> Option<&'a V> {
+        self.option(self.reading.value(key))
+    }
+
+    /// The values of many addresses.
+    #[inline]
+    pub(crate) fn values<A: Copy, K: Key>(
+        self,
+        addrs: &[A],
+        key: impl Fn(A) -> K,
+        out: &mut [Option<&'a V>],
+    ) {
+        let mut keys = [K::ZERO; LANES];
+        let mut best = [0; LANES];
+        for (addrs, out) in addrs.chunks(LANES).zip(out.chunks_mut(LANES)) {
+            for (k, addr) in keys.iter_mut().zip(addrs) {
+                *k = key(*addr);
+            }
+            self.reading.values(&keys[..addrs.len()], &mut best);
+            for (out, r) in out.iter_mut().zip(best) {
+                *out = self.option(r);
+            }
+        }
+    }
+
+    pub(crate) fn longest<K: Key>(self, key: K) -> Option<(u8, &'a V)> {
+        let (len, r) = self.reading.longest(key)?;
+        Some((len, self.get(r)))
+    }
+
+    pub(crate) fn exact<K: Key>(self, key: K, len: u8) -> Option<&'a V> {
+        self.option(self.reading.exact(key, len))
+    }
+
+    pub(crate) fn matches<K: Key>(self, key: K) -> SmallVec<[(u8, &'a V); 8]> {
+        let all = self.reading.matches(key);
+        all.into_iter().map(|(len, r)| (len, self.get(r))).collect()
+    }
+
+    pub(crate) fn walk<K: Key>(self, width: u8, key: K, len: u8) -> Steps<'a, K, V, W> {
+        Steps {
+            walk: Walk::within(self.reading, u32::from(width), key, u32::from(len)),
+            view: self,
+        }
+    }
+}
+
+/// A walk that gives out values.
+pub(crate) struct Steps<'a, K, V, W> {
+    walk: Walk<K, W>,
+    view: View<'a, V, W>,
+}
+
+impl<'a, K: Key, V, W: Words> Iterator for Steps<'a, K, V, W> {
+    type Item = Found<'a, K, V>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (key, len, r) = self.walk.next()?;
+        Some((key, len, self.view.get(r)))
+    }
+}

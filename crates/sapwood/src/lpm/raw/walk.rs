@@ -1,0 +1,190 @@
+//! Walking a version in order of bits and length, whole or inside one prefix.
+
+use smallvec::SmallVec;
+
+use super::node::{CHILD, REF, STRIDE, Set, slots_of};
+use super::read::{Reading, Words};
+use crate::lpm::family::Key;
+
+/// A stride that a walk is in: a shelf (or none, where the root goes on without one), or a node.
+#[derive(Clone, Copy)]
+enum Place {
+    Shelf(u32),
+    Node(u32),
+}
+
+#[derive(Clone, Copy)]
+struct Level<K> {
+    place: Place,
+    /// The bits on the way here.
+    path: K,
+    depth: u32,
+    /// Slots where a prefix begins or something lies below, and that were not visited.
+    slots: u64,
+    /// The slot that is being visited, and the next length to look at there.
+    at: usize,
+    len: u32,
+    /// Prefixes shorter than this are not of the walk.
+    least: u32,
+}
+
+/// A walk over prefixes: bits, length, value.
+pub(crate) struct Walk<K, W> {
+    reading: Reading<W>,
+    width: u32,
+    stack: SmallVec<[Level<K>; 6]>,
+}
+
+/// No slot is being visited.
+const NONE: usize = usize::MAX;
+
+impl<K: Key, W: Words> Walk<K, W> {
+    /// A walk over the prefix itself and all inside it.
+    pub(crate) fn within(reading: Reading<W>, width: u32, key: K, len: u32) -> Self {
+        let mut walk = Walk {
+            reading,
+            width,
+            stack: SmallVec::new(),
+        };
+        let (mut place, mut depth, mut rest) = (Place::Shelf(reading.words.shelf()), 0, key);
+        while len - depth > STRIDE {
+            let path = key.first(depth);
+            match walk.below(place, path, depth, rest.top(STRIDE)) {
+                Some(next) => place = next,
+                None => return walk,
+            }
+            depth += STRIDE;
+            rest = rest.skip(STRIDE);
+        }
+        let mut level = walk.level(place, key.first(depth), depth);
+        let left = len - depth;
+        if left > 0 {
+            let inside = slots_of(Set::heap(left, rest.top(left)));
+            let mask = u64::MAX >> (64 - inside.len()) << inside.start;
+            level.slots &= mask;
+            level.least = left;
+        }
+        walk.stack.push(level);
+        walk
+    }
+
+    /// What lies below a slot.
+    fn below(&self, place: Place, path: K, depth: u32, slot: usize) -> Option<Place> {
+        let Reading {
+            mem, words, bits, ..
+        } = self.reading;
+        match place {
+            Place::Shelf(_) if depth + STRIDE == bits => {
+                let word = words.word(path.put(depth, STRIDE, slot).top(bits));
+                (word.child() != 0).then(|| Place::Node(word.child()))
+            }
+            Place::Shelf(0) => Some(Place::Shelf(0)),
+            // SAFETY: what a version reaches is live while it is kept.
+            Place::Shelf(r) => Some(Place::Shelf(unsafe { mem.shelf(r) }.child(slot))),
+            Place::Node(r) => {
+                // SAFETY: as above.
+                let cell = unsafe { mem.node(r) }.slot(slot);
+                (cell & CHILD != 0).then_some(Place::Node(cell & REF))
+            }
+        }
+    }
+
+    /// The prefixes of a stride: which there are, and their values.
+    fn prefixes(&self, place: Place) -> (Set, &'static [u32]) {
+        let mem = self.reading.mem;
+        // SAFETY: what a version reaches is live while it is kept; the slices are used at once.
+        unsafe {
+            match place {
+                Place::Shelf(0) => Default::default(),
+                Place::Shelf(r) => (mem.shelf(r).set(), mem.shelf(r).values()),
+                Place::Node(r) => match mem.node(r).prefixes() {
+                    0 => Default::default(),
+                    block => (mem.prefixes(block).set(), mem.prefixes(block).values()),
+                },
+            }
+        }
+    }
+
+    fn level(&self, place: Place, path: K, depth: u32) -> Level<K> {
+        let (set, _) = self.prefixes(place);
+        let begins = |slots: u64, heap| slots | 1 << slots_of(heap).start;
+        let mut slots = set.iter().fold(0, begins);
+        match place {
+            Place::Node(r) => {
+                // SAFETY: as above.
+                let children = unsafe { self.reading.mem.node(r) }.children();
+                slots |= children.fold(0, |slots, (slot, _)| slots | 1 << slot);
+            }
+            Place::Shelf(_) => {
+                let below = |slot: &usize| self.below(place, path, depth, *slot).is_some();
+                slots |= (0..64)
+                    .filter(below)
+                    .fold(0, |slots, slot| slots | 1 << slot);
+            }
+        }
+        Level {
+            place,
+            path,
+            depth,
+            slots,
+            at: NONE,
+            len: 0,
+            least: 0,
+        }
+    }
+}
+
+impl<K: Key, W: Words> Iterator for Walk<K, W> {
+    type Item = (K, u8, u32);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let mut level = *self.stack.last()?;
+            if level.at == NONE {
+                if level.slots == 0 {
+                    self.stack.pop();
+                    continue;
+                }
+                level.at = level.slots.trailing_zeros() as usize;
+                level.slots &= level.slots - 1;
+                level.len = level.least.max(u32::from(level.depth != 0));
+            }
+            let (set, values) = self.prefixes(level.place);
+            let mut found = None;
+            while found.is_none() && level.len <= STRIDE {
+                let heap = Set::heap(level.len, level.at >> (STRIDE - level.len));
+                // Only where it begins.
+                if slots_of(heap).start == level.at && set.has(heap) {
+                    found = Some((level.len, values[set.rank(heap)]));
+                }
+                level.len += 1;
+            }
+            let below = if found.is_none() {
+                let below = self.below(level.place, level.path, level.depth, level.at);
+                let path = level.path.put(level.depth, STRIDE, level.at);
+                level.at = NONE;
+                below.map(|place| (place, path))
+            } else {
+                None
+            };
+            let depth = level.depth;
+            let path = level
+                .path
+                .put(depth, STRIDE, if level.at == NONE { 0 } else { level.at });
+            if let Some(top) = self.stack.last_mut() {
+                *top = level;
+            }
+            if let Some((len, value)) = found {
+                return Some((path, (depth + len) as u8, value));
+            }
+            if let Some((place, path)) = below {
+                debug_assert!(
+                    depth + STRIDE < self.width,
+                    "nothing lies below the last bit"
+                );
+                let level = self.level(place, path, depth + STRIDE);
+                self.stack.push(level);
+            }
+        }
+    }
+}

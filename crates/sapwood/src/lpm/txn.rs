@@ -1,0 +1,154 @@
+//! Many changes at once.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+
+use super::family::Family;
+use super::fib::{NextHop, strict, truncated};
+use super::raw::root::Open;
+use super::raw::table::{Shared, Writer};
+use super::raw::view::View;
+use super::view::{Matches, lookup_methods};
+use crate::sync::MutexGuard;
+use crate::{Error, Rejected};
+
+/// Changes to a table that nobody else sees before they are committed. It reads what it wrote; dropping it rolls back.
+///
+/// An operation that fails leaves the transaction as it was before, and the transaction can go on. A node that is changed
+/// several times is copied each time, but only its last copy is kept.
+///
+/// ```
+/// use sapwood::lpm::Ipv4Fib;
+/// let fib = Ipv4Fib::new()?;
+/// let mut txn = fib.begin();
+/// txn.insert("10.0.0.0/8".parse()?, 1)?;
+/// txn.insert("10.1.0.0/16".parse()?, 2)?;
+/// assert_eq!(txn.lookup_value([10, 1, 0, 1].into()), Some(&2));
+/// assert_eq!(fib.read(|view| view.len()), 0);
+/// txn.commit();
+/// assert_eq!(fib.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct FibTxn<'s, F: Family, V: NextHop> {
+    shared: &'s Shared<V>,
+    // `Option`, so that values can be dropped after the lock is released.
+    writer: Option<MutexGuard<'s, Writer<V>>>,
+    /// Values that were reclaimed or not needed on the way.
+    dropped: Vec<V>,
+    family: PhantomData<F>,
+}
+
+impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
+    pub(super) fn new(shared: &'s Shared<V>, writer: MutexGuard<'s, Writer<V>>) -> Self {
+        FibTxn {
+            shared,
+            writer: Some(writer),
+            dropped: Vec::new(),
+            family: PhantomData,
+        }
+    }
+
+    fn writer(&self) -> &Writer<V> {
+        match &self.writer {
+            Some(writer) => writer,
+            None => unreachable!("taken only by commit and drop"),
+        }
+    }
+
+    fn parts(&mut self) -> (&Shared<V>, &mut Writer<V>, &mut Vec<V>) {
+        match &mut self.writer {
+            Some(writer) => (self.shared, writer, &mut self.dropped),
+            None => unreachable!("taken only by commit and drop"),
+        }
+    }
+
+    fn view(&self) -> View<'_, V, Open<'_>> {
+        self.shared.open_view(self.writer())
+    }
+
+    /// Number of prefixes.
+    pub fn len(&self) -> usize {
+        self.writer().len()
+    }
+
+    /// Whether there are no prefixes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    lookup_methods!(['t] 't [&'t ] self);
+
+    /// Gives a prefix a value. The old one can be read until the transaction is changed again.
+    ///
+    /// # Errors
+    /// [`Error::HostBitsSet`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
+    pub fn insert(&mut self, net: F::Net, value: V) -> Result<Option<&V>, Rejected<V>> {
+        match strict::<F>(net) {
+            Ok(at) => self.put(at, value),
+            Err(error) => Err(Rejected { value, error }),
+        }
+    }
+
+    /// As [`insert`](Self::insert); bits behind the prefix's length are taken as zeros.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
+    pub fn insert_truncated(&mut self, net: F::Net, value: V) -> Result<Option<&V>, Rejected<V>> {
+        self.put(truncated::<F>(net), value)
+    }
+
+    fn put(&mut self, at: (F::Key, u8), value: V) -> Result<Option<&V>, Rejected<V>> {
+        let (shared, writer, dropped) = self.parts();
+        match shared.put_open(writer, at, value, dropped) {
+            Ok(old) => Ok(old.map(|block| shared.value_of(writer, block))),
+            Err((value, error)) => Err(Rejected { value, error }),
+        }
+    }
+
+    /// Takes a prefix away. Its value can be read until the transaction is changed again; `None` when it was not there.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] (the way to the prefix is copied), [`Error::GarbageLimit`].
+    pub fn remove(&mut self, net: F::Net) -> Result<Option<&V>, Error> {
+        let (shared, writer, dropped) = self.parts();
+        let old = shared.take_open(writer, truncated::<F>(net), dropped)?;
+        Ok(old.map(|block| shared.value_of(writer, block)))
+    }
+
+    /// Publishes all changes, and frees some of what older ones left behind. Returns the version's number (the newest
+    /// one's, when nothing was changed).
+    ///
+    /// Root words are stored one after the other: see [`Fib`](super::Fib). O(what was changed); cannot fail.
+    pub fn commit(mut self) -> u64 {
+        let (shared, writer, dropped) = self.parts();
+        let version = shared.commit(writer);
+        shared.reclaim(writer, usize::MAX, dropped);
+        // Released before the values are dropped: a value's `drop` may use the table.
+        self.writer = None;
+        version
+    }
+
+    /// Forgets all changes; the same as dropping the transaction.
+    pub fn rollback(self) {
+        drop(self);
+    }
+}
+
+impl<F: Family, V: NextHop> Drop for FibTxn<'_, F, V> {
+    fn drop(&mut self) {
+        if let Some(writer) = &mut self.writer {
+            self.shared.roll_back(writer, &mut self.dropped);
+        }
+        // Released before the values are dropped: a value's `drop` may use the table.
+        self.writer = None;
+    }
+}
+
+impl<F: Family, V: NextHop> fmt::Debug for FibTxn<'_, F, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FibTxn")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,194 @@
+//! Reading a table: readers and views.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use sapwood_qsbr::Reader;
+use smallvec::SmallVec;
+
+use super::family::Family;
+use super::fib::{Fib, NextHop, truncated};
+use super::raw::read::Published;
+use super::raw::view::View;
+
+/// The reading methods of whatever has a `view()`. `$life` is the lifetime of the references that they give.
+macro_rules! lookup_methods {
+    ([$($fresh:lifetime)?] $life:lifetime [$($self:tt)+] $me:ident) => {
+        /// The value of the longest prefix of an address. The quickest question: the prefix itself is not found.
+        #[inline]
+        pub fn lookup_value<$($fresh)?>($($self)+ $me, addr: F::Addr) -> Option<&$life V> {
+            $me.view().value(F::key(addr))
+        }
+
+        /// The longest prefix of an address, and its value.
+        pub fn lookup<$($fresh)?>($($self)+ $me, addr: F::Addr) -> Option<(F::Net, &$life V)> {
+            let key = F::key(addr);
+            let (len, value) = $me.view().longest(key)?;
+            Some((F::net_of(key, len), value))
+        }
+
+        /// [`lookup_value`](Self::lookup_value) of many addresses, whose waits for memory overlap: two to four times as
+        /// quick. `values[i]` becomes the answer for `addrs[i]`.
+        ///
+        /// # Panics
+        /// When the two are not of one length.
+        #[inline]
+        pub fn lookup_batch<$($fresh)?>($($self)+ $me, addrs: &[F::Addr], values: &mut [Option<&$life V>]) {
+            assert_eq!(addrs.len(), values.len(), "a place for each answer");
+            $me.view().values(addrs, F::key, values);
+        }
+
+        /// The value of exactly this prefix; bits behind its length are taken as zeros.
+        pub fn get<$($fresh)?>($($self)+ $me, net: F::Net) -> Option<&$life V> {
+            let (key, len) = truncated::<F>(net);
+            $me.view().exact(key, len)
+        }
+
+        /// Whether this prefix is there.
+        pub fn contains(&self, net: F::Net) -> bool {
+            self.get(net).is_some()
+        }
+
+        /// All prefixes of an address with their values, shortest first.
+        pub fn matches<$($fresh)?>($($self)+ $me, addr: F::Addr) -> Matches<$life, F, V> {
+            let key = F::key(addr);
+            Matches {
+                key,
+                found: $me.view().matches(key).into_iter(),
+            }
+        }
+    };
+}
+pub(super) use lookup_methods;
+
+/// The prefixes of an address, shortest first.
+pub struct Matches<'a, F: Family, V> {
+    pub(super) key: F::Key,
+    pub(super) found: smallvec::IntoIter<[(u8, &'a V); 8]>,
+}
+
+impl<'a, F: Family, V> Iterator for Matches<'a, F, V> {
+    type Item = (F::Net, &'a V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (len, value) = self.found.next()?;
+        Some((F::net_of(self.key, len), value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.found.size_hint()
+    }
+}
+
+impl<F: Family, V> DoubleEndedIterator for Matches<'_, F, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let (len, value) = self.found.next_back()?;
+        Some((F::net_of(self.key, len), value))
+    }
+}
+
+impl<F: Family, V> ExactSizeIterator for Matches<'_, F, V> {}
+
+impl<F: Family, V: fmt::Debug> fmt::Debug for Matches<'_, F, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found: SmallVec<[&(u8, &V); 8]> = self.found.as_slice().iter().collect();
+        f.debug_tuple("Matches").field(&found).finish()
+    }
+}
+
+/// A thread's way into a [`Fib`]: registered once, then wait-free.
+///
+/// Call [`quiescent`](Self::quiescent) from time to time (once per burst of packets, say), or go
+/// [`offline`](Self::offline) before blocking: else the memory of old nodes is held back.
+pub struct FibReader<F: Family, V: NextHop> {
+    reader: Reader,
+    fib: Fib<F, V>,
+}
+
+impl<F: Family, V: NextHop> FibReader<F, V> {
+    pub(super) fn new(reader: Reader, fib: Fib<F, V>) -> Self {
+        FibReader { reader, fib }
+    }
+
+    /// The table as it is, and goes on to be: each lookup through the view sees the newest.
+    #[inline]
+    pub fn view(&self) -> FibView<'_, F, V> {
+        self.fib.view(self.reader.guard())
+    }
+
+    /// Says that this thread holds nothing. No view can be alive: the borrow checker sees to it.
+    #[inline]
+    pub fn quiescent(&mut self) {
+        self.reader.quiescent();
+    }
+
+    /// Takes the reader offline while the result lives: for a thread that is about to block.
+    pub fn offline(&mut self) -> sapwood_qsbr::Offline<'_> {
+        self.reader.offline()
+    }
+
+    /// The registered reader, for the hooks of an event loop.
+    pub fn reader_mut(&mut self) -> &mut Reader {
+        &mut self.reader
+    }
+}
+
+impl<F: Family, V: NextHop> fmt::Debug for FibReader<F, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FibReader").finish_non_exhaustive()
+    }
+}
+
+/// The table, read under a guard. Stays on its thread.
+///
+/// Each call sees the newest table. What one call returns is of one moment, but for [`matches`](Self::matches): its
+/// prefixes up to the root's bits are of one moment, and the longer ones of another shortly before.
+pub struct FibView<'g, F: Family, V: NextHop> {
+    view: View<'g, V, Published<'g>>,
+    fib: &'g Fib<F, V>,
+    local: PhantomData<*const ()>,
+}
+
+impl<F: Family, V: NextHop> Clone for FibView<'_, F, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<F: Family, V: NextHop> Copy for FibView<'_, F, V> {}
+
+impl<'g, F: Family, V: NextHop> FibView<'g, F, V> {
+    #[inline]
+    pub(super) fn new(view: View<'g, V, Published<'g>>, fib: &'g Fib<F, V>) -> Self {
+        FibView {
+            view,
+            fib,
+            local: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn view(&self) -> View<'g, V, Published<'g>> {
+        self.view
+    }
+
+    /// Number of prefixes.
+    pub fn len(&self) -> usize {
+        self.fib.len()
+    }
+
+    /// Whether there are no prefixes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    lookup_methods!([] 'g [&] self);
+}
+
+impl<F: Family, V: NextHop> fmt::Debug for FibView<'_, F, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FibView")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,12 @@
+//! How long tests are.
+
+/// Fewer steps where each takes long: in the interpreter, and where `SAPWOOD_OPS` asks for few, as under sanitizers.
+pub fn steps(n: usize) -> usize {
+    let few =
+        std::env::var("SAPWOOD_OPS").is_ok_and(|ops| ops.parse().is_ok_and(|n: u64| n < 100_000));
+    match (cfg!(miri), few) {
+        (true, _) => n / 100,
+        (false, true) => n / 8,
+        (false, false) => n,
+    }
+}
