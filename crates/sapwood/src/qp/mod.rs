@@ -60,7 +60,7 @@ pub use txn::Txn;
 pub(crate) use file::save;
 #[cfg(feature = "std")]
 pub(crate) use raw::{
-    batch::{LANES, warm},
+    batch::LANES,
     bits::Alternatives,
     mem::{Checked, Mem, Trusted},
     view::View,

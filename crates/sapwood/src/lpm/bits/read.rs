@@ -26,14 +26,14 @@ pub(super) fn lookup<'a, V, M: Mem>(
     view: View<'a, V, M>,
     bits: impl AsBits,
 ) -> Option<(usize, &'a V)> {
-    bits.with_bits(|bits| lookup_key(view, &encode(bits)))
+    let leaf = bits.with_bits(|bits| view.longest_match(&encode(bits), alternatives))?;
+    found(view, leaf)
 }
 
 #[inline(always)]
-fn lookup_key<'a, V, M: Mem>(view: View<'a, V, M>, key: &[u8]) -> Option<(usize, &'a V)> {
-    let leaf = view.longest_match(key, alternatives)?;
-    let (stored, value) = view.entry(leaf)?;
-    Some((code::bits_of(stored), value))
+fn found<'a, V, M: Mem>(view: View<'a, V, M>, leaf: u32) -> Option<(usize, &'a V)> {
+    let (key, value) = (leaf != 0).then(|| view.entry(leaf)).flatten()?;
+    Some((code::bits_of(key), value))
 }
 
 /// Looks up many.
@@ -44,22 +44,20 @@ pub(super) fn lookup_batch<'a, V, M: Mem, Q: AsBits>(
     out: &mut [Option<(usize, &'a V)>],
 ) {
     assert_eq!(queries.len(), out.len(), "as many places as queries");
-    for (queries, out) in queries.chunks(LANES).zip(out.chunks_mut(LANES)) {
-        if len < LARGE {
-            for (query, out) in queries.iter().zip(out) {
-                *out = lookup(view, query);
-            }
-            continue;
+    if len < LARGE {
+        for (query, out) in queries.iter().zip(out) {
+            *out = lookup(view, query);
         }
+        return;
+    }
+    for (queries, out) in queries.chunks(LANES).zip(out.chunks_mut(LANES)) {
         let mut keys: [Key; LANES] = core::array::from_fn(|_| Key::new());
         for (key, query) in keys.iter_mut().zip(queries) {
             *key = query.with_bits(encode);
         }
-        let keys = &keys[..queries.len()];
-        qp::warm(&view, keys.iter().map(|key| &key[..]));
-        for (key, out) in keys.iter().zip(out) {
-            *out = lookup_key(view, key);
-        }
+        view.longest_matches(&keys[..queries.len()], alternatives, |i, leaf| {
+            out[i] = found(view, leaf);
+        });
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn find_many<V, M: Mem, K: AsRef<[u8]>>(
         for (lane, key) in lanes.iter_mut().zip(group) {
             *lane = key.as_ref();
         }
-        let cells = descend(view, &lanes, group.len(), |cell, min, key| {
+        let cells = descend(view, &lanes, group.len(), |_, cell, min, key| {
             match view.step(cell, min, key) {
                 (Step::Down(cell), min) => (cell, min),
                 (Step::Miss, _) => (LEAF, 0),
@@ -45,7 +45,7 @@ pub(crate) fn warm<'k, V, M: Mem>(view: &View<'_, V, M>, keys: impl Iterator<Ite
         *lane = key;
         n += 1;
     }
-    descend(view, &lanes, n, |cell, min, key| {
+    descend(view, &lanes, n, |_, cell, min, key| {
         let next = view.branch(cell, min).and_then(|b| {
             let index = view.index(b, key).unwrap_or(0);
             view.child(b, index)
@@ -54,13 +54,14 @@ pub(crate) fn warm<'k, V, M: Mem>(view: &View<'_, V, M>, keys: impl Iterator<Ite
     });
 }
 
-/// Takes up to 16 keys down by `step` to the leaves that they may be at; `LEAF` alone stands for nowhere.
+/// Takes up to 16 keys down by `step` (of a lane, from a cell) to the leaves that they may be at; `LEAF` alone stands for
+/// nowhere.
 #[inline(always)]
-fn descend<V, M: Mem>(
+pub(super) fn descend<V, M: Mem>(
     view: &View<'_, V, M>,
     keys: &[&[u8]; LANES],
     n: usize,
-    step: impl Fn(u32, usize, &[u8]) -> (u32, usize),
+    mut step: impl FnMut(usize, u32, usize, &[u8]) -> (u32, usize),
 ) -> [u32; LANES] {
     let start = if view.root == 0 { LEAF } else { view.root };
     let mut cells = [start; LANES];
@@ -72,7 +73,7 @@ fn descend<V, M: Mem>(
         for i in 0..left {
             // Lane numbers are below 16; the mask tells the compiler.
             let lane = usize::from(active[i]) % LANES;
-            let (cell, min) = step(cells[lane], mins[lane], keys[lane]);
+            let (cell, min) = step(lane, cells[lane], mins[lane], keys[lane]);
             prefetch(view.mem.hint(cell));
             cells[lane] = cell;
             if !M::TRUSTED {
