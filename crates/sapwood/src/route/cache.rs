@@ -1,0 +1,590 @@
+//! The route cache: answers of a slow resolver, for a short time, in fixed memory.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crossbeam_utils::CachePadded;
+
+use super::config::RouteCacheBuilder;
+use super::counters::{CacheStats, Counters, Event, Mine};
+#[cfg(feature = "std")]
+use super::flight::{Flights, Turn};
+use super::hash::Secrets;
+use super::plain::{Plain, Words};
+use super::raw::probe;
+use super::raw::table::{Found, LAST, Place, Stamp, Table, WAYS, Writer};
+
+/// A cache of next hops (or of anything) that must be asked for, shared by all threads.
+///
+/// - An answer is given again while it is younger than `fresh` (100 ms), counted from **before** its resolver was called.
+///   An older one is resolved again and written into its slot. One older than `keep` (1 s) is removed by
+///   [`sweep`](Self::sweep).
+/// - All memory is taken at the start: sets of up to sixteen slots, each slot with one entry. A lookup reads the head of one set and,
+///   usually, one slot. What was hit stays longer than what was not.
+/// - Readers take no lock, and a hit writes nothing that other threads write. Writers lock one set for some
+///   tens of stores; no lock is held while a resolver runs.
+/// - Time is the caller's: nanoseconds of a monotonic clock. If a thread's time steps back all the same, no entry is
+///   fresh any more, so that none lives longer for it.
+///
+/// Keys and values are [`Plain`] data. Works without `std`.
+///
+/// ```
+/// use sapwood::route::{RouteCache, Unresolved};
+///
+/// let cache: RouteCache<(u128, u32), u64> = RouteCache::new(1024);
+/// let ask = |key: &(u128, u32)| if key.0 == 0 { Err("no route") } else { Ok(key.0 as u64 + 7) };
+///
+/// let (key, now) = ((1, 99), 5_000_000);
+/// let hash = cache.hash(&key);
+/// assert_eq!(cache.get_or_resolve(&key, hash, now, ask), Ok(8)); // asks
+/// assert_eq!(cache.get_or_resolve(&key, hash, now + 1000, ask), Ok(8)); // does not
+/// assert_eq!(cache.get(&key, now + 200_000_000), None); // too old
+///
+/// let unknown = (0, 99);
+/// let answer = cache.get_or_resolve(&unknown, cache.hash(&unknown), now, ask);
+/// assert_eq!(answer, Err(Unresolved::Error("no route")));
+/// let stats = cache.stats();
+/// assert_eq!((stats.hit, stats.miss, stats.error, stats.occupancy), (1, 3, 1, 1));
+/// ```
+pub struct RouteCache<K: Plain, V: Plain> {
+    table: Table<K::Words, V::Words>,
+    secrets: Secrets,
+    counters: Counters,
+    fresh: u64,
+    keep: u64,
+    negative: Option<u64>,
+    /// The longest time for which any answer is given again.
+    life: u64,
+    /// Entries of sets with another generation are of before `invalidate_all`.
+    generation: AtomicU64,
+    /// What entries have aged by because clocks stepped back.
+    offset: AtomicU64,
+    /// Where the next sweep begins.
+    cursor: CachePadded<AtomicUsize>,
+    #[cfg(feature = "std")]
+    flights: Option<Flights>,
+}
+
+/// What [`RouteCache::lookup`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup<V> {
+    /// A value.
+    Value(V),
+    /// The resolver failed a moment ago; only with a `negative_ttl`.
+    Negative,
+    /// Nothing, or nothing that is fresh.
+    Absent,
+}
+
+/// Why [`RouteCache::get_or_resolve`] has no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unresolved<E> {
+    /// What the resolver said.
+    #[error("{0}")]
+    Error(E),
+    /// The resolver failed a moment ago, and was not asked again.
+    #[error("the resolver failed a moment ago")]
+    Negative,
+}
+
+/// What the cache holds for a key.
+enum State<W> {
+    Fresh(W),
+    Negative,
+    Stale,
+    Absent,
+}
+
+/// What must not have changed between the call of a resolver and the storing of its answer.
+struct Ticket {
+    generation: u64,
+    disturbances: u64,
+}
+
+/// A key on its way through the cache.
+#[derive(Clone, Copy)]
+struct Query<'c, W> {
+    words: W,
+    hash: u64,
+    time: u64,
+    mine: Mine<'c>,
+}
+
+impl<K: Plain, V: Plain> RouteCache<K, V> {
+    /// A cache for so many entries, with the usual times and a seed of its own.
+    pub fn new(capacity: usize) -> Self {
+        Self::builder().capacity(capacity).build()
+    }
+
+    /// A cache with other times.
+    pub fn builder() -> RouteCacheBuilder<K, V> {
+        RouteCacheBuilder::new()
+    }
+
+    pub(super) fn with(config: &RouteCacheBuilder<K, V>, seed: u64) -> Self {
+        Self {
+            table: Table::new(config.capacity),
+            secrets: Secrets::new(seed),
+            counters: Counters::new(config.threads),
+            fresh: config.fresh,
+            keep: config.keep,
+            negative: config.negative,
+            life: config.fresh.max(config.negative.unwrap_or(0)),
+            generation: AtomicU64::new(0),
+            offset: AtomicU64::new(0),
+            cursor: CachePadded::new(AtomicUsize::new(0)),
+            #[cfg(feature = "std")]
+            flights: config.single_flight.then(Flights::new),
+        }
+    }
+
+    /// The hash of a key, for the methods that take one.
+    ///
+    /// They take any other function of the key as well, always the same; then what an attacker can do with it is the caller's
+    /// to know. Its upper 32 bits choose the set.
+    #[inline]
+    pub fn hash(&self, key: &K) -> u64 {
+        self.secrets.hash(&key.to_words())
+    }
+
+    /// The value of a key, if it is there and fresh.
+    #[inline]
+    pub fn get(&self, key: &K, now: u64) -> Option<V> {
+        self.get_hashed(key, self.hash(key), now)
+    }
+
+    /// As [`get`](Self::get), with the key's hash.
+    #[inline]
+    pub fn get_hashed(&self, key: &K, hash: u64, now: u64) -> Option<V> {
+        match self.lookup(key, hash, now) {
+            Lookup::Value(value) => Some(value),
+            Lookup::Negative | Lookup::Absent => None,
+        }
+    }
+
+    /// As [`get_hashed`](Self::get_hashed), telling a cached failure from nothing.
+    #[inline]
+    pub fn lookup(&self, key: &K, hash: u64, now: u64) -> Lookup<V> {
+        let query = self.query(key, hash, now);
+        let state = self.find(&query, 0);
+        self.count(&query, &state);
+        match state {
+            State::Fresh(words) => Lookup::Value(V::from_words(words)),
+            State::Negative => Lookup::Negative,
+            State::Stale | State::Absent => Lookup::Absent,
+        }
+    }
+
+    /// The value of a key: the one that is there and fresh, or else the resolver's, which is stored.
+    ///
+    /// `now` must have been read before this call, so that the age of the answer counts from before the resolver was called. If
+    /// the key, or everything, is invalidated while the resolver runs, its answer is returned but not stored.
+    ///
+    /// # Errors
+    ///
+    /// What the resolver says; that is not stored, unless there is a `negative_ttl`.
+    ///
+    /// # Panics
+    ///
+    /// If the resolver does. The cache is as it was.
+    #[inline]
+    pub fn get_or_resolve<E>(
+        &self,
+        key: &K,
+        hash: u64,
+        now: u64,
+        resolver: impl FnOnce(&K) -> Result<V, E>,
+    ) -> Result<V, Unresolved<E>> {
+        let query = self.query(key, hash, now);
+        let generation = self.generation.load(Ordering::Acquire);
+        match self.find(&query, 0) {
+            state @ (State::Stale | State::Absent) => {
+                self.resolve(key, &query, state, generation, resolver)
+            }
+            state => {
+                self.count(&query, &state);
+                Self::answer(state)
+            }
+        }
+    }
+
+    fn answer<E>(state: State<V::Words>) -> Result<V, Unresolved<E>> {
+        match state {
+            State::Fresh(words) => Ok(V::from_words(words)),
+            _ => Err(Unresolved::Negative),
+        }
+    }
+
+    #[inline(never)]
+    fn resolve<E>(
+        &self,
+        key: &K,
+        query: &Query<'_, K::Words>,
+        state: State<V::Words>,
+        generation: u64,
+        resolver: impl FnOnce(&K) -> Result<V, E>,
+    ) -> Result<V, Unresolved<E>> {
+        #[cfg(feature = "std")]
+        let mut turn = None;
+        #[cfg(feature = "std")]
+        if let Some(flights) = &self.flights {
+            loop {
+                // What this thread led before has landed.
+                let next = flights.turn(query.hash);
+                // Who led may have begun after this thread's clock was read.
+                let state = self.find(query, self.fresh);
+                if let State::Fresh(_) | State::Negative = state {
+                    self.count(query, &state);
+                    return Self::answer(state);
+                }
+                if !matches!(next, Turn::Again) {
+                    turn = Some(next);
+                    break;
+                }
+            }
+        }
+        self.count(query, &state);
+        let ticket = self.place(query.hash).map(|place| {
+            let disturbances = self.table.disturbances(place.set);
+            (
+                place,
+                Ticket {
+                    generation,
+                    disturbances,
+                },
+            )
+        });
+        let answer = resolver(key);
+        let stored = match (&answer, self.negative) {
+            (Ok(value), _) => Some((value.to_words(), false)),
+            (Err(_), Some(_)) => Some((Words::fill(|| 0), true)),
+            (Err(_), None) => None,
+        };
+        if answer.is_err() {
+            query.mine.count(Event::Error);
+        }
+        if let (Some((place, ticket)), Some((words, negative))) = (ticket, stored) {
+            let stamp = Stamp::new(query.time, negative);
+            match self.table.try_lock(place.set) {
+                Some(writer) => self.store(query, place, writer, stamp, &words, Some(ticket)),
+                None => query.mine.count(Event::Busy),
+            }
+        }
+        #[cfg(feature = "std")]
+        drop(turn);
+        answer.map_err(Unresolved::Error)
+    }
+
+    /// Stores a value that is of `now`, whatever is there. Answers of resolvers that are under way will not replace it.
+    #[inline]
+    pub fn insert(&self, key: &K, hash: u64, now: u64, value: V) {
+        let query = self.query(key, hash, now);
+        let Some(place) = self.place(hash) else {
+            return;
+        };
+        let mut writer = self.table.lock(place.set);
+        writer.disturb();
+        let stamp = Stamp::new(query.time, false);
+        self.store(&query, place, writer, stamp, &value.to_words(), None);
+    }
+
+    /// Removes a key; returns whether it was there. Answers of resolvers that are under way for it will not be stored.
+    pub fn invalidate(&self, key: &K) -> bool {
+        self.invalidate_hashed(key, self.hash(key))
+    }
+
+    /// As [`invalidate`](Self::invalidate), with the key's hash.
+    pub fn invalidate_hashed(&self, key: &K, hash: u64) -> bool {
+        let Some(place) = self.place(hash) else {
+            return false;
+        };
+        let mut writer = self.table.lock(place.set);
+        writer.disturb();
+        let Some(way) = writer.way_of(place, &key.to_words()) else {
+            return false;
+        };
+        writer.remove(way);
+        let valid = writer.generation() == self.generation.load(Ordering::Acquire);
+        drop(writer);
+        self.counters.mine().count(Event::Invalidated);
+        probe::delete(hash, place.set);
+        valid
+    }
+
+    /// Removes everything, at once: entries and answers under way are of an older generation from here on.
+    pub fn invalidate_all(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Removes entries older than `keep`, and those of before an [`invalidate_all`](Self::invalidate_all), looking at about
+    /// `budget` slots; the next call goes on from there. Returns how many it removed.
+    pub fn sweep(&self, now: u64, budget: usize) -> usize {
+        let mine = self.counters.mine();
+        let time = self.time(&mine, now);
+        let sets = self.table.sets();
+        let some = budget.div_ceil(WAYS).min(sets);
+        if some == 0 {
+            return 0;
+        }
+        let start = self.cursor.fetch_add(some, Ordering::Relaxed);
+        (0..some)
+            .map(|i| self.sweep_set(&mine, time, start.wrapping_add(i) % sets))
+            .sum()
+    }
+
+    fn sweep_set(&self, mine: &Mine<'_>, time: u64, set: usize) -> usize {
+        if self.table.count(set) == 0 {
+            return 0;
+        }
+        // What cannot be had now comes again.
+        let Some(mut writer) = self.table.try_lock(set) else {
+            return 0;
+        };
+        let mut removed = self.restart(mine, &mut writer);
+        let mut swept = 0;
+        for way in writer.entries() {
+            if self.expired(writer.stamp(way), time) {
+                writer.remove(way);
+                swept += 1;
+            }
+        }
+        drop(writer);
+        removed += swept;
+        mine.add(Event::Swept, swept);
+        for _ in 0..removed {
+            probe::delete(0, set);
+        }
+        removed
+    }
+
+    /// What the cache has done, and how full it is. The sums are exact while nobody works on it.
+    pub fn stats(&self) -> CacheStats {
+        CacheStats {
+            occupancy: self.occupancy(),
+            capacity: self.capacity(),
+            ..self.counters.sum()
+        }
+    }
+
+    /// How many slots are taken, counted one by one.
+    pub fn occupancy(&self) -> usize {
+        (0..self.table.sets())
+            .map(|set| self.table.count(set))
+            .sum()
+    }
+
+    /// How many slots there are.
+    pub fn capacity(&self) -> usize {
+        self.table.capacity()
+    }
+
+    /// The bytes that it takes, all of them since it was made.
+    pub fn memory(&self) -> usize {
+        size_of_val(self) + self.table.bytes() + self.counters.bytes()
+    }
+
+    /// Checks the cache's invariants while nobody works on it.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong.
+    pub fn verify(&self) -> Result<(), String> {
+        for set in 0..self.table.sets() {
+            let writer = self
+                .table
+                .try_lock(set)
+                .ok_or_else(|| format!("set {set} is locked"))?;
+            if let Some(way) = writer.entries().find(|way| *way >= self.table.ways(set)) {
+                return Err(format!("set {set} has no way {way}"));
+            }
+            writer
+                .check()
+                .map_err(|what| format!("set {set}: {what}"))?;
+        }
+        let stats = self.stats();
+        let left = stats
+            .insert
+            .wrapping_sub(stats.evict + stats.swept + stats.invalidated);
+        if left != stats.occupancy as u64 {
+            return Err(format!("{left} entries should be there: {stats:?}"));
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn query(&self, key: &K, hash: u64, now: u64) -> Query<'_, K::Words> {
+        let mine = self.counters.mine();
+        Query {
+            words: key.to_words(),
+            hash,
+            time: self.time(&mine, now),
+            mine,
+        }
+    }
+
+    /// The time of entries: the caller's, and what was added when clocks stepped back.
+    #[inline(always)]
+    fn time(&self, mine: &Mine<'_>, now: u64) -> u64 {
+        let older = mine.note(now, &self.counters, self.life);
+        if older != 0 {
+            self.step_back(mine, older);
+        }
+        now.saturating_add(self.offset.load(Ordering::Relaxed))
+            .min(LAST)
+    }
+
+    /// For how long the clock had run before it stepped back is not known. So entries age: none is fresh any more, those
+    /// that could be kept are kept.
+    #[cold]
+    fn step_back(&self, mine: &Mine<'_>, older: u64) {
+        mine.count(Event::ClockBack);
+        if older >= self.keep.saturating_add(self.life) {
+            self.invalidate_all();
+        } else {
+            self.offset.fetch_add(older, Ordering::AcqRel);
+        }
+    }
+
+    #[inline(always)]
+    fn place(&self, hash: u64) -> Option<Place> {
+        (self.table.sets() > 0).then(|| self.table.place(hash))
+    }
+
+    /// The state of a key, not counted. Entries that are `ahead` of this thread's time by so much are good.
+    #[inline(always)]
+    fn find(&self, query: &Query<'_, K::Words>, ahead: u64) -> State<V::Words> {
+        let Some(place) = self.place(query.hash) else {
+            return State::Absent;
+        };
+        let Found::Entry(generation, stamp, value, way) = self.table.find(place, &query.words)
+        else {
+            return State::Absent;
+        };
+        if generation != self.generation.load(Ordering::Acquire) {
+            return State::Absent;
+        }
+        // One of the future was resolved by a thread that read the clock later, or before the clock stepped back.
+        let born = stamp.time();
+        let future = born > query.time && born - query.time > ahead;
+        if future || query.time.saturating_sub(born) >= self.lifetime(stamp) {
+            return State::Stale;
+        }
+        self.table.mark(place.set, way);
+        probe::hit(query.hash, place.set);
+        if stamp.negative() {
+            State::Negative
+        } else {
+            State::Fresh(value)
+        }
+    }
+
+    #[inline(always)]
+    fn lifetime(&self, stamp: Stamp) -> u64 {
+        if stamp.negative() {
+            self.negative.unwrap_or(0)
+        } else {
+            self.fresh
+        }
+    }
+
+    #[inline(always)]
+    fn count<W>(&self, query: &Query<'_, K::Words>, state: &State<W>) {
+        match state {
+            State::Fresh(_) => query.mine.count(Event::Hit),
+            State::Absent => query.mine.count(Event::Miss),
+            State::Negative => {
+                query.mine.count(Event::Hit);
+                query.mine.count(Event::Negative);
+            }
+            State::Stale => {
+                query.mine.count(Event::Miss);
+                query.mine.count(Event::Stale);
+            }
+        }
+    }
+
+    fn expired(&self, stamp: Stamp, time: u64) -> bool {
+        let limit = match stamp.negative() {
+            true => self.negative.unwrap_or(0),
+            false => self.keep,
+        };
+        // One of the far future is of before a step of the clock.
+        time.abs_diff(stamp.time()) >= limit
+    }
+
+    /// Empties a set of an older generation; returns how many entries it had.
+    #[inline(always)]
+    fn restart(&self, mine: &Mine<'_>, writer: &mut Writer<'_, K::Words, V::Words>) -> usize {
+        let generation = self.generation.load(Ordering::Acquire);
+        if writer.generation() == generation {
+            return 0;
+        }
+        let count = writer.restart(generation);
+        mine.add(Event::Invalidated, count);
+        count
+    }
+
+    #[inline(always)]
+    fn store(
+        &self,
+        query: &Query<'_, K::Words>,
+        place: Place,
+        mut writer: Writer<'_, K::Words, V::Words>,
+        stamp: Stamp,
+        value: &V::Words,
+        ticket: Option<Ticket>,
+    ) {
+        let mine = &query.mine;
+        if let Some(ticket) = &ticket {
+            // If the generation moves after this look, the set has the old one, and the entry is not found.
+            let moved = ticket.generation != self.generation.load(Ordering::Acquire)
+                || ticket.disturbances != writer.disturbances();
+            if moved {
+                mine.count(Event::Overtaken);
+                return;
+            }
+        }
+        self.restart(mine, &mut writer);
+        if let Some(way) = writer.way_of(place, &query.words) {
+            // Another resolver began later, and was done earlier.
+            let ahead = writer.stamp(way).time().saturating_sub(stamp.time());
+            if ticket.is_some() && (1..self.fresh).contains(&ahead) {
+                mine.count(Event::Overtaken);
+                return;
+            }
+            writer.rewrite(way, stamp, value);
+            drop(writer);
+            self.table.mark(place.set, way);
+            mine.count(Event::Refresh);
+            probe::refresh(query.hash, place.set);
+            return;
+        }
+        let way = match writer.vacant() {
+            Some(way) => way,
+            None => {
+                let way = writer.victim();
+                mine.count(Event::Evict);
+                if !self.expired(writer.stamp(way), query.time) {
+                    mine.count(Event::Full);
+                    probe::full(query.hash, place.set);
+                }
+                probe::delete(0, place.set);
+                way
+            }
+        };
+        writer.write(way, place, &query.words, stamp, value);
+        drop(writer);
+        mine.count(Event::Insert);
+        probe::insert(query.hash, place.set);
+    }
+}
+
+impl<K: Plain, V: Plain> fmt::Debug for RouteCache<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RouteCache")
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,200 @@
+//! Counters, and the last time that each thread gave.
+//!
+//! A hit should not write a word that other threads write. So each thread that has a number (`thread`) below the count of
+//! shards has a shard of its own, and adds with a load and a store; all others, and all threads without `std`, share the
+//! last shard and add with a read-modify-write.
+
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::raw::sync;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident $variant:ident;)*) => {
+        /// What a [`RouteCache`](super::RouteCache) has done since it was made.
+        ///
+        /// While nobody works on the cache, `hit + miss` is the number of lookups, and
+        /// `insert - evict - swept - invalidated` is `occupancy`.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct CacheStats {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Slots that are taken now. Entries of before [`invalidate_all`](super::RouteCache::invalidate_all) are
+            /// never returned, but take their slots until their set is written or swept.
+            pub occupancy: usize,
+            /// Slots that there are.
+            pub capacity: usize,
+        }
+
+        /// What is counted.
+        #[derive(Clone, Copy)]
+        pub(crate) enum Event { $($variant,)* }
+
+        const EVENTS: usize = [$(Event::$variant,)*].len();
+
+        impl CacheStats {
+            fn add(&mut self, shard: &Shard) {
+                $(self.$name = self.$name.wrapping_add(shard.counts[Event::$variant as usize].load(Relaxed));)*
+            }
+        }
+    };
+}
+counters! {
+    /// Lookups that the cache answered, negative answers among them.
+    hit Hit;
+    /// Lookups that it did not answer.
+    miss Miss;
+    /// Entries that were written again in their slot.
+    refresh Refresh;
+    /// Entries that came in.
+    insert Insert;
+    /// Entries that were thrown out for others.
+    evict Evict;
+    /// Entries that were thrown out before they were older than `keep`: the cache is too small.
+    full Full;
+    /// Misses that found an entry which was too old; part of `miss`.
+    stale Stale;
+    /// Hits that said that there is no route; part of `hit`.
+    negative Negative;
+    /// Resolvers that failed.
+    error Error;
+    /// Entries that `sweep` removed for their age.
+    swept Swept;
+    /// Entries that `invalidate` removed, or that were of before `invalidate_all` when their slot was needed or swept.
+    invalidated Invalidated;
+    /// Answers that were returned, but not cached, because of an invalidation or an insertion meanwhile.
+    overtaken Overtaken;
+    /// Answers that were not cached because other writers held the set for too long.
+    busy Busy;
+    /// How often a thread's clock stepped back.
+    clock_back ClockBack;
+}
+
+/// The counters of a thread. 128 bytes: processors fetch lines in pairs.
+#[repr(align(128))]
+struct Shard {
+    last: AtomicU64,
+    counts: [AtomicU64; EVENTS],
+}
+
+const _: () = assert!(size_of::<Shard>() == 128);
+
+/// All shards.
+pub(crate) struct Counters {
+    shards: Box<[Shard]>,
+}
+
+/// The shard that a thread counts in.
+#[derive(Clone, Copy)]
+pub(crate) struct Mine<'c> {
+    shard: &'c Shard,
+    alone: bool,
+}
+
+impl Counters {
+    /// Shards for threads with numbers below `threads`, and one for all others.
+    pub fn new(threads: usize) -> Self {
+        let shard = |_| Shard {
+            last: AtomicU64::new(0),
+            counts: [const { AtomicU64::new(0) }; EVENTS],
+        };
+        Self {
+            shards: (0..=threads).map(shard).collect(),
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.shards)
+    }
+
+    /// The calling thread's shard.
+    #[inline(always)]
+    pub fn mine(&self) -> Mine<'_> {
+        #[cfg(feature = "std")]
+        let number = super::thread::number();
+        #[cfg(not(feature = "std"))]
+        let number = usize::MAX;
+        let last = self.shards.len() - 1;
+        Mine {
+            shard: &self.shards[number.min(last)],
+            alone: number < last,
+        }
+    }
+
+    /// The sums.
+    pub fn sum(&self) -> CacheStats {
+        let mut stats = CacheStats::default();
+        for shard in &self.shards {
+            stats.add(shard);
+        }
+        stats
+    }
+
+    /// The latest time that any thread gave.
+    fn latest(&self) -> u64 {
+        let times = self.shards.iter().map(|shard| shard.last.load(Relaxed));
+        times.max().unwrap_or(0)
+    }
+}
+
+impl Mine<'_> {
+    #[inline(always)]
+    pub fn count(&self, event: Event) {
+        self.add(event, 1);
+    }
+
+    #[inline(always)]
+    pub fn add(&self, event: Event, n: usize) {
+        let count = &self.shard.counts[event as usize];
+        if self.alone {
+            count.store(count.load(Relaxed).wrapping_add(n as u64), Relaxed);
+        } else {
+            sync::point();
+            count.fetch_add(n as u64, Relaxed);
+        }
+    }
+
+    /// Notes the time. If the clock stepped back, returns by how much all entries get older: at least by `life`, so that
+    /// none is fresh any more, because nobody knows for how long the clock had run.
+    #[inline(always)]
+    pub fn note(&self, now: u64, all: &Counters, life: u64) -> u64 {
+        let last = self.shard.last.load(Relaxed);
+        if now == last {
+            return 0;
+        }
+        if now > last && last != 0 && self.alone {
+            self.shard.last.store(now, Relaxed);
+            return 0;
+        }
+        self.note_slowly(now, last, all, life)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_slowly(&self, now: u64, last: u64, all: &Counters, life: u64) -> u64 {
+        if now > last && last != 0 {
+            self.shard.last.fetch_max(now, Relaxed);
+            return 0;
+        }
+        let behind = all.latest().saturating_sub(now);
+        if self.alone {
+            self.shard.last.store(now, Relaxed);
+            // A thread that is new here may have read the clock a little before others did.
+            return if last != 0 || behind >= life {
+                behind.saturating_add(life)
+            } else {
+                0
+            };
+        }
+        // Threads that share a shard come in any order. One of those who see a step tells of it.
+        let exchanged = self
+            .shard
+            .last
+            .compare_exchange(last, now, Relaxed, Relaxed);
+        match exchanged {
+            Err(_) => 0,
+            Ok(_) if behind < life => last.saturating_sub(now),
+            Ok(_) => behind.saturating_add(life),
+        }
+    }
+}

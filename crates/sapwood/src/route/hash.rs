@@ -1,0 +1,91 @@
+//! Hashes of a few words with secrets, as foldhash makes them: a 64 by 64 bit product, folded.
+
+use super::plain::Words;
+
+/// Numbers that nobody else knows.
+#[derive(Clone)]
+pub(crate) struct Secrets([u64; 4]);
+
+impl Secrets {
+    /// Secrets that follow from a seed.
+    pub fn new(seed: u64) -> Self {
+        // SplitMix64 (Steele, Lea, Flood, 2014).
+        let mut state = seed;
+        Self(core::array::from_fn(|_| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let x = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            x ^ (x >> 31)
+        }))
+    }
+
+    /// The hash of some words. All bits are good.
+    #[inline(always)]
+    pub fn hash<W: Words>(&self, words: &W) -> u64 {
+        let [start, fold, end, _] = self.0;
+        let mut sum = start;
+        let mut first = None;
+        // Both factors hold a secret, so that no known word makes the product zero.
+        words.each(|word| match first.take() {
+            None => first = Some(word),
+            Some(other) => sum = folded(sum ^ other, fold ^ word),
+        });
+        if let Some(word) = first {
+            sum = folded(sum ^ word, end);
+        }
+        sum
+    }
+
+    /// Mixes a number into a hash.
+    #[inline(always)]
+    pub fn mix(&self, hash: u64, number: u64) -> u64 {
+        folded(hash ^ self.0[0], number ^ self.0[3])
+    }
+}
+
+#[inline(always)]
+pub(crate) fn folded(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// A number of 0 to below `n`, as evenly as the upper 32 bits of the hash are spread.
+#[inline(always)]
+pub(crate) fn scaled(hash: u64, n: usize) -> usize {
+    (((hash >> 32) * n as u64) >> 32) as usize
+}
+
+/// A new seed: random from the operating system, where there is one; else of addresses and counters.
+pub(crate) fn seed() -> u64 {
+    use core::hash::{BuildHasher, Hasher};
+    #[cfg(feature = "std")]
+    let state = std::hash::RandomState::new();
+    #[cfg(not(feature = "std"))]
+    let state = foldhash::quality::RandomState::default();
+    state.build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_spread() {
+        // Keys that differ in one bit each, and in counters: every output bit is set about half of the time.
+        let secrets = Secrets::new(7);
+        for shift in [0, 20, 40, 55] {
+            let mut ones = [0u32; 64];
+            let n = 512;
+            for i in 0..n {
+                let hash = secrets.hash(&[i << shift, 0, 5]);
+                (0..64).for_each(|bit| ones[bit] += (hash >> bit & 1) as u32);
+            }
+            for (bit, ones) in ones.iter().enumerate() {
+                assert!((150..362).contains(ones), "bit {bit} at {shift}: {ones}");
+            }
+        }
+        assert_ne!(Secrets::new(1).hash(&[1, 2]), Secrets::new(2).hash(&[1, 2]));
+        assert_ne!(secrets.hash(&[1]), secrets.hash(&[1, 0]));
+        assert!((0..100).all(|i| scaled(secrets.hash(&[i]), 3) < 3));
+    }
+}

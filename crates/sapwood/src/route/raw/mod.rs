@@ -1,0 +1,15 @@
+//! The core of the route cache: sets of slots under sequence locks, and probes.
+//!
+//! Everything that threads share is an atomic word, so nothing here races; the unsafe blocks leave out bounds checks, and
+//! make probes. The obligations:
+//!
+//! - A set's number is below the count of sets, a way below the ways of the largest set. The only ones to make such numbers are
+//!   `Table::place`, and loops over `0..sets` and over ways.
+
+#![allow(unsafe_code)]
+
+#[cfg(test)]
+mod allocations;
+pub(crate) mod probe;
+pub(crate) mod sync;
+pub(crate) mod table;

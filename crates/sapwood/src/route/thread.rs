@@ -1,0 +1,103 @@
+//! Small numbers for threads, so that each can have counters of its own.
+//!
+//! A thread takes the least number that no living thread has, when it first asks, and gives it back when it ends. Giving
+//! back and taking are a Release and an Acquire of one word: whatever the last owner wrote, the next one sees.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The most threads that have numbers at once; others have [`NONE`].
+pub(crate) const THREADS: usize = 256;
+
+/// The number of a thread without a number.
+pub(crate) const NONE: usize = usize::MAX;
+const UNASKED: usize = usize::MAX - 1;
+
+static TAKEN: [AtomicU64; THREADS / 64] = [const { AtomicU64::new(0) }; THREADS / 64];
+
+thread_local! {
+    // Without a destructor, so that reading it is one load.
+    static NUMBER: Cell<usize> = const { Cell::new(UNASKED) };
+    static HELD: Held = const { Held(Cell::new(NONE)) };
+}
+
+/// Gives the number back.
+struct Held(Cell<usize>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Destructors of other thread-locals may still ask.
+        NUMBER.set(NONE);
+        let number = self.0.get();
+        if number != NONE {
+            TAKEN[number / 64].fetch_and(!(1 << (number % 64)), Ordering::Release);
+        }
+    }
+}
+
+/// The number of this thread: no other living thread has the same, unless it is [`NONE`].
+#[inline(always)]
+pub(crate) fn number() -> usize {
+    match NUMBER.get() {
+        UNASKED => ask(),
+        number => number,
+    }
+}
+
+#[cold]
+fn ask() -> usize {
+    // Where the destructor will not run any more, there is no number.
+    let number = HELD
+        .try_with(|held| {
+            let number = take();
+            held.0.set(number);
+            number
+        })
+        .unwrap_or(NONE);
+    NUMBER.set(number);
+    number
+}
+
+fn take() -> usize {
+    for (at, word) in TAKEN.iter().enumerate() {
+        let taken = word.fetch_update(Ordering::Acquire, Ordering::Relaxed, |bits| {
+            (bits != u64::MAX).then(|| bits | (bits + 1))
+        });
+        if let Ok(bits) = taken {
+            return at * 64 + bits.trailing_ones() as usize;
+        }
+    }
+    NONE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::sync::Barrier;
+
+    #[test]
+    fn living_threads_differ() {
+        let barrier = Barrier::new(8);
+        let numbers: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mine = number();
+                        barrier.wait();
+                        assert_eq!(number(), mine);
+                        mine
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        assert!(numbers.iter().all(|n| *n < THREADS));
+        assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), 8);
+        // Numbers come back: many more threads than there are numbers can live one after the other.
+        for _ in 0..20 {
+            let n = std::thread::spawn(number).join().unwrap();
+            assert!(n < THREADS);
+        }
+    }
+}
