@@ -7,6 +7,7 @@
 
 mod cli;
 mod errors;
+mod figures;
 mod keys;
 mod manual;
 mod names;

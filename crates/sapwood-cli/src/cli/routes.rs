@@ -67,6 +67,17 @@ Examples:
     #[command(after_help = "Example:
   sapwood routes export routes.lpm > routes.txt")]
     Export(ExportArgs),
+    /// Measures the library on a table: lookups, updates beside a reader, memory
+    #[command(
+        after_help = "FILE is a table, a text, or an MRT table dump. Its routes are loaded into Ipv4Fib and Ipv6Fib, and \
+beside them into one hash map for each length of prefix; both are asked for the same addresses, random ones and ones \
+inside the table, and all answers are compared. Exit code 1 when any is wrong.
+
+Examples:
+  sapwood routes bench routes.lpm
+  sapwood routes bench rib.bz2 --rounds 5 --json"
+    )]
+    Bench(BenchArgs),
 }
 
 /// How routes are written.
@@ -164,4 +175,21 @@ pub struct DiffArgs {
 pub struct ExportArgs {
     /// The table.
     pub table: PathBuf,
+}
+
+/// `routes bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// The table, text or dump; "-" for stdin.
+    #[arg(value_name = "FILE")]
+    pub input: PathBuf,
+    /// How to read it, if it is no table.
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Rounds, of which medians are shown.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub rounds: u64,
+    /// One JSON document with all figures.
+    #[arg(long)]
+    pub json: bool,
 }

@@ -1,11 +1,16 @@
 //! `sapwood routes`: tables of routes, in files.
 
+pub mod bench;
 mod build;
 mod diff;
+mod family;
+pub mod load;
+mod lookups;
 mod query;
 mod source;
 mod stats;
 mod table;
+mod updates;
 
 use crate::cli::routes::RoutesCommand;
 use crate::errors::Outcome;
@@ -19,5 +24,6 @@ pub fn run(command: &RoutesCommand) -> Outcome {
         RoutesCommand::Verify(args) => stats::verify(args),
         RoutesCommand::Diff(args) => diff::run(args),
         RoutesCommand::Export(args) => query::export(args),
+        RoutesCommand::Bench(args) => bench::run(args),
     }
 }
