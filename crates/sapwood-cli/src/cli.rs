@@ -418,18 +418,22 @@ Writes only to a temporary folder, which it removes.
 Examples:
   sapwood tour
   sapwood tour --quick words.txt
+  sapwood tour --routes rib.bz2
   sapwood tour --json > tour.json"
 )]
 pub struct TourArgs {
     /// Your own keys, one a line.
     pub files: Vec<PathBuf>,
-    /// A tenth of the domain names, and fewer rounds.
+    /// Your own routes for the chapter on them: a table, a text or an MRT table dump.
+    #[arg(long, value_name = "FILE")]
+    pub routes: Option<PathBuf>,
+    /// A tenth of the domain names, a fifth of the routes, and fewer rounds.
     #[arg(short, long)]
     pub quick: bool,
     /// One JSON document with all figures instead of text.
     #[arg(long)]
     pub json: bool,
-    /// At most so many keys of each kind.
+    /// At most so many keys of each kind, and routes.
     #[arg(long, hide = true, value_name = "N")]
     pub limit: Option<usize>,
 }

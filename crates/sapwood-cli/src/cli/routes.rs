@@ -90,7 +90,7 @@ pub enum RouteFormat {
 }
 
 /// Where routes come from.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct SourceArgs {
     /// What the file is; told by its contents, if not given.
     #[arg(long)]
@@ -189,6 +189,9 @@ pub struct BenchArgs {
     /// Rounds, of which medians are shown.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub rounds: u64,
+    /// So many addresses of each kind are asked for.
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
+    pub addresses: u64,
     /// One JSON document with all figures.
     #[arg(long)]
     pub json: bool,

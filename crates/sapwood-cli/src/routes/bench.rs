@@ -11,13 +11,11 @@ use super::load::Routes;
 use super::lookups::Course;
 use super::updates;
 use crate::cli::routes::BenchArgs;
-use crate::errors::{Answer, Error, Outcome, shown};
+use crate::errors::{Answer, Error, Outcome};
 use crate::figures::{figure, grouped, table};
 use crate::names::document;
 use crate::progress::Progress;
 
-/// So many addresses of each kind are asked for.
-const ADDRESSES: usize = 1 << 20;
 /// How long a reader reads, alone and beside the writer, in a round.
 const SLICE: Duration = Duration::from_millis(200);
 
@@ -117,11 +115,7 @@ pub fn measure<F: Kind>(
 
 /// Loads, measures, tells.
 pub fn run(args: &BenchArgs) -> Outcome {
-    let routes = Routes::load(&args.input, &args.source)?;
-    let name = shown(&args.input);
-    if routes.len() == 0 {
-        return Err(Error::Usage(format!("{name}: no routes to measure with")));
-    }
+    let routes = Routes::load_some(&args.input, &args.source)?;
     let next_hops = routes.names.len();
     let families = u64::from(!routes.v4.is_empty()) + u64::from(!routes.v6.is_empty());
     let mut progress = Progress::new("measuring", Some(families * args.rounds * 3), false);
@@ -169,5 +163,6 @@ fn measure_one<F: Kind>(
     args: &BenchArgs,
     progress: &mut Progress,
 ) -> Result<Measured, Error> {
-    Ok(measure::<F>(routes, ADDRESSES, SLICE, args.rounds, progress)?.1)
+    let addresses = usize::try_from(args.addresses).unwrap_or(usize::MAX);
+    Ok(measure::<F>(routes, addresses, SLICE, args.rounds, progress)?.1)
 }

@@ -11,7 +11,7 @@ use sapwood::arena::MAGIC;
 use super::source::Source;
 use super::table::Table;
 use crate::cli::routes::SourceArgs;
-use crate::errors::Error;
+use crate::errors::{Error, shown};
 
 /// Routes of both families, each sorted and without repetition; next hops are numbers of names.
 #[derive(Default)]
@@ -22,8 +22,6 @@ pub struct Routes {
     pub v6: Vec<(Ipv6Net, u32)>,
     /// Next hops.
     pub names: Vec<String>,
-    /// Lines or records that were left out.
-    pub bad: u64,
 }
 
 impl Routes {
@@ -39,7 +37,7 @@ impl Routes {
             let mut numbers: HashMap<String, u32> = HashMap::new();
             let names = &mut routes.names;
             let mut all = Vec::new();
-            let counts = Source::open(path, args)?.each(|route| {
+            Source::open(path, args)?.each(|route| {
                 let number = match numbers.get(route.next_hop) {
                     Some(number) => *number,
                     None => {
@@ -52,11 +50,20 @@ impl Routes {
                 all.push((route.net, number));
                 Ok(())
             })?;
-            routes.bad = counts.bad;
             all.into_iter().for_each(|(net, hop)| routes.add(net, hop));
         }
         last_of_each(&mut routes.v4);
         last_of_each(&mut routes.v6);
+        Ok(routes)
+    }
+
+    /// Reads a file that must have routes.
+    pub fn load_some(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
+        let routes = Self::load(path, args)?;
+        if routes.v4.is_empty() && routes.v6.is_empty() {
+            let what = format!("{}: no routes to measure with", shown(path));
+            return Err(Error::Usage(what));
+        }
         Ok(routes)
     }
 
@@ -65,11 +72,6 @@ impl Routes {
             IpNet::V4(net) => self.v4.push((net, hop)),
             IpNet::V6(net) => self.v6.push((net, hop)),
         }
-    }
-
-    /// Number of routes.
-    pub fn len(&self) -> usize {
-        self.v4.len() + self.v6.len()
     }
 }
 

@@ -3,9 +3,9 @@
 pub mod bench;
 mod build;
 mod diff;
-mod family;
+pub mod family;
 pub mod load;
-mod lookups;
+pub mod lookups;
 mod query;
 mod source;
 mod stats;

@@ -88,7 +88,7 @@ pub fn stats(args: &TableArgs) -> Outcome {
         }
     }
     if !hops.is_empty() {
-        writeln!(out, "\nnext hop      routes")?;
+        writeln!(out, "\n             routes next hop")?;
     }
     for (name, count) in hops.iter().take(NAMED) {
         let name = if name.is_empty() { "(none)" } else { name };

@@ -9,6 +9,7 @@ mod files;
 mod lookups;
 pub mod measure;
 mod readers;
+mod routes;
 mod table;
 mod versions;
 
@@ -21,6 +22,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::TourArgs;
 use crate::errors::{Answer, Error, Outcome};
 use crate::figures::{cpu_time, figure, grouped, median, mega, table, timed};
+use crate::routes::load::Routes;
 use data::Set;
 
 /// A part of the tour.
@@ -34,13 +36,14 @@ trait Chapter {
 }
 
 /// All chapters, in order. Later ones use the maps that the first one builds.
-const CHAPTERS: [&dyn Chapter; 6] = [
+const CHAPTERS: [&dyn Chapter; 7] = [
     &building::Building,
     &lookups::Lookups,
     &versions::Versions,
     &readers::Readers,
     &files::Files,
     &table::Speed,
+    &routes::Routes,
 ];
 
 /// What chapters share.
@@ -50,6 +53,10 @@ struct Tour {
     /// Fewer rounds.
     quick: bool,
     json: bool,
+    /// At most so many keys of each kind, and routes.
+    limit: usize,
+    /// The user's routes, and what they are.
+    routes: Option<(Routes, String)>,
     checks: u64,
 }
 
@@ -101,9 +108,12 @@ pub fn run(args: &TourArgs) -> Outcome {
         sets: Vec::new(),
         quick: args.quick,
         json: args.json,
+        limit: args.limit.unwrap_or(usize::MAX),
+        // At once, so that a mistake in the file is told now.
+        routes: args.routes.as_deref().map(routes::yours).transpose()?,
         checks: 0,
     };
-    tour.heading("Sapwood: ordered maps over byte strings, with readers that never wait")?;
+    tour.heading("Sapwood: ordered maps over byte strings and tables of routes, with readers that never wait")?;
     let (sets, missing) = data::load(args)?;
     for set in &sets {
         tour.say(format!(
