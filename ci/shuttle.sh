@@ -3,7 +3,6 @@
 # random. SHUTTLE_RUNS makes it longer.
 . "$(dirname "$0")/lib.sh"
 export RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR="$TARGET/shuttle"
-run cargo test --locked -p sapwood --test shuttle --release
-run cargo test --locked -p sapwood --test route_shuttle --release
+run cargo test --locked -p sapwood --test shuttle --test shuttle_lpm --test route_shuttle --release
 # The point index alone: keys that are looked up while they are moved.
 run cargo test --locked -p sapwood --lib --release -- schedules

@@ -2,7 +2,7 @@
 
 use crate::arena::Arena;
 use crate::options::DebugMode;
-use crate::reference::{Area, Kind, Ref};
+use crate::reference::{Area, Kind, Ref, UNIT};
 use crate::region::ArenaFull;
 
 impl Arena {
@@ -37,6 +37,46 @@ impl Arena {
     pub fn lend_all(&mut self, from: Kind, to: Kind) {
         let units = core::mem::take(&mut self.kinds[from.index()]).units;
         self.kinds[to.index()].units += units;
+    }
+
+    /// Counts a live block as lent under another kind: its owner keeps it for the next one of its size.
+    #[inline]
+    pub fn lend_live(&mut self, bytes: usize, from: Kind, to: Kind) {
+        let n = (bytes.div_ceil(UNIT) as u32).max(1);
+        self.kinds[from.index()].blocks -= 1;
+        self.kinds[from.index()].units -= n;
+        self.kinds[to.index()].units += n;
+    }
+
+    /// As [`lend_live`](Arena::lend_live), for a retired block.
+    #[inline]
+    pub fn lend_retired(&mut self, bytes: usize, to: Kind) {
+        let n = (bytes.div_ceil(UNIT) as u32).max(1);
+        self.retired -= n;
+        self.live += n;
+        self.kinds[to.index()].units += n;
+    }
+
+    /// Counts lent memory as a live block again.
+    ///
+    /// ```
+    /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
+    /// # let mut arena = Arena::new(ArenaOptions::default());
+    /// let (node, kept) = (Kind(0), Kind(7));
+    /// let r = arena.alloc(40, node, Area::Nodes)?;
+    /// arena.lend_live(40, node, kept);
+    /// assert_eq!((arena.memory().kinds[0].count, arena.memory().kinds[7].bytes), (0, 40));
+    /// arena.use_lent(40, kept, node);
+    /// assert_eq!((arena.memory().kinds[0].count, arena.memory().kinds[7].bytes), (1, 0));
+    /// # let _ = r;
+    /// # Ok::<(), sapwood_arena::ArenaFull>(())
+    /// ```
+    #[inline]
+    pub fn use_lent(&mut self, bytes: usize, from: Kind, to: Kind) {
+        let n = (bytes.div_ceil(UNIT) as u32).max(1);
+        self.kinds[from.index()].units -= n;
+        self.kinds[to.index()].blocks += 1;
+        self.kinds[to.index()].units += n;
     }
 
     /// Takes back lent memory, in any pieces; with [`splits_runs`](Arena::splits_runs) false, as it was lent.

@@ -7,6 +7,8 @@
 //! | readers on many threads, one writer at a time, transactions, snapshots | [`qp::QpStore`] |
 //! | readers and writers on many threads | [`qp::QpShared`] |
 //! | a table made once, read by many programs | [`qp::QpMap::save`] and [`qp::QpFile`] |
+//! | routes, looked up by address | [`lpm::Ipv4Fib`], [`lpm::Ipv6Fib`], [`lpm::IpFib`] |
+//! | prefixes of other strings of bits | [`lpm::BitFib`] |
 //!
 //! Keys are byte strings of 0 to 65,535 bytes, in lexicographic order; [`key`] makes such keys from
 //! domain names, numbers and tuples. Trade-offs first:

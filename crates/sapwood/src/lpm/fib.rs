@@ -294,6 +294,7 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     fn put(&self, at: (F::Key, u8), value: V) -> Result<Option<V>, Rejected<V>> {
         // Dropped after the writer's lock is released: a value's `drop` may use the table.
         let mut dropped = Vec::new();
+        self.shared.expect(at.0);
         let mut writer = self.shared.write();
         match self.shared.put(&mut writer, at, value, &mut dropped) {
             Ok(old) => Ok(self.finish(&mut writer, old, &mut dropped)),
@@ -314,10 +315,10 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// [`Error::ArenaFull`] (the way to the prefix is copied), [`Error::GarbageLimit`].
     pub fn remove(&self, net: F::Net) -> Result<Option<V>, Error> {
         let mut dropped = Vec::new();
+        let at = truncated::<F>(net);
+        self.shared.expect(at.0);
         let mut writer = self.shared.write();
-        let old = self
-            .shared
-            .take(&mut writer, truncated::<F>(net), &mut dropped)?;
+        let old = self.shared.take(&mut writer, at, &mut dropped)?;
         Ok(self.finish(&mut writer, old, &mut dropped))
     }
 

@@ -5,7 +5,7 @@ use core::fmt;
 use sapwood_arena::Memory;
 
 use super::fib::NextHop;
-use super::raw::node::{NODE, PREFIXES, ROOT, SHELF, VALUE};
+use super::raw::node::{NODE, POOLED, ROOT, SHELF, VALUE};
 use super::raw::table::{Shared, Writer};
 
 /// What a table's memory holds: number of blocks and bytes, or bytes.
@@ -16,16 +16,16 @@ pub struct FibMemory {
     pub prefixes: usize,
     /// Bytes of the root.
     pub root: usize,
-    /// Nodes below the root, which lookups read: number and bytes.
+    /// Nodes below the root, with the prefixes that end in them: number and bytes.
     pub nodes: (usize, usize),
-    /// Blocks of prefixes, which changes and walks read: number and bytes.
-    pub blocks: (usize, usize),
-    /// Shelves, the same for prefixes that are not longer than the root: number and bytes.
+    /// Shelves, for prefixes that are not longer than the root: number and bytes.
     pub shelves: (usize, usize),
     /// Values that differ: number and bytes.
     pub values: (usize, usize),
     /// Blocks that wait for readers and snapshots: number and bytes.
     pub waiting: (usize, usize),
+    /// Free bytes that the writer keeps for the next changes.
+    pub pooled: usize,
     /// Snapshots that are alive. Each has a copy of the root besides.
     pub snapshots: usize,
     /// Bytes of the table's own structures outside the arena.
@@ -46,12 +46,15 @@ impl FibMemory {
             prefixes: writer.len(),
             root: kind(ROOT).1,
             nodes: kind(NODE),
-            blocks: kind(PREFIXES),
             shelves: kind(SHELF),
             values: kind(VALUE),
             waiting: writer.waiting(),
+            pooled: kind(POOLED).1,
             snapshots,
-            outside: size_of::<Shared<V>>() + writer.values.bytes() + snapshots * kind(ROOT).1,
+            outside: size_of::<Shared<V>>()
+                + writer.values.bytes()
+                + writer.blocks.pool.bytes()
+                + snapshots * kind(ROOT).1,
             arena,
         }
     }
@@ -68,7 +71,6 @@ impl fmt::Display for FibMemory {
         let blocks = [
             ("root", (1, self.root)),
             ("nodes", self.nodes),
-            ("prefixes", self.blocks),
             ("shelves", self.shelves),
             ("values", self.values),
             ("waiting", self.waiting),
@@ -81,6 +83,7 @@ impl fmt::Display for FibMemory {
             )?;
         }
         let sums = [
+            ("pooled", self.pooled),
             ("free", self.arena.free),
             ("outside", self.outside + self.arena.overhead),
             ("total", self.total()),

@@ -1,4 +1,21 @@
 //! Longest-prefix match over IPv4, IPv6 and any bit string.
+//!
+//! | you have | take |
+//! |---|---|
+//! | routes of one family, full tables or small ones | [`Ipv4Fib`], [`Ipv6Fib`] |
+//! | routes of both families | [`IpFib`] |
+//! | prefixes of other strings of bits: a network number and an address, an address and a port | [`BitFib`] |
+//! | a table made once, read by many programs | [`BitFile`] |
+//!
+//! All of them have one writer at a time and readers that never wait; a lookup answers as the table did before a change or
+//! after it, never otherwise. Trade-offs first:
+//!
+//! - A full IPv4 table takes about 13 bytes a prefix, 2 MiB of them for a root that answers most lookups with one or two
+//!   loads. Small tables take `root_bits(12)`: 32 KiB.
+//! - Equal values are stored once, so values must be comparable, and cheap to compare: next hops, not counters.
+//! - A change copies what lies on its way: two to three times the time that a tree without concurrent readers takes.
+//!
+//! The layout is drawn in `docs/lpm.md`, with what was measured.
 
 mod bits;
 mod family;

@@ -35,7 +35,24 @@ macro_rules! lookup_methods {
         #[inline]
         pub fn lookup_batch<$($fresh)?>($($self)+ $me, addrs: &[F::Addr], values: &mut [Option<&$life V>]) {
             assert_eq!(addrs.len(), values.len(), "a place for each answer");
-            $me.view().values(addrs, F::key, values);
+            $me.view().values(addrs, F::key, values, |value| value);
+        }
+
+        /// As [`lookup_value`](Self::lookup_value), with `default` for an address that has no prefix. That is quicker where
+        /// many have none: there is no branch to be mispredicted.
+        #[inline]
+        pub fn lookup_value_or<$($fresh)?>($($self)+ $me, addr: F::Addr, default: &$life V) -> &$life V {
+            $me.view().value_or(F::key(addr), default)
+        }
+
+        /// As [`lookup_batch`](Self::lookup_batch), with `default` for addresses that have no prefix.
+        ///
+        /// # Panics
+        /// When the two are not of one length.
+        #[inline]
+        pub fn lookup_batch_or<$($fresh)?>($($self)+ $me, addrs: &[F::Addr], default: &$life V, values: &mut [&$life V]) {
+            assert_eq!(addrs.len(), values.len(), "a place for each answer");
+            $me.view().values(addrs, F::key, values, |value| value.unwrap_or(default));
         }
 
         /// The value of exactly this prefix; bits behind its length are taken as zeros.

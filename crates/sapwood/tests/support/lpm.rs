@@ -11,6 +11,7 @@ use sapwood::lpm::ipnet::{Ipv4Net, Ipv6Net};
 use sapwood::lpm::{Family, Fib, FibBuilder, FibSnapshot, V4, V6};
 use sapwood_model::oracle::{Lpm, Prefix};
 
+#[allow(unused_imports)]
 pub use steps::steps;
 
 /// A family, with its addresses as the oracle has them: left-aligned in 128 bits.
@@ -60,9 +61,10 @@ pub fn small() -> ArenaOptions {
     ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 26 })
 }
 
-/// A table that makes mistakes loud.
+/// A table; with the smallest root one that makes mistakes loud, with others one that keeps free blocks.
 pub fn builder<F: Kind>(bits: u8) -> FibBuilder<F, u32> {
-    Fib::builder().root_bits(bits).options(loud())
+    let options = if bits == 6 { loud() } else { small() };
+    Fib::builder().root_bits(bits).options(options)
 }
 
 /// Prefixes that meet: few bits vary, at the places where strides begin and end, and at both ends.

@@ -200,7 +200,8 @@ mod tests {
     #[test]
     fn keys_are_decoded_and_in_order() {
         let mut all = Vec::new();
-        for len in 0..=9 {
+        let most = if cfg!(miri) { 4 } else { 9 };
+        for len in 0..=most {
             for value in 0..1 << len {
                 all.push(BitString::from_number(value, len).unwrap());
             }
@@ -214,7 +215,7 @@ mod tests {
             let end = end_of(key);
             // All that it covers lies from its key to the end, and nothing else.
             let covered = keys.iter().filter(|k| *key <= **k && **k < end).count();
-            assert_eq!(covered, (1 << (10 - prefix.len())) - 1);
+            assert_eq!(covered, (1 << (most + 1 - prefix.len())) - 1);
         }
         let mut rng = fastrand::Rng::with_seed(1);
         for len in [16, 255, 256, 257, 1000, 2045, 2047, 2048] {

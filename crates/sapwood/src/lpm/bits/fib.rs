@@ -24,7 +24,7 @@ use crate::{Error, Rejected};
 ///   a [`BitTxn`] publishes any number with one store.
 /// - Values are of any type. They lie in the table, one for each prefix.
 ///
-/// Prefixes and queries are whatever is [`AsBits`]: a [`BitString`], a [`BitPrefix`](super::BitPrefix), an address.
+/// Prefixes and queries are whatever is [`AsBits`]: a [`BitString`](super::BitString), a [`BitPrefix`](super::BitPrefix), an address.
 /// Handles are cheap to clone.
 ///
 /// ```

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use sapwood_arena::ArenaFull;
 
-use super::change::{Block, Blocks};
-use super::node::{CHILD, SLOTS, STRIDE, Set, Word, slots_of};
+use super::blocks::{Blocks, Tail};
+use super::node::{CHILD, Prefixes, SLOTS, STRIDE, Set, Word, slots_of};
 use crate::lpm::family::Key;
 
 /// A prefix with its value's block.
@@ -66,7 +66,7 @@ impl Blocks {
         let mut slots = [0; SLOTS];
         let mut below: [&[Entry<K>]; SLOTS] = [&[]; SLOTS];
         let mut set = Set::default();
-        // By number, as the block of prefixes has them.
+        // By number, as the node has them.
         let mut values = [0; 2 * SLOTS];
         for (heap, value, slot, deeper) in strides(entries, depth) {
             if deeper.is_empty() {
@@ -78,11 +78,8 @@ impl Blocks {
                 below[slot] = deeper;
             }
         }
-        let prefixes = if set.is_empty() {
-            0
-        } else {
-            self.prefixes(set, set.iter().map(|heap| values[heap]))?
-        };
+        let all: Vec<u32> = set.iter().map(|heap| values[heap]).collect();
+        let prefixes = Prefixes { set, values: &all };
         // The node comes first, so each child is only a mark yet: one that makes it a run of its own.
         let mut marked = slots;
         for (slot, entries) in below.iter().enumerate() {
@@ -90,7 +87,7 @@ impl Blocks {
                 marked[slot] = CHILD | slot as u32;
             }
         }
-        let node = self.node(&marked, base, prefixes)?;
+        let node = self.node(&marked, base, Tail::of(prefixes))?;
         for (slot, entries) in below.iter().enumerate() {
             if !entries.is_empty() {
                 let child = self.build_node(entries, depth + STRIDE, slots[slot])?;
@@ -126,15 +123,15 @@ impl Blocks {
         self.shelf(set, kids, words)
     }
 
-    /// Copies the nodes from this one down, parents first; what lies beside them stays.
+    /// Copies the nodes from this one down, parents first.
     ///
     /// # Safety
     /// The node is live.
     pub(crate) unsafe fn copy_nodes(&mut self, node: u32) -> Result<u32, ArenaFull> {
         // SAFETY: the caller's promise.
         let n = unsafe { self.mem.node(node) };
-        let new = self.node(&n.expand(), n.base(), n.prefixes())?;
-        self.gone.push(Block::node(node));
+        // SAFETY: live.
+        let new = unsafe { self.copy(node, n.base()) }?;
         for (slot, child) in n.children() {
             // SAFETY: a live node's children are live.
             let copy = unsafe { self.copy_nodes(child) }?;

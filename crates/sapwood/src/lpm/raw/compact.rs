@@ -36,6 +36,7 @@ impl<V: Eq + Hash> Shared<V> {
         let from = match writer.compaction {
             Compaction::Sweeping => {
                 self.reclaim(writer, usize::MAX, dropped);
+                writer.blocks.clear_pool();
                 let units = SWEEP.saturating_mul(budget.min(1 << 20) as u32);
                 let arena = &mut writer.blocks.arena;
                 if arena.evacuation_step(Area::Nodes, units).done {
@@ -44,6 +45,7 @@ impl<V: Eq + Hash> Shared<V> {
                 return Ok(writer.compaction != Compaction::Idle);
             }
             Compaction::Idle => {
+                writer.blocks.clear_pool();
                 // Fresh memory is taken above all other. Where the last round left enough free, this one fills that.
                 let nodes = writer.blocks.arena.memory().areas[Area::Nodes as usize];
                 if nodes.free < (nodes.owned - nodes.free) / 4 {

@@ -10,10 +10,12 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod blocks;
 pub(crate) mod build;
 pub(crate) mod change;
 pub(crate) mod compact;
 pub(crate) mod node;
+pub(crate) mod pool;
 pub(crate) mod read;
 pub(crate) mod root;
 pub(crate) mod table;

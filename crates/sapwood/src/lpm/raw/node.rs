@@ -11,15 +11,14 @@
 //! node (64 slots, one for each value of the next 6 bits; equal neighbours are stored once)
 //!     0   u64  runs: bit i says that slot i differs from slot i - 1; bit 0 is set
 //!     8   u32  base: the value at the node's own slot in its parent, or 0
-//!     12  u32  prefixes: the block of the node's own prefixes, or 0; bit 31: FRESH
+//!     12  u32  number of prefixes that end inside the node; bit 31: FRESH
 //!     16  u32  slots: 0, or a value, or CHILD | node
+//!     then, at the next multiple of 8, if there are prefixes (lookups of values never touch this):
+//!         u64  two words of 64 bits: bit 1 << length | bits
+//!         u32  values, in the order of the bits
 //!
-//! prefixes (those that end inside one node; readers of values never touch it)
-//!     0   u64  two words of 64 bits: bit 1 << length | bits; bit 0: FRESH
-//!     16  u32  values, in the order of the bits
-//!
-//! shelf (prefixes that end inside the root, by 6 bits a level; readers of values never touch it)
-//!     0   u64  two words, as above; bit 1 is the prefix of length 0, on the first level
+//! shelf (prefixes that end inside the root, by 6 bits a level; lookups never touch it)
+//!     0   u64  two words, as above; bit 1 is the prefix of length 0, on the first level; bit 0: FRESH
 //!     16  u64  which of the 64 have a shelf below
 //!     24  u32  values, then shelves below
 //! ```
@@ -35,7 +34,7 @@ pub(crate) const REF: u32 = (1 << 27) - 1;
 pub(crate) const MAX_BYTES: usize = (REF as usize) * 8;
 /// Tag of a slot: a node.
 pub(crate) const CHILD: u32 = 1 << 31;
-/// Tag of a node's word of prefixes: made by the open transaction, read by nobody else.
+/// Tag of a node's number of prefixes: made by the open transaction, read by nobody else.
 pub(crate) const FRESH: u32 = 1 << 31;
 /// Bits of a stride.
 pub(crate) const STRIDE: u32 = 6;
@@ -44,10 +43,11 @@ pub(crate) const SLOTS: usize = 1 << STRIDE;
 
 /// What a block is, for the arena's accounts.
 pub(crate) const NODE: Kind = Kind(0);
-pub(crate) const PREFIXES: Kind = Kind(1);
-pub(crate) const SHELF: Kind = Kind(2);
-pub(crate) const VALUE: Kind = Kind(3);
-pub(crate) const ROOT: Kind = Kind(4);
+pub(crate) const SHELF: Kind = Kind(1);
+pub(crate) const VALUE: Kind = Kind(2);
+pub(crate) const ROOT: Kind = Kind(3);
+/// Free memory that the writer keeps.
+pub(crate) const POOLED: Kind = Kind(4);
 
 /// A word of the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -104,13 +104,6 @@ impl Mem {
     }
 
     /// # Safety
-    /// `r` is a live block of prefixes.
-    #[inline(always)]
-    pub(crate) unsafe fn prefixes(self, r: u32) -> Prefixes {
-        Prefixes(self.hint(r))
-    }
-
-    /// # Safety
     /// `r` is a live shelf.
     pub(crate) unsafe fn shelf(self, r: u32) -> Shelf {
         Shelf(self.hint(r))
@@ -135,13 +128,17 @@ pub(crate) fn ones(word: u64) -> u32 {
 pub(crate) struct Node(pub(crate) *mut u8);
 
 impl Node {
-    /// Bytes of a node with so many runs.
-    pub(crate) fn size(runs: u32) -> usize {
-        16 + 4 * runs as usize
+    /// Where the prefixes of a node with so many runs are.
+    pub(crate) fn tail(runs: usize) -> usize {
+        (16 + 4 * runs).next_multiple_of(8)
     }
 
-    pub(crate) fn bytes(self) -> usize {
-        Node::size(ones(self.runs()))
+    /// Bytes of a node with so many runs and prefixes.
+    pub(crate) fn size(runs: usize, prefixes: usize) -> usize {
+        match prefixes {
+            0 => Node::tail(runs),
+            _ => Node::tail(runs) + 16 + 4 * prefixes,
+        }
     }
 
     #[inline(always)]
@@ -156,18 +153,44 @@ impl Node {
         unsafe { self.0.add(8).cast::<u32>().read() }
     }
 
-    /// Reference and tag of the block of prefixes.
-    pub(crate) fn word(self) -> u32 {
+    fn word(self) -> u32 {
         // SAFETY: 16 bytes and more.
         unsafe { self.0.add(12).cast::<u32>().read() }
     }
 
-    pub(crate) fn prefixes(self) -> u32 {
-        self.word() & REF
+    /// How many prefixes end here.
+    pub(crate) fn count(self) -> usize {
+        (self.word() & !FRESH) as usize
     }
 
     pub(crate) fn is_fresh(self) -> bool {
         self.word() & FRESH != 0
+    }
+
+    /// The prefixes that end here.
+    pub(crate) fn prefixes<'a>(self) -> Prefixes<'a> {
+        let count = self.count();
+        if count == 0 {
+            return Prefixes::default();
+        }
+        // SAFETY: behind the cells lie a set and as many values; nodes do not change while anyone can read them, and
+        // the slices are dropped before the writer frees the node.
+        unsafe {
+            let p = self.0.add(Node::tail(self.cells().len()));
+            Prefixes {
+                set: Set(p.cast::<[u64; 2]>().read()),
+                values: slice::from_raw_parts(p.add(16).cast::<u32>(), count),
+            }
+        }
+    }
+
+    /// Takes the FRESH mark away.
+    ///
+    /// # Safety
+    /// Nobody else reads the node.
+    pub(crate) unsafe fn unmark(self) {
+        // SAFETY: 16 bytes and more, by the caller's promise ours alone.
+        unsafe { self.0.add(12).cast::<u32>().write(self.word() & !FRESH) };
     }
 
     /// The cell of a run.
@@ -228,11 +251,34 @@ impl Node {
 
 /// The runs of 64 slots.
 pub(crate) fn runs_of(slots: &[u32; SLOTS]) -> u64 {
-    let mut runs = 1;
-    for i in 1..SLOTS {
-        runs |= u64::from(slots[i] != slots[i - 1]) << i;
+    let mut before = [0; SLOTS];
+    before[1..].copy_from_slice(&slots[..SLOTS - 1]);
+    differences(slots, &before) | 1
+}
+
+/// Bit i says that the two differ at i.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn differences(a: &[u32; SLOTS], b: &[u32; SLOTS]) -> u64 {
+    use core::arch::x86_64::{_mm_castsi128_ps, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_ps};
+    let mut equal = 0;
+    for (i, (a, b)) in a.chunks_exact(4).zip(b.chunks_exact(4)).enumerate() {
+        // SAFETY: SSE2 is part of x86-64; each chunk has 16 bytes.
+        let four = unsafe {
+            let (a, b) = (
+                _mm_loadu_si128(a.as_ptr().cast()),
+                _mm_loadu_si128(b.as_ptr().cast()),
+            );
+            _mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(a, b)))
+        };
+        equal |= (four as u64) << (4 * i);
     }
-    runs
+    !equal
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn differences(a: &[u32; SLOTS], b: &[u32; SLOTS]) -> u64 {
+    let pairs = a.iter().zip(b).enumerate();
+    pairs.fold(0, |all, (i, (a, b))| all | u64::from(a != b) << i)
 }
 
 /// A set of the prefixes inside a stride: bit `1 << length | bits`.
@@ -292,7 +338,13 @@ impl Set {
 
     /// The numbers of all, in order.
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
-        (0..128).filter(move |&heap| heap != 0 && self.has(heap))
+        let mut words = [self.0[0] & !Self::FRESH, self.0[1]];
+        core::iter::from_fn(move || {
+            let i = usize::from(words[0] == 0);
+            let bit = words[i].trailing_zeros() as usize;
+            words[i] &= words[i].checked_sub(1)?;
+            Some(64 * i + bit)
+        })
     }
 }
 
@@ -308,32 +360,17 @@ pub(crate) fn slots_of(heap: usize) -> core::ops::Range<usize> {
     start..start + (1 << (STRIDE - len))
 }
 
-/// A live block of prefixes. Its methods rely on that.
-#[derive(Clone, Copy)]
-pub(crate) struct Prefixes(pub(crate) *mut u8);
+/// The prefixes that end inside a node.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Prefixes<'a> {
+    pub(crate) set: Set,
+    pub(crate) values: &'a [u32],
+}
 
-impl Prefixes {
-    pub(crate) fn size(count: usize) -> usize {
-        16 + 4 * count
-    }
-
-    pub(crate) fn bytes(self) -> usize {
-        Self::size(self.set().len())
-    }
-
-    pub(crate) fn set(self) -> Set {
-        // SAFETY: the block begins with the set.
-        Set(unsafe { self.0.cast::<[u64; 2]>().read() })
-    }
-
-    pub(crate) fn values<'a>(self) -> &'a [u32] {
-        // SAFETY: as many values as prefixes follow; as for `Node::cells`.
-        unsafe { slice::from_raw_parts(self.0.add(16).cast::<u32>(), self.set().len()) }
-    }
-
+impl Prefixes<'_> {
     pub(crate) fn get(self, heap: usize) -> Option<u32> {
-        let set = self.set();
-        set.has(heap).then(|| self.values()[set.rank(heap)])
+        let Prefixes { set, values } = self;
+        set.has(heap).then(|| values[set.rank(heap)])
     }
 }
 
@@ -392,5 +429,14 @@ impl Shelf {
 
     pub(crate) fn is_fresh(self) -> bool {
         self.set().0[0] & Set::FRESH != 0
+    }
+
+    /// Takes the FRESH mark away.
+    ///
+    /// # Safety
+    /// Nobody else reads the shelf.
+    pub(crate) unsafe fn unmark(self) {
+        // SAFETY: the shelf begins with its set, and is by the caller's promise ours alone.
+        unsafe { self.0.cast::<u64>().write(self.set().0[0] & !Set::FRESH) };
     }
 }

@@ -190,48 +190,46 @@ impl<W: Words> Reading<W> {
 
     /// The values of up to [`LANES`] addresses, or 0. The lanes wait for memory together.
     #[inline(always)]
-    pub(crate) fn values<K: Key>(self, keys: &[K], best: &mut [u32]) {
+    pub(crate) fn values<K: Key>(self, keys: &[K], best: &mut [u32; LANES]) {
         counting!(self.native, count => self.values_by(keys, best, count));
     }
 
     #[inline(always)]
-    fn values_by<K: Key>(self, keys: &[K], best: &mut [u32], count: impl Count) {
-        let n = keys.len().min(best.len()).min(LANES);
-        let (keys, best) = (&keys[..n], &mut best[..n]);
+    fn values_by<K: Key>(self, keys: &[K], best: &mut [u32; LANES], count: impl Count) {
+        let n = keys.len().min(LANES);
+        let keys = &keys[..n];
         for key in keys {
             prefetch(self.words.hint(key.top(self.bits)));
         }
-        // The lanes that have nodes to go: lane, node, bits that are left.
+        // The lanes that have nodes to go: node, lane, bits that are left.
         let mut lanes = [(0_u32, 0_u32, K::ZERO); LANES];
         let mut active = 0;
-        for (lane, key) in keys.iter().enumerate() {
+        for (lane, (key, best)) in keys.iter().zip(best.iter_mut()).enumerate() {
             let word = self.words.word(key.top(self.bits));
-            best[lane] = word.value();
+            *best = word.value();
             let node = word.child();
             prefetch(self.mem.hint(node));
-            lanes[active] = (lane as u32, node, key.skip(self.bits));
+            lanes[active % LANES] = (node, lane as u32, key.skip(self.bits));
             active += usize::from(node != 0);
         }
         while active > 0 {
             let mut left = 0;
-            for i in 0..active {
-                let (lane, node, rest) = lanes[i];
+            for i in 0..active.min(LANES) {
+                let (node, lane, rest) = lanes[i];
                 // SAFETY: what a root word reaches is live while the version is kept.
                 let n = unsafe { self.mem.node(node) };
                 let rank = count.ones(n.runs() << (SLOT_MAX - rest.top(STRIDE))) - 1;
                 // SAFETY: bit 0 is set, so the rank is that of a run.
                 let cell = unsafe { n.cell(rank as usize) };
                 let base = n.base();
-                let better = if cell & CHILD != 0 || cell == 0 {
-                    base
-                } else {
-                    cell
-                };
-                let best = &mut best[lane as usize];
+                let below = cell & CHILD != 0;
+                let here = if below { 0 } else { cell };
+                let better = if here == 0 { base } else { here };
+                let best = &mut best[lane as usize % LANES];
                 *best = if better == 0 { *best } else { better };
                 prefetch(self.mem.hint(cell & REF));
-                lanes[left] = (lane, cell & REF, rest.skip(STRIDE));
-                left += usize::from(cell & CHILD != 0);
+                lanes[left % LANES] = (cell & REF, lane, rest.skip(STRIDE));
+                left += usize::from(below);
             }
             active = left;
         }
@@ -282,13 +280,10 @@ impl<W: Words> Reading<W> {
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
-            if n.prefixes() != 0 {
-                // SAFETY: as above.
-                let block = unsafe { self.mem.prefixes(n.prefixes()) };
-                for len in 1..=STRIDE {
-                    if let Some(value) = block.get(Set::heap(len, rest.top(len))) {
-                        f(((depth + len) as u8, value));
-                    }
+            let prefixes = n.prefixes();
+            for len in 1..=STRIDE {
+                if let Some(value) = prefixes.get(Set::heap(len, rest.top(len))) {
+                    f(((depth + len) as u8, value));
                 }
             }
             let cell = n.slot(rest.top(STRIDE));
@@ -316,12 +311,8 @@ impl<W: Words> Reading<W> {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
             if left <= STRIDE {
-                if n.prefixes() == 0 {
-                    return 0;
-                }
-                // SAFETY: as above.
-                let block = unsafe { self.mem.prefixes(n.prefixes()) };
-                return block.get(Set::heap(left, rest.top(left))).unwrap_or(0);
+                let heap = Set::heap(left, rest.top(left));
+                return n.prefixes().get(heap).unwrap_or(0);
             }
             let cell = n.slot(rest.top(STRIDE));
             node = if cell & CHILD != 0 { cell & REF } else { 0 };
@@ -337,7 +328,7 @@ const SLOT_MAX: usize = 63;
 
 /// A prefetch of the line at `p`; never faults.
 #[inline(always)]
-fn prefetch(p: *const u8) {
+pub(crate) fn prefetch(p: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch has no effect but on the cache.
     unsafe {

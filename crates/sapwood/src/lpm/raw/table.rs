@@ -11,9 +11,10 @@ use crossbeam_utils::CachePadded;
 use sapwood_arena::{Area, Arena, ArenaFull, ArenaOptions, Ref};
 use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
 
+use super::blocks::{Block, Blocks};
 use super::build::Entry;
-use super::change::{Block, Blocks};
-use super::node::{Mem, ROOT, Set, VALUE, Word};
+use super::change::Stop;
+use super::node::{Mem, ROOT, VALUE, Word};
 use super::read::{Copied, Published, Reading, has_native};
 use super::root::{Open, Over, Overlay, Root, Target};
 use super::values::{self, Values};
@@ -58,9 +59,12 @@ pub(crate) struct Writer<V> {
     pub(crate) blocks: Blocks,
     pub(crate) values: Values<V>,
     queue: RetireQueue<Block>,
-    /// Blocks that the change or the open transaction leaves behind, with their bytes.
+    /// Blocks that the change or the open transaction does without, with their bytes.
     retired: Vec<(Block, usize)>,
     retired_bytes: usize,
+    /// Blocks that the newest versions do without, and that are not in the queue yet: it takes many at once.
+    left: Vec<(Block, usize)>,
+    left_bytes: usize,
     /// Values that it gave to prefixes and took from them.
     taken: Vec<u32>,
     given: Vec<u32>,
@@ -86,6 +90,8 @@ impl<V: Eq + Hash> Writer<V> {
             queue: RetireQueue::new(domain),
             retired: Vec::new(),
             retired_bytes: 0,
+            left: Vec::new(),
+            left_bytes: 0,
             taken: Vec::new(),
             given: Vec::new(),
             overlay: Overlay::default(),
@@ -106,7 +112,7 @@ impl<V: Eq + Hash> Writer<V> {
         (key, len): (K, u8),
         value: u32,
         admit: impl FnOnce(&mut Self, usize) -> Result<(), GarbageLimit>,
-    ) -> Result<(), crate::Error> {
+    ) -> Result<u32, crate::Error> {
         let len = u32::from(len);
         let slot = key.top(bits);
         let made = if len > bits {
@@ -120,9 +126,10 @@ impl<V: Eq + Hash> Writer<V> {
             // SAFETY: the shelf is 0 or live.
             unsafe { self.blocks.change_shelf(self.shelf, key, len, value) }
         };
-        let new = match made {
-            Ok(new) => new,
-            Err(full) => {
+        let (new, old) = match made {
+            Ok(made) => made,
+            Err(Stop::Same(old)) => return Ok(old),
+            Err(Stop::Full(full)) => {
                 self.blocks.undo();
                 return Err(full.into());
             }
@@ -149,20 +156,16 @@ impl<V: Eq + Hash> Writer<V> {
             }
         }
         self.leave_gone();
-        Ok(())
+        self.book(old, value);
+        Ok(old)
     }
 
     /// Bytes that would be retired if the change under way were made.
     fn gone_bytes(&self) -> usize {
         let gone = self.blocks.gone.iter();
         // SAFETY: what is gone is live still.
-        let bytes = |b: &Block| unsafe {
-            match self.blocks.is_fresh(*b) {
-                true => 0,
-                false => self.blocks.bytes(*b),
-            }
-        };
-        gone.map(bytes).sum()
+        let stays = |b: &&Block| !self.blocks.marks || unsafe { !self.blocks.is_fresh(**b) };
+        gone.filter(stays).map(|b| b.bytes()).sum()
     }
 
     /// The change is made: what it does without is retired, or freed where nobody saw it.
@@ -172,12 +175,11 @@ impl<V: Eq + Hash> Writer<V> {
         for block in gone.drain(..) {
             // SAFETY: unlinked just now; the ones that the transaction made were seen by nobody.
             unsafe {
-                if self.blocks.is_fresh(block) {
+                if self.blocks.marks && self.blocks.is_fresh(block) {
                     self.blocks.free(block);
                 } else {
-                    let bytes = self.blocks.bytes(block);
-                    self.retired.push((block, bytes));
-                    self.retired_bytes += bytes;
+                    self.retired.push((block, block.bytes()));
+                    self.retired_bytes += block.bytes();
                 }
             }
         }
@@ -205,12 +207,12 @@ impl<V: Eq + Hash> Writer<V> {
         best
     }
 
-    /// Hands what was left behind to the queue, under the number of the version that does without it.
-    fn queue_retired(&mut self, version: u64, least: usize) {
+    /// A version was published: what it does without has been left behind, and goes to the queue when it is much.
+    fn settle(&mut self, version: u64) {
         let Writer {
             blocks,
-            queue,
             retired,
+            left,
             values,
             taken,
             ..
@@ -220,20 +222,29 @@ impl<V: Eq + Hash> Writer<V> {
                 retired.push((Block::value(value), values::bytes::<V>()));
             }
         }
-        for &(block, bytes) in retired.iter() {
+        for (block, bytes) in retired.drain(..) {
             blocks.arena.retire(bytes, block.kind());
+            self.left_bytes += bytes;
+            left.push((block, bytes));
         }
-        queue.extend(retired.drain(..));
         self.retired_bytes = 0;
         self.given.clear();
-        if self.queue.open_len() >= least {
-            self.queue.seal_tagged(version);
+        if self.left.len() >= SEAL {
+            self.queue_left(version);
         }
+    }
+
+    /// Hands what was left behind to the queue, under the number of a version that does without it.
+    fn queue_left(&mut self, version: u64) {
+        self.left_bytes = 0;
+        self.queue.extend(self.left.drain(..));
+        self.queue.seal_tagged(version);
     }
 
     /// Blocks and bytes that wait for readers and snapshots.
     pub(crate) fn waiting(&self) -> (usize, usize) {
-        (self.queue.len(), self.queue.bytes())
+        let (len, bytes) = (self.left.len(), self.left_bytes);
+        (self.queue.len() + len, self.queue.bytes() + bytes)
     }
 
     /// Prefixes, the open transaction's included.
@@ -285,6 +296,13 @@ impl<V> Shared<V> {
 
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Acquire)
+    }
+
+    /// Fetches what a change of this prefix will need first, while the caller does something else.
+    #[inline]
+    pub(crate) fn expect<K: Key>(&self, key: K) {
+        let word = self.root().get(key.top(self.bits));
+        super::read::prefetch(self.mem.hint(word.child()));
     }
 
     /// The root, in the hands of whoever holds the writer's lock.
@@ -388,7 +406,7 @@ impl<V: Eq + Hash> Shared<V> {
         if self.domain.hard_limit().is_none() && !self.domain.over_soft_limit() {
             return Ok(());
         }
-        let bytes = bytes + writer.retired_bytes;
+        let bytes = bytes + writer.retired_bytes + writer.left_bytes;
         if self.domain.over_soft_limit() || self.domain.try_admit(bytes).is_err() {
             self.reclaim(writer, usize::MAX, dropped);
         }
@@ -405,7 +423,7 @@ impl<V: Eq + Hash> Shared<V> {
         budget: usize,
         dropped: &mut Vec<V>,
     ) -> usize {
-        if writer.queue.is_empty() {
+        if writer.queue.is_empty() && writer.left.is_empty() {
             return 0;
         }
         let (current, oldest) = {
@@ -413,8 +431,8 @@ impl<V: Eq + Hash> Shared<V> {
             let oldest = versions.live.keys().next().copied();
             (versions.current, oldest.unwrap_or(u64::MAX))
         };
+        writer.queue_left(current);
         let Writer { blocks, queue, .. } = writer;
-        queue.seal_tagged(current);
         // What was retired by version r is part of all versions before r that have it.
         queue.reclaim_while(
             budget,
@@ -455,10 +473,7 @@ impl<V: Eq + Hash> Shared<V> {
         at: (K, u8),
         dropped: &mut Vec<V>,
     ) -> Result<Option<u32>, crate::Error> {
-        match self.open(writer).exact(at.0, at.1) {
-            0 => Ok(None),
-            _ => self.set(writer, at, 0, dropped),
-        }
+        self.set(writer, at, 0, dropped)
     }
 
     /// Finds or makes the block of a value, and undoes that when the rest fails.
@@ -474,7 +489,9 @@ impl<V: Eq + Hash> Shared<V> {
             return match rest(self, writer, block, dropped) {
                 Ok(old) => {
                     // Dropped without the lock.
-                    dropped.push(value);
+                    if core::mem::needs_drop::<V>() {
+                        dropped.push(value);
+                    }
                     Ok(old)
                 }
                 Err(error) => Err((value, error)),
@@ -502,19 +519,17 @@ impl<V: Eq + Hash> Shared<V> {
         value: u32,
         dropped: &mut Vec<V>,
     ) -> Result<Option<u32>, crate::Error> {
-        let old = self.open(writer).exact(at.0, at.1);
-        if old == value {
-            return Ok((old != 0).then_some(old));
-        }
         let mut versions = None;
         let mut target = Locked {
             shared: self,
             versions: &mut versions,
         };
-        writer.apply(&mut target, self.bits, at, value, |writer, bytes| {
+        let old = writer.apply(&mut target, self.bits, at, value, |writer, bytes| {
             self.admit(writer, bytes, dropped)
         })?;
-        writer.book(old, value);
+        if old == value {
+            return Ok((old != 0).then_some(old));
+        }
         let version = {
             let mut versions = versions.unwrap_or_else(|| sync::lock(&self.versions));
             self.shelf.store(writer.shelf, Ordering::Release);
@@ -522,7 +537,7 @@ impl<V: Eq + Hash> Shared<V> {
             versions.current += 1;
             versions.current
         };
-        writer.queue_retired(version, SEAL);
+        writer.settle(version);
         Ok((old != 0).then_some(old))
     }
 
@@ -548,14 +563,14 @@ impl<V: Eq + Hash> Shared<V> {
         }
         let version = self.publish(writer, |root, _| root.set(slot, word.with_child(new)));
         writer.leave_gone();
-        writer.queue_retired(version, SEAL);
+        writer.settle(version);
         self.tidy(writer, dropped);
         Ok(())
     }
 
     /// What every single change does at its end: frees some of what earlier ones left behind.
     pub(crate) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
-        if writer.queue.open_len() == 0 && !writer.queue.is_empty() {
+        if writer.left.is_empty() && !writer.queue.is_empty() {
             self.reclaim(writer, 4 * SEAL, dropped);
         }
     }
@@ -580,10 +595,7 @@ impl<V: Eq + Hash> Shared<V> {
         at: (K, u8),
         dropped: &mut Vec<V>,
     ) -> Result<Option<u32>, crate::Error> {
-        match self.open(writer).exact(at.0, at.1) {
-            0 => Ok(None),
-            _ => self.set_open(writer, at, 0, dropped),
-        }
+        self.set_open(writer, at, 0, dropped)
     }
 
     fn set_open<K: Key>(
@@ -593,23 +605,18 @@ impl<V: Eq + Hash> Shared<V> {
         value: u32,
         dropped: &mut Vec<V>,
     ) -> Result<Option<u32>, crate::Error> {
-        let old = self.open(writer).exact(at.0, at.1);
-        if old != value {
-            let mut overlay = core::mem::take(&mut writer.overlay);
-            writer.blocks.marks = true;
-            let mut target = Over {
-                overlay: &mut overlay,
-                root: self.root(),
-            };
-            let done = writer.apply(&mut target, self.bits, at, value, |writer, bytes| {
-                self.admit(writer, bytes, dropped)
-            });
-            writer.blocks.marks = false;
-            writer.overlay = overlay;
-            done?;
-            writer.book(old, value);
-        }
-        Ok((old != 0).then_some(old))
+        let mut overlay = core::mem::take(&mut writer.overlay);
+        writer.blocks.marks = true;
+        let mut target = Over {
+            overlay: &mut overlay,
+            root: self.root(),
+        };
+        let done = writer.apply(&mut target, self.bits, at, value, |writer, bytes| {
+            self.admit(writer, bytes, dropped)
+        });
+        writer.blocks.marks = false;
+        writer.overlay = overlay;
+        done.map(|old| (old != 0).then_some(old))
     }
 
     /// Publishes the open transaction. Word by word: a lookup that runs meanwhile reads one word, so it answers as the
@@ -631,7 +638,7 @@ impl<V: Eq + Hash> Shared<V> {
             }
             overlay.clear();
         });
-        writer.queue_retired(version, 1);
+        writer.settle(version);
         version
     }
 
@@ -763,9 +770,9 @@ unsafe fn free_retired<V>(blocks: &mut Blocks, block: Block, dropped: &mut Vec<V
             dropped.push(values::take(blocks.mem, block.at()));
             values::free::<V>(&mut blocks.arena, block.at(), true);
         } else {
-            let bytes = blocks.bytes(block);
             if let Some(r) = Ref::new(block.at()) {
-                blocks.arena.free_retired(r, bytes, block.kind());
+                let Blocks { arena, pool, .. } = blocks;
+                pool.free_retired(arena, r, block.bytes(), block.kind());
             }
         }
     }
@@ -785,24 +792,9 @@ unsafe fn unmark_node(mem: Mem, r: u32) {
         if !n.is_fresh() {
             return;
         }
-        n.0.add(12).cast::<u32>().write(n.prefixes());
-        if n.prefixes() != 0 {
-            unmark_set(mem.prefixes(n.prefixes()).0);
-        }
+        n.unmark();
         for (_, child) in n.children() {
             unmark_node(mem, child);
-        }
-    }
-}
-
-/// # Safety
-/// The block begins with a set; when it has a mark, nobody else reads it.
-unsafe fn unmark_set(p: *mut u8) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let word = p.cast::<u64>();
-        if *word & Set::FRESH != 0 {
-            *word &= !Set::FRESH;
         }
     }
 }
@@ -821,7 +813,7 @@ unsafe fn unmark_shelf(mem: Mem, r: u32) {
         if !s.is_fresh() {
             return;
         }
-        unmark_set(s.0);
+        s.unmark();
         for &below in s.below() {
             unmark_shelf(mem, below);
         }
@@ -845,11 +837,7 @@ unsafe fn free_fresh_node(blocks: &mut Blocks, r: u32) {
         for (_, child) in n.children() {
             free_fresh_node(blocks, child);
         }
-        let prefixes = Block::prefixes(n.prefixes());
-        if n.prefixes() != 0 && blocks.is_fresh(prefixes) {
-            blocks.free(prefixes);
-        }
-        blocks.free(Block::node(r));
+        blocks.free(Block::node(r, n.cells().len(), n.count()));
     }
 }
 
@@ -870,7 +858,7 @@ unsafe fn free_fresh_shelf(blocks: &mut Blocks, r: u32) {
         for &below in s.below() {
             free_fresh_shelf(blocks, below);
         }
-        blocks.free(Block::shelf(r));
+        blocks.free(Block::shelf(r, s.values().len() + s.below().len()));
     }
 }
 
@@ -884,18 +872,22 @@ impl<V> Drop for Shared<V> {
         let Writer {
             values: table,
             queue,
+            left,
             ..
         } = &mut *writer;
         for block in table.blocks() {
             // SAFETY: nobody has a handle any more, so nobody reads.
             values.push(unsafe { values::take::<V>(self.mem, block) });
         }
-        queue.drain(|block| {
+        let left = left.drain(..).map(|(block, _)| block);
+        let mut waiting: Vec<Block> = left.collect();
+        queue.drain(|block| waiting.push(block));
+        for block in waiting {
             if block.kind() == VALUE {
                 // SAFETY: as above; a retired value is not in the table.
                 values.push(unsafe { values::take::<V>(self.mem, block.at()) });
             }
-        });
+        }
     }
 }
 

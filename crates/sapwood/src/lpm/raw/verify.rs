@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use core::hash::Hash;
 
 use super::node::{
-    CHILD, Mem, NODE, PREFIXES, REF, ROOT, SHELF, SLOTS, STRIDE, VALUE, runs_of, slots_of,
+    CHILD, Mem, NODE, Prefixes, REF, ROOT, SHELF, SLOTS, STRIDE, VALUE, runs_of, slots_of,
 };
 use super::table::{Shared, Writer};
 use super::values;
 
 /// What a walk finds: blocks and bytes by kind, and how many prefixes have each value.
 struct Found {
-    kinds: [(usize, usize); 5],
+    kinds: [(usize, usize); 4],
     prefixes: usize,
     uses: std::collections::HashMap<u32, u32>,
 }
@@ -41,7 +41,7 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
     // SAFETY: reached from the root, under the writer's lock.
     let n = unsafe { mem.node(r) };
     check(n.runs() & 1 != 0, || format!("node {r}: no first run"))?;
-    found.block(NODE, n.bytes());
+    found.block(NODE, super::node::Node::size(n.cells().len(), n.count()));
     check(!n.is_fresh(), || format!("node {r}: marked as unpublished"))?;
     check(n.base() == base, || {
         format!("node {r}: base {}, its parent says {base}", n.base())
@@ -51,25 +51,20 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
         format!("node {r}: equal neighbours are stored twice")
     })?;
     let mut seen = [0; SLOTS];
-    if n.prefixes() != 0 {
-        // SAFETY: as above.
-        let block = unsafe { mem.prefixes(n.prefixes()) };
-        found.block(PREFIXES, block.bytes());
-        let set = block.set();
-        check(set.0[0] & 0b11 == 0 && !set.is_empty(), || {
-            format!("node {r}: prefixes {set:x?}")
+    let Prefixes { set, values } = n.prefixes();
+    check(set.0[0] & 0b11 == 0 && set.len() == n.count(), || {
+        format!("node {r}: {} prefixes {set:x?}", n.count())
+    })?;
+    for (heap, &value) in set.iter().zip(values) {
+        let fits = super::node::len_of(heap) <= left;
+        check(fits && value != 0 && value <= REF, || {
+            format!("node {r}: prefix {heap} with value {value}, {left} bits left")
         })?;
-        for (heap, &value) in set.iter().zip(block.values()) {
-            let fits = super::node::len_of(heap) <= left;
-            check(fits && value != 0 && value <= REF, || {
-                format!("node {r}: prefix {heap} with value {value}, {left} bits left")
-            })?;
-            found.value(value);
-            // In this order shorter ones come first.
-            seen[slots_of(heap)].fill(value);
-        }
+        found.value(value);
+        // In this order shorter ones come first.
+        seen[slots_of(heap)].fill(value);
     }
-    let mut any = n.prefixes() != 0;
+    let mut any = !set.is_empty();
     for (slot, &cell) in slots.iter().enumerate() {
         if cell & CHILD == 0 {
             check(cell == seen[slot], || {
@@ -135,7 +130,7 @@ impl<V: Eq + Hash> Shared<V> {
         let mem = writer.blocks.mem;
         let root = self.root();
         let mut found = Found {
-            kinds: [(0, 0); 5],
+            kinds: [(0, 0); 4],
             prefixes: 0,
             uses: Default::default(),
         };

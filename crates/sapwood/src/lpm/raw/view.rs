@@ -53,13 +53,25 @@ impl<'a, V, W: Words> View<'a, V, W> {
         self.option(self.reading.value(key))
     }
 
-    /// The values of many addresses.
-    #[inline]
-    pub(crate) fn values<A: Copy, K: Key>(
+    #[inline(always)]
+    pub(crate) fn value_or<K: Key>(self, key: K, default: &'a V) -> &'a V {
+        self.or(self.reading.value(key), default)
+    }
+
+    /// Without a branch: which addresses have no route is as good as random.
+    #[inline(always)]
+    fn or(self, r: u32, default: &'a V) -> &'a V {
+        if r == 0 { default } else { self.get(r) }
+    }
+
+    /// What `one` makes of the value of each address.
+    #[inline(always)]
+    pub(crate) fn values<A: Copy, K: Key, R>(
         self,
         addrs: &[A],
         key: impl Fn(A) -> K,
-        out: &mut [Option<&'a V>],
+        out: &mut [R],
+        one: impl Fn(Option<&'a V>) -> R,
     ) {
         let mut keys = [K::ZERO; LANES];
         let mut best = [0; LANES];
@@ -69,7 +81,7 @@ impl<'a, V, W: Words> View<'a, V, W> {
             }
             self.reading.values(&keys[..addrs.len()], &mut best);
             for (out, r) in out.iter_mut().zip(best) {
-                *out = self.option(r);
+                *out = one(self.option(r));
             }
         }
     }

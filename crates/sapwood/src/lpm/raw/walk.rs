@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::node::{CHILD, REF, STRIDE, Set, slots_of};
+use super::node::{CHILD, Prefixes, REF, STRIDE, Set, slots_of};
 use super::read::{Reading, Words};
 use crate::lpm::family::Key;
 
@@ -97,10 +97,10 @@ impl<K: Key, W: Words> Walk<K, W> {
             match place {
                 Place::Shelf(0) => Default::default(),
                 Place::Shelf(r) => (mem.shelf(r).set(), mem.shelf(r).values()),
-                Place::Node(r) => match mem.node(r).prefixes() {
-                    0 => Default::default(),
-                    block => (mem.prefixes(block).set(), mem.prefixes(block).values()),
-                },
+                Place::Node(r) => {
+                    let Prefixes { set, values } = mem.node(r).prefixes();
+                    (set, values)
+                }
             }
         }
     }

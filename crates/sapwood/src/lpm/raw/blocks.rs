@@ -1,0 +1,348 @@
+//! The blocks of a table: how they are made, and what the change under way made and does without.
+
+use alloc::vec::Vec;
+
+use sapwood_arena::{Arena, ArenaFull, Kind, Ref};
+
+use super::node::{
+    CHILD, FRESH, Mem, NODE, Node, Prefixes, REF, SHELF, SLOTS, Set, Shelf, VALUE, ones, runs_of,
+};
+use super::pool::{self, Pool};
+
+/// A block, what it is and how long: 32 bits of reference, 16 of kind, 16 of units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block(u64);
+
+impl Block {
+    fn new(r: u32, kind: Kind, bytes: usize) -> Self {
+        Block(u64::from(r) | u64::from(kind.0) << 32 | (bytes.div_ceil(8) as u64) << 48)
+    }
+
+    /// A node with so many runs and prefixes.
+    pub(crate) fn node(r: u32, runs: usize, prefixes: usize) -> Self {
+        Block::new(r, NODE, Node::size(runs, prefixes))
+    }
+
+    /// A shelf with so many words.
+    pub(crate) fn shelf(r: u32, words: usize) -> Self {
+        Block::new(r, SHELF, Shelf::size(words, 0))
+    }
+
+    /// A value, whose length its type says.
+    pub(crate) fn value(r: u32) -> Self {
+        Block::new(r, VALUE, 0)
+    }
+
+    pub(crate) fn at(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The kind as the arena knows it.
+    pub(crate) fn kind(self) -> Kind {
+        Kind((self.0 >> 32) as u8)
+    }
+
+    /// Bytes in whole units, unless it is a value.
+    pub(crate) fn bytes(self) -> usize {
+        (self.0 >> 48) as usize * 8
+    }
+}
+
+/// The prefixes of a node that is to be made: values of an old one, and one between them.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Tail<'a> {
+    pub(crate) set: Set,
+    pub(crate) before: &'a [u32],
+    pub(crate) put: Option<u32>,
+    pub(crate) behind: &'a [u32],
+}
+
+impl<'a> Tail<'a> {
+    /// The same as another node's.
+    pub(crate) fn of(prefixes: Prefixes<'a>) -> Self {
+        Tail {
+            set: prefixes.set,
+            before: prefixes.values,
+            ..Tail::default()
+        }
+    }
+
+    /// # Safety
+    /// At `p` is room for the set and its values, aligned to 8.
+    unsafe fn write(self, p: *mut u8) {
+        let put = usize::from(self.put.is_some());
+        debug_assert_eq!(self.set.len(), self.before.len() + put + self.behind.len());
+        // SAFETY: the caller's promise.
+        unsafe {
+            p.cast::<[u64; 2]>().write(self.set.0);
+            let mut to = p.add(16).cast::<u32>();
+            copy_words(self.before, to);
+            to = to.add(self.before.len());
+            if let Some(value) = self.put {
+                to.write(value);
+                to = to.add(1);
+            }
+            copy_words(self.behind, to);
+        }
+    }
+}
+
+/// The blocks of a table, and what the change under way did.
+pub(crate) struct Blocks {
+    pub(crate) arena: Arena,
+    pub(crate) pool: Pool,
+    /// Blocks that the change made.
+    pub(crate) made: Vec<Block>,
+    /// Blocks that the table does without when the change is done.
+    pub(crate) gone: Vec<Block>,
+    /// New blocks are marked as made by a transaction.
+    pub(crate) marks: bool,
+    pub(crate) mem: Mem,
+}
+
+impl Blocks {
+    /// Blocks in an arena that does not move.
+    pub(crate) fn new(arena: Arena) -> Self {
+        assert!(arena.is_stable(), "readers need a base that stays");
+        Blocks {
+            mem: Mem(arena.base()),
+            pool: Pool::new(&arena),
+            arena,
+            made: Vec::new(),
+            gone: Vec::new(),
+            marks: false,
+        }
+    }
+
+    /// Whether a block that is not a value was made by the open transaction.
+    ///
+    /// # Safety
+    /// It is live.
+    pub(crate) unsafe fn is_fresh(&self, block: Block) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match block.kind() {
+                NODE => self.mem.node(block.at()).is_fresh(),
+                _ => self.mem.shelf(block.at()).is_fresh(),
+            }
+        }
+    }
+
+    /// Frees a block that nobody else knows.
+    ///
+    /// # Safety
+    /// It is live, not a value, and not used again.
+    pub(crate) unsafe fn free(&mut self, block: Block) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Some(r) = Ref::new(block.at()) {
+                self.pool
+                    .free(&mut self.arena, r, block.bytes(), block.kind());
+            }
+        }
+    }
+
+    /// Gives the free blocks that are kept back to the arena.
+    pub(crate) fn clear_pool(&mut self) {
+        self.pool.clear(&mut self.arena);
+    }
+
+    /// Undoes a change that could not be finished.
+    pub(crate) fn undo(&mut self) {
+        self.gone.clear();
+        while let Some(block) = self.made.pop() {
+            // SAFETY: made by this change, linked nowhere.
+            unsafe { self.free(block) };
+        }
+    }
+
+    fn alloc(&mut self, kind: Kind, bytes: usize) -> Result<(u32, *mut u8), ArenaFull> {
+        let r = match self.pool.take(&mut self.arena, bytes, kind) {
+            Some(r) => r,
+            None => self.arena.alloc(bytes, kind, pool::area(kind))?.get(),
+        };
+        debug_assert!(r <= REF, "the arena's limit is what references reach");
+        self.made.push(Block::new(r, kind, bytes));
+        Ok((r, self.mem.hint(r)))
+    }
+
+    /// A new node but for its cells.
+    fn begin_node(
+        &mut self,
+        runs: u64,
+        base: u32,
+        tail: Tail<'_>,
+    ) -> Result<(u32, *mut u32), ArenaFull> {
+        let (runs_len, count) = (ones(runs) as usize, tail.set.len());
+        let (r, p) = self.alloc(NODE, Node::size(runs_len, count))?;
+        let word = count as u32 | if self.marks { FRESH } else { 0 };
+        // SAFETY: a new block of that size, aligned to 8: 16 bytes, a cell for each run, and the tail.
+        unsafe {
+            p.cast::<u64>().write(runs);
+            p.add(8).cast::<[u32; 2]>().write([base, word]);
+            if count != 0 {
+                tail.write(p.add(Node::tail(runs_len)));
+            }
+            Ok((r, p.add(16).cast()))
+        }
+    }
+
+    /// A node with these slots.
+    pub(crate) fn node(
+        &mut self,
+        slots: &[u32; SLOTS],
+        base: u32,
+        tail: Tail<'_>,
+    ) -> Result<u32, ArenaFull> {
+        let mut left = runs_of(slots);
+        let (r, mut cell) = self.begin_node(left, base, tail)?;
+        while left != 0 {
+            // SAFETY: there is a cell for each run.
+            unsafe {
+                cell.write(slots[left.trailing_zeros() as usize]);
+                cell = cell.add(1);
+            }
+            left &= left - 1;
+        }
+        Ok(r)
+    }
+
+    /// A node with one slot that is not empty.
+    pub(crate) fn node_of_one(
+        &mut self,
+        slot: usize,
+        cell: u32,
+        base: u32,
+        tail: Tail<'_>,
+    ) -> Result<u32, ArenaFull> {
+        // The slot, and what is empty behind it.
+        let runs = 1 | 1 << slot | (1_u64 << slot) << 1;
+        let (r, cells) = self.begin_node(runs, base, tail)?;
+        let first = usize::from(slot != 0);
+        let all = [0, cell, 0];
+        for (i, &cell) in all[1 - first..]
+            .iter()
+            .take(ones(runs) as usize)
+            .enumerate()
+        {
+            // SAFETY: there is a cell for each run.
+            unsafe { cells.add(i).write(cell) };
+        }
+        Ok(r)
+    }
+
+    /// A node in place of a live one with another cell in one slot; 0 when nothing is left of it.
+    ///
+    /// # Safety
+    /// `old` is a live node.
+    pub(crate) unsafe fn node_with(
+        &mut self,
+        old: u32,
+        slot: usize,
+        new: u32,
+        base: u32,
+        tail: Tail<'_>,
+    ) -> Result<u32, ArenaFull> {
+        // SAFETY: the caller's promise.
+        let n = unsafe { self.mem.node(old) };
+        let (runs, cells, rank) = (n.runs(), n.cells(), n.rank(slot));
+        self.gone.push(Block::node(old, cells.len(), n.count()));
+        if new & cells[rank] & CHILD != 0 {
+            // A node below is a run of its own, before and after.
+            let (r, to) = self.begin_node(runs, base, tail)?;
+            // SAFETY: the new node has as many cells.
+            unsafe {
+                copy_words(cells, to);
+                to.add(rank).write(new);
+            }
+            return Ok(r);
+        }
+        // The slot's run goes on before it, and behind it.
+        let before = runs >> slot & 1 == 0;
+        let behind = slot + 1 < SLOTS && runs >> (slot + 1) & 1 == 0;
+        let left = if before { rank + 1 } else { rank };
+        let right = if behind { rank } else { rank + 1 };
+        // It begins a run unless it is as its neighbour, and so does what follows.
+        let begins = left == 0 || cells[left - 1] != new;
+        let follows = right < cells.len() && cells[right] != new;
+        let bit = 1_u64 << slot;
+        let next = bit << 1;
+        let runs =
+            runs & !(bit | next) | if begins { bit } else { 0 } | if follows { next } else { 0 };
+        if runs == 1 && new == 0 && tail.set.is_empty() {
+            return Ok(0);
+        }
+        let right = right + usize::from(right < cells.len() && !follows);
+        let (r, to) = self.begin_node(runs, base, tail)?;
+        let put = usize::from(begins);
+        debug_assert_eq!(left + put + cells.len() - right, ones(runs) as usize);
+        // SAFETY: there is a cell for each run of the new node; the parts are of the old one.
+        unsafe {
+            copy_words(&cells[..left], to);
+            if begins {
+                to.add(left).write(new);
+            }
+            copy_words(&cells[right..], to.add(left + put));
+        }
+        Ok(r)
+    }
+
+    /// A copy of a node with another base.
+    ///
+    /// # Safety
+    /// `old` is a live node.
+    pub(crate) unsafe fn copy(&mut self, old: u32, base: u32) -> Result<u32, ArenaFull> {
+        // SAFETY: the caller's promise.
+        let n = unsafe { self.mem.node(old) };
+        let cells = n.cells();
+        let (r, to) = self.begin_node(n.runs(), base, Tail::of(n.prefixes()))?;
+        // SAFETY: the new node has as many cells.
+        unsafe { copy_words(cells, to) };
+        self.gone.push(Block::node(old, cells.len(), n.count()));
+        Ok(r)
+    }
+
+    /// A shelf.
+    pub(crate) fn shelf(
+        &mut self,
+        mut set: Set,
+        kids: u64,
+        words: impl Iterator<Item = u32>,
+    ) -> Result<u32, ArenaFull> {
+        let count = set.len() + ones(kids) as usize;
+        let (r, p) = self.alloc(SHELF, Shelf::size(count, 0))?;
+        set.0[0] = set.0[0] & !Set::FRESH | u64::from(self.marks);
+        // SAFETY: a new block of that size, aligned to 8.
+        unsafe {
+            p.cast::<[u64; 3]>().write([set.0[0], set.0[1], kids]);
+            let mut left = p.add(24).cast::<u32>();
+            for word in words.take(count) {
+                left.write(word);
+                left = left.add(1);
+            }
+        }
+        Ok(r)
+    }
+}
+
+/// Copies words: a few, so that a call of the library's function would take longer than its work.
+///
+/// # Safety
+/// `to` has room for them, and is not among them.
+#[inline(always)]
+unsafe fn copy_words(from: &[u32], to: *mut u32) {
+    let mut to = to;
+    let mut chunks = from.chunks_exact(4);
+    // SAFETY: the caller's promise.
+    unsafe {
+        for four in &mut chunks {
+            to.cast::<[u32; 4]>()
+                .write([four[0], four[1], four[2], four[3]]);
+            to = to.add(4);
+        }
+        for &word in chunks.remainder() {
+            to.write(word);
+            to = to.add(1);
+        }
+    }
+}
