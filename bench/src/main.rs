@@ -8,10 +8,11 @@
 //!
 //! - [`suite`]: what is measured; one module for each suite.
 //! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group `threads`.
-//!   [`stores`]: those of the suite `versions`.
+//!   [`stores`]: those of the suite `versions`. [`cache`]: those of the suite `cache`.
 //! - The rest is the harness: [`keylist`], [`alloc`], [`report`], [`machine`], [`clock`].
 
 mod alloc;
+mod cache;
 mod clock;
 mod concurrent;
 mod engines;

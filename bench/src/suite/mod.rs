@@ -1,5 +1,6 @@
 //! The suites, and what they have in common: options, rounds and time boxes.
 
+mod cache;
 mod names;
 mod threads;
 mod versions;
@@ -18,6 +19,8 @@ pub enum Suite {
     Names,
     /// Maps that many read while one writes: readers, transactions, commits.
     Versions,
+    /// Caches of routes: lookups, inserts, refreshes, churn, hit rate; one thread, and two.
+    Cache,
 }
 
 impl Suite {
@@ -26,6 +29,7 @@ impl Suite {
         match self {
             Suite::Names => names::run(options),
             Suite::Versions => versions::run(options),
+            Suite::Cache => cache::run(options),
         }
     }
 }

@@ -14,7 +14,8 @@ use super::flight::{Flights, Turn};
 use super::hash::Secrets;
 use super::plain::{Plain, Words};
 use super::raw::probe;
-use super::raw::table::{Found, LAST, Place, Stamp, Table, WAYS, Writer};
+use super::raw::table::{Found, Place, Table, WAYS, Writer};
+use super::stamp::{Span, Stamp, Time};
 
 /// A cache of next hops (or of anything) that must be asked for, shared by all threads.
 ///
@@ -55,7 +56,8 @@ pub struct RouteCache<K: Plain, V: Plain> {
     fresh: u64,
     keep: u64,
     negative: Option<u64>,
-    /// The longest time for which any answer is given again.
+    /// For how long values, and failures, are given again; and the longer one of both.
+    lives: [Span; 2],
     life: u64,
     /// Entries of sets with another generation are of before `invalidate_all`.
     generation: AtomicU64,
@@ -95,6 +97,8 @@ enum State<W> {
     Negative,
     Stale,
     Absent,
+    /// A writer was in the way.
+    Busy,
 }
 
 /// What must not have changed between the call of a resolver and the storing of its answer.
@@ -108,7 +112,7 @@ struct Ticket {
 struct Query<'c, W> {
     words: W,
     hash: u64,
-    time: u64,
+    time: Time,
     mine: Mine<'c>,
 }
 
@@ -131,6 +135,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
             fresh: config.fresh,
             keep: config.keep,
             negative: config.negative,
+            lives: [config.fresh, config.negative.unwrap_or(0)].map(Span::new),
             life: config.fresh.max(config.negative.unwrap_or(0)),
             generation: AtomicU64::new(0),
             offset: AtomicU64::new(0),
@@ -144,19 +149,19 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     ///
     /// They take any other function of the key as well, always the same; then what an attacker can do with it is the caller's
     /// to know. Its upper 32 bits choose the set.
-    #[inline]
+    #[inline(always)]
     pub fn hash(&self, key: &K) -> u64 {
         self.secrets.hash(&key.to_words())
     }
 
     /// The value of a key, if it is there and fresh.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, key: &K, now: u64) -> Option<V> {
         self.get_hashed(key, self.hash(key), now)
     }
 
     /// As [`get`](Self::get), with the key's hash.
-    #[inline]
+    #[inline(always)]
     pub fn get_hashed(&self, key: &K, hash: u64, now: u64) -> Option<V> {
         match self.lookup(key, hash, now) {
             Lookup::Value(value) => Some(value),
@@ -165,15 +170,32 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     }
 
     /// As [`get_hashed`](Self::get_hashed), telling a cached failure from nothing.
-    #[inline]
+    #[inline(always)]
     pub fn lookup(&self, key: &K, hash: u64, now: u64) -> Lookup<V> {
         let query = self.query(key, hash, now);
-        let state = self.find(&query, 0);
+        match self.find(&query) {
+            State::Fresh(words) => {
+                query.mine.count(Event::Hit);
+                Lookup::Value(V::from_words(words))
+            }
+            State::Absent => {
+                query.mine.count(Event::Miss);
+                Lookup::Absent
+            }
+            _ => self.look_again(query),
+        }
+    }
+
+    /// For what is rare. By value: what a cold call takes by reference, the hot path would write to memory.
+    #[cold]
+    #[inline(never)]
+    fn look_again(&self, query: Query<'_, K::Words>) -> Lookup<V> {
+        let state = self.find_patiently(&query, Span::new(0));
         self.count(&query, &state);
         match state {
             State::Fresh(words) => Lookup::Value(V::from_words(words)),
             State::Negative => Lookup::Negative,
-            State::Stale | State::Absent => Lookup::Absent,
+            State::Stale | State::Absent | State::Busy => Lookup::Absent,
         }
     }
 
@@ -199,15 +221,11 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     ) -> Result<V, Unresolved<E>> {
         let query = self.query(key, hash, now);
         let generation = self.generation.load(Ordering::Acquire);
-        match self.find(&query, 0) {
-            state @ (State::Stale | State::Absent) => {
-                self.resolve(key, &query, state, generation, resolver)
-            }
-            state => {
-                self.count(&query, &state);
-                Self::answer(state)
-            }
+        if let State::Fresh(words) = self.find(&query) {
+            query.mine.count(Event::Hit);
+            return Ok(V::from_words(words));
         }
+        self.resolve(key, query, generation, resolver)
     }
 
     fn answer<E>(state: State<V::Words>) -> Result<V, Unresolved<E>> {
@@ -221,11 +239,16 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     fn resolve<E>(
         &self,
         key: &K,
-        query: &Query<'_, K::Words>,
-        state: State<V::Words>,
+        query: Query<'_, K::Words>,
         generation: u64,
         resolver: impl FnOnce(&K) -> Result<V, E>,
     ) -> Result<V, Unresolved<E>> {
+        let query = &query;
+        let state = self.find_patiently(query, Span::new(0));
+        if let State::Fresh(_) | State::Negative = state {
+            self.count(query, &state);
+            return Self::answer(state);
+        }
         #[cfg(feature = "std")]
         let mut turn = None;
         #[cfg(feature = "std")]
@@ -234,7 +257,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
                 // What this thread led before has landed.
                 let next = flights.turn(query.hash);
                 // Who led may have begun after this thread's clock was read.
-                let state = self.find(query, self.fresh);
+                let state = self.find_patiently(query, Span::new(self.fresh));
                 if let State::Fresh(_) | State::Negative = state {
                     self.count(query, &state);
                     return Self::answer(state);
@@ -246,8 +269,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
             }
         }
         self.count(query, &state);
-        let ticket = self.place(query.hash).map(|place| {
-            let disturbances = self.table.disturbances(place.set);
+        let ticket = self.table.place(query.hash).map(|place| {
+            let disturbances = place.disturbances();
             (
                 place,
                 Ticket {
@@ -266,9 +289,9 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
             query.mine.count(Event::Error);
         }
         if let (Some((place, ticket)), Some((words, negative))) = (ticket, stored) {
-            let stamp = Stamp::new(query.time, negative);
-            match self.table.try_lock(place.set) {
-                Some(writer) => self.store(query, place, writer, stamp, &words, Some(ticket)),
+            let stamp = query.time.stamp(negative);
+            match self.table.try_lock(place.number) {
+                Some(writer) => self.store(query, &place, writer, stamp, &words, Some(ticket)),
                 None => query.mine.count(Event::Busy),
             }
         }
@@ -281,13 +304,13 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     #[inline]
     pub fn insert(&self, key: &K, hash: u64, now: u64, value: V) {
         let query = self.query(key, hash, now);
-        let Some(place) = self.place(hash) else {
+        let Some(place) = self.table.place(hash) else {
             return;
         };
-        let mut writer = self.table.lock(place.set);
+        let mut writer = self.table.lock(place.number);
         writer.disturb();
-        let stamp = Stamp::new(query.time, false);
-        self.store(&query, place, writer, stamp, &value.to_words(), None);
+        let stamp = query.time.stamp(false);
+        self.store(&query, &place, writer, stamp, &value.to_words(), None);
     }
 
     /// Removes a key; returns whether it was there. Answers of resolvers that are under way for it will not be stored.
@@ -297,19 +320,19 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
 
     /// As [`invalidate`](Self::invalidate), with the key's hash.
     pub fn invalidate_hashed(&self, key: &K, hash: u64) -> bool {
-        let Some(place) = self.place(hash) else {
+        let Some(place) = self.table.place(hash) else {
             return false;
         };
-        let mut writer = self.table.lock(place.set);
+        let mut writer = self.table.lock(place.number);
         writer.disturb();
-        let Some(way) = writer.way_of(place, &key.to_words()) else {
+        let Some(way) = writer.way_of(&place, &key.to_words()) else {
             return false;
         };
         writer.remove(way);
         let valid = writer.generation() == self.generation.load(Ordering::Acquire);
         drop(writer);
         self.counters.mine().count(Event::Invalidated);
-        probe::delete(hash, place.set);
+        probe::delete(hash, place.number);
         valid
     }
 
@@ -322,7 +345,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     /// `budget` slots; the next call goes on from there. Returns how many it removed.
     pub fn sweep(&self, now: u64, budget: usize) -> usize {
         let mine = self.counters.mine();
-        let time = self.time(&mine, now);
+        let time = self.time(mine, now);
         let sets = self.table.sets();
         let some = budget.div_ceil(WAYS).min(sets);
         if some == 0 {
@@ -330,11 +353,11 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
         let start = self.cursor.fetch_add(some, Ordering::Relaxed);
         (0..some)
-            .map(|i| self.sweep_set(&mine, time, start.wrapping_add(i) % sets))
+            .map(|i| self.sweep_set(mine, time, start.wrapping_add(i) % sets))
             .sum()
     }
 
-    fn sweep_set(&self, mine: &Mine<'_>, time: u64, set: usize) -> usize {
+    fn sweep_set(&self, mine: Mine<'_>, time: Time, set: usize) -> usize {
         if self.table.count(set) == 0 {
             return 0;
         }
@@ -419,26 +442,25 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         Query {
             words: key.to_words(),
             hash,
-            time: self.time(&mine, now),
+            time: self.time(mine, now),
             mine,
         }
     }
 
     /// The time of entries: the caller's, and what was added when clocks stepped back.
     #[inline(always)]
-    fn time(&self, mine: &Mine<'_>, now: u64) -> u64 {
+    fn time(&self, mine: Mine<'_>, now: u64) -> Time {
         let older = mine.note(now, &self.counters, self.life);
         if older != 0 {
             self.step_back(mine, older);
         }
-        now.saturating_add(self.offset.load(Ordering::Relaxed))
-            .min(LAST)
+        Time::new(now.wrapping_add(self.offset.load(Ordering::Relaxed)))
     }
 
     /// For how long the clock had run before it stepped back is not known. So entries age: none is fresh any more, those
     /// that could be kept are kept.
     #[cold]
-    fn step_back(&self, mine: &Mine<'_>, older: u64) {
+    fn step_back(&self, mine: Mine<'_>, older: u64) {
         mine.count(Event::ClockBack);
         if older >= self.keep.saturating_add(self.life) {
             self.invalidate_all();
@@ -447,33 +469,49 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
+    /// The state of a key, not counted.
     #[inline(always)]
-    fn place(&self, hash: u64) -> Option<Place> {
-        (self.table.sets() > 0).then(|| self.table.place(hash))
+    fn find(&self, query: &Query<'_, K::Words>) -> State<V::Words> {
+        match self.table.place(query.hash) {
+            Some(place) => self.judge(query, place, place.find(&query.words), Span::new(0)),
+            None => State::Absent,
+        }
     }
 
-    /// The state of a key, not counted. Entries that are `ahead` of this thread's time by so much are good.
+    /// The state of a key, not counted, when a writer has gone. Entries that are `ahead` of this thread's time by so much
+    /// are good.
+    fn find_patiently(&self, query: &Query<'_, K::Words>, ahead: Span) -> State<V::Words> {
+        match self.table.place(query.hash) {
+            Some(place) => self.judge(query, place, place.find_patiently(&query.words), ahead),
+            None => State::Absent,
+        }
+    }
+
     #[inline(always)]
-    fn find(&self, query: &Query<'_, K::Words>, ahead: u64) -> State<V::Words> {
-        let Some(place) = self.place(query.hash) else {
-            return State::Absent;
-        };
-        let Found::Entry(generation, stamp, value, way) = self.table.find(place, &query.words)
-        else {
-            return State::Absent;
+    fn judge(
+        &self,
+        query: &Query<'_, K::Words>,
+        place: Place<'_, K::Words, V::Words>,
+        found: Found<V::Words>,
+        ahead: Span,
+    ) -> State<V::Words> {
+        let (generation, stamp, value, way) = match found {
+            Found::Entry(generation, stamp, value, way) => (generation, stamp, value, way),
+            Found::Absent => return State::Absent,
+            Found::Busy => return State::Busy,
         };
         if generation != self.generation.load(Ordering::Acquire) {
             return State::Absent;
         }
         // One of the future was resolved by a thread that read the clock later, or before the clock stepped back.
-        let born = stamp.time();
-        let future = born > query.time && born - query.time > ahead;
-        if future || query.time.saturating_sub(born) >= self.lifetime(stamp) {
+        let negative = stamp.negative();
+        let span = self.lives[usize::from(negative)];
+        if !query.time.is_within(stamp, span, ahead) {
             return State::Stale;
         }
-        self.table.mark(place.set, way);
-        probe::hit(query.hash, place.set);
-        if stamp.negative() {
+        place.mark(way);
+        probe::hit(query.hash, place.number);
+        if negative {
             State::Negative
         } else {
             State::Fresh(value)
@@ -481,19 +519,10 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     }
 
     #[inline(always)]
-    fn lifetime(&self, stamp: Stamp) -> u64 {
-        if stamp.negative() {
-            self.negative.unwrap_or(0)
-        } else {
-            self.fresh
-        }
-    }
-
-    #[inline(always)]
     fn count<W>(&self, query: &Query<'_, K::Words>, state: &State<W>) {
         match state {
             State::Fresh(_) => query.mine.count(Event::Hit),
-            State::Absent => query.mine.count(Event::Miss),
+            State::Absent | State::Busy => query.mine.count(Event::Miss),
             State::Negative => {
                 query.mine.count(Event::Hit);
                 query.mine.count(Event::Negative);
@@ -505,18 +534,18 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
-    fn expired(&self, stamp: Stamp, time: u64) -> bool {
+    fn expired(&self, stamp: Stamp, time: Time) -> bool {
         let limit = match stamp.negative() {
             true => self.negative.unwrap_or(0),
             false => self.keep,
         };
         // One of the far future is of before a step of the clock.
-        time.abs_diff(stamp.time()) >= limit
+        time.distance(stamp) >= limit
     }
 
     /// Empties a set of an older generation; returns how many entries it had.
     #[inline(always)]
-    fn restart(&self, mine: &Mine<'_>, writer: &mut Writer<'_, K::Words, V::Words>) -> usize {
+    fn restart(&self, mine: Mine<'_>, writer: &mut Writer<'_, K::Words, V::Words>) -> usize {
         let generation = self.generation.load(Ordering::Acquire);
         if writer.generation() == generation {
             return 0;
@@ -530,13 +559,13 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     fn store(
         &self,
         query: &Query<'_, K::Words>,
-        place: Place,
+        place: &Place<'_, K::Words, V::Words>,
         mut writer: Writer<'_, K::Words, V::Words>,
         stamp: Stamp,
         value: &V::Words,
         ticket: Option<Ticket>,
     ) {
-        let mine = &query.mine;
+        let mine = query.mine;
         if let Some(ticket) = &ticket {
             // If the generation moves after this look, the set has the old one, and the entry is not found.
             let moved = ticket.generation != self.generation.load(Ordering::Acquire)
@@ -549,16 +578,16 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         self.restart(mine, &mut writer);
         if let Some(way) = writer.way_of(place, &query.words) {
             // Another resolver began later, and was done earlier.
-            let ahead = writer.stamp(way).time().saturating_sub(stamp.time());
+            let ahead = writer.stamp(way).after(stamp);
             if ticket.is_some() && (1..self.fresh).contains(&ahead) {
                 mine.count(Event::Overtaken);
                 return;
             }
             writer.rewrite(way, stamp, value);
             drop(writer);
-            self.table.mark(place.set, way);
+            place.mark(way);
             mine.count(Event::Refresh);
-            probe::refresh(query.hash, place.set);
+            probe::refresh(query.hash, place.number);
             return;
         }
         let way = match writer.vacant() {
@@ -568,16 +597,16 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
                 mine.count(Event::Evict);
                 if !self.expired(writer.stamp(way), query.time) {
                     mine.count(Event::Full);
-                    probe::full(query.hash, place.set);
+                    probe::full(query.hash, place.number);
                 }
-                probe::delete(0, place.set);
+                probe::delete(0, place.number);
                 way
             }
         };
         writer.write(way, place, &query.words, stamp, value);
         drop(writer);
         mine.count(Event::Insert);
-        probe::insert(query.hash, place.set);
+        probe::insert(query.hash, place.number);
     }
 }
 

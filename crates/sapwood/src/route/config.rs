@@ -32,7 +32,7 @@ pub struct RouteCacheBuilder<K, V> {
 }
 
 fn nanoseconds(time: Duration) -> u64 {
-    time.as_nanos().min(1 << 62) as u64
+    time.as_nanos().min(1 << 61) as u64
 }
 
 impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {

@@ -81,50 +81,55 @@ const _: () = assert!(size_of::<Shard>() == 128);
 
 /// All shards.
 pub(crate) struct Counters {
-    shards: Box<[Shard]>,
+    own: Box<[Shard]>,
+    shared: Shard,
 }
 
 /// The shard that a thread counts in.
 #[derive(Clone, Copy)]
 pub(crate) struct Mine<'c> {
     shard: &'c Shard,
-    alone: bool,
+    pub alone: bool,
 }
 
 impl Counters {
     /// Shards for threads with numbers below `threads`, and one for all others.
     pub fn new(threads: usize) -> Self {
-        let shard = |_| Shard {
+        let shard = || Shard {
             last: AtomicU64::new(0),
             counts: [const { AtomicU64::new(0) }; EVENTS],
         };
         Self {
-            shards: (0..=threads).map(shard).collect(),
+            own: (0..threads).map(|_| shard()).collect(),
+            shared: shard(),
         }
     }
 
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.shards)
+        size_of_val(&*self.own)
+    }
+
+    fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.own.iter().chain([&self.shared])
     }
 
     /// The calling thread's shard.
     #[inline(always)]
     pub fn mine(&self) -> Mine<'_> {
         #[cfg(feature = "std")]
-        let number = super::thread::number();
-        #[cfg(not(feature = "std"))]
-        let number = usize::MAX;
-        let last = self.shards.len() - 1;
+        if let Some(shard) = super::thread::number(|number| self.own.get(number)) {
+            return Mine { shard, alone: true };
+        }
         Mine {
-            shard: &self.shards[number.min(last)],
-            alone: number < last,
+            shard: &self.shared,
+            alone: false,
         }
     }
 
     /// The sums.
     pub fn sum(&self) -> CacheStats {
         let mut stats = CacheStats::default();
-        for shard in &self.shards {
+        for shard in self.shards() {
             stats.add(shard);
         }
         stats
@@ -132,19 +137,19 @@ impl Counters {
 
     /// The latest time that any thread gave.
     fn latest(&self) -> u64 {
-        let times = self.shards.iter().map(|shard| shard.last.load(Relaxed));
+        let times = self.shards().map(|shard| shard.last.load(Relaxed));
         times.max().unwrap_or(0)
     }
 }
 
 impl Mine<'_> {
     #[inline(always)]
-    pub fn count(&self, event: Event) {
+    pub fn count(self, event: Event) {
         self.add(event, 1);
     }
 
     #[inline(always)]
-    pub fn add(&self, event: Event, n: usize) {
+    pub fn add(self, event: Event, n: usize) {
         let count = &self.shard.counts[event as usize];
         if self.alone {
             count.store(count.load(Relaxed).wrapping_add(n as u64), Relaxed);
@@ -157,7 +162,7 @@ impl Mine<'_> {
     /// Notes the time. If the clock stepped back, returns by how much all entries get older: at least by `life`, so that
     /// none is fresh any more, because nobody knows for how long the clock had run.
     #[inline(always)]
-    pub fn note(&self, now: u64, all: &Counters, life: u64) -> u64 {
+    pub fn note(self, now: u64, all: &Counters, life: u64) -> u64 {
         let last = self.shard.last.load(Relaxed);
         if now == last {
             return 0;
@@ -171,7 +176,7 @@ impl Mine<'_> {
 
     #[cold]
     #[inline(never)]
-    fn note_slowly(&self, now: u64, last: u64, all: &Counters, life: u64) -> u64 {
+    fn note_slowly(self, now: u64, last: u64, all: &Counters, life: u64) -> u64 {
         if now > last && last != 0 {
             self.shard.last.fetch_max(now, Relaxed);
             return 0;

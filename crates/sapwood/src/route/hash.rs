@@ -4,7 +4,7 @@ use super::plain::Words;
 
 /// Numbers that nobody else knows.
 #[derive(Clone)]
-pub(crate) struct Secrets([u64; 4]);
+pub(crate) struct Secrets([u64; 3]);
 
 impl Secrets {
     /// Secrets that follow from a seed.
@@ -22,7 +22,7 @@ impl Secrets {
     /// The hash of some words. All bits are good.
     #[inline(always)]
     pub fn hash<W: Words>(&self, words: &W) -> u64 {
-        let [start, fold, end, _] = self.0;
+        let [start, fold, end] = self.0;
         let mut sum = start;
         let mut first = None;
         // Both factors hold a secret, so that no known word makes the product zero.
@@ -34,12 +34,6 @@ impl Secrets {
             sum = folded(sum ^ word, end);
         }
         sum
-    }
-
-    /// Mixes a number into a hash.
-    #[inline(always)]
-    pub fn mix(&self, hash: u64, number: u64) -> u64 {
-        folded(hash ^ self.0[0], number ^ self.0[3])
     }
 }
 

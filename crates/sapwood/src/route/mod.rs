@@ -2,7 +2,7 @@
 //!
 //! | you have | take |
 //! |---|---|
-//! | a routing table, each route with one or several weighted next hops | `RouteTable`: no state for a flow at all |
+//! | a routing table, each route with one or several weighted next hops | [`RouteTable`]: no state for a flow at all |
 //! | next hops that must be asked for, which is slow | [`RouteCache`]: answers for a short time, in fixed memory |
 //!
 //! Both want a hash of the packet's flow: [`FlowHasher`] makes one. `docs/route.md` has the layout, the rules and what
@@ -14,9 +14,14 @@ mod counters;
 #[cfg(feature = "std")]
 mod flight;
 mod flow;
+#[cfg(feature = "std")]
+mod group;
 mod hash;
 mod plain;
 mod raw;
+mod stamp;
+#[cfg(feature = "std")]
+mod table;
 #[cfg(feature = "std")]
 mod thread;
 
@@ -24,4 +29,8 @@ pub use cache::{Lookup, RouteCache, Unresolved};
 pub use config::RouteCacheBuilder;
 pub use counters::CacheStats;
 pub use flow::{FlowHasher, FlowKey};
+#[cfg(feature = "std")]
+pub use group::Group;
 pub use plain::{Plain, Words};
+#[cfg(feature = "std")]
+pub use table::{RouteReader, RouteTable, RouteView};

@@ -35,12 +35,13 @@ impl Drop for Held {
     }
 }
 
-/// The number of this thread: no other living thread has the same, unless it is [`NONE`].
+/// What `find` has for the number of this thread, which no other living thread has.
 #[inline(always)]
-pub(crate) fn number() -> usize {
-    match NUMBER.get() {
-        UNASKED => ask(),
-        number => number,
+pub(crate) fn number<T>(find: impl Fn(usize) -> Option<T>) -> Option<T> {
+    let number = NUMBER.get();
+    match find(number) {
+        None if number == UNASKED => find(ask()),
+        found => found,
     }
 }
 
@@ -76,6 +77,10 @@ mod tests {
     use std::collections::HashSet;
     use std::sync::Barrier;
 
+    fn mine() -> usize {
+        number(|n| (n < THREADS).then_some(n)).unwrap()
+    }
+
     #[test]
     fn living_threads_differ() {
         let barrier = Barrier::new(8);
@@ -83,9 +88,9 @@ mod tests {
             let threads: Vec<_> = (0..8)
                 .map(|_| {
                     scope.spawn(|| {
-                        let mine = number();
+                        let mine = mine();
                         barrier.wait();
-                        assert_eq!(number(), mine);
+                        assert_eq!(super::number(Some), Some(mine));
                         mine
                     })
                 })
@@ -96,7 +101,7 @@ mod tests {
         assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), 8);
         // Numbers come back: many more threads than there are numbers can live one after the other.
         for _ in 0..20 {
-            let n = std::thread::spawn(number).join().unwrap();
+            let n = std::thread::spawn(mine).join().unwrap();
             assert!(n < THREADS);
         }
     }

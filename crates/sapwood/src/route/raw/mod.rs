@@ -1,7 +1,7 @@
-//! The core of the route cache: sets of slots under sequence locks, and probes.
+//! The core of the route cache: sets of slots under sequence locks, and probes; and of the route table: its groups' slots.
 //!
-//! Everything that threads share is an atomic word, so nothing here races; the unsafe blocks leave out bounds checks, and
-//! make probes. The obligations:
+//! Everything that the cache's threads share is an atomic word, so nothing there races; the unsafe blocks leave out bounds
+//! checks, and make probes. The obligations:
 //!
 //! - A set's number is below the count of sets, a way below the ways of the largest set. The only ones to make such numbers are
 //!   `Table::place`, and loops over `0..sets` and over ways.
@@ -11,5 +11,8 @@
 #[cfg(test)]
 mod allocations;
 pub(crate) mod probe;
+#[cfg(feature = "std")]
+pub(crate) mod slots;
 pub(crate) mod sync;
 pub(crate) mod table;
+mod tags;

@@ -28,8 +28,10 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::sync;
+use super::tags::Tags;
 use crate::route::hash::scaled;
 use crate::route::plain::Words;
+use crate::route::stamp::Stamp;
 
 /// The most slots of a set.
 pub(crate) const WAYS: usize = 16;
@@ -48,9 +50,6 @@ const ALL: u64 = (1 << WAYS) - 1;
 /// How often a reader or a writer looks again at a set that another one is writing, before it does without.
 const PATIENCE: u32 = 128;
 
-const LOW: u64 = 0x0101_0101_0101_0101;
-const HIGH: u64 = 0x8080_8080_8080_8080;
-
 /// A cache line.
 #[repr(C, align(64))]
 struct Line([AtomicU64; 8]);
@@ -62,13 +61,23 @@ pub(crate) struct Table<K, V> {
     /// Slots of every set; the first `wider` sets have one more.
     ways: usize,
     wider: usize,
+    /// Lines of every set.
+    stride: usize,
     words: PhantomData<(K, V)>,
 }
 
-/// Where a key belongs.
+/// A set: where its words begin. Kept in a register, because nobody can tell the compiler that the table's own fields stay the
+/// same across atomic loads.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
-    pub set: usize,
+struct Set<'t, K, V> {
+    words: *const AtomicU64,
+    table: PhantomData<(&'t [Line], K, V)>,
+}
+
+/// Where a key belongs.
+pub(crate) struct Place<'t, K, V> {
+    pub number: usize,
+    set: Set<'t, K, V>,
     tag: u8,
 }
 
@@ -78,37 +87,11 @@ pub(crate) enum Found<V> {
     Entry(u64, Stamp, V, usize),
     /// None.
     Absent,
-    /// A writer was in the way all the time.
+    /// A writer was in the way.
     Busy,
 }
 
-/// When an entry was resolved, and whether it says that there is no route.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp(u64);
-
-/// The last time that a stamp can hold.
-pub(crate) const LAST: u64 = u64::MAX >> 1;
-
-impl Stamp {
-    #[inline(always)]
-    pub fn new(time: u64, negative: bool) -> Self {
-        Self(time << 1 | u64::from(negative))
-    }
-
-    #[inline(always)]
-    pub fn time(self) -> u64 {
-        self.0 >> 1
-    }
-
-    #[inline(always)]
-    pub fn negative(self) -> bool {
-        self.0 & 1 != 0
-    }
-}
-
 impl<K: Words, V: Words> Table<K, V> {
-    const SLOT: usize = 1 + K::COUNT + V::COUNT;
-
     /// Memory for so many entries.
     pub fn new(capacity: usize) -> Self {
         let sets = capacity.div_ceil(WAYS);
@@ -117,23 +100,17 @@ impl<K: Words, V: Words> Table<K, V> {
             0 => (0, 0),
             _ => (capacity / sets, capacity % sets),
         };
-        let mut table = Self {
-            lines: Box::default(),
+        let most = ways + usize::from(wider > 0);
+        let stride = (HEAD + most * Set::<K, V>::SLOT).div_ceil(8);
+        let empty = |_| Line([const { AtomicU64::new(0) }; 8]);
+        Self {
+            lines: (0..sets * stride).map(empty).collect(),
             sets,
             ways,
             wider,
+            stride,
             words: PhantomData,
-        };
-        let empty = || Line([const { AtomicU64::new(0) }; 8]);
-        table.lines = (0..sets * table.stride()).map(|_| empty()).collect();
-        table
-    }
-
-    /// Lines of a set.
-    #[inline(always)]
-    fn stride(&self) -> usize {
-        let most = self.ways + usize::from(self.wider > 0);
-        (HEAD + most * Self::SLOT).div_ceil(8)
+        }
     }
 
     #[inline(always)]
@@ -157,118 +134,34 @@ impl<K: Words, V: Words> Table<K, V> {
         size_of_val(&*self.lines)
     }
 
-    /// Where a key with this hash belongs; there must be a set.
     #[inline(always)]
-    pub fn place(&self, hash: u64) -> Place {
-        debug_assert!(self.sets > 0);
-        Place {
-            set: scaled(hash, self.sets),
+    fn set(&self, number: usize) -> Set<'_, K, V> {
+        debug_assert!(number < self.sets);
+        // SAFETY: `number < sets`, by the obligation of this folder, and each set has `stride` lines.
+        let line = unsafe { self.lines.as_ptr().add(number * self.stride) };
+        Set {
+            words: line.cast(),
+            table: PhantomData,
+        }
+    }
+
+    /// Where a key with this hash belongs, if there is any set.
+    #[inline(always)]
+    pub fn place(&self, hash: u64) -> Option<Place<'_, K, V>> {
+        if self.sets == 0 {
+            return None;
+        }
+        let number = scaled(hash, self.sets);
+        Some(Place {
+            number,
+            set: self.set(number),
             tag: (hash as u8).max(1),
-        }
-    }
-
-    #[inline(always)]
-    fn word(&self, set: usize, at: usize) -> &AtomicU64 {
-        sync::point();
-        let stride = self.stride();
-        debug_assert!(set < self.sets && at < 8 * stride);
-        // SAFETY: `set < sets` and `at` is in its `stride` lines, by the obligation of this folder; lines are arrays
-        // of eight words without padding, one after the other.
-        unsafe {
-            &*self
-                .lines
-                .as_ptr()
-                .add(set * stride)
-                .cast::<AtomicU64>()
-                .add(at)
-        }
-    }
-
-    #[inline(always)]
-    fn sequence(&self, set: usize) -> &AtomicU64 {
-        self.word(set, SEQUENCE)
-    }
-
-    #[inline(always)]
-    fn tags(&self, set: usize) -> Tags {
-        Tags([0, 1].map(|at| self.word(set, TAGS + at).load(Ordering::Relaxed)))
-    }
-
-    #[inline(always)]
-    fn marks(&self, set: usize) -> &AtomicU64 {
-        self.word(set, MARKS)
-    }
-
-    /// How many invalidations and insertions the set has seen.
-    #[inline(always)]
-    pub fn disturbances(&self, set: usize) -> u64 {
-        self.word(set, DISTURBANCES).load(Ordering::Acquire)
-    }
-
-    #[inline(always)]
-    fn slot(&self, set: usize, way: usize, at: usize) -> &AtomicU64 {
-        debug_assert!(at < Self::SLOT);
-        self.word(set, HEAD + way * Self::SLOT + at)
-    }
-
-    #[inline(always)]
-    fn has_key(&self, set: usize, way: usize, key: &K) -> bool {
-        let (mut at, mut differ) = (1, 0);
-        key.each(|word| {
-            differ |= word ^ self.slot(set, way, at).load(Ordering::Relaxed);
-            at += 1;
-        });
-        differ == 0
-    }
-
-    /// The entry of a key, without a lock.
-    #[inline(always)]
-    pub fn find(&self, place: Place, key: &K) -> Found<V> {
-        for patience in 0..PATIENCE {
-            match self.try_find(place, key) {
-                Found::Busy => sync::spin(patience),
-                found => return found,
-            }
-        }
-        Found::Busy
-    }
-
-    #[inline(always)]
-    fn try_find(&self, Place { set, tag }: Place, key: &K) -> Found<V> {
-        let before = self.sequence(set).load(Ordering::Acquire);
-        for way in self.tags(set).equal(tag) {
-            if !self.has_key(set, way, key) {
-                continue;
-            }
-            let generation = self.word(set, GENERATION).load(Ordering::Relaxed);
-            let stamp = Stamp(self.slot(set, way, 0).load(Ordering::Relaxed));
-            let mut at = 1 + K::COUNT;
-            let value = V::fill(|| {
-                at += 1;
-                self.slot(set, way, at - 1).load(Ordering::Relaxed)
-            });
-            fence(Ordering::Acquire);
-            if before & 1 != 0 || self.sequence(set).load(Ordering::Relaxed) != before {
-                return Found::Busy;
-            }
-            return Found::Entry(generation, stamp, value, way);
-        }
-        // A key whose tag is not there, or whose words are not, is absent now or was a moment ago, whatever a writer does.
-        Found::Absent
-    }
-
-    /// Notes that a way was hit. Usually it was before, and nothing is written.
-    #[inline(always)]
-    pub fn mark(&self, set: usize, way: usize) {
-        let marks = self.marks(set);
-        if marks.load(Ordering::Relaxed) & (1 << way) == 0 {
-            marks.fetch_or(1 << way, Ordering::Relaxed);
-        }
+        })
     }
 
     /// How many entries a set has.
     pub fn count(&self, set: usize) -> usize {
-        self.tags(set).taken().0.count_ones() as usize
+        self.set(set).tags().taken().count()
     }
 
     /// Takes a set for writing, unless others have it all the time.
@@ -278,6 +171,7 @@ impl<K: Words, V: Words> Table<K, V> {
     }
 
     /// Takes a set for writing. Writers hold it for some tens of stores.
+    #[inline(always)]
     pub fn lock(&self, set: usize) -> Writer<'_, K, V> {
         let mut patience = 0;
         loop {
@@ -289,8 +183,9 @@ impl<K: Words, V: Words> Table<K, V> {
     }
 
     #[inline(always)]
-    fn lock_once(&self, set: usize, patience: u32) -> Option<Writer<'_, K, V>> {
-        let word = self.sequence(set);
+    fn lock_once(&self, number: usize, patience: u32) -> Option<Writer<'_, K, V>> {
+        let set = self.set(number);
+        let word = set.word(SEQUENCE);
         let sequence = word.load(Ordering::Relaxed);
         let free = sequence & 1 == 0
             && word
@@ -303,119 +198,177 @@ impl<K: Words, V: Words> Table<K, V> {
         // Readers who see any store of this writer also see that the sequence is odd.
         fence(Ordering::Release);
         Some(Writer {
-            table: self,
             set,
+            ways: self.ways(number),
             sequence,
         })
     }
 }
 
-/// The tags of a set.
-#[derive(Clone, Copy)]
-struct Tags([u64; 2]);
+impl<'t, K: Words, V: Words> Set<'t, K, V> {
+    const SLOT: usize = 1 + K::COUNT + V::COUNT;
 
-/// Some ways of a set: way `w` is bit `8 * (w % 8) + w / 8`.
-#[derive(Clone, Copy)]
-struct Ways(u64);
-
-impl Tags {
-    /// The ways with this tag. It is exact: the words of an empty way may be those of a key that was removed.
     #[inline(always)]
-    fn equal(self, tag: u8) -> Ways {
-        let all = u64::from(tag) * LOW;
-        Ways(!Tags(self.0.map(|tags| tags ^ all)).taken().0 & (LOW | LOW << 1))
+    fn word(self, at: usize) -> &'t AtomicU64 {
+        sync::point();
+        // SAFETY: a set has `stride` lines, enough for the head and the slots of its ways, and callers ask for no others, by the
+        // obligation of this folder; lines are arrays of eight words without padding, one after the other.
+        unsafe { &*self.words.add(at) }
     }
 
-    /// The ways that are not empty.
     #[inline(always)]
-    fn taken(self) -> Ways {
-        let [low, high] = self.0.map(|tags| (((tags & !HIGH) + !HIGH) | tags) & HIGH);
-        Ways(low >> 7 | high >> 6)
+    fn slot(self, way: usize, at: usize) -> &'t AtomicU64 {
+        debug_assert!(way < WAYS && at < Self::SLOT);
+        self.word(HEAD + way * Self::SLOT + at)
+    }
+
+    #[inline(always)]
+    fn tags(self) -> Tags {
+        Tags([0, 1].map(|at| self.word(TAGS + at).load(Ordering::Relaxed)))
+    }
+
+    #[inline(always)]
+    fn has_key(self, way: usize, key: &K) -> bool {
+        let (mut at, mut differ) = (1, 0);
+        key.each(|word| {
+            differ |= word ^ self.slot(way, at).load(Ordering::Relaxed);
+            at += 1;
+        });
+        differ == 0
     }
 }
 
-impl Iterator for Ways {
-    type Item = usize;
-
+impl<K: Words, V: Words> Clone for Place<'_, K, V> {
     #[inline(always)]
-    fn next(&mut self) -> Option<usize> {
-        if self.0 == 0 {
-            return None;
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Words, V: Words> Copy for Place<'_, K, V> {}
+
+impl<K: Words, V: Words> Place<'_, K, V> {
+    /// As [`find`](Self::find), waiting for writers for a while.
+    #[cold]
+    pub fn find_patiently(self, key: &K) -> Found<V> {
+        for patience in 0..PATIENCE {
+            match self.find(key) {
+                Found::Busy => sync::spin(patience),
+                found => return found,
+            }
         }
-        let bit = self.0.trailing_zeros() as usize;
-        self.0 &= self.0 - 1;
-        Some(bit / 8 + 8 * (bit % 8))
+        Found::Busy
+    }
+
+    /// The entry of a key, without a lock.
+    #[inline(always)]
+    pub fn find(self, key: &K) -> Found<V> {
+        let set = self.set;
+        let before = set.word(SEQUENCE).load(Ordering::Acquire);
+        for way in set.tags().equal(self.tag) {
+            if !set.has_key(way, key) {
+                continue;
+            }
+            let generation = set.word(GENERATION).load(Ordering::Relaxed);
+            let stamp = Stamp(set.slot(way, 0).load(Ordering::Relaxed));
+            let mut at = 1 + K::COUNT;
+            let value = V::fill(|| {
+                at += 1;
+                set.slot(way, at - 1).load(Ordering::Relaxed)
+            });
+            fence(Ordering::Acquire);
+            // An odd number never comes again while its writer writes, and its even one not before.
+            if set.word(SEQUENCE).load(Ordering::Relaxed) != before & !1 {
+                return Found::Busy;
+            }
+            return Found::Entry(generation, stamp, value, way);
+        }
+        // A key whose tag is not there, or whose words are not, is absent now or was a moment ago, whatever a writer does.
+        Found::Absent
+    }
+
+    /// Notes that a way was hit. Usually it was before, and nothing is written.
+    #[inline(always)]
+    pub fn mark(&self, way: usize) {
+        let marks = self.set.word(MARKS);
+        if marks.load(Ordering::Relaxed) & (1 << way) == 0 {
+            marks.fetch_or(1 << way, Ordering::Relaxed);
+        }
+    }
+
+    /// How many invalidations and insertions the set has seen.
+    #[inline(always)]
+    pub fn disturbances(&self) -> u64 {
+        self.set.word(DISTURBANCES).load(Ordering::Acquire)
     }
 }
 
 /// A set that nobody else writes.
 pub(crate) struct Writer<'t, K: Words, V: Words> {
-    table: &'t Table<K, V>,
-    set: usize,
+    set: Set<'t, K, V>,
+    ways: usize,
     sequence: u64,
 }
 
 impl<K: Words, V: Words> Writer<'_, K, V> {
     fn set_tag(&self, way: usize, tag: u8) {
-        let (word, shift) = (self.table.word(self.set, TAGS + way / 8), 8 * (way % 8));
+        let (word, shift) = (self.set.word(TAGS + way / 8), 8 * (way % 8));
         let tags = word.load(Ordering::Relaxed) & !(0xff << shift) | u64::from(tag) << shift;
         word.store(tags, Ordering::Relaxed);
     }
 
     pub fn generation(&self) -> u64 {
-        self.table
-            .word(self.set, GENERATION)
-            .load(Ordering::Relaxed)
+        self.set.word(GENERATION).load(Ordering::Relaxed)
     }
 
     /// Empties the set for entries of another generation; returns how many there were.
     pub fn restart(&mut self, generation: u64) -> usize {
-        let count = self.table.count(self.set);
+        let count = self.set.tags().taken().count();
         for at in [0, 1] {
-            let word = self.table.word(self.set, TAGS + at);
+            let word = self.set.word(TAGS + at);
             word.store(0, Ordering::Relaxed);
         }
-        let marks = self.table.marks(self.set);
+        let marks = self.set.word(MARKS);
         marks.fetch_and(!ALL, Ordering::Relaxed);
-        let word = self.table.word(self.set, GENERATION);
+        let word = self.set.word(GENERATION);
         word.store(generation, Ordering::Relaxed);
         count
     }
 
     pub fn disturbances(&self) -> u64 {
-        self.table
-            .word(self.set, DISTURBANCES)
-            .load(Ordering::Relaxed)
+        self.set.word(DISTURBANCES).load(Ordering::Relaxed)
     }
 
     /// From here on, answers of resolvers that are under way are old.
     pub fn disturb(&mut self) {
-        let word = self.table.word(self.set, DISTURBANCES);
+        let word = self.set.word(DISTURBANCES);
         word.store(self.disturbances() + 1, Ordering::Relaxed);
     }
 
     /// The way of a key.
     #[inline(always)]
-    pub fn way_of(&self, place: Place, key: &K) -> Option<usize> {
-        let mut ways = self.table.tags(self.set).equal(place.tag);
-        ways.find(|way| self.table.has_key(self.set, *way, key))
+    pub fn way_of(&self, place: &Place<'_, K, V>, key: &K) -> Option<usize> {
+        self.tagged(place.tag, key)
+    }
+
+    #[inline(always)]
+    fn tagged(&self, tag: u8, key: &K) -> Option<usize> {
+        let mut ways = self.set.tags().equal(tag);
+        ways.find(|way| self.set.has_key(*way, key))
     }
 
     /// An empty way.
     #[inline(always)]
     pub fn vacant(&self) -> Option<usize> {
-        let taken = self.table.tags(self.set).taken().0;
-        let (low, high) = (!taken & LOW, !taken & LOW << 1);
-        let part = if low != 0 { low } else { high };
-        let way = Ways(part).next()?;
-        (way < self.table.ways(self.set)).then_some(way)
+        let way = self.set.tags().equal(0).next()?;
+        (way < self.ways).then_some(way)
     }
 
     /// The way to make room in: the next one that was not hit. When all were, all but one count as not hit from here on.
     #[inline(always)]
     pub fn victim(&mut self) -> usize {
-        let ways = self.table.ways(self.set);
-        let word = self.table.marks(self.set);
+        let ways = self.ways;
+        let word = self.set.word(MARKS);
         let marks = word.load(Ordering::Relaxed);
         let hand = (marks >> WAYS) as usize % WAYS;
         let all = (1u64 << ways) - 1;
@@ -434,20 +387,20 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
     }
 
     pub fn stamp(&self, way: usize) -> Stamp {
-        Stamp(self.table.slot(self.set, way, 0).load(Ordering::Relaxed))
+        Stamp(self.set.slot(way, 0).load(Ordering::Relaxed))
     }
 
     /// The ways with entries.
     pub fn entries(&self) -> impl Iterator<Item = usize> + use<K, V> {
-        self.table.tags(self.set).taken()
+        self.set.tags().taken()
     }
 
     /// Writes a whole entry.
     #[inline(always)]
-    pub fn write(&mut self, way: usize, place: Place, key: &K, stamp: Stamp, value: &V) {
+    pub fn write(&mut self, way: usize, place: &Place<'_, K, V>, key: &K, stamp: Stamp, value: &V) {
         let mut at = 1;
         key.each(|word| {
-            let slot = self.table.slot(self.set, way, at);
+            let slot = self.set.slot(way, at);
             slot.store(word, Ordering::Relaxed);
             at += 1;
         });
@@ -458,11 +411,11 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
     /// Writes the stamp and the value of an entry that is there.
     #[inline(always)]
     pub fn rewrite(&mut self, way: usize, stamp: Stamp, value: &V) {
-        let slot = self.table.slot(self.set, way, 0);
+        let slot = self.set.slot(way, 0);
         slot.store(stamp.0, Ordering::Relaxed);
         let mut at = 1 + K::COUNT;
         value.each(|word| {
-            let slot = self.table.slot(self.set, way, at);
+            let slot = self.set.slot(way, at);
             slot.store(word, Ordering::Relaxed);
             at += 1;
         });
@@ -474,13 +427,11 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
             let mut at = 0;
             let key = K::fill(|| {
                 at += 1;
-                let word = self.table.slot(self.set, way, at);
+                let word = self.set.slot(way, at);
                 word.load(Ordering::Relaxed)
             });
-            let tags = self.table.tags(self.set).0[way / 8];
-            let tag = (tags >> (8 * (way % 8))) as u8;
-            let place = Place { set: self.set, tag };
-            if self.way_of(place, &key) != Some(way) {
+            let tag = self.set.tags().get(way);
+            if self.tagged(tag, &key) != Some(way) {
                 return Err("a key is there twice");
             }
         }
@@ -489,7 +440,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
 
     pub fn remove(&mut self, way: usize) {
         self.set_tag(way, 0);
-        let marks = self.table.marks(self.set);
+        let marks = self.set.word(MARKS);
         marks.fetch_and(!(1 << way), Ordering::Relaxed);
     }
 }
@@ -497,7 +448,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
 impl<K: Words, V: Words> Drop for Writer<'_, K, V> {
     #[inline(always)]
     fn drop(&mut self) {
-        let word = self.table.sequence(self.set);
+        let word = self.set.word(SEQUENCE);
         word.store(self.sequence.wrapping_add(2), Ordering::Release);
     }
 }
@@ -505,28 +456,6 @@ impl<K: Words, V: Words> Drop for Writer<'_, K, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tags_are_found() {
-        let low = u64::from_le_bytes([0, 5, 9, 0xff, 5, 1, 0x80, 0]);
-        let high = u64::from_le_bytes([1, 0, 5, 0, 3, 0, 9, 0]);
-        let sorted = |ways: Ways| {
-            let mut ways: alloc::vec::Vec<_> = ways.collect();
-            ways.sort_unstable();
-            ways
-        };
-        let equal = |tag| sorted(Tags([low, high]).equal(tag));
-        assert_eq!(equal(5), [1, 4, 10]);
-        assert_eq!(equal(0xff), [3]);
-        assert_eq!(equal(0x80), [6]);
-        // Not the empty ones above it.
-        assert_eq!(equal(1), [5, 8]);
-        assert_eq!(equal(7), []);
-        let taken = |low, high| sorted(Tags([low, high]).taken());
-        assert_eq!(taken(low, high), [1, 2, 3, 4, 5, 6, 8, 10, 12, 14]);
-        assert_eq!(taken(0, 0), []);
-        assert!(taken(u64::MAX, u64::MAX).into_iter().eq(0..16));
-    }
 
     #[test]
     fn capacities_are_exact() {
@@ -542,8 +471,9 @@ mod tests {
     #[test]
     fn marked_ways_stay_longest() {
         let table = Table::<[u64; 1], [u64; 1]>::new(4);
+        let mark = |way| table.place(0).into_iter().for_each(|place| place.mark(way));
         for way in [0, 1, 3] {
-            table.mark(0, way);
+            mark(way);
         }
         let victims = |n| {
             let mut writer = table.lock(0);
@@ -552,7 +482,7 @@ mod tests {
                 .collect::<alloc::vec::Vec<_>>()
         };
         assert_eq!(victims(3), [2, 2, 2]);
-        table.mark(0, 2);
+        mark(2);
         // All were hit: the hand decides, and marks begin anew.
         assert_eq!(victims(5), [3, 0, 1, 2, 3]);
     }

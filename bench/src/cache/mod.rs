@@ -1,0 +1,85 @@
+//! The caches that the suite `cache` compares: `(u128, u32)` to 32 bytes, shared by threads.
+//!
+//! # To add an engine
+//!
+//! Write a file here that implements [`CacheEngine`] and name the type in `lanes` of `suite/cache.rs`.
+//! All of them use foldhash, unless their name says otherwise: it is the quickest for such keys.
+//!
+//! Peers keep no times: what they would need to look at and to store for an entry's age is not counted against them.
+
+mod dashmap;
+mod moka;
+mod papaya;
+mod quick;
+mod rwlock;
+mod sapwood;
+
+pub use self::dashmap::Dashmap;
+pub use self::moka::Moka;
+pub use self::papaya::Papaya;
+pub use self::quick::Quick;
+pub use self::rwlock::{BTree, Foldhash, RwLocked, SipHash};
+pub use self::sapwood::{Sapwood, SapwoodApart};
+
+/// A destination and a flow's hash.
+pub type Key = (u128, u32);
+
+/// A next hop.
+pub type Value = [u8; 32];
+
+/// The hasher of all that can choose.
+type Hasher = foldhash::fast::RandomState;
+
+/// A cache that threads share.
+pub trait CacheEngine: Send + Sync + 'static {
+    /// The name in tables and records.
+    const NAME: &'static str;
+    /// Whether it is of interest to more threads than one only.
+    const SEVERAL: bool = false;
+
+    /// An empty cache that holds `capacity` entries. One that cannot evict takes no more, if it is `bounded`, as the first
+    /// route cache did.
+    fn new(capacity: usize, bounded: bool) -> Self;
+
+    /// The value of a key, for the thread of this number.
+    fn get(&self, thread: usize, key: &Key) -> Option<Value>;
+
+    /// Stores the value of a key that is likely absent.
+    fn insert(&self, thread: usize, key: Key, value: Value);
+
+    /// Stores the value of a key that is likely there.
+    fn refresh(&self, thread: usize, key: Key, value: Value) {
+        self.insert(thread, key, value);
+    }
+
+    /// Removes a key.
+    fn remove(&self, thread: usize, key: &Key);
+
+    /// Some time goes by.
+    fn tick() {}
+
+    /// Does what it has put off.
+    fn settle(&self) {}
+}
+
+/// The value that belongs to a key.
+#[inline]
+pub fn value_of(key: &Key) -> Value {
+    let mut value = [0; 32];
+    value[..16].copy_from_slice(&key.0.to_le_bytes());
+    value[16..20].copy_from_slice(&key.1.to_le_bytes());
+    value[24..].copy_from_slice(&(key.0 as u64 ^ u64::from(key.1)).to_le_bytes());
+    value
+}
+
+/// The sum of a value's words; from it, wrong answers are known.
+#[inline]
+pub fn sum_of(value: &Value) -> u64 {
+    let words = value
+        .chunks_exact(8)
+        .map(|word| u64::from_le_bytes(word.try_into().expect("there are eight bytes")));
+    words.fold(0, u64::wrapping_add)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! Every engine does what the suite asks of it.
+
+use super::*;
+
+fn keys(n: u32) -> Vec<Key> {
+    (0..n).map(|i| (u128::from(i) << 70 | 3, i)).collect()
+}
+
+fn works<E: CacheEngine>() {
+    let cache = E::new(1000, true);
+    let keys = keys(100);
+    for key in &keys {
+        assert_eq!(cache.get(0, key), None, "{}", E::NAME);
+        cache.insert(0, *key, value_of(key));
+    }
+    cache.settle();
+    for key in &keys {
+        assert_eq!(cache.get(0, key), Some(value_of(key)), "{}", E::NAME);
+    }
+    cache.refresh(0, keys[0], [9; 32]);
+    assert_eq!(cache.get(0, &keys[0]), Some([9; 32]), "{}", E::NAME);
+    cache.remove(0, &keys[1]);
+    assert_eq!(cache.get(0, &keys[1]), None, "{}", E::NAME);
+}
+
+/// How many of many keys are still there.
+fn holds<E: CacheEngine>() -> usize {
+    let cache = E::new(64, true);
+    let keys = keys(5000);
+    for key in &keys {
+        cache.insert(0, *key, value_of(key));
+        cache.settle();
+    }
+    keys.iter()
+        .filter(|key| cache.get(0, key).is_some())
+        .count()
+}
+
+#[test]
+fn all_work() {
+    works::<Sapwood>();
+    works::<SapwoodApart>();
+    works::<RwLocked<BTree>>();
+    works::<RwLocked<SipHash>>();
+    works::<RwLocked<Foldhash>>();
+    works::<Dashmap>();
+    works::<Papaya>();
+    works::<Quick>();
+    works::<Moka>();
+}
+
+#[test]
+fn all_are_bounded() {
+    assert_eq!(holds::<Sapwood>(), 64);
+    assert_eq!(holds::<RwLocked<BTree>>(), 64);
+    assert_eq!(holds::<RwLocked<SipHash>>(), 64);
+    assert_eq!(holds::<RwLocked<Foldhash>>(), 64);
+    assert_eq!(holds::<Dashmap>(), 64);
+    assert_eq!(holds::<Papaya>(), 64);
+    // These divide their room among shards, or are late.
+    assert!((32..=64).contains(&holds::<Quick>()));
+    assert!((32..=128).contains(&holds::<Moka>()));
+}
+
+#[test]
+fn values_belong_to_keys() {
+    let sums: std::collections::HashSet<_> =
+        keys(100).iter().map(|k| sum_of(&value_of(k))).collect();
+    assert_eq!(sums.len(), 100);
+}

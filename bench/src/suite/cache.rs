@@ -1,0 +1,421 @@
+//! The suite `cache`: caches of routes, keys of a destination and a flow's hash, values of 32 bytes.
+//!
+//! | case | metric | what it is |
+//! |---|---|---|
+//! | `size-N` | `get_ns` | a lookup among N entries, of a random one of them; of an absent key where N is 0 |
+//! | | `insert_ns` | storing a new key beside N others. Of 8192: caches are full and evict, maps grow |
+//! | | `refresh_ns` | storing a key that is there |
+//! | `churn` | `churn_ns` | a lookup, and an insertion where it missed: 80 % of 4,096 hot keys, 20 % keys that come once; room for 8,192 |
+//! | `hostile-first` | `hit_rate` | how many lookups of `churn` hit when 16,384 keys that come once came before |
+//!
+//! `-2t`: two threads do the same at once; the mean time of an operation of one thread. `sapwood-apart` has a cache for
+//! each of them. Lookups and refreshes are done where there is room for 16,384 entries; an entry that a cache has evicted
+//! all the same is not asked for, and at most one in a hundred may be so.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use super::Options;
+use crate::cache::{self as engines, CacheEngine, Key, sum_of, value_of};
+use crate::clock::CpuClock;
+use crate::engines::settle;
+use crate::report::{self, Measure, Report, Samples};
+
+const SIZES: [usize; 6] = [0, 2, 8, 64, 512, 8192];
+const ROOM: usize = 8192;
+const HOT: u64 = 4096;
+const HOSTILE: usize = 16_384;
+
+/// New keys that are inserted between two looks at the clock.
+const BATCH: usize = 512;
+
+/// Operations between two ticks of the engines' clock.
+const BURST: usize = 64;
+
+/// An engine whose type is forgotten.
+struct Lane {
+    name: &'static str,
+    several: bool,
+    size: fn(usize, usize, &Lists) -> Vec<Measure>,
+    churn: fn(usize, &Lists) -> Measure,
+    hostile: fn(usize, &Lists) -> Measure,
+}
+
+fn lane<E: CacheEngine>() -> Lane {
+    Lane {
+        name: E::NAME,
+        several: E::SEVERAL,
+        size: size::<E>,
+        churn: churn::<E>,
+        hostile: hostile::<E>,
+    }
+}
+
+/// All engines, in the order in which tables list them.
+fn lanes() -> Vec<Lane> {
+    use engines::*;
+    vec![
+        lane::<Sapwood>(),
+        lane::<SapwoodApart>(),
+        lane::<RwLocked<BTree>>(),
+        lane::<RwLocked<SipHash>>(),
+        lane::<RwLocked<Foldhash>>(),
+        lane::<Dashmap>(),
+        lane::<Papaya>(),
+        lane::<Quick>(),
+        lane::<Moka>(),
+    ]
+}
+
+/// What to measure.
+#[derive(Clone, Copy)]
+enum Kind {
+    Size(usize),
+    Churn,
+    HostileFirst,
+}
+
+struct Case {
+    name: String,
+    kind: Kind,
+    threads: usize,
+}
+
+fn cases(options: &Options) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (threads, suffix) in [(1, ""), (2, "-2t")] {
+        let kinds = SIZES
+            .into_iter()
+            .map(|n| (format!("size-{n}"), Kind::Size(n)));
+        let others = [
+            ("churn", Kind::Churn),
+            ("hostile-first", Kind::HostileFirst),
+        ];
+        for (name, kind) in kinds.chain(others.map(|(name, kind)| (name.to_owned(), kind))) {
+            let name = name + suffix;
+            cases.push(Case {
+                name,
+                kind,
+                threads,
+            });
+        }
+    }
+    cases.retain(|case| options.wants_case(&case.name));
+    cases
+}
+
+/// Runs the suite.
+pub fn run(options: &Options) -> Result<Report, String> {
+    let (mut lanes, cases) = (lanes(), cases(options));
+    lanes.retain(|lane| options.wants_engine(lane.name));
+    if lanes.is_empty() || cases.is_empty() {
+        return Err(format!(
+            "no such engine or case; cases: size-N with N of {SIZES:?}, churn, hostile-first, each also with -2t"
+        ));
+    }
+    let mut report = Report::new("cache");
+    println!("{}", report.machine);
+    for (at, case) in cases.iter().enumerate() {
+        println!("\n## {}", case.name);
+        let mut able: Vec<_> = lanes.iter().collect();
+        able.retain(|lane| case.threads > 1 || !lane.several);
+        let names: Vec<_> = able.iter().map(|lane| lane.name).collect();
+        let mut samples = Samples::new(&case.name, &names);
+        for round in options.rounds(cases.len() - at) {
+            let lists = Lists::new(u64::from(round), options);
+            able.rotate_left(usize::from(round > 0));
+            for lane in &able {
+                settle();
+                let measures = match case.kind {
+                    Kind::Size(n) => (lane.size)(n, case.threads, &lists),
+                    Kind::Churn => vec![(lane.churn)(case.threads, &lists)],
+                    Kind::HostileFirst => vec![(lane.hostile)(case.threads, &lists)],
+                };
+                for measure in measures {
+                    samples.add(lane.name, &measure);
+                }
+            }
+        }
+        let rows = samples.rows();
+        println!("{}", report::table(&rows));
+        if let Some(ratios) = report::ratios(&rows, "rwlock-foldhash") {
+            println!("\nas multiples of rwlock-foldhash:\n{ratios}");
+        }
+        report.rows.extend(rows);
+    }
+    Ok(report)
+}
+
+/// The keys of one round.
+struct Lists {
+    /// As many as the largest size.
+    keys: Vec<Key>,
+    /// Others, for each of two threads.
+    others: [Vec<Key>; 2],
+    /// What `churn` asks for, for each of two threads.
+    churn: [Vec<Key>; 2],
+    lookups: usize,
+}
+
+impl Lists {
+    fn new(round: u64, options: &Options) -> Self {
+        let mut rng = fastrand::Rng::with_seed(round);
+        let lookups = options.size(400_000, 20_000);
+        let mut key = || (rng.u128(..), rng.u32(..));
+        let keys: Vec<_> = (0..ROOM).map(|_| key()).collect();
+        let others = [(); 2].map(|()| (0..HOSTILE).map(|_| key()).collect());
+        let churn = [(); 2].map(|()| {
+            let keys = (0..lookups).map(|_| match rng.u8(0..5) {
+                0 => (rng.u128(..), rng.u32(..)),
+                _ => keys[rng.u64(0..HOT) as usize],
+            });
+            keys.collect()
+        });
+        Self {
+            keys,
+            others,
+            churn,
+            lookups,
+        }
+    }
+}
+
+/// Lets threads do some work at once; the mean of their times.
+fn together(threads: usize, work: impl Fn(usize) -> Duration + Sync) -> Duration {
+    if threads == 1 {
+        return work(0);
+    }
+    let barrier = Barrier::new(threads);
+    let one = |thread| {
+        barrier.wait();
+        work(thread)
+    };
+    let times: Vec<_> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads)
+            .map(|t| {
+                scope.spawn({
+                    let one = &one;
+                    move || one(t)
+                })
+            })
+            .collect();
+        handles
+            .into_iter()
+            .map(|h| h.join().expect("no thread panics"))
+            .collect()
+    });
+    times.iter().sum::<Duration>() / threads as u32
+}
+
+/// A stop watch. One thread is timed by its own processor time, which others on the machine disturb less; several by the
+/// clock on the wall, so that waiting counts.
+enum Watch {
+    Alone(CpuClock),
+    Together(Instant),
+}
+
+impl Watch {
+    fn start(threads: usize) -> Self {
+        match threads {
+            1 => Watch::Alone(CpuClock::start()),
+            _ => Watch::Together(Instant::now()),
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        match self {
+            Watch::Alone(clock) => clock.elapsed(),
+            Watch::Together(start) => start.elapsed(),
+        }
+    }
+}
+
+/// A time for each of some operations.
+fn each(metric: &'static str, time: Duration, count: usize) -> Measure {
+    Measure::new(metric, time.as_secs_f64() * 1e9 / count as f64, "ns")
+}
+
+/// Does something with each key, and lets time go by.
+#[inline]
+fn bursts<E: CacheEngine>(thread: usize, keys: &[Key], mut act: impl FnMut(&Key)) {
+    for burst in keys.chunks(BURST) {
+        if thread == 0 {
+            E::tick();
+        }
+        burst.iter().for_each(&mut act);
+    }
+}
+
+fn filled<E: CacheEngine>(room: usize, keys: &[Key], threads: usize) -> E {
+    let cache = E::new(room, false);
+    for key in keys {
+        // Caches of threads that have their own are all filled.
+        let owners = if E::SEVERAL { threads } else { 1 };
+        (0..owners).for_each(|thread| cache.insert(thread, *key, value_of(key)));
+    }
+    cache.settle();
+    cache
+}
+
+fn size<E: CacheEngine>(n: usize, threads: usize, lists: &Lists) -> Vec<Measure> {
+    let keys = &lists.keys[..n];
+    let cache = filled::<E>(2 * ROOM, keys, threads);
+    let held: Vec<_> = keys
+        .iter()
+        .filter(|key| {
+            (0..if E::SEVERAL { threads } else { 1 })
+                .all(|t| cache.get(t, key) == Some(value_of(key)))
+        })
+        .copied()
+        .collect();
+    assert!(
+        held.len() * 100 >= n * 99,
+        "{}: {} of {n}",
+        E::NAME,
+        held.len()
+    );
+    let mut measures = vec![get(&cache, &held, threads, lists)];
+    if !held.is_empty() {
+        measures.push(refresh(&cache, &held, threads, lists.lookups / 2));
+    }
+    drop(cache);
+    measures.push(insert::<E>(keys, threads, lists));
+    measures
+}
+
+fn get<E: CacheEngine>(cache: &E, held: &[Key], threads: usize, lists: &Lists) -> Measure {
+    let time = together(threads, |thread| {
+        let mut rng = fastrand::Rng::with_seed(thread as u64);
+        let keys: Vec<_> = (0..lists.lookups)
+            .map(|i| match held.len() {
+                0 => lists.others[thread][i % HOSTILE],
+                n => held[rng.usize(0..n)],
+            })
+            .collect();
+        let expected = match held {
+            [] => 0,
+            _ => keys
+                .iter()
+                .map(|key| sum_of(&value_of(key)))
+                .fold(0, u64::wrapping_add),
+        };
+        // Once without a clock.
+        let pass = || {
+            let mut sum = 0u64;
+            bursts::<E>(thread, &keys, |key| {
+                if let Some(value) = cache.get(thread, key) {
+                    sum = sum.wrapping_add(sum_of(&value));
+                }
+            });
+            assert_eq!(sum, expected, "{}", E::NAME);
+        };
+        pass();
+        let start = Watch::start(threads);
+        pass();
+        start.elapsed()
+    });
+    each("get_ns", time, lists.lookups)
+}
+
+fn refresh<E: CacheEngine>(cache: &E, held: &[Key], threads: usize, count: usize) -> Measure {
+    let time = together(threads, |thread| {
+        let mut rng = fastrand::Rng::with_seed(thread as u64);
+        let keys: Vec<_> = (0..count).map(|_| held[rng.usize(0..held.len())]).collect();
+        let start = Watch::start(threads);
+        bursts::<E>(thread, &keys, |key| {
+            cache.refresh(thread, *key, value_of(key))
+        });
+        start.elapsed()
+    });
+    cache.settle();
+    for key in held {
+        assert_eq!(cache.get(0, key), Some(value_of(key)), "{}", E::NAME);
+    }
+    each("refresh_ns", time, count)
+}
+
+/// Inserts new keys, a batch at a time, and removes them again, unless it is the cache's own work to make room.
+fn insert<E: CacheEngine>(keys: &[Key], threads: usize, lists: &Lists) -> Measure {
+    let full = keys.len() == ROOM;
+    let cache = filled::<E>(ROOM, keys, threads);
+    let time = together(threads, |thread| {
+        let mut time = Duration::ZERO;
+        for batch in lists.others[thread].chunks(BATCH) {
+            let start = Watch::start(threads);
+            bursts::<E>(thread, batch, |key| {
+                cache.insert(thread, *key, value_of(key))
+            });
+            time += start.elapsed();
+            let there = batch.iter().filter(|key| match cache.get(thread, key) {
+                Some(value) => value == value_of(key),
+                None => false,
+            });
+            let there = there.count();
+            // Caches need not take a newcomer when they are full.
+            assert!(
+                there == batch.len() || full || there * 10 >= 9 * batch.len(),
+                "{}: {there}",
+                E::NAME
+            );
+            // Maps would grow on and on.
+            batch.iter().for_each(|key| cache.remove(thread, key));
+            if threads == 1 {
+                cache.settle();
+            }
+            if full {
+                // The room that it made is used again.
+                let gone = keys.iter().skip(thread).step_by(7).take(2 * BATCH);
+                gone.for_each(|key| cache.insert(thread, *key, value_of(key)));
+            }
+        }
+        time
+    });
+    each("insert_ns", time, HOSTILE)
+}
+
+/// One operation of `churn`; whether it hit.
+#[inline]
+fn ask<E: CacheEngine>(cache: &E, thread: usize, key: &Key) -> bool {
+    match cache.get(thread, key) {
+        Some(value) => {
+            assert!(value == value_of(key), "{}", E::NAME);
+            true
+        }
+        None => {
+            cache.insert(thread, *key, value_of(key));
+            false
+        }
+    }
+}
+
+fn churn<E: CacheEngine>(threads: usize, lists: &Lists) -> Measure {
+    let cache = E::new(ROOM, true);
+    let time = together(threads, |thread| {
+        let (first, then) = lists.churn[thread].split_at(lists.lookups / 4);
+        first.iter().for_each(|key| {
+            ask(&cache, thread, key);
+        });
+        let start = Watch::start(threads);
+        bursts::<E>(thread, then, |key| {
+            ask(&cache, thread, key);
+        });
+        start.elapsed()
+    });
+    each("churn_ns", time, lists.lookups - lists.lookups / 4)
+}
+
+fn hostile<E: CacheEngine>(threads: usize, lists: &Lists) -> Measure {
+    let cache = E::new(ROOM, true);
+    let hits = std::sync::atomic::AtomicUsize::new(0);
+    together(threads, |thread| {
+        for key in &lists.others[thread] {
+            assert!(!ask(&cache, thread, key), "{}", E::NAME);
+        }
+        let keys = &lists.churn[thread];
+        let hit = keys.iter().filter(|key| ask(&cache, thread, key)).count();
+        hits.fetch_add(hit, std::sync::atomic::Ordering::Relaxed);
+        Duration::ZERO
+    });
+    let rate = hits.into_inner() as f64 / (threads * lists.lookups) as f64;
+    Measure::new("hit_rate", 100.0 * rate, "%")
+}
