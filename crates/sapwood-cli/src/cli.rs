@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use crate::keys::KeyForm;
 use routes::RoutesCommand;
 
-const EXIT_CODES: &str = "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, different, damaged, a wrong answer in the tour); \
+const EXIT_CODES: &str = "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, different, damaged, a wrong answer in the tour or a bench); \
 2 an error, which stderr explains.";
 
 /// Ordered tables of names and of routes: build, query, check and measure them.
@@ -26,7 +26,7 @@ const EXIT_CODES: &str = "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, di
   sapwood routes lookup routes.lpm 192.0.2.77   the longest prefix that covers an address
   sapwood tour --quick                          what the library does, on this machine's own data
 
-", "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, different, damaged, a wrong answer in the tour); \
+", "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, different, damaged, a wrong answer in the tour or a bench); \
 2 an error, which stderr explains."))]
 pub struct Cli {
     /// What to do.
@@ -412,7 +412,7 @@ pub struct DiffArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Takes about a minute, with --quick about fifteen seconds. It uses the names of the running kernel and \
-the paths below /usr where they can be read, a million generated domain names (--quick: 100,000), and your files. \
+the paths below /usr where they can be read, a million generated domain names (--quick: 100,000), a generated table of routes, and your files. \
 Writes only to a temporary folder, which it removes.
 
 Examples:

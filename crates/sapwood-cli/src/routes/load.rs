@@ -96,3 +96,15 @@ fn last_of_each<N: Ord + Copy>(routes: &mut Vec<(N, u32)>) {
         same
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_equal_prefixes_the_last_stays() {
+        let mut routes = vec![(3, 1), (1, 2), (3, 3), (1, 4), (2, 5), (1, 6)];
+        last_of_each(&mut routes);
+        assert_eq!(routes, [(1, 6), (2, 5), (3, 3)]);
+    }
+}

@@ -61,6 +61,8 @@ fn net_of(bits: &BitString) -> Option<IpNet> {
 pub struct TableBuilder {
     table: BitFileBuilder<u32>,
     names: HashMap<Box<str>, u32>,
+    /// How many routes have each next hop.
+    uses: Vec<u32>,
 }
 
 impl TableBuilder {
@@ -71,6 +73,7 @@ impl TableBuilder {
             None => {
                 let number = self.table.push_name(next_hop)?;
                 self.names.insert(next_hop.into(), number);
+                self.uses.push(0);
                 number
             }
         };
@@ -79,6 +82,10 @@ impl TableBuilder {
             .table
             .insert(bits, number)
             .map_err(sapwood::Error::from)?;
+        self.uses[number as usize] += 1;
+        if let Some(old) = old {
+            self.uses[old as usize] -= 1;
+        }
         Ok(old.is_some())
     }
 
@@ -87,9 +94,9 @@ impl TableBuilder {
         self.table.len()
     }
 
-    /// Number of next hops.
+    /// Number of next hops that routes have.
     pub fn next_hops(&self) -> usize {
-        self.names.len()
+        self.uses.iter().filter(|uses| **uses > 0).count()
     }
 
     /// Writes it.
