@@ -439,7 +439,11 @@ fn inputs_and_outputs_that_do_not_work() {
             .out("")
             .complains(why);
     }
-    assert_eq!(s.names(), ["text"]);
+    build(&s, "table", TEXT);
+    s.run(&["routes", "build", "table", "-o", "t"])
+        .code(2)
+        .complains("sapwood: table is a table already; \"routes export\" makes a text of it");
+    assert_eq!(s.names(), ["table", "text"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use super::load::is_table;
 use super::source::{Counts, Source};
 use super::table::TableBuilder;
 use crate::cli::routes::BuildArgs;
@@ -13,6 +14,13 @@ use crate::target::target;
 pub fn run(args: &BuildArgs) -> Outcome {
     let input = args.input.as_deref();
     let target = target(&args.output, input)?;
+    if let Some(input) = input
+        && is_table(input)
+    {
+        let input = input.display();
+        let what = format!("{input} is a table already; \"routes export\" makes a text of it");
+        return Err(Error::Usage(what));
+    }
     let source = match input {
         Some(input) => Source::open(input, &args.source)?,
         None => Source::kernel()?,

@@ -76,7 +76,7 @@ impl Routes {
 }
 
 /// Whether the file begins as tables do. One that cannot be read is none; reading it says why.
-fn is_table(path: &Path) -> bool {
+pub fn is_table(path: &Path) -> bool {
     let mut start = [0; MAGIC.len()];
     // A pipe would be missing what was read of it here.
     path.is_file()
