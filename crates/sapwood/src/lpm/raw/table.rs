@@ -302,7 +302,11 @@ impl<V> Shared<V> {
     #[inline]
     pub(crate) fn expect<K: Key>(&self, key: K) {
         let word = self.root().get(key.top(self.bits));
-        super::read::prefetch(self.mem.hint(word.child()));
+        // A node of a full table has 150 bytes, and its prefixes are at its end.
+        let node = self.mem.hint(word.child());
+        for line in 0..4 {
+            super::read::prefetch(node.wrapping_add(64 * line));
+        }
     }
 
     /// The root, in the hands of whoever holds the writer's lock.
