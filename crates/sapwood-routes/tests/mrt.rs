@@ -154,6 +154,33 @@ fn the_first_entry_or_a_peers() {
 }
 
 #[test]
+fn next_hops_of_ipv6() {
+    let global = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    let local = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    // As RFC 6396 wants it, the address alone behind its length; and as in an update, with a family and a prefix.
+    let short = [&[16][..], &global].concat();
+    let pair = [&[32][..], &global, &local].concat();
+    let whole = [&[0, 2, 1, 16][..], &global, &[0, 32, 0x20, 1, 0xd, 0xb9]].concat();
+    let both = [
+        &[0, 2, 1, 32][..],
+        &global,
+        &local,
+        &[0, 32, 0x20, 1, 0xd, 0xb9],
+    ]
+    .concat();
+    for announced in [short, pair, whole, both] {
+        let mut attributes = vec![0x40, 1, 1, 0, 0x80, 14, announced.len() as u8];
+        attributes.extend(&announced);
+        let mut entry = vec![0, 0, 0, 0, 0, 1, 0, attributes.len() as u8];
+        entry.extend(attributes);
+        let bytes = [peers(), rib(4, &[32, 0x20, 1, 0xd, 0xb9], &[entry])].concat();
+        let (routes, broken) = read(&bytes, Peer::First);
+        assert_eq!(routes, ["2001:db9::/32 2001:db8::1"], "{announced:?}");
+        assert_eq!(broken, None);
+    }
+}
+
+#[test]
 fn bad_records_are_passed_over() {
     let good = rib(2, &[8, 10], &[entry(0, None, 1)]);
     let mut no_hop = entry(0, None, 1);
