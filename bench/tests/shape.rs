@@ -166,3 +166,39 @@ fn versions() {
         }
     }
 }
+
+#[test]
+fn cache() {
+    let peers = "sapwood,sapwood-apart,quick_cache";
+    let cases = "size-0,size-8,churn,hostile-first,size-8-2t";
+    let rows = check(
+        &run("cache", &["--cases", cases, "--engines", peers]).0,
+        "cache",
+    );
+    let expected = [
+        "size-0 sapwood get_ns",
+        "size-0 sapwood insert_ns",
+        "size-0 quick_cache get_ns",
+        "size-0 quick_cache insert_ns",
+        "size-8 sapwood get_ns",
+        "size-8 sapwood refresh_ns",
+        "size-8 sapwood insert_ns",
+        "size-8 quick_cache get_ns",
+        "size-8 quick_cache refresh_ns",
+        "size-8 quick_cache insert_ns",
+        "churn sapwood churn_ns",
+        "churn quick_cache churn_ns",
+        "hostile-first sapwood hit_rate",
+        "hostile-first quick_cache hit_rate",
+        "size-8-2t sapwood get_ns",
+        "size-8-2t sapwood refresh_ns",
+        "size-8-2t sapwood insert_ns",
+        "size-8-2t sapwood-apart get_ns",
+        "size-8-2t sapwood-apart refresh_ns",
+        "size-8-2t sapwood-apart insert_ns",
+        "size-8-2t quick_cache get_ns",
+        "size-8-2t quick_cache refresh_ns",
+        "size-8-2t quick_cache insert_ns",
+    ];
+    assert_eq!(rows, expected);
+}

@@ -2,6 +2,8 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::raw::pair::pair;
+
 /// A fixed number of 64-bit words: arrays of `u64`, and pairs of such.
 ///
 /// It is implemented for all that [`Plain`] needs; there is no reason to implement it for anything else.
@@ -174,8 +176,9 @@ macro_rules! bytes {
             #[inline(always)]
             fn from_words(words: Self::Words) -> Self {
                 let mut bytes = [0; $n];
-                for (part, word) in bytes.chunks_mut(8).zip(words) {
-                    part.copy_from_slice(&word.to_le_bytes()[..part.len()]);
+                for (at, part) in bytes.chunks_mut(16).enumerate() {
+                    let high = words.get(2 * at + 1).copied().unwrap_or(0);
+                    part.copy_from_slice(&pair(words[2 * at], high)[..part.len()]);
                 }
                 bytes
             }

@@ -10,6 +10,7 @@
 
 #[cfg(test)]
 mod allocations;
+pub(crate) mod pair;
 pub(crate) mod probe;
 #[cfg(feature = "std")]
 pub(crate) mod slots;
