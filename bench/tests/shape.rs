@@ -54,7 +54,7 @@ fn check(report: &Value, suite: &str) -> Vec<String> {
             "{row}"
         );
         // Nobody needs to have waited; everything else takes some time or some bytes.
-        let least = if ["share", "ns"].contains(&row["unit"].as_str().unwrap()) {
+        let least = if ["share", "ns", "answers"].contains(&row["unit"].as_str().unwrap()) {
             0.0
         } else {
             f64::MIN_POSITIVE
@@ -165,6 +165,46 @@ fn versions() {
             assert!(rows.contains(&row), "no {row}");
         }
     }
+}
+
+#[test]
+fn routes() {
+    let engines = "sapwood,sapwood-batch,prefix-trie,iptrie";
+    let cases = [
+        "--cases",
+        "v6-gen,v4-100k-random,v4-full",
+        "--engines",
+        engines,
+    ];
+    let (report, csv) = run("routes", &cases);
+    let rows = check(&report, "routes");
+    for engine in ["sapwood", "sapwood-batch", "prefix-trie"] {
+        for metric in [
+            "bytes_per_prefix",
+            "wrong",
+            "random_mlps",
+            "intable_mlps",
+            "insert_ns",
+            "remove_ns",
+            "update_p50_us",
+            "update_p999_us",
+            "update_max_us",
+            "reader_mlps",
+            "build_ms",
+            "drop_ms",
+        ] {
+            for case in ["v6-gen", "v4-100k-random"] {
+                let row = format!("{case} {engine} {metric}");
+                assert!(rows.contains(&row), "no {row}");
+            }
+        }
+    }
+    assert!(!rows.contains(&"v6-gen iptrie remove_ns".to_owned()));
+    assert!(csv.contains("# WRONG: iptrie: `remove` "));
+    assert!(csv.contains("# v4-full: no routes: --data names no folder\n"));
+    let wrong = report["rows"].as_array().unwrap().iter();
+    let wrong = wrong.filter(|row| row["metric"] == "wrong" && row["value"] != 0.0);
+    assert_eq!(wrong.count(), 0);
 }
 
 #[test]

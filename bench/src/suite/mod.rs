@@ -2,6 +2,7 @@
 
 mod cache;
 mod names;
+mod routes;
 mod threads;
 mod versions;
 
@@ -19,6 +20,8 @@ pub enum Suite {
     Names,
     /// Maps that many read while one writes: readers, transactions, commits.
     Versions,
+    /// Longest-prefix match over routing tables: lookups, updates beside readers, memory.
+    Routes,
     /// Caches of routes: lookups, inserts, refreshes, churn, hit rate; one thread, and two.
     Cache,
 }
@@ -29,6 +32,7 @@ impl Suite {
         match self {
             Suite::Names => names::run(options),
             Suite::Versions => versions::run(options),
+            Suite::Routes => routes::run(options),
             Suite::Cache => cache::run(options),
         }
     }

@@ -1,0 +1,363 @@
+//! The tables that the suite `routes` compares: IP prefixes to a `u32`, the number of a next hop.
+//!
+//! # To add an engine
+//!
+//! Write a file here that implements [`Engine`], and name the type in [`lanes`]. An engine that looks addresses up
+//! many at once overrides nothing: [`Engine::lookups`] is given all of them. One whose readers need no lock says
+//! so by its [`Engine::Shared`]; all others are put behind a [`Locked`]. One whose memory is not malloc's says how
+//! much it has in [`Engine::mapped_bytes`]. Two ways to use one table are two engines.
+
+mod dpdk;
+mod ip_network_table;
+mod iptrie;
+mod prefix_trie;
+mod sapwood;
+mod treebitmap;
+
+use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ::sapwood::lpm;
+use ipnet::{Ipv4Net, Ipv6Net};
+use parking_lot::RwLock;
+use sapwood_model::oracle::Prefix;
+use sapwood_model::oracle::lpm::to_v4;
+
+/// IPv4 or IPv6: the types that users of the engines hold.
+pub trait Family: Copy + Send + Sync + 'static {
+    /// The bits of an address.
+    const WIDTH: u8;
+    /// An address.
+    type Addr: Copy + Send + Sync + Into<IpAddr> + 'static;
+    /// A prefix.
+    type Net: Copy + Send + Sync + std::fmt::Debug + 'static;
+
+    /// The address in the first bits.
+    fn addr(bits: u128) -> Self::Addr;
+    /// The prefix.
+    fn net(prefix: Prefix) -> Self::Net;
+    /// The prefix that holds one address.
+    fn host(addr: Self::Addr) -> Self::Net;
+    /// Address and length.
+    fn parts(net: Self::Net) -> (Self::Addr, u8);
+}
+
+/// IPv4.
+#[derive(Clone, Copy)]
+pub enum V4 {}
+
+/// IPv6.
+#[derive(Clone, Copy)]
+pub enum V6 {}
+
+impl Family for V4 {
+    const WIDTH: u8 = 32;
+    type Addr = Ipv4Addr;
+    type Net = Ipv4Net;
+
+    fn addr(bits: u128) -> Ipv4Addr {
+        to_v4(bits)
+    }
+
+    fn net(prefix: Prefix) -> Ipv4Net {
+        Ipv4Net::new_assert(prefix.v4_addr(), prefix.len)
+    }
+
+    #[inline]
+    fn host(addr: Ipv4Addr) -> Ipv4Net {
+        addr.into()
+    }
+
+    fn parts(net: Ipv4Net) -> (Ipv4Addr, u8) {
+        (net.addr(), net.prefix_len())
+    }
+}
+
+impl Family for V6 {
+    const WIDTH: u8 = 128;
+    type Addr = Ipv6Addr;
+    type Net = Ipv6Net;
+
+    fn addr(bits: u128) -> Ipv6Addr {
+        bits.into()
+    }
+
+    fn net(prefix: Prefix) -> Ipv6Net {
+        Ipv6Net::new_assert(prefix.v6_addr(), prefix.len)
+    }
+
+    #[inline]
+    fn host(addr: Ipv6Addr) -> Ipv6Net {
+        addr.into()
+    }
+
+    fn parts(net: Ipv6Net) -> (Ipv6Addr, u8) {
+        (net.addr(), net.prefix_len())
+    }
+}
+
+/// A table as the benchmark uses it.
+pub trait Engine<F: Family>: Sized + Send + Sync + 'static {
+    /// The name in tables and records.
+    const NAME: &'static str;
+    /// A fault of [`remove`](Self::remove) that forbids to call it, even to find out how wrong it is. Such an engine is
+    /// said to be wrong, and measured without removals.
+    const UNSAFE_REMOVE: Option<&'static str> = None;
+    /// What it becomes for a writer and a reader at once.
+    type Shared: Shared<F>;
+
+    /// An empty table with room for these routes, or why there is none here.
+    fn empty(routes: &[(F::Net, u32)]) -> Result<Self, String>;
+
+    /// A table with these routes. This is timed.
+    fn build(routes: &[(F::Net, u32)]) -> Result<Self, String> {
+        let mut table = Self::empty(routes)?;
+        for (net, hop) in routes {
+            table.insert(*net, *hop);
+        }
+        Ok(table)
+    }
+
+    /// Stores a route.
+    fn insert(&mut self, net: F::Net, hop: u32);
+
+    /// Removes a route.
+    fn remove(&mut self, net: F::Net);
+
+    /// Looks all addresses up and hands the answers to `each`, in their order.
+    fn lookups(&self, addrs: &[F::Addr], each: impl FnMut(Option<u32>));
+
+    /// Bytes it holds beside those of malloc, such as mappings.
+    fn mapped_bytes(&self) -> usize {
+        0
+    }
+
+    /// Makes it ready for threads.
+    fn share(self) -> Self::Shared;
+}
+
+/// A table that one thread changes while others read it.
+pub trait Shared<F: Family>: Send + Sync {
+    /// Stores a route; readers see it when this returns.
+    fn insert(&self, net: F::Net, hop: u32);
+
+    /// Removes a route; readers do without it when this returns.
+    fn remove(&self, net: F::Net);
+
+    /// Looks addresses up, [`BURST`] between two points where it lets the writer in, again and again until it is told to
+    /// stop; returns how many lookups that were.
+    fn read_until(&self, stop: &Stop, addrs: &[F::Addr]) -> u64;
+}
+
+/// How a writer and a reader know of each other.
+#[derive(Default)]
+pub struct Stop {
+    begun: AtomicBool,
+    stopped: AtomicBool,
+}
+
+impl Stop {
+    /// Waits until the reader has begun to read.
+    pub fn wait_for_reader(&self) {
+        while !self.begun.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Tells the reader to stop.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Lookups under one guard or lock: what a network card delivers at once.
+pub const BURST: usize = 32;
+
+/// An engine behind a reader-writer lock, as a program would share it that has no better one.
+pub struct Locked<E>(RwLock<E>);
+
+impl<E> Locked<E> {
+    /// The engine, unlocked.
+    pub fn new(engine: E) -> Self {
+        Self(RwLock::new(engine))
+    }
+}
+
+impl<F: Family, E: Engine<F>> Shared<F> for Locked<E> {
+    fn insert(&self, net: F::Net, hop: u32) {
+        self.0.write().insert(net, hop);
+    }
+
+    fn remove(&self, net: F::Net) {
+        self.0.write().remove(net);
+    }
+
+    fn read_until(&self, stop: &Stop, addrs: &[F::Addr]) -> u64 {
+        bursts(stop, addrs, |burst, tally| {
+            self.0.read().lookups(burst, |answer| tally.add(answer));
+        })
+    }
+}
+
+/// Runs `read` over the addresses, a burst each time, round and round until told to stop.
+fn bursts<A>(stop: &Stop, addrs: &[A], mut read: impl FnMut(&[A], &mut Tally)) -> u64 {
+    let mut tally = Tally::default();
+    let mut count = 0;
+    for burst in addrs.chunks_exact(BURST).cycle() {
+        if stop.stopped.load(Ordering::Relaxed) {
+            break;
+        }
+        read(burst, &mut tally);
+        count += burst.len() as u64;
+        if count == burst.len() as u64 {
+            stop.begun.store(true, Ordering::Relaxed);
+        }
+    }
+    std::hint::black_box(tally);
+    count
+}
+
+/// What many lookups answered, in an order that matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    found: u64,
+    mixed: u64,
+}
+
+impl Tally {
+    /// Counts one answer in.
+    #[inline]
+    pub fn add(&mut self, answer: Option<u32>) {
+        self.found += u64::from(answer.is_some());
+        self.mixed = self.mixed.rotate_left(7) ^ u64::from(answer.unwrap_or(u32::MAX));
+    }
+
+    /// What these answers come to.
+    pub fn of(answers: &[Option<u32>]) -> Self {
+        let mut tally = Self::default();
+        answers.iter().for_each(|answer| tally.add(*answer));
+        tally
+    }
+}
+
+/// An engine whose type is forgotten.
+pub trait Lane<F: Family> {
+    /// [`Engine::NAME`].
+    fn name(&self) -> &'static str;
+    /// [`Engine::UNSAFE_REMOVE`].
+    fn unsafe_remove(&self) -> Option<&'static str>;
+    /// [`Engine::empty`].
+    fn empty(&self, routes: &[(F::Net, u32)]) -> Result<Box<dyn Built<F>>, String>;
+    /// [`Engine::build`].
+    fn build(&self, routes: &[(F::Net, u32)]) -> Result<Box<dyn Built<F>>, String>;
+}
+
+/// A table of an engine whose type is forgotten; one call is a whole pass.
+#[allow(missing_docs)] // They have the names and the meaning of the methods of `Engine`, each for many.
+pub trait Built<F: Family> {
+    fn insert(&mut self, routes: &[(F::Net, u32)]);
+    fn remove(&mut self, routes: &[(F::Net, u32)]);
+    fn tally(&self, addrs: &[F::Addr]) -> Tally;
+    fn answers(&self, addrs: &[F::Addr]) -> Vec<Option<u32>>;
+    fn mapped_bytes(&self) -> usize;
+    fn share(self: Box<Self>) -> Box<dyn Shared<F>>;
+}
+
+impl<F: Family, E: Engine<F>> Built<F> for E {
+    fn insert(&mut self, routes: &[(F::Net, u32)]) {
+        for (net, hop) in routes {
+            Engine::insert(self, *net, *hop);
+        }
+    }
+
+    fn remove(&mut self, routes: &[(F::Net, u32)]) {
+        for (net, _) in routes {
+            Engine::remove(self, *net);
+        }
+    }
+
+    fn tally(&self, addrs: &[F::Addr]) -> Tally {
+        let mut tally = Tally::default();
+        self.lookups(addrs, |answer| tally.add(answer));
+        tally
+    }
+
+    fn answers(&self, addrs: &[F::Addr]) -> Vec<Option<u32>> {
+        let mut answers = Vec::with_capacity(addrs.len());
+        self.lookups(addrs, |answer| answers.push(answer));
+        answers
+    }
+
+    fn mapped_bytes(&self) -> usize {
+        Engine::mapped_bytes(self)
+    }
+
+    fn share(self: Box<Self>) -> Box<dyn Shared<F>> {
+        Box::new(Engine::share(*self))
+    }
+}
+
+struct Of<F, E>(PhantomData<(F, E)>);
+
+impl<F: Family, E: Engine<F>> Lane<F> for Of<F, E> {
+    fn name(&self) -> &'static str {
+        E::NAME
+    }
+
+    fn unsafe_remove(&self) -> Option<&'static str> {
+        E::UNSAFE_REMOVE
+    }
+
+    fn empty(&self, routes: &[(F::Net, u32)]) -> Result<Box<dyn Built<F>>, String> {
+        Ok(Box::new(E::empty(routes)?))
+    }
+
+    fn build(&self, routes: &[(F::Net, u32)]) -> Result<Box<dyn Built<F>>, String> {
+        Ok(Box::new(E::build(routes)?))
+    }
+}
+
+fn lane<F: Family, E: Engine<F>>() -> Box<dyn Lane<F>> {
+    Box::new(Of::<F, E>(PhantomData))
+}
+
+/// The engines of a family, in the order in which tables list them.
+pub trait Lanes: Family {
+    /// All of them, also those that may turn out not to be here.
+    fn lanes() -> Vec<Box<dyn Lane<Self>>>;
+}
+
+/// Those that have both families.
+macro_rules! common {
+    ($family:ty, $lpm:ty) => {
+        vec![
+            lane::<$family, sapwood::Sapwood<$lpm>>(),
+            lane::<$family, sapwood::Batch32<$lpm>>(),
+            lane::<$family, prefix_trie::PrefixTrie<$family>>(),
+            lane::<$family, ip_network_table::IpNetwork>(),
+            lane::<$family, treebitmap::Treebitmap<$family>>(),
+            lane::<$family, iptrie::Iptrie<$family>>(),
+        ]
+    };
+}
+
+impl Lanes for V4 {
+    fn lanes() -> Vec<Box<dyn Lane<Self>>> {
+        let mut lanes: Vec<Box<dyn Lane<Self>>> = common!(V4, lpm::V4);
+        lanes.push(lane::<V4, dpdk::Fib>());
+        lanes
+    }
+}
+
+impl Lanes for V6 {
+    fn lanes() -> Vec<Box<dyn Lane<Self>>> {
+        let mut lanes: Vec<Box<dyn Lane<Self>>> = common!(V6, lpm::V6);
+        lanes.push(lane::<V6, dpdk::Fib6>());
+        lanes.push(lane::<V6, dpdk::Lpm6>());
+        lanes
+    }
+}
+
+#[cfg(test)]
+mod tests;

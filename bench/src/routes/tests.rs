@@ -1,0 +1,80 @@
+//! Every engine that is here, against the oracle.
+
+use sapwood_model::data::routes::{addresses_within, random_addresses, routes_v4, routes_v6};
+use sapwood_model::oracle::{LpmByLength, Prefix};
+
+use super::*;
+
+fn agrees<F: Lanes>(mut prefixes: Vec<Prefix>) {
+    prefixes.push(Prefix::default());
+    let pairs: Vec<_> = prefixes.iter().copied().zip(0..).collect();
+    let routes: Vec<_> = pairs
+        .iter()
+        .map(|(prefix, hop)| (F::net(*prefix), *hop))
+        .collect();
+    let mut bits = addresses_within(&prefixes, F::WIDTH, 2000, 1);
+    bits.extend(random_addresses(F::WIDTH, 500, 2));
+    let addrs: Vec<_> = bits.iter().map(|bits| F::addr(*bits)).collect();
+    let expect = |oracle: &LpmByLength<u32>| -> Vec<Option<u32>> {
+        let found = bits.iter().map(|bits| oracle.lookup(*bits));
+        found.map(|found| found.map(|(_, hop)| *hop)).collect()
+    };
+    let full: LpmByLength<u32> = pairs.iter().copied().collect();
+    // The default route, too.
+    let some: Vec<_> = routes.iter().copied().rev().step_by(3).collect();
+    let mut less = full.clone();
+    for (prefix, _) in pairs.iter().rev().step_by(3) {
+        less.remove(*prefix);
+    }
+    let mut there = 0;
+    for lane in F::lanes() {
+        let Ok(mut built) = lane.build(&routes) else {
+            assert!(lane.name().starts_with("dpdk"), "{}", lane.name());
+            continue;
+        };
+        let name = lane.name();
+        if name.starts_with("dpdk") {
+            // It may not be here, and not all of it takes a default route: whether it is right is for the suite to say.
+            let answers = built.answers(&addrs);
+            assert_eq!(built.tally(&addrs), Tally::of(&answers), "{name}");
+            continue;
+        }
+        there += 1;
+        assert!(built.answers(&addrs) == expect(&full), "{name}: full");
+        assert_eq!(built.tally(&addrs), Tally::of(&expect(&full)), "{name}");
+        if lane.unsafe_remove().is_some() {
+            continue;
+        }
+        built.remove(&some);
+        assert!(
+            built.answers(&addrs) == expect(&less),
+            "{name}: some removed"
+        );
+        built.insert(&some);
+        assert!(built.answers(&addrs) == expect(&full), "{name}: put back");
+        let shared = built.share();
+        let stop = Stop::default();
+        let reads = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| shared.read_until(&stop, &addrs));
+            stop.wait_for_reader();
+            for (net, hop) in &some {
+                shared.remove(*net);
+                shared.insert(*net, *hop);
+            }
+            stop.stop();
+            reader.join().unwrap()
+        });
+        assert!(reads >= BURST as u64, "{name}: the reader read nothing");
+    }
+    assert!(there >= 6, "{there} engines");
+}
+
+#[test]
+fn every_engine_answers_v4() {
+    agrees::<V4>(routes_v4(3000, 1));
+}
+
+#[test]
+fn every_engine_answers_v6() {
+    agrees::<V6>(routes_v6(3000, 1));
+}
