@@ -1,5 +1,7 @@
 //! The arguments and their help.
 
+pub mod routes;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -7,11 +9,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::keys::KeyForm;
+use routes::RoutesCommand;
 
-const EXIT_CODES: &str = "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, different, damaged, a wrong answer in the tour); \
+const EXIT_CODES: &str = "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, different, damaged, a wrong answer in the tour or a bench); \
 2 an error, which stderr explains.";
 
-/// Ordered tables of names: build, query, check and measure them.
+/// Ordered tables of names and of routes: build, query, check and measure them.
 #[derive(Debug, Parser)]
 #[command(name = "sapwood", version, max_term_width = 110, after_help = EXIT_CODES, after_long_help = concat!(
     "Examples:
@@ -19,9 +22,11 @@ const EXIT_CODES: &str = "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, di
   sapwood names prefix words.qp under           what starts with \"under\"
   sapwood names longest --dns zones.qp www.example.org
                                                 the closest enclosing zone
+  sapwood routes build --kernel -o routes.lpm   a table of this machine's routes
+  sapwood routes lookup routes.lpm 192.0.2.77   the longest prefix that covers an address
   sapwood tour --quick                          what the library does, on this machine's own data
 
-", "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, different, damaged, a wrong answer in the tour); \
+", "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, different, damaged, a wrong answer in the tour or a bench); \
 2 an error, which stderr explains."))]
 pub struct Cli {
     /// What to do.
@@ -42,6 +47,17 @@ pub enum Command {
         /// What to do with them.
         #[command(subcommand)]
         command: NamesCommand,
+    },
+    /// Tables of routes (IPv4 and IPv6 prefixes with next hops), in files
+    #[command(after_help = "Examples:
+  sapwood routes build routes.txt -o routes.lpm
+  sapwood routes lookup routes.lpm 192.0.2.77 2001:db8::1
+  sapwood routes stats routes.lpm
+  sapwood routes diff monday.lpm tuesday.lpm")]
+    Routes {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: RoutesCommand,
     },
     /// Shows what the library does, on data of this machine, beside std's maps; every answer is checked
     Tour(TourArgs),
@@ -396,24 +412,28 @@ pub struct DiffArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Takes about a minute, with --quick about fifteen seconds. It uses the names of the running kernel and \
-the paths below /usr where they can be read, a million generated domain names (--quick: 100,000), and your files. \
+the paths below /usr where they can be read, a million generated domain names (--quick: 100,000), a generated table of routes, and your files. \
 Writes only to a temporary folder, which it removes.
 
 Examples:
   sapwood tour
   sapwood tour --quick words.txt
+  sapwood tour --routes rib.bz2
   sapwood tour --json > tour.json"
 )]
 pub struct TourArgs {
     /// Your own keys, one a line.
     pub files: Vec<PathBuf>,
-    /// A tenth of the domain names, and fewer rounds.
+    /// Your own routes for the chapter on them: a table, a text or an MRT table dump.
+    #[arg(long, value_name = "FILE")]
+    pub routes: Option<PathBuf>,
+    /// A tenth of the domain names, a fifth of the routes, and fewer rounds.
     #[arg(short, long)]
     pub quick: bool,
     /// One JSON document with all figures instead of text.
     #[arg(long)]
     pub json: bool,
-    /// At most so many keys of each kind.
+    /// At most so many keys of each kind, and routes.
     #[arg(long, hide = true, value_name = "N")]
     pub limit: Option<usize>,
 }

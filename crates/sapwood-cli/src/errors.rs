@@ -1,6 +1,6 @@
 //! What can go wrong, each with the file it is about.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// What a command that did not fail has to say.
@@ -41,7 +41,7 @@ pub enum Error {
         /// What the system says.
         source: io::Error,
     },
-    /// A file is not a map, or is damaged.
+    /// A file is not a map or a table, or is damaged.
     #[error("{}: {what}", path.display())]
     NotAMap {
         /// The file.
@@ -61,7 +61,7 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// The map itself refused, for want of memory.
+    /// The map or table itself refused, for want of memory.
     #[error("cannot build the map: {0}")]
     Map(#[from] sapwood::Error),
     /// An argument makes no sense.
@@ -107,4 +107,14 @@ fn name(path: &Path) -> std::path::Display<'_> {
     } else {
         path.display()
     }
+}
+
+/// An input in messages.
+pub fn shown(input: &Path) -> String {
+    name(input).to_string()
+}
+
+/// One line on stderr.
+pub fn complain(what: &str) {
+    let _ = writeln!(io::stderr(), "sapwood: {what}");
 }

@@ -1,19 +1,22 @@
 //! The program `sapwood`: builds, queries, checks and measures Sapwood tables.
 //!
-//! Exit codes: 0 for success and for "yes", 1 for "no" (a key is absent, maps differ, a file is damaged, the tour met a
-//! wrong answer), 2 for an error.
+//! Exit codes: 0 for success and for "yes", 1 for "no" (a key is absent, maps differ, a file is damaged, the tour or a
+//! bench met a wrong answer), 2 for an error.
 
 #![forbid(unsafe_code)]
 
 mod cli;
 mod errors;
+mod figures;
 mod keys;
 mod manual;
 mod names;
 mod output;
 mod progress;
 mod records;
+mod routes;
 mod signals;
+mod target;
 mod tour;
 
 use std::io::Write;
@@ -27,6 +30,7 @@ use errors::{Answer, Error};
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Names { command } => names::run(command),
+        Command::Routes { command } => routes::run(&command),
         Command::Tour(args) => tour::run(&args),
         Command::MeasureMemory(args) => tour::measure::run(&args),
         Command::Completions { shell } => manual::completions(shell),

@@ -29,6 +29,16 @@ impl Output {
         }
     }
 
+    /// Lines of text, or documents.
+    pub fn lines(json: bool) -> Self {
+        Self {
+            out: BufWriter::new(io::stdout().lock()),
+            form: KeyForm::Bytes,
+            json,
+            end: b'\n',
+        }
+    }
+
     /// One document on a line of its own.
     pub fn document(&mut self, value: &Value) -> Result<(), Error> {
         serde_json::to_writer(&mut self.out, value).map_err(io::Error::from)?;

@@ -11,6 +11,9 @@ use crate::errors::Error;
 /// The longest record that is kept: a key, a tab, the digits of a number, and a carriage return.
 const LIMIT: usize = MAX_KEY + 1 + 20 + 1;
 
+/// So many bad records are described; the rest are counted.
+pub const DESCRIBED: u64 = 20;
+
 /// A text, record by record.
 pub struct Records {
     path: PathBuf,

@@ -28,6 +28,14 @@ fn version_and_help() {
         &["names", "stats"],
         &["names", "verify"],
         &["names", "diff"],
+        &["routes"],
+        &["routes", "build"],
+        &["routes", "lookup"],
+        &["routes", "stats"],
+        &["routes", "verify"],
+        &["routes", "diff"],
+        &["routes", "export"],
+        &["routes", "bench"],
         &["tour"],
         &["completions"],
         &["man"],
@@ -72,6 +80,7 @@ fn manual_pages() {
         "sapwood.1",
         "sapwood-names.1",
         "sapwood-names-longest.1",
+        "sapwood-routes-build.1",
         "sapwood-tour.1",
     ] {
         assert!(pages.iter().any(|p| p == page), "{page} in {pages:?}");
@@ -95,6 +104,8 @@ fn a_small_tour() {
         .says("1. Building maps")
         .says("6. Speed and memory beside std's maps")
         .says("std BTreeMap")
+        .says("7. Routes")
+        .says("every next hop an old or a new one")
         .says("answers checked, all right")
         // No colours and no bars where nobody sees them.
         .quiet();
@@ -109,12 +120,16 @@ fn a_small_tour_in_json() {
     ran.code(0).quiet();
     let document: serde_json::Value = serde_json::from_slice(&ran.0.stdout).unwrap();
     for chapter in [
-        "building", "lookups", "versions", "readers", "files", "table",
+        "building", "lookups", "versions", "readers", "files", "table", "routes",
     ] {
         assert!(!document["chapters"][chapter].is_null(), "{chapter}");
     }
     let data = document["data"].as_array().unwrap();
     assert_eq!(data.last().unwrap()["keys"], 1000);
+    let routes = &document["chapters"]["routes"];
+    assert_eq!(routes["ipv4"]["routes"], 1000);
+    assert!(routes["ipv6"]["intable_mlps"].as_f64() > Some(0.0));
+    assert_eq!(routes["cache"]["packets"], 50_000);
     let maps = &document["chapters"]["table"]["sets"][0]["maps"];
     assert_eq!(maps.as_array().unwrap().len(), 5);
     assert!(maps[0]["hit_mops"].as_f64() > Some(0.0));
@@ -134,4 +149,25 @@ fn a_tour_of_odd_files() {
     ])
     .code(0)
     .says("no keys in empty");
+}
+
+#[test]
+fn a_tour_of_ones_own_routes() {
+    let s = Scratch::new();
+    s.file("routes", "10.0.0.0/8 a\n10.1.0.0/16 b\n");
+    s.file("empty", "# none\n");
+    s.file("bad", "10.0.0.0/8 a\n10.0.0.0/80 b\n");
+    let tour = ["tour", "--quick", "--limit", "100", "--routes"];
+    s.run(&[&tour[..], &["routes"]].concat())
+        .code(0)
+        .says("2 IPv4 and 0 IPv6 routes of routes.")
+        .says("a table of all routes instead")
+        .quiet();
+    s.run(&[&tour[..], &["empty"]].concat())
+        .code(2)
+        .out("")
+        .complains("empty: no routes to measure with");
+    s.run(&[&tour[..], &["bad"]].concat())
+        .code(2)
+        .complains("sapwood: bad: line 2: \"10.0.0.0/80\" is not a prefix");
 }

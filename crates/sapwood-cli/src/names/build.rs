@@ -2,21 +2,16 @@
 
 use std::borrow::Cow;
 use std::fs;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 
 use sapwood::qp::{MAX_KEY, QpMap, SaveError};
 
 use crate::cli::BuildArgs;
-use crate::errors::{Answer, Error, Outcome};
+use crate::errors::{Answer, Error, Outcome, complain, shown};
 use crate::keys::KeyForm;
 use crate::progress::Progress;
-use crate::records::{Record, Records, too_long};
+use crate::records::{DESCRIBED, Record, Records, too_long};
 use crate::signals::Held;
-
-/// So many bad records are described; the rest are counted.
-const DESCRIBED: u64 = 20;
+use crate::target::target;
 
 /// What the summary tells.
 #[derive(Default)]
@@ -30,7 +25,7 @@ struct Counts {
 
 /// Builds.
 pub fn run(args: &BuildArgs) -> Outcome {
-    let target = target(&args.output, &args.input)?;
+    let target = target(&args.output, Some(&args.input))?;
     let mut records = Records::open(&args.input, args.null)?;
     let (map, counts) = read(args, &mut records)?;
     {
@@ -42,46 +37,6 @@ pub fn run(args: &BuildArgs) -> Outcome {
     }
     report(args, &map, &counts);
     Ok(Answer::Yes)
-}
-
-/// Where the map goes: the output, or what it links to. What cannot work is refused before a long text is read.
-fn target(output: &Path, input: &Path) -> Result<PathBuf, Error> {
-    if output == Path::new("-") {
-        let what = "a map cannot go to standard output: -o must name a file";
-        return Err(Error::Usage(what.into()));
-    }
-    let refuse = Error::write(output);
-    let metadata = match fs::metadata(output) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let folder = output.parent().filter(|p| !p.as_os_str().is_empty());
-            return match fs::metadata(folder.unwrap_or(Path::new("."))) {
-                _ if output.is_symlink() => Err(refuse(std::io::Error::other(
-                    "it is a link to something that is not there",
-                ))),
-                Ok(folder) if !folder.is_dir() => Err(refuse(ErrorKind::NotADirectory.into())),
-                Ok(_) if output.file_name().is_none() => {
-                    Err(refuse(ErrorKind::IsADirectory.into()))
-                }
-                Ok(_) => Ok(output.into()),
-                Err(error) => Err(refuse(error)),
-            };
-        }
-        Err(error) => return Err(refuse(error)),
-    };
-    if metadata.is_dir() {
-        return Err(refuse(ErrorKind::IsADirectory.into()));
-    }
-    if !metadata.is_file() {
-        // Renaming over a device or a pipe would remove it.
-        return Err(refuse(std::io::Error::other("not a regular file")));
-    }
-    if let Ok(text) = fs::metadata(input)
-        && (text.dev(), text.ino()) == (metadata.dev(), metadata.ino())
-    {
-        return Err(refuse(std::io::Error::other("it is the input")));
-    }
-    fs::canonicalize(output).map_err(refuse)
 }
 
 /// Reads all records.
@@ -227,17 +182,4 @@ fn report(args: &BuildArgs, map: &QpMap<u64>, counts: &Counts) {
         }
     }
     complain(&summary);
-}
-
-fn shown(input: &Path) -> String {
-    if input == Path::new("-") {
-        "standard input".into()
-    } else {
-        input.display().to_string()
-    }
-}
-
-/// One line on stderr.
-fn complain(what: &str) {
-    let _ = writeln!(std::io::stderr(), "sapwood: {what}");
 }

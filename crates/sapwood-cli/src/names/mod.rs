@@ -12,6 +12,8 @@ use sapwood::qp::{OpenError, QpFile};
 use crate::cli::NamesCommand;
 use crate::errors::{Error, Outcome};
 
+pub use stats::document;
+
 /// A saved map.
 pub type Map = QpFile<u64>;
 
@@ -40,11 +42,11 @@ pub fn open(path: &Path, verify: bool) -> Result<Map, Error> {
     } else {
         Map::open_unverified(path)
     };
-    opened.map_err(|error| open_error(path, error))
+    opened.map_err(|error| open_error(path, "map", error))
 }
 
-/// What is wrong with a file that does not open.
-fn open_error(path: &Path, error: OpenError) -> Error {
+/// What is wrong with a file that does not open, and is no sound `kind`.
+pub fn open_error(path: &Path, kind: &str, error: OpenError) -> Error {
     use sapwood::arena;
     let what = match error {
         OpenError::Image(arena::OpenError::Io(source)) => return Error::read(path)(source),
@@ -52,8 +54,8 @@ fn open_error(path: &Path, error: OpenError) -> Error {
             return Error::read(path)(std::io::ErrorKind::IsADirectory.into());
         }
         OpenError::Image(arena::OpenError::NotAFile) => "not a regular file".to_owned(),
-        OpenError::Image(error) => format!("not a sound map: {error}"),
-        OpenError::Corrupt(what) => format!("not a sound map: {what}"),
+        OpenError::Image(error) => format!("not a sound {kind}: {error}"),
+        OpenError::Corrupt(what) => format!("not a sound {kind}: {what}"),
         error => error.to_string(),
     };
     Error::NotAMap {

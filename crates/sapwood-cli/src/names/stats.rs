@@ -115,8 +115,8 @@ pub fn verify(args: &FileArgs) -> Outcome {
         Err(
             error
             @ (OpenError::Image(sapwood::arena::OpenError::Header(_)) | OpenError::Corrupt(_)),
-        ) => open_error(&args.map, error),
-        Err(error) => return Err(open_error(&args.map, error)),
+        ) => open_error(&args.map, "map", error),
+        Err(error) => return Err(open_error(&args.map, "map", error)),
     };
     if args.json {
         let what = match &problem {
@@ -132,7 +132,7 @@ pub fn verify(args: &FileArgs) -> Outcome {
     Ok(Answer::No)
 }
 
-fn document(value: &serde_json::Value) -> Outcome {
+pub fn document(value: &serde_json::Value) -> Outcome {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{value}")?;
     out.flush()?;

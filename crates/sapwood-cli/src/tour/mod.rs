@@ -9,18 +9,20 @@ mod files;
 mod lookups;
 pub mod measure;
 mod readers;
+mod routes;
 mod table;
 mod versions;
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anstyle::{Effects, Style};
-use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value, json};
 
 use crate::cli::TourArgs;
 use crate::errors::{Answer, Error, Outcome};
+use crate::figures::{cpu_time, figure, grouped, median, mega, table, timed};
+use crate::routes::load::Routes;
 use data::Set;
 
 /// A part of the tour.
@@ -34,13 +36,14 @@ trait Chapter {
 }
 
 /// All chapters, in order. Later ones use the maps that the first one builds.
-const CHAPTERS: [&dyn Chapter; 6] = [
+const CHAPTERS: [&dyn Chapter; 7] = [
     &building::Building,
     &lookups::Lookups,
     &versions::Versions,
     &readers::Readers,
     &files::Files,
     &table::Speed,
+    &routes::Routes,
 ];
 
 /// What chapters share.
@@ -50,6 +53,10 @@ struct Tour {
     /// Fewer rounds.
     quick: bool,
     json: bool,
+    /// At most so many keys of each kind, and routes.
+    limit: usize,
+    /// The user's routes, and what they are.
+    routes: Option<(Routes, String)>,
     checks: u64,
 }
 
@@ -80,16 +87,7 @@ impl Tour {
 
     /// Prints a table: the first column is text, the others are figures.
     fn table(&self, header: &[&str], rows: &[Vec<String>]) -> Result<(), Error> {
-        let mut table = Table::new();
-        table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(header.iter().copied());
-        table.add_rows(rows.iter().cloned());
-        for column in 1..header.len() {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        self.say(table.to_string())
+        self.say(table(header, rows))
     }
 
     /// An answer: right, or the end of the tour.
@@ -110,9 +108,12 @@ pub fn run(args: &TourArgs) -> Outcome {
         sets: Vec::new(),
         quick: args.quick,
         json: args.json,
+        limit: args.limit.unwrap_or(usize::MAX),
+        // At once, so that a mistake in the file is told now.
+        routes: args.routes.as_deref().map(routes::yours).transpose()?,
         checks: 0,
     };
-    tour.heading("Sapwood: ordered maps over byte strings, with readers that never wait")?;
+    tour.heading("Sapwood: ordered maps over byte strings and tables of routes, with readers that never wait")?;
     let (sets, missing) = data::load(args)?;
     for set in &sets {
         tour.say(format!(
@@ -153,58 +154,4 @@ pub fn run(args: &TourArgs) -> Outcome {
         out.flush()?;
     }
     Ok(Answer::Yes)
-}
-
-/// A number with commas.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Millions a second.
-fn mega(count: usize, time: Duration) -> f64 {
-    count as f64 / time.as_secs_f64().max(1e-9) / 1e6
-}
-
-/// A figure with about three digits.
-fn figure(value: f64) -> String {
-    match value {
-        v if v >= 100.0 => format!("{v:.0}"),
-        v if v >= 10.0 => format!("{v:.1}"),
-        v => format!("{v:.2}"),
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// The result of `work` and its time.
-fn timed<R>(work: impl FnOnce() -> R) -> (R, Duration) {
-    let began = Instant::now();
-    let result = std::hint::black_box(work());
-    (result, began.elapsed())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_readable() {
-        assert_eq!(grouped(7), "7");
-        assert_eq!(grouped(1234567), "1,234,567");
-        assert_eq!(grouped(123), "123");
-        assert_eq!(figure(123.4), "123");
-        assert_eq!(figure(0.5), "0.50");
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-    }
 }

@@ -4,12 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
 use sapwood::qp::{QpReader, QpStore};
 use serde_json::{Value, json};
 
 use super::data::Set;
-use super::{Chapter, Tour, figure, grouped, median};
+use super::{Chapter, Tour, cpu_time, figure, grouped, median};
 use crate::errors::Error;
 use crate::progress::Progress;
 
@@ -118,11 +117,6 @@ impl Pace {
     fn speed(&self) -> f64 {
         self.lookups as f64 / self.cpu.as_secs_f64().max(1e-9) / 1e6
     }
-}
-
-fn cpu_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
 /// Reads for a while, from the place where the last one stopped.

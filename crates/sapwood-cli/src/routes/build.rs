@@ -1,0 +1,72 @@
+//! `routes build`: a text, a dump, or what the kernel has becomes a table.
+
+use std::fs;
+
+use super::load::is_table;
+use super::source::{Counts, Source};
+use super::table::TableBuilder;
+use crate::cli::routes::BuildArgs;
+use crate::errors::{Answer, Error, Outcome, complain};
+use crate::signals::Held;
+use crate::target::target;
+
+/// Builds.
+pub fn run(args: &BuildArgs) -> Outcome {
+    let input = args.input.as_deref();
+    let target = target(&args.output, input)?;
+    if let Some(input) = input
+        && is_table(input)
+    {
+        let input = input.display();
+        let what = format!("{input} is a table already; \"routes export\" makes a text of it");
+        return Err(Error::Usage(what));
+    }
+    let source = match input {
+        Some(input) => Source::open(input, &args.source)?,
+        None => Source::kernel()?,
+    };
+    let name = source.name();
+    let mut table = TableBuilder::default();
+    let mut duplicates = 0;
+    let counts = source.each(|route| {
+        duplicates += u64::from(table.insert(route.net, route.next_hop)?);
+        Ok::<_, Error>(())
+    })?;
+    {
+        let _held = Held::begin();
+        table.save(&target, &args.output)?;
+    }
+    report(args, &name, &table, &counts, duplicates);
+    Ok(Answer::Yes)
+}
+
+/// Says how it went.
+fn report(args: &BuildArgs, input: &str, table: &TableBuilder, counts: &Counts, duplicates: u64) {
+    let output = args.output.display();
+    if table.len() == 0 {
+        complain(&format!(
+            "{input}: warning: no routes, {output} is an empty table"
+        ));
+    }
+    if args.quiet {
+        return;
+    }
+    let mut summary = format!(
+        "{output}: {} routes by {} next hops",
+        table.len(),
+        table.next_hops()
+    );
+    if let Ok(metadata) = fs::metadata(&args.output) {
+        summary += &format!(" in a file of {} bytes", metadata.len());
+    }
+    let own = [
+        (duplicates, "prefixes came again, the last one won"),
+        (counts.bad, "bad and left out"),
+    ];
+    for (count, what) in own.iter().chain(&counts.remarks) {
+        if *count > 0 {
+            summary += &format!("; {count} {what}");
+        }
+    }
+    complain(&summary);
+}

@@ -1,0 +1,110 @@
+//! Routes in memory, from whatever holds some: a table, a text, a dump.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use sapwood::arena::MAGIC;
+
+use super::source::Source;
+use super::table::Table;
+use crate::cli::routes::SourceArgs;
+use crate::errors::{Error, shown};
+
+/// Routes of both families, each sorted and without repetition; next hops are numbers of names.
+#[derive(Default)]
+pub struct Routes {
+    /// Of IPv4.
+    pub v4: Vec<(Ipv4Net, u32)>,
+    /// Of IPv6.
+    pub v6: Vec<(Ipv6Net, u32)>,
+    /// Next hops.
+    pub names: Vec<String>,
+}
+
+impl Routes {
+    /// Reads a file.
+    pub fn load(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
+        let mut routes = Routes::default();
+        if is_table(path) {
+            let table = Table::open(path, true)?;
+            let names = table.next_hops();
+            routes.names = names.into_iter().map(String::from).collect();
+            table.iter().for_each(|(net, hop)| routes.add(net, hop));
+        } else {
+            let mut numbers: HashMap<String, u32> = HashMap::new();
+            let names = &mut routes.names;
+            let mut all = Vec::new();
+            Source::open(path, args)?.each(|route| {
+                let number = match numbers.get(route.next_hop) {
+                    Some(number) => *number,
+                    None => {
+                        let number = names.len() as u32;
+                        names.push(route.next_hop.into());
+                        numbers.insert(route.next_hop.into(), number);
+                        number
+                    }
+                };
+                all.push((route.net, number));
+                Ok(())
+            })?;
+            all.into_iter().for_each(|(net, hop)| routes.add(net, hop));
+        }
+        last_of_each(&mut routes.v4);
+        last_of_each(&mut routes.v6);
+        Ok(routes)
+    }
+
+    /// Reads a file that must have routes.
+    pub fn load_some(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
+        let routes = Self::load(path, args)?;
+        if routes.v4.is_empty() && routes.v6.is_empty() {
+            let what = format!("{}: no routes to measure with", shown(path));
+            return Err(Error::Usage(what));
+        }
+        Ok(routes)
+    }
+
+    fn add(&mut self, net: IpNet, hop: u32) {
+        match net {
+            IpNet::V4(net) => self.v4.push((net, hop)),
+            IpNet::V6(net) => self.v6.push((net, hop)),
+        }
+    }
+}
+
+/// Whether the file begins as tables do. One that cannot be read is none; reading it says why.
+pub fn is_table(path: &Path) -> bool {
+    let mut start = [0; MAGIC.len()];
+    // A pipe would be missing what was read of it here.
+    path.is_file()
+        && File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok())
+        && start == MAGIC
+}
+
+/// Sorts, and of equal prefixes keeps the last.
+fn last_of_each<N: Ord + Copy>(routes: &mut Vec<(N, u32)>) {
+    // Stable: equal ones stay in their order.
+    routes.sort_by_key(|(net, _)| *net);
+    routes.dedup_by(|later, earlier| {
+        let same = later.0 == earlier.0;
+        if same {
+            earlier.1 = later.1;
+        }
+        same
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_equal_prefixes_the_last_stays() {
+        let mut routes = vec![(3, 1), (1, 2), (3, 3), (1, 4), (2, 5), (1, 6)];
+        last_of_each(&mut routes);
+        assert_eq!(routes, [(1, 6), (2, 5), (3, 3)]);
+    }
+}

@@ -1,0 +1,125 @@
+//! `routes lookup` and `routes export`.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::path::Path;
+
+use ipnet::IpNet;
+use sapwood_routes::{Route, show_route};
+use serde_json::{Value, json};
+
+use super::table::Table;
+use crate::cli::routes::{ExportArgs, LookupArgs};
+use crate::errors::{Answer, Error, Outcome, complain};
+use crate::output::Output;
+use crate::records::{Record, Records};
+
+/// The routes of addresses.
+pub fn lookup(args: &LookupArgs) -> Outcome {
+    let table = Table::open(&args.table, !args.no_verify)?;
+    let mut out = Output::lines(args.json);
+    let single = args.addresses.len() == 1 && args.addresses[0] != "-";
+    let mut all = true;
+    each_address(args, |address| {
+        let found = match args.all {
+            true => table.matches(address),
+            false => Vec::from_iter(table.lookup(address)),
+        };
+        all &= !found.is_empty();
+        if args.json {
+            let mut found: Vec<Value> = found.iter().map(document).collect();
+            let found = match args.all {
+                true => json!(found),
+                false => json!(found.pop()),
+            };
+            return out.document(&json!({ "query": address.to_string(), "found": found }));
+        }
+        if found.is_empty() {
+            complain(&format!("no route to {address}"));
+        }
+        for (net, next_hop) in found {
+            let [address, net] = [address.to_string(), net.to_string()];
+            let mut fields = vec![net.as_bytes()];
+            if !single {
+                fields.insert(0, address.as_bytes());
+            }
+            if !next_hop.is_empty() {
+                fields.push(next_hop.as_bytes());
+            }
+            out.fields(&fields)?;
+        }
+        Ok(())
+    })?;
+    out.flush()?;
+    Ok(Answer::from_bool(all))
+}
+
+/// A route as a document; without a next hop, that is null.
+pub fn document((net, next_hop): &(IpNet, Cow<'_, str>)) -> Value {
+    json!({ "prefix": net.to_string(), "next_hop": hop_json(next_hop) })
+}
+
+/// A next hop in a document.
+pub fn hop_json(next_hop: &str) -> Value {
+    match next_hop {
+        "" => Value::Null,
+        next_hop => next_hop.into(),
+    }
+}
+
+/// Calls `each` with every address.
+fn each_address(
+    args: &LookupArgs,
+    mut each: impl FnMut(IpAddr) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let parse = |text: &str| {
+        let shown = || text.chars().take(60).collect::<String>();
+        text.parse::<IpAddr>()
+            .map_err(|_| format!("\"{}\" is not an address", shown().escape_debug()))
+    };
+    for given in &args.addresses {
+        if given != "-" {
+            each(parse(given).map_err(Error::Usage)?)?;
+            continue;
+        }
+        let input = Path::new("-");
+        let mut records = Records::open(input, false)?;
+        let unit = records.unit();
+        while let Some((number, record)) = records.next()? {
+            let text = match record {
+                Record::Whole(text) => String::from_utf8_lossy(text.trim_ascii()),
+                Record::TooLong(bytes) => Cow::Owned(format!("(of {bytes} bytes)")),
+            };
+            if text.is_empty() {
+                continue;
+            }
+            each(parse(&text).map_err(|what| Error::Record {
+                path: input.into(),
+                unit,
+                number,
+                what,
+            })?)?;
+        }
+    }
+    Ok(())
+}
+
+/// The text of a table.
+pub fn export(args: &ExportArgs) -> Outcome {
+    let table = Table::open(&args.table, true)?;
+    let next_hops = table.next_hops();
+    let mut out = Output::lines(false);
+    for (net, number) in table.iter() {
+        let next_hop = &next_hops[number as usize];
+        let line = show_route(&Route { net, next_hop }).ok_or_else(|| Error::NotAMap {
+            path: args.table.clone(),
+            what: format!(
+                "{net}: no text says the next hop \"{}\"",
+                next_hop.escape_debug()
+            ),
+        })?;
+        out.fields(&[line.as_bytes()])?;
+    }
+    out.flush()?;
+    Ok(Answer::Yes)
+}

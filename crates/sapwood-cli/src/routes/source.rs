@@ -1,0 +1,157 @@
+//! Where routes come from: a text, a dump, the kernel; read with a bar for who waits.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use sapwood_routes::{
+    Error as RouteError, Format, MrtRoutes, Peer, Route, RouteSource, TextRoutes, decompressed,
+    format_of, kernel_routes,
+};
+
+use crate::cli::routes::{RouteFormat, SourceArgs};
+use crate::errors::{Error, complain, shown};
+use crate::progress::Progress;
+use crate::records::DESCRIBED;
+
+/// What the kernel is called where files have names.
+const KERNEL: &str = "the kernel's routes";
+
+/// Routes that are about to be read.
+pub struct Source {
+    path: PathBuf,
+    routes: Box<dyn RouteSource>,
+    read: Rc<Cell<u64>>,
+    total: Option<u64>,
+    skip_bad: bool,
+}
+
+/// How reading went.
+#[derive(Default)]
+pub struct Counts {
+    /// Lines or records that are no routes.
+    pub bad: u64,
+    /// Other things worth a word.
+    pub remarks: Vec<(u64, &'static str)>,
+}
+
+impl Source {
+    /// A file, or stdin for `-`.
+    pub fn open(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
+        let (input, total): (Box<dyn Read>, _) = if path == Path::new("-") {
+            (Box::new(io::stdin().lock()), None)
+        } else {
+            let file = File::open(path).map_err(Error::read(path))?;
+            let metadata = file.metadata().map_err(Error::read(path))?;
+            if metadata.is_dir() {
+                return Err(Error::read(path)(io::ErrorKind::IsADirectory.into()));
+            }
+            let total = metadata.is_file().then_some(metadata.len());
+            (Box::new(file), total)
+        };
+        let read = Rc::new(Cell::new(0));
+        let counted = Counted {
+            input,
+            read: Rc::clone(&read),
+        };
+        let input = decompressed(counted).map_err(Error::read(path))?;
+        let (told, input) = format_of(input).map_err(Error::read(path))?;
+        let format = match args.format {
+            Some(RouteFormat::Text) => Format::Text,
+            Some(RouteFormat::Mrt) => Format::Mrt,
+            None => told,
+        };
+        let routes: Box<dyn RouteSource> = match (format, args.peer) {
+            (Format::Text, None) => Box::new(TextRoutes::new(input, args.truncate)),
+            (Format::Text, Some(_)) => {
+                let what = format!("{}: a text has no peers to choose from", shown(path));
+                return Err(Error::Usage(what));
+            }
+            (Format::Mrt, peer) => {
+                let peer = peer.map_or(Peer::First, Peer::Address);
+                Box::new(MrtRoutes::new(input, peer))
+            }
+        };
+        Ok(Source {
+            path: path.into(),
+            routes,
+            read,
+            total,
+            skip_bad: args.skip_bad,
+        })
+    }
+
+    /// What the running kernel has.
+    pub fn kernel() -> Result<Self, Error> {
+        let routes = kernel_routes().map_err(Error::read(Path::new(KERNEL)))?;
+        Ok(Source {
+            path: KERNEL.into(),
+            routes: Box::new(routes),
+            read: Rc::default(),
+            total: None,
+            skip_bad: false,
+        })
+    }
+
+    /// Its name in messages.
+    pub fn name(&self) -> String {
+        shown(&self.path)
+    }
+
+    /// Reads all routes.
+    pub fn each(
+        mut self,
+        mut take: impl FnMut(Route<'_>) -> Result<(), Error>,
+    ) -> Result<Counts, Error> {
+        let name = self.name();
+        let mut progress = Progress::new(format!("reading {name}"), self.total, true);
+        let mut bad = 0;
+        for number in 1u64.. {
+            match self.routes.next_route() {
+                Ok(None) => break,
+                Ok(Some(route)) => take(route)?,
+                Err(RouteError::Bad(place)) if self.skip_bad => {
+                    bad += 1;
+                    if bad <= DESCRIBED {
+                        progress.hide(|| complain(&format!("{name}: {place}; left out")));
+                    }
+                }
+                Err(RouteError::Io(error)) => return Err(Error::read(&self.path)(error)),
+                Err(RouteError::Bad(place) | RouteError::Broken(place)) => {
+                    return Err(Error::Record {
+                        path: self.path,
+                        unit: place.unit,
+                        number: place.number,
+                        what: place.what,
+                    });
+                }
+            }
+            if number % 4096 == 0 {
+                progress.at(self.read.get());
+            }
+        }
+        if bad > DESCRIBED {
+            progress.hide(|| complain(&format!("{name}: {} more, left out", bad - DESCRIBED)));
+        }
+        Ok(Counts {
+            bad,
+            remarks: self.routes.remarks(),
+        })
+    }
+}
+
+/// Counts what is read, as it lies on the disk.
+struct Counted<R> {
+    input: R,
+    read: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.read.set(self.read.get() + read as u64);
+        Ok(read)
+    }
+}

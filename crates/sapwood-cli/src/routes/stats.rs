@@ -1,0 +1,148 @@
+//! `routes stats` and `routes verify`: a table as a whole.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use ipnet::IpNet;
+use sapwood::qp::OpenError;
+use serde_json::{Value, json};
+
+use super::query::hop_json;
+use super::table::Table;
+use crate::cli::routes::TableArgs;
+use crate::errors::{Answer, Error, Outcome};
+use crate::names::{document, open_error};
+
+/// So many next hops are named in the text.
+const NAMED: usize = 10;
+
+/// Counts of one family.
+#[derive(Default)]
+struct Family {
+    routes: u64,
+    lengths: BTreeMap<u8, u64>,
+}
+
+impl Family {
+    fn json(&self) -> Value {
+        let lengths = self.lengths.iter();
+        let lengths = lengths.map(|(length, count)| (length.to_string(), json!(count)));
+        let lengths = Value::Object(lengths.collect());
+        json!({ "routes": self.routes, "lengths": lengths })
+    }
+}
+
+/// Counts.
+pub fn stats(args: &TableArgs) -> Outcome {
+    let table = Table::open(&args.table, true)?;
+    let names = table.next_hops();
+    let mut families = [Family::default(), Family::default()];
+    let mut by_hop = vec![0u64; names.len()];
+    for (net, number) in table.iter() {
+        let family = &mut families[usize::from(matches!(net, IpNet::V6(_)))];
+        family.routes += 1;
+        *family.lengths.entry(net.prefix_len()).or_default() += 1;
+        by_hop[number as usize] += 1;
+    }
+    let [v4, v6] = &families;
+    let mut hops: Vec<(&str, u64)> = names.iter().map(|name| &**name).zip(by_hop).collect();
+    // What was replaced may have left names behind.
+    hops.retain(|(_, count)| *count > 0);
+    hops.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+    let bytes = table.file_bytes();
+    let each = bytes as f64 / table.len().max(1) as f64;
+    if args.json {
+        let by_hop = hops.iter();
+        let by_hop =
+            by_hop.map(|(name, count)| json!({ "next_hop": hop_json(name), "routes": count }));
+        return document(&json!({
+            "file": args.table.to_string_lossy(),
+            "routes": table.len(),
+            "ipv4": v4.json(),
+            "ipv6": v6.json(),
+            "next_hops": hops.len(),
+            "by_next_hop": by_hop.collect::<Vec<_>>(),
+            "file_bytes": bytes,
+            "bytes_per_route": each,
+        }));
+    }
+    let mut out = std::io::stdout().lock();
+    for (what, value) in [
+        ("routes", table.len().to_string()),
+        ("IPv4", v4.routes.to_string()),
+        ("IPv6", v6.routes.to_string()),
+        ("next hops", hops.len().to_string()),
+        ("file", format!("{bytes} bytes, {each:.1} a route")),
+    ] {
+        writeln!(out, "{what:<12} {value}")?;
+    }
+    for (family, name) in [(v4, "IPv4"), (v6, "IPv6")] {
+        if family.routes == 0 {
+            continue;
+        }
+        writeln!(out, "\n{name:<12} routes   share")?;
+        for (length, count) in &family.lengths {
+            let share = *count as f64 * 100.0 / family.routes as f64;
+            let length = format!("/{length}");
+            writeln!(out, "{length:<9} {count:>9} {share:>6.2}%")?;
+        }
+    }
+    if !hops.is_empty() {
+        writeln!(out, "\n             routes next hop")?;
+    }
+    for (name, count) in hops.iter().take(NAMED) {
+        let name = if name.is_empty() { "(none)" } else { name };
+        writeln!(out, "{count:>19} {name}")?;
+    }
+    if hops.len() > NAMED {
+        writeln!(out, "{:>19} ... and {} more", "", hops.len() - NAMED)?;
+    }
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// Whether the file is whole.
+pub fn verify(args: &TableArgs) -> Outcome {
+    let problem = match Table::open_checked(&args.table) {
+        Ok(table) => {
+            let checked = ["header", "checksums", "structure", "prefixes", "next hops"];
+            if args.json {
+                return document(&json!({
+                    "file": args.table.to_string_lossy(),
+                    "ok": true,
+                    "checked": checked,
+                    "routes": table.len(),
+                    "file_bytes": table.file_bytes(),
+                }));
+            }
+            let mut out = std::io::stdout().lock();
+            writeln!(
+                out,
+                "{}: ok: {} routes in {} bytes; checked {}",
+                args.table.display(),
+                table.len(),
+                table.file_bytes(),
+                checked.join(", ")
+            )?;
+            out.flush()?;
+            return Ok(Answer::Yes);
+        }
+        Err(
+            error
+            @ (OpenError::Image(sapwood::arena::OpenError::Header(_)) | OpenError::Corrupt(_)),
+        ) => open_error(&args.table, "table of routes", error),
+        Err(error) => return Err(open_error(&args.table, "table of routes", error)),
+    };
+    if args.json {
+        let what = match &problem {
+            Error::NotAMap { what, .. } => what.clone(),
+            other => other.to_string(),
+        };
+        document(&json!({ "file": args.table.to_string_lossy(), "ok": false, "error": what }))?;
+    } else {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{problem}")?;
+        out.flush()?;
+    }
+    Ok(Answer::No)
+}

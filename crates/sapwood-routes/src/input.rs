@@ -1,0 +1,116 @@
+//! What a file is, told by its first bytes: compressed or not, text or MRT.
+
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+use bzip2::bufread::MultiBzDecoder;
+use flate2::bufread::MultiGzDecoder;
+
+/// Bytes to a read.
+const BUFFER: usize = 1 << 16;
+
+/// How routes are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A prefix and a next hop a line.
+    Text,
+    /// MRT records.
+    Mrt,
+}
+
+/// An input as it was before gzip or bzip2, if one of them was used.
+///
+/// # Errors
+///
+/// When the first bytes cannot be read. What is wrong later is an error of the reader that is returned.
+pub fn decompressed<'a>(input: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
+    let (start, rest) = peek(3, input)?;
+    let kind = match start[..] {
+        [0x1f, 0x8b, ..] => 1,
+        [b'B', b'Z', b'h'] => 2,
+        _ => 0,
+    };
+    let input = BufReader::with_capacity(BUFFER, Cursor::new(start).chain(rest));
+    Ok(match kind {
+        1 => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(input))),
+        2 => Box::new(BufReader::with_capacity(BUFFER, MultiBzDecoder::new(input))),
+        _ => Box::new(input),
+    })
+}
+
+/// Tells MRT from text: an MRT header has bytes of zero, a text has none.
+///
+/// # Errors
+///
+/// When the first bytes cannot be read.
+pub fn format_of<'a>(input: impl BufRead + 'a) -> io::Result<(Format, Box<dyn BufRead + 'a>)> {
+    let (start, rest) = peek(12, input)?;
+    let format = match start.contains(&0) {
+        true => Format::Mrt,
+        false => Format::Text,
+    };
+    Ok((format, Box::new(Cursor::new(start).chain(rest))))
+}
+
+/// Takes the first bytes, so many, or all that there are.
+fn peek<R: Read>(many: u64, mut input: R) -> io::Result<(Vec<u8>, R)> {
+    let mut start = Vec::new();
+    input.by_ref().take(many).read_to_end(&mut start)?;
+    Ok((start, input))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    const TEXT: &[u8] = b"10.0.0.0/8 a\n";
+
+    fn all(input: &[u8]) -> io::Result<Vec<u8>> {
+        let mut out = Vec::new();
+        decompressed(input)?.read_to_end(&mut out)?;
+        Ok(out)
+    }
+
+    #[test]
+    fn compressed_or_not() {
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(TEXT).unwrap();
+        let gz = gz.finish().unwrap();
+        let mut bz = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        bz.write_all(TEXT).unwrap();
+        let bz = bz.finish().unwrap();
+        for input in [TEXT, &gz, &bz] {
+            assert_eq!(all(input).unwrap(), TEXT);
+        }
+        // Files of several parts are one file.
+        for part in [&gz, &bz] {
+            let twice = [&part[..], part].concat();
+            assert_eq!(all(&twice).unwrap(), [TEXT, TEXT].concat());
+            assert!(all(&part[..part.len() - 3]).is_err());
+            let mut flipped = part.clone();
+            flipped[part.len() / 2] ^= 0x10;
+            assert!(all(&flipped).is_err());
+        }
+        for short in [&b""[..], b"B", b"\x1f", b"BZ"] {
+            assert_eq!(all(short).unwrap(), short);
+        }
+    }
+
+    #[test]
+    fn text_or_not() {
+        for (input, format) in [
+            (TEXT, Format::Text),
+            (b"", Format::Text),
+            (b"::/0", Format::Text),
+            (&[1, 2, 3, 4, 0, 13, 0, 1, 0, 0, 0, 9, 7], Format::Mrt),
+            (&[0], Format::Mrt),
+        ] {
+            let (told, mut rest) = format_of(input).unwrap();
+            assert_eq!(told, format);
+            let mut whole = Vec::new();
+            rest.read_to_end(&mut whole).unwrap();
+            assert_eq!(whole, input);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Routes as lines of text: a prefix and what may follow it, the next hop.
+
+use std::io::{BufRead, Read};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::{Error, Place, Route, RouteSource};
+
+/// The longest line that is read, in bytes.
+pub const MAX_LINE: usize = 4096;
+
+/// Reads lines of `prefix [next-hop]`.
+///
+/// White space separates the two; the next hop is the rest of the line, whatever it says. An address without a length
+/// is a host's route. A `#` at the beginning of a line or behind white space begins a comment. Families may be mixed.
+#[derive(Debug)]
+pub struct TextRoutes<R> {
+    input: R,
+    line: Vec<u8>,
+    next_hop: String,
+    number: u64,
+    truncate: bool,
+    truncated: u64,
+}
+
+impl<R: BufRead> TextRoutes<R> {
+    /// Begins at the first line. With `truncate`, bits behind a prefix's length are cleared; otherwise they make a
+    /// line bad.
+    pub fn new(input: R, truncate: bool) -> Self {
+        TextRoutes {
+            input,
+            line: Vec::new(),
+            next_hop: String::new(),
+            number: 0,
+            truncate,
+            truncated: 0,
+        }
+    }
+
+    /// The next line without its end; nothing at the end of the input.
+    fn read_line(&mut self) -> Result<Option<Result<(), String>>, Error> {
+        self.line.clear();
+        let read = (&mut self.input)
+            .take(MAX_LINE as u64 + 1)
+            .read_until(b'\n', &mut self.line)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        if self.line.last() != Some(&b'\n') && read > MAX_LINE {
+            self.input.skip_until(b'\n')?;
+            let what = format!("more than {MAX_LINE} bytes");
+            return Ok(Some(Err(what)));
+        }
+        Ok(Some(Ok(())))
+    }
+
+    fn bad(&self, what: String) -> Error {
+        Error::Bad(Place {
+            unit: "line",
+            number: self.number,
+            what,
+        })
+    }
+}
+
+impl<R: BufRead> RouteSource for TextRoutes<R> {
+    fn next_route(&mut self) -> Result<Option<Route<'_>>, Error> {
+        let net = loop {
+            match self.read_line()? {
+                None => return Ok(None),
+                Some(Err(what)) => return Err(self.bad(what)),
+                Some(Ok(())) => {}
+            }
+            let Ok(line) = std::str::from_utf8(&self.line) else {
+                return Err(self.bad("not UTF-8".into()));
+            };
+            let text = without_comment(line).trim_ascii();
+            if text.is_empty() {
+                continue;
+            }
+            let (prefix, next_hop) = match text.split_once(|c: char| c.is_ascii_whitespace()) {
+                Some((prefix, rest)) => (prefix, rest.trim_ascii_start()),
+                None => (text, ""),
+            };
+            let (net, exact) = parse_prefix(prefix).map_err(|what| self.bad(what))?;
+            if !exact && !self.truncate {
+                return Err(self.bad(format!(
+                    "{prefix} has bits set behind its length; {} may be meant",
+                    net.trunc()
+                )));
+            }
+            if next_hop.contains(|c: char| c.is_control()) {
+                return Err(self.bad("a tab or another control character in the next hop".into()));
+            }
+            self.truncated += u64::from(!exact);
+            self.next_hop.clear();
+            self.next_hop.push_str(next_hop);
+            break net.trunc();
+        };
+        let next_hop = &self.next_hop;
+        Ok(Some(Route { net, next_hop }))
+    }
+
+    fn remarks(&self) -> Vec<(u64, &'static str)> {
+        vec![(self.truncated, "prefixes truncated to their length")]
+    }
+}
+
+/// The part of a line before a comment.
+fn without_comment(line: &str) -> &str {
+    let bytes = line.as_bytes();
+    let begins =
+        |at: &usize| bytes[*at] == b'#' && (*at == 0 || bytes[*at - 1].is_ascii_whitespace());
+    match (0..bytes.len()).find(begins) {
+        Some(at) => &line[..at],
+        None => line,
+    }
+}
+
+/// A prefix, or an address for itself alone; and whether all bits behind the length are zero.
+///
+/// # Errors
+///
+/// Says what is wrong with it.
+pub fn parse_prefix(text: &str) -> Result<(IpNet, bool), String> {
+    // A word of a text, not a novel.
+    let shown = || {
+        text.chars()
+            .take(60)
+            .collect::<String>()
+            .escape_debug()
+            .to_string()
+    };
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None => (text, None),
+    };
+    let address: IpAddr = address
+        .parse()
+        .map_err(|_| format!("\"{}\" is not a prefix: no address", shown()))?;
+    let whole = if address.is_ipv4() { 32 } else { 128 };
+    let length = match length {
+        None => whole,
+        Some(digits) if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) => {
+            return Err(format!(
+                "\"{}\" is not a prefix: its length is not a number",
+                shown()
+            ));
+        }
+        Some(digits) => digits
+            .parse()
+            .ok()
+            .filter(|length| *length <= whole)
+            .ok_or_else(|| {
+                format!(
+                    "\"{}\" is not a prefix: its length is more than {whole}",
+                    shown()
+                )
+            })?,
+    };
+    let net = IpNet::new(address, length).map_err(|e| format!("\"{}\": {e}", shown()))?;
+    Ok((net, net.addr() == net.network()))
+}
+
+/// The line that reads as this route; nothing, if no line does.
+///
+/// ```
+/// use sapwood_routes::{Route, show_route};
+///
+/// let net = "10.0.0.0/8".parse()?;
+/// assert_eq!(show_route(&Route { net, next_hop: "dev eth0" }), Some("10.0.0.0/8 dev eth0".into()));
+/// assert_eq!(show_route(&Route { net, next_hop: "a #b" }), None);
+/// # Ok::<(), ipnet::AddrParseError>(())
+/// ```
+pub fn show_route(route: &Route<'_>) -> Option<String> {
+    let line = match route.next_hop {
+        "" => route.net.to_string(),
+        next_hop => format!("{} {next_hop}", route.net),
+    };
+    let mut again = TextRoutes::new(line.as_bytes(), false);
+    let same = matches!(again.next_route(), Ok(Some(read)) if read == *route);
+    same.then_some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: impl AsRef<[u8]>, truncate: bool) -> (Vec<String>, u64) {
+        let mut routes = TextRoutes::new(text.as_ref(), truncate);
+        let mut all = Vec::new();
+        loop {
+            match routes.next_route() {
+                Ok(Some(route)) => all.push(format!("{}={}", route.net, route.next_hop)),
+                Ok(None) => return (all, routes.remarks()[0].0),
+                Err(Error::Bad(place)) => all.push(place.to_string()),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn lines() {
+        let text = "# a table\n10.0.0.0/8 192.0.2.1\r\n\n \t \n10.1.2.3\t dev eth0  # the host\n\
+                    2001:db8::/32\n::/0 fe80::1%eth0\n::ffff:1.2.3.4 a#b\n0.0.0.0/0 x";
+        let (routes, truncated) = read(text, false);
+        assert_eq!(
+            routes,
+            [
+                "10.0.0.0/8=192.0.2.1",
+                "10.1.2.3/32=dev eth0",
+                "2001:db8::/32=",
+                "::/0=fe80::1%eth0",
+                "::ffff:1.2.3.4/128=a#b",
+                "0.0.0.0/0=x",
+            ]
+        );
+        assert_eq!(truncated, 0);
+    }
+
+    #[test]
+    fn bad_lines_have_numbers_and_reasons() {
+        let long = format!("10.0.0.0/8 {}", "x".repeat(MAX_LINE));
+        let text = format!(
+            "hop 10.0.0.0/8\n10.0.0.0/33\n\n::/129\n10.0.0.1/8\n{long}\n10.0/8\n1.2.3.4/\n1.2.3.4/+8\n::1/8/9 a\n10.0.0.0/8 a\x01b\n10.0.0.0/8"
+        );
+        let (routes, _) = read(text, false);
+        assert_eq!(
+            routes,
+            [
+                "line 1: \"hop\" is not a prefix: no address",
+                "line 2: \"10.0.0.0/33\" is not a prefix: its length is more than 32",
+                "line 4: \"::/129\" is not a prefix: its length is more than 128",
+                "line 5: 10.0.0.1/8 has bits set behind its length; 10.0.0.0/8 may be meant",
+                "line 6: more than 4096 bytes",
+                "line 7: \"10.0/8\" is not a prefix: no address",
+                "line 8: \"1.2.3.4/\" is not a prefix: its length is not a number",
+                "line 9: \"1.2.3.4/+8\" is not a prefix: its length is not a number",
+                "line 10: \"::1/8/9\" is not a prefix: its length is not a number",
+                "line 11: a tab or another control character in the next hop",
+                "10.0.0.0/8=",
+            ]
+        );
+        assert_eq!(read(b"10.0.0.0/8 \xff\n", false).0, ["line 1: not UTF-8"]);
+        // The longest line there may be, with and without an end.
+        for end in ["", "\n"] {
+            let line = format!("::/0 {}{end}", "y".repeat(MAX_LINE - 5));
+            assert_eq!(read(&line, false).0.len(), 1);
+            assert!(read(&line, false).0[0].starts_with("::/0=y"));
+        }
+    }
+
+    #[test]
+    fn truncated_when_wanted() {
+        let (routes, truncated) = read("10.1.2.3/8 a\n2001:db8::1/32\n10.0.0.0/8\n1.2.3.4/0", true);
+        assert_eq!(
+            routes,
+            [
+                "10.0.0.0/8=a",
+                "2001:db8::/32=",
+                "10.0.0.0/8=",
+                "0.0.0.0/0="
+            ]
+        );
+        assert_eq!(truncated, 3);
+    }
+
+    #[test]
+    fn what_no_line_says_is_not_shown() {
+        let net = "::/0".parse().unwrap();
+        for next_hop in ["#a", "a #b", " a", "a ", "a\nb", "a\0"] {
+            assert_eq!(show_route(&Route { net, next_hop }), None, "{next_hop:?}");
+        }
+        for next_hop in ["", "a", "a b", "a#b", "ü"] {
+            assert!(
+                show_route(&Route { net, next_hop }).is_some(),
+                "{next_hop:?}"
+            );
+        }
+    }
+}
