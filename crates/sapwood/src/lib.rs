@@ -9,6 +9,8 @@
 //! | a table made once, read by many programs | [`qp::QpMap::save`] and [`qp::QpFile`] |
 //! | routes, looked up by address | [`lpm::Ipv4Fib`], [`lpm::Ipv6Fib`], [`lpm::IpFib`] |
 //! | prefixes of other strings of bits | [`lpm::BitFib`] |
+//! | several next hops for a prefix, by flow | [`route::RouteTable`] |
+//! | next hops that must be asked for | [`route::RouteCache`] |
 //!
 //! Keys are byte strings of 0 to 65,535 bytes, in lexicographic order; [`key`] makes such keys from
 //! domain names, numbers and tuples. Trade-offs first:
