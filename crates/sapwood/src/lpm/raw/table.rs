@@ -173,17 +173,26 @@ impl<V: Eq + Hash> Writer<V> {
         self.blocks.made.clear();
         let mut gone = core::mem::take(&mut self.blocks.gone);
         for block in gone.drain(..) {
-            // SAFETY: unlinked just now; the ones that the transaction made were seen by nobody.
-            unsafe {
-                if self.blocks.marks && self.blocks.is_fresh(block) {
-                    self.blocks.free(block);
-                } else {
-                    self.retired.push((block, block.bytes()));
-                    self.retired_bytes += block.bytes();
-                }
+            if !self.blocks.marks {
+                self.leave(block, block.bytes());
+            // SAFETY: live until now, and what the transaction made was seen by nobody.
+            } else if unsafe { self.blocks.is_fresh(block) } {
+                // SAFETY: as above; unlinked just now.
+                unsafe { self.blocks.free(block) };
+            } else {
+                self.retired.push((block, block.bytes()));
+                self.retired_bytes += block.bytes();
             }
         }
         self.blocks.gone = gone;
+    }
+
+    /// A block that the newest version does without.
+    #[inline]
+    fn leave(&mut self, block: Block, bytes: usize) {
+        self.blocks.arena.retire(bytes, block.kind());
+        self.left_bytes += bytes;
+        self.left.push((block, bytes));
     }
 
     /// Mark and value of the longest prefix that is shorter than this one, which ends inside the root.
@@ -209,24 +218,18 @@ impl<V: Eq + Hash> Writer<V> {
 
     /// A version was published: what it does without has been left behind, and goes to the queue when it is much.
     fn settle(&mut self, version: u64) {
-        let Writer {
-            blocks,
-            retired,
-            left,
-            values,
-            taken,
-            ..
-        } = self;
+        let mut taken = core::mem::take(&mut self.taken);
         for value in taken.drain(..) {
-            if values.release(blocks.mem, value) {
-                retired.push((Block::value(value), values::bytes::<V>()));
+            if self.values.release(self.blocks.mem, value) {
+                self.leave(Block::value(value), values::bytes::<V>());
             }
         }
+        self.taken = taken;
+        let mut retired = core::mem::take(&mut self.retired);
         for (block, bytes) in retired.drain(..) {
-            blocks.arena.retire(bytes, block.kind());
-            self.left_bytes += bytes;
-            left.push((block, bytes));
+            self.leave(block, bytes);
         }
+        self.retired = retired;
         self.retired_bytes = 0;
         self.given.clear();
         if self.left.len() >= SEAL {
