@@ -8,7 +8,7 @@
 //!
 //! - [`suite`]: what is measured; one module for each suite.
 //! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group `threads`.
-//!   [`stores`]: those of the suite `versions`. [`cache`], [`routes`]: those of the suites of these names.
+//!   [`stores`]: those of the suite `versions`. [`routes`] and [`cache`]: those of the suites of these names.
 //! - The rest is the harness: [`keylist`], [`alloc`], [`report`], [`machine`], [`clock`].
 
 mod alloc;

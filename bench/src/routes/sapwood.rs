@@ -10,6 +10,15 @@ pub struct Sapwood<L: lpm::Family>(lpm::Fib<L, u32>);
 /// `Fib`, [`BURST`] lookups a call.
 pub struct Batch32<L: lpm::Family>(lpm::Fib<L, u32>);
 
+/// What a batch says of an address without a route: no next hop has this number.
+const NONE: u32 = u32::MAX;
+
+/// As the other engines say it.
+#[inline]
+fn hop_or_none(hop: u32) -> Option<u32> {
+    (hop != NONE).then_some(hop)
+}
+
 /// Written for each family: the bounds that one text for both needs would be longer than it.
 macro_rules! engines {
     ($family:ty, $lpm:ty) => {
@@ -102,11 +111,11 @@ macro_rules! engines {
                 mut each: impl FnMut(Option<u32>),
             ) {
                 self.0.read(|view| {
-                    let mut out = [None; BURST];
+                    let mut out = [&NONE; BURST];
                     for batch in addrs.chunks(BURST) {
                         let out = &mut out[..batch.len()];
-                        view.lookup_batch(batch, out);
-                        out.iter().for_each(|hop| each(hop.copied()));
+                        view.lookup_batch_or(batch, &NONE, out);
+                        out.iter().for_each(|hop| each(hop_or_none(**hop)));
                     }
                 });
             }
@@ -132,9 +141,9 @@ macro_rules! engines {
             fn read_until(&self, stop: &Stop, addrs: &[<$family as Family>::Addr]) -> u64 {
                 let mut reader = self.0.reader("bench").expect("there is a slot");
                 bursts(stop, addrs, |burst, tally| {
-                    let mut out = [None; BURST];
-                    reader.view().lookup_batch(burst, &mut out);
-                    out.iter().for_each(|hop| tally.add(hop.copied()));
+                    let mut out = [&NONE; BURST];
+                    reader.view().lookup_batch_or(burst, &NONE, &mut out);
+                    out.iter().for_each(|hop| tally.add(hop_or_none(**hop)));
                     reader.quiescent();
                 })
             }

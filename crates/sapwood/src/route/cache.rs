@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 
+use super::answer::{Lookup, Unresolved};
 use super::config::RouteCacheBuilder;
 use super::counters::{CacheStats, Counters, Event, Mine};
 #[cfg(feature = "std")]
@@ -67,28 +68,6 @@ pub struct RouteCache<K: Plain, V: Plain> {
     cursor: CachePadded<AtomicUsize>,
     #[cfg(feature = "std")]
     flights: Option<Flights>,
-}
-
-/// What [`RouteCache::lookup`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lookup<V> {
-    /// A value.
-    Value(V),
-    /// The resolver failed a moment ago; only with a `negative_ttl`.
-    Negative,
-    /// Nothing, or nothing that is fresh.
-    Absent,
-}
-
-/// Why [`RouteCache::get_or_resolve`] has no value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unresolved<E> {
-    /// What the resolver said.
-    #[error("{0}")]
-    Error(E),
-    /// The resolver failed a moment ago, and was not asked again.
-    #[error("the resolver failed a moment ago")]
-    Negative,
 }
 
 /// What the cache holds for a key.

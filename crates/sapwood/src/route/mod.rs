@@ -8,6 +8,7 @@
 //! Both want a hash of the packet's flow: [`FlowHasher`] makes one. `docs/route.md` has the layout, the rules and what
 //! was measured.
 
+mod answer;
 mod cache;
 mod config;
 mod counters;
@@ -25,7 +26,8 @@ mod table;
 #[cfg(feature = "std")]
 mod thread;
 
-pub use cache::{Lookup, RouteCache, Unresolved};
+pub use answer::{Lookup, Unresolved};
+pub use cache::RouteCache;
 pub use config::RouteCacheBuilder;
 pub use counters::CacheStats;
 pub use flow::{FlowHasher, FlowKey};

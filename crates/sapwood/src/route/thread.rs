@@ -61,11 +61,14 @@ fn ask() -> usize {
 
 fn take() -> usize {
     for (at, word) in TAKEN.iter().enumerate() {
-        let taken = word.fetch_update(Ordering::Acquire, Ordering::Relaxed, |bits| {
-            (bits != u64::MAX).then(|| bits | (bits + 1))
-        });
-        if let Ok(bits) = taken {
-            return at * 64 + bits.trailing_ones() as usize;
+        let mut bits = word.load(Ordering::Relaxed);
+        while bits != u64::MAX {
+            let free = bits.trailing_ones() as usize;
+            let more = bits | 1 << free;
+            match word.compare_exchange_weak(bits, more, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return at * 64 + free,
+                Err(now) => bits = now,
+            }
         }
     }
     NONE

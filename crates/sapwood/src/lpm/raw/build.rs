@@ -25,10 +25,11 @@ impl Blocks {
         bits: u32,
     ) -> Result<Built, ArenaFull> {
         let built = self.build_all(entries, bits);
-        match &built {
-            Ok(_) => self.made.clear(),
-            Err(_) => self.undo(),
+        if built.is_err() {
+            self.undo();
         }
+        // It was as long as the table.
+        self.made = Vec::new();
         built
     }
 

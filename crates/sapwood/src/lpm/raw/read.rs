@@ -188,50 +188,78 @@ impl<W: Words> Reading<W> {
         best
     }
 
-    /// The values of up to [`LANES`] addresses, or 0. The lanes wait for memory together.
+    /// What `one` makes of the value, or 0, of each address. The lookups of up to [`LANES`] wait for memory together.
+    ///
+    /// `one` of 0 is for an address without a prefix.
     #[inline(always)]
-    pub(crate) fn values<K: Key>(self, keys: &[K], best: &mut [u32; LANES]) {
-        counting!(self.native, count => self.values_by(keys, best, count));
+    pub(crate) fn values<A: Copy, K: Key, R: Copy>(
+        self,
+        addrs: &[A],
+        key: impl Fn(A) -> K,
+        out: &mut [R],
+        one: impl Fn(u32) -> R,
+    ) {
+        counting!(self.native, count => {
+            for (addrs, out) in addrs.chunks(LANES).zip(out.chunks_mut(LANES)) {
+                self.values_by(addrs, &key, out, &one, count);
+            }
+        });
     }
 
     #[inline(always)]
-    fn values_by<K: Key>(self, keys: &[K], best: &mut [u32; LANES], count: impl Count) {
-        let n = keys.len().min(LANES);
-        let keys = &keys[..n];
-        for key in keys {
-            prefetch(self.words.hint(key.top(self.bits)));
+    fn values_by<A: Copy, K: Key, R: Copy>(
+        self,
+        addrs: &[A],
+        key: impl Fn(A) -> K,
+        out: &mut [R],
+        one: impl Fn(u32) -> R,
+        count: impl Count,
+    ) {
+        let n = addrs.len().min(out.len()).min(LANES);
+        let (addrs, out) = (&addrs[..n], &mut out[..n]);
+        for &addr in addrs {
+            prefetch(self.words.hint(key(addr).top(self.bits)));
         }
-        // The lanes that have nodes to go: node, lane, bits that are left.
-        let mut lanes = [(0_u32, 0_u32, K::ZERO); LANES];
+        let mut best = [0_u32; LANES];
+        // The lanes that have nodes to go: lane and node.
+        let mut lanes = [0_u64; LANES];
         let mut active = 0;
-        for (lane, (key, best)) in keys.iter().zip(best.iter_mut()).enumerate() {
-            let word = self.words.word(key.top(self.bits));
+        for (lane, (&addr, best)) in addrs.iter().zip(best.iter_mut()).enumerate() {
+            let word = self.words.word(key(addr).top(self.bits));
             *best = word.value();
             let node = word.child();
             prefetch(self.mem.hint(node));
-            lanes[active % LANES] = (node, lane as u32, key.skip(self.bits));
+            lanes[active % LANES] = (lane as u64) << 32 | u64::from(node);
             active += usize::from(node != 0);
         }
+        let mut depth = self.bits;
         while active > 0 {
             let mut left = 0;
             for i in 0..active.min(LANES) {
-                let (node, lane, rest) = lanes[i];
-                // SAFETY: what a root word reaches is live while the version is kept.
-                let n = unsafe { self.mem.node(node) };
-                let rank = count.ones(n.runs() << (SLOT_MAX - rest.top(STRIDE))) - 1;
+                let lane = (lanes[i] >> 32) as usize;
+                // SAFETY: what a root word reaches is live while the version is kept. Lanes are below `n`.
+                let (n, addr) = unsafe {
+                    let n = self.mem.node(lanes[i] as u32);
+                    (n, *addrs.get_unchecked(lane))
+                };
+                let best = &mut best[lane % LANES];
+                let slot = key(addr).six(depth);
+                let rank = count.ones(n.runs() << (SLOT_MAX - slot)) - 1;
                 // SAFETY: bit 0 is set, so the rank is that of a run.
                 let cell = unsafe { n.cell(rank as usize) };
-                let base = n.base();
                 let below = cell & CHILD != 0;
                 let here = if below { 0 } else { cell };
-                let better = if here == 0 { base } else { here };
-                let best = &mut best[lane as usize % LANES];
+                let better = if here == 0 { n.base() } else { here };
                 *best = if better == 0 { *best } else { better };
                 prefetch(self.mem.hint(cell & REF));
-                lanes[left % LANES] = (cell & REF, lane, rest.skip(STRIDE));
+                lanes[left % LANES] = (lane as u64) << 32 | u64::from(cell & REF);
                 left += usize::from(below);
             }
             active = left;
+            depth += STRIDE;
+        }
+        for (out, best) in out.iter_mut().zip(best) {
+            *out = one(best);
         }
     }
 

@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use smallvec::SmallVec;
 
-use super::read::{LANES, Reading, Words};
+use super::read::{Reading, Words};
 use super::values;
 use super::walk::Walk;
 use crate::lpm::family::Key;
@@ -66,24 +66,15 @@ impl<'a, V, W: Words> View<'a, V, W> {
 
     /// What `one` makes of the value of each address.
     #[inline(always)]
-    pub(crate) fn values<A: Copy, K: Key, R>(
+    pub(crate) fn values<A: Copy, K: Key, R: Copy>(
         self,
         addrs: &[A],
         key: impl Fn(A) -> K,
         out: &mut [R],
         one: impl Fn(Option<&'a V>) -> R,
     ) {
-        let mut keys = [K::ZERO; LANES];
-        let mut best = [0; LANES];
-        for (addrs, out) in addrs.chunks(LANES).zip(out.chunks_mut(LANES)) {
-            for (k, addr) in keys.iter_mut().zip(addrs) {
-                *k = key(*addr);
-            }
-            self.reading.values(&keys[..addrs.len()], &mut best);
-            for (out, r) in out.iter_mut().zip(best) {
-                *out = one(self.option(r));
-            }
-        }
+        self.reading
+            .values(addrs, key, out, |r| one(self.option(r)));
     }
 
     pub(crate) fn longest<K: Key>(self, key: K) -> Option<(u8, &'a V)> {
