@@ -73,7 +73,8 @@ pub fn measure<F: Kind>(
         ],
         more: format!(
             "{}: {} routes, built in {:.0} ms (the hash maps in {:.0} ms)\n  \
-             {} changes beside a reader: {} µs in the middle, {} µs one in a thousand, {} µs the worst\n  \
+             {} changes beside a reader: {} µs in the middle, {} µs one in a thousand, {} µs the\n  \
+             worst, waits for a processor included\n  \
              the reader: {} M lookups/s alone, {} M/s beside the writer, every next hop an old or a new one",
             F::NAME,
             grouped(course.routes.len()),
