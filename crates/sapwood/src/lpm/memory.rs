@@ -6,7 +6,8 @@ use sapwood_arena::Memory;
 
 use super::fib::NextHop;
 use super::raw::node::{NODE, POOLED, ROOT, SHELF, VALUE};
-use super::raw::table::{Shared, Writer};
+use super::raw::table::Shared;
+use super::raw::writer::Writer;
 
 /// What a table's memory holds: number of blocks and bytes, or bytes.
 #[derive(Clone, Debug, Default)]

@@ -1,11 +1,15 @@
 //! Whole tables, from prefixes in order: each block is made once, nodes before the nodes below them.
 
 use alloc::vec::Vec;
+use core::hash::Hash;
 
 use sapwood_arena::ArenaFull;
 
 use super::blocks::{Blocks, Tail};
 use super::node::{CHILD, Prefixes, SLOTS, STRIDE, Set, Word, slots_of};
+use super::table::Shared;
+use super::values;
+use super::writer::Writer;
 use crate::lpm::family::Key;
 
 /// A prefix with its value's block.
@@ -169,4 +173,61 @@ fn strides<K: Key>(
             };
             (Set::heap(len, bits), e.2, 0, &[][..])
         })
+}
+
+impl<V: Eq + Hash> Shared<V> {
+    /// The block of a value for [`build`](Self::build); no prefix has it yet.
+    pub(crate) fn intern(
+        &self,
+        writer: &mut Writer<V>,
+        value: V,
+        dropped: &mut Vec<V>,
+    ) -> Result<u32, ArenaFull> {
+        if let Some(block) = writer.values.find(self.mem, &value) {
+            dropped.push(value);
+            return Ok(block);
+        }
+        let added = writer.values.add(&mut writer.blocks.arena, value);
+        added.map_err(|(value, full)| {
+            dropped.push(value);
+            full
+        })
+    }
+
+    /// Fills an empty table with prefixes in order of bits and length, none twice, with values from
+    /// [`intern`](Self::intern).
+    pub(crate) fn build<K: Key>(
+        &self,
+        writer: &mut Writer<V>,
+        entries: &[Entry<K>],
+        dropped: &mut Vec<V>,
+    ) -> Result<(), ArenaFull> {
+        debug_assert!(writer.len == 0 && writer.shelf == 0);
+        let built = writer.blocks.build(entries, self.bits)?;
+        for &(_, _, value) in entries {
+            writer.values.retain(self.mem, value);
+        }
+        // Those that only prefixes had that came again later.
+        let all: Vec<u32> = writer.values.blocks().collect();
+        for block in all {
+            if writer.values.count(self.mem, block) == 0 {
+                writer.values.forget(self.mem, block);
+                // SAFETY: no prefix has it, nobody saw it.
+                unsafe {
+                    dropped.push(values::take(self.mem, block));
+                    values::free::<V>(&mut writer.blocks.arena, block, false);
+                }
+            }
+        }
+        writer.shelf = built.shelf;
+        writer.len = entries.len();
+        self.publish(writer, |root, _| {
+            for (slot, &word) in built.words.iter().enumerate() {
+                if word != root.get(slot) {
+                    root.set(slot, word);
+                }
+            }
+        });
+        Ok(())
+    }
 }

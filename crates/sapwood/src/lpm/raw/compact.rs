@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use sapwood_arena::Area;
 
-use super::table::{Shared, Writer};
+use super::table::Shared;
+use super::writer::Writer;
 use crate::Error;
 
 /// Units of the arena that a step sweeps for each root word that it may look at.

@@ -9,8 +9,9 @@ use core::hash::Hash;
 use super::node::{
     CHILD, Mem, NODE, Prefixes, REF, ROOT, SHELF, SLOTS, STRIDE, VALUE, runs_of, slots_of,
 };
-use super::table::{Shared, Writer};
+use super::table::Shared;
 use super::values;
+use super::writer::Writer;
 
 /// What a walk finds: blocks and bytes by kind, and how many prefixes have each value.
 struct Found {

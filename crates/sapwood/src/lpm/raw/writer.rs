@@ -1,0 +1,233 @@
+//! The writing side of a table, which is behind its lock: one change, and what it leaves behind.
+
+use alloc::vec::Vec;
+use core::hash::Hash;
+
+use sapwood_arena::Arena;
+use sapwood_qsbr::{Domain, GarbageLimit, RetireQueue};
+
+use super::blocks::{Block, Blocks};
+use super::change::Stop;
+use super::compact::Compaction;
+use super::read::{Copied, Reading};
+use super::root::{Overlay, Target};
+use super::values::{self, Values};
+use crate::lpm::family::Key;
+
+/// Blocks are handed to the grace period so many at a time.
+pub(super) const SEAL: usize = 64;
+
+/// The writing side, behind its lock.
+pub(crate) struct Writer<V> {
+    pub(crate) blocks: Blocks,
+    pub(crate) values: Values<V>,
+    pub(super) queue: RetireQueue<Block>,
+    /// Blocks that the change or the open transaction does without, with their bytes.
+    pub(super) retired: Vec<(Block, usize)>,
+    pub(super) retired_bytes: usize,
+    /// Blocks that the newest versions do without, and that are not in the queue yet: it takes many at once.
+    pub(super) left: Vec<(Block, usize)>,
+    pub(super) left_bytes: usize,
+    /// Values that it gave to prefixes and took from them.
+    pub(super) taken: Vec<u32>,
+    pub(super) given: Vec<u32>,
+    pub(super) overlay: Overlay,
+    /// The shelf and the number of prefixes as the open transaction has them.
+    pub(super) shelf: u32,
+    pub(super) len: usize,
+    /// Where an incremental compaction goes on.
+    pub(crate) compaction: Compaction,
+}
+
+// SAFETY: what the blocks' pointer reaches is the arena's, which the writer owns.
+unsafe impl<V: Send> Send for Writer<V> {}
+
+impl<V: Eq + Hash> Writer<V> {
+    pub(super) fn new(arena: Arena, domain: &Domain, seed: u64) -> Self {
+        Writer {
+            blocks: Blocks::new(arena),
+            values: Values::new(seed),
+            queue: RetireQueue::new(domain),
+            retired: Vec::new(),
+            retired_bytes: 0,
+            left: Vec::new(),
+            left_bytes: 0,
+            taken: Vec::new(),
+            given: Vec::new(),
+            overlay: Overlay::default(),
+            shelf: 0,
+            len: 0,
+            compaction: Default::default(),
+        }
+    }
+
+    /// Gives a prefix a value (0: takes it away; it was there). Nothing is visible yet but, for a prefix that ends inside
+    /// the root, its words in the target, and only when this succeeds.
+    ///
+    /// `admit` is asked about the bytes that would be retired before anything is.
+    pub(super) fn apply<K: Key>(
+        &mut self,
+        target: &mut impl Target,
+        bits: u32,
+        (key, len): (K, u8),
+        value: u32,
+        admit: impl FnOnce(&mut Self, usize) -> Result<(), GarbageLimit>,
+    ) -> Result<u32, crate::Error> {
+        let len = u32::from(len);
+        let slot = key.top(bits);
+        let made = if len > bits {
+            let child = target.get(slot).child();
+            // SAFETY: a word's child is 0 or live.
+            unsafe {
+                self.blocks
+                    .change(child, 0, key.skip(bits), len - bits, value)
+            }
+        } else {
+            // SAFETY: the shelf is 0 or live.
+            unsafe { self.blocks.change_shelf(self.shelf, key, len, value) }
+        };
+        let (new, old) = match made {
+            Ok(made) => made,
+            Err(Stop::Same(old)) => return Ok(old),
+            Err(Stop::Full(full)) => {
+                self.blocks.undo();
+                return Err(full.into());
+            }
+        };
+        let bytes = self.gone_bytes();
+        if let Err(limit) = admit(self, bytes) {
+            self.blocks.undo();
+            return Err(limit.into());
+        }
+        if len > bits {
+            target.set(slot, target.get(slot).with_child(new));
+        } else {
+            self.shelf = new;
+            let (mark, seen) = match value {
+                0 => self.cover(key, len),
+                _ => (len + 1, value),
+            };
+            for slot in slot..slot + (1 << (bits - len)) {
+                let word = target.get(slot);
+                // Slots that a longer prefix covers are not ours.
+                if word.mark() <= len + 1 {
+                    target.set(slot, word.with_value(mark, seen));
+                }
+            }
+        }
+        self.leave_gone();
+        self.book(old, value);
+        Ok(old)
+    }
+
+    /// Bytes that would be retired if the change under way were made.
+    pub(super) fn gone_bytes(&self) -> usize {
+        let gone = self.blocks.gone.iter();
+        // SAFETY: what is gone is live still.
+        let stays = |b: &&Block| !self.blocks.marks || unsafe { !self.blocks.is_fresh(**b) };
+        gone.filter(stays).map(|b| b.bytes()).sum()
+    }
+
+    /// The change is made: what it does without is retired, or freed where nobody saw it.
+    pub(super) fn leave_gone(&mut self) {
+        self.blocks.made.clear();
+        let mut gone = core::mem::take(&mut self.blocks.gone);
+        for block in gone.drain(..) {
+            if !self.blocks.marks {
+                self.leave(block, block.bytes());
+            // SAFETY: live until now, and what the transaction made was seen by nobody.
+            } else if unsafe { self.blocks.is_fresh(block) } {
+                // SAFETY: as above; unlinked just now.
+                unsafe { self.blocks.free(block) };
+            } else {
+                self.retired.push((block, block.bytes()));
+                self.retired_bytes += block.bytes();
+            }
+        }
+        self.blocks.gone = gone;
+    }
+
+    /// A block that the newest version does without.
+    #[inline]
+    fn leave(&mut self, block: Block, bytes: usize) {
+        self.blocks.arena.retire(bytes, block.kind());
+        self.left_bytes += bytes;
+        self.left.push((block, bytes));
+    }
+
+    /// Mark and value of the longest prefix that is shorter than this one, which ends inside the root.
+    fn cover<K: Key>(&self, key: K, len: u32) -> (u32, u32) {
+        let mut best = (0, 0);
+        let Some(most) = len.checked_sub(1) else {
+            return best;
+        };
+        let reading = Reading {
+            mem: self.blocks.mem,
+            words: Copied {
+                words: &[],
+                shelf: self.shelf,
+            },
+            bits: 0,
+            native: false,
+        };
+        reading.on_shelves(key, most as u8, |(len, value)| {
+            best = (u32::from(len) + 1, value);
+        });
+        best
+    }
+
+    /// A version was published: what it does without has been left behind, and goes to the queue when it is much.
+    pub(super) fn settle(&mut self, version: u64) {
+        let mut taken = core::mem::take(&mut self.taken);
+        for value in taken.drain(..) {
+            if self.values.release(self.blocks.mem, value) {
+                self.leave(Block::value(value), values::bytes::<V>());
+            }
+        }
+        self.taken = taken;
+        let mut retired = core::mem::take(&mut self.retired);
+        for (block, bytes) in retired.drain(..) {
+            self.leave(block, bytes);
+        }
+        self.retired = retired;
+        self.retired_bytes = 0;
+        self.given.clear();
+        if self.left.len() >= SEAL {
+            self.queue_left(version);
+        }
+    }
+
+    /// Hands what was left behind to the queue, under the number of a version that does without it.
+    pub(super) fn queue_left(&mut self, version: u64) {
+        self.left_bytes = 0;
+        self.queue.extend(self.left.drain(..));
+        self.queue.seal_tagged(version);
+    }
+
+    /// Blocks and bytes that wait for readers and snapshots.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let (len, bytes) = (self.left.len(), self.left_bytes);
+        (self.queue.len() + len, self.queue.bytes() + bytes)
+    }
+
+    /// Prefixes, the open transaction's included.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn shelf(&self) -> u32 {
+        self.shelf
+    }
+
+    /// Counts what a prefix has now and had before.
+    fn book(&mut self, old: u32, new: u32) {
+        if new != 0 {
+            self.values.retain(self.blocks.mem, new);
+            self.given.push(new);
+        }
+        if old != 0 {
+            self.taken.push(old);
+        }
+        self.len = self.len + usize::from(new != 0) - usize::from(old != 0);
+    }
+}
