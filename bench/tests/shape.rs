@@ -210,7 +210,8 @@ fn routes() {
 #[test]
 fn cache() {
     let peers = "sapwood,sapwood-apart,quick_cache";
-    let cases = "size-0,size-8,churn,hostile-first,size-8-2t";
+    // Each names its twin for two threads, too.
+    let cases = "size-0,size-8,churn,hostile-first";
     let rows = check(
         &run("cache", &["--cases", cases, "--engines", peers]).0,
         "cache",
@@ -230,6 +231,12 @@ fn cache() {
         "churn quick_cache churn_ns",
         "hostile-first sapwood hit_rate",
         "hostile-first quick_cache hit_rate",
+        "size-0-2t sapwood get_ns",
+        "size-0-2t sapwood insert_ns",
+        "size-0-2t sapwood-apart get_ns",
+        "size-0-2t sapwood-apart insert_ns",
+        "size-0-2t quick_cache get_ns",
+        "size-0-2t quick_cache insert_ns",
         "size-8-2t sapwood get_ns",
         "size-8-2t sapwood refresh_ns",
         "size-8-2t sapwood insert_ns",
@@ -239,6 +246,12 @@ fn cache() {
         "size-8-2t quick_cache get_ns",
         "size-8-2t quick_cache refresh_ns",
         "size-8-2t quick_cache insert_ns",
+        "churn-2t sapwood churn_ns",
+        "churn-2t sapwood-apart churn_ns",
+        "churn-2t quick_cache churn_ns",
+        "hostile-first-2t sapwood hit_rate",
+        "hostile-first-2t sapwood-apart hit_rate",
+        "hostile-first-2t quick_cache hit_rate",
     ];
     assert_eq!(rows, expected);
 }
