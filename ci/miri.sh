@@ -30,7 +30,9 @@ both=0
     miri -p sapwood-qsbr --lib --tests &&
         miri -p sapwood-arena --lib -- --skip classes_are_monotone &&
         miri -p sapwood --test shared -- a_panic_in a_comparison &&
-        miri -p sapwood --test shared_threads -- values_are_dropped_once
+        miri -p sapwood --test shared_threads -- values_are_dropped_once &&
+        miri -p sapwood --test lpm -- values_are_dropped_once &&
+        miri -p sapwood --lib -- route::raw --skip nothing_is_allocated
 } || both=1
 wait $! || both=1
 cat "$log"
