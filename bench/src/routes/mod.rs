@@ -2,7 +2,7 @@
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`Engine`], and name the type in [`lanes`]. An engine that looks addresses up
+//! Write a file here that implements [`Engine`], and name the type in `lanes`. An engine that looks addresses up
 //! many at once overrides nothing: [`Engine::lookups`] is given all of them. One whose readers need no lock says
 //! so by its [`Engine::Shared`]; all others are put behind a [`Locked`]. One whose memory is not malloc's says how
 //! much it has in [`Engine::mapped_bytes`]. Two ways to use one table are two engines.

@@ -194,7 +194,7 @@ impl<V> Shared<V> {
 
 impl<V> Drop for Shared<V> {
     fn drop(&mut self) {
-        if !core::mem::needs_drop::<V>() {
+        if !core::mem::needs_drop::<V>() && !values::is_boxed::<V>() {
             return;
         }
         let mut writer = sync::lock(&self.writer);

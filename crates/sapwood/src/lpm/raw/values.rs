@@ -198,6 +198,11 @@ pub(crate) unsafe fn free<V>(arena: &mut Arena, r: u32, retired: bool) {
     }
 }
 
+/// Whether a block holds a pointer to its value.
+pub(crate) const fn is_boxed<V>() -> bool {
+    Block::<V>::BOXED
+}
+
 /// Bytes of a value's block.
 pub(crate) const fn bytes<V>() -> usize {
     Block::<V>::BYTES
