@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Every fuzz target, or those named, for FUZZ_SECONDS each (11). What is found lies in fuzz/artifacts/.
+# Every fuzz target, or those named, for FUZZ_SECONDS each (6). What is found lies in fuzz/artifacts/.
 . "$(dirname "$0")/lib.sh"
 x86_64_linux || skip "fuzzing runs on x86_64 Linux here"
 has cargo-fuzz || fail "cargo-fuzz is missing: run ci/setup.sh"
-seconds=${FUZZ_SECONDS:-11}
+seconds=${FUZZ_SECONDS:-6}
 export CARGO_TARGET_DIR="$TARGET/fuzz"
 run cargo "+$NIGHTLY" fuzz build
 if [ $# -eq 0 ]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Data races: the thread sanitizer under the libraries' tests, the standard library built with it too.
+# Data races: the thread sanitizer under those of the libraries' tests that use threads, the standard library built with it too.
 . "$(dirname "$0")/lib.sh"
 x86_64_linux || skip "the sanitizers run on x86_64 Linux here"
 export SAPWOOD_OPS="${SAPWOOD_OPS:-5000}"
@@ -10,4 +10,5 @@ export TSAN_OPTIONS="handle_segv=0:handle_sigbus=0"
 # another's. Loads that the compiler does not see into would hide races, so they are replaced by plain ones.
 export RUSTFLAGS="-Zsanitizer=thread --cfg rustix_use_libc --cfg sapwood_exact_loads" CARGO_TARGET_DIR="$TARGET/tsan"
 run cargo "+$NIGHTLY" test --locked -Zbuild-std --target x86_64-unknown-linux-gnu \
-    -p sapwood -p sapwood-arena -p sapwood-qsbr --lib --tests --no-fail-fast
+    -p sapwood -p sapwood-arena -p sapwood-qsbr --lib --no-fail-fast \
+    --test '*threads' --test histories --test versions --test garbage --test route_table --test stress --test domain -- --skip route::group --skip nothing_is_allocated
