@@ -10,7 +10,7 @@ pub struct Sapwood<L: lpm::Family>(lpm::Fib<L, u32>);
 /// `Fib`, [`BURST`] lookups a call.
 pub struct Batch32<L: lpm::Family>(lpm::Fib<L, u32>);
 
-/// What a batch says of an address without a route: no next hop has this number.
+/// What lookups say of an address without a route, as a packet path would: no next hop has this number.
 const NONE: u32 = u32::MAX;
 
 /// As the other engines say it.
@@ -50,7 +50,7 @@ macro_rules! engines {
             ) {
                 self.0.read(|view| {
                     for addr in addrs {
-                        each(view.lookup_value(*addr).copied());
+                        each(hop_or_none(*view.lookup_value_or(*addr, &NONE)));
                     }
                 });
             }
@@ -78,7 +78,7 @@ macro_rules! engines {
                 bursts(stop, addrs, |burst, tally| {
                     let view = reader.view();
                     for addr in burst {
-                        tally.add(view.lookup_value(*addr).copied());
+                        tally.add(hop_or_none(*view.lookup_value_or(*addr, &NONE)));
                     }
                     reader.quiescent();
                 })
