@@ -129,7 +129,8 @@ fn run(plan: Plan) {
                     reader.quiescent();
                 }
                 if plan.mask == u64::MAX {
-                    assert!(asks * 20 <= all, "{asks} of {all} lookups asked the trie");
+                    // A writer that waits for a processor in the middle of a change leaves its bucket in doubt meanwhile.
+                    assert!(asks * 4 <= all, "{asks} of {all} lookups asked the trie");
                 }
             });
         }
