@@ -123,8 +123,9 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
     /// Root words are stored one after the other: see [`Fib`](super::Fib). O(what was changed); cannot fail.
     pub fn commit(mut self) -> u64 {
         let (shared, writer, dropped) = self.parts();
+        let budget = shared.reclaim_budget(writer.retired());
         let version = shared.commit(writer);
-        shared.reclaim(writer, usize::MAX, dropped);
+        shared.reclaim(writer, budget, dropped);
         // Released before the values are dropped: a value's `drop` may use the table.
         self.writer = None;
         version

@@ -27,8 +27,9 @@ macro_rules! lookup_methods {
             Some((F::net_of(key, len), value))
         }
 
-        /// [`lookup_value`](Self::lookup_value) of many addresses, whose waits for memory overlap: two to four times as
-        /// quick. `values[i]` becomes the answer for `addrs[i]`.
+        /// [`lookup_value`](Self::lookup_value) of many addresses, whose waits for memory overlap: a quarter to a third
+        /// quicker where lookups pass several nodes, no quicker where the root or one node answers. `values[i]` becomes the
+        /// answer for `addrs[i]`.
         ///
         /// # Panics
         /// When the two are not of one length.

@@ -184,7 +184,10 @@ impl<V: Eq + Hash> Shared<V> {
         dropped: &mut Vec<V>,
     ) -> Result<u32, ArenaFull> {
         if let Some(block) = writer.values.find(self.mem, &value) {
-            dropped.push(value);
+            // Dropped without the lock.
+            if core::mem::needs_drop::<V>() {
+                dropped.push(value);
+            }
             return Ok(block);
         }
         let added = writer.values.add(&mut writer.blocks.arena, value);

@@ -10,7 +10,7 @@ use super::root::Over;
 use super::table::Shared;
 use super::update::Put;
 use super::values;
-use super::writer::Writer;
+use super::writer::{SEAL, Writer};
 use crate::lpm::family::Key;
 
 impl<V: Eq + Hash> Shared<V> {
@@ -79,6 +79,15 @@ impl<V: Eq + Hash> Shared<V> {
         });
         writer.settle(version);
         version
+    }
+
+    /// How many blocks a commit that did without `retired` should try to free: those of a stall go over several.
+    pub(crate) fn reclaim_budget(&self, retired: usize) -> usize {
+        if self.domain.over_soft_limit() {
+            usize::MAX
+        } else {
+            (4 * SEAL).max(2 * retired)
+        }
     }
 
     /// Forgets the open transaction; hands out the values that only it had.

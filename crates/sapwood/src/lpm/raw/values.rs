@@ -203,7 +203,7 @@ pub(crate) const fn is_boxed<V>() -> bool {
     Block::<V>::BOXED
 }
 
-/// Bytes of a value's block.
+/// Bytes of a value's block, in whole units.
 pub(crate) const fn bytes<V>() -> usize {
-    Block::<V>::BYTES
+    Block::<V>::BYTES.next_multiple_of(8)
 }

@@ -179,7 +179,7 @@ impl<V: Eq + Hash> Shared<V> {
             })?;
         }
         let (_, waiting) = writer.waiting();
-        check(waiting <= memory.retired, || {
+        check(waiting == memory.retired, || {
             format!("{waiting} bytes wait, the arena says {}", memory.retired)
         })
     }

@@ -61,8 +61,8 @@ impl<V: Eq + Hash> Writer<V> {
         }
     }
 
-    /// Gives a prefix a value (0: takes it away; it was there). Nothing is visible yet but, for a prefix that ends inside
-    /// the root, its words in the target, and only when this succeeds.
+    /// Gives a prefix a value (0: takes it away), and returns the old one (0: none). The target gets its words when nothing
+    /// can fail any more, and none when the value is the old one; the first shelf is the caller's to publish.
     ///
     /// `admit` is asked about the bytes that would be retired before anything is.
     pub(super) fn apply<K: Key>(
@@ -202,6 +202,11 @@ impl<V: Eq + Hash> Writer<V> {
         self.left_bytes = 0;
         self.queue.extend(self.left.drain(..));
         self.queue.seal_tagged(version);
+    }
+
+    /// Blocks that the open transaction does without.
+    pub(crate) fn retired(&self) -> usize {
+        self.retired.len()
     }
 
     /// Blocks and bytes that wait for readers and snapshots.
