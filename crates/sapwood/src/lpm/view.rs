@@ -39,8 +39,8 @@ macro_rules! lookup_methods {
             $me.view().values(addrs, F::key, values, |value| value);
         }
 
-        /// As [`lookup_value`](Self::lookup_value), with `default` for an address that has no prefix. That is quicker where
-        /// many have none: there is no branch to be mispredicted.
+        /// As [`lookup_value`](Self::lookup_value), with `default` for an address that has no prefix: what a packet path
+        /// does with such packets is a next hop, too.
         #[inline]
         pub fn lookup_value_or<$($fresh)?>($($self)+ $me, addr: F::Addr, default: &$life V) -> &$life V {
             $me.view().value_or(F::key(addr), default)

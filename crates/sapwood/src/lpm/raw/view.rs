@@ -58,7 +58,6 @@ impl<'a, V, W: Words> View<'a, V, W> {
         self.or(self.reading.value(key), default)
     }
 
-    /// Without a branch: which addresses have no route is as good as random.
     #[inline(always)]
     fn or(self, r: u32, default: &'a V) -> &'a V {
         if r == 0 { default } else { self.get(r) }
