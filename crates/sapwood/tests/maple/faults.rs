@@ -137,11 +137,11 @@ fn same(map: &MapleMap<u64>, model: &RangeMap<u64>) {
 #[test]
 fn stores_reserved_before_the_arena_was_full_succeed() {
     for (tiny, limit, k) in [
-        (true, 48 << 10, 40),
-        (false, 96 << 10, 20),
+        (true, 64 << 10, 12),
+        (false, 96 << 10, 6),
         (true, 12 << 10, 3),
     ] {
-        for seed in 0..steps(8).max(1) as u64 {
+        for seed in 0..steps(4).max(1) as u64 {
             let mut rng = fastrand::Rng::with_seed(seed);
             let map = limited(tiny, limit);
             let mut model = RangeMap::new();

@@ -207,14 +207,14 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         let value = self.value(value);
         let plan = self.map.plan_store(range.clone(), &value)?;
         let (nodes, bytes) = (plan.nodes(), plan.bytes());
-        let before = self.map.memory().arena;
+        let before = self.map.memory();
         let reservation = self.map.reserve(plan)?;
         assert_eq!((reservation.nodes(), reservation.bytes()), (nodes, bytes));
         assert_eq!(reservation.range(), *range);
         self.map.store_reserved(reservation, value);
         let after = self.map.memory();
-        assert_eq!(after.reserved, (0, 0));
-        let (before, after) = (before, after.arena);
+        assert_eq!(after.reserved, before.reserved);
+        let (before, after) = (before.arena, after.arena);
         assert!(
             after.live + after.retired <= before.live + before.retired + bytes,
             "{bytes} bytes for {range:?}; {before:?}; {after:?}"
@@ -224,11 +224,11 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
 
     fn erase_reserved(&self, plan: sapwood::maple::ErasePlan) -> Result<(), Error> {
         let (nodes, bytes) = (plan.nodes(), plan.bytes());
-        let before = self.map.memory().arena;
+        let before = self.map.memory();
         self.map.reserve_erase(plan)?.erase();
         let after = self.map.memory();
-        assert_eq!(after.reserved, (0, 0));
-        let (before, after) = (before, after.arena);
+        assert_eq!(after.reserved, before.reserved);
+        let (before, after) = (before.arena, after.arena);
         assert!(
             after.live + after.retired <= before.live + before.retired + bytes,
             "{nodes} nodes, {bytes} bytes; {before:?}; {after:?}"
