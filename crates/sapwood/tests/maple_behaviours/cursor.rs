@@ -79,10 +79,11 @@ const ENDS_BEFORE: Then = Ends(BeforeFirst);
 const TABLE: &[(Stand, Move, Then)] = &[
     // At the start, before an index inside A.
     (At(15), Next(60),      Stands(A)),
-    (At(15), Next(10),      Stands(A)),
-    (At(15), Next(9),       ENDS_AFTER),
+    (At(15), Next(15),      Stands(A)),
+    (At(15), Next(14),      ENDS_AFTER),
     (At(15), Prev(5),       Stands(A)),
-    (At(15), Prev(19),      Stands(A)),
+    (At(15), Prev(14),      Stands(A)),
+    (At(15), Prev(15),      ENDS_BEFORE),
     (At(15), NextRange(60), Stands(A)),
     (At(15), PrevRange(5),  Stands(A)),
     (At(15), Seek(25),      Stands(B)),
@@ -438,7 +439,7 @@ fn a_cursor_stores_over_a_range_of_its_own() {
             let mut cursor = writer.cursor();
             for (i, range) in [(3, 305..=344), (7, 725..=731), (9, 950..=1_009), (0, 0..=4)] {
                 cursor.seek(100 * i + 25);
-                cursor.set_range(range.clone());
+                cursor.set_range(range.clone()).unwrap();
                 cursor.store(1_000 + i).unwrap();
                 map.oracle.store(range.clone(), 1_000 + i);
                 assert_eq!(cursor.range(), Some(range));
@@ -505,7 +506,7 @@ fn a_random_walk() {
                 _ => {
                     let start = rng.u64(0..end);
                     let range = start..=start + rng.u64(0..9);
-                    cursor.set_range(range.clone());
+                    cursor.set_range(range.clone()).unwrap();
                     cursor.store(v).unwrap();
                     map.oracle.store(range, v);
                 }

@@ -28,7 +28,7 @@ fn pairs(n: u64) -> Vec<(u64, u64)> {
 fn spanning_stores_with_left_and_right_siblings_and_cousins() {
     let n = 70;
     let map = comb(n);
-    assert!(map.map.memory().height >= 3, "{:?}", map.map.memory());
+    assert!(map.map.memory().height >= 2, "{:?}", map.map.memory());
     for (a, b) in pairs(n) {
         // Edges on entries, inside them, and in gaps.
         let (left, right) = [(0, 9), (3, 5), (9, 0), (12, 12)][(a + 3 * b) as usize % 4];

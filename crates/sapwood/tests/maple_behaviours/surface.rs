@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::thread;
 
 use proptest::prelude::*;
-use sapwood::arena::ArenaOptions;
 use sapwood::maple::{MapleMap, MapleView};
 use sapwood::qsbr::Domain;
 
@@ -331,7 +330,7 @@ fn values_are_dropped_once() {
 /// A view outlives the handle it came from as long as its borrow says; a reader's goes on over changes.
 #[test]
 fn a_view_sees_changes() {
-    let map: MapleMap<u64> = MapleMap::builder().options(ArenaOptions::default()).build();
+    let map: MapleMap<u64> = tiny().build();
     let sum = |view: MapleView<'_, u64>| view.iter().map(|(_, v)| *v).sum::<u64>();
     let mut reader = map.reader("test").unwrap();
     let view = reader.view();
@@ -344,7 +343,7 @@ fn a_view_sees_changes() {
     // The old value stands until the reader is quiescent.
     assert_eq!((*one, view.get(5)), (1, Some(&7)));
     reader.quiescent();
-    reader.offline();
+    drop(reader.offline());
     map.reclaim(usize::MAX);
     map.verify().unwrap();
     assert_eq!(reader.view().get(5), Some(&7));

@@ -248,13 +248,11 @@ impl Script {
             }
             7 => {
                 let found = entry(view.next_after(i));
-                let right = |m: &Ranges<u32>| m.after(i) == found.as_ref();
-                self.one(from, progress, right, &found);
+                self.near(from, progress, Ranges::after, i, found);
             }
             8 => {
                 let found = entry(view.prev_before(i));
-                let right = |m: &Ranges<u32>| m.before(i) == found.as_ref();
-                self.one(from, progress, right, &found);
+                self.near(from, progress, Ranges::before, i, found);
             }
             9 => {
                 let (first, last) = match rng.bool() {
@@ -304,6 +302,38 @@ impl Script {
         );
     }
 
+    /// The nearest entry on one side, which may take two steps to find. When more than one change was made meanwhile it
+    /// may be none map's nearest, but it is on that side, of one of the maps, and nothing that was there all the time lies
+    /// between.
+    fn near(
+        &self,
+        from: usize,
+        progress: &impl Progress,
+        nearest: fn(&Ranges<u32>, u64) -> Option<&(Range, u32)>,
+        i: u64,
+        found: Option<(Range, u32)>,
+    ) {
+        let to = progress.begun();
+        let maps = &self.maps[from..=to];
+        if maps.iter().any(|m| nearest(m, i) == found.as_ref()) {
+            return;
+        }
+        let what = format!("{found:?} for {i} in {from}..={to}: {:?}", self.maps[to]);
+        assert!(to - from > 1, "{what}");
+        if let Some(found) = &found {
+            let start = *found.0.start();
+            assert!(maps.iter().any(|m| m.entry(start) == Some(found)), "{what}");
+        }
+        let kept: Vec<_> = (self.maps[from].entries.iter())
+            .filter(|e| maps.iter().all(|m| m.entry(*e.0.start()) == Some(e)))
+            .chain(&found)
+            .cloned()
+            .collect();
+        let mut kept = Ranges { entries: kept };
+        kept.entries.sort_by_key(|e| *e.0.start());
+        assert_eq!(nearest(&kept, i), found.as_ref(), "{what}");
+    }
+
     /// Each entry is of one of the maps, they are in order, and none that was there all the time is missing.
     fn iterate<'v, V: Payload>(
         &self,
@@ -323,15 +353,21 @@ impl Script {
             let right = |m: &Ranges<u32>| m.entry(*range.start()) == Some(&(range.clone(), *v));
             assert!(maps.iter().any(right), "{range:?} in none of {from}..={to}");
         }
+        // Each holds an index that was not passed before; one that was stored meanwhile may reach back.
         for pair in found.windows(2) {
-            assert!(pair[0].0.end() < pair[1].0.start(), "{pair:?}");
+            let (a, b) = (&pair[0].0, &pair[1].0);
+            let ahead = match reverse {
+                true => a.start() < b.start(),
+                false => a.end() < b.end(),
+            };
+            assert!(ahead, "{pair:?}");
+            assert!(from < to || a.end() < b.start(), "{pair:?}");
         }
         for kept in self.maps[from].overlapping(within) {
             let always = |m: &Ranges<u32>| m.entry(*kept.0.start()) == Some(kept);
             if maps.iter().all(always) {
-                let there = found.binary_search_by_key(kept.0.start(), |e| *e.0.start());
                 assert!(
-                    there.is_ok(),
+                    found.contains(kept),
                     "{kept:?} was there in {from}..={to}: {found:?}"
                 );
             }
