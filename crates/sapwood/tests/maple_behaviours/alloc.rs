@@ -3,7 +3,7 @@
 use sapwood::Error;
 use sapwood::maple::MapleMap;
 
-use crate::ranges::{Checked, MAX, Ranges, both, steps, tiny};
+use crate::ranges::{Checked, MAX, Ranges, each, steps, tiny};
 
 /// Every question about gaps to the map and to the oracle.
 fn ask(map: &MapleMap<u64>, oracle: &Ranges<u64>, size: u64, align: u64, start: u64, end: u64) {
@@ -33,7 +33,7 @@ fn ask(map: &MapleMap<u64>, oracle: &Ranges<u64>, size: u64, align: u64, start: 
 
 #[test]
 fn lowest_and_highest_fit() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         // Gaps of 1, 2, 3, ... 40 between entries of 10.
         let mut at = 0;
@@ -95,7 +95,7 @@ fn gap_searches_agree_with_the_oracle() {
 #[test]
 fn allocation_of_the_lowest_and_the_highest_fit() {
     for highest in [false, true] {
-        both(|map| {
+        each(|map| {
             let mut map = Checked::new(map);
             for i in 0..50 {
                 map.quick_store(100 * i..=100 * i + 49 + i, i);
@@ -141,7 +141,7 @@ fn allocation_of_the_lowest_and_the_highest_fit() {
 
 #[test]
 fn no_gap() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         map.store(0..=MAX, 1);
         for size in [1, 2, 1 << 40, MAX] {
@@ -176,7 +176,7 @@ fn no_gap() {
 #[test]
 #[allow(clippy::reversed_empty_ranges)]
 fn invalid_arguments() {
-    both(|map| {
+    each(|map| {
         map.store(100..=199, 1).unwrap();
         let small = Error::WindowTooSmall {
             size: 11,
@@ -221,7 +221,7 @@ fn invalid_arguments() {
 
 #[test]
 fn a_window_of_5_to_90() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         // Full.
         map.store(0..=MAX, 1);
@@ -257,7 +257,7 @@ fn a_window_of_5_to_90() {
 
 #[test]
 fn filled_until_full() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         let within = 1_000..=1_999;
         let mut n = 0;
@@ -286,7 +286,7 @@ fn filled_until_full() {
 
 #[test]
 fn aligned_fits() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         map.store(0..=0, 1);
         map.store(4_000..=4_999, 2);
@@ -317,7 +317,7 @@ fn aligned_fits() {
 
 #[test]
 fn cyclic_allocation_goes_on_and_wraps() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         let within = 10..=109;
         let mut next = 0;

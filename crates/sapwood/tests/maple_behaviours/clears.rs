@@ -1,10 +1,10 @@
 //! Clearing and erasing, and what the gaps become.
 
-use crate::ranges::{Checked, MAX, Range, both, steps, tiny};
+use crate::ranges::{Checked, MAX, Range, each, steps, tiny};
 
 #[test]
 fn clearing_over_nothing_over_one_and_over_all() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         // Nothing there.
         assert_eq!(map.clear_range(0..=MAX), 0);
@@ -46,7 +46,7 @@ fn clearing_over_nothing_over_one_and_over_all() {
 
 #[test]
 fn clearing_cuts_what_it_overlaps() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         map.store(10..=19, 1);
         map.store(20..=29, 2);
@@ -63,7 +63,7 @@ fn clearing_cuts_what_it_overlaps() {
 
 #[test]
 fn clearing_absorbs_neighbouring_gaps() {
-    both(|map| {
+    each(|map| {
         for n in [3, 10, 60] {
             let mut map = Checked::new(map.dup().unwrap());
             for i in 0..n {
@@ -99,7 +99,7 @@ fn clearing_absorbs_neighbouring_gaps() {
 
 #[test]
 fn erase_takes_the_whole_entry_from_any_index_inside() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         for n in [0, 1, 12, 50] {
             for i in 0..n {

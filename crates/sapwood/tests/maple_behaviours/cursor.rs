@@ -5,7 +5,7 @@
 
 use sapwood::maple::{Cursor, MapleMap, Position};
 
-use crate::ranges::{Checked, MAX, Range, both, steps, tiny};
+use crate::ranges::{Checked, MAX, Range, each, steps, tiny};
 
 use Move::*;
 use Position::*;
@@ -311,7 +311,7 @@ fn check(
 
 #[test]
 fn every_position_and_every_move() {
-    both(|map| {
+    each(|map| {
         let n = 24;
         let map = threes(map, n);
         // Not the first and not the last, whose outer gaps are others.
@@ -373,7 +373,7 @@ fn the_table_is_whole() {
 /// From the ends of the whole map: nothing lies beyond, and the way back is open.
 #[test]
 fn the_ends_of_the_map() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         for (first, last) in [(0..=4, MAX - 4..=MAX), (5..=9, MAX - 9..=MAX - 5)] {
             map.clear_range(0..=MAX);
@@ -407,7 +407,7 @@ fn the_ends_of_the_map() {
 
 #[test]
 fn a_cursor_over_an_empty_map() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         {
             let mut writer = map.map.write();
@@ -431,7 +431,7 @@ fn a_cursor_over_an_empty_map() {
 
 #[test]
 fn a_cursor_stores_over_a_range_of_its_own() {
-    both(|map| {
+    each(|map| {
         let mut map = threes(map, 20);
         {
             let handle = map.map.clone();

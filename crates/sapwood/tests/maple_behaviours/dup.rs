@@ -4,7 +4,7 @@ use sapwood::Error;
 use sapwood::arena::ArenaOptions;
 use sapwood::maple::MapleMap;
 
-use crate::ranges::{Checked, MAX, both, listed, loud, steps, tiny};
+use crate::ranges::{Checked, MAX, each, listed, loud, steps, tiny};
 
 fn filled(map: MapleMap<u64>, n: u64) -> Checked<u64> {
     let mut map = Checked::new(map);
@@ -22,7 +22,7 @@ fn filled(map: MapleMap<u64>, n: u64) -> Checked<u64> {
 
 #[test]
 fn a_copy_has_the_same_shape_and_the_same_gaps() {
-    both(|empty| {
+    each(|empty| {
         for n in [0, 1, 2, 9, 30, 100, 400] {
             let map = filled(empty.dup().unwrap(), n);
             let copy = map.map.dup().unwrap();
@@ -52,7 +52,7 @@ fn a_copy_has_the_same_shape_and_the_same_gaps() {
 
 #[test]
 fn a_copy_and_its_original_leave_each_other_alone() {
-    both(|map| {
+    each(|map| {
         let mut map = filled(map, 120);
         let mut copy = Checked::new(map.map.dup().unwrap());
         let mut rng = fastrand::Rng::with_seed(4);

@@ -3,11 +3,11 @@
 use sapwood::Error;
 use sapwood::maple::MapleMap;
 
-use crate::ranges::{Checked, MAX, Range, both, steps, tiny};
+use crate::ranges::{Checked, MAX, Range, each, steps, tiny};
 
 #[test]
 fn insert_over_existing_is_refused_and_changes_nothing() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         for i in 0..30 {
             assert!(map.insert(100 * i + 10..=100 * i + 19, i));
@@ -60,7 +60,7 @@ fn insert_meets_every_overlap_of_a_small_map() {
 
 #[test]
 fn bad_ranges_are_refused() {
-    both(|map| {
+    each(|map| {
         #[allow(clippy::reversed_empty_ranges)]
         let empty = 9..=8;
         let wanted = Error::EmptyRange { start: 9, end: 8 };
@@ -102,12 +102,12 @@ fn fill(map: &MapleMap<u64>, order: impl Iterator<Item = u64> + Clone) {
 
 #[test]
 fn ascending_fill() {
-    both(|map| fill(&map, 0..steps(300) as u64));
+    each(|map| fill(&map, 0..steps(300) as u64));
 }
 
 #[test]
 fn descending_fill() {
-    both(|map| fill(&map, (0..steps(300) as u64).rev()));
+    each(|map| fill(&map, (0..steps(300) as u64).rev()));
 }
 
 #[test]
@@ -115,13 +115,13 @@ fn random_fill() {
     let mut rng = fastrand::Rng::with_seed(3);
     let mut order: Vec<u64> = (0..steps(300) as u64).collect();
     rng.shuffle(&mut order);
-    both(|map| fill(&map, order.iter().copied()));
+    each(|map| fill(&map, order.iter().copied()));
 }
 
 /// An entry in place of a part of another one: the rest stays, with its value.
 #[test]
 fn a_store_cuts_an_entry_at_its_lower_bound_its_upper_bound_and_in_the_middle() {
-    both(|map| {
+    each(|map| {
         for padding in [0, 3, 40] {
             let mut map = Checked::new(map.dup().unwrap());
             for i in 0..padding {
@@ -150,7 +150,7 @@ fn a_store_cuts_an_entry_at_its_lower_bound_its_upper_bound_and_in_the_middle() 
 /// A full leaf with one entry more before it, behind it and in its middle becomes two.
 #[test]
 fn full_leaves_split_at_the_lower_bound_the_upper_bound_and_in_the_middle() {
-    both(|map| {
+    each(|map| {
         // So many fit into one leaf.
         let probe = Checked::new(map.dup().unwrap());
         let mut full = 0;

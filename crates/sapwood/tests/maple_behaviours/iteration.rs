@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ranges::{Checked, MAX, Range, both, listed, tiny};
+use crate::ranges::{Checked, MAX, Range, each, listed, tiny};
 
 fn comb(map: sapwood::maple::MapleMap<u64>, n: u64) -> Checked<u64> {
     let mut map = Checked::new(map);
@@ -19,7 +19,7 @@ fn copied(found: Option<(Range, &u64)>) -> Option<(Range, u64)> {
 
 #[test]
 fn a_cursor_goes_over_all_entries_both_ways() {
-    both(|map| {
+    each(|map| {
         let map = comb(map, 80);
         let mut writer = map.map.write();
         let mut cursor = writer.cursor();
@@ -56,7 +56,7 @@ fn a_cursor_goes_over_all_entries_both_ways() {
 
 #[test]
 fn iteration_with_store_in_the_middle() {
-    both(|map| {
+    each(|map| {
         let mut map = comb(map, 80);
         {
             let mut writer = map.map.write();
@@ -81,7 +81,7 @@ fn iteration_with_store_in_the_middle() {
 
 #[test]
 fn iteration_with_stores_into_gaps() {
-    both(|map| {
+    each(|map| {
         let mut map = comb(map, 40);
         {
             let mut writer = map.map.write();
@@ -104,7 +104,7 @@ fn iteration_with_stores_into_gaps() {
 #[test]
 fn iteration_with_erase_in_the_middle() {
     for keep in [0, 2, 3, 7] {
-        both(|map| {
+        each(|map| {
             let mut map = comb(map, 80);
             for forward in [true, false] {
                 let mut seen = Vec::new();
@@ -148,7 +148,7 @@ fn iteration_with_erase_in_the_middle() {
 
 #[test]
 fn iteration_with_pause_in_the_middle() {
-    both(|map| {
+    each(|map| {
         let mut map = comb(map, 80);
         let mut seen = Vec::new();
         let mut paused = None;
@@ -185,7 +185,7 @@ fn iteration_with_pause_in_the_middle() {
 
 #[test]
 fn iterators_and_their_ranges() {
-    both(|map| {
+    each(|map| {
         let map = comb(map, 60);
         map.map.read(|view| {
             for (start, end) in [
@@ -247,7 +247,7 @@ fn iterators_meet_in_the_middle() {
 /// An iterator lives while the writer goes on: what did not change is there, in order, and nothing that never was.
 #[test]
 fn iteration_over_live_data() {
-    both(|map| {
+    each(|map| {
         let mut map = comb(map, 60);
         let before: BTreeMap<u64, Range> =
             listed(&map.map).into_iter().map(|e| (e.1, e.0)).collect();

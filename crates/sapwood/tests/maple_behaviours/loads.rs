@@ -2,7 +2,7 @@
 
 use sapwood::maple::MapleMap;
 
-use crate::ranges::{Checked, MAX, Range, both, tiny};
+use crate::ranges::{Checked, MAX, Range, each, tiny};
 
 /// Points, ranges and holes at both ends and between.
 fn sample(map: MapleMap<u64>) -> Checked<u64> {
@@ -37,7 +37,7 @@ fn probes(map: &Checked<u64>) -> Vec<u64> {
 
 #[test]
 fn point_loads() {
-    both(|map| {
+    each(|map| {
         let map = sample(map);
         for i in probes(&map) {
             assert_eq!(map.map.get(i), map.oracle.get(i).copied(), "{i}");
@@ -52,7 +52,7 @@ fn point_loads() {
 
 #[test]
 fn range_loads() {
-    both(|map| {
+    each(|map| {
         let map = sample(map);
         for i in probes(&map) {
             let wanted = map.oracle.entry(i).cloned();
@@ -71,7 +71,7 @@ fn range_loads() {
 
 #[test]
 fn hole_loads() {
-    both(|map| {
+    each(|map| {
         let map = sample(map);
         for i in probes(&map) {
             let wanted = map.oracle.locate(i);
@@ -107,7 +107,7 @@ fn loads_in_high_trees() {
 
 #[test]
 fn find_at_and_after() {
-    both(|map| {
+    each(|map| {
         let map = sample(map);
         for i in probes(&map) {
             let entries = &map.oracle.entries;
@@ -127,7 +127,7 @@ fn find_at_and_after() {
 
 #[test]
 fn find_at_and_before() {
-    both(|map| {
+    each(|map| {
         let map = sample(map);
         for i in probes(&map) {
             let entries = &map.oracle.entries;
@@ -147,7 +147,7 @@ fn find_at_and_before() {
 
 #[test]
 fn the_last_index_does_not_wrap() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         map.store(0..=4, 1);
         assert_eq!(map.map.next_after(MAX), None);
@@ -181,7 +181,7 @@ fn the_last_index_does_not_wrap() {
 
 #[test]
 fn next_and_prev_stop_at_limits() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         for i in 0..40 {
             map.quick_store(100 * i + 10..=100 * i + 19, i);

@@ -125,6 +125,53 @@ fn an_erase_in_a_leaf_takes_one_and_nothing_takes_none() {
     assert_eq!(memory.leaves.0 + memory.inner.0, 0);
 }
 
+/// Two levels: a leaf alone is one node; one that takes in a neighbour becomes one leaf or two, and their parent is made anew.
+#[test]
+fn a_rebalance_takes_the_leaves_and_their_parent() {
+    let base = comb(3 * room());
+    assert_eq!(base.map.memory().height, 1);
+    let mut seen = [0; 4];
+    // More and more in the second leaf, until what is left of the first does not go into it.
+    for more in 0..4 {
+        let mut map = Checked::new(base.map.dup().unwrap());
+        let second = room() + room() / 2;
+        for i in 0..more {
+            map.store(100 * second + 60 + 2 * i..=100 * second + 60 + 2 * i, 1_000);
+        }
+        while let Some((range, _)) = map.map.first() {
+            let before = map.map.memory();
+            let (made, _) = map.erase(*range.start());
+            let memory = map.map.memory();
+            let wanted = match (memory.leaves.0, memory.height) {
+                (0, _) => 0,
+                (_, 0) => 1,
+                (leaves, _) if leaves < before.leaves.0 => 2,
+                _ if made == 3 => 3,
+                _ => 1,
+            };
+            assert_eq!(made, wanted, "{before:?}, {memory:?}");
+            seen[made] += 1;
+        }
+    }
+    assert!(seen.iter().all(|n| *n > 0), "{seen:?}");
+}
+
+/// A leaf whose last entry goes has another upper bound, which its parent says.
+#[test]
+fn the_end_of_a_leafs_last_entry_takes_a_parent_too() {
+    let n = 3 * room();
+    let map = comb(n);
+    let leaves = map.map.memory().leaves.0;
+    let mut counts = [0; 4];
+    for i in 0..n {
+        let mut one = Checked::new(map.map.dup().unwrap());
+        let made = one.clear_range(100 * i + 40..=100 * i + 49);
+        counts[made] += 1;
+    }
+    // All but the last leaf, which reaches up to the last index whatever is in it.
+    assert_eq!(counts, [0, n as usize - (leaves - 1), leaves - 1, 0]);
+}
+
 /// Erasing until leaves merge, down to the last: each erase takes few nodes, and the plan is right each time.
 #[test]
 fn merges_take_the_merged_leaf_and_its_parents() {
@@ -208,7 +255,7 @@ fn a_dropped_reservation_gives_all_back() {
         map.map.reclaim(usize::MAX);
         let before = map.map.memory();
         for _ in 0..20 {
-            for range in [3..=4, 0..=MAX, 20..=100 * n + 10, 51..=51] {
+            for range in [3..=4, 0..=MAX, 20..=100 * n + 30, 51..=51] {
                 let plan = map.map.plan_store(range, &5).unwrap();
                 assert!(plan.nodes() > 0 && plan.bytes() >= 64);
                 let reservation = map.map.reserve(plan).unwrap();

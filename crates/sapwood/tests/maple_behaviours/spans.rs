@@ -1,4 +1,4 @@
-//! Stores over many nodes: everything between vanishes, both edges are mended with their siblings and cousins.
+//! Stores over many nodes: everything between vanishes, each edges are mended with their siblings and cousins.
 //! `verify` sees to it that no node is left with too little in it.
 
 use crate::ranges::{Checked, MAX, Range, steps, tiny};

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use sapwood::maple::{MapleMap, MapleView};
 use sapwood::qsbr::Domain;
 
-use crate::ranges::{Checked, MAX, Range, Ranges, both, listed, loud, tiny};
+use crate::ranges::{Checked, MAX, Range, Ranges, each, listed, loud, tiny};
 
 /// Ranges of a small map that overlap often, some at the ends.
 fn range() -> impl Strategy<Value = Range> {
@@ -119,7 +119,7 @@ proptest! {
 
 #[test]
 fn equal_neighbours_stay_apart_unless_asked() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         map.store(10..=19, 1);
         map.store(20..=29, 1);

@@ -1,7 +1,7 @@
 //! What happens to the address spaces of programs, as traces: a line a system call, in pages. The map is verified after
 //! each.
 
-use crate::ranges::{Checked, Range, both};
+use crate::ranges::{Checked, Range, each};
 
 /// A program starts: its file is mapped, its parts get their protection, the linker and libraries follow, and what was
 /// mapped too much goes.
@@ -179,7 +179,7 @@ fn replay(map: &mut Checked<u64>, trace: &str, base: u64) -> usize {
 }
 
 fn check(trace: &str, calls: usize) {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         assert_eq!(replay(&mut map, trace, 0), calls);
         // Once more over what is left, and beside it.
@@ -211,7 +211,7 @@ fn an_arena_is_committed_in_pieces() {
 
 #[test]
 fn many_programs_in_one_map() {
-    both(|map| {
+    each(|map| {
         let mut map = Checked::new(map);
         for base in [0, 1 << 21, 3 << 21, 2 << 21] {
             for trace in [

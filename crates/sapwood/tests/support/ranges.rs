@@ -150,9 +150,10 @@ pub fn tiny<V: Clone + Send + Sync + 'static>() -> MapleBuilder<V> {
     MapleMap::builder().nodes(128, 4).options(loud())
 }
 
-/// Runs a test with tiny nodes and with those of every user.
-pub fn both(test: impl Fn(MapleMap<u64>)) {
+/// Runs a test with tiny nodes, with some that do not halve evenly, and with those of every user.
+pub fn each(test: impl Fn(MapleMap<u64>)) {
     test(tiny().build());
+    test(MapleMap::builder().nodes(192, 7).options(loud()).build());
     test(MapleMap::new());
 }
 
