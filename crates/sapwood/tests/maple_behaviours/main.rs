@@ -13,6 +13,8 @@ mod roots;
 mod spans;
 mod surface;
 mod traces;
+mod values;
+mod widths;
 
 #[path = "../support/ranges.rs"]
 mod ranges;
