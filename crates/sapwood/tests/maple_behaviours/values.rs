@@ -227,7 +227,9 @@ fn a_drop_that_panics_loses_nothing_else() {
     let mut attempt =
         |change: &dyn Fn()| panics += usize::from(catch_unwind(AssertUnwindSafe(change)).is_err());
     attempt(&|| map.clear().unwrap());
-    attempt(&|| assert!(map.reclaim(usize::MAX) > 0));
+    attempt(&|| {
+        map.reclaim(usize::MAX);
+    });
     map.verify().unwrap();
     assert_eq!((panics, DROPS.load(Ordering::Relaxed)), (1, 40));
     assert!(map.is_empty());
