@@ -76,7 +76,7 @@ impl Tree {
     unsafe fn entry_by<const NATIVE: bool>(self, x: u64) -> Option<(Leaf, usize)> {
         // SAFETY: the caller's promise.
         let leaf = unsafe { self.leaf::<NATIVE>(x) };
-        let k = leaf.rank(x);
+        let k = leaf.rank::<NATIVE>(x);
         (k < leaf.len() && leaf.start(k) <= x).then_some((leaf, k))
     }
 

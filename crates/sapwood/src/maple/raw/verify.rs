@@ -152,7 +152,7 @@ impl<V> Shared<V> {
                     "entry {start}..={end} of leaf {node} is out of order"
                 ));
             }
-            if leaf.rank(start) != k || leaf.rank(end) != k {
+            if leaf.rank::<false>(start) != k || leaf.rank::<false>(end) != k {
                 return Err(format!("entry {start}..={end} of leaf {node} is not found"));
             }
             next = end.checked_add(1);
