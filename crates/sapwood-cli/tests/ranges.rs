@@ -233,6 +233,34 @@ fn overlaps() {
     .complains("line 2: 0xffff0000000000..=0xffff0000000fff overlaps 0xffff0000000000..=0xffff0000000fff of line 1\n");
 }
 
+/// Random lines over few numbers, beside what each number should have.
+#[test]
+fn later_lines_win() {
+    let s = Scratch::new();
+    let mut rng = fastrand::Rng::with_seed(8);
+    for _ in 0..10 {
+        let mut wanted = vec![None; 300];
+        let mut text = String::new();
+        for line in 0..rng.usize(..200) {
+            let start = rng.usize(..wanted.len());
+            let end = (start + rng.usize(..20)).min(wanted.len() - 1);
+            wanted[start..=end].fill(Some(line));
+            text += &format!("{start} {end} {line}\n");
+        }
+        let build = ["ranges", "build", "-q", "--overwrite", "-", "-o", "m"];
+        s.run_with(&build, text.as_bytes()).code(0);
+        let mut found = vec![None; wanted.len()];
+        for range in s.run(&["ranges", "list", "m", "--json"]).documents() {
+            let [start, end] = ["start", "end"].map(|key| range[key].as_u64().unwrap() as usize);
+            assert!(found[start..=end].iter().all(Option::is_none), "{range}");
+            let line = range["value"].as_str().unwrap().parse::<usize>();
+            found[start..=end].fill(line.ok());
+        }
+        assert_eq!(found, wanted);
+        s.run(&["ranges", "verify", "m"]).code(0);
+    }
+}
+
 #[test]
 fn bad_lines() {
     let s = Scratch::new();
