@@ -4,10 +4,12 @@
 //! - [`keys`]: seeded generators of awkward keys.
 //! - [`ops`]: operations on a map, drawn from a seed or (feature `arbitrary`) from a fuzzer's bytes,
 //!   and what the oracle answers to each.
+//! - [`range_ops`]: the same for maps from ranges of numbers.
 //! - [`history`]: records what threads do to a shared map, and checks that it is linearizable.
 //! - [`shared_ops`]: lets many threads work on few keys of a [`SharedMap`](shared_ops::SharedMap), recorded so.
 //! - [`soak`]: lets them work for long, and says what the map must hold at the end.
-//! - [`data`]: key sets and routing tables for benchmarks, real ones of this machine and generated ones.
+//! - [`seed_formulas`]: what the Linux kernel's maple tree asks its allocator for.
+//! - [`data`]: key sets, routing tables and range workloads for benchmarks, real ones of this machine and generated ones.
 //!
 //! Everything generated is a function of its seed: the same seed gives the same keys on every machine. Which operations
 //! of several threads meet is up to the machine.
@@ -28,5 +30,7 @@ pub mod history;
 pub mod keys;
 pub mod ops;
 pub mod oracle;
+pub mod range_ops;
+pub mod seed_formulas;
 pub mod shared_ops;
 pub mod soak;

@@ -1,4 +1,5 @@
-//! Key sets for benchmarks: real ones that this machine has, and generated ones. Routing tables are in [`routes`].
+//! Key sets for benchmarks: real ones that this machine has, and generated ones. Routing tables are in [`routes`],
+//! workloads of range maps in [`ranges`].
 //!
 //! A source that needs something of the machine returns [`Missing`] with the reason where it is not there.
 
@@ -6,6 +7,7 @@ mod btf;
 mod domains;
 mod files;
 mod random;
+pub mod ranges;
 pub mod routes;
 
 pub use btf::btf_strings;

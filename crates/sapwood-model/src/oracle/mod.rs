@@ -3,9 +3,11 @@
 mod bits;
 pub mod lpm;
 mod map;
+mod ranges;
 mod versions;
 
 pub use bits::BitPrefixes;
 pub use lpm::{Lpm, LpmByLength, Prefix};
 pub use map::ByteMap;
+pub use ranges::RangeMap;
 pub use versions::{Change, Versions, diff};

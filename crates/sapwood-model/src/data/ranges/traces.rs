@@ -1,0 +1,243 @@
+//! What three programs do to their address spaces while they start: made after the system calls of real ones.
+
+use std::ops::RangeInclusive;
+
+use fastrand::Rng;
+
+use super::{Change, LAST, PAGE, span};
+use crate::oracle::RangeMap;
+
+/// The changes of one address space, from empty on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// What program it is.
+    pub name: &'static str,
+    /// Its changes: [`Change::Store`] and [`Change::Clear`].
+    pub changes: Vec<Change>,
+}
+
+/// Three traces, always the same:
+///
+/// - `static`: a program without libraries: its image, a heap that grows step by step, a stack that grows down;
+/// - `dynamic`: one with 24 libraries, each reserved whole and then mapped piece by piece over that, with large blocks
+///   of memory that come and go, and libraries that are unloaded;
+/// - `threads`: the same with 64 threads, each with a stack behind a guard page and some with a heap of its own that is
+///   cut to its alignment; threads end, and others take their places.
+#[must_use]
+pub fn traces() -> [Trace; 3] {
+    [
+        Trace {
+            name: "static",
+            changes: {
+                let mut space = Space::new(1);
+                space.exec(0x400, &[1, 150, 40, 6]);
+                space.grow_heap(30);
+                space.grow_stack(12);
+                space.changes
+            },
+        },
+        Trace {
+            name: "dynamic",
+            changes: {
+                let mut space = Space::new(2);
+                space.start_with_libraries();
+                space.grow_heap(60);
+                space.large_blocks(120);
+                space.grow_stack(8);
+                space.changes
+            },
+        },
+        Trace {
+            name: "threads",
+            changes: {
+                let mut space = Space::new(3);
+                space.start_with_libraries();
+                space.threads(64);
+                space.grow_heap(20);
+                space.large_blocks(60);
+                space.changes
+            },
+        },
+    ]
+}
+
+/// An address space and what was done to it. All numbers are pages.
+struct Space {
+    mapped: RangeMap<()>,
+    changes: Vec<Change>,
+    rng: Rng,
+    /// The first page of the heap, and the one behind it.
+    heap: (u64, u64),
+    /// The lowest page of the stack.
+    stack: u64,
+}
+
+/// The page behind the last one of the stack.
+const STACK_END: u64 = LAST / PAGE - 0x1000;
+/// Mappings are placed below this, the highest fit first.
+const MAPS_END: u64 = STACK_END - 0x2_0000;
+/// Pages of a thread's heap, and what its start is a multiple of.
+const THREAD_HEAP: u64 = 0x4000;
+
+impl Space {
+    fn new(seed: u64) -> Self {
+        Self {
+            mapped: RangeMap::new(),
+            changes: Vec::new(),
+            rng: Rng::with_seed(seed),
+            heap: (0, 0),
+            stack: STACK_END,
+        }
+    }
+
+    fn store(&mut self, page: u64, pages: u64) {
+        self.mapped.store(span(page, pages), ());
+        self.changes.push(Change::Store(span(page, pages)));
+    }
+
+    fn clear(&mut self, page: u64, pages: u64) {
+        self.mapped.clear_range(span(page, pages));
+        self.changes.push(Change::Clear(span(page, pages)));
+    }
+
+    /// The highest place for a mapping.
+    fn place(&self, pages: u64) -> u64 {
+        let within: RangeInclusive<u64> = 0..=MAPS_END * PAGE - 1;
+        let found = self.mapped.find_gap_rev(pages * PAGE, PAGE, within);
+        found.expect("47 bits have room").start() / PAGE
+    }
+
+    fn map(&mut self, pages: u64) -> u64 {
+        let page = self.place(pages);
+        self.store(page, pages);
+        page
+    }
+
+    /// The stack, the program's segments, the kernel's own pages, the first of the heap.
+    fn exec(&mut self, image: u64, segments: &[u64]) {
+        self.grow_stack(1);
+        self.segments(image, segments);
+        let kernel = self.place(6);
+        self.store(kernel, 4);
+        self.store(kernel + 4, 2);
+        let end = image + segments.iter().sum::<u64>();
+        let from = end + self.rng.u64(1..0x2000);
+        self.heap = (from, from + 33);
+        self.store(from, 33);
+    }
+
+    /// Segments one behind the other; the first page of the last one becomes read-only once it is relocated.
+    fn segments(&mut self, mut page: u64, segments: &[u64]) {
+        for pages in segments {
+            self.store(page, *pages);
+            page += pages;
+        }
+        let last = segments.last().expect("an image has segments");
+        self.store(page - last, 1);
+    }
+
+    /// A library: all of its pages are reserved by mapping its start, then its segments are mapped over that.
+    fn library(&mut self) -> (u64, u64) {
+        let mut segment = |most: u64| self.rng.u64(1..=most);
+        let segments = [segment(12), segment(200), segment(60), 1 + segment(8)];
+        let pages = segments.iter().sum();
+        let page = self.map(pages);
+        self.segments(page, &segments);
+        (page, pages)
+    }
+
+    fn start_with_libraries(&mut self) {
+        self.exec(0x5_5555_5554, &[2, 60, 14, 5]);
+        self.segments(STACK_END - 0x1_0000, &[1, 38, 11, 4]);
+        let cache = self.map(21);
+        for _ in 0..24 {
+            self.library();
+            if self.rng.u8(..4) == 0 {
+                self.map(2);
+            }
+        }
+        self.clear(cache, 21);
+    }
+
+    /// The heap grows at its end, and sometimes gives its end back.
+    fn grow_heap(&mut self, times: usize) {
+        for _ in 0..times {
+            let (from, end) = self.heap;
+            let by = self.rng.u64(1..=64);
+            if self.rng.u8(..5) == 0 && end - from > 2 * by {
+                self.clear(end - by, by);
+                self.heap.1 = end - by;
+            } else {
+                self.store(from, end + by - from);
+                self.heap.1 = end + by;
+            }
+        }
+    }
+
+    fn grow_stack(&mut self, times: usize) {
+        for _ in 0..times {
+            self.stack -= self.rng.u64(1..=33);
+            self.store(self.stack, STACK_END - self.stack);
+        }
+    }
+
+    /// Blocks that are mapped, made shorter, given back; and libraries that come and go with them.
+    fn large_blocks(&mut self, times: usize) {
+        let mut blocks = Vec::new();
+        for _ in 0..times {
+            match self.rng.u8(..10) {
+                0..5 => {
+                    let pages = self.rng.u64(33..=1024);
+                    blocks.push((self.map(pages), pages));
+                }
+                5 => blocks.push(self.library()),
+                _ if blocks.is_empty() => {}
+                6 => {
+                    let at = self.rng.usize(..blocks.len());
+                    let (page, pages) = blocks[at];
+                    self.clear(page + pages / 2, pages - pages / 2);
+                    blocks[at].1 = pages / 2;
+                }
+                _ => {
+                    let at = self.rng.usize(..blocks.len());
+                    let (page, pages) = blocks.swap_remove(at);
+                    self.clear(page, pages);
+                }
+            }
+        }
+    }
+
+    /// 8 MiB of stack behind a guard page; sometimes a heap, cut out of twice its size and opened bit by bit.
+    fn thread(&mut self) -> u64 {
+        let stack = self.map(2049);
+        self.store(stack + 1, 2048);
+        if self.rng.u8(..4) == 0 {
+            let all = self.map(2 * THREAD_HEAP);
+            let heap = all.next_multiple_of(THREAD_HEAP);
+            if heap > all {
+                self.clear(all, heap - all);
+            }
+            let end = heap + THREAD_HEAP;
+            if end < all + 2 * THREAD_HEAP {
+                self.clear(end, all + 2 * THREAD_HEAP - end);
+            }
+            let mut open = 33;
+            for _ in 0..self.rng.usize(1..6) {
+                self.store(heap, open);
+                open += self.rng.u64(1..=33);
+            }
+        }
+        stack
+    }
+
+    fn threads(&mut self, count: usize) {
+        let mut stacks: Vec<_> = (0..count).map(|_| self.thread()).collect();
+        self.rng.shuffle(&mut stacks);
+        for stack in stacks.drain(..count / 2) {
+            self.clear(stack, 2049);
+        }
+        for _ in 0..count / 4 {
+            self.thread();
+        }
+    }
+}

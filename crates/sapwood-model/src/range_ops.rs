@@ -1,0 +1,607 @@
+//! Operations on a map from ranges of `u64` to values, and what the oracle answers to each.
+//!
+//! One generator makes them, over one of several [`Domain`]s, from whatever it is given to choose by: a random number
+//! generator, or a fuzzer's bytes.
+
+use std::ops::RangeInclusive;
+
+use fastrand::Rng;
+
+use crate::oracle::RangeMap;
+
+/// One operation on a map from ranges to `u64`. Ranges, sizes and alignments may be bad ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The fields are the arguments of the method that the variant is named after.
+pub enum RangeOp {
+    /// Store over whatever is there.
+    Store(RangeInclusive<u64>, u64),
+    /// Store, and join with equal neighbours.
+    StoreCoalescing(RangeInclusive<u64>, u64),
+    /// Store where nothing is.
+    Insert(RangeInclusive<u64>, u64),
+    /// Take the whole entry that holds an index.
+    Erase(u64),
+    /// Leave nothing in a range.
+    ClearRange(RangeInclusive<u64>),
+    /// Leave nothing.
+    Clear,
+    /// Store at the lowest place, or at the highest one.
+    Alloc {
+        size: u64,
+        align: u64,
+        within: RangeInclusive<u64>,
+        highest: bool,
+        value: u64,
+    },
+    /// Store at the lowest place from `next` on.
+    AllocCyclic {
+        size: u64,
+        within: RangeInclusive<u64>,
+        next: u64,
+        value: u64,
+    },
+    /// Ask for the entry or the gap that holds an index.
+    Locate(u64),
+    /// Ask for the first entry that starts after an index.
+    NextAfter(u64),
+    /// Ask for the last entry that ends before an index.
+    PrevBefore(u64),
+    /// Ask for the first entry, or for the last one.
+    End { last: bool },
+    /// List the entries that overlap a range.
+    Range(RangeInclusive<u64>),
+    /// List the gaps in a range.
+    Gaps(RangeInclusive<u64>),
+    /// Ask for the lowest place, or for the highest one.
+    FindGap {
+        size: u64,
+        align: u64,
+        within: RangeInclusive<u64>,
+        highest: bool,
+    },
+}
+
+/// An answer to a [`RangeOp`], in a form that a map under test can build too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RangeOutcome {
+    /// `Store`, `Insert`, `ClearRange`, `Clear`: done.
+    Done,
+    /// `Insert` met this entry first and changed nothing.
+    Occupied(RangeInclusive<u64>),
+    /// `Alloc`, `AllocCyclic`: there is no such place.
+    NoGap,
+    /// A writing operation was refused for an argument that no map can do anything with: a range that ends before it
+    /// starts, a window smaller than the size, a size of 0, an alignment that is no power of two.
+    BadArgument,
+    /// `Erase`, `NextAfter`, `PrevBefore`, `End`.
+    Entry(Option<(RangeInclusive<u64>, u64)>),
+    /// `Locate`: the entry with its value, or the gap.
+    Place(RangeInclusive<u64>, Option<u64>),
+    /// `Range`, in order.
+    Entries(Vec<(RangeInclusive<u64>, u64)>),
+    /// `Gaps`, in order.
+    Gaps(Vec<RangeInclusive<u64>>),
+    /// `FindGap`, `Alloc`, `StoreCoalescing`: where.
+    At(Option<RangeInclusive<u64>>),
+    /// `AllocCyclic`: where, and from where the next one is to go on.
+    Cyclic(RangeInclusive<u64>, u64),
+}
+
+impl RangeOp {
+    /// Whether it may change the map.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        !matches!(
+            self,
+            RangeOp::Locate(_)
+                | RangeOp::NextAfter(_)
+                | RangeOp::PrevBefore(_)
+                | RangeOp::End { .. }
+                | RangeOp::Range(_)
+                | RangeOp::Gaps(_)
+                | RangeOp::FindGap { .. }
+        )
+    }
+
+    /// Whether an argument is one that every map refuses (writing ones) or has no answer to (questions).
+    #[must_use]
+    pub fn is_bad(&self) -> bool {
+        let small = |size: u64, within: &RangeInclusive<u64>| {
+            size == 0 || within.is_empty() || size - 1 > within.end() - within.start()
+        };
+        match self {
+            RangeOp::Store(range, _)
+            | RangeOp::StoreCoalescing(range, _)
+            | RangeOp::Insert(range, _)
+            | RangeOp::ClearRange(range)
+            | RangeOp::Range(range)
+            | RangeOp::Gaps(range) => range.is_empty(),
+            RangeOp::Alloc {
+                size,
+                align,
+                within,
+                ..
+            }
+            | RangeOp::FindGap {
+                size,
+                align,
+                within,
+                ..
+            } => small(*size, within) || !align.is_power_of_two(),
+            RangeOp::AllocCyclic { size, within, .. } => small(*size, within),
+            _ => false,
+        }
+    }
+
+    /// Does the operation to the oracle, and returns the answer that every map must give.
+    pub fn apply(&self, map: &mut RangeMap<u64>) -> RangeOutcome {
+        use RangeOutcome as Out;
+        let owned = |(range, value): (RangeInclusive<u64>, &u64)| (range, *value);
+        if self.is_bad() {
+            return match self {
+                RangeOp::Range(_) => Out::Entries(Vec::new()),
+                RangeOp::Gaps(_) => Out::Gaps(Vec::new()),
+                RangeOp::FindGap { .. } => Out::At(None),
+                _ => Out::BadArgument,
+            };
+        }
+        match self {
+            RangeOp::Store(range, value) => {
+                map.store(range.clone(), *value);
+                Out::Done
+            }
+            RangeOp::StoreCoalescing(range, value) => {
+                Out::At(Some(map.store_coalescing(range.clone(), *value)))
+            }
+            RangeOp::Insert(range, value) => match map.insert(range.clone(), *value) {
+                Ok(()) => Out::Done,
+                Err(there) => Out::Occupied(there),
+            },
+            RangeOp::Erase(index) => Out::Entry(map.erase(*index)),
+            RangeOp::ClearRange(range) => {
+                map.clear_range(range.clone());
+                Out::Done
+            }
+            RangeOp::Clear => {
+                map.clear();
+                Out::Done
+            }
+            RangeOp::Alloc {
+                size,
+                align,
+                within,
+                highest,
+                value,
+            } => match find(map, *size, *align, within, *highest) {
+                Some(place) => {
+                    map.store(place.clone(), *value);
+                    Out::At(Some(place))
+                }
+                None => Out::NoGap,
+            },
+            RangeOp::AllocCyclic {
+                size,
+                within,
+                next,
+                value,
+            } => {
+                let mut next = *next;
+                match map.alloc_cyclic(*size, within.clone(), &mut next, *value) {
+                    Some(place) => Out::Cyclic(place, next),
+                    None => Out::NoGap,
+                }
+            }
+            RangeOp::Locate(index) => {
+                let (range, value) = map.locate(*index);
+                Out::Place(range, value.copied())
+            }
+            RangeOp::NextAfter(index) => Out::Entry(map.next_after(*index).map(owned)),
+            RangeOp::PrevBefore(index) => Out::Entry(map.prev_before(*index).map(owned)),
+            RangeOp::End { last: false } => Out::Entry(map.first().map(owned)),
+            RangeOp::End { last: true } => Out::Entry(map.last().map(owned)),
+            RangeOp::Range(range) => Out::Entries(map.range(range.clone()).map(owned).collect()),
+            RangeOp::Gaps(range) => Out::Gaps(map.gaps(range.clone())),
+            RangeOp::FindGap {
+                size,
+                align,
+                within,
+                highest,
+            } => Out::At(find(map, *size, *align, within, *highest)),
+        }
+    }
+}
+
+fn find(
+    map: &RangeMap<u64>,
+    size: u64,
+    align: u64,
+    within: &RangeInclusive<u64>,
+    highest: bool,
+) -> Option<RangeInclusive<u64>> {
+    match highest {
+        false => map.find_gap(size, align, within.clone()),
+        true => map.find_gap_rev(size, align, within.clone()),
+    }
+}
+
+/// Which indices operations are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Domain {
+    /// Indices 0 to 39: every border of every range is met.
+    Tiny,
+    /// The last 40 indices of all.
+    Top,
+    /// Ranges of 1 to 16 pages of 4096 in the first 4096 pages.
+    Pages,
+    /// Ranges of 1 to 24 among the first 6000 indices, at any of them.
+    Bytes,
+    /// Anywhere, mostly far from each other, of any length up to 2^56.
+    Scattered,
+    /// Short ranges in eight neighbourhoods that are far from each other, the first at 0, the last at the end.
+    Clusters,
+    /// Ranges that touch: blocks of 4 among the first 2000 indices, seldom a gap.
+    Dense,
+}
+
+impl Domain {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Tiny,
+        Self::Top,
+        Self::Pages,
+        Self::Bytes,
+        Self::Scattered,
+        Self::Clusters,
+        Self::Dense,
+    ];
+
+    /// The indices that most ranges lie in.
+    #[must_use]
+    pub fn window(self) -> RangeInclusive<u64> {
+        match self {
+            Domain::Tiny => 0..=39,
+            Domain::Top => u64::MAX - 39..=u64::MAX,
+            Domain::Pages => 0..=(4096 << 12) - 1,
+            Domain::Bytes => 0..=5999,
+            Domain::Scattered | Domain::Clusters => 0..=u64::MAX,
+            Domain::Dense => 0..=1999,
+        }
+    }
+
+    /// What sizes and places are multiples of.
+    fn unit(self) -> u64 {
+        match self {
+            Domain::Pages => 4096,
+            _ => 1,
+        }
+    }
+
+    fn start(self, choices: &mut impl Choices) -> u64 {
+        match self {
+            Domain::Tiny => choices.below(40),
+            Domain::Top => u64::MAX - choices.below(40),
+            Domain::Pages => choices.below(4096) << 12,
+            Domain::Bytes => choices.below(6000),
+            Domain::Scattered => choices.any(),
+            Domain::Clusters => {
+                // One is at the start of all indices and one at their end. Some ranges stand apart from the rest of
+                // their neighbourhood.
+                let (neighbourhood, place) = (choices.below(8), choices.below(600));
+                match (neighbourhood, choices.one_in(64)) {
+                    (7, _) => u64::MAX - place,
+                    (_, false) => (neighbourhood << 61) + place,
+                    (_, true) => (neighbourhood << 61) + (place << 20),
+                }
+            }
+            Domain::Dense => choices.below(500) * 4,
+        }
+    }
+
+    /// One less than the number of indices.
+    fn length(self, choices: &mut impl Choices) -> u64 {
+        match self {
+            // Squared, so that most are short and some reach far.
+            Domain::Tiny | Domain::Top => choices.below(7) * choices.below(7),
+            Domain::Pages => (choices.below(16) << 12) + 4095,
+            Domain::Bytes => choices.below(24),
+            Domain::Scattered => {
+                let shift = 8 + choices.below(56);
+                choices.any() >> shift
+            }
+            Domain::Clusters => choices.below(9),
+            Domain::Dense => choices.below(3) * 4 + 3,
+        }
+    }
+
+    /// A range, seldom one that ends before it starts.
+    fn range(self, choices: &mut impl Choices) -> RangeInclusive<u64> {
+        let start = self.start(choices);
+        if choices.one_in(200) && start > 0 {
+            return RangeInclusive::new(start, start - 1);
+        }
+        start..=start.saturating_add(self.length(choices))
+    }
+
+    /// A range that reaches over many others, sometimes over everything.
+    fn wide(self, choices: &mut impl Choices) -> RangeInclusive<u64> {
+        if choices.one_in(12) {
+            return 0..=u64::MAX;
+        }
+        let (a, b) = (self.start(choices), self.start(choices));
+        a.min(b)..=a.max(b).saturating_add(self.unit() - 1)
+    }
+
+    fn size(self, choices: &mut impl Choices) -> u64 {
+        if choices.one_in(100) {
+            return [0, 1, u64::MAX, 1 << 63][choices.below(4) as usize];
+        }
+        self.length(choices).saturating_add(1)
+    }
+
+    fn align(self, choices: &mut impl Choices) -> u64 {
+        if choices.one_in(60) {
+            return [0, 3, 1 << 63, 1 << 40][choices.below(4) as usize];
+        }
+        self.unit() << (choices.below(8) * choices.below(2))
+    }
+
+    fn places(self, choices: &mut impl Choices) -> RangeInclusive<u64> {
+        match choices.below(8) {
+            0..=2 => 0..=u64::MAX,
+            3..=5 => self.window(),
+            6 => self.wide(choices),
+            _ => self.range(choices),
+        }
+    }
+
+    /// An operation over this domain. More grows the map than shrinks it if `growing`, else the other way about.
+    pub fn op(self, choices: &mut impl Choices, growing: bool) -> RangeOp {
+        // Few values, so that neighbours are often equal.
+        let value = choices.below(4);
+        let kind = choices.below(100);
+        // In a map that shrinks, most stores are erasures, some of them of many entries.
+        if !growing && kind < 45 && !choices.one_in(4) {
+            return match choices.below(8) {
+                0..=4 => RangeOp::Erase(self.start(choices)),
+                5 | 6 => RangeOp::ClearRange(self.range(choices)),
+                _ if choices.one_in(12) => RangeOp::ClearRange(self.wide(choices)),
+                _ => RangeOp::Erase(self.range(choices).end().saturating_sub(self.unit())),
+            };
+        }
+        match kind {
+            0..=32 => RangeOp::Store(self.range(choices), value),
+            33..=44 => RangeOp::Insert(self.range(choices), value),
+            45 => match choices.below(12) {
+                0 => RangeOp::Clear,
+                1..=3 => RangeOp::Store(self.wide(choices), value),
+                4 => RangeOp::ClearRange(self.wide(choices)),
+                _ => RangeOp::ClearRange(self.range(choices)),
+            },
+            46..=50 => RangeOp::StoreCoalescing(self.range(choices), value),
+            51..=56 => RangeOp::Erase(self.start(choices)),
+            57..=62 => RangeOp::ClearRange(self.range(choices)),
+            63..=69 => RangeOp::Alloc {
+                size: self.size(choices),
+                align: self.align(choices),
+                within: self.places(choices),
+                highest: choices.one_in(2),
+                value,
+            },
+            70..=72 => RangeOp::AllocCyclic {
+                size: self.size(choices),
+                within: self.places(choices),
+                next: self.start(choices),
+                value,
+            },
+            73..=79 => RangeOp::Locate(self.start(choices)),
+            80..=83 => RangeOp::NextAfter(self.start(choices)),
+            84..=87 => RangeOp::PrevBefore(self.start(choices)),
+            88 => RangeOp::End {
+                last: choices.one_in(2),
+            },
+            89..=91 => RangeOp::Range(self.wide(choices)),
+            92..=94 => RangeOp::Gaps(self.wide(choices)),
+            _ => RangeOp::FindGap {
+                size: self.size(choices),
+                align: self.align(choices),
+                within: self.places(choices),
+                highest: choices.one_in(2),
+            },
+        }
+    }
+}
+
+/// Something to choose by.
+pub trait Choices {
+    /// A number below `n`, which is not 0.
+    fn below(&mut self, n: u64) -> u64;
+
+    /// Any number.
+    fn any(&mut self) -> u64;
+
+    /// Yes, once in `n` times.
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == n - 1
+    }
+
+    /// Whether there is nothing more to choose by.
+    fn ended(&self) -> bool {
+        false
+    }
+}
+
+impl Choices for Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.u64(..n)
+    }
+
+    fn any(&mut self) -> u64 {
+        self.u64(..)
+    }
+}
+
+/// Choices by a fuzzer's bytes: as many for each number as it may have. Behind their end they are zeros.
+impl Choices for &[u8] {
+    fn below(&mut self, n: u64) -> u64 {
+        let bytes = (64 - (n - 1).leading_zeros()).div_ceil(8) as usize;
+        take(self, bytes) % n
+    }
+
+    fn any(&mut self) -> u64 {
+        take(self, 8)
+    }
+
+    fn ended(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+fn take(from: &mut &[u8], bytes: usize) -> u64 {
+    let (taken, rest) = from.split_at(bytes.min(from.len()));
+    *from = rest;
+    taken
+        .iter()
+        .rev()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// A source of operations over one domain, in which the map grows for a while and then shrinks again.
+///
+/// ```
+/// use sapwood_model::oracle::RangeMap;
+/// use sapwood_model::range_ops::{Domain, RangeOps};
+///
+/// let mut oracle = RangeMap::new();
+/// for op in RangeOps::new(Domain::Bytes, 7).take(1000) {
+///     let expected = op.apply(&mut oracle);
+///     // apply `op` to the map under test, and compare its answer with `expected`
+///     drop(expected);
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RangeOps<C> {
+    domain: Domain,
+    choices: C,
+    growing: bool,
+}
+
+impl RangeOps<Rng> {
+    /// An endless source, drawn from a seed.
+    #[must_use]
+    pub fn new(domain: Domain, seed: u64) -> Self {
+        Self::with(domain, Rng::with_seed(seed))
+    }
+}
+
+impl<'a> RangeOps<&'a [u8]> {
+    /// Operations from a fuzzer's bytes, whose first one says the domain; they end with the bytes.
+    #[must_use]
+    pub fn from_bytes(mut bytes: &'a [u8]) -> Self {
+        let domain = bytes.below(Domain::ALL.len() as u64);
+        Self::with(Domain::ALL[domain as usize], bytes)
+    }
+}
+
+impl<C: Choices> RangeOps<C> {
+    /// A source that chooses by `choices`.
+    pub fn with(domain: Domain, choices: C) -> Self {
+        Self {
+            domain,
+            choices,
+            growing: true,
+        }
+    }
+
+    /// The domain.
+    #[must_use]
+    pub fn domain(&self) -> Domain {
+        self.domain
+    }
+}
+
+impl<C: Choices> Iterator for RangeOps<C> {
+    type Item = RangeOp;
+
+    fn next(&mut self) -> Option<RangeOp> {
+        if self.choices.ended() {
+            return None;
+        }
+        if self.choices.one_in(250) {
+            self.growing = !self.growing;
+        }
+        Some(self.domain.op(&mut self.choices, self.growing))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::mem::discriminant;
+
+    /// The kinds of operations and of outcomes that were met, and the most entries.
+    fn run(ops: impl Iterator<Item = RangeOp>) -> (usize, usize, usize) {
+        let mut map = RangeMap::new();
+        let (mut kinds, mut outcomes, mut most) = (HashSet::new(), HashSet::new(), 0);
+        for op in ops {
+            kinds.insert(discriminant(&op));
+            let before = (!op.writes()).then(|| map.clone());
+            outcomes.insert(discriminant(&op.apply(&mut map)));
+            assert!(before.is_none_or(|before| before == map));
+            most = most.max(map.len());
+        }
+        (kinds.len(), outcomes.len(), most)
+    }
+
+    #[test]
+    fn every_domain_draws_everything_and_the_map_grows() {
+        let most = [10, 10, 300, 200, 60, 200, 150];
+        for (domain, least) in Domain::ALL.into_iter().zip(most) {
+            let (kinds, outcomes, most) = run(RangeOps::new(domain, 1).take(5_000));
+            assert_eq!((kinds, outcomes), (15, 10), "{domain:?}");
+            assert!(most > least, "{domain:?}: at most {most} entries");
+        }
+    }
+
+    #[test]
+    fn ranges_lie_in_their_domain() {
+        let mut rng = Rng::with_seed(2);
+        for domain in Domain::ALL {
+            for _ in 0..1000 {
+                let start = domain.start(&mut rng);
+                assert!(domain.window().contains(&start), "{domain:?}: {start}");
+                assert_eq!(start % domain.unit(), 0);
+                assert_eq!((domain.length(&mut rng) + 1) % domain.unit(), 0);
+                assert!(!domain.wide(&mut rng).is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn clusters_are_far_apart() {
+        let mut rng = Rng::with_seed(3);
+        let starts = (0..5000).map(|_| Domain::Clusters.start(&mut rng));
+        let places: HashSet<_> = starts.map(|start| start >> 32).collect();
+        assert_eq!(places.len(), 8);
+    }
+
+    #[test]
+    fn operations_from_bytes() {
+        let mut bytes = vec![0; 60_000];
+        Rng::with_seed(4).fill(&mut bytes);
+        let mut domains = HashSet::new();
+        for first in 0..50 {
+            bytes[0] = first;
+            let ops = RangeOps::from_bytes(&bytes);
+            domains.insert(ops.domain());
+            let (kinds, ..) = run(ops.take(300));
+            assert!(kinds >= 13, "{kinds}");
+        }
+        assert_eq!(domains.len(), Domain::ALL.len());
+        let all = RangeOps::from_bytes(&bytes).count();
+        assert!((5_000..30_000).contains(&all), "{all} operations");
+        assert_eq!(RangeOps::from_bytes(&[]).count(), 0);
+        let mut few = &[7, 1][..];
+        assert_eq!((few.below(1), few.below(257), few.any()), (0, 263 % 257, 0));
+    }
+}
