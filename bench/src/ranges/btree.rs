@@ -6,9 +6,18 @@ use std::collections::BTreeMap;
 use super::{Engine, EntrySum, Query};
 
 /// Starts to ends and values.
+#[derive(Default)]
 pub struct BTree(BTreeMap<u64, (u64, u64)>);
 
 impl BTree {
+    /// All entries in order: start, end, value.
+    pub fn list(&self) -> Vec<(u64, u64, u64)> {
+        let entries = self.0.iter();
+        entries
+            .map(|(start, (end, value))| (*start, *end, *value))
+            .collect()
+    }
+
     /// Takes out what is within a range, and cuts what lies across its ends. An entry of the same start may be left, for
     /// somebody who overwrites it.
     fn cut(&mut self, start: u64, end: u64, leave: bool) {
@@ -36,7 +45,7 @@ impl Engine for BTree {
     const NAME: &'static str = "std-btreemap";
 
     fn empty() -> Result<Self, String> {
-        Ok(Self(BTreeMap::new()))
+        Ok(Self::default())
     }
 
     fn store(&mut self, start: u64, end: u64, value: u64) {
@@ -65,7 +74,11 @@ impl Engine for BTree {
     }
 
     fn entries(&self) -> EntrySum {
-        EntrySum::of(self.0.iter().map(|(start, (end, value))| (*start, *end, *value)))
+        EntrySum::of(
+            self.0
+                .iter()
+                .map(|(start, (end, value))| (*start, *end, *value)),
+        )
     }
 
     fn gap(&self, Query { size, from, to }: Query) -> Option<u64> {

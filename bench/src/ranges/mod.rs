@@ -12,11 +12,13 @@ mod blaze;
 mod btree;
 mod nodit;
 mod rangemap;
-mod requests;
 
 use std::marker::PhantomData;
 
-pub use self::requests::{Histogram, Requests};
+/// The engine whose answers are taken for right: the plainest one.
+pub use self::btree::BTree as Reference;
+
+use sapwood_model::seed_formulas::Requests as Histogram;
 
 /// One change of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +29,12 @@ pub enum Op {
     Erase { index: u64 },
     /// Takes out whatever is in a range, and cuts what lies across its ends.
     Clear { start: u64, end: u64 },
+    /// Stores a value at the lowest fit.
+    Alloc { within: Query, value: u64 },
 }
 
 /// Where a gap is looked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
     /// How many indices it must have.
     pub size: u64,
@@ -78,17 +82,37 @@ pub trait Engine: Sized + 'static {
     /// The lowest start of as many free indices within a window, which is not empty.
     fn gap(&self, query: Query) -> Option<u64>;
 
+    /// Stores a value at the lowest start of as many free indices within a window; where.
+    fn alloc(&mut self, within: Query, value: u64) -> Option<u64> {
+        let start = self.gap(within)?;
+        self.store(start, start + (within.size - 1), value);
+        Some(start)
+    }
+
     /// Bytes it holds beside those of malloc as Rust calls it, such as mappings.
     fn mapped_bytes(&self) -> usize {
         0
     }
 
-    /// Makes changes, each planned, its nodes reserved and then used: those of `build` to begin with, and `ops`, of which
-    /// it reports.
-    fn requests(build: &[Op], ops: &[Op]) -> Option<Requests> {
-        let _ = (build, ops);
+    /// Makes changes, each planned, its nodes reserved and then used: those of `base` to begin with, and `changes`, of
+    /// which it reports.
+    fn requests(base: &[Op], changes: &[Op]) -> Option<Requests> {
+        let _ = (base, changes);
         None
     }
+}
+
+/// How many nodes some changes asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Requests {
+    /// By their plans.
+    pub planned: Histogram,
+    /// The nodes that they made.
+    pub used: u64,
+    /// By the kernel's formulas, before its series: the worst case.
+    pub worst: Histogram,
+    /// By those after it: with vacant and sufficient heights.
+    pub vacant: Histogram,
 }
 
 /// What many answers come to, in an order that matters.
@@ -177,13 +201,13 @@ pub trait Lane {
     /// [`Engine::empty`].
     fn empty(&self) -> Result<Box<dyn Built>, String>;
     /// [`Engine::requests`].
-    fn requests(&self, build: &[Op], ops: &[Op]) -> Option<Requests>;
+    fn requests(&self, base: &[Op], changes: &[Op]) -> Option<Requests>;
 }
 
 /// A map of an engine whose type is forgotten; one call is a whole pass.
 #[allow(missing_docs)] // They have the names and the meaning of the methods of `Engine`.
 pub trait Built {
-    /// Makes changes; the tally is of what was erased.
+    /// Makes changes; the tally is of what was erased, and of where there was room.
     fn apply(&mut self, ops: &[Op]) -> Tally;
     fn answers(&self, indices: &[u64]) -> Vec<Option<u64>>;
     fn loads(&self, indices: &[u64]) -> Tally;
@@ -201,6 +225,7 @@ impl<E: Engine> Built for E {
                 Op::Store { start, end, value } => self.store(start, end, value),
                 Op::Erase { index } => tally.add(self.erase(index)),
                 Op::Clear { start, end } => self.clear(start, end),
+                Op::Alloc { within, value } => tally.add(self.alloc(within, value)),
             }
         }
         tally
@@ -248,8 +273,8 @@ impl<E: Engine> Lane for Of<E> {
         Ok(Box::new(E::empty()?))
     }
 
-    fn requests(&self, build: &[Op], ops: &[Op]) -> Option<Requests> {
-        E::requests(build, ops)
+    fn requests(&self, base: &[Op], changes: &[Op]) -> Option<Requests> {
+        E::requests(base, changes)
     }
 }
 
@@ -260,7 +285,7 @@ fn lane<E: Engine>() -> Box<dyn Lane> {
 /// All engines, in the order in which tables list them; also those that may turn out not to be here.
 pub fn lanes() -> Vec<Box<dyn Lane>> {
     vec![
-        reference(),
+        lane::<Reference>(),
         lane::<nodit::Nodit>(),
         lane::<rangemap::RangeMap>(),
         lane::<blaze::Blaze>(),
@@ -268,10 +293,8 @@ pub fn lanes() -> Vec<Box<dyn Lane>> {
     ]
 }
 
-/// The engine whose answers are taken for right: the plainest one.
-pub fn reference() -> Box<dyn Lane> {
-    lane::<btree::BTree>()
-}
+/// The name of [`Reference`].
+pub const REFERENCE: &str = <Reference as Engine>::NAME;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! `nodit`: a B-tree of intervals.
 
 use nodit::interval::ii;
-use nodit::{InclusiveInterval, Interval, NoditMap};
+use nodit::{Interval, NoditMap};
 
 use super::{Engine, EntrySum, Query};
 
@@ -37,13 +37,13 @@ impl Engine for Nodit {
         EntrySum::of(
             self.0
                 .iter()
-                .map(|(range, value)| (range.start(), range.end(), *value)),
+                .map(|(range, value)| (*range.start(), *range.end(), *value)),
         )
     }
 
     fn gap(&self, Query { size, from, to }: Query) -> Option<u64> {
         let mut gaps = self.0.gaps_trimmed(&ii(from, to));
         let fits = gaps.find(|gap| gap.end() - gap.start() >= size - 1);
-        fits.map(|gap| gap.start())
+        fits.map(|gap| *gap.start())
     }
 }

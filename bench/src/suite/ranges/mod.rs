@@ -26,7 +26,7 @@ use std::time::Duration;
 use super::Options;
 use crate::alloc;
 use crate::clock::CpuClock;
-use crate::ranges::{self, Built, Lane, Op, Requests};
+use crate::ranges::{self, Lane, Op, Requests};
 use crate::report::{self, Measure, Report, Samples};
 use work::Work;
 
@@ -60,7 +60,7 @@ fn run_case(
     cases_left: usize,
     report: &mut Report,
 ) {
-    let mut note = |text: String, report: &mut Report| {
+    let note = |text: String, report: &mut Report| {
         println!("{text}");
         report.notes.push(text);
     };
@@ -108,7 +108,7 @@ fn run_case(
     }
     let rows = samples.rows();
     println!("{}", report::table(&rows));
-    if let Some(ratios) = report::ratios(&rows, ranges::reference().name()) {
+    if let Some(ratios) = report::ratios(&rows, ranges::REFERENCE) {
         println!("\nas multiples of std-btreemap:\n{ratios}");
     }
     report.rows.extend(rows);
@@ -123,7 +123,7 @@ fn histograms(requests: &Requests) -> [String; 3] {
         ("by vacant heights", &requests.vacant),
     ]
     .map(|(how, histogram)| {
-        let sum = histogram.sum();
+        let sum = histogram.nodes();
         let each = sum as f64 / writes as f64;
         format!("{writes} changes, requests {how}: {histogram} (in all {sum}, {each:.3} a change)")
     })
@@ -131,63 +131,51 @@ fn histograms(requests: &Requests) -> [String; 3] {
 
 /// Compares all answers, counts the memory, and asks for the plans.
 fn check(work: &Work, lane: &dyn Lane) -> Result<(Vec<Measure>, Option<Requests>), String> {
-    let name = lane.name();
-    if let Some(reason) = lane.no_erase()
-        && work.build.iter().any(takes_out)
-    {
-        return Err(reason.to_owned());
+    let (name, expected) = (lane.name(), &work.expected);
+    if work.stream && !changes(work, lane) {
+        return Err(lane.no_erase().unwrap_or_default().to_owned());
     }
     alloc::trim();
     let (built, allocated) = alloc::counted(|| -> Result<_, String> {
         let mut built = lane.empty()?;
-        let erased = built.apply(&work.build);
-        Ok((built, erased))
+        built.apply(&work.base);
+        if work.stream {
+            assert_eq!(built.apply(&work.changes), expected.changed, "{name}");
+        }
+        Ok(built)
     });
-    let (mut built, erased) = built?;
+    let mut built = built?;
     let bytes = allocated.max(0) as usize + built.mapped_bytes();
-    assert_eq!(erased, work.expected.built, "{name}: {}", work.name);
-    assert_answers(work, &*built, name);
-    assert!(
-        built.answers(&work.probes) == work.expected.answers,
-        "{name}: {}: a load",
-        work.name
-    );
-    let each = bytes as f64 / work.expected.entries.count as f64;
-    let mut measures = vec![Measure::new("bytes_per_entry", each, "B")];
-    if lane.no_erase().is_none() {
-        assert_eq!(built.apply(&work.churn), work.expected.churned, "{name}");
-        assert_eq!(built.entries(), work.expected.left, "{name}");
+    assert_eq!(built.entries(), expected.entries, "{name}: entries");
+    let answers = built.answers(&work.probes);
+    assert!(answers == expected.answers, "{name}: answers to loads");
+    assert_eq!(built.gaps(&work.common), expected.common, "{name}: gaps");
+    let rare = built.gaps(work.one_rare());
+    assert_eq!(rare, expected.rare, "{name}: the rare gap");
+    if !work.stream && changes(work, lane) {
+        assert_eq!(built.apply(&work.changes), expected.changed, "{name}");
+        assert_eq!(built.entries(), expected.left, "{name}: entries left");
     }
     drop(built);
-    let requests = match &*work.churn {
-        [] => lane.requests(&[], &work.build),
-        churn => lane.requests(&work.build, churn),
-    };
+    let each = bytes as f64 / expected.entries.count as f64;
+    let mut measures = vec![Measure::new("bytes_per_entry", each, "B")];
+    let requests = lane.requests(&work.base, &work.changes);
     if let Some(requests) = &requests {
-        assert_eq!(requests.planned.sum(), requests.used, "{name}: {}", work.name);
         let counts = [
-            ("nodes_requested", requests.planned.sum()),
+            ("nodes_requested", requests.planned.nodes()),
             ("nodes_used", requests.used),
-            ("nodes_requested_worst", requests.worst.sum()),
-            ("nodes_requested_vacant", requests.vacant.sum()),
+            ("nodes_requested_worst", requests.worst.nodes()),
+            ("nodes_requested_vacant", requests.vacant.nodes()),
         ];
         measures.extend(counts.map(|(metric, count)| Measure::new(metric, count as f64, "nodes")));
     }
     Ok((measures, requests))
 }
 
-fn takes_out(op: &Op) -> bool {
-    !matches!(op, Op::Store { .. })
-}
-
-/// The checksums of all but the loads.
-fn assert_answers(work: &Work, built: &dyn Built, name: &str) {
-    let (case, expected) = (work.name, &work.expected);
-    assert_eq!(built.entries(), expected.entries, "{name}: {case}: entries");
-    let common = built.gaps(&work.common);
-    assert_eq!(common, expected.common, "{name}: {case}: common gaps");
-    let rare = built.gaps(&work.rare[..work.rare.len().min(1)]);
-    assert_eq!(rare, expected.rare, "{name}: {case}: the rare gap");
+/// Whether the engine can make the changes.
+fn changes(work: &Work, lane: &dyn Lane) -> bool {
+    let takes_out = |op: &Op| matches!(op, Op::Erase { .. } | Op::Clear { .. });
+    lane.no_erase().is_none() || !work.changes.iter().any(takes_out)
 }
 
 /// One round of one engine.
@@ -200,10 +188,11 @@ fn time(work: &Work, lane: &dyn Lane) -> Vec<Measure> {
         measures.push(Measure::new(metric, each, "ns"));
     };
     let mut built = lane.empty().expect("it could be had in the check");
-    let (time, erased) = timed(|| built.apply(&work.build));
-    assert_eq!(erased, expected.built, "{name}");
-    if work.churn.is_empty() {
-        measure("store_ns", time, work.build.len());
+    built.apply(&work.base);
+    if work.stream {
+        let (time, changed) = timed(|| built.apply(&work.changes));
+        assert_eq!(changed, expected.changed, "{name}");
+        measure("store_ns", time, work.changes.len());
     }
 
     let (time, tally) = timed(|| built.loads(&work.probes));
@@ -227,19 +216,22 @@ fn time(work: &Work, lane: &dyn Lane) -> Vec<Measure> {
         assert_eq!(tally, expected.common, "{name}");
         measure("gap_common_ns", time, work.common.len());
         // A scan takes so long that a few are enough, a descent so short that few would not be.
-        let (mut count, mut time) = (1, Duration::ZERO);
-        while time < work.patience && count < work.rare.len() {
-            count = (2 * count).min(work.rare.len());
-            time = timed(|| built.gaps(&work.rare[..count])).0;
-        }
+        let mut count = 1;
+        let time = loop {
+            let (time, _) = timed(|| built.gaps(&work.rare[..count]));
+            if time >= work.patience || count == work.rare.len() {
+                break time;
+            }
+            count = (4 * count).min(work.rare.len());
+        };
         measure("gap_rare_ns", time, count);
     }
 
-    if !work.churn.is_empty() && lane.no_erase().is_none() {
-        let (time, erased) = timed(|| built.apply(&work.churn));
-        assert_eq!(erased, expected.churned, "{name}");
+    if !work.stream && changes(work, lane) {
+        let (time, changed) = timed(|| built.apply(&work.changes));
+        assert_eq!(changed, expected.changed, "{name}");
         assert_eq!(built.entries(), expected.left, "{name}");
-        measure("store_ns", time, work.churn.len());
+        measure("store_ns", time, work.changes.len());
     }
     measures
 }
