@@ -255,3 +255,29 @@ fn cache() {
     ];
     assert_eq!(rows, expected);
 }
+
+#[test]
+fn ranges() {
+    let engines = "std-btreemap,nodit,range-set-blaze";
+    let cases = "1k,vma,dense-256";
+    let (report, csv) = run("ranges", &["--cases", cases, "--engines", engines]);
+    let rows = check(&report, "ranges");
+    let reads = ["load_ns", "load_dependent_ns", "iter_ns", "bytes_per_entry"];
+    for case in ["1k", "vma", "dense-256"] {
+        for engine in ["std-btreemap", "nodit"] {
+            for metric in reads.into_iter().chain(["store_ns"]) {
+                let row = format!("{case} {engine} {metric}");
+                assert!(rows.contains(&row), "no {row}");
+            }
+            // What has no gaps is not searched for any.
+            for metric in ["gap_common_ns", "gap_rare_ns"] {
+                let row = format!("{case} {engine} {metric}");
+                assert_eq!(rows.contains(&row), case != "dense-256", "{row}");
+            }
+        }
+    }
+    assert!(rows.contains(&"1k range-set-blaze gap_rare_ns".to_owned()));
+    assert!(rows.contains(&"dense-256 range-set-blaze store_ns".to_owned()));
+    assert!(!rows.contains(&"1k range-set-blaze store_ns".to_owned()));
+    assert!(csv.contains("# vma: without range-set-blaze: it takes out single indices"));
+}

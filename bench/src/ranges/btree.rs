@@ -88,12 +88,9 @@ impl Engine for BTree {
         {
             at = last.checked_add(1)?;
         }
-        if at > to {
-            return None;
-        }
-        for (first, (last, _)) in self.0.range(at..=to) {
-            if first - at >= size {
-                return Some(at);
+        for (first, (last, _)) in self.0.range(at..) {
+            if *first > to || first - at >= size {
+                break;
             }
             at = last.checked_add(1)?;
         }
