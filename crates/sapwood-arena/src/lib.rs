@@ -61,6 +61,7 @@ mod image;
 mod lend;
 mod lists;
 mod options;
+mod pool;
 mod reference;
 mod region;
 mod resize;
@@ -74,6 +75,7 @@ pub use header::{FORMAT_VERSION, HEADER_LEN, Header, HeaderError, MAGIC, body_ch
 #[cfg(feature = "std")]
 pub use image::{ImageMap, OpenError, write_image};
 pub use options::{ArenaOptions, Backing, DebugMode, HeaderMode};
+pub use pool::Pool;
 pub use reference::{Area, Kind, MAX_UNITS, Ref, UNIT};
 pub use region::{ArenaFull, AutoRegion, HeapRegion, PAGE, Region};
 #[cfg(all(unix, feature = "std", not(miri)))]

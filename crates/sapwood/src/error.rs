@@ -56,6 +56,50 @@ pub enum Error {
         /// Its length in bits.
         bits: usize,
     },
+    /// The range ends before it begins.
+    #[error("the range {start}..={end} is empty")]
+    EmptyRange {
+        /// Its first index.
+        start: u64,
+        /// Its last index.
+        end: u64,
+    },
+    /// An entry is in the way, and only a gap was to be filled.
+    #[error("the entry {start}..={end} is in the way")]
+    Occupied {
+        /// The first index of the first entry in the way.
+        start: u64,
+        /// Its last index.
+        end: u64,
+    },
+    /// No gap in the window has room.
+    #[error("no gap has room for {size} indices")]
+    NoGap {
+        /// Number of indices that were asked for.
+        size: u64,
+    },
+    /// The window has fewer indices than are asked for.
+    #[error("{size} indices do not fit into the window {start}..={end}")]
+    WindowTooSmall {
+        /// Number of indices that were asked for.
+        size: u64,
+        /// The window's first index.
+        start: u64,
+        /// The window's last index.
+        end: u64,
+    },
+    /// No indices were asked for.
+    #[error("a size of 0 was asked for")]
+    ZeroSize,
+    /// The alignment is not a power of two.
+    #[error("the alignment {align} is not a power of two")]
+    Alignment {
+        /// What was asked for.
+        align: u64,
+    },
+    /// The reservation was for fewer changes.
+    #[error("the reservation has been used up")]
+    ReservationUsedUp,
     /// Entries that should be sorted are not.
     #[error("entry {index} sorts before the one ahead of it")]
     NotSorted {

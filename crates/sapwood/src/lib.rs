@@ -45,6 +45,8 @@ mod error;
 pub mod key;
 #[cfg(feature = "std")]
 pub mod lpm;
+#[cfg(feature = "std")]
+pub mod maple;
 pub mod qp;
 pub mod route;
 mod seed;

@@ -2,12 +2,26 @@
 
 use alloc::vec::Vec;
 
-use sapwood_arena::{Arena, ArenaFull, Kind, Ref};
+use sapwood_arena::{Area, Arena, ArenaFull, Kind, Pool, Ref};
 
 use super::node::{
-    CHILD, FRESH, Mem, NODE, Node, Prefixes, REF, SHELF, SLOTS, Set, Shelf, VALUE, ones, runs_of,
+    CHILD, FRESH, Mem, NODE, Node, POOLED, Prefixes, REF, SHELF, SLOTS, Set, Shelf, VALUE, ones,
+    runs_of,
 };
-use super::pool::{self, Pool};
+
+/// Free blocks of more bytes than this are not kept: as many as the largest shelf has.
+const POOLED_BLOCK: usize = 800;
+/// Bytes of free blocks that are kept in all.
+const POOLED_MOST: usize = 1 << 16;
+
+/// Where blocks of a kind lie.
+pub(crate) fn area(kind: Kind) -> Area {
+    if kind == NODE {
+        Area::Nodes
+    } else {
+        Area::Leaves
+    }
+}
 
 /// A block, what it is and how long: 32 bits of reference, 16 of kind, 16 of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +120,7 @@ impl Blocks {
         assert!(arena.is_stable(), "readers need a base that stays");
         Blocks {
             mem: Mem(arena.base()),
-            pool: Pool::new(&arena),
+            pool: Pool::new(&arena, POOLED, POOLED_BLOCK, POOLED_MOST),
             arena,
             made: Vec::new(),
             gone: Vec::new(),
@@ -136,8 +150,9 @@ impl Blocks {
         // SAFETY: the caller's promise.
         unsafe {
             if let Some(r) = Ref::new(block.at()) {
+                let (bytes, kind) = (block.bytes(), block.kind());
                 self.pool
-                    .free(&mut self.arena, r, block.bytes(), block.kind());
+                    .free(&mut self.arena, (r, bytes, kind), area(kind));
             }
         }
     }
@@ -157,9 +172,10 @@ impl Blocks {
     }
 
     fn alloc(&mut self, kind: Kind, bytes: usize) -> Result<(u32, *mut u8), ArenaFull> {
-        let r = match self.pool.take(&mut self.arena, bytes, kind) {
-            Some(r) => r,
-            None => self.arena.alloc(bytes, kind, pool::area(kind))?.get(),
+        let kept = self.pool.take(&mut self.arena, bytes, kind, area(kind));
+        let r = match kept {
+            Some(r) => r.get(),
+            None => self.arena.alloc(bytes, kind, area(kind))?.get(),
         };
         debug_assert!(r <= REF, "the arena's limit is what references reach");
         self.made.push(Block::new(r, kind, bytes));

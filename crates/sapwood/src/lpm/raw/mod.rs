@@ -16,7 +16,6 @@ pub(crate) mod change;
 pub(crate) mod compact;
 pub(crate) mod node;
 pub(crate) mod open;
-pub(crate) mod pool;
 pub(crate) mod read;
 pub(crate) mod root;
 pub(crate) mod table;

@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use sapwood_arena::Ref;
 use sapwood_qsbr::GarbageLimit;
 
-use super::blocks::{Block, Blocks};
+use super::blocks::{Block, Blocks, area};
 use super::node::{VALUE, Word};
 use super::root::{Overlay, Root, Target};
 use super::table::{Shared, Versions};
@@ -234,7 +234,8 @@ unsafe fn free_retired<V>(blocks: &mut Blocks, block: Block, dropped: &mut Vec<V
         } else {
             if let Some(r) = Ref::new(block.at()) {
                 let Blocks { arena, pool, .. } = blocks;
-                pool.free_retired(arena, r, block.bytes(), block.kind());
+                let (bytes, kind) = (block.bytes(), block.kind());
+                pool.free_retired(arena, (r, bytes, kind), area(kind));
             }
         }
     }

@@ -1,0 +1,133 @@
+//! Free blocks that an owner keeps by size: a structure that replaces blocks by others of about the same sizes takes the
+//! next one from here in a few instructions, where the arena merges and splits.
+
+use alloc::vec::Vec;
+
+use crate::arena::Arena;
+use crate::reference::{Area, Kind, Ref, UNIT};
+
+/// Free blocks of one arena, kept by size and area, and counted there as lent under a kind of their own.
+///
+/// ```
+/// use sapwood_arena::{Area, Arena, ArenaOptions, Kind, Pool};
+/// const NODE: Kind = Kind(0);
+/// let mut arena = Arena::new(ArenaOptions::default());
+/// let mut pool = Pool::new(&arena, Kind(7), 256, 1 << 16);
+/// let r = arena.alloc(40, NODE, Area::Nodes)?;
+/// // SAFETY: the block is live, and used no more.
+/// unsafe { pool.free(&mut arena, (r, 40, NODE), Area::Nodes) };
+/// assert_eq!(arena.memory().kinds[7].bytes, 40);
+/// assert_eq!(pool.take(&mut arena, 40, NODE, Area::Nodes), Some(r));
+/// # // SAFETY: as above.
+/// # unsafe { pool.free(&mut arena, (r, 40, NODE), Area::Nodes) };
+/// pool.clear(&mut arena);
+/// assert_eq!(arena.memory().live, 0);
+/// # Ok::<(), sapwood_arena::ArenaFull>(())
+/// ```
+#[derive(Debug)]
+pub struct Pool {
+    free: [Vec<Vec<Ref>>; 2],
+    kind: Kind,
+    /// Blocks of more units are not kept.
+    block: usize,
+    /// Units that are kept at most.
+    most: usize,
+    held: usize,
+    /// Not in the modes for tests that look at each block by itself.
+    on: bool,
+}
+
+impl Pool {
+    /// An empty pool for blocks of an arena of up to `block` bytes, and `most` bytes in all.
+    pub fn new(arena: &Arena, kind: Kind, block: usize, most: usize) -> Self {
+        Pool {
+            free: Default::default(),
+            kind,
+            block: block / UNIT,
+            most: most / UNIT,
+            held: 0,
+            on: arena.splits_runs(),
+        }
+    }
+
+    /// A kept block of so many bytes, counted as live from now on.
+    #[inline]
+    pub fn take(&mut self, arena: &mut Arena, bytes: usize, kind: Kind, area: Area) -> Option<Ref> {
+        let units = bytes.div_ceil(UNIT);
+        let block = self.free[area as usize].get_mut(units)?.pop()?;
+        self.held -= units;
+        arena.use_lent(bytes, self.kind, kind);
+        Some(block)
+    }
+
+    /// Whether a block of this size would be kept.
+    fn wants(&self, bytes: usize) -> bool {
+        self.on && bytes.div_ceil(UNIT) <= self.block && self.held < self.most
+    }
+
+    fn keep(&mut self, r: Ref, bytes: usize, area: Area) {
+        let free = &mut self.free[area as usize];
+        if free.is_empty() {
+            free.resize_with(self.block + 1, Vec::new);
+        }
+        free[bytes.div_ceil(UNIT)].push(r);
+        self.held += bytes.div_ceil(UNIT);
+    }
+
+    /// Keeps a live block (reference, bytes, kind), or frees it.
+    ///
+    /// # Safety
+    /// As for [`Arena::free`]; the block was allocated in this area.
+    pub unsafe fn free(&mut self, arena: &mut Arena, block: (Ref, usize, Kind), area: Area) {
+        let (r, bytes, kind) = block;
+        if self.wants(bytes) {
+            arena.lend_live(bytes, kind, self.kind);
+            self.keep(r, bytes, area);
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { arena.free(r, bytes, kind) };
+        }
+    }
+
+    /// Keeps a retired block, or frees it.
+    ///
+    /// # Safety
+    /// As for [`Arena::free_retired`]; the block was allocated in this area.
+    #[inline]
+    pub unsafe fn free_retired(
+        &mut self,
+        arena: &mut Arena,
+        block: (Ref, usize, Kind),
+        area: Area,
+    ) {
+        let (r, bytes, kind) = block;
+        if self.wants(bytes) {
+            arena.lend_retired(bytes, self.kind);
+            self.keep(r, bytes, area);
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { arena.free_retired(r, bytes, kind) };
+        }
+    }
+
+    /// Gives all blocks back to the arena.
+    pub fn clear(&mut self, arena: &mut Arena) {
+        for lists in &mut self.free {
+            for (units, list) in lists.iter_mut().enumerate() {
+                for r in list.drain(..) {
+                    // SAFETY: kept blocks were lent, and nobody uses them.
+                    unsafe { arena.give_back(r, units * UNIT, self.kind) };
+                }
+            }
+        }
+        self.held = 0;
+    }
+
+    /// Bytes outside the arena.
+    pub fn bytes(&self) -> usize {
+        let lists = self.free.iter().flatten();
+        lists
+            .map(|list| size_of::<Vec<Ref>>() + list.capacity() * 4)
+            .sum()
+    }
+}

@@ -1,0 +1,298 @@
+//! A cursor: a place in the map, on an entry or a gap, that moves, stores and erases.
+
+use core::fmt;
+use core::ops::RangeInclusive;
+
+use super::bounds;
+use super::view::MapleView;
+use super::writer::MapleWriter;
+use crate::{Error, Rejected};
+
+/// Where a [`Cursor`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Position {
+    /// Just before an index, on nothing.
+    Start,
+    /// On an entry.
+    OnEntry,
+    /// On a gap.
+    OnGap,
+    /// Before all that a step back was limited to.
+    BeforeFirst,
+    /// Behind all that a step forward was limited to.
+    AfterLast,
+}
+
+/// Where a paused [`Cursor`] was: plain data that keeps no lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PausedCursor {
+    place: Place,
+}
+
+impl PausedCursor {
+    /// Where the cursor was.
+    pub fn position(&self) -> Position {
+        self.place.position
+    }
+
+    /// What it stood on.
+    pub fn range(&self) -> Option<RangeInclusive<u64>> {
+        self.place.range.map(|(start, end)| start..=end)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    position: Position,
+    /// The entry or gap that it is on, or the range that was given to it.
+    range: Option<(u64, u64)>,
+    /// The lowest index that is ahead.
+    ahead: Option<u64>,
+    /// The highest index that is behind.
+    behind: Option<u64>,
+}
+
+impl Place {
+    fn before(index: u64) -> Place {
+        Place {
+            position: Position::Start,
+            range: None,
+            ahead: Some(index),
+            behind: index.checked_sub(1),
+        }
+    }
+
+    fn on(position: Position, (start, end): (u64, u64)) -> Place {
+        Place {
+            position,
+            range: Some((start, end)),
+            ahead: end.checked_add(1),
+            behind: start.checked_sub(1),
+        }
+    }
+}
+
+/// A place in a map that is held by its writer.
+///
+/// | it is | after | `next` finds | `prev` finds |
+/// |---|---|---|---|
+/// | `Start` | being made, [`set`](Self::set), [`reset`](Self::reset) | the first entry that ends at or after the index | the last entry that starts before it |
+/// | `OnEntry`, `OnGap` | a step that found something, [`seek`](Self::seek), a store | the first entry behind it | the last entry before it |
+/// | `AfterLast` | a step forward that met its limit | the first entry behind the limit | the last entry that starts at or before the limit |
+/// | `BeforeFirst` | a step back that met its limit | the first entry that ends at or after the limit | the last entry before the limit |
+///
+/// ```
+/// use sapwood::maple::{MapleMap, Position};
+/// let map = MapleMap::from_iter([(10..=19, 'a'), (30..=39, 'b'), (50..=59, 'c')]);
+/// let mut writer = map.write();
+/// let mut cursor = writer.cursor();
+/// assert_eq!(cursor.next(u64::MAX), Some((10..=19, &'a')));
+/// assert_eq!(cursor.next_range(u64::MAX), Some((20..=29, None)));
+/// cursor.store('x')?;
+/// assert_eq!(cursor.next(u64::MAX), Some((30..=39, &'b')));
+/// cursor.erase()?;
+/// assert_eq!((cursor.position(), cursor.range()), (Position::OnGap, Some(30..=49)));
+/// assert_eq!(cursor.next(55), Some((50..=59, &'c')));
+/// assert_eq!(cursor.next(55), None);
+/// assert_eq!(cursor.position(), Position::AfterLast);
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+pub struct Cursor<'w, 'm, V: Clone + Send + Sync + 'static> {
+    writer: &'w mut MapleWriter<'m, V>,
+    place: Place,
+}
+
+impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
+    pub(super) fn new(writer: &'w mut MapleWriter<'m, V>) -> Self {
+        Cursor {
+            writer,
+            place: Place::before(0),
+        }
+    }
+
+    pub(super) fn resumed(writer: &'w mut MapleWriter<'m, V>, paused: PausedCursor) -> Self {
+        Cursor {
+            writer,
+            place: paused.place,
+        }
+    }
+
+    /// Where it is.
+    pub fn position(&self) -> Position {
+        self.place.position
+    }
+
+    /// The entry or gap that it is on, or the range that was given to it.
+    pub fn range(&self) -> Option<RangeInclusive<u64>> {
+        self.place.range.map(|(start, end)| start..=end)
+    }
+
+    /// The value of the entry that it is on.
+    pub fn value(&self) -> Option<&V> {
+        match (self.place.position, self.place.range) {
+            (Position::OnEntry, Some((start, _))) => self.writer.view().get(start),
+            _ => None,
+        }
+    }
+
+    /// Goes just before an index.
+    pub fn set(&mut self, index: u64) {
+        self.place = Place::before(index);
+    }
+
+    /// Goes just before the first index of a range, over which [`store`](Self::store) then stores.
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`].
+    pub fn set_range(&mut self, range: RangeInclusive<u64>) -> Result<(), Error> {
+        let (start, end) = bounds(&range)?;
+        self.place = Place {
+            range: Some((start, end)),
+            ..Place::before(start)
+        };
+        Ok(())
+    }
+
+    /// Goes just before index 0.
+    pub fn reset(&mut self) {
+        self.set(0);
+    }
+
+    /// Goes to the entry or the gap that holds an index; the entry's value.
+    pub fn seek(&mut self, index: u64) -> Option<&V> {
+        self.stand(index);
+        self.value()
+    }
+
+    fn stand(&mut self, index: u64) {
+        let (range, value) = self.writer.view().locate(index);
+        let position = match value {
+            Some(_) => Position::OnEntry,
+            None => Position::OnGap,
+        };
+        self.place = Place::on(position, range.into_inner());
+    }
+
+    fn end(&mut self, limit: u64) {
+        self.place = Place {
+            position: Position::AfterLast,
+            range: None,
+            ahead: limit.checked_add(1),
+            behind: Some(limit),
+        };
+    }
+
+    fn start(&mut self, limit: u64) {
+        self.place = Place {
+            position: Position::BeforeFirst,
+            range: None,
+            ahead: Some(limit),
+            behind: limit.checked_sub(1),
+        };
+    }
+
+    /// Goes to the next entry, if it starts at or before `limit`.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self, limit: u64) -> Option<(RangeInclusive<u64>, &V)> {
+        let from = self.place.ahead.filter(|&from| from <= limit);
+        let found = from.and_then(|from| self.writer.view().at_or_after(from));
+        let range = found.map(|(range, _)| range.into_inner());
+        self.arrive(range.filter(|&(start, _)| start <= limit), limit, Self::end)
+    }
+
+    /// Goes to the entry before, if it ends at or after `limit`.
+    pub fn prev(&mut self, limit: u64) -> Option<(RangeInclusive<u64>, &V)> {
+        let from = self.place.behind.filter(|&from| from >= limit);
+        let found = from.and_then(|from| self.writer.view().at_or_before(from));
+        let range = found.map(|(range, _)| range.into_inner());
+        self.arrive(range.filter(|&(_, end)| end >= limit), limit, Self::start)
+    }
+
+    fn arrive(
+        &mut self,
+        range: Option<(u64, u64)>,
+        limit: u64,
+        beyond: impl FnOnce(&mut Self, u64),
+    ) -> Option<(RangeInclusive<u64>, &V)> {
+        let Some(range) = range else {
+            beyond(self, limit);
+            return None;
+        };
+        self.place = Place::on(Position::OnEntry, range);
+        self.writer.view().get_entry(range.0)
+    }
+
+    /// Goes to the next entry or gap, if it starts at or before `limit`.
+    pub fn next_range(&mut self, limit: u64) -> Option<(RangeInclusive<u64>, Option<&V>)> {
+        match self.place.ahead.filter(|&from| from <= limit) {
+            Some(from) => self.stand_on(from),
+            None => {
+                self.end(limit);
+                None
+            }
+        }
+    }
+
+    /// Goes to the entry or gap before, if it ends at or after `limit`.
+    pub fn prev_range(&mut self, limit: u64) -> Option<(RangeInclusive<u64>, Option<&V>)> {
+        match self.place.behind.filter(|&from| from >= limit) {
+            Some(from) => self.stand_on(from),
+            None => {
+                self.start(limit);
+                None
+            }
+        }
+    }
+
+    fn stand_on(&mut self, index: u64) -> Option<(RangeInclusive<u64>, Option<&V>)> {
+        self.stand(index);
+        Some(self.writer.view().locate(index))
+    }
+
+    /// Stores over the entry or gap that it is on, or over the range that was given to it, and is on that entry then.
+    ///
+    /// # Errors
+    /// As [`MapleMap::store`](super::MapleMap::store); [`Error::Absent`] when it is on nothing.
+    pub fn store(&mut self, value: V) -> Result<(), Rejected<V>> {
+        let Some(range) = self.place.range else {
+            let error = Error::Absent;
+            return Err(Rejected { value, error });
+        };
+        self.writer.store(range.0..=range.1, value)?;
+        self.place = Place::on(Position::OnEntry, range);
+        Ok(())
+    }
+
+    /// Erases the entry that it is on, and is on the whole gap then; the entry, if there was one.
+    ///
+    /// # Errors
+    /// As [`MapleMap::erase`](super::MapleMap::erase).
+    pub fn erase(&mut self) -> Result<Option<(RangeInclusive<u64>, V)>, Error> {
+        let (Position::OnEntry, Some((start, _))) = (self.place.position, self.place.range) else {
+            return Ok(None);
+        };
+        let erased = self.writer.erase(start)?;
+        self.stand(start);
+        Ok(erased)
+    }
+
+    /// The map, for as long as the cursor stays where it is.
+    pub fn view(&self) -> MapleView<'_, V> {
+        self.writer.view()
+    }
+
+    /// Notes the place, to go on from there with [`MapleWriter::resume`] when others have used the map: `next` then finds
+    /// what is behind the range, `prev` what is before it.
+    pub fn pause(self) -> PausedCursor {
+        PausedCursor { place: self.place }
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> fmt::Debug for Cursor<'_, '_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor")
+            .field("position", &self.position())
+            .field("range", &self.range())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,126 @@
+//! Walks over entries and gaps.
+
+use core::fmt;
+use core::iter::FusedIterator;
+use core::ops::RangeInclusive;
+
+use super::raw::finger::Finger;
+use super::view::MapleView;
+
+/// Entries in order, from both ends.
+///
+/// Each step sees the map as it is then: it gives the nearest entry with an index that has not been passed, whole. An entry
+/// that was stored meanwhile across the walk's place so reaches back over what was passed.
+pub struct Iter<'g, V> {
+    view: MapleView<'g, V>,
+    front: Finger<'g>,
+    back: Finger<'g>,
+    /// The indices that have not been passed.
+    left: Option<(u64, u64)>,
+}
+
+impl<'g, V> Iter<'g, V> {
+    pub(super) fn new(view: MapleView<'g, V>, range: RangeInclusive<u64>) -> Self {
+        let finger = view.view.finger();
+        Iter {
+            view,
+            front: finger,
+            back: finger,
+            left: (!range.is_empty()).then_some((*range.start(), *range.end())),
+        }
+    }
+}
+
+impl<'g, V> Iterator for Iter<'g, V> {
+    type Item = (RangeInclusive<u64>, &'g V);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (from, to) = self.left.take()?;
+        let entry = self.front.forward(from)?;
+        if entry.start > to {
+            return None;
+        }
+        self.left = match entry.end.checked_add(1) {
+            Some(next) if next <= to => Some((next, to)),
+            _ => None,
+        };
+        Some(self.view.entry(entry))
+    }
+}
+
+impl<V> DoubleEndedIterator for Iter<'_, V> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let (from, to) = self.left.take()?;
+        let entry = self.back.backward(to)?;
+        if entry.end < from {
+            return None;
+        }
+        self.left = match entry.start.checked_sub(1) {
+            Some(next) if next >= from => Some((from, next)),
+            _ => None,
+        };
+        Some(self.view.entry(entry))
+    }
+}
+
+impl<V> FusedIterator for Iter<'_, V> {}
+
+impl<V> Clone for Iter<'_, V> {
+    fn clone(&self) -> Self {
+        Iter { ..*self }
+    }
+}
+
+impl<V: fmt::Debug> fmt::Debug for Iter<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.clone()).finish()
+    }
+}
+
+/// Gaps in order.
+pub struct Gaps<'g, V> {
+    entries: Iter<'g, V>,
+    /// The indices that have not been passed.
+    left: Option<(u64, u64)>,
+}
+
+impl<'g, V> Gaps<'g, V> {
+    pub(super) fn new(view: MapleView<'g, V>, within: RangeInclusive<u64>) -> Self {
+        Gaps {
+            left: (!within.is_empty()).then_some((*within.start(), *within.end())),
+            entries: view.range(within),
+        }
+    }
+}
+
+impl<V> Iterator for Gaps<'_, V> {
+    type Item = RangeInclusive<u64>;
+
+    fn next(&mut self) -> Option<RangeInclusive<u64>> {
+        while let Some((from, to)) = self.left.take() {
+            let Some((entry, _)) = self.entries.next() else {
+                return Some(from..=to);
+            };
+            self.left = match entry.end().checked_add(1) {
+                Some(next) if next <= to => Some((next, to)),
+                _ => None,
+            };
+            if *entry.start() > from {
+                return Some(from..=*entry.start() - 1);
+            }
+        }
+        None
+    }
+}
+
+impl<V> FusedIterator for Gaps<'_, V> {}
+
+impl<V> fmt::Debug for Gaps<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gaps")
+            .field("left", &self.left)
+            .finish_non_exhaustive()
+    }
+}

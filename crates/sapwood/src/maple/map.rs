@@ -1,0 +1,604 @@
+//! The map: handles, how they are made, and what can be done without a view or a writer.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::RangeInclusive;
+use std::sync::Arc;
+
+use sapwood_arena::{ArenaOptions, Backing};
+use sapwood_qsbr::{Domain, Guard, TooManyReaders};
+
+use super::memory::MapleMemory;
+use super::plan::{self, ErasePlan, EraseReservation, Reservation, StorePlan};
+use super::raw::table::{Config, Shared, Values, is_plain};
+use super::unknown::UnknownReservation;
+use super::view::{MapleReader, MapleView};
+use super::writer::MapleWriter;
+use crate::{Error, Rejected};
+
+/// Address space that a map reserves unless it is told otherwise; also the most that one can take.
+const RESERVE: usize = 16 << 30;
+/// Bytes of a leaf, and children of an inner node, at most. Measured: see `docs/maple.md`.
+const LEAF: usize = 512;
+const FANOUT: usize = 36;
+
+/// A map from ranges of `u64` to values: one writer at a time, readers that never wait.
+///
+/// Entries do not overlap; each is an inclusive range, up to `0..=u64::MAX`. What no entry has is a gap: adjacent gaps are
+/// one gap, equal neighbours are two entries unless [`store_coalescing`](Self::store_coalescing) is asked to join them.
+///
+/// A map is a handle, cheap to clone: all handles are of one map ([`dup`](Self::dup) makes another). Reading on the map
+/// itself gives copies; a [`MapleReader`] gives references, and is quicker. Changes take the map's lock and are visible at
+/// once; [`write`](Self::write) holds it for many. An empty map has no memory in the arena.
+///
+/// ```
+/// use sapwood::{Error, maple::MapleMap};
+///
+/// let map = MapleMap::new();
+/// map.insert(100..=199, "first")?;
+/// map.insert(300..=399, "second")?;
+/// let refused = map.insert(150..=250, "third").unwrap_err();
+/// assert_eq!(refused.error, Error::Occupied { start: 100, end: 199 });
+/// assert_eq!(map.alloc_range(150, 0..=999, "fourth")?, 400..=549);
+/// assert_eq!(map.erase(350)?, Some((300..=399, "second")));
+/// assert_eq!(map.find_gap(200, 0..=999), Some(200..=399));
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Cost
+///
+/// Loads, stores and searches for gaps take logarithmic time. A store copies one leaf, of 512 bytes at most, and a few
+/// nodes more when that is split or merged; a range over many leaves, their parents as well, and it frees what lies between.
+pub struct MapleMap<V> {
+    shared: Arc<Shared<V>>,
+}
+
+impl<V> Clone for MapleMap<V> {
+    fn clone(&self) -> Self {
+        MapleMap {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+/// How a map is made.
+///
+/// ```
+/// use sapwood::maple::MapleMap;
+/// #[derive(Clone, Copy, Debug, PartialEq)]
+/// struct Owner(u32);
+/// let map = MapleMap::builder().values_in_slots().build();
+/// map.store(0..=9, Owner(1))?;
+/// assert_eq!(map.get(3), Some(Owner(1)));
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MapleBuilder<V> {
+    config: Config,
+    domain: Option<Domain>,
+    types: PhantomData<fn() -> V>,
+}
+
+impl<V: Clone + Send + Sync + 'static> MapleBuilder<V> {
+    /// The arena's options. The backing must be one that does not move; the default reserves 16 GiB of address space, which
+    /// is also the most that a map can take, and commits memory as it is used.
+    pub fn options(mut self, options: ArenaOptions) -> Self {
+        self.config.options = options;
+        self
+    }
+
+    /// The domain whose grace periods the map waits for; several maps may share one. Default: its own.
+    pub fn domain(mut self, domain: &Domain) -> Self {
+        self.domain = Some(domain.clone());
+        self
+    }
+
+    /// Puts values into the leaves, as integers are by themselves: for `Copy` types of up to eight bytes.
+    ///
+    /// A value in a leaf is copied with it while readers may look at the old one. For types that are not `Copy` that could
+    /// be wrong (two copies of one counter), so their values have blocks of their own.
+    ///
+    /// # Panics
+    /// When values have more than eight bytes, or an alignment of more.
+    pub fn values_in_slots(mut self) -> Self
+    where
+        V: Copy,
+    {
+        assert!(
+            size_of::<V>() <= 8 && align_of::<V>() <= 8,
+            "values of {} bytes do not fit into slots",
+            size_of::<V>()
+        );
+        self.config.values = Values::InSlots;
+        self
+    }
+
+    /// The most bytes of a leaf and children of an inner node: small ones, for tests.
+    ///
+    /// # Panics
+    /// When a leaf is too small for a few entries, or there are fewer than 4 children.
+    #[doc(hidden)]
+    pub fn nodes(mut self, leaf: usize, fanout: usize) -> Self {
+        self.config.leaf = leaf;
+        self.config.fanout = fanout;
+        self
+    }
+
+    /// An empty map.
+    ///
+    /// # Panics
+    /// When the backing is one that moves as it grows ([`Backing::Auto`], [`Backing::Heap`]).
+    pub fn build(self) -> MapleMap<V> {
+        let domain = self.domain.unwrap_or_default();
+        MapleMap {
+            shared: Arc::new(Shared::new(self.config, domain)),
+        }
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> Default for MapleMap<V> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
+    /// An empty map, which takes no memory but the handle's.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// A map that is made to measure.
+    pub fn builder() -> MapleBuilder<V> {
+        let values = if is_plain::<V>() {
+            Values::InSlots
+        } else {
+            Values::Apart
+        };
+        MapleBuilder {
+            config: Config {
+                options: ArenaOptions::default().backing(Backing::Mmap { reserve: RESERVE }),
+                values,
+                leaf: LEAF,
+                fanout: FANOUT,
+            },
+            domain: None,
+            types: PhantomData,
+        }
+    }
+
+    pub(super) fn shared(&self) -> &Shared<V> {
+        &self.shared
+    }
+
+    /// The domain whose grace periods the map waits for.
+    pub fn domain(&self) -> &Domain {
+        self.shared.domain()
+    }
+
+    /// Registers this thread (or the one that the reader is sent to) for reading.
+    ///
+    /// # Errors
+    /// When the domain has as many readers as it may have.
+    pub fn reader(&self, name: &str) -> Result<MapleReader<V>, TooManyReaders> {
+        Ok(MapleReader::new(
+            self.domain().register(name)?,
+            self.clone(),
+        ))
+    }
+
+    /// Reads without a reader of one's own: a few nanoseconds more than through a [`MapleReader`], and nothing to announce.
+    pub fn read<T>(&self, f: impl FnOnce(MapleView<'_, V>) -> T) -> T {
+        let pinned = self.domain().pin();
+        f(self.view(pinned.guard()))
+    }
+
+    /// The map under a guard that the caller holds, for readers of several maps at once.
+    ///
+    /// # Panics
+    /// When the guard is of another domain.
+    #[inline]
+    pub fn view<'g>(&'g self, guard: Guard<'g>) -> MapleView<'g, V> {
+        MapleView::new(self.shared.view(guard))
+    }
+
+    /// A copy of the value at an index.
+    pub fn get(&self, index: u64) -> Option<V> {
+        self.read(|view| view.get(index).cloned())
+    }
+
+    /// The entry that holds an index, with a copy of its value.
+    pub fn get_entry(&self, index: u64) -> Option<(RangeInclusive<u64>, V)> {
+        self.read(|view| cloned(view.get_entry(index)))
+    }
+
+    /// Whether an entry holds an index.
+    pub fn contains(&self, index: u64) -> bool {
+        self.read(|view| view.contains(index))
+    }
+
+    /// The first entry, with a copy of its value.
+    pub fn first(&self) -> Option<(RangeInclusive<u64>, V)> {
+        self.read(|view| cloned(view.first()))
+    }
+
+    /// The last entry, with a copy of its value.
+    pub fn last(&self) -> Option<(RangeInclusive<u64>, V)> {
+        self.read(|view| cloned(view.last()))
+    }
+
+    /// The first entry that starts after an index, with a copy of its value.
+    pub fn next_after(&self, index: u64) -> Option<(RangeInclusive<u64>, V)> {
+        self.read(|view| cloned(view.next_after(index)))
+    }
+
+    /// The last entry that ends before an index, with a copy of its value.
+    pub fn prev_before(&self, index: u64) -> Option<(RangeInclusive<u64>, V)> {
+        self.read(|view| cloned(view.prev_before(index)))
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.shared.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// As [`MapleView::find_gap`].
+    pub fn find_gap(&self, size: u64, within: RangeInclusive<u64>) -> Option<RangeInclusive<u64>> {
+        self.read(|view| view.find_gap(size, within))
+    }
+
+    /// As [`MapleView::find_gap_rev`].
+    pub fn find_gap_rev(
+        &self,
+        size: u64,
+        within: RangeInclusive<u64>,
+    ) -> Option<RangeInclusive<u64>> {
+        self.read(|view| view.find_gap_rev(size, within))
+    }
+
+    /// As [`MapleView::find_gap_aligned`].
+    pub fn find_gap_aligned(
+        &self,
+        size: u64,
+        align: u64,
+        within: RangeInclusive<u64>,
+    ) -> Option<RangeInclusive<u64>> {
+        self.read(|view| view.find_gap_aligned(size, align, within))
+    }
+
+    /// As [`MapleView::find_gap_aligned_rev`].
+    pub fn find_gap_aligned_rev(
+        &self,
+        size: u64,
+        align: u64,
+        within: RangeInclusive<u64>,
+    ) -> Option<RangeInclusive<u64>> {
+        self.read(|view| view.find_gap_aligned_rev(size, align, within))
+    }
+
+    /// The map's lock, for many changes, plans and cursors. Waits for the writer that has it.
+    pub fn write(&self) -> MapleWriter<'_, V> {
+        MapleWriter::new(self, self.shared.write())
+    }
+
+    /// As [`write`](Self::write), when nobody has the lock.
+    pub fn try_write(&self) -> Option<MapleWriter<'_, V>> {
+        Some(MapleWriter::new(self, self.shared.try_write()?))
+    }
+
+    /// Makes a range one entry with this value. Of entries that it overlaps, what lies outside stays; one that reaches out
+    /// on both sides becomes two, with a clone of its value.
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::new();
+    /// map.store(0..=99, 'a')?;
+    /// map.store(40..=59, 'b')?;
+    /// assert_eq!(format!("{map:?}"), "{0..=39: 'a', 40..=59: 'b', 60..=99: 'a'}");
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
+    pub fn store(&self, range: RangeInclusive<u64>, value: V) -> Result<(), Rejected<V>> {
+        self.write().store(range, value)
+    }
+
+    /// As [`store`](Self::store), and joins the entry with neighbours that touch it and have an equal value. The range of
+    /// the entry.
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(0..=9, 'a'), (20..=29, 'a'), (30..=39, 'b')]);
+    /// assert_eq!(map.store_coalescing(10..=19, 'a')?, 0..=29);
+    /// assert_eq!(map.len(), 2);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`store`](Self::store).
+    pub fn store_coalescing(
+        &self,
+        range: RangeInclusive<u64>,
+        value: V,
+    ) -> Result<RangeInclusive<u64>, Rejected<V>>
+    where
+        V: PartialEq,
+    {
+        self.write().store_coalescing(range, value)
+    }
+
+    /// As [`store`](Self::store), if the range is one gap.
+    ///
+    /// # Errors
+    /// [`Error::Occupied`] with the first entry in the way, and those of [`store`](Self::store), with the value given back.
+    pub fn insert(&self, range: RangeInclusive<u64>, value: V) -> Result<(), Rejected<V>> {
+        self.write().insert(range, value)
+    }
+
+    /// Erases the whole entry that holds an index; what it was.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`], [`Error::GarbageLimit`]: nodes are replaced here, too.
+    pub fn erase(&self, index: u64) -> Result<Option<(RangeInclusive<u64>, V)>, Error> {
+        self.write().erase(index)
+    }
+
+    /// Makes a range a gap. Of entries that it overlaps, what lies outside stays.
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`].
+    pub fn clear_range(&self, range: RangeInclusive<u64>) -> Result<(), Error> {
+        self.write().clear_range(range)
+    }
+
+    /// Erases all entries.
+    ///
+    /// # Errors
+    /// [`Error::GarbageLimit`].
+    pub fn clear(&self) -> Result<(), Error> {
+        self.write().clear()
+    }
+
+    /// Stores at the lowest `size` indices of a window that no entry has; where that is.
+    ///
+    /// ```
+    /// use sapwood::{Error, maple::MapleMap};
+    /// let map = MapleMap::new();
+    /// assert_eq!(map.alloc_range(10, 5..=90, 'a')?, 5..=14);
+    /// assert_eq!(map.alloc_range_rev(10, 5..=90, 'b')?, 81..=90);
+    /// let refused = map.alloc_range(100, 5..=90, 'c').unwrap_err();
+    /// assert_eq!(refused.error, Error::WindowTooSmall { size: 100, start: 5, end: 90 });
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoGap`]; [`Error::EmptyRange`], [`Error::ZeroSize`], [`Error::WindowTooSmall`]; those of
+    /// [`store`](Self::store); with the value given back.
+    pub fn alloc_range(
+        &self,
+        size: u64,
+        within: RangeInclusive<u64>,
+        value: V,
+    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+        self.write().alloc_range(size, within, value)
+    }
+
+    /// As [`alloc_range`](Self::alloc_range), at the highest ones.
+    ///
+    /// # Errors
+    /// As [`alloc_range`](Self::alloc_range).
+    pub fn alloc_range_rev(
+        &self,
+        size: u64,
+        within: RangeInclusive<u64>,
+        value: V,
+    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+        self.write().alloc_range_rev(size, within, value)
+    }
+
+    /// As [`alloc_range`](Self::alloc_range), from a multiple of `align` on.
+    ///
+    /// # Errors
+    /// [`Error::Alignment`] when that is no power of two; those of [`alloc_range`](Self::alloc_range).
+    pub fn alloc_range_aligned(
+        &self,
+        size: u64,
+        align: u64,
+        within: RangeInclusive<u64>,
+        value: V,
+    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+        self.write().alloc_range_aligned(size, align, within, value)
+    }
+
+    /// As [`alloc_range_aligned`](Self::alloc_range_aligned), at the highest ones.
+    ///
+    /// # Errors
+    /// As [`alloc_range_aligned`](Self::alloc_range_aligned).
+    pub fn alloc_range_aligned_rev(
+        &self,
+        size: u64,
+        align: u64,
+        within: RangeInclusive<u64>,
+        value: V,
+    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+        let mut writer = self.write();
+        writer.alloc_range_aligned_rev(size, align, within, value)
+    }
+
+    /// As [`alloc_range`](Self::alloc_range), at or after `*next` if there is room, else from the start of the window on:
+    /// identifiers that are given up are not given out again soon. Sets `*next` behind what it took.
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::new();
+    /// let mut next = 0;
+    /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'a')?, 1..=1);
+    /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'b')?, 2..=2);
+    /// map.erase(1)?;
+    /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'c')?, 3..=3);
+    /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'd')?, 1..=1);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`alloc_range`](Self::alloc_range); `*next` stays as it is then.
+    pub fn alloc_cyclic(
+        &self,
+        size: u64,
+        within: RangeInclusive<u64>,
+        next: &mut u64,
+        value: V,
+    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+        self.write().alloc_cyclic(size, within, next, value)
+    }
+
+    /// What a store would take: exactly so many nodes, if the map stays as it is until then. Takes nothing.
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`].
+    pub fn plan_store(&self, range: RangeInclusive<u64>, value: &V) -> Result<StorePlan, Error> {
+        self.write().plan_store(range, value)
+    }
+
+    /// As [`plan_store`](Self::plan_store), for the lowest `size` indices of a window that no entry has.
+    ///
+    /// # Errors
+    /// As [`alloc_range`](Self::alloc_range).
+    pub fn plan_alloc(
+        &self,
+        size: u64,
+        within: RangeInclusive<u64>,
+        value: &V,
+    ) -> Result<StorePlan, Error> {
+        self.write().plan_alloc(size, within, value)
+    }
+
+    /// As [`plan_store`](Self::plan_store), for [`clear_range`](Self::clear_range).
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`].
+    pub fn plan_clear(&self, range: RangeInclusive<u64>) -> Result<ErasePlan, Error> {
+        self.write().plan_clear(range)
+    }
+
+    /// As [`plan_store`](Self::plan_store), for [`erase`](Self::erase).
+    pub fn plan_erase(&self, index: u64) -> ErasePlan {
+        self.write().plan_erase(index)
+    }
+
+    /// Takes what a planned store needs, and the map's lock. The only step that can fail. A plan that is stale, as the map
+    /// was changed since, is made anew.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`], [`Error::GarbageLimit`].
+    pub fn reserve(&self, plan: StorePlan) -> Result<Reservation<'_, V>, Error> {
+        plan::reserve(&self.shared, plan)
+    }
+
+    /// As [`reserve`](Self::reserve), for an erasure.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub fn reserve_erase(&self, plan: ErasePlan) -> Result<EraseReservation<'_, V>, Error> {
+        plan::reserve_erase(&self.shared, plan)
+    }
+
+    /// The same as [`Reservation::store`].
+    pub fn store_reserved(&self, reservation: Reservation<'_, V>, value: V) {
+        reservation.store(value);
+    }
+
+    /// Takes the worst that `changes` later stores or erasures may need, wherever they are. Does not hold the lock.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`].
+    pub fn reserve_unknown(&self, changes: usize) -> Result<UnknownReservation<V>, Error> {
+        UnknownReservation::new(self, changes)
+    }
+
+    /// An independent map with the same entries, clones of the values, and nodes of the same shape. Its arena has the same
+    /// options; it shares the domain.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`]; this map is as it was.
+    pub fn dup(&self) -> Result<MapleMap<V>, Error> {
+        let from = self.write();
+        let other = MapleMap {
+            shared: Arc::new(Shared::new(
+                self.shared.config(&from.writer),
+                self.domain().clone(),
+            )),
+        };
+        let mut to = other.write();
+        self.shared
+            .copy_to(&from.writer, &other.shared, &mut to.writer)?;
+        drop(to);
+        Ok(other)
+    }
+
+    /// What the map's memory holds.
+    pub fn memory(&self) -> MapleMemory {
+        MapleMemory::of(&self.write().writer)
+    }
+
+    /// Checks every invariant: order, bounds, gap words, fill, accounts. For tests, and for those who mistrust their memory;
+    /// linear time, under the lock.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn verify(&self) -> Result<(), String> {
+        let writer = self.write();
+        self.shared.verify(&writer.writer)
+    }
+
+    /// Frees up to `budget` blocks that no reader can hold any more; how many. Changes do this by themselves, some at a time.
+    pub fn reclaim(&self, budget: usize) -> usize {
+        let mut writer = self.write();
+        let MapleWriter {
+            writer, dropped, ..
+        } = &mut writer;
+        self.shared.reclaim(writer, budget, dropped)
+    }
+}
+
+fn cloned<V: Clone>(entry: Option<(RangeInclusive<u64>, &V)>) -> Option<(RangeInclusive<u64>, V)> {
+    entry.map(|(range, value)| (range, value.clone()))
+}
+
+impl<V: Clone + Send + Sync + fmt::Debug + 'static> fmt::Debug for MapleMap<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.read(|view| view.fmt(f))
+    }
+}
+
+/// Stores one after the other.
+///
+/// # Panics
+/// For an empty range, and when the arena is full.
+impl<V: Clone + Send + Sync + 'static> Extend<(RangeInclusive<u64>, V)> for MapleMap<V> {
+    fn extend<I: IntoIterator<Item = (RangeInclusive<u64>, V)>>(&mut self, entries: I) {
+        for (range, value) in entries {
+            if let Err(refused) = self.store(range, value) {
+                panic!("{refused}");
+            }
+        }
+    }
+}
+
+/// Stores one after the other.
+///
+/// # Panics
+/// For an empty range, and when the arena is full.
+impl<V: Clone + Send + Sync + 'static> FromIterator<(RangeInclusive<u64>, V)> for MapleMap<V> {
+    fn from_iter<I: IntoIterator<Item = (RangeInclusive<u64>, V)>>(entries: I) -> Self {
+        let mut map = MapleMap::new();
+        map.extend(entries);
+        map
+    }
+}

@@ -1,0 +1,99 @@
+//! What a map's memory holds.
+
+use core::fmt;
+
+use sapwood_arena::{Kind, Memory};
+
+use super::raw::node::{INNER, LEAF, POOLED, RESERVED, VALUE};
+use super::raw::table::{Shared, Writer};
+
+/// What a map's memory holds: number of blocks and bytes, or bytes.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct MapleMemory {
+    /// Entries.
+    pub entries: usize,
+    /// Levels of inner nodes above the leaves.
+    pub height: usize,
+    /// Leaves: number and bytes.
+    pub leaves: (usize, usize),
+    /// Inner nodes: number and bytes.
+    pub inner: (usize, usize),
+    /// Values that do not lie in leaves: number and bytes.
+    pub values: (usize, usize),
+    /// Blocks of reservations: number and bytes.
+    pub reserved: (usize, usize),
+    /// Blocks that wait for readers: number and bytes.
+    pub waiting: (usize, usize),
+    /// Free bytes that the writer keeps for the next changes.
+    pub pooled: usize,
+    /// Nodes that were ever made.
+    pub nodes_made: u64,
+    /// Bytes of the map's own structures outside the arena.
+    pub outside: usize,
+    /// The arena's accounts.
+    pub arena: Memory,
+}
+
+impl MapleMemory {
+    pub(super) fn of<V>(writer: &Writer<V>) -> Self {
+        let arena = writer.space.arena.memory();
+        let kind = |kind: Kind| {
+            let kind = &arena.kinds[kind.0 as usize];
+            (kind.count, kind.bytes)
+        };
+        MapleMemory {
+            entries: writer.len,
+            height: writer.root.height,
+            leaves: kind(LEAF),
+            inner: kind(INNER),
+            values: kind(VALUE),
+            reserved: kind(RESERVED),
+            waiting: writer.space.waiting(),
+            pooled: kind(POOLED).1,
+            nodes_made: writer.space.made,
+            outside: size_of::<Shared<V>>() + writer.space.pool.bytes(),
+            arena,
+        }
+    }
+
+    /// All bytes that the map takes from the system.
+    pub fn total(&self) -> usize {
+        self.arena.committed + self.arena.overhead + self.outside
+    }
+}
+
+impl fmt::Display for MapleMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let each = |bytes: usize| bytes as f64 / self.entries.max(1) as f64;
+        let blocks = [
+            ("leaves", self.leaves),
+            ("inner nodes", self.inner),
+            ("values", self.values),
+            ("reserved", self.reserved),
+            ("waiting", self.waiting),
+        ];
+        for (what, (count, bytes)) in blocks {
+            let each = each(bytes);
+            writeln!(
+                f,
+                "{what:<12} {count:>10} {bytes:>12} bytes {each:>8.2} an entry"
+            )?;
+        }
+        let sums = [
+            ("pooled", self.pooled),
+            ("free", self.arena.free),
+            ("outside", self.outside + self.arena.overhead),
+            ("total", self.total()),
+        ];
+        for (what, bytes) in sums {
+            let each = each(bytes);
+            writeln!(
+                f,
+                "{what:<12} {:>10} {bytes:>12} bytes {each:>8.2} an entry",
+                ""
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,338 @@
+//! Plans, and reservations of just what they take.
+
+use core::fmt;
+use core::ops::RangeInclusive;
+
+use super::raw::space::Held;
+use super::raw::table::{Shared, Writer};
+use super::raw::write::Cost;
+use super::writer::MapleWriter;
+use super::{bounds, fit};
+use crate::Error;
+use crate::sync::MutexGuard;
+
+/// What a store takes, made by [`MapleMap::plan_store`](super::MapleMap::plan_store) and others.
+///
+/// A plan holds nothing. When the map is changed before it is reserved, it is made anew then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorePlan {
+    pub(super) range: (u64, u64),
+    pub(super) cost: Cost,
+}
+
+/// What an erasure takes, made by [`MapleMap::plan_clear`](super::MapleMap::plan_clear) and
+/// [`plan_erase`](super::MapleMap::plan_erase).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErasePlan {
+    /// What to clear; `None` when there is nothing to erase.
+    pub(super) range: Option<(u64, u64)>,
+    pub(super) cost: Cost,
+}
+
+macro_rules! costs {
+    () => {
+        /// Number of nodes that the change makes: exactly so many, if the map stays as it is until then.
+        pub fn nodes(&self) -> usize {
+            self.cost.nodes
+        }
+
+        /// Bytes of these nodes, and of values' blocks.
+        pub fn bytes(&self) -> usize {
+            self.cost.bytes
+        }
+    };
+}
+
+impl StorePlan {
+    costs!();
+
+    /// Where the value is to be stored.
+    pub fn range(&self) -> RangeInclusive<u64> {
+        self.range.0..=self.range.1
+    }
+}
+
+impl ErasePlan {
+    costs!();
+
+    /// What is to be cleared, if anything is.
+    pub fn range(&self) -> Option<RangeInclusive<u64>> {
+        self.range.map(|(start, end)| start..=end)
+    }
+}
+
+/// The writing side, for a reservation: its own, or borrowed from a [`MapleWriter`].
+enum Side<'a, V> {
+    Own(MutexGuard<'a, Writer<V>>, Vec<V>),
+    Lent(&'a mut Writer<V>, &'a mut Vec<V>),
+}
+
+impl<V> Side<'_, V> {
+    fn parts(&mut self) -> (&mut Writer<V>, &mut Vec<V>) {
+        match self {
+            Side::Own(writer, dropped) => (writer, dropped),
+            Side::Lent(writer, dropped) => (writer, dropped),
+        }
+    }
+}
+
+/// Blocks that are held for one change, and the map's lock.
+struct Holding<'a, V> {
+    shared: &'a Shared<V>,
+    // Its lock is released before values are dropped: their `drop` may use the map.
+    side: Side<'a, V>,
+    held: Vec<Held>,
+    cost: Cost,
+}
+
+impl<V: Clone> Holding<'_, V> {
+    fn change(mut self, value: Option<V>) {
+        let shared = self.shared;
+        let mut held = core::mem::take(&mut self.held);
+        let (writer, dropped) = self.side.parts();
+        shared.change_held(writer, value, &mut held, dropped);
+    }
+}
+
+impl<V> Drop for Holding<'_, V> {
+    fn drop(&mut self) {
+        let mut held = core::mem::take(&mut self.held);
+        let shared = self.shared;
+        shared.drop_held(self.side.parts().0, &mut held);
+    }
+}
+
+/// The nodes that a store takes, taken: [`store`](Self::store) cannot fail any more, and takes nothing else.
+///
+/// Holds the map's lock. Dropping it gives everything back.
+///
+/// ```
+/// use sapwood::maple::MapleMap;
+/// let map = MapleMap::from_iter([(0..=9, 'a'), (20..=29, 'b')]);
+/// let plan = map.plan_store(5..=24, &'c')?;
+/// assert_eq!(plan.nodes(), 1);
+/// let reservation = map.reserve(plan)?;
+/// assert_eq!(reservation.nodes(), 1);
+/// reservation.store('c');
+/// assert_eq!(map.get_entry(20), Some((5..=24, 'c')));
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+pub struct Reservation<'a, V: Clone> {
+    holding: Holding<'a, V>,
+    range: (u64, u64),
+}
+
+/// As a [`Reservation`], for an erasure.
+pub struct EraseReservation<'a, V: Clone> {
+    holding: Holding<'a, V>,
+}
+
+impl<V: Clone> Reservation<'_, V> {
+    /// Number of nodes that are reserved.
+    pub fn nodes(&self) -> usize {
+        self.holding.cost.nodes
+    }
+
+    /// Bytes that are reserved, for nodes and values.
+    pub fn bytes(&self) -> usize {
+        self.holding.cost.bytes
+    }
+
+    /// Where the value will be stored.
+    pub fn range(&self) -> RangeInclusive<u64> {
+        self.range.0..=self.range.1
+    }
+
+    /// Stores the value.
+    ///
+    /// # Panics
+    /// Only when the clone of a value that the range cuts in two panics; then nothing has changed.
+    pub fn store(self, value: V) {
+        self.holding.change(Some(value));
+    }
+}
+
+impl<V: Clone> EraseReservation<'_, V> {
+    /// Number of nodes that are reserved.
+    pub fn nodes(&self) -> usize {
+        self.holding.cost.nodes
+    }
+
+    /// Bytes that are reserved, for nodes and values.
+    pub fn bytes(&self) -> usize {
+        self.holding.cost.bytes
+    }
+
+    /// Clears the planned range.
+    ///
+    /// # Panics
+    /// As [`Reservation::store`].
+    pub fn erase(self) {
+        self.holding.change(None);
+    }
+}
+
+impl<V: Clone> fmt::Debug for Reservation<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation")
+            .field("range", &self.range())
+            .field("nodes", &self.nodes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<V: Clone> fmt::Debug for EraseReservation<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EraseReservation")
+            .field("nodes", &self.nodes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Drafts a change; what it takes.
+fn plan<V: Clone>(
+    shared: &Shared<V>,
+    writer: &mut Writer<V>,
+    range: (u64, u64),
+    put: bool,
+) -> Cost {
+    shared.draft(writer, range, put);
+    shared.cost(writer, put)
+}
+
+/// Holds the blocks of a change, which is drafted anew if the map has been changed since.
+fn hold<'a, V: Clone>(
+    shared: &'a Shared<V>,
+    mut side: Side<'a, V>,
+    range: Option<(u64, u64)>,
+    put: bool,
+    mut cost: Cost,
+) -> Result<Holding<'a, V>, Error> {
+    let (writer, dropped) = side.parts();
+    let held = match range {
+        None => {
+            // Nothing: a draft that finds nothing to clear.
+            cost = plan(shared, writer, (0, 0), false);
+            Vec::new()
+        }
+        Some(range) => {
+            if !Shared::is_newest(writer, cost.draft) {
+                cost = plan(shared, writer, range, put);
+            }
+            shared.hold(writer, put, dropped)?
+        }
+    };
+    Ok(Holding {
+        shared,
+        side,
+        held,
+        cost,
+    })
+}
+
+impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
+    /// As [`MapleMap::plan_store`](super::MapleMap::plan_store).
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`].
+    pub fn plan_store(&mut self, range: RangeInclusive<u64>, _: &V) -> Result<StorePlan, Error> {
+        let range = bounds(&range)?;
+        let cost = plan(self.shared(), &mut self.writer, range, true);
+        Ok(StorePlan { range, cost })
+    }
+
+    /// As [`MapleMap::plan_alloc`](super::MapleMap::plan_alloc).
+    ///
+    /// # Errors
+    /// As [`MapleMap::alloc_range`](super::MapleMap::alloc_range).
+    pub fn plan_alloc(
+        &mut self,
+        size: u64,
+        within: RangeInclusive<u64>,
+        value: &V,
+    ) -> Result<StorePlan, Error> {
+        let fit = fit(size, 1, &within)?;
+        let found = self.view().lowest(&fit);
+        self.plan_store(found.ok_or(Error::NoGap { size })?, value)
+    }
+
+    /// As [`MapleMap::plan_clear`](super::MapleMap::plan_clear).
+    ///
+    /// # Errors
+    /// [`Error::EmptyRange`].
+    pub fn plan_clear(&mut self, range: RangeInclusive<u64>) -> Result<ErasePlan, Error> {
+        let range = bounds(&range)?;
+        let cost = plan(self.shared(), &mut self.writer, range, false);
+        Ok(ErasePlan {
+            range: Some(range),
+            cost,
+        })
+    }
+
+    /// As [`MapleMap::plan_erase`](super::MapleMap::plan_erase).
+    pub fn plan_erase(&mut self, index: u64) -> ErasePlan {
+        let entry = self.view().get_entry(index).map(|(range, _)| range);
+        match entry {
+            Some(entry) => {
+                let range = (*entry.start(), *entry.end());
+                let cost = plan(self.shared(), &mut self.writer, range, false);
+                ErasePlan {
+                    range: Some(range),
+                    cost,
+                }
+            }
+            None => ErasePlan {
+                range: None,
+                cost: Cost::default(),
+            },
+        }
+    }
+
+    /// As [`MapleMap::reserve`](super::MapleMap::reserve), under this writer's lock.
+    ///
+    /// # Errors
+    /// As [`MapleMap::reserve`](super::MapleMap::reserve).
+    pub fn reserve(&mut self, plan: StorePlan) -> Result<Reservation<'_, V>, Error> {
+        let shared = self.shared();
+        let side = Side::Lent(&mut self.writer, &mut self.dropped);
+        let holding = hold(shared, side, Some(plan.range), true, plan.cost)?;
+        Ok(Reservation {
+            holding,
+            range: plan.range,
+        })
+    }
+
+    /// As [`MapleMap::reserve_erase`](super::MapleMap::reserve_erase), under this writer's lock.
+    ///
+    /// # Errors
+    /// As [`MapleMap::reserve`](super::MapleMap::reserve).
+    pub fn reserve_erase(&mut self, plan: ErasePlan) -> Result<EraseReservation<'_, V>, Error> {
+        let shared = self.shared();
+        let side = Side::Lent(&mut self.writer, &mut self.dropped);
+        let holding = hold(shared, side, plan.range, false, plan.cost)?;
+        Ok(EraseReservation { holding })
+    }
+}
+
+/// A reservation that keeps the map's lock by itself.
+pub(super) fn reserve<'m, V: Clone>(
+    shared: &'m Shared<V>,
+    plan: StorePlan,
+) -> Result<Reservation<'m, V>, Error> {
+    let side = Side::Own(shared.write(), Vec::new());
+    let holding = hold(shared, side, Some(plan.range), true, plan.cost)?;
+    Ok(Reservation {
+        holding,
+        range: plan.range,
+    })
+}
+
+/// As [`reserve`], for an erasure.
+pub(super) fn reserve_erase<'m, V: Clone>(
+    shared: &'m Shared<V>,
+    plan: ErasePlan,
+) -> Result<EraseReservation<'m, V>, Error> {
+    let side = Side::Own(shared.write(), Vec::new());
+    let holding = hold(shared, side, plan.range, false, plan.cost)?;
+    Ok(EraseReservation { holding })
+}

@@ -1,0 +1,108 @@
+//! An independent copy of equal shape.
+
+use sapwood_arena::ArenaFull;
+
+use super::node::{INNER, Inner, LEAF, Leaf, Mem, VALUE, copy_slot, inner_size};
+use super::path::Root;
+use super::table::{Apart, Shared, Values, Writer};
+
+impl<V: Clone> Shared<V> {
+    /// Copies a map into an empty one of the same kind. On an error the copy is to be dropped; what it has by then is whole.
+    pub(crate) fn copy_to(
+        &self,
+        from: &Writer<V>,
+        other: &Shared<V>,
+        to: &mut Writer<V>,
+    ) -> Result<(), ArenaFull> {
+        let Root { node, height } = from.root;
+        if node == 0 {
+            return Ok(());
+        }
+        let mut copied = Vec::new();
+        let copy = Copy {
+            shared: self,
+            from: from.mem(),
+        };
+        // SAFETY: the tree is that of a writer that is borrowed; the other one's blocks are seen by nobody.
+        let result = unsafe { copy.node(&mut to.space, node, height, &mut copied) };
+        match result {
+            Ok(node) => {
+                to.root = Root { node, height };
+                to.len = from.len;
+                other.publish_root(to);
+                other.publish_len(to);
+                Ok(())
+            }
+            Err(full) => {
+                let mem = to.space.mem();
+                for r in copied {
+                    // SAFETY: made above, linked nowhere; its owner is dropped with all that is in its arena.
+                    drop(unsafe { Apart::<V>::place(mem.at(r)).read() });
+                }
+                Err(full)
+            }
+        }
+    }
+}
+
+struct Copy<'a, V> {
+    shared: &'a Shared<V>,
+    from: Mem,
+}
+
+impl<V: Clone> Copy<'_, V> {
+    /// Copies a node and what is below it; `copied` gets the blocks of values.
+    ///
+    /// # Safety
+    /// The node is live, and of this level.
+    unsafe fn node(
+        &self,
+        space: &mut super::space::Space,
+        node: u32,
+        level: usize,
+        copied: &mut Vec<u32>,
+    ) -> Result<u32, ArenaFull> {
+        let p = self.from.at(node);
+        // SAFETY: the caller's promise; new blocks have the sizes of the old nodes.
+        unsafe {
+            if level == 0 {
+                let leaf = Leaf::at(p);
+                let slot = self.shared.slot;
+                let r = space.alloc(leaf.bytes(), LEAF)?;
+                let mut slots = Vec::with_capacity(leaf.len());
+                for k in 0..leaf.len() {
+                    if self.shared.values == Values::Apart {
+                        let old = leaf.slot(k, slot).cast::<u32>().read();
+                        let value = &*Apart::<V>::place(self.from.at(old));
+                        let value = value.clone();
+                        let new = space.alloc(Apart::<V>::BYTES, VALUE)?;
+                        Apart::<V>::place(space.mem().at(new)).write(value);
+                        copied.push(new);
+                        slots.push(new);
+                    }
+                }
+                let to = space.mem().at(r);
+                core::ptr::copy_nonoverlapping(p, to, leaf.bytes());
+                let copy = Leaf::at(to);
+                for (k, new) in slots.iter().enumerate() {
+                    let at = copy.slot(k, slot).cast_mut();
+                    copy_slot((&raw const *new).cast(), at, slot);
+                }
+                space.made += 1;
+                return Ok(r);
+            }
+            let inner = Inner::at(p);
+            let n = inner.len();
+            let r = space.alloc(inner_size(n), INNER)?;
+            let mut children = Vec::with_capacity(n);
+            for i in 0..n {
+                let child = self.node(space, inner.child(i), level - 1, copied)?;
+                let upper = if i + 1 < n { inner.pivot(i) } else { u64::MAX };
+                children.push((child, upper, inner.gap(i)));
+            }
+            Inner::write(space.mem().at(r), children.into_iter());
+            space.made += 1;
+            Ok(r)
+        }
+    }
+}

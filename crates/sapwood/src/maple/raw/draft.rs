@@ -1,0 +1,559 @@
+//! What a change will do, before it does anything: which nodes it replaces, and by what. Plans count what is drafted here;
+//! changes carry it out.
+//!
+//! At each level a run of nodes, the window, is replaced by new ones. At level 0 it is the leaves that the range touches.
+//! Above, it is the parents of the window below: their children before and behind it stay, those inside give way to what
+//! the level below made of them. The draft ends at the first level where one child of a node is replaced by one: that is
+//! one store into the node's cell, and all that is below becomes visible.
+//!
+//! A window always ends at an upper bound that stays what it is. When the last entry of a leaf is cut or goes, the leaf's
+//! upper bound falls, and the gap before the next leaf's first entry grows: then the next leaf joins the window, and stays as
+//! it is but for its gap word.
+//!
+//! A node with too little in it takes in one neighbour, under the same parent if there is one.
+
+use super::entries::{Entries, Limits, Part, Slot, leaf_gap};
+use super::node::{Inner, Leaf, Mem, inner_size};
+use super::path::{Path, Root};
+use crate::maple::gap::code;
+
+/// A child of a new inner node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Child {
+    /// A live node, or with `new` the number of one of the level below.
+    pub(crate) node: u32,
+    pub(crate) new: bool,
+    /// Its upper bound.
+    pub(crate) upper: u64,
+    /// The code of its largest gap.
+    pub(crate) gap: u16,
+}
+
+/// New nodes of one level above the leaves.
+#[derive(Default)]
+pub(crate) struct Level {
+    /// Children of all of them.
+    pub(crate) children: Vec<Child>,
+    /// The children of each: from and to.
+    pub(crate) parts: Vec<(usize, usize)>,
+}
+
+/// Where the new nodes become visible.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outcome {
+    /// The map is as it was to be.
+    Same,
+    /// It has no entries any more.
+    Empty,
+    /// It has a new root, with so many levels of inner nodes: the only new node of the highest level that has some, or a
+    /// node that stays.
+    Root { node: Child, height: usize },
+    /// One child of the node at this level of the path is another one.
+    Cell { level: usize, node: Child },
+}
+
+/// Whole subtrees that are given up: children of an inner node at a level.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) parent: u32,
+    pub(crate) level: usize,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+/// A draft. The vectors keep their memory from one to the next.
+pub(crate) struct Draft {
+    pub(crate) entries: Entries,
+    pub(crate) leaves: Vec<Part>,
+    /// Levels from 1 up; more than are used.
+    levels: Vec<Level>,
+    /// Levels above 0 that have new nodes.
+    pub(crate) used: usize,
+    pub(crate) outcome: Outcome,
+    pub(crate) path: Path,
+    /// Nodes that are replaced, with their levels.
+    pub(crate) gone: Vec<(u32, usize)>,
+    pub(crate) spans: Vec<Span>,
+    /// Slots of entries that are overwritten.
+    pub(crate) dropped: Vec<*const u8>,
+    /// Slot of an entry that is cut in two.
+    pub(crate) cloned: Option<*const u8>,
+    below: Vec<Child>,
+}
+
+// SAFETY: the addresses are of leaves of the map that has this, and are only used while its lock is held.
+unsafe impl Send for Draft {}
+
+impl Draft {
+    pub(crate) fn new() -> Self {
+        Draft {
+            entries: Entries::default(),
+            leaves: Vec::new(),
+            levels: Vec::new(),
+            used: 0,
+            outcome: Outcome::Same,
+            path: Path::nowhere(),
+            gone: Vec::new(),
+            spans: Vec::new(),
+            dropped: Vec::new(),
+            cloned: None,
+            below: Vec::new(),
+        }
+    }
+
+    /// New nodes of levels above 0, from level 1 up.
+    pub(crate) fn levels(&self) -> &[Level] {
+        &self.levels[..self.used]
+    }
+
+    /// Bytes of each new node, in the order in which they are made.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = usize> + '_ {
+        let leaves = self.leaves.iter().map(|part| part.bytes);
+        let parts = self.levels().iter().flat_map(|level| &level.parts);
+        leaves.chain(parts.map(|&(from, to)| inner_size(to - from)))
+    }
+
+    /// Drafts `a..=b` as one entry (`put`), or as a gap.
+    ///
+    /// # Safety
+    /// The tree is live, and not changed until the draft is carried out or made anew.
+    pub(crate) unsafe fn make<const NATIVE: bool>(
+        &mut self,
+        mem: Mem,
+        root: Root,
+        limits: &Limits,
+        (a, b): (u64, u64),
+        put: bool,
+    ) {
+        self.entries.clear();
+        self.leaves.clear();
+        self.gone.clear();
+        self.spans.clear();
+        self.dropped.clear();
+        self.below.clear();
+        self.cloned = None;
+        self.used = 0;
+        self.outcome = Outcome::Same;
+        if root.node == 0 {
+            if put {
+                self.entries.push(a, b, Slot::NEW);
+                self.cut(limits, 0, true, false);
+                self.finish(limits, 0);
+            }
+            return;
+        }
+        // SAFETY: the caller's promise.
+        let first = unsafe { Path::to::<NATIVE>(mem, root, a) };
+        let upper = first.upper(0);
+        let last = if b <= upper {
+            first
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { Path::to::<NATIVE>(mem, root, b) }
+        };
+        let mut window = Window {
+            mem,
+            first,
+            last,
+            kept: false,
+        };
+        if !self.collect(&mut window, limits, (a, b), put) {
+            return;
+        }
+        if b > upper {
+            self.subtrees(&window);
+        }
+        if self.leaf_level(&mut window, limits, b, put) {
+            self.upper_levels(&mut window, limits);
+        }
+        self.path = window.first;
+    }
+
+    /// The window's entries as they are to be. Whether anything is to change.
+    fn collect(
+        &mut self,
+        window: &mut Window,
+        limits: &Limits,
+        (a, b): (u64, u64),
+        put: bool,
+    ) -> bool {
+        let slot = limits.slot;
+        let (left, right) = (window.first_leaf(), window.last_leaf());
+        let spans = window.spans();
+        // The first entry that the range may touch, and the first behind it.
+        let from = left.rank(a);
+        let touched = spans || (from < left.len() && left.start(from) <= b);
+        if !touched && !put {
+            return false;
+        }
+        self.entries.take(left, 0, from, slot);
+        let mut over = from;
+        let cut_left = from < left.len() && left.start(from) < a;
+        if cut_left {
+            self.entries
+                .take_cut(left, from, slot, left.start(from), a - 1);
+            over += 1;
+        }
+        if put {
+            self.entries.push(a, b, Slot::NEW);
+        }
+        let behind = if b == u64::MAX {
+            right.len()
+        } else {
+            right.rank(b + 1)
+        };
+        let cut_right = behind < right.len() && right.start(behind) <= b;
+        if spans {
+            window.kept = behind == 0 && !cut_right;
+            self.drop_slots(left, over, left.len(), slot);
+            self.drop_slots(right, 0, behind, slot);
+        } else {
+            self.drop_slots(left, over, behind, slot);
+        }
+        if window.kept {
+            return true;
+        }
+        let mut rest = behind;
+        if cut_right {
+            let end = right.end(behind);
+            if !spans && cut_left && behind == from {
+                self.cloned = Some(right.slot(behind, slot));
+                self.entries.push(b + 1, end, Slot::CLONE);
+            } else {
+                self.entries.take_cut(right, behind, slot, b + 1, end);
+            }
+            rest += 1;
+        }
+        self.entries.take(right, rest, right.len(), slot);
+        true
+    }
+
+    fn drop_slots(&mut self, leaf: Leaf, from: usize, to: usize, slot: usize) {
+        for k in from..to {
+            self.dropped.push(leaf.slot(k, slot));
+        }
+    }
+
+    /// Notes the subtrees between the first leaf of the window and the last.
+    fn subtrees(&mut self, window: &Window) {
+        let Window { first, last, .. } = window;
+        for level in 1..=first.height {
+            let (from, to) = (first.index(level) + 1, last.index(level));
+            if first.node[level] == last.node[level] {
+                self.spans.push(Span {
+                    parent: first.node[level],
+                    level,
+                    from,
+                    to,
+                });
+                break;
+            }
+            self.spans.push(Span {
+                parent: first.node[level],
+                level,
+                from,
+                to: first.inner(level).len(),
+            });
+            self.spans.push(Span {
+                parent: last.node[level],
+                level,
+                from: 0,
+                to,
+            });
+        }
+    }
+
+    /// Decides which leaves there will be. Whether levels above have to change.
+    fn leaf_level(&mut self, window: &mut Window, limits: &Limits, b: u64, put: bool) -> bool {
+        let slot = limits.slot;
+        if !window.kept && !window.last.is_last(0) {
+            let upper = window.last.upper(0);
+            if self.entries.ends.last() != Some(&upper) {
+                // The leaf's upper bound would fall: the next leaf joins.
+                window.right(0, &mut self.gone);
+                window.kept = true;
+            }
+        }
+        let whole = window.is_whole(0);
+        if self.entries.len() == 0 && !window.kept {
+            if whole {
+                self.gone.push((window.first.node[0], 0));
+                window.push_last(0, &mut self.gone);
+                window.push_above(0, &mut self.gone);
+                self.outcome = Outcome::Empty;
+                return false;
+            }
+            // The last leaf of all goes: the one before takes over its bound.
+            window.left(0, &mut self.gone);
+            self.entries.take_before(window.first_leaf(), slot);
+        } else if self.entries.len() != 0 && self.entries.len() < limits.least {
+            if window.kept {
+                let next = window.last_leaf();
+                self.entries.take(next, 0, next.len(), slot);
+                window.kept = false;
+            } else if !whole {
+                if window.take_neighbour(0, &mut self.gone) {
+                    let next = window.last_leaf();
+                    self.entries.take(next, 0, next.len(), slot);
+                } else {
+                    self.entries.take_before(window.first_leaf(), slot);
+                }
+            }
+        }
+        self.gone.push((window.first.node[0], 0));
+        if !window.kept {
+            window.push_last(0, &mut self.gone);
+        }
+        let lower = window.first.lower(0);
+        let rightmost = window.last.is_last(0) && !window.kept;
+        let append = put && rightmost && self.entries.ends.last() == Some(&b);
+        self.cut(limits, lower, rightmost, append);
+        if window.kept {
+            let leaf = window.last_leaf();
+            let upper = window.last.upper(0);
+            let from = self.entries.ends.last().map_or(lower, |end| end + 1);
+            let end = if window.last.is_last(0) {
+                u64::MAX
+            } else {
+                leaf.last()
+            };
+            self.below.push(Child {
+                node: window.last.node[0],
+                new: false,
+                upper,
+                gap: leaf_gap(leaf, from, end),
+            });
+        } else if let Some(last) = self.below.last_mut() {
+            last.upper = window.last.upper(0);
+        }
+        if window.is_whole(0) {
+            window.push_above(0, &mut self.gone);
+            self.finish(limits, 0);
+            return false;
+        }
+        true
+    }
+
+    /// Cuts the entries into leaves and notes them for the level above. `rightmost`: they are the last of all.
+    fn cut(&mut self, limits: &Limits, mut lower: u64, rightmost: bool, append: bool) {
+        if self.entries.len() == 0 {
+            return;
+        }
+        self.entries.cut(limits, append, &mut self.leaves);
+        for (i, part) in self.leaves.iter().enumerate() {
+            let upper = self.entries.ends[part.to - 1];
+            let mut gap = self.entries.gap(part.from, part.to, lower);
+            if rightmost && part.to == self.entries.len() {
+                gap = gap.max(code(u64::MAX - upper));
+            }
+            self.below.push(Child {
+                node: i as u32,
+                new: true,
+                upper,
+                gap,
+            });
+            lower = upper.wrapping_add(1);
+        }
+    }
+
+    /// Everything above a level where the window was all there is: a new root, over as many nodes as were made.
+    fn finish(&mut self, limits: &Limits, mut height: usize) {
+        while self.below.len() > 1 {
+            height += 1;
+            let mut below = core::mem::take(&mut self.below);
+            self.next_level().children.append(&mut below);
+            self.below = below;
+            self.part(limits, false);
+        }
+        self.outcome = match self.below.pop() {
+            Some(node) => Outcome::Root { node, height },
+            None => Outcome::Empty,
+        };
+    }
+
+    fn upper_levels(&mut self, window: &mut Window, limits: &Limits) {
+        for height in 1..=window.first.height {
+            let (left, right) = (window.first.inner(height), window.last.inner(height));
+            let (from, to) = (window.first.index(height), window.last.index(height));
+            let one = window.first.node[height] == window.last.node[height] && from == to;
+            if let (true, &[node]) = (one, &self.below[..]) {
+                self.outcome = Outcome::Cell {
+                    level: height,
+                    node,
+                };
+                return;
+            }
+            let upper = window.last.upper(height);
+            let level = self.next_level();
+            level.take(left, 0, from, u64::MAX);
+            self.levels[self.used - 1].children.append(&mut self.below);
+            let level = &mut self.levels[self.used - 1];
+            level.take(right, to + 1, right.len(), upper);
+            let whole = window.is_whole(height);
+            if whole && level.children.len() == 1 {
+                // The root would have one child, which is the root then.
+                self.gone.push((window.first.node[height], height));
+                window.push_last(height, &mut self.gone);
+                self.below.append(&mut self.levels[self.used - 1].children);
+                self.used -= 1;
+                window.push_above(height, &mut self.gone);
+                self.finish(limits, height - 1);
+                return;
+            }
+            if !whole && level.children.len() < limits.fanout / 2 {
+                if window.take_neighbour(height, &mut self.gone) {
+                    let next = window.last.inner(height);
+                    let upper = window.last.upper(height);
+                    self.levels[self.used - 1].take(next, 0, next.len(), upper);
+                } else {
+                    let before = window.first.inner(height);
+                    let upper = window.first.upper(height);
+                    let level = &mut self.levels[self.used - 1];
+                    let count = level.children.len();
+                    level.take(before, 0, before.len(), upper);
+                    level.children.rotate_left(count);
+                }
+            }
+            self.gone.push((window.first.node[height], height));
+            window.push_last(height, &mut self.gone);
+            self.part(limits, window.last.is_last(height));
+            if window.is_whole(height) {
+                window.push_above(height, &mut self.gone);
+                self.finish(limits, height);
+                return;
+            }
+        }
+    }
+
+    fn next_level(&mut self) -> &mut Level {
+        if self.levels.len() == self.used {
+            self.levels.push(Level::default());
+        }
+        self.used += 1;
+        let level = &mut self.levels[self.used - 1];
+        level.children.clear();
+        level.parts.clear();
+        level
+    }
+
+    /// Cuts the children of the newest level into nodes and notes these for the level above. The last node of all leaves
+    /// the one before it as full as it can be, as entries may come in order.
+    fn part(&mut self, limits: &Limits, rightmost: bool) {
+        let level = &mut self.levels[self.used - 1];
+        let n = level.children.len();
+        let count = n.div_ceil(limits.fanout);
+        let least = limits.fanout / 2;
+        if count == 2 && rightmost && n - least <= limits.fanout {
+            level.parts.extend([(0, n - least), (n - least, n)]);
+        } else {
+            level
+                .parts
+                .extend((0..count).map(|i| (n * i / count, n * (i + 1) / count)));
+        }
+        for (i, &(from, to)) in level.parts.iter().enumerate() {
+            let children = &level.children[from..to];
+            self.below.push(Child {
+                node: i as u32,
+                new: true,
+                upper: children[children.len() - 1].upper,
+                gap: children.iter().map(|child| child.gap).max().unwrap_or(0),
+            });
+        }
+    }
+}
+
+impl Level {
+    /// Appends children of a node that stay; `upper` is the node's upper bound, which its last child has.
+    fn take(&mut self, inner: Inner, from: usize, to: usize, upper: u64) {
+        self.children.extend((from..to).map(|i| Child {
+            node: inner.child(i),
+            new: false,
+            upper: if i + 1 < inner.len() {
+                inner.pivot(i)
+            } else {
+                upper
+            },
+            gap: inner.gap(i),
+        }));
+    }
+}
+
+/// The first and the last node of the window at each level.
+struct Window {
+    mem: Mem,
+    first: Path,
+    last: Path,
+    /// The last leaf stays as it is.
+    kept: bool,
+}
+
+impl Window {
+    fn leaf(&self, node: u32) -> Leaf {
+        // SAFETY: the paths' nodes at level 0 are live leaves, as the caller of `make` promised.
+        unsafe { Leaf::at(self.mem.at(node)) }
+    }
+
+    fn first_leaf(&self) -> Leaf {
+        self.leaf(self.first.node[0])
+    }
+
+    fn last_leaf(&self) -> Leaf {
+        self.leaf(self.last.node[0])
+    }
+
+    /// Whether it has more than one leaf.
+    fn spans(&self) -> bool {
+        self.first.node[0] != self.last.node[0]
+    }
+
+    /// Whether it is all nodes of a level.
+    fn is_whole(&self, level: usize) -> bool {
+        self.first.is_first(level) && self.last.is_last(level)
+    }
+
+    fn right(&mut self, level: usize, gone: &mut Vec<(u32, usize)>) -> bool {
+        let first = self.first.node;
+        // The first node of the window at a level is noted when the level is done.
+        self.last.right(level, |at, node| {
+            if first[at] != node {
+                gone.push((node, at));
+            }
+        })
+    }
+
+    fn left(&mut self, level: usize, gone: &mut Vec<(u32, usize)>) -> bool {
+        let last = self.last.node;
+        self.first.left(level, |at, node| {
+            if last[at] != node {
+                gone.push((node, at));
+            }
+        })
+    }
+
+    /// Takes in a neighbour of the window at a level: true for the one on the right, false for the one on the left. Under
+    /// the same parent if there is one.
+    fn take_neighbour(&mut self, level: usize, gone: &mut Vec<(u32, usize)>) -> bool {
+        let right = self.last.siblings(level).1;
+        let left = self.first.siblings(level).0;
+        if right || (!left && !self.last.is_last(level)) {
+            self.right(level, gone);
+            return true;
+        }
+        self.left(level, gone);
+        false
+    }
+
+    /// Notes the last node at a level as replaced, unless it is the first.
+    fn push_last(&self, level: usize, gone: &mut Vec<(u32, usize)>) {
+        if self.last.node[level] != self.first.node[level] {
+            gone.push((self.last.node[level], level));
+        }
+    }
+    /// Notes the nodes above a level, where the window is all there is.
+    fn push_above(&self, level: usize, gone: &mut Vec<(u32, usize)>) {
+        for above in level + 1..=self.first.height {
+            gone.push((self.first.node[above], above));
+            self.push_last(above, gone);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Entries on their way from old leaves into new ones.
+
+use super::node::{Encoding, Leaf};
+use crate::maple::gap::code;
+
+/// Where an entry's slot comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot(*const u8);
+
+impl Slot {
+    /// The value that is stored.
+    pub(crate) const NEW: Slot = Slot(core::ptr::without_provenance(1));
+    /// A copy of the value of an entry that is cut in two.
+    pub(crate) const CLONE: Slot = Slot(core::ptr::without_provenance(2));
+
+    /// The bytes: those of the new value, of the copy, or of an entry that is there.
+    #[inline(always)]
+    pub(crate) fn bytes(self, new: *const u8, clone: *const u8) -> *const u8 {
+        match self {
+            Slot::NEW => new,
+            Slot::CLONE => clone,
+            Slot(at) => at,
+        }
+    }
+}
+
+/// What leaves may have: chosen when the map is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Bytes of a leaf.
+    pub(crate) leaf: usize,
+    /// Entries of a leaf that is not the root, at least.
+    pub(crate) least: usize,
+    /// Children of an inner node.
+    pub(crate) fanout: usize,
+    /// Bytes of a slot.
+    pub(crate) slot: usize,
+}
+
+/// Sorted entries.
+#[derive(Default)]
+pub(crate) struct Entries {
+    pub(crate) starts: Vec<u64>,
+    pub(crate) ends: Vec<u64>,
+    pub(crate) slots: Vec<Slot>,
+}
+
+// SAFETY: the slots' addresses are of leaves of the map that has this, and are only used while its lock is held.
+unsafe impl Send for Entries {}
+
+/// A run of entries that becomes a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) encoding: Encoding,
+    /// Bytes of the leaf.
+    pub(crate) bytes: usize,
+}
+
+impl Entries {
+    pub(crate) fn clear(&mut self) {
+        self.starts.clear();
+        self.ends.clear();
+        self.slots.clear();
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn push(&mut self, start: u64, end: u64, slot: Slot) {
+        self.starts.push(start);
+        self.ends.push(end);
+        self.slots.push(slot);
+    }
+
+    /// Appends entries of a leaf.
+    #[inline]
+    pub(crate) fn take(&mut self, leaf: Leaf, from: usize, to: usize, slot: usize) {
+        let count = to - from;
+        self.starts.reserve(count);
+        self.ends.reserve(count);
+        self.slots.reserve(count);
+        leaf.decode(from, to, slot, |start, end, at| {
+            self.starts.push(start);
+            self.ends.push(end);
+            self.slots.push(Slot(at));
+        });
+    }
+
+    /// Appends one entry of a leaf with other borders.
+    pub(crate) fn take_cut(&mut self, leaf: Leaf, k: usize, slot: usize, start: u64, end: u64) {
+        self.push(start, end, Slot(leaf.slot(k, slot)));
+    }
+
+    /// Puts a leaf's entries before all others.
+    pub(crate) fn take_before(&mut self, leaf: Leaf, slot: usize) {
+        let count = self.len();
+        self.take(leaf, 0, leaf.len(), slot);
+        self.starts.rotate_left(count);
+        self.ends.rotate_left(count);
+        self.slots.rotate_left(count);
+    }
+
+    fn part(&self, from: usize, to: usize, limits: &Limits) -> Option<Part> {
+        let encoding = Encoding::of(&self.starts[from..to], &self.ends[from..to]);
+        if to - from > u8::MAX as usize || encoding.places(to - from, limits.slot).2 > limits.leaf {
+            return None;
+        }
+        Some(Part {
+            from,
+            to,
+            encoding,
+            bytes: encoding.size(to - from, limits.slot),
+        })
+    }
+
+    /// Cuts the entries, at least one, into as few leaves of about equal lengths as they need. With `append`, as entries
+    /// come in order, the first leaf is left as full as it can be.
+    pub(crate) fn cut(&self, limits: &Limits, append: bool, parts: &mut Vec<Part>) {
+        parts.clear();
+        let n = self.len();
+        if let Some(all) = self.part(0, n, limits) {
+            parts.push(all);
+            return;
+        }
+        if append && n > 2 * limits.least {
+            let at = n - limits.least;
+            if let (Some(left), Some(right)) = (self.part(0, at, limits), self.part(at, n, limits))
+            {
+                parts.extend([left, right]);
+                return;
+            }
+        }
+        for count in 2.. {
+            parts.clear();
+            parts.extend(
+                (0..count).map_while(|i| self.part(n * i / count, n * (i + 1) / count, limits)),
+            );
+            if parts.len() == count {
+                return;
+            }
+        }
+    }
+
+    /// The code of the largest gap before an entry of a run, the first of which may follow on `lower`.
+    pub(crate) fn gap(&self, from: usize, to: usize, lower: u64) -> u16 {
+        let mut largest = self.starts[from] - lower;
+        for k in from + 1..to {
+            largest = largest.max(self.starts[k] - self.ends[k - 1] - 1);
+        }
+        code(largest)
+    }
+}
+
+/// The code of the largest gap of a leaf with these bounds; `upper` is that of the tree's last leaf only, else its last
+/// entry's end.
+pub(crate) fn leaf_gap(leaf: Leaf, lower: u64, upper: u64) -> u16 {
+    let mut next = lower;
+    let mut largest = upper - leaf.last();
+    leaf.decode(0, leaf.len(), 0, |start, end, _| {
+        largest = largest.max(start - next);
+        next = end.wrapping_add(1);
+    });
+    code(largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maple::raw::node::leaf_holds;
+
+    #[test]
+    fn equal_parts_never_have_too_few() {
+        let mut rng = fastrand::Rng::with_seed(3);
+        for (leaf, slot) in [(128, 8), (512, 8), (512, 0), (512, 4), (1024, 8), (192, 1)] {
+            let limits = Limits {
+                leaf,
+                least: leaf_holds(leaf, slot, 3).div_ceil(2),
+                fanout: 4,
+                slot,
+            };
+            for _ in 0..400 {
+                let mut entries = Entries::default();
+                let (shift, most) = (rng.u32(0..3) * 4, 1 << rng.u32(1..40));
+                let mut at = rng.u64(0..1 << 20) << shift;
+                for _ in 0..rng.usize(limits.least..=2 * leaf_holds(leaf, slot, 1).min(255)) {
+                    let end = at + (rng.u64(1..most) << shift) - 1;
+                    entries.push(at, end, Slot::NEW);
+                    at = end + 1 + (rng.u64(0..most) << shift);
+                }
+                let mut parts = Vec::new();
+                entries.cut(&limits, rng.bool(), &mut parts);
+                assert_eq!(
+                    (parts[0].from, parts.last().unwrap().to),
+                    (0, entries.len())
+                );
+                for pair in parts.windows(2) {
+                    assert_eq!(pair[0].to, pair[1].from);
+                }
+                for part in parts {
+                    assert!(part.to - part.from >= limits.least, "{part:?} {limits:?}");
+                    assert!(part.bytes <= leaf.next_multiple_of(64));
+                }
+            }
+        }
+    }
+}

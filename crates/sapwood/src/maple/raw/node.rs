@@ -1,0 +1,562 @@
+//! The bytes of nodes. Drawn in `docs/maple.md`.
+//!
+//! A leaf: entries as three arrays, ends first. Ends and starts are distances from the base, in units of `1 << shift`
+//! indices, in 2, 4 or 8 bytes each.
+//!
+//! ```text
+//! 0  n | width | shift | lines | starts at (16 bits) | values at (16 bits)
+//! 8  base, the first entry's start (64 bits)
+//! 16 ends, filled up to 16 bytes with ones; starts; values, aligned to 8
+//! ```
+//!
+//! An inner node: upper bounds of all children but the last, children, and the code of the largest gap in each.
+//!
+//! ```text
+//! 0  n | 0 | 0 | lines | replaced (atomic) | 0 | 0 | 0
+//! 8  pivots (64 bits each), filled up to a multiple of four with ones
+//!    cells (32 bits each, atomic), gap words (16 bits each, atomic)
+//! ```
+
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
+
+use sapwood_arena::Kind;
+
+use crate::sync;
+
+/// Leaves.
+pub(crate) const LEAF: Kind = Kind(0);
+/// Inner nodes.
+pub(crate) const INNER: Kind = Kind(1);
+/// Values that do not lie in leaves.
+pub(crate) const VALUE: Kind = Kind(2);
+/// Blocks of reservations.
+pub(crate) const RESERVED: Kind = Kind(3);
+/// Free blocks that the writer keeps.
+pub(crate) const POOLED: Kind = Kind(4);
+
+/// Nodes take whole lines, so that they begin with one.
+pub(crate) const LINE: usize = 64;
+
+/// The most levels of inner nodes.
+pub(crate) const LEVELS: usize = 32;
+
+const LEAF_HEAD: usize = 16;
+const INNER_HEAD: usize = 8;
+
+/// The arena's memory: from references to addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mem(pub(crate) *mut u8);
+
+impl Mem {
+    #[inline(always)]
+    pub(crate) fn at(self, r: u32) -> *mut u8 {
+        self.0.wrapping_add(r as usize * 8)
+    }
+}
+
+/// How the borders in a leaf are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Encoding {
+    pub(crate) base: u64,
+    pub(crate) shift: u32,
+    /// 1, 2 or 3: 2, 4 or 8 bytes.
+    pub(crate) width: u32,
+}
+
+impl Encoding {
+    /// The narrowest encoding of entries, which are sorted and at least one.
+    pub(crate) fn of(starts: &[u64], ends: &[u64]) -> Encoding {
+        let base = starts[0];
+        let mut bits = 0;
+        for (&start, &end) in starts.iter().zip(ends) {
+            bits |= start.wrapping_sub(base) | end.wrapping_add(1).wrapping_sub(base);
+        }
+        // All is one entry over all indices if no bit is set.
+        let shift = bits.trailing_zeros().min(63);
+        let width = match (ends[ends.len() - 1] - base) >> shift {
+            0..=0xFFFF => 1,
+            0x1_0000..=0xFFFF_FFFF => 2,
+            _ => 3,
+        };
+        Encoding { base, shift, width }
+    }
+
+    /// Where starts and values begin in a leaf of `n` entries, and where it ends.
+    pub(crate) fn places(self, n: usize, slot: usize) -> (usize, usize, usize) {
+        let bytes = n << self.width;
+        let starts = LEAF_HEAD + bytes.next_multiple_of(16);
+        let values = (starts + bytes).next_multiple_of(8);
+        (starts, values, values + n * slot)
+    }
+
+    /// Bytes of a leaf.
+    pub(crate) fn size(self, n: usize, slot: usize) -> usize {
+        self.places(n, slot).2.next_multiple_of(LINE)
+    }
+}
+
+/// Entries that a leaf of at most so many bytes can have for certain.
+pub(crate) fn leaf_holds(bytes: usize, slot: usize, width: u32) -> usize {
+    let encoding = Encoding {
+        base: 0,
+        shift: 0,
+        width,
+    };
+    (1..=u8::MAX as usize)
+        .take_while(|&n| encoding.places(n, slot).2 <= bytes)
+        .last()
+        .unwrap_or(0)
+}
+
+/// Bytes of an inner node with `n` children.
+pub(crate) fn inner_size(n: usize) -> usize {
+    (INNER_HEAD + padded(n) * 8 + n * 6).next_multiple_of(LINE)
+}
+
+/// Pivots of `n` children with those that fill up.
+fn padded(n: usize) -> usize {
+    (n - 1).next_multiple_of(4)
+}
+
+/// A leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaf {
+    p: *const u8,
+    n: usize,
+    encoding: Encoding,
+    starts: usize,
+    values: usize,
+    lines: usize,
+}
+
+impl Leaf {
+    /// # Safety
+    /// At `p` is a leaf, which stays as it is while this is used.
+    #[inline(always)]
+    pub(crate) unsafe fn at(p: *const u8) -> Leaf {
+        // SAFETY: the caller's promise; a leaf begins with 16 bytes of head, aligned to 8.
+        let [head, base] = unsafe { p.cast::<[u64; 2]>().read() };
+        let head = head.to_le();
+        Leaf {
+            p,
+            n: head as usize & 0xFF,
+            encoding: Encoding {
+                base,
+                shift: (head >> 16) as u32 & 63,
+                width: (head >> 8) as u32 & 3,
+            },
+            lines: (head >> 24) as usize & 0xFF,
+            starts: (head >> 32) as usize & 0xFFFF,
+            values: (head >> 48) as usize,
+        }
+    }
+
+    /// Number of entries, at least one.
+    #[inline(always)]
+    pub(crate) fn len(self) -> usize {
+        self.n
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        self.lines * LINE
+    }
+
+    pub(crate) fn encoding(self) -> Encoding {
+        self.encoding
+    }
+
+    #[inline(always)]
+    fn border(self, array: usize, k: usize) -> u64 {
+        assert!(k < self.n, "an entry of the leaf");
+        // SAFETY: the promise of `at`; each array has `n` borders of this width.
+        unsafe {
+            let p = self.p.add(array);
+            match self.encoding.width {
+                1 => u64::from(p.cast::<u16>().add(k).read()),
+                2 => u64::from(p.cast::<u32>().add(k).read()),
+                _ => p.cast::<u64>().add(k).read(),
+            }
+        }
+    }
+
+    /// The first index of an entry.
+    #[inline(always)]
+    pub(crate) fn start(self, k: usize) -> u64 {
+        let Encoding { base, shift, .. } = self.encoding;
+        base.wrapping_add(self.border(self.starts, k) << shift)
+    }
+
+    /// The last index of an entry.
+    #[inline(always)]
+    pub(crate) fn end(self, k: usize) -> u64 {
+        let Encoding { base, shift, .. } = self.encoding;
+        base.wrapping_add(self.border(LEAF_HEAD, k) << shift | ((1 << shift) - 1))
+    }
+
+    /// The last index of the last entry.
+    #[inline(always)]
+    pub(crate) fn last(self) -> u64 {
+        self.end(self.n - 1)
+    }
+
+    /// Where an entry's slot is, in a map with slots of `slot` bytes.
+    #[inline(always)]
+    pub(crate) fn slot(self, k: usize, slot: usize) -> *const u8 {
+        assert!(k < self.n, "an entry of the leaf");
+        self.p.wrapping_add(self.values + k * slot)
+    }
+
+    /// Number of entries that end before `x`.
+    #[inline(always)]
+    pub(crate) fn rank(self, x: u64) -> usize {
+        let Encoding { base, shift, width } = self.encoding;
+        if x < base {
+            return 0;
+        }
+        let x = (x - base) >> shift;
+        let p = self.p.wrapping_add(LEAF_HEAD);
+        // SAFETY: the ends are filled up to whole chunks of 16 bytes with the highest number.
+        unsafe {
+            match width {
+                1 => u16::try_from(x).map_or(self.n, |x| below16(p.cast(), self.n, x)),
+                2 => u32::try_from(x).map_or(self.n, |x| below32(p.cast(), self.n, x)),
+                _ => below64(p.cast(), self.n, x),
+            }
+        }
+    }
+
+    /// All borders and slots, in order.
+    #[inline(always)]
+    pub(crate) fn decode(
+        self,
+        from: usize,
+        to: usize,
+        slot: usize,
+        mut each: impl FnMut(u64, u64, *const u8),
+    ) {
+        assert!(to <= self.n, "entries of the leaf");
+        let Encoding { base, shift, width } = self.encoding;
+        let fill = (1 << shift) - 1;
+        let (ends, starts) = (
+            self.p.wrapping_add(LEAF_HEAD),
+            self.p.wrapping_add(self.starts),
+        );
+        let values = self.p.wrapping_add(self.values);
+        macro_rules! all {
+            ($border:ty) => {
+                for k in from..to {
+                    // SAFETY: as in `border`.
+                    let (start, end) = unsafe {
+                        (
+                            starts.cast::<$border>().add(k).read(),
+                            ends.cast::<$border>().add(k).read(),
+                        )
+                    };
+                    each(
+                        base.wrapping_add(u64::from(start) << shift),
+                        base.wrapping_add(u64::from(end) << shift | fill),
+                        values.wrapping_add(k * slot),
+                    );
+                }
+            };
+        }
+        match width {
+            1 => all!(u16),
+            2 => all!(u32),
+            _ => all!(u64),
+        }
+    }
+
+    /// Writes a leaf.
+    ///
+    /// # Safety
+    /// At `p` are `encoding.size(n, slot)` bytes, aligned to 8, that nobody else uses; the encoding is one of these entries,
+    /// each slot has `slot` bytes, and `n` is less than 256.
+    pub(crate) unsafe fn write(
+        p: *mut u8,
+        encoding: Encoding,
+        slot: usize,
+        starts: &[u64],
+        ends: &[u64],
+        slots: impl Iterator<Item = *const u8>,
+    ) {
+        let n = starts.len();
+        // SAFETY: the caller's promise.
+        unsafe {
+            Leaf::head(p, encoding, n, slot);
+            let (starts_at, values_at, _) = encoding.places(n, slot);
+            let Encoding { base, shift, width } = encoding;
+            macro_rules! all {
+                ($border:ty) => {{
+                    let to = p.add(LEAF_HEAD).cast::<$border>();
+                    for (k, &end) in ends.iter().enumerate() {
+                        to.add(k).write(((end - base) >> shift) as $border);
+                    }
+                    let to = p.add(starts_at).cast::<$border>();
+                    for (k, &start) in starts.iter().enumerate() {
+                        to.add(k).write(((start - base) >> shift) as $border);
+                    }
+                }};
+            }
+            match width {
+                1 => all!(u16),
+                2 => all!(u32),
+                _ => all!(u64),
+            }
+            let to = p.add(values_at);
+            for (k, from) in slots.enumerate() {
+                copy_slot(from, to.add(k * slot), slot);
+            }
+        }
+    }
+
+    /// Writes what comes before the arrays, and what fills them up.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write).
+    pub(crate) unsafe fn head(p: *mut u8, encoding: Encoding, n: usize, slot: usize) {
+        let (starts, values, _) = encoding.places(n, slot);
+        let head = n as u64
+            | u64::from(encoding.width) << 8
+            | u64::from(encoding.shift) << 16
+            | ((encoding.size(n, slot) / LINE) as u64) << 24
+            | (starts as u64) << 32
+            | (values as u64) << 48;
+        // SAFETY: the caller's promise; the last chunk of ends begins before the starts.
+        unsafe {
+            p.cast::<[u64; 2]>().write([head.to_le(), encoding.base]);
+            p.add(starts - 16).cast::<[u64; 2]>().write([u64::MAX; 2]);
+        }
+    }
+}
+
+/// Copies a slot's bytes.
+///
+/// # Safety
+/// Both have `slot` bytes, and do not overlap.
+#[inline(always)]
+pub(crate) unsafe fn copy_slot(from: *const u8, to: *mut u8, slot: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match slot {
+            8 => to
+                .cast::<core::mem::MaybeUninit<[u8; 8]>>()
+                .write(from.cast::<core::mem::MaybeUninit<[u8; 8]>>().read()),
+            4 => to
+                .cast::<core::mem::MaybeUninit<[u8; 4]>>()
+                .write(from.cast::<core::mem::MaybeUninit<[u8; 4]>>().read()),
+            _ => core::ptr::copy_nonoverlapping(from, to, slot),
+        }
+    }
+}
+
+/// How many of `n` sorted numbers are below `x`; in chunks that a compiler turns into vectors.
+macro_rules! below {
+    ($name:ident, $type:ty, $lanes:expr) => {
+        /// # Safety
+        /// At `p` are `n` numbers, filled up to whole chunks of 16 bytes with the highest one.
+        #[inline(always)]
+        unsafe fn $name(p: *const $type, n: usize, x: $type) -> usize {
+            let mut counts = [0 as $type; $lanes];
+            for chunk in 0..n.div_ceil($lanes) {
+                // SAFETY: the caller's promise.
+                let chunk = unsafe { p.add(chunk * $lanes).cast::<[$type; $lanes]>().read() };
+                for (count, number) in counts.iter_mut().zip(chunk) {
+                    *count += <$type>::from(number < x);
+                }
+            }
+            counts.iter().map(|&count| count as usize).sum()
+        }
+    };
+}
+
+below!(below16, u16, 8);
+below!(below32, u32, 4);
+below!(below64, u64, 2);
+
+/// An inner node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inner {
+    p: *const u8,
+    n: usize,
+}
+
+impl Inner {
+    /// # Safety
+    /// At `p` is an inner node, which is not freed while this is used.
+    #[inline(always)]
+    pub(crate) unsafe fn at(p: *const u8) -> Inner {
+        Inner {
+            p,
+            // SAFETY: the caller's promise; the first byte never changes.
+            n: usize::from(unsafe { p.read() }),
+        }
+    }
+
+    /// Number of children, at least two.
+    #[inline(always)]
+    pub(crate) fn len(self) -> usize {
+        self.n
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        inner_size(self.n)
+    }
+
+    /// The upper bound of a child that is not the last.
+    #[inline(always)]
+    pub(crate) fn pivot(self, i: usize) -> u64 {
+        assert!(i + 1 < self.n, "the last child has its parent's bound");
+        // SAFETY: the promise of `at`; there is a pivot for all children but the last.
+        unsafe { self.p.add(INNER_HEAD).cast::<u64>().add(i).read() }
+    }
+
+    #[inline(always)]
+    fn cell(&self, i: usize) -> &AtomicU32 {
+        assert!(i < self.n, "a child of the node");
+        // SAFETY: the promise of `at`; cells are only used as atomics.
+        unsafe {
+            let cells = self.p.add(INNER_HEAD + padded(self.n) * 8).cast::<u32>();
+            AtomicU32::from_ptr(cells.add(i).cast_mut())
+        }
+    }
+
+    #[inline(always)]
+    fn word(&self, i: usize) -> &AtomicU16 {
+        assert!(i < self.n, "a child of the node");
+        // SAFETY: as for `cell`.
+        unsafe {
+            let cells = self.p.add(INNER_HEAD + padded(self.n) * 8).cast::<u32>();
+            AtomicU16::from_ptr(cells.add(self.n).cast::<u16>().add(i).cast_mut())
+        }
+    }
+
+    /// A child.
+    #[inline(always)]
+    pub(crate) fn child(self, i: usize) -> u32 {
+        sync::point();
+        self.cell(i).load(Ordering::Acquire)
+    }
+
+    /// Replaces a child, for all who come later.
+    pub(crate) fn set_child(self, i: usize, child: u32) {
+        sync::point();
+        self.cell(i).store(child, Ordering::Release);
+    }
+
+    /// The code of the largest gap below a child.
+    #[inline(always)]
+    pub(crate) fn gap(self, i: usize) -> u16 {
+        sync::point();
+        self.word(i).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_gap(self, i: usize, gap: u16) {
+        sync::point();
+        self.word(i).store(gap, Ordering::Release);
+    }
+
+    /// The code of the largest gap below any child.
+    pub(crate) fn largest_gap(self) -> u16 {
+        (0..self.n)
+            .map(|i| self.word(i).load(Ordering::Relaxed))
+            .max()
+            .unwrap_or(0)
+    }
+
+    #[inline(always)]
+    fn replaced(&self) -> &AtomicU8 {
+        // SAFETY: as for `cell`.
+        unsafe { AtomicU8::from_ptr(self.p.add(4).cast_mut()) }
+    }
+
+    /// Whether the node is no longer part of the map.
+    #[inline(always)]
+    pub(crate) fn is_replaced(self) -> bool {
+        sync::point();
+        self.replaced().load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn set_replaced(self) {
+        sync::point();
+        self.replaced().store(1, Ordering::Release);
+    }
+
+    /// The child whose bounds hold `x`: the number of pivots below it.
+    #[inline(always)]
+    pub(crate) fn find<const NATIVE: bool>(self, x: u64) -> usize {
+        // SAFETY: the promise of `at`; pivots are filled up to a multiple of four with the highest number.
+        unsafe {
+            let pivots = self.p.add(INNER_HEAD).cast::<u64>();
+            if NATIVE {
+                below_wide(pivots, self.n - 1, x)
+            } else {
+                below_halving(pivots, self.n - 1, x)
+            }
+        }
+    }
+
+    /// Writes a node.
+    ///
+    /// # Safety
+    /// At `p` are `inner_size(n)` bytes for the `n` children, aligned to 8, that nobody else uses.
+    pub(crate) unsafe fn write(
+        p: *mut u8,
+        children: impl ExactSizeIterator<Item = (u32, u64, u16)>,
+    ) {
+        let n = children.len();
+        // SAFETY: the caller's promise.
+        unsafe {
+            let head = n as u64 | ((inner_size(n) / LINE) as u64) << 24;
+            p.cast::<u64>().write(head.to_le());
+            let pivots = p.add(INNER_HEAD).cast::<u64>();
+            let cells = pivots.add(padded(n)).cast::<u32>();
+            let gaps = cells.add(n).cast::<u16>();
+            for (i, (cell, pivot, gap)) in children.enumerate() {
+                if i + 1 < n {
+                    pivots.add(i).write(pivot);
+                }
+                cells.add(i).write(cell);
+                gaps.add(i).write(gap);
+            }
+            for i in n - 1..padded(n) {
+                pivots.add(i).write(u64::MAX);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// At `p` are `n` sorted numbers, filled up to a multiple of four with the highest one.
+#[inline(always)]
+unsafe fn below_wide(p: *const u64, n: usize, x: u64) -> usize {
+    let mut counts = [0_u64; 4];
+    for chunk in 0..n.div_ceil(4) {
+        // SAFETY: the caller's promise.
+        let chunk = unsafe { p.add(chunk * 4).cast::<[u64; 4]>().read() };
+        for (count, number) in counts.iter_mut().zip(chunk) {
+            *count += u64::from(number < x);
+        }
+    }
+    counts.iter().sum::<u64>() as usize
+}
+
+/// # Safety
+/// At `p` are `n` sorted numbers, at least one.
+#[inline(always)]
+unsafe fn below_halving(p: *const u64, mut n: usize, x: u64) -> usize {
+    let mut from = 0;
+    // SAFETY: the caller's promise; `from + n` stays within the numbers.
+    unsafe {
+        while n > 1 {
+            let half = n / 2;
+            from += if p.add(from + half - 1).read() < x {
+                half
+            } else {
+                0
+            };
+            n -= half;
+        }
+        from + usize::from(p.add(from).read() < x)
+    }
+}

@@ -1,0 +1,155 @@
+//! The way from the root to a leaf, as the writer walks it.
+
+use super::node::{Inner, LEVELS, Mem};
+
+/// A tree: its root and how many levels of inner nodes it has. No tree if `root` is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Root {
+    pub(crate) node: u32,
+    pub(crate) height: usize,
+}
+
+impl Root {
+    pub(crate) const EMPTY: Root = Root { node: 0, height: 0 };
+
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.node) | (self.height as u64) << 32
+    }
+
+    #[inline(always)]
+    pub(crate) fn of(word: u64) -> Root {
+        Root {
+            node: word as u32,
+            height: (word >> 32) as usize,
+        }
+    }
+}
+
+/// A node at each level, and at each level above 0 which child of it the way takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Path {
+    mem: Mem,
+    pub(crate) height: usize,
+    pub(crate) node: [u32; LEVELS],
+    pub(crate) at: [u8; LEVELS],
+}
+
+impl Path {
+    /// No way, for drafts that need none.
+    pub(crate) fn nowhere() -> Path {
+        Path {
+            mem: Mem(core::ptr::null_mut()),
+            height: 0,
+            node: [0; LEVELS],
+            at: [0; LEVELS],
+        }
+    }
+
+    /// The way to the leaf whose bounds hold `x`.
+    ///
+    /// # Safety
+    /// The tree is live, not empty, and not changed while the path is used.
+    #[inline]
+    pub(crate) unsafe fn to<const NATIVE: bool>(mem: Mem, root: Root, x: u64) -> Path {
+        let mut path = Path {
+            mem,
+            height: root.height,
+            node: [0; LEVELS],
+            at: [0; LEVELS],
+        };
+        let mut node = root.node;
+        for level in (1..=root.height).rev() {
+            path.node[level] = node;
+            let inner = path.inner(level);
+            let i = inner.find::<NATIVE>(x);
+            path.at[level] = i as u8;
+            node = inner.child(i);
+            super::read::prefetch_node(mem.at(node));
+        }
+        path.node[0] = node;
+        path
+    }
+
+    /// The inner node at a level.
+    #[inline(always)]
+    pub(crate) fn inner(&self, level: usize) -> Inner {
+        // SAFETY: the promise of `to`: nodes above level 0 are inner ones.
+        unsafe { Inner::at(self.mem.at(self.node[level])) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn index(&self, level: usize) -> usize {
+        usize::from(self.at[level])
+    }
+
+    fn has_right(&self, level: usize) -> bool {
+        self.index(level) + 1 < self.inner(level).len()
+    }
+
+    /// The lowest index that belongs to the node at a level.
+    pub(crate) fn lower(&self, level: usize) -> u64 {
+        (level + 1..=self.height)
+            .find(|&above| self.at[above] > 0)
+            .map_or(0, |above| {
+                self.inner(above)
+                    .pivot(self.index(above) - 1)
+                    .wrapping_add(1)
+            })
+    }
+
+    /// The highest index that belongs to the node at a level.
+    pub(crate) fn upper(&self, level: usize) -> u64 {
+        (level + 1..=self.height)
+            .find(|&above| self.has_right(above))
+            .map_or(u64::MAX, |above| self.inner(above).pivot(self.index(above)))
+    }
+
+    /// Whether the node at a level is the first one there.
+    pub(crate) fn is_first(&self, level: usize) -> bool {
+        (level + 1..=self.height).all(|above| self.at[above] == 0)
+    }
+
+    /// Whether the node at a level is the last one there.
+    pub(crate) fn is_last(&self, level: usize) -> bool {
+        (level + 1..=self.height).all(|above| !self.has_right(above))
+    }
+
+    /// Whether the node at a level has a sibling on the left, or on the right, under the same parent.
+    pub(crate) fn siblings(&self, level: usize) -> (bool, bool) {
+        if level == self.height {
+            return (false, false);
+        }
+        (self.at[level + 1] > 0, self.has_right(level + 1))
+    }
+
+    /// Turns to the next node at a level; `left` is told of each node that the path leaves. The path stays where it is, and
+    /// the answer is false, when there is none. Below the level, the path is not to be used any more.
+    pub(crate) fn right(&mut self, level: usize, mut left: impl FnMut(usize, u32)) -> bool {
+        let Some(turn) = (level + 1..=self.height).find(|&above| self.has_right(above)) else {
+            return false;
+        };
+        self.at[turn] += 1;
+        for below in (level..turn).rev() {
+            left(below, self.node[below]);
+            self.node[below] = self.inner(below + 1).child(self.index(below + 1));
+            self.at[below] = 0;
+        }
+        true
+    }
+
+    /// As [`right`](Self::right), to the node before.
+    pub(crate) fn left(&mut self, level: usize, mut left: impl FnMut(usize, u32)) -> bool {
+        let Some(turn) = (level + 1..=self.height).find(|&above| self.at[above] > 0) else {
+            return false;
+        };
+        self.at[turn] -= 1;
+        for below in (level..turn).rev() {
+            left(below, self.node[below]);
+            self.node[below] = self.inner(below + 1).child(self.index(below + 1));
+            if below > 0 {
+                self.at[below] = (self.inner(below).len() - 1) as u8;
+            }
+        }
+        true
+    }
+}

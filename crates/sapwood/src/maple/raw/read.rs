@@ -1,0 +1,147 @@
+//! Reading: the way down to a leaf, and what is in it at an index.
+
+use super::node::{Inner, Leaf, Mem};
+use super::path::Root;
+
+/// Whether the processor has the wide comparisons that [`native`] asks for.
+pub(crate) fn has_native() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    return std::arch::is_x86_feature_detected!("avx2")
+        && std::arch::is_x86_feature_detected!("bmi2")
+        && std::arch::is_x86_feature_detected!("popcnt");
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    false
+}
+
+/// Fetches the lines of a node of usual size.
+#[inline(always)]
+pub(crate) fn prefetch_node(p: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for line in 0..8 {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that a program can see, wherever it points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.wrapping_add(line * 64).cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = p;
+}
+
+/// A tree that is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Tree {
+    pub(crate) mem: Mem,
+    pub(crate) root: Root,
+    /// What [`has_native`] said.
+    pub(crate) native: bool,
+}
+
+/// A leaf on the way of a reader, and what inner nodes said of its bounds.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) leaf: Leaf,
+    pub(crate) node: u32,
+    pub(crate) lower: u64,
+    /// Of the last leaf, the highest index there is.
+    pub(crate) upper: u64,
+    /// The leaf's parent, if it is not the root, and the bounds of that.
+    pub(crate) parent: Option<(Inner, usize)>,
+    pub(crate) parent_lower: u64,
+    pub(crate) parent_upper: u64,
+}
+
+impl Tree {
+    /// The leaf whose bounds hold `x`.
+    ///
+    /// # Safety
+    /// What the root reaches is not freed while this is used; the tree is not empty.
+    #[inline(always)]
+    unsafe fn leaf<const NATIVE: bool>(self, x: u64) -> Leaf {
+        let mut node = self.root.node;
+        // SAFETY: the caller's promise, and what levels say of nodes.
+        unsafe {
+            for _ in 0..self.root.height {
+                let inner = Inner::at(self.mem.at(node));
+                node = inner.child(inner.find::<NATIVE>(x));
+                prefetch_node(self.mem.at(node));
+            }
+            Leaf::at(self.mem.at(node))
+        }
+    }
+
+    /// The entry that holds `x`: its leaf and its place there.
+    ///
+    /// # Safety
+    /// As for [`leaf`](Self::leaf).
+    #[inline(always)]
+    unsafe fn entry_by<const NATIVE: bool>(self, x: u64) -> Option<(Leaf, usize)> {
+        // SAFETY: the caller's promise.
+        let leaf = unsafe { self.leaf::<NATIVE>(x) };
+        let k = leaf.rank(x);
+        (k < leaf.len() && leaf.start(k) <= x).then_some((leaf, k))
+    }
+
+    /// # Safety
+    /// As for [`leaf`](Self::leaf); the processor has what [`has_native`] asks for.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    unsafe fn entry_native(self, x: u64) -> Option<(Leaf, usize)> {
+        // SAFETY: the caller's promise.
+        unsafe { self.entry_by::<true>(x) }
+    }
+
+    /// The entry that holds `x`: its leaf and its place there.
+    ///
+    /// # Safety
+    /// What the root reaches is not freed while this is used.
+    #[inline(always)]
+    pub(crate) unsafe fn entry(self, x: u64) -> Option<(Leaf, usize)> {
+        if self.root.node == 0 {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            if self.native {
+                return self.entry_native(x);
+            }
+            self.entry_by::<false>(x)
+        }
+    }
+
+    /// The leaf whose bounds hold `x`, with its bounds.
+    ///
+    /// # Safety
+    /// As for [`entry`](Self::entry).
+    pub(crate) unsafe fn find(self, x: u64) -> Option<Found> {
+        let Root { mut node, height } = self.root;
+        if node == 0 {
+            return None;
+        }
+        let (mut lower, mut upper) = (0, u64::MAX);
+        let (mut parent, mut parent_lower, mut parent_upper) = (None, 0, u64::MAX);
+        for _ in 0..height {
+            // SAFETY: the caller's promise, and what levels say of nodes.
+            let inner = unsafe { Inner::at(self.mem.at(node)) };
+            let i = inner.find::<false>(x);
+            (parent, parent_lower, parent_upper) = (Some((inner, i)), lower, upper);
+            if i > 0 {
+                lower = inner.pivot(i - 1).wrapping_add(1);
+            }
+            if i + 1 < inner.len() {
+                upper = inner.pivot(i);
+            }
+            node = inner.child(i);
+            prefetch_node(self.mem.at(node));
+        }
+        Some(Found {
+            // SAFETY: as above; level 0.
+            leaf: unsafe { Leaf::at(self.mem.at(node)) },
+            node,
+            lower,
+            upper,
+            parent,
+            parent_lower,
+            parent_upper,
+        })
+    }
+}

@@ -1,0 +1,447 @@
+//! A map: what readers see, and the writer behind its lock.
+
+use core::any::TypeId;
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+use crossbeam_utils::CachePadded;
+use sapwood_arena::{Arena, ArenaOptions, Ref};
+use sapwood_qsbr::{Domain, GarbageLimit, Guard};
+
+use super::draft::Draft;
+use super::entries::Limits;
+use super::finger::{Entry, Finger, Source};
+use super::node::{Inner, LEAF, Leaf, Mem, VALUE, inner_size, leaf_holds};
+use super::path::Root;
+use super::read::{Found, Tree, has_native};
+use super::search::Fit;
+use super::space::{SEAL, Space};
+use super::unknown::Unknown;
+use crate::sync::{self, Mutex, MutexGuard};
+
+/// Whether values lie in the leaves' slots, as their bytes, or in blocks of their own that slots refer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// Only for `Copy` types: slots are copied from leaf to leaf while readers may hold references into old ones.
+    InSlots,
+    Apart,
+}
+
+/// Whether values of this type lie in slots without being asked to.
+pub(crate) fn is_plain<V: 'static>() -> bool {
+    macro_rules! one_of {
+        ($($type:ty),*) => { [$(TypeId::of::<$type>()),*] };
+    }
+    let plain = one_of!(
+        (),
+        bool,
+        char,
+        u8,
+        u16,
+        u32,
+        u64,
+        usize,
+        i8,
+        i16,
+        i32,
+        i64,
+        isize,
+        f32,
+        f64
+    );
+    plain.contains(&TypeId::of::<V>())
+}
+
+/// The block of a value that lies apart.
+pub(crate) struct Apart<V>(PhantomData<V>);
+
+impl<V> Apart<V> {
+    /// Bytes of a block, which is aligned to 8: enough to find a place with the type's alignment in it.
+    pub(crate) const BYTES: usize = {
+        let slack = if align_of::<V>() > 8 {
+            align_of::<V>() - 8
+        } else {
+            0
+        };
+        let bytes = size_of::<V>() + slack;
+        if bytes == 0 { 1 } else { bytes }
+    };
+
+    /// Where in the block the value is. The arena does not move, so this stays.
+    #[inline(always)]
+    pub(crate) fn place(p: *mut u8) -> *mut V {
+        p.wrapping_add(p.align_offset(align_of::<V>())).cast()
+    }
+}
+
+/// What all handles of a map share.
+pub(crate) struct Shared<V> {
+    root: CachePadded<AtomicU64>,
+    /// The arena's base, once there is a root.
+    base: AtomicPtr<u8>,
+    len: AtomicUsize,
+    pub(super) values: Values,
+    pub(super) slot: usize,
+    pub(super) native: bool,
+    domain: Domain,
+    writer: Mutex<Writer<V>>,
+}
+
+// SAFETY: what the base reaches is the arena's, which the writer owns; readers use it only to read published nodes.
+unsafe impl<V: Send + Sync> Send for Shared<V> {}
+// SAFETY: as above; `&V` goes to other threads (Sync), and the thread that reclaims drops (Send).
+unsafe impl<V: Send + Sync> Sync for Shared<V> {}
+
+/// The writing side, behind its lock.
+pub(crate) struct Writer<V> {
+    pub(crate) space: Space,
+    pub(crate) limits: Limits,
+    pub(super) draft: Draft,
+    /// Counts drafts: a plan whose draft is the newest is not stale.
+    pub(super) drafts: u64,
+    /// Blocks of the change under way.
+    pub(super) nodes: Vec<u32>,
+    pub(super) gone: Vec<super::space::Block>,
+    pub(crate) root: Root,
+    pub(crate) len: usize,
+    pub(crate) unknown: Unknown,
+    values: PhantomData<V>,
+}
+
+// SAFETY: what the blocks' addresses reach is the arena's, which the writer owns.
+unsafe impl<V: Send> Send for Writer<V> {}
+
+/// How a map is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) options: ArenaOptions,
+    pub(crate) values: Values,
+    pub(crate) leaf: usize,
+    pub(crate) fanout: usize,
+}
+
+impl<V> Shared<V> {
+    pub(crate) fn new(config: Config, domain: Domain) -> Self {
+        let (values, slot) = match config.values {
+            Values::InSlots => (Values::InSlots, size_of::<V>()),
+            Values::Apart => (Values::Apart, size_of::<u32>()),
+        };
+        let limits = Limits {
+            leaf: config.leaf,
+            least: leaf_holds(config.leaf, slot, 3).div_ceil(2),
+            fanout: config.fanout,
+            slot,
+        };
+        assert!(
+            limits.least >= 2 && limits.leaf < 255 * 64,
+            "leaves of {} bytes",
+            limits.leaf
+        );
+        assert!(
+            (4..=128).contains(&limits.fanout),
+            "{} children of a node",
+            limits.fanout
+        );
+        let largest = limits.largest();
+        let arena = Arena::new(config.options);
+        Shared {
+            root: CachePadded::default(),
+            base: AtomicPtr::new(core::ptr::null_mut()),
+            len: AtomicUsize::new(0),
+            values,
+            slot,
+            native: has_native(),
+            writer: Mutex::new(Writer {
+                space: Space::new(arena, &domain, largest, Apart::<V>::BYTES),
+                unknown: Unknown::new(&limits, values == Values::Apart),
+                limits,
+                draft: Draft::new(),
+                drafts: 0,
+                nodes: Vec::new(),
+                gone: Vec::new(),
+                root: Root::EMPTY,
+                len: 0,
+                values: PhantomData,
+            }),
+            domain,
+        }
+    }
+
+    /// How another map like this one is made.
+    pub(crate) fn config(&self, writer: &Writer<V>) -> Config {
+        Config {
+            options: writer.space.arena.options().clone(),
+            values: self.values,
+            leaf: writer.limits.leaf,
+            fanout: writer.limits.fanout,
+        }
+    }
+
+    pub(crate) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn write(&self) -> MutexGuard<'_, Writer<V>> {
+        sync::lock(&self.writer)
+    }
+
+    pub(crate) fn try_write(&self) -> Option<MutexGuard<'_, Writer<V>>> {
+        sync::try_lock(&self.writer)
+    }
+
+    /// The map as it is, and goes on to be, while the guard is held.
+    ///
+    /// # Panics
+    /// When the guard is of another domain.
+    #[inline]
+    pub(crate) fn view<'g>(&'g self, guard: Guard<'g>) -> View<'g, V> {
+        assert!(
+            guard.belongs_to(&self.domain),
+            "a guard of the map's own domain"
+        );
+        // SAFETY: what the root reaches is freed only a grace period after it was unlinked, and the guard holds that
+        // grace period back.
+        unsafe { View::new(self) }
+    }
+
+    /// The map as it is while its writer is left alone.
+    pub(crate) fn still<'w>(&'w self, _: &'w Writer<V>) -> View<'w, V> {
+        // SAFETY: only changes through the writer free anything.
+        unsafe { View::new(self) }
+    }
+
+    /// Makes the tree of the writer the one that readers see.
+    pub(super) fn publish_root(&self, writer: &Writer<V>) {
+        self.base.store(writer.space.mem().0, Ordering::Relaxed);
+        sync::point();
+        self.root.store(writer.root.word(), Ordering::Release);
+    }
+
+    pub(super) fn publish_len(&self, writer: &Writer<V>) {
+        self.len.store(writer.len, Ordering::Release);
+    }
+
+    /// Makes room for `bytes` more garbage, by the domain's policy.
+    pub(super) fn admit(
+        &self,
+        writer: &mut Writer<V>,
+        bytes: usize,
+        dropped: &mut Vec<V>,
+    ) -> Result<(), GarbageLimit> {
+        if self.domain.hard_limit().is_none() && !self.domain.over_soft_limit() {
+            return Ok(());
+        }
+        let bytes = bytes + writer.space.untold();
+        if self.domain.over_soft_limit() || self.domain.try_admit(bytes).is_err() {
+            self.reclaim(writer, usize::MAX, dropped);
+        }
+        self.domain.admit_with(bytes, || {
+            self.reclaim(writer, usize::MAX, dropped);
+            writer.space.waiting().0 > 0
+        })
+    }
+
+    /// Frees up to `budget` blocks that nobody can hold any more; hands out their values.
+    pub(crate) fn reclaim(
+        &self,
+        writer: &mut Writer<V>,
+        budget: usize,
+        dropped: &mut Vec<V>,
+    ) -> usize {
+        writer.space.reclaim(budget, |arena, r| {
+            let p = Mem(arena.base()).at(r);
+            // SAFETY: the block holds a value that was unlinked, and whose grace period is over.
+            unsafe {
+                dropped.push(Apart::<V>::place(p).read());
+                if let Some(r) = Ref::new(r) {
+                    arena.free_retired(r, Apart::<V>::BYTES, VALUE);
+                }
+            }
+        })
+    }
+
+    /// What every change does at its end: frees some of what earlier ones left behind.
+    pub(super) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
+        if writer.space.has_left_much() {
+            self.reclaim(writer, 4 * SEAL, dropped);
+        }
+    }
+}
+
+impl Limits {
+    /// Bytes of the largest node.
+    pub(crate) fn largest(&self) -> usize {
+        self.leaf.next_multiple_of(64).max(inner_size(self.fanout))
+    }
+}
+
+impl<V> Writer<V> {
+    pub(crate) fn mem(&self) -> Mem {
+        self.space.mem()
+    }
+
+    /// The number of leaves.
+    pub(crate) fn leaves(&self) -> usize {
+        self.space.arena.memory().kinds[LEAF.0 as usize].count
+    }
+}
+
+/// A map that is read.
+pub(crate) struct View<'g, V> {
+    shared: &'g Shared<V>,
+}
+
+impl<V> Clone for View<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for View<'_, V> {}
+
+impl<'g, V> View<'g, V> {
+    /// # Safety
+    /// For `'g`, nothing is freed that the root reaches, or reached since this was made.
+    pub(super) unsafe fn new(shared: &'g Shared<V>) -> Self {
+        View { shared }
+    }
+
+    #[inline(always)]
+    pub(crate) fn source(self) -> Source<'g> {
+        Source {
+            base: &self.shared.base,
+            root: &self.shared.root,
+            native: self.shared.native,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn tree(self) -> Tree {
+        self.source().tree()
+    }
+
+    /// Steps through entries.
+    pub(crate) fn finger(self) -> Finger<'g> {
+        // SAFETY: the promise of `new`.
+        unsafe { Finger::new(self.source()) }
+    }
+
+    /// The leaf whose bounds hold `x`.
+    pub(crate) fn find(self, x: u64) -> Option<Found> {
+        // SAFETY: the promise of `new`.
+        unsafe { self.tree().find(x) }
+    }
+
+    /// The lowest place that fits.
+    pub(crate) fn lowest(self, fit: &Fit) -> Option<u64> {
+        // SAFETY: the promise of `new`.
+        unsafe { self.tree().lowest(fit) }
+    }
+
+    /// The highest place that fits.
+    pub(crate) fn highest(self, fit: &Fit) -> Option<u64> {
+        // SAFETY: the promise of `new`.
+        unsafe { self.tree().highest(fit) }
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.shared.len()
+    }
+
+    /// The value of an entry.
+    #[inline(always)]
+    pub(crate) fn value(self, leaf: Leaf, k: usize) -> &'g V {
+        let slot = leaf.slot(k, self.shared.slot);
+        // SAFETY: an entry's slot holds a value, or the reference of its block; neither is freed or changed for `'g`.
+        unsafe {
+            match self.shared.values {
+                Values::InSlots => &*slot.cast::<V>(),
+                Values::Apart => {
+                    let base = Mem(self.shared.base.load(Ordering::Relaxed));
+                    let r = slot.cast::<u32>().read();
+                    &*Apart::<V>::place(base.at(r))
+                }
+            }
+        }
+    }
+
+    /// The entry that holds `x`.
+    #[inline(always)]
+    pub(crate) fn entry(self, x: u64) -> Option<Entry> {
+        // SAFETY: the promise of `new`.
+        let (leaf, k) = unsafe { self.tree().entry(x) }?;
+        Some(Entry {
+            start: leaf.start(k),
+            end: leaf.end(k),
+            leaf,
+            k,
+        })
+    }
+
+    /// The value of the entry that holds `x`.
+    #[inline(always)]
+    pub(crate) fn get(self, x: u64) -> Option<&'g V> {
+        // SAFETY: the promise of `new`.
+        let (leaf, k) = unsafe { self.tree().entry(x) }?;
+        Some(self.value(leaf, k))
+    }
+}
+
+/// All leaves below a node, in order, each with its reference.
+///
+/// # Safety
+/// The node is live, of this level, and not changed meanwhile.
+pub(super) unsafe fn leaves_below(
+    mem: Mem,
+    node: u32,
+    level: usize,
+    each: &mut impl FnMut(u32, Leaf),
+) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if level == 0 {
+            each(node, Leaf::at(mem.at(node)));
+            return;
+        }
+        let inner = Inner::at(mem.at(node));
+        for i in 0..inner.len() {
+            leaves_below(mem, inner.child(i), level - 1, each);
+        }
+    }
+}
+
+impl<V> Drop for Shared<V> {
+    fn drop(&mut self) {
+        if self.values == Values::InSlots || !core::mem::needs_drop::<V>() {
+            return;
+        }
+        let slot = self.slot;
+        let mut writer = sync::lock(&self.writer);
+        let mem = writer.mem();
+        let mut values: Vec<V> = Vec::new();
+        let mut take = |r: u32| {
+            // SAFETY: nobody has a handle any more, so nobody reads; each value is met once.
+            values.push(unsafe { Apart::<V>::place(mem.at(r)).read() });
+        };
+        writer.space.drain(|block| {
+            if block.kind() == VALUE {
+                take(block.at());
+            }
+        });
+        if writer.root.node != 0 {
+            // SAFETY: the tree is live.
+            unsafe {
+                leaves_below(mem, writer.root.node, writer.root.height, &mut |_, leaf| {
+                    for k in 0..leaf.len() {
+                        take(leaf.slot(k, slot).cast::<u32>().read());
+                    }
+                });
+            }
+        }
+        drop(writer);
+    }
+}

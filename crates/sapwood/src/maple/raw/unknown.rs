@@ -1,0 +1,152 @@
+//! Blocks for stores whose ranges are not known yet: the worst that each may need.
+//!
+//! A store makes at most `leaves` leaves, and at each level above what the children of two nodes and the new ones between
+//! them fill. How many levels there may be by then follows from the number of leaves, as nodes are never less than half
+//! full: other stores that would raise that bound reserve more before they do anything.
+
+use sapwood_arena::{Area, ArenaFull};
+
+use super::entries::Limits;
+use super::node::leaf_holds;
+use super::space::{Held, Space};
+
+/// What is held for stores to come.
+pub(crate) struct Unknown {
+    /// Stores that are left.
+    pub(crate) stores: usize,
+    /// Levels above the leaves that the blocks are enough for.
+    height: usize,
+    nodes: Vec<Held>,
+    values: Vec<Held>,
+    /// The most leaves that one store makes.
+    leaves: usize,
+    fanout: usize,
+    bytes: usize,
+    /// Values lie apart.
+    apart: bool,
+}
+
+impl Unknown {
+    pub(crate) fn new(limits: &Limits, apart: bool) -> Self {
+        // Two leaves' entries and the new one, or in place of one of them a neighbour of one with too few.
+        let entries = 2 * leaf_holds(limits.leaf, limits.slot, 1) + 2;
+        Unknown {
+            stores: 0,
+            height: 0,
+            nodes: Vec::new(),
+            values: Vec::new(),
+            leaves: entries.div_ceil(leaf_holds(limits.leaf, limits.slot, 3)) + 1,
+            fanout: limits.fanout,
+            bytes: limits.largest(),
+            apart,
+        }
+    }
+
+    /// The most nodes that a store makes in a tree with so many levels above the leaves.
+    fn worst(&self, height: usize) -> usize {
+        // One leaf more may stay as it is, with new bounds.
+        let mut level = self.leaves + 1;
+        let mut nodes = self.leaves;
+        for _ in 0..height {
+            level = (2 * (self.fanout - 1) + level).div_ceil(self.fanout);
+            nodes += level;
+        }
+        while level > 1 {
+            level = level.div_ceil(self.fanout);
+            nodes += level;
+        }
+        nodes
+    }
+
+    /// The most levels above the leaves, after `stores` stores.
+    fn bound(&self, leaves: usize, stores: usize) -> usize {
+        // A root has two children or more, every other node at least the least.
+        let mut nodes = (leaves + self.leaves * stores) / 2;
+        let mut height = 1;
+        let least = self.fanout / 2;
+        while nodes >= least {
+            nodes /= least;
+            height += 1;
+        }
+        height
+    }
+
+    /// Makes what is held enough for `more` further stores, and for what is held already when the tree has had one store
+    /// that took nothing of it.
+    pub(crate) fn ensure(
+        &mut self,
+        space: &mut Space,
+        leaves: usize,
+        more: usize,
+    ) -> Result<(), ArenaFull> {
+        let stores = self.stores + more;
+        let height = self.height.max(self.bound(leaves + self.leaves, stores));
+        let (nodes, values) = (self.nodes.len(), self.values.len());
+        let wanted = stores * self.worst(height);
+        self.nodes
+            .reserve(wanted.saturating_sub(nodes).min(1 << 16));
+        let mut result = Ok(());
+        while result.is_ok() && self.nodes.len() < wanted {
+            result = space
+                .hold(self.bytes, Area::Nodes)
+                .map(|held| self.nodes.push(held));
+        }
+        while result.is_ok() && self.apart && self.values.len() < 2 * stores {
+            result = space.hold_value().map(|held| self.values.push(held));
+        }
+        if result.is_err() {
+            self.shrink_to(space, nodes, values);
+        } else {
+            self.stores = stores;
+            self.height = height;
+        }
+        result
+    }
+
+    /// How many blocks are held.
+    pub(crate) fn held(&self) -> usize {
+        self.nodes.len() + self.values.len()
+    }
+
+    /// Whether a store that takes nothing of what is held needs [`ensure`](Self::ensure) before.
+    pub(crate) fn is_held(&self) -> bool {
+        self.stores > 0
+    }
+
+    fn shrink_to(&mut self, space: &mut Space, nodes: usize, values: usize) {
+        for held in self.nodes.drain(nodes.min(self.nodes.len())..) {
+            // SAFETY: held, and not used.
+            unsafe { space.drop_held(held) };
+        }
+        for held in self.values.drain(values.min(self.values.len())..) {
+            // SAFETY: as above.
+            unsafe { space.drop_held(held) };
+        }
+    }
+
+    /// Gives back what `stores` stores less do not need.
+    pub(crate) fn release(&mut self, space: &mut Space, stores: usize) {
+        self.stores -= stores;
+        if self.stores == 0 {
+            self.height = 0;
+        }
+        let nodes = self.stores * self.worst(self.height);
+        self.shrink_to(space, nodes, 2 * self.stores);
+    }
+
+    /// A block for a node.
+    pub(crate) fn node(&mut self) -> Held {
+        match self.nodes.pop() {
+            Some(held) => held,
+            None => unreachable!("as many are held as a store can need"),
+        }
+    }
+
+    /// A block for a value.
+    pub(crate) fn value(&mut self) -> Held {
+        match self.values.pop() {
+            Some(held) => held,
+            None => unreachable!("a store makes two values at most"),
+        }
+    }
+}

@@ -1,0 +1,539 @@
+//! Changes: a draft is made, its blocks are found, its nodes written, one store makes them visible, and what they replace
+//! is left to the grace period.
+
+use core::mem::ManuallyDrop;
+
+use sapwood_arena::ArenaFull;
+
+use super::draft::{Child, Outcome};
+use super::node::{INNER, Inner, LEAF, Leaf, VALUE};
+use super::path::Root;
+use super::space::{Block, Held};
+use super::table::{Apart, Shared, Values, Writer};
+use crate::Error;
+
+/// Where a change takes its blocks from.
+pub(crate) enum Supply<'a> {
+    /// The arena; the change fails when it has none left.
+    Arena,
+    /// Blocks of just the sizes that the draft asks for: values first, then nodes.
+    Exact(&'a mut Vec<Held>),
+    /// What is held for stores whose ranges were not known.
+    Unknown,
+}
+
+/// What a planned change takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cost {
+    pub(crate) nodes: usize,
+    pub(crate) values: usize,
+    pub(crate) bytes: usize,
+    /// The draft that says so.
+    pub(crate) draft: u64,
+}
+
+impl<V> Shared<V> {
+    /// Drafts `a..=b` as one entry (`put`), or as a gap.
+    pub(crate) fn draft(&self, writer: &mut Writer<V>, range: (u64, u64), put: bool) {
+        writer.drafts += 1;
+        let mem = writer.mem();
+        let Writer {
+            draft,
+            root,
+            limits,
+            ..
+        } = writer;
+        // SAFETY: the tree is the writer's, which is borrowed; what it reaches is live.
+        unsafe {
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            if self.native {
+                return make_native(draft, mem, *root, limits, range, put);
+            }
+            draft.make::<false>(mem, *root, limits, range, put);
+        }
+    }
+
+    /// What the draft takes.
+    pub(crate) fn cost(&self, writer: &Writer<V>, put: bool) -> Cost {
+        let values = match (self.values, writer.draft.outcome) {
+            (Values::InSlots, _) | (_, Outcome::Same) => 0,
+            _ => usize::from(put) + usize::from(writer.draft.cloned.is_some()),
+        };
+        let mut cost = Cost {
+            nodes: 0,
+            values,
+            bytes: values * Apart::<V>::BYTES,
+            draft: writer.drafts,
+        };
+        for bytes in writer.draft.sizes() {
+            cost.nodes += 1;
+            cost.bytes += bytes;
+        }
+        cost
+    }
+
+    /// Whether the newest draft is the one with this number, so that nothing has changed since.
+    pub(crate) fn is_newest(writer: &Writer<V>, draft: u64) -> bool {
+        writer.drafts == draft
+    }
+
+    /// Holds the blocks that the draft takes.
+    pub(crate) fn hold(
+        &self,
+        writer: &mut Writer<V>,
+        put: bool,
+        dropped: &mut Vec<V>,
+    ) -> Result<Vec<Held>, Error> {
+        let cost = self.cost(writer, put);
+        self.list_gone(writer);
+        let bytes = self.gone_bytes(writer);
+        self.admit(writer, bytes, dropped)?;
+        self.hold_more(writer)?;
+        let Writer { space, draft, .. } = writer;
+        let mut held = Vec::with_capacity(cost.values + cost.nodes);
+        let mut result = Ok(());
+        for _ in 0..cost.values {
+            result = result.and_then(|()| space.hold_value().map(|block| held.push(block)));
+        }
+        for bytes in draft.sizes() {
+            let area = sapwood_arena::Area::Nodes;
+            result = result.and_then(|()| space.hold(bytes, area).map(|block| held.push(block)));
+        }
+        match result {
+            Ok(()) => Ok(held),
+            Err(full) => {
+                self.drop_held(writer, &mut held);
+                Err(full.into())
+            }
+        }
+    }
+
+    /// Gives back what is left of blocks that were held.
+    pub(crate) fn drop_held(&self, writer: &mut Writer<V>, held: &mut Vec<Held>) {
+        for block in held.drain(..) {
+            // SAFETY: held, and not used.
+            unsafe { writer.space.drop_held(block) };
+        }
+    }
+
+    /// What is held for stores to come stays enough after one that takes nothing of it.
+    fn hold_more(&self, writer: &mut Writer<V>) -> Result<(), ArenaFull> {
+        if !writer.unknown.is_held() {
+            return Ok(());
+        }
+        let leaves = writer.leaves();
+        let Writer { space, unknown, .. } = writer;
+        unknown.ensure(space, leaves, 0)
+    }
+
+    /// Lists the blocks that the draft does without.
+    fn list_gone(&self, writer: &mut Writer<V>) {
+        let mem = writer.mem();
+        let Writer { draft, gone, .. } = writer;
+        let apart = self.values == Values::Apart;
+        let slot = self.slot;
+        gone.clear();
+        // SAFETY: what the draft names is live, of the levels that it says.
+        unsafe {
+            for &(node, level) in &draft.gone {
+                gone.push(block(mem, node, level));
+            }
+            if apart {
+                let values = draft.dropped.iter();
+                gone.extend(values.map(|at| Block::value(at.cast::<u32>().read())));
+            }
+            for span in &draft.spans {
+                let parent = Inner::at(mem.at(span.parent));
+                for i in span.from..span.to {
+                    let child = parent.child(i);
+                    subtree(mem, child, span.level - 1, &mut |node, level| {
+                        gone.push(block(mem, node, level));
+                        if level == 0 && apart {
+                            let leaf = Leaf::at(mem.at(node));
+                            let values = (0..leaf.len()).map(|k| leaf.slot(k, slot).cast::<u32>());
+                            gone.extend(values.map(|at| Block::value(at.read())));
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    fn gone_bytes(&self, writer: &Writer<V>) -> usize {
+        let Writer { gone, space, .. } = writer;
+        gone.iter().map(|&block| space.bytes(block)).sum()
+    }
+}
+
+impl<V: Clone> Shared<V> {
+    /// Makes `a..=b` one entry with the value, or a gap without one. On an error nothing has changed, and the value is given
+    /// back.
+    pub(crate) fn change(
+        &self,
+        writer: &mut Writer<V>,
+        range: (u64, u64),
+        value: Option<V>,
+        dropped: &mut Vec<V>,
+    ) -> Result<(), (Option<V>, Error)> {
+        self.draft(writer, range, value.is_some());
+        if let Outcome::Same = writer.draft.outcome {
+            return Ok(());
+        }
+        self.list_gone(writer);
+        if self.domain().hard_limit().is_some() || self.domain().over_soft_limit() {
+            let bytes = self.gone_bytes(writer);
+            if let Err(limit) = self.admit(writer, bytes, dropped) {
+                return Err((value, limit.into()));
+            }
+        }
+        if let Err(full) = self.hold_more(writer) {
+            return Err((value, full.into()));
+        }
+        self.carry_out(writer, value, Supply::Arena)
+            .map_err(|(value, full)| (value, full.into()))?;
+        self.tidy(writer, dropped);
+        Ok(())
+    }
+
+    /// As [`change`](Self::change), with blocks of the newest draft that were held; cannot fail.
+    pub(crate) fn change_held(
+        &self,
+        writer: &mut Writer<V>,
+        value: Option<V>,
+        held: &mut Vec<Held>,
+        dropped: &mut Vec<V>,
+    ) {
+        if let Outcome::Same = writer.draft.outcome {
+            return;
+        }
+        self.list_gone(writer);
+        let done = self.carry_out(writer, value, Supply::Exact(held));
+        assert!(done.is_ok(), "held blocks are enough");
+        self.tidy(writer, dropped);
+    }
+
+    /// As [`change`](Self::change), with blocks that are held for ranges that were not known; cannot fail.
+    pub(crate) fn change_unknown(
+        &self,
+        writer: &mut Writer<V>,
+        range: (u64, u64),
+        value: Option<V>,
+        dropped: &mut Vec<V>,
+    ) {
+        self.draft(writer, range, value.is_some());
+        if !matches!(writer.draft.outcome, Outcome::Same) {
+            self.list_gone(writer);
+            let done = self.carry_out(writer, value, Supply::Unknown);
+            assert!(done.is_ok(), "held blocks are enough");
+            self.tidy(writer, dropped);
+        }
+        let Writer { space, unknown, .. } = writer;
+        unknown.release(space, 1);
+    }
+
+    /// Carries out the newest draft.
+    fn carry_out(
+        &self,
+        writer: &mut Writer<V>,
+        value: Option<V>,
+        mut supply: Supply<'_>,
+    ) -> Result<(), (Option<V>, ArenaFull)> {
+        // A panic of `clone` comes before anything is done.
+        let copy = match (self.values, writer.draft.cloned) {
+            (Values::Apart, Some(slot)) => {
+                // SAFETY: the slot of a live entry, which refers to a live value.
+                let value = unsafe {
+                    let r = slot.cast::<u32>().read();
+                    &*Apart::<V>::place(writer.mem().at(r))
+                };
+                Some(value.clone())
+            }
+            _ => None,
+        };
+        let value = match self.find_blocks(writer, &mut supply, value.is_some(), copy.is_some()) {
+            Ok(()) => value.map(ManuallyDrop::new),
+            Err(full) => return Err((value, full)),
+        };
+        let mem = writer.mem();
+        let mut values = writer.nodes.iter().copied();
+        let (mut new, mut clone) = (0_u32, 0_u32);
+        let apart = self.values == Values::Apart;
+        let mut new_at = (&raw const new).cast::<u8>();
+        if let Some(value) = &value {
+            if apart {
+                new = values.next().unwrap_or(0);
+                new_at = (&raw const new).cast();
+                // SAFETY: a new block for a value; the value in it is the one that is kept.
+                unsafe {
+                    let value: *const V = &raw const **value;
+                    Apart::<V>::place(mem.at(new)).copy_from_nonoverlapping(value, 1);
+                }
+            } else {
+                new_at = (&raw const **value).cast();
+            }
+        }
+        // In slots, a copy is the same bytes.
+        let mut clone_at = writer.draft.cloned.unwrap_or((&raw const clone).cast());
+        if let Some(copy) = copy {
+            clone = values.next().unwrap_or(0);
+            clone_at = (&raw const clone).cast();
+            // SAFETY: a new block for a value.
+            unsafe { Apart::<V>::place(mem.at(clone)).write(copy) };
+        }
+        let made = writer.nodes.len() - values.len();
+        writer.nodes.drain(..made);
+        // SAFETY: the blocks are of the draft's sizes; the slots' bytes are there until this returns.
+        unsafe {
+            writer.write_nodes(new_at, clone_at);
+            self.publish(writer);
+        }
+        Ok(())
+    }
+
+    /// Finds the blocks that the draft takes, values' first, and puts them into `nodes`.
+    fn find_blocks(
+        &self,
+        writer: &mut Writer<V>,
+        supply: &mut Supply<'_>,
+        put: bool,
+        copied: bool,
+    ) -> Result<(), ArenaFull> {
+        let values = match self.values {
+            Values::Apart => usize::from(put) + usize::from(copied),
+            Values::InSlots => 0,
+        };
+        let Writer {
+            space,
+            draft,
+            nodes,
+            unknown,
+            ..
+        } = writer;
+        nodes.clear();
+        let leaves = draft.leaves.len();
+        let kind_of = |i: usize| {
+            if i < values {
+                VALUE
+            } else if i < values + leaves {
+                LEAF
+            } else {
+                INNER
+            }
+        };
+        let sizes = core::iter::repeat_n(Apart::<V>::BYTES, values).chain(draft.sizes());
+        match supply {
+            Supply::Arena => {
+                for (i, bytes) in sizes.enumerate() {
+                    match space.alloc(bytes, kind_of(i)) {
+                        Ok(r) => nodes.push(r),
+                        Err(full) => {
+                            let made = core::iter::repeat_n(Apart::<V>::BYTES, values);
+                            let made = made.chain(draft.sizes()).zip(nodes.drain(..));
+                            for (i, (bytes, r)) in made.enumerate() {
+                                // SAFETY: made just now, linked nowhere.
+                                unsafe { space.free(r, bytes, kind_of(i)) };
+                            }
+                            return Err(full);
+                        }
+                    }
+                }
+            }
+            Supply::Exact(held) => {
+                for (i, (bytes, block)) in sizes.zip(held.drain(..)).enumerate() {
+                    // SAFETY: held, and used once.
+                    nodes.push(unsafe { space.use_held(block, bytes, kind_of(i)) });
+                }
+            }
+            Supply::Unknown => {
+                for (i, bytes) in sizes.enumerate() {
+                    let block = if i < values {
+                        unknown.value()
+                    } else {
+                        unknown.node()
+                    };
+                    // SAFETY: held, and used once.
+                    nodes.push(unsafe { space.use_held(block, bytes, kind_of(i)) });
+                }
+            }
+        }
+        space.made += (nodes.len() - values) as u64;
+        Ok(())
+    }
+}
+
+impl<V> Writer<V> {
+    /// Writes the draft's nodes into their blocks.
+    ///
+    /// # Safety
+    /// `nodes` are blocks of the draft's sizes that nobody else uses; `new` and `clone` point at slots' bytes where the draft
+    /// has such.
+    unsafe fn write_nodes(&mut self, new: *const u8, clone: *const u8) {
+        let mem = self.space.mem();
+        let Writer {
+            draft,
+            nodes,
+            limits,
+            ..
+        } = self;
+        let entries = &draft.entries;
+        let mut added = 0;
+        for (part, &r) in draft.leaves.iter().zip(nodes.iter()) {
+            let (from, to) = (part.from, part.to);
+            added += to - from;
+            let slots = entries.slots[from..to].iter();
+            // SAFETY: the caller's promise; the part's encoding is that of these entries, whose slots are there.
+            unsafe {
+                Leaf::write(
+                    mem.at(r),
+                    part.encoding,
+                    limits.slot,
+                    &entries.starts[from..to],
+                    &entries.ends[from..to],
+                    slots.map(|slot| slot.bytes(new, clone)),
+                );
+            }
+        }
+        // Where the nodes of the level below begin.
+        let mut below = 0;
+        let mut next = draft.leaves.len();
+        for level in draft.levels() {
+            for (i, &(from, to)) in level.parts.iter().enumerate() {
+                let children = level.children[from..to].iter().map(|child| {
+                    let node = if child.new {
+                        nodes[below + child.node as usize]
+                    } else {
+                        child.node
+                    };
+                    (node, child.upper, child.gap)
+                });
+                // SAFETY: the caller's promise.
+                unsafe { Inner::write(mem.at(nodes[next + i]), children) };
+            }
+            below = next;
+            next += level.parts.len();
+        }
+        self.len += added;
+    }
+
+    /// The reference of a child that the highest new level or the leaves have.
+    fn top(&self, child: Child) -> u32 {
+        if !child.new {
+            return child.node;
+        }
+        let highest = match self.draft.levels().last() {
+            Some(level) => level.parts.len(),
+            None => self.draft.leaves.len(),
+        };
+        self.nodes[self.nodes.len() - highest + child.node as usize]
+    }
+}
+
+impl<V> Shared<V> {
+    /// Makes the draft's nodes visible and leaves what they replace.
+    ///
+    /// # Safety
+    /// They are written.
+    unsafe fn publish(&self, writer: &mut Writer<V>) {
+        match writer.draft.outcome {
+            Outcome::Same => return,
+            Outcome::Empty => {
+                writer.root = Root::EMPTY;
+                self.publish_root(writer);
+            }
+            Outcome::Root { node, height } => {
+                writer.root = Root {
+                    node: writer.top(node),
+                    height,
+                };
+                self.publish_root(writer);
+            }
+            Outcome::Cell { level, node } => {
+                let new = writer.top(node);
+                let path = &writer.draft.path;
+                // What gap words say is never less than what is there: they grow before, and shrink afterwards.
+                for above in level..=path.height {
+                    let (inner, i) = (path.inner(above), path.index(above));
+                    if inner.gap(i) >= node.gap {
+                        break;
+                    }
+                    inner.set_gap(i, node.gap);
+                }
+                path.inner(level).set_child(path.index(level), new);
+                let mut gap = node.gap;
+                for above in level..=path.height {
+                    let (inner, i) = (path.inner(above), path.index(above));
+                    if inner.gap(i) == gap {
+                        break;
+                    }
+                    inner.set_gap(i, gap);
+                    gap = inner.largest_gap();
+                }
+            }
+        }
+        let mem = writer.mem();
+        let mut gone = core::mem::take(&mut writer.gone);
+        for block in gone.drain(..) {
+            match block.kind() {
+                // SAFETY: live until now; retired only below.
+                LEAF => writer.len -= unsafe { Leaf::at(mem.at(block.at())) }.len(),
+                // SAFETY: as above.
+                INNER => unsafe { Inner::at(mem.at(block.at())) }.set_replaced(),
+                _ => {}
+            }
+            writer.space.leave(block);
+        }
+        writer.gone = gone;
+        self.publish_len(writer);
+    }
+}
+
+/// # Safety
+/// As for `Draft::make`; the processor has what `has_native` asks for.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+unsafe fn make_native(
+    draft: &mut super::draft::Draft,
+    mem: super::node::Mem,
+    root: Root,
+    limits: &super::entries::Limits,
+    range: (u64, u64),
+    put: bool,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { draft.make::<true>(mem, root, limits, range, put) };
+}
+
+/// # Safety
+/// The node is live, and of this level.
+unsafe fn block(mem: super::node::Mem, node: u32, level: usize) -> Block {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if level == 0 {
+            Block::leaf(node, Leaf::at(mem.at(node)))
+        } else {
+            Block::inner(node, Inner::at(mem.at(node)))
+        }
+    }
+}
+
+/// All nodes from one downward, each with its level.
+///
+/// # Safety
+/// The node is live, and of this level.
+unsafe fn subtree(
+    mem: super::node::Mem,
+    node: u32,
+    level: usize,
+    each: &mut impl FnMut(u32, usize),
+) {
+    each(node, level);
+    if level > 0 {
+        // SAFETY: the caller's promise, and what levels say of nodes.
+        unsafe {
+            let inner = Inner::at(mem.at(node));
+            for i in 0..inner.len() {
+                subtree(mem, inner.child(i), level - 1, each);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Reservations for changes whose ranges are not known yet.
+
+use core::fmt;
+use core::ops::RangeInclusive;
+
+use super::bounds;
+use super::map::MapleMap;
+use super::raw::table::Writer;
+use crate::{Error, Rejected};
+
+/// What `k` changes may need at worst, taken before their ranges are known: what an address-space manager does before it
+/// takes locks under which it may not fail.
+///
+/// It does not hold the map's lock: others may change the map, and if that makes the worst case worse, it is they who
+/// reserve more, or fail. Dropping it gives back what is left.
+///
+/// ```
+/// use sapwood::maple::MapleMap;
+/// let map = MapleMap::new();
+/// let mut later = map.reserve_unknown(2)?;
+/// map.store(0..=99, 'a')?;
+/// later.store(10..=19, 'b')?;
+/// later.clear_range(50..=59)?;
+/// assert_eq!(later.remaining(), 0);
+/// assert!(later.store(0..=0, 'c').is_err());
+/// assert_eq!(map.len(), 4);
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+pub struct UnknownReservation<V: Clone + Send + Sync + 'static> {
+    map: MapleMap<V>,
+    remaining: usize,
+}
+
+impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
+    pub(super) fn new(map: &MapleMap<V>, changes: usize) -> Result<Self, Error> {
+        let mut writer = map.write();
+        let leaves = writer.writer.leaves();
+        let Writer { space, unknown, .. } = &mut *writer.writer;
+        unknown.ensure(space, leaves, changes)?;
+        Ok(UnknownReservation {
+            map: map.clone(),
+            remaining: changes,
+        })
+    }
+
+    /// How many changes are left.
+    pub fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    fn change(
+        &mut self,
+        range: &RangeInclusive<u64>,
+        value: Option<V>,
+    ) -> Result<(), (Option<V>, Error)> {
+        let range = match bounds(range) {
+            Ok(range) => range,
+            Err(error) => return Err((value, error)),
+        };
+        if self.remaining == 0 {
+            return Err((value, Error::ReservationUsedUp));
+        }
+        self.remaining -= 1;
+        let mut writer = self.map.write();
+        let shared = writer.shared();
+        let dropped = &mut writer.dropped;
+        shared.change_unknown(&mut writer.writer, range, value, dropped);
+        Ok(())
+    }
+
+    /// As [`MapleMap::store`], with what was reserved.
+    ///
+    /// # Errors
+    /// [`Error::ReservationUsedUp`] after so many changes as were reserved, [`Error::EmptyRange`]; nothing else.
+    pub fn store(&mut self, range: RangeInclusive<u64>, value: V) -> Result<(), Rejected<V>> {
+        self.change(&range, Some(value))
+            .map_err(|(value, error)| match value {
+                Some(value) => Rejected { value, error },
+                None => unreachable!("what is not stored is given back"),
+            })
+    }
+
+    /// As [`MapleMap::clear_range`], with what was reserved.
+    ///
+    /// # Errors
+    /// As [`store`](Self::store).
+    pub fn clear_range(&mut self, range: RangeInclusive<u64>) -> Result<(), Error> {
+        self.change(&range, None).map_err(|(_, error)| error)
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> Drop for UnknownReservation<V> {
+    fn drop(&mut self) {
+        let mut writer = self.map.write();
+        let Writer { space, unknown, .. } = &mut *writer.writer;
+        unknown.release(space, self.remaining);
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> fmt::Debug for UnknownReservation<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnknownReservation")
+            .field("remaining", &self.remaining)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,306 @@
+//! Reading: readers and views.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::RangeInclusive;
+
+use sapwood_qsbr::Reader;
+
+use super::fit;
+use super::iter::{Gaps, Iter};
+use super::map::MapleMap;
+use super::raw::finger::Entry;
+use super::raw::search::Fit;
+use super::raw::table::View;
+
+/// A thread's way into a [`MapleMap`]: registered once, then wait-free.
+///
+/// Call [`quiescent`](Self::quiescent) from time to time, or go [`offline`](Self::offline) before blocking: else the memory
+/// of old nodes is held back.
+///
+/// ```
+/// use sapwood::maple::MapleMap;
+/// let map = MapleMap::new();
+/// map.store(10..=19, 1)?;
+/// let mut reader = map.reader("worker")?;
+/// let view = reader.view();
+/// assert_eq!(view.get(15), Some(&1));
+/// assert_eq!(view.locate(25), (20..=u64::MAX, None));
+/// reader.quiescent();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct MapleReader<V> {
+    reader: Reader,
+    map: MapleMap<V>,
+}
+
+impl<V: Clone + Send + Sync + 'static> MapleReader<V> {
+    pub(super) fn new(reader: Reader, map: MapleMap<V>) -> Self {
+        MapleReader { reader, map }
+    }
+
+    /// The map as it is, and goes on to be: each question to the view sees the newest.
+    #[inline]
+    pub fn view(&self) -> MapleView<'_, V> {
+        self.map.view(self.reader.guard())
+    }
+
+    /// Says that this thread holds nothing. No view can be alive: the borrow checker sees to it.
+    #[inline]
+    pub fn quiescent(&mut self) {
+        self.reader.quiescent();
+    }
+
+    /// Takes the reader offline while the result lives: for a thread that is about to block.
+    pub fn offline(&mut self) -> sapwood_qsbr::Offline<'_> {
+        self.reader.offline()
+    }
+
+    /// The registered reader, for the hooks of an event loop.
+    pub fn reader_mut(&mut self) -> &mut Reader {
+        &mut self.reader
+    }
+}
+
+impl<V> fmt::Debug for MapleReader<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MapleReader").finish_non_exhaustive()
+    }
+}
+
+/// A [`MapleMap`], read under a guard, or while its writer is left alone. Stays on its thread.
+///
+/// Each question is answered as the map is then: as before a change or as after it.
+pub struct MapleView<'g, V> {
+    pub(super) view: View<'g, V>,
+    local: PhantomData<*const ()>,
+}
+
+impl<V> Clone for MapleView<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for MapleView<'_, V> {}
+
+impl<'g, V> MapleView<'g, V> {
+    #[inline]
+    pub(super) fn new(view: View<'g, V>) -> Self {
+        MapleView {
+            view,
+            local: PhantomData,
+        }
+    }
+
+    /// The value at an index. Logarithmic time.
+    #[inline]
+    pub fn get(&self, index: u64) -> Option<&'g V> {
+        self.view.get(index)
+    }
+
+    /// The entry that holds an index.
+    #[inline]
+    pub fn get_entry(&self, index: u64) -> Option<(RangeInclusive<u64>, &'g V)> {
+        self.view.entry(index).map(|entry| self.entry(entry))
+    }
+
+    /// Whether an entry holds an index.
+    #[inline]
+    pub fn contains(&self, index: u64) -> bool {
+        self.view.entry(index).is_some()
+    }
+
+    pub(super) fn entry(&self, entry: Entry) -> (RangeInclusive<u64>, &'g V) {
+        (
+            entry.start..=entry.end,
+            self.view.value(entry.leaf, entry.k),
+        )
+    }
+
+    /// The entry that holds an index, or the whole gap that does.
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(5..=9, 'a'), (20..=29, 'b')]);
+    /// map.read(|view| {
+    ///     assert_eq!(view.locate(7), (5..=9, Some(&'a')));
+    ///     assert_eq!(view.locate(12), (10..=19, None));
+    /// });
+    /// ```
+    pub fn locate(&self, index: u64) -> (RangeInclusive<u64>, Option<&'g V>) {
+        let Some(found) = self.view.find(index) else {
+            return (0..=u64::MAX, None);
+        };
+        let leaf = found.leaf;
+        let k = leaf.rank(index);
+        if k < leaf.len() && leaf.start(k) <= index {
+            let value = self.view.value(leaf, k);
+            return (leaf.start(k)..=leaf.end(k), Some(value));
+        }
+        let from = match k {
+            0 => found.lower,
+            k => leaf.end(k - 1) + 1,
+        };
+        let to = if k < leaf.len() {
+            leaf.start(k) - 1
+        } else {
+            found.upper
+        };
+        (from..=to, None)
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.view.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The first entry that ends at or after an index.
+    pub(super) fn at_or_after(&self, index: u64) -> Option<(RangeInclusive<u64>, &'g V)> {
+        let found = self.view.finger().forward(index);
+        found.map(|entry| self.entry(entry))
+    }
+
+    /// The last entry that starts at or before an index.
+    pub(super) fn at_or_before(&self, index: u64) -> Option<(RangeInclusive<u64>, &'g V)> {
+        let found = self.view.finger().backward(index);
+        found.map(|entry| self.entry(entry))
+    }
+
+    /// The first entry.
+    pub fn first(&self) -> Option<(RangeInclusive<u64>, &'g V)> {
+        self.at_or_after(0)
+    }
+
+    /// The last entry.
+    pub fn last(&self) -> Option<(RangeInclusive<u64>, &'g V)> {
+        self.at_or_before(u64::MAX)
+    }
+
+    /// The first entry that starts after an index.
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(5..=9, 'a'), (20..=29, 'b')]);
+    /// map.read(|view| {
+    ///     assert_eq!(view.next_after(4), Some((5..=9, &'a')));
+    ///     assert_eq!(view.next_after(5), Some((20..=29, &'b')));
+    ///     assert_eq!(view.prev_before(29), Some((5..=9, &'a')));
+    /// });
+    /// ```
+    pub fn next_after(&self, index: u64) -> Option<(RangeInclusive<u64>, &'g V)> {
+        let mut finger = self.view.finger();
+        let mut entry = finger.forward(index.checked_add(1)?)?;
+        if entry.start <= index {
+            entry = finger.forward(entry.end.checked_add(1)?)?;
+        }
+        Some(self.entry(entry))
+    }
+
+    /// The last entry that ends before an index.
+    pub fn prev_before(&self, index: u64) -> Option<(RangeInclusive<u64>, &'g V)> {
+        let mut finger = self.view.finger();
+        let mut entry = finger.backward(index.checked_sub(1)?)?;
+        if entry.end >= index {
+            entry = finger.backward(entry.start.checked_sub(1)?)?;
+        }
+        Some(self.entry(entry))
+    }
+
+    /// All entries in order, from both ends.
+    pub fn iter(&self) -> Iter<'g, V> {
+        self.range(0..=u64::MAX)
+    }
+
+    /// The entries that have an index in a range, in order, from both ends; whole, also where the range cuts them. None for
+    /// an empty range.
+    pub fn range(&self, range: RangeInclusive<u64>) -> Iter<'g, V> {
+        Iter::new(*self, range)
+    }
+
+    /// The gaps in a range, in order, clipped to it. None for an empty range.
+    pub fn gaps(&self, within: RangeInclusive<u64>) -> Gaps<'g, V> {
+        Gaps::new(*self, within)
+    }
+
+    /// The lowest `size` indices within a window that no entry has.
+    ///
+    /// `None` if there are none, and for a size of 0, a window with fewer indices, an alignment that is no power of two. A
+    /// reader's answer may be taken by a writer before the reader can use it; `alloc_range` finds and stores in one step.
+    ///
+    /// Gaps that are too small are passed over at each level of the tree, so the time is logarithmic, also when nearly all of
+    /// them are. Alignments beyond the size of usual gaps may need to look at more.
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(0..=9, 'a'), (15..=99, 'b')]);
+    /// map.read(|view| {
+    ///     assert_eq!(view.find_gap(5, 0..=u64::MAX), Some(10..=14));
+    ///     assert_eq!(view.find_gap(6, 0..=u64::MAX), Some(100..=105));
+    ///     assert_eq!(view.find_gap_rev(6, 0..=200), Some(195..=200));
+    ///     assert_eq!(view.find_gap_aligned(4, 64, 0..=200), Some(128..=131));
+    /// });
+    /// ```
+    pub fn find_gap(&self, size: u64, within: RangeInclusive<u64>) -> Option<RangeInclusive<u64>> {
+        self.find_gap_aligned(size, 1, within)
+    }
+
+    /// As [`find_gap`](Self::find_gap), the highest ones.
+    pub fn find_gap_rev(
+        &self,
+        size: u64,
+        within: RangeInclusive<u64>,
+    ) -> Option<RangeInclusive<u64>> {
+        self.find_gap_aligned_rev(size, 1, within)
+    }
+
+    /// As [`find_gap`](Self::find_gap), with a first index that is a multiple of `align`, a power of two.
+    pub fn find_gap_aligned(
+        &self,
+        size: u64,
+        align: u64,
+        within: RangeInclusive<u64>,
+    ) -> Option<RangeInclusive<u64>> {
+        self.lowest(&fit(size, align, &within).ok()?)
+    }
+
+    /// As [`find_gap_aligned`](Self::find_gap_aligned), the highest ones.
+    pub fn find_gap_aligned_rev(
+        &self,
+        size: u64,
+        align: u64,
+        within: RangeInclusive<u64>,
+    ) -> Option<RangeInclusive<u64>> {
+        self.highest(&fit(size, align, &within).ok()?)
+    }
+
+    pub(super) fn lowest(&self, fit: &Fit) -> Option<RangeInclusive<u64>> {
+        let start = self.view.lowest(fit)?;
+        Some(start..=start + (fit.size - 1))
+    }
+
+    pub(super) fn highest(&self, fit: &Fit) -> Option<RangeInclusive<u64>> {
+        let start = self.view.highest(fit)?;
+        Some(start..=start + (fit.size - 1))
+    }
+}
+
+impl<V: fmt::Debug> fmt::Debug for MapleView<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<'g, V> IntoIterator for MapleView<'g, V> {
+    type Item = (RangeInclusive<u64>, &'g V);
+    type IntoIter = Iter<'g, V>;
+
+    fn into_iter(self) -> Iter<'g, V> {
+        self.iter()
+    }
+}

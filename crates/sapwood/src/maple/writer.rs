@@ -1,0 +1,289 @@
+//! The writing side: the map's lock, held for as many changes as one likes.
+
+use core::fmt;
+use core::ops::RangeInclusive;
+
+use super::cursor::{Cursor, PausedCursor};
+use super::map::MapleMap;
+use super::raw::search::Fit;
+use super::raw::table::{Shared, Writer};
+use super::view::MapleView;
+use super::{bounds, fit};
+use crate::sync::MutexGuard;
+use crate::{Error, Rejected};
+
+/// The writing side of a [`MapleMap`], which nobody else can change meanwhile. Readers are not held up.
+///
+/// Each change is visible at once. Values that it replaces are dropped when readers cannot hold them any more, at the
+/// earliest when this is dropped.
+///
+/// ```
+/// use sapwood::maple::MapleMap;
+/// let map = MapleMap::new();
+/// let mut writer = map.write();
+/// for page in 0..100_u64 {
+///     writer.store(page * 16..=page * 16 + 7, page)?;
+/// }
+/// assert_eq!(writer.view().len(), 100);
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+pub struct MapleWriter<'m, V: Clone + Send + Sync + 'static> {
+    pub(super) map: &'m MapleMap<V>,
+    // Released before the values are dropped: their `drop` may use the map.
+    pub(super) writer: MutexGuard<'m, Writer<V>>,
+    pub(super) dropped: Vec<V>,
+}
+
+impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
+    pub(super) fn new(map: &'m MapleMap<V>, writer: MutexGuard<'m, Writer<V>>) -> Self {
+        MapleWriter {
+            map,
+            writer,
+            dropped: Vec::new(),
+        }
+    }
+
+    pub(super) fn shared(&self) -> &'m Shared<V> {
+        self.map.shared()
+    }
+
+    /// The map, for as long as nothing is changed.
+    #[inline]
+    pub fn view(&self) -> MapleView<'_, V> {
+        MapleView::new(self.shared().still(&self.writer))
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.writer.len
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes a range one entry, or a gap.
+    fn change(&mut self, range: (u64, u64), value: Option<V>) -> Result<(), (Option<V>, Error)> {
+        self.shared()
+            .change(&mut self.writer, range, value, &mut self.dropped)
+    }
+
+    fn put(&mut self, range: (u64, u64), value: V) -> Result<(), Rejected<V>> {
+        self.change(range, Some(value))
+            .map_err(|(value, error)| match value {
+                Some(value) => Rejected { value, error },
+                None => unreachable!("what is not stored is given back"),
+            })
+    }
+
+    /// As [`MapleMap::store`].
+    ///
+    /// # Errors
+    /// As [`MapleMap::store`].
+    pub fn store(&mut self, range: RangeInclusive<u64>, value: V) -> Result<(), Rejected<V>> {
+        match bounds(&range) {
+            Ok(range) => self.put(range, value),
+            Err(error) => Err(Rejected { value, error }),
+        }
+    }
+
+    /// As [`MapleMap::store_coalescing`].
+    ///
+    /// # Errors
+    /// As [`MapleMap::store`].
+    pub fn store_coalescing(
+        &mut self,
+        range: RangeInclusive<u64>,
+        value: V,
+    ) -> Result<RangeInclusive<u64>, Rejected<V>>
+    where
+        V: PartialEq,
+    {
+        let (mut start, mut end) = match bounds(&range) {
+            Ok(range) => range,
+            Err(error) => return Err(Rejected { value, error }),
+        };
+        let view = self.view();
+        // An entry that the range cuts is a neighbour, too: what is left of it.
+        let before = start.checked_sub(1).and_then(|at| view.get_entry(at));
+        if let Some((entry, _)) = before.filter(|(_, other)| **other == value) {
+            start = *entry.start();
+        }
+        let behind = end.checked_add(1).and_then(|at| view.get_entry(at));
+        if let Some((entry, _)) = behind.filter(|(_, other)| **other == value) {
+            end = *entry.end();
+        }
+        self.put((start, end), value)?;
+        Ok(start..=end)
+    }
+
+    /// As [`MapleMap::insert`].
+    ///
+    /// # Errors
+    /// As [`MapleMap::insert`].
+    pub fn insert(&mut self, range: RangeInclusive<u64>, value: V) -> Result<(), Rejected<V>> {
+        let (start, end) = match bounds(&range) {
+            Ok(range) => range,
+            Err(error) => return Err(Rejected { value, error }),
+        };
+        let there = self.view().at_or_after(start).map(|(entry, _)| entry);
+        if let Some(entry) = there.filter(|entry| *entry.start() <= end) {
+            let error = Error::Occupied {
+                start: *entry.start(),
+                end: *entry.end(),
+            };
+            return Err(Rejected { value, error });
+        }
+        self.put((start, end), value)
+    }
+
+    /// As [`MapleMap::erase`].
+    ///
+    /// # Errors
+    /// As [`MapleMap::erase`].
+    pub fn erase(&mut self, index: u64) -> Result<Option<(RangeInclusive<u64>, V)>, Error> {
+        let Some((range, value)) = self.view().get_entry(index) else {
+            return Ok(None);
+        };
+        let value = value.clone();
+        self.clear_range(range.clone())?;
+        Ok(Some((range, value)))
+    }
+
+    /// As [`MapleMap::clear_range`].
+    ///
+    /// # Errors
+    /// As [`MapleMap::clear_range`].
+    pub fn clear_range(&mut self, range: RangeInclusive<u64>) -> Result<(), Error> {
+        let range = bounds(&range)?;
+        self.change(range, None).map_err(|(_, error)| error)
+    }
+
+    /// As [`MapleMap::clear`].
+    ///
+    /// # Errors
+    /// As [`MapleMap::clear`].
+    pub fn clear(&mut self) -> Result<(), Error> {
+        self.clear_range(0..=u64::MAX)
+    }
+
+    fn alloc(
+        &mut self,
+        wanted: Result<Fit, Error>,
+        find: impl FnOnce(MapleView<'_, V>, &Fit) -> Option<RangeInclusive<u64>>,
+        value: V,
+    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+        let found = wanted.and_then(|fit| {
+            let found = find(self.view(), &fit);
+            found.ok_or(Error::NoGap { size: fit.size })
+        });
+        match found {
+            Ok(range) => {
+                self.put((*range.start(), *range.end()), value)?;
+                Ok(range)
+            }
+            Err(error) => Err(Rejected { value, error }),
+        }
+    }
+
+    /// As [`MapleMap::alloc_range`].
+    ///
+    /// # Errors
+    /// As [`MapleMap::alloc_range`].
+    pub fn alloc_range(
+        &mut self,
+        size: u64,
+        within: RangeInclusive<u64>,
+        value: V,
+    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+        self.alloc_range_aligned(size, 1, within, value)
+    }
+
+    /// As [`MapleMap::alloc_range_rev`].
+    ///
+    /// # Errors
+    /// As [`MapleMap::alloc_range`].
+    pub fn alloc_range_rev(
+        &mut self,
+        size: u64,
+        within: RangeInclusive<u64>,
+        value: V,
+    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+        self.alloc_range_aligned_rev(size, 1, within, value)
+    }
+
+    /// As [`MapleMap::alloc_range_aligned`].
+    ///
+    /// # Errors
+    /// As [`MapleMap::alloc_range_aligned`].
+    pub fn alloc_range_aligned(
+        &mut self,
+        size: u64,
+        align: u64,
+        within: RangeInclusive<u64>,
+        value: V,
+    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+        let wanted = fit(size, align, &within);
+        self.alloc(wanted, |view, fit| view.lowest(fit), value)
+    }
+
+    /// As [`MapleMap::alloc_range_aligned_rev`].
+    ///
+    /// # Errors
+    /// As [`MapleMap::alloc_range_aligned`].
+    pub fn alloc_range_aligned_rev(
+        &mut self,
+        size: u64,
+        align: u64,
+        within: RangeInclusive<u64>,
+        value: V,
+    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+        let wanted = fit(size, align, &within);
+        self.alloc(wanted, |view, fit| view.highest(fit), value)
+    }
+
+    /// As [`MapleMap::alloc_cyclic`].
+    ///
+    /// # Errors
+    /// As [`MapleMap::alloc_range`].
+    pub fn alloc_cyclic(
+        &mut self,
+        size: u64,
+        within: RangeInclusive<u64>,
+        next: &mut u64,
+        value: V,
+    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+        let wanted = fit(size, 1, &within);
+        let from = *next;
+        let find = |view: MapleView<'_, V>, fit: &Fit| {
+            let ahead = fit.from.max(from);
+            let has_room = ahead <= fit.to && fit.to - ahead >= fit.size - 1;
+            let ahead = Fit {
+                from: ahead,
+                ..*fit
+            };
+            let found = if has_room { view.lowest(&ahead) } else { None };
+            found.or_else(|| view.lowest(fit))
+        };
+        let range = self.alloc(wanted, find, value)?;
+        *next = range.end().checked_add(1).unwrap_or(*within.start());
+        Ok(range)
+    }
+
+    /// A cursor, before the first entry.
+    pub fn cursor(&mut self) -> Cursor<'_, 'm, V> {
+        Cursor::new(self)
+    }
+
+    /// A cursor where another one was paused.
+    pub fn resume(&mut self, paused: PausedCursor) -> Cursor<'_, 'm, V> {
+        Cursor::resumed(self, paused)
+    }
+}
+
+impl<V: Clone + Send + Sync + fmt::Debug + 'static> fmt::Debug for MapleWriter<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.view().fmt(f)
+    }
+}
