@@ -4,7 +4,7 @@
 //!
 //! Write a file here that implements [`Engine`], and name the type in [`lanes`]. An engine that takes no ranges out says
 //! so in [`Engine::NO_ERASE`]. One whose readers want a guard, or whose calls cost something by themselves, does a whole
-//! pass in [`Engine::loads`]. One whose memory is not malloc's says how much it has in [`Engine::mapped_bytes`].
+//! pass in [`Engine::loads`] and [`Engine::gaps`]. One whose memory is not malloc's says how much it has in [`Engine::mapped_bytes`].
 //! Only one that plans its writes has [`Engine::requests`].
 
 mod absl;
@@ -12,13 +12,14 @@ mod blaze;
 mod btree;
 mod nodit;
 mod rangemap;
+mod requests;
+mod sapwood;
 
 use std::marker::PhantomData;
 
 /// The engine whose answers are taken for right: the plainest one.
 pub use self::btree::BTree as Reference;
-
-use sapwood_model::seed_formulas::Requests as Histogram;
+pub use self::requests::Requests;
 
 /// One change of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +83,13 @@ pub trait Engine: Sized + 'static {
     /// The lowest start of as many free indices within a window, which is not empty.
     fn gap(&self, query: Query) -> Option<u64>;
 
+    /// Searches as [`gap`](Self::gap) does.
+    fn gaps(&self, queries: &[Query]) -> Tally {
+        let mut tally = Tally::default();
+        queries.iter().for_each(|query| tally.add(self.gap(*query)));
+        tally
+    }
+
     /// Stores a value at the lowest start of as many free indices within a window; where.
     fn alloc(&mut self, within: Query, value: u64) -> Option<u64> {
         let start = self.gap(within)?;
@@ -100,19 +108,6 @@ pub trait Engine: Sized + 'static {
         let _ = (base, changes);
         None
     }
-}
-
-/// How many nodes some changes asked for.
-#[derive(Clone, Debug, Default)]
-pub struct Requests {
-    /// By their plans.
-    pub planned: Histogram,
-    /// The nodes that they made.
-    pub used: u64,
-    /// By the kernel's formulas, before its series: the worst case.
-    pub worst: Histogram,
-    /// By those after it: with vacant and sufficient heights.
-    pub vacant: Histogram,
 }
 
 /// What many answers come to, in an order that matters.
@@ -248,9 +243,7 @@ impl<E: Engine> Built for E {
     }
 
     fn gaps(&self, queries: &[Query]) -> Tally {
-        let mut tally = Tally::default();
-        queries.iter().for_each(|query| tally.add(self.gap(*query)));
-        tally
+        Engine::gaps(self, queries)
     }
 
     fn mapped_bytes(&self) -> usize {
@@ -285,6 +278,7 @@ fn lane<E: Engine>() -> Box<dyn Lane> {
 /// All engines, in the order in which tables list them; also those that may turn out not to be here.
 pub fn lanes() -> Vec<Box<dyn Lane>> {
     vec![
+        lane::<sapwood::Sapwood>(),
         lane::<Reference>(),
         lane::<nodit::Nodit>(),
         lane::<rangemap::RangeMap>(),

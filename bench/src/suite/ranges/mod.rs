@@ -64,8 +64,8 @@ fn run_case(
         println!("{text}");
         report.notes.push(text);
     };
-    println!();
-    note(format!("## {}: {}", work.name, work.how), report);
+    println!("\n## {}: {}", work.name, work.how);
+    report.notes.push(format!("{}: {}", work.name, work.how));
     let mut able: Vec<_> = lanes.iter().collect();
     let names: Vec<_> = able.iter().map(|lane| lane.name()).collect();
     let mut samples = Samples::new(work.name, &names);
