@@ -15,6 +15,7 @@
 use super::entries::{Entries, Limits, Part, Slot, leaf_gap};
 use super::node::{Inner, Leaf, Mem, inner_size};
 use super::path::{Path, Root};
+use super::splice::Splice;
 use crate::maple::gap::code;
 
 /// A child of a new inner node.
@@ -78,6 +79,8 @@ pub(crate) struct Draft {
     pub(crate) dropped: Vec<*const u8>,
     /// Slot of an entry that is cut in two.
     pub(crate) cloned: Option<*const u8>,
+    /// How the only new leaf is made, if it is not made of the entries.
+    pub(crate) spliced: Option<Splice>,
     below: Vec<Child>,
 }
 
@@ -97,6 +100,7 @@ impl Draft {
             spans: Vec::new(),
             dropped: Vec::new(),
             cloned: None,
+            spliced: None,
             below: Vec::new(),
         }
     }
@@ -132,6 +136,7 @@ impl Draft {
         self.dropped.clear();
         self.below.clear();
         self.cloned = None;
+        self.spliced = None;
         self.used = 0;
         self.outcome = Outcome::Same;
         if root.node == 0 {
@@ -145,6 +150,10 @@ impl Draft {
         // SAFETY: the caller's promise.
         let first = unsafe { Path::to::<NATIVE>(mem, root, a) };
         let upper = first.upper(0);
+        if b <= upper && self.splice(mem, &first, limits, (a, b), put) {
+            self.path = first;
+            return;
+        }
         let last = if b <= upper {
             first
         } else {

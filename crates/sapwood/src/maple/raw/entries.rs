@@ -13,6 +13,11 @@ impl Slot {
     /// A copy of the value of an entry that is cut in two.
     pub(crate) const CLONE: Slot = Slot(core::ptr::without_provenance(2));
 
+    /// The slot of an entry that is there.
+    pub(crate) fn of(at: *const u8) -> Slot {
+        Slot(at)
+    }
+
     /// The bytes: those of the new value, of the copy, or of an entry that is there.
     #[inline(always)]
     pub(crate) fn bytes(self, new: *const u8, clone: *const u8) -> *const u8 {

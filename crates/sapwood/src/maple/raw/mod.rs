@@ -21,6 +21,7 @@ pub(crate) mod path;
 pub(crate) mod read;
 pub(crate) mod search;
 pub(crate) mod space;
+pub(crate) mod splice;
 pub(crate) mod table;
 pub(crate) mod unknown;
 pub(crate) mod verify;

@@ -38,7 +38,7 @@ pub(crate) const POOLED: Kind = Kind(4);
 pub(crate) const LINE: usize = 64;
 
 /// The most levels of inner nodes.
-pub(crate) const LEVELS: usize = 32;
+pub(crate) const LEVELS: usize = 20;
 
 const LEAF_HEAD: usize = 16;
 const INNER_HEAD: usize = 8;
@@ -310,6 +310,68 @@ impl Leaf {
         }
     }
 
+    /// Whether borders at `a` and behind `b` can be written in this leaf's encoding: those of a new entry (`put`), or of
+    /// what is left of others.
+    pub(crate) fn can_write(self, a: u64, b: u64, put: bool, left: bool, right: bool) -> bool {
+        let Encoding { base, shift, width } = self.encoding;
+        let even = |border: u64| border.wrapping_sub(base) & ((1 << shift) - 1) == 0;
+        let most = u64::MAX >> (64 - (8 << width));
+        (!(put || left) || (a >= base && even(a)))
+            && (!(put || right) || even(b.wrapping_add(1)))
+            && (!put || (b - base) >> shift <= most)
+    }
+
+    /// Writes a leaf like this one, with others between the entries before `from` and those from `rest` on.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write), with this leaf's encoding; `can_write` of the new borders.
+    #[inline]
+    pub(crate) unsafe fn write_spliced(
+        self,
+        p: *mut u8,
+        slot: usize,
+        (from, rest): (usize, usize),
+        between: impl ExactSizeIterator<Item = (u64, u64, *const u8)>,
+    ) {
+        let count = between.len();
+        let behind = self.n - rest;
+        let n = from + count + behind;
+        let Encoding { base, shift, width } = self.encoding;
+        let (starts, values, _) = self.encoding.places(n, slot);
+        // SAFETY: the caller's promise: the arrays of both leaves have room for so many entries.
+        unsafe {
+            Leaf::head(p, self.encoding, n, slot);
+            let copy = |to: usize, at: usize, bytes: usize| {
+                let (new, old) = (p.add(to), self.p.add(at));
+                copy_bytes(old, new, from * bytes);
+                let tail = (from + count) * bytes;
+                copy_bytes(old.add(rest * bytes), new.add(tail), behind * bytes);
+            };
+            copy(LEAF_HEAD, LEAF_HEAD, 1 << width);
+            copy(starts, self.starts, 1 << width);
+            copy(values, self.values, slot);
+            for (k, (start, end, bytes)) in (from..).zip(between) {
+                let (end, start) = ((end - base) >> shift, (start - base) >> shift);
+                let (ends, starts) = (p.add(LEAF_HEAD), p.add(starts));
+                match width {
+                    1 => {
+                        ends.cast::<u16>().add(k).write(end as u16);
+                        starts.cast::<u16>().add(k).write(start as u16);
+                    }
+                    2 => {
+                        ends.cast::<u32>().add(k).write(end as u32);
+                        starts.cast::<u32>().add(k).write(start as u32);
+                    }
+                    _ => {
+                        ends.cast::<u64>().add(k).write(end);
+                        starts.cast::<u64>().add(k).write(start);
+                    }
+                }
+                copy_slot(bytes, p.add(values + k * slot), slot);
+            }
+        }
+    }
+
     /// Writes what comes before the arrays, and what fills them up.
     ///
     /// # Safety
@@ -328,6 +390,14 @@ impl Leaf {
             p.add(starts - 16).cast::<[u64; 2]>().write([u64::MAX; 2]);
         }
     }
+}
+
+/// # Safety
+/// Both have so many bytes, and do not overlap.
+#[inline(always)]
+unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { core::ptr::copy_nonoverlapping(from, to, bytes) }
 }
 
 /// Copies a slot's bytes.

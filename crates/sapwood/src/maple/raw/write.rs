@@ -376,6 +376,19 @@ impl<V> Writer<V> {
             ..
         } = self;
         let entries = &draft.entries;
+        if let (Some(splice), &[r]) = (&draft.spliced, &nodes[..]) {
+            let between = splice.between().iter();
+            let between = between.map(|&(start, end, slot)| (start, end, slot.bytes(new, clone)));
+            // SAFETY: the caller's promise; the borders can be written in the leaf's encoding.
+            unsafe {
+                let rest = (splice.from, splice.rest);
+                splice
+                    .leaf
+                    .write_spliced(mem.at(r), limits.slot, rest, between);
+            }
+            self.len += draft.leaves[0].to;
+            return;
+        }
         let mut added = 0;
         for (part, &r) in draft.leaves.iter().zip(nodes.iter()) {
             let (from, to) = (part.from, part.to);

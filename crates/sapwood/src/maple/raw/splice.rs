@@ -1,0 +1,196 @@
+//! The usual change: a few entries in one leaf, and nothing else has to move.
+//!
+//! The new leaf is the old one's bytes with others in the middle, in the old one's encoding. That is possible when the new
+//! borders can be written that way, the leaf keeps its upper bound, and has neither too many entries nor too few. All else
+//! goes the long way through a list of entries.
+
+use super::draft::{Child, Draft, Outcome};
+use super::entries::{Limits, Part, Slot};
+use super::node::{Leaf, Mem};
+use super::path::Path;
+use crate::maple::gap::code;
+
+/// An entry of the new leaf that is not one of the old leaf.
+pub(crate) type Between = (u64, u64, Slot);
+
+/// A leaf with others in place of some of its entries.
+#[derive(Clone, Copy)]
+pub(crate) struct Splice {
+    pub(crate) leaf: Leaf,
+    /// Entries that stay: those before `from`, and from `rest` on.
+    pub(crate) from: usize,
+    pub(crate) rest: usize,
+    between: [Between; 3],
+    count: usize,
+}
+
+// SAFETY: the addresses are of a leaf of the map that has this, and are only used while its lock is held.
+unsafe impl Send for Splice {}
+
+impl Splice {
+    pub(crate) fn between(&self) -> &[Between] {
+        &self.between[..self.count]
+    }
+
+    fn push(&mut self, start: u64, end: u64, slot: Slot) {
+        self.between[self.count] = (start, end, slot);
+        self.count += 1;
+    }
+
+    /// Entries of the new leaf.
+    fn len(&self) -> usize {
+        self.from + self.count + self.leaf.len() - self.rest
+    }
+
+    /// The largest gap that the new leaf has and the old one has not.
+    fn new_gap(&self, lower: u64, end: u64) -> u64 {
+        let mut next = match self.from {
+            0 => lower,
+            from => self.leaf.end(from - 1) + 1,
+        };
+        let mut largest = 0;
+        for &(start, end, _) in self.between() {
+            largest = largest.max(start - next);
+            // The highest index has nothing behind it, and is then not asked about.
+            next = end.wrapping_add(1);
+        }
+        if self.rest < self.leaf.len() {
+            largest.max(self.leaf.start(self.rest) - next)
+        } else if next == 0 {
+            largest
+        } else {
+            largest.max(end - (next - 1))
+        }
+    }
+
+    /// The largest gap of the old leaf among those that the new one has not (`true`), or among the others.
+    fn old_gap(&self, lower: u64, end: u64, gone: bool) -> u64 {
+        let leaf = self.leaf;
+        let (n, from, rest) = (leaf.len(), self.from, self.rest);
+        let mut largest = 0;
+        let mut look = |first: usize, behind: usize| {
+            let mut next = match first {
+                0 => lower,
+                first => leaf.end(first - 1).wrapping_add(1),
+            };
+            leaf.decode(first, behind.min(n), 0, |start, end, _| {
+                largest = largest.max(start - next);
+                next = end.wrapping_add(1);
+            });
+            if behind > n && next != 0 {
+                largest = largest.max(end - (next - 1));
+            }
+        };
+        if gone {
+            look(from, rest + 1);
+        } else {
+            look(0, from);
+            if rest < n {
+                look(rest + 1, n + 1);
+            }
+        }
+        largest
+    }
+}
+
+impl Draft {
+    /// Drafts the change of `a..=b` in the leaf of a path, if it can be spliced; whether it could.
+    pub(crate) fn splice(
+        &mut self,
+        mem: Mem,
+        path: &Path,
+        limits: &Limits,
+        (a, b): (u64, u64),
+        put: bool,
+    ) -> bool {
+        // SAFETY: the path's node at level 0 is a live leaf.
+        let leaf = unsafe { Leaf::at(mem.at(path.node[0])) };
+        let slot = limits.slot;
+        let n = leaf.len();
+        let from = leaf.rank(a);
+        let cut_left = from < n && leaf.start(from) < a;
+        let behind = if b == u64::MAX { n } else { leaf.rank(b + 1) };
+        let cut_right = behind < n && leaf.start(behind) <= b;
+        if !put && from == behind && !cut_right {
+            return true;
+        }
+        if !leaf.can_write(a, b, put, cut_left, cut_right) {
+            return false;
+        }
+        let empty = (0, 0, Slot::NEW);
+        let mut splice = Splice {
+            leaf,
+            from,
+            rest: behind + usize::from(cut_right),
+            between: [empty; 3],
+            count: 0,
+        };
+        if cut_left {
+            splice.push(leaf.start(from), a - 1, Slot::of(leaf.slot(from, slot)));
+        }
+        if put {
+            splice.push(a, b, Slot::NEW);
+        }
+        let mut cloned = None;
+        if cut_right {
+            let mut at = Slot::of(leaf.slot(behind, slot));
+            if cut_left && behind == from {
+                cloned = Some(leaf.slot(behind, slot));
+                at = Slot::CLONE;
+            }
+            splice.push(b + 1, leaf.end(behind), at);
+        }
+        let len = splice.len();
+        let encoding = leaf.encoding();
+        let least = if path.height == 0 { 1 } else { limits.least };
+        if len < least || len > u8::MAX as usize || encoding.places(len, slot).2 > limits.leaf {
+            return false;
+        }
+        // Only the last leaf of all may end elsewhere than before.
+        let last = match (splice.rest < n, splice.between().last()) {
+            (false, Some(&(_, end, _))) => end,
+            (false, None) => leaf.end(from - 1),
+            (true, _) => leaf.last(),
+        };
+        let rightmost = path.is_last(0);
+        if !rightmost && last != leaf.last() {
+            return false;
+        }
+        let bytes = encoding.size(len, slot);
+        self.leaves.push(Part {
+            from: 0,
+            to: len,
+            encoding,
+            bytes,
+        });
+        self.gone.push((path.node[0], 0));
+        for k in from + usize::from(cut_left)..behind {
+            self.dropped.push(leaf.slot(k, slot));
+        }
+        self.cloned = cloned;
+        let mut node = Child {
+            node: 0,
+            new: true,
+            upper: last,
+            gap: 0,
+        };
+        self.outcome = if path.height == 0 {
+            Outcome::Root { node, height: 0 }
+        } else {
+            let lower = path.lower(0);
+            let end = if rightmost { u64::MAX } else { last };
+            let old_end = if rightmost { u64::MAX } else { leaf.last() };
+            let was = path.inner(1).gap(path.index(1));
+            let new = code(splice.new_gap(lower, end));
+            node.gap = if code(splice.old_gap(lower, old_end, true)) < was {
+                // The largest one is elsewhere in the leaf.
+                was.max(new)
+            } else {
+                new.max(code(splice.old_gap(lower, old_end, false)))
+            };
+            Outcome::Cell { level: 1, node }
+        };
+        self.spliced = Some(splice);
+        true
+    }
+}
