@@ -191,7 +191,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         };
     }
 
-    /// Goes to the next entry, if it starts at or before `limit`.
+    /// Goes to the next entry, if it starts at or before `limit`. `None` also when the limit is behind the cursor.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self, limit: u64) -> Option<(RangeInclusive<u64>, &V)> {
         let from = self.place.ahead.filter(|&from| from <= limit);
@@ -200,7 +200,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         self.arrive(range.filter(|&(start, _)| start <= limit), limit, Self::end)
     }
 
-    /// Goes to the entry before, if it ends at or after `limit`.
+    /// Goes to the entry before, if it ends at or after `limit`. `None` also when the limit is ahead of the cursor.
     pub fn prev(&mut self, limit: u64) -> Option<(RangeInclusive<u64>, &V)> {
         let from = self.place.behind.filter(|&from| from >= limit);
         let found = from.and_then(|from| self.writer.view().at_or_before(from));

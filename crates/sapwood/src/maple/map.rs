@@ -493,12 +493,12 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// Takes what a planned store needs, and the map's lock. The only step that can fail. A plan that is stale, as the map
-    /// was changed since, is made anew.
+    /// was changed since, is made anew; one of [`plan_alloc`](Self::plan_alloc) finds a gap anew.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`], [`Error::GarbageLimit`].
+    /// [`Error::ArenaFull`], [`Error::GarbageLimit`]; [`Error::NoGap`] when there is none any more.
     pub fn reserve(&self, plan: StorePlan) -> Result<Reservation<'_, V>, Error> {
-        plan::reserve(&self.shared, plan)
+        plan::reserve(&self.shared, &plan)
     }
 
     /// As [`reserve`](Self::reserve), for an erasure.

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::ops::RangeInclusive;
 
+use super::raw::search::Fit;
 use super::raw::space::Held;
 use super::raw::table::{Shared, Writer};
 use super::raw::write::Cost;
@@ -17,6 +18,8 @@ use crate::sync::MutexGuard;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorePlan {
     pub(super) range: (u64, u64),
+    /// What was looked for, when the range was found and not given.
+    fit: Option<Fit>,
     pub(super) cost: Cost,
 }
 
@@ -82,12 +85,17 @@ struct Holding<'a, V> {
     // Its lock is released before values are dropped: their `drop` may use the map.
     side: Side<'a, V>,
     held: Vec<Held>,
+    /// Nothing is to be changed without one.
+    range: Option<(u64, u64)>,
     cost: Cost,
 }
 
 impl<V: Clone> Holding<'_, V> {
     fn change(mut self, value: Option<V>) {
         let shared = self.shared;
+        if self.range.is_none() {
+            return;
+        }
         let mut held = core::mem::take(&mut self.held);
         let (writer, dropped) = self.side.parts();
         shared.change_held(writer, value, &mut held, dropped);
@@ -210,11 +218,7 @@ fn hold<'a, V: Clone>(
 ) -> Result<Holding<'a, V>, Error> {
     let (writer, dropped) = side.parts();
     let held = match range {
-        None => {
-            // Nothing: a draft that finds nothing to clear.
-            cost = plan(shared, writer, (0, 0), false);
-            Vec::new()
-        }
+        None => Vec::new(),
         Some(range) => {
             if !Shared::is_newest(writer, cost.draft) {
                 cost = plan(shared, writer, range, put);
@@ -226,8 +230,26 @@ fn hold<'a, V: Clone>(
         shared,
         side,
         held,
+        range,
         cost,
     })
+}
+
+/// As [`hold`], for a store; its range is looked for anew, too, if it was found and not given.
+fn hold_store<'a, V: Clone>(
+    shared: &'a Shared<V>,
+    mut side: Side<'a, V>,
+    plan: &StorePlan,
+) -> Result<Reservation<'a, V>, Error> {
+    let mut range = plan.range;
+    let writer = &*side.parts().0;
+    if let (Some(fit), false) = (&plan.fit, Shared::is_newest(writer, plan.cost.draft)) {
+        let start = shared.still(writer).lowest(fit);
+        let start = start.ok_or(Error::NoGap { size: fit.size })?;
+        range = (start, start + (fit.size - 1));
+    }
+    let holding = hold(shared, side, Some(range), true, plan.cost)?;
+    Ok(Reservation { holding, range })
 }
 
 impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
@@ -238,7 +260,8 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     pub fn plan_store(&mut self, range: RangeInclusive<u64>, _: &V) -> Result<StorePlan, Error> {
         let range = bounds(&range)?;
         let cost = plan(self.shared(), &mut self.writer, range, true);
-        Ok(StorePlan { range, cost })
+        let fit = None;
+        Ok(StorePlan { range, fit, cost })
     }
 
     /// As [`MapleMap::plan_alloc`](super::MapleMap::plan_alloc).
@@ -253,7 +276,11 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     ) -> Result<StorePlan, Error> {
         let fit = fit(size, 1, &within)?;
         let found = self.view().lowest(&fit);
-        self.plan_store(found.ok_or(Error::NoGap { size })?, value)
+        let plan = self.plan_store(found.ok_or(Error::NoGap { size })?, value)?;
+        Ok(StorePlan {
+            fit: Some(fit),
+            ..plan
+        })
     }
 
     /// As [`MapleMap::plan_clear`](super::MapleMap::plan_clear).
@@ -294,12 +321,11 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     /// As [`MapleMap::reserve`](super::MapleMap::reserve).
     pub fn reserve(&mut self, plan: StorePlan) -> Result<Reservation<'_, V>, Error> {
         let shared = self.shared();
-        let side = Side::Lent(&mut self.writer, &mut self.dropped);
-        let holding = hold(shared, side, Some(plan.range), true, plan.cost)?;
-        Ok(Reservation {
-            holding,
-            range: plan.range,
-        })
+        hold_store(
+            shared,
+            Side::Lent(&mut self.writer, &mut self.dropped),
+            &plan,
+        )
     }
 
     /// As [`MapleMap::reserve_erase`](super::MapleMap::reserve_erase), under this writer's lock.
@@ -317,14 +343,9 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
 /// A reservation that keeps the map's lock by itself.
 pub(super) fn reserve<'m, V: Clone>(
     shared: &'m Shared<V>,
-    plan: StorePlan,
+    plan: &StorePlan,
 ) -> Result<Reservation<'m, V>, Error> {
-    let side = Side::Own(shared.write(), Vec::new());
-    let holding = hold(shared, side, Some(plan.range), true, plan.cost)?;
-    Ok(Reservation {
-        holding,
-        range: plan.range,
-    })
+    hold_store(shared, Side::Own(shared.write(), Vec::new()), plan)
 }
 
 /// As [`reserve`], for an erasure.

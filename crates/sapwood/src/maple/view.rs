@@ -111,11 +111,9 @@ impl<'g, V> MapleView<'g, V> {
         self.view.entry(index).is_some()
     }
 
+    #[inline(always)]
     pub(super) fn entry(&self, entry: Entry) -> (RangeInclusive<u64>, &'g V) {
-        (
-            entry.start..=entry.end,
-            self.view.value(entry.leaf, entry.k),
-        )
+        (entry.start..=entry.end, self.view.value(entry.slot))
     }
 
     /// The entry that holds an index, or the whole gap that does.
@@ -135,8 +133,9 @@ impl<'g, V> MapleView<'g, V> {
         let leaf = found.leaf;
         let k = leaf.rank(index);
         if k < leaf.len() && leaf.start(k) <= index {
-            let value = self.view.value(leaf, k);
-            return (leaf.start(k)..=leaf.end(k), Some(value));
+            let entry = self.view.entry_of(&leaf, k);
+            let (range, value) = self.entry(entry);
+            return (range, Some(value));
         }
         let from = match k {
             0 => found.lower,
@@ -196,7 +195,8 @@ impl<'g, V> MapleView<'g, V> {
     pub fn next_after(&self, index: u64) -> Option<(RangeInclusive<u64>, &'g V)> {
         let mut finger = self.view.finger();
         let mut entry = finger.forward(index.checked_add(1)?)?;
-        if entry.start <= index {
+        // A second time only when an entry is stored meanwhile.
+        while entry.start <= index {
             entry = finger.forward(entry.end.checked_add(1)?)?;
         }
         Some(self.entry(entry))
@@ -206,7 +206,7 @@ impl<'g, V> MapleView<'g, V> {
     pub fn prev_before(&self, index: u64) -> Option<(RangeInclusive<u64>, &'g V)> {
         let mut finger = self.view.finger();
         let mut entry = finger.backward(index.checked_sub(1)?)?;
-        if entry.end >= index {
+        while entry.end >= index {
             entry = finger.backward(entry.start.checked_sub(1)?)?;
         }
         Some(self.entry(entry))

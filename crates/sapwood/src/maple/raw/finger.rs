@@ -17,6 +17,8 @@ pub(crate) struct Source<'a> {
     pub(crate) base: &'a AtomicPtr<u8>,
     pub(crate) root: &'a AtomicU64,
     pub(crate) native: bool,
+    /// Bytes of a slot.
+    pub(crate) slot: usize,
 }
 
 impl Source<'_> {
@@ -42,17 +44,16 @@ impl Source<'_> {
 pub(crate) struct Entry {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    pub(crate) leaf: Leaf,
-    pub(crate) k: usize,
+    pub(crate) slot: *const u8,
 }
 
 impl Entry {
-    fn of(leaf: Leaf, k: usize) -> Entry {
+    #[inline(always)]
+    pub(crate) fn of(leaf: &Leaf, k: usize, slot: usize) -> Entry {
         Entry {
             start: leaf.start(k),
             end: leaf.end(k),
-            leaf,
-            k,
+            slot: leaf.slot(k, slot),
         }
     }
 }
@@ -64,6 +65,8 @@ pub(crate) struct Finger<'a> {
     at: Option<Found>,
     /// The entry of the last step.
     k: usize,
+    /// Where the next step begins, if it goes on from the last one.
+    next: u64,
 }
 
 impl<'a> Finger<'a> {
@@ -74,39 +77,42 @@ impl<'a> Finger<'a> {
             source,
             at: None,
             k: 0,
+            next: 0,
         }
     }
 
-    /// Whether the leaf is part of the map.
+    /// Whether a leaf is part of the map.
     #[inline(always)]
     fn is_current(&self, at: &Found) -> bool {
         match at.parent {
             Some((parent, i)) => parent.child(i) == at.node && !parent.is_replaced(),
-            None => {
-                sync::point();
-                let word = self.source.root.load(Ordering::Acquire);
-                word == Root {
-                    node: at.node,
-                    height: 0,
-                }
-                .word()
-            }
+            None => self.is_root(at.node),
         }
     }
 
-    fn seek(&mut self, x: u64) -> Option<Found> {
-        // SAFETY: the promise of `new`.
-        self.at = unsafe { self.source.tree().find(x) };
-        self.at
+    fn is_root(&self, node: u32) -> bool {
+        sync::point();
+        let word = self.source.root.load(Ordering::Acquire);
+        word == Root { node, height: 0 }.word()
     }
 
-    /// The leaf of a parent's other child.
-    fn turn(&mut self, at: &Found, parent: Inner, i: usize) -> Found {
+    fn seek(&mut self, x: u64) -> Option<&Found> {
+        // SAFETY: the promise of `new`.
+        self.at = unsafe { self.source.tree().find(x) };
+        self.at.as_ref()
+    }
+
+    /// The leaf of another child of the parent.
+    fn turn(&self, at: &Found, parent: Inner, i: usize) -> Found {
         let node = parent.child(i);
-        super::read::prefetch_node(self.source.mem().at(node));
-        let found = Found {
+        let mem = self.source.mem();
+        if i + 1 < parent.len() {
+            // The one behind it is asked for next.
+            super::read::prefetch_node(mem.at(parent.child(i + 1)));
+        }
+        Found {
             // SAFETY: the promise of `new`; a leaf's parent has leaves.
-            leaf: unsafe { Leaf::at(self.source.mem().at(node)) },
+            leaf: unsafe { Leaf::at(mem.at(node)) },
             node,
             lower: match i {
                 0 => at.parent_lower,
@@ -119,65 +125,86 @@ impl<'a> Finger<'a> {
             },
             parent: Some((parent, i)),
             ..*at
-        };
-        self.at = Some(found);
-        found
+        }
     }
 
     /// The first entry that ends at or after `x`, which lies behind the entry of the step before.
-    #[inline]
-    pub(crate) fn forward(&mut self, mut x: u64) -> Option<Entry> {
-        if let Some(at) = self.at.filter(|at| self.is_current(at)) {
+    #[inline(always)]
+    pub(crate) fn forward(&mut self, x: u64) -> Option<Entry> {
+        if let Some(at) = &self.at {
             let k = self.k + 1;
-            if k < at.leaf.len() && at.leaf.end(self.k) < x && at.leaf.end(k) >= x {
+            if x == self.next && k < at.leaf.len() && self.is_current(at) {
+                let entry = Entry::of(&at.leaf, k, self.source.slot);
                 self.k = k;
-                return Some(Entry::of(at.leaf, k));
+                self.next = entry.end.wrapping_add(1);
+                return Some(entry);
             }
+        }
+        self.forward_far(x)
+    }
+
+    fn forward_far(&mut self, mut x: u64) -> Option<Entry> {
+        if let Some(at) = &self.at {
             if let Some((parent, i)) = at.parent {
-                if k == at.leaf.len() && i + 1 < parent.len() && x == at.upper.wrapping_add(1) {
-                    let next = self.turn(&at, parent, i + 1);
+                let ends = self.k + 1 == at.leaf.len() && i + 1 < parent.len();
+                if ends && x == self.next && self.is_current(at) {
+                    let next = self.turn(at, parent, i + 1);
                     // A parent that has been replaced since may lead to what is no longer there.
                     if !parent.is_replaced() {
-                        self.k = 0;
-                        return Some(Entry::of(next.leaf, 0));
+                        self.at = Some(next);
+                        return Some(self.step(0, |entry| entry.end.wrapping_add(1)));
                     }
                 }
             }
         }
         loop {
             let at = self.seek(x)?;
-            self.k = at.leaf.rank(x);
-            if self.k < at.leaf.len() {
-                return Some(Entry::of(at.leaf, self.k));
+            let k = at.leaf.rank(x);
+            if k < at.leaf.len() {
+                return Some(self.step(k, |entry| entry.end.wrapping_add(1)));
             }
             // Only the last leaf has indices behind its last entry.
+            let upper = at.upper;
             self.at = None;
-            if at.upper == u64::MAX {
-                return None;
-            }
-            x = at.upper + 1;
+            x = upper.checked_add(1)?;
         }
     }
 
+    fn step(&mut self, k: usize, next: impl FnOnce(&Entry) -> u64) -> Entry {
+        let Some(at) = &self.at else {
+            unreachable!("the finger is in a leaf")
+        };
+        let entry = Entry::of(&at.leaf, k, self.source.slot);
+        self.k = k;
+        self.next = next(&entry);
+        entry
+    }
+
     /// The last entry that starts at or before `x`, which lies before the entry of the step before.
-    #[inline]
-    pub(crate) fn backward(&mut self, mut x: u64) -> Option<Entry> {
-        if let Some(at) = self.at.filter(|at| self.is_current(at)) {
-            if self.k > 0 && at.leaf.start(self.k) > x && at.leaf.start(self.k - 1) <= x {
+    #[inline(always)]
+    pub(crate) fn backward(&mut self, x: u64) -> Option<Entry> {
+        if let Some(at) = &self.at {
+            if x == self.next && self.k > 0 && self.is_current(at) {
+                let entry = Entry::of(&at.leaf, self.k - 1, self.source.slot);
                 self.k -= 1;
-                return Some(Entry::of(at.leaf, self.k));
+                self.next = entry.start.wrapping_sub(1);
+                return Some(entry);
             }
         }
+        self.backward_far(x)
+    }
+
+    fn backward_far(&mut self, mut x: u64) -> Option<Entry> {
         loop {
             let at = self.seek(x)?;
             let k = at.leaf.rank(x);
             let inside = k < at.leaf.len() && at.leaf.start(k) <= x;
             if let Some(k) = (k + usize::from(inside)).checked_sub(1) {
-                self.k = k;
-                return Some(Entry::of(at.leaf, k));
+                return Some(self.step(k, |entry| entry.start.wrapping_sub(1)));
             }
+            let lower = at.lower;
             self.at = None;
-            x = at.lower.checked_sub(1)?;
+            x = lower.checked_sub(1)?;
         }
     }
 }

@@ -6,7 +6,7 @@ use super::read::Tree;
 use crate::maple::gap::code;
 
 /// What is looked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fit {
     /// Number of indices, at least 1.
     pub(crate) size: u64,

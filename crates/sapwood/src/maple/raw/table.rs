@@ -97,7 +97,8 @@ pub(crate) struct Writer<V> {
     pub(crate) space: Space,
     pub(crate) limits: Limits,
     pub(super) draft: Draft,
-    /// Counts drafts: a plan whose draft is the newest is not stale.
+    /// The newest draft, until it is carried out, and how many there have been: a plan of that draft is not stale.
+    pub(super) newest: Option<Drafted>,
     pub(super) drafts: u64,
     /// Blocks of the change under way.
     pub(super) nodes: Vec<u32>,
@@ -110,6 +111,14 @@ pub(crate) struct Writer<V> {
 
 // SAFETY: what the blocks' addresses reach is the arena's, which the writer owns.
 unsafe impl<V: Send> Send for Writer<V> {}
+
+/// A draft: its number, and what it makes an entry (`put`) or a gap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Drafted {
+    pub(crate) number: u64,
+    pub(crate) range: (u64, u64),
+    pub(crate) put: bool,
+}
 
 /// How a map is made.
 #[derive(Clone, Debug)]
@@ -156,6 +165,7 @@ impl<V> Shared<V> {
                 unknown: Unknown::new(&limits, values == Values::Apart),
                 limits,
                 draft: Draft::new(),
+                newest: None,
                 drafts: 0,
                 nodes: Vec::new(),
                 gone: Vec::new(),
@@ -316,6 +326,7 @@ impl<'g, V> View<'g, V> {
             base: &self.shared.base,
             root: &self.shared.root,
             native: self.shared.native,
+            slot: self.shared.slot,
         }
     }
 
@@ -352,10 +363,9 @@ impl<'g, V> View<'g, V> {
         self.shared.len()
     }
 
-    /// The value of an entry.
+    /// The value of an entry, by its slot, which is one of the map's.
     #[inline(always)]
-    pub(crate) fn value(self, leaf: Leaf, k: usize) -> &'g V {
-        let slot = leaf.slot(k, self.shared.slot);
+    pub(crate) fn value(self, slot: *const u8) -> &'g V {
         // SAFETY: an entry's slot holds a value, or the reference of its block; neither is freed or changed for `'g`.
         unsafe {
             match self.shared.values {
@@ -374,12 +384,12 @@ impl<'g, V> View<'g, V> {
     pub(crate) fn entry(self, x: u64) -> Option<Entry> {
         // SAFETY: the promise of `new`.
         let (leaf, k) = unsafe { self.tree().entry(x) }?;
-        Some(Entry {
-            start: leaf.start(k),
-            end: leaf.end(k),
-            leaf,
-            k,
-        })
+        Some(Entry::of(&leaf, k, self.shared.slot))
+    }
+
+    /// An entry of a leaf that was found here.
+    pub(crate) fn entry_of(self, leaf: &Leaf, k: usize) -> Entry {
+        Entry::of(leaf, k, self.shared.slot)
     }
 
     /// The value of the entry that holds `x`.
@@ -387,7 +397,7 @@ impl<'g, V> View<'g, V> {
     pub(crate) fn get(self, x: u64) -> Option<&'g V> {
         // SAFETY: the promise of `new`.
         let (leaf, k) = unsafe { self.tree().entry(x) }?;
-        Some(self.value(leaf, k))
+        Some(self.value(leaf.slot(k, self.shared.slot)))
     }
 }
 

@@ -9,7 +9,7 @@ use super::draft::{Child, Outcome};
 use super::node::{INNER, Inner, LEAF, Leaf, VALUE};
 use super::path::Root;
 use super::space::{Block, Held};
-use super::table::{Apart, Shared, Values, Writer};
+use super::table::{Apart, Drafted, Shared, Values, Writer};
 use crate::Error;
 
 /// Where a change takes its blocks from.
@@ -29,13 +29,18 @@ pub(crate) struct Cost {
     pub(crate) values: usize,
     pub(crate) bytes: usize,
     /// The draft that says so.
-    pub(crate) draft: u64,
+    pub(crate) draft: Option<Drafted>,
 }
 
 impl<V> Shared<V> {
     /// Drafts `a..=b` as one entry (`put`), or as a gap.
     pub(crate) fn draft(&self, writer: &mut Writer<V>, range: (u64, u64), put: bool) {
         writer.drafts += 1;
+        writer.newest = Some(Drafted {
+            number: writer.drafts,
+            range,
+            put,
+        });
         let mem = writer.mem();
         let Writer {
             draft,
@@ -63,7 +68,7 @@ impl<V> Shared<V> {
             nodes: 0,
             values,
             bytes: values * Apart::<V>::BYTES,
-            draft: writer.drafts,
+            draft: writer.newest,
         };
         for bytes in writer.draft.sizes() {
             cost.nodes += 1;
@@ -72,9 +77,10 @@ impl<V> Shared<V> {
         cost
     }
 
-    /// Whether the newest draft is the one with this number, so that nothing has changed since.
-    pub(crate) fn is_newest(writer: &Writer<V>, draft: u64) -> bool {
-        writer.drafts == draft
+    /// Whether this is the newest draft, and waits to be carried out: nothing has changed since. One of another map with the
+    /// same number is of the same change, so that it says nothing else.
+    pub(crate) fn is_newest(writer: &Writer<V>, draft: Option<Drafted>) -> bool {
+        draft.is_some() && writer.newest == draft
     }
 
     /// Holds the blocks that the draft takes.
@@ -238,6 +244,7 @@ impl<V: Clone> Shared<V> {
         value: Option<V>,
         mut supply: Supply<'_>,
     ) -> Result<(), (Option<V>, ArenaFull)> {
+        writer.newest = None;
         // A panic of `clone` comes before anything is done.
         let copy = match (self.values, writer.draft.cloned) {
             (Values::Apart, Some(slot)) => {
