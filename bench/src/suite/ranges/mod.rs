@@ -10,7 +10,7 @@
 //! | `iter_ns` | reading all entries in order, for each of them |
 //! | `gap_common_ns` | the lowest fit of a size that half of all gaps have, within a random window |
 //! | `gap_rare_ns` | the same from the start, of a size that only one gap near the end has; of the largest gap, wherever it is, after a stream |
-//! | `store_ns` | one change: of a built map a range stored at random, of lengths as its own, or the entry of a random index erased; otherwise one of the stream's |
+//! | `store_ns` | one change: of a built map, a range like its own stored at a random place, or the entry at one erased; otherwise one of the stream's |
 //! | `bytes_per_entry` | all memory of the map as built, malloc's rounding and headers included |
 //! | `nodes_requested` | what the plans of the same changes ask for |
 //! | `nodes_used` | the nodes that were made for them |
@@ -116,7 +116,8 @@ fn run_case(
 
 /// The requests for nodes as the kernel's series prints them.
 fn histograms(requests: &Requests) -> [String; 3] {
-    let writes = requests.planned.writes();
+    // Those that had nothing to do are not counted.
+    let writes = requests.planned.asked();
     [
         ("planned", &requests.planned),
         ("by the worst case", &requests.worst),

@@ -7,7 +7,7 @@ use fastrand::Rng;
 use sapwood_model::data::ranges::{self as model, Change};
 
 use super::Options;
-use crate::ranges::{Built, EntrySum, Op, Query, Reference, Tally};
+use crate::ranges::{self, Built, EntrySum, Op, Query, Reference, Tally};
 
 /// The cases.
 pub(super) const CASES: [&str; 8] = [
@@ -74,8 +74,7 @@ struct Plan {
 impl Work {
     pub(super) fn new(name: &'static str, options: &Options) -> Self {
         let plan = plan(name, options);
-        let base = plan.base.iter().zip(0..);
-        let base: Vec<_> = base.map(|(range, i)| store(range, i)).collect();
+        let base = stored(&plan.base);
         let mut built = Reference::default();
         built.apply(&base);
         let mut changed = Tally::default();
@@ -212,26 +211,39 @@ fn bytes(n: usize) -> Vec<RangeInclusive<u64>> {
     ranges
 }
 
-/// Random overwriting and erasing: ranges of 1 to 16 pages, in multiples of `unit`, are stored at random places, or what
-/// is at random places is erased.
+/// Random overwriting and erasing: ranges of 1 to 16 pages, in multiples of `unit`, are stored at random places, or the
+/// entry that is at one is erased.
 fn churn(base: &[RangeInclusive<u64>], unit: u64, options: &Options) -> Vec<Op> {
     let last = base.iter().map(|range| *range.end()).max();
     let units = (last.expect("there are ranges") + 1) / unit;
     let most = 16 * model::PAGE / unit;
     let mut rng = Rng::with_seed(2);
+    // It is followed, to know where entries are.
+    let mut map = Reference::default();
+    map.apply(&stored(base));
     // Behind those of the base.
     let values = base.len() as u64..;
     let ops = values.take(count(options)).map(|value| {
-        let (at, length) = (rng.u64(..units), rng.u64(1..=most));
-        let start = at * unit;
-        if rng.bool() {
-            let end = start + length * unit - 1;
+        let op = if rng.bool() {
+            let (start, length) = (rng.u64(..units) * unit, rng.u64(1..=most) * unit);
+            let end = start + length - 1;
             Op::Store { start, end, value }
         } else {
-            Op::Erase { index: start }
-        }
+            let mut indices = std::iter::repeat_with(|| rng.u64(..units) * unit);
+            let index = indices.find(|index| ranges::Engine::get(&map, *index).is_some());
+            let index = index.expect("most of them have one");
+            Op::Erase { index }
+        };
+        map.apply(&[op]);
+        op
     });
     ops.collect()
+}
+
+/// Stores of these ranges.
+fn stored(base: &[RangeInclusive<u64>]) -> Vec<Op> {
+    let base = base.iter().zip(0..);
+    base.map(|(range, value)| store(range, value)).collect()
 }
 
 fn converted(changes: impl IntoIterator<Item = Change>) -> Vec<Op> {
