@@ -1,6 +1,6 @@
 //! Ours: `MapleMap`, read through one view, changed by calls of its own.
 
-use ::sapwood::maple::{ErasePlan, MapleMap};
+use ::sapwood::maple::MapleMap;
 
 use super::requests::{Change, Shape};
 use super::{Engine, EntrySum, Op, Query, Requests, Tally};
@@ -109,10 +109,7 @@ fn planned(map: &MapleMap<u64>, op: &Op) -> usize {
         reserved.store(value);
         nodes
     };
-    let erase = |plan: ErasePlan| {
-        if plan.range().is_none() {
-            return plan.nodes();
-        }
+    let erase = |plan| {
         let reserved = map.reserve_erase(plan).expect("there is memory");
         let nodes = reserved.nodes();
         reserved.erase();
