@@ -59,6 +59,19 @@ pub struct Counted {
     bomb: bool,
 }
 
+/// A value of its own, with the same tag.
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        self.ledger.value(self.tag)
+    }
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        self.tag == other.tag
+    }
+}
+
 impl Drop for Counted {
     fn drop(&mut self) {
         self.ledger.lock()[self.id] += 1;
