@@ -174,11 +174,7 @@ fn a_gap_that_is_always_there_is_always_found() {
         let mut script = Script::random(seed, UNITS, true, 40);
         // The map after many changes, then a few beside readers.
         let before = script.steps.split_off(34);
-        let map = script.maps[34]
-            .entries
-            .iter()
-            .map(|e| e.0.clone())
-            .collect();
+        let map = script.maps[34].iter().map(|e| e.0).collect();
         beside::<u64>(Script::of(UNITS, map, before, script.gap), seed);
     }
 }
@@ -188,11 +184,7 @@ fn random_changes() {
     for seed in 0..16 {
         let mut script = Script::random(seed, UNITS, false, 60);
         let steps = script.steps.split_off(54);
-        let map = script.maps[54]
-            .entries
-            .iter()
-            .map(|e| e.0.clone())
-            .collect();
+        let map = script.maps[54].iter().map(|e| e.0).collect();
         let script = Script::of(UNITS, map, steps, None);
         match seed % 2 {
             0 => beside::<u64>(script, seed),

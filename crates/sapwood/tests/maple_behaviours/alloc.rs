@@ -3,17 +3,19 @@
 use sapwood::Error;
 use sapwood::maple::MapleMap;
 
-use crate::ranges::{Checked, MAX, Ranges, each, steps, tiny};
+use sapwood_model::oracle::RangeMap;
+
+use crate::ranges::{Checked, MAX, each, steps, tiny};
 
 /// Every question about gaps to the map and to the oracle.
-fn ask(map: &MapleMap<u64>, oracle: &Ranges<u64>, size: u64, align: u64, start: u64, end: u64) {
+fn ask(map: &MapleMap<u64>, oracle: &RangeMap<u64>, size: u64, align: u64, start: u64, end: u64) {
     let within = || start..=end;
     let at = format!("{size} in {start}..={end}, aligned to {align}");
     let fits = size > 0 && start <= end && end - start >= size - 1;
     let (low, high) = match fits {
         true => (
-            oracle.find_gap(size, align, &within()),
-            oracle.find_gap_rev(size, align, &within()),
+            oracle.find_gap(size, align, within()),
+            oracle.find_gap_rev(size, align, within()),
         ),
         false => (None, None),
     };
@@ -109,8 +111,8 @@ fn allocation_of_the_lowest_and_the_highest_fit() {
                 let plan = map.map.plan_alloc(size, within.clone(), &given);
                 let before = map.map.memory().nodes_made;
                 let wanted = match highest {
-                    false => map.oracle.find_gap(size, 1, &within),
-                    true => map.oracle.find_gap_rev(size, 1, &within),
+                    false => map.oracle.find_gap(size, 1, within.clone()),
+                    true => map.oracle.find_gap_rev(size, 1, within.clone()),
                 };
                 let found = match highest {
                     false => map.map.alloc_range(size, within.clone(), given),

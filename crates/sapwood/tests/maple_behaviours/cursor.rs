@@ -465,20 +465,17 @@ fn a_random_walk() {
         for v in 0..steps(3_000) as u64 {
             let on = cursor.range().unwrap();
             assert_eq!(cursor.value(), map.oracle.get(*on.start()));
-            let entries = &map.oracle.entries;
             let limit = rng.u64(0..end);
             match rng.u8(0..9) {
                 0 | 1 => {
-                    let next = entries.iter().find(|(r, _)| r.start() > on.end());
+                    let next = map.oracle.next_after(*on.end());
                     let next = next.filter(|(r, _)| *r.start() <= limit);
-                    let found = cursor.next(limit).map(|(r, v)| (r, *v));
-                    assert_eq!(found, next.cloned());
+                    assert_eq!(cursor.next(limit), next);
                 }
                 2 | 3 => {
-                    let prev = entries.iter().rfind(|(r, _)| r.end() < on.start());
+                    let prev = map.oracle.prev_before(*on.start());
                     let prev = prev.filter(|(r, _)| *r.end() >= limit);
-                    let found = cursor.prev(limit).map(|(r, v)| (r, *v));
-                    assert_eq!(found, prev.cloned());
+                    assert_eq!(cursor.prev(limit), prev);
                 }
                 4 => {
                     let next = on.end().checked_add(1).filter(|i| *i <= limit);

@@ -2,7 +2,7 @@
 
 use sapwood::maple::MapleMap;
 
-use crate::ranges::{Checked, MAX, Range, each, tiny};
+use crate::ranges::{Checked, MAX, copied, each, tiny};
 
 /// Points, ranges and holes at both ends and between.
 fn sample(map: MapleMap<u64>) -> Checked<u64> {
@@ -24,7 +24,7 @@ fn sample(map: MapleMap<u64>) -> Checked<u64> {
 
 /// Indices at and beside the edges of the sample.
 fn probes(map: &Checked<u64>) -> Vec<u64> {
-    let edges = map.oracle.entries.iter();
+    let edges = map.oracle.iter();
     let mut at: Vec<u64> = edges
         .flat_map(|(r, _)| [*r.start(), *r.end(), r.start() + (r.end() - r.start()) / 2])
         .flat_map(|i| [i.saturating_sub(1), i, i.saturating_add(1)])
@@ -55,7 +55,7 @@ fn range_loads() {
     each(|map| {
         let map = sample(map);
         for i in probes(&map) {
-            let wanted = map.oracle.entry(i).cloned();
+            let wanted = copied(map.oracle.get_entry(i));
             assert_eq!(map.map.get_entry(i), wanted, "{i}");
             let (range, v) = map.map.read(|view| {
                 let (range, v) = view.locate(i);
@@ -99,7 +99,7 @@ fn loads_in_high_trees() {
     map.agree();
     assert!(map.map.memory().height >= 3, "{:?}", map.map.memory());
     for i in 0..3_010 {
-        assert_eq!(map.map.get_entry(i), map.oracle.entry(i).cloned(), "{i}");
+        assert_eq!(map.map.get_entry(i), copied(map.oracle.get_entry(i)), "{i}");
         let wanted = map.oracle.locate(i);
         map.map.read(|view| assert_eq!(view.locate(i), wanted));
     }
@@ -110,17 +110,13 @@ fn find_at_and_after() {
     each(|map| {
         let map = sample(map);
         for i in probes(&map) {
-            let entries = &map.oracle.entries;
-            let at = entries.iter().find(|(r, _)| *r.end() >= i).cloned();
-            let found = map.map.read(|view| {
-                let found = view.range(i..=MAX).next();
-                found.map(|(r, v)| (r, *v))
+            let oracle = &map.oracle;
+            map.map.read(|view| {
+                let at = oracle.iter().find(|(r, _)| *r.end() >= i);
+                assert_eq!(view.range(i..=MAX).next(), at, "at or after {i}");
+                assert_eq!(view.next_after(i), oracle.next_after(i), "after {i}");
             });
-            assert_eq!(found, at, "at or after {i}");
-            let after = entries.iter().find(|(r, _)| *r.start() > i).cloned();
-            assert_eq!(map.map.next_after(i), after, "after {i}");
-            let found = map.map.read(|v| v.next_after(i).map(|(r, v)| (r, *v)));
-            assert_eq!(found, after);
+            assert_eq!(map.map.next_after(i), copied(oracle.next_after(i)));
         }
     });
 }
@@ -130,17 +126,14 @@ fn find_at_and_before() {
     each(|map| {
         let map = sample(map);
         for i in probes(&map) {
-            let entries = &map.oracle.entries;
-            let at = entries.iter().rfind(|(r, _)| *r.start() <= i).cloned();
-            let found = map.map.read(|view| {
+            let oracle = &map.oracle;
+            map.map.read(|view| {
+                let at = oracle.iter().rfind(|(r, _)| *r.start() <= i);
                 let found = view.range(0..=i).next_back();
-                found.map(|(r, v)| (r, *v))
+                assert_eq!(found, at, "at or before {i}");
+                assert_eq!(view.prev_before(i), oracle.prev_before(i), "before {i}");
             });
-            assert_eq!(found, at, "at or before {i}");
-            let before = entries.iter().rfind(|(r, _)| *r.end() < i).cloned();
-            assert_eq!(map.map.prev_before(i), before, "before {i}");
-            let found = map.map.read(|v| v.prev_before(i).map(|(r, v)| (r, *v)));
-            assert_eq!(found, before);
+            assert_eq!(map.map.prev_before(i), copied(oracle.prev_before(i)));
         }
     });
 }
@@ -191,7 +184,6 @@ fn next_and_prev_stop_at_limits() {
         let mut writer = map.map.write();
         let mut cursor = writer.cursor();
         for i in 1..39 {
-            let copied = |found: Option<(Range, &u64)>| found.map(|(r, v)| (r, *v));
             let (next, prev) = (entry(i + 1), entry(i - 1));
             // A limit at the edge of the next entry reaches it; one index less does not.
             for (limit, wanted) in [

@@ -7,8 +7,9 @@ use std::thread;
 use proptest::prelude::*;
 use sapwood::maple::{MapleMap, MapleView};
 use sapwood::qsbr::Domain;
+use sapwood_model::oracle::RangeMap;
 
-use crate::ranges::{Checked, MAX, Range, Ranges, each, listed, loud, tiny};
+use crate::ranges::{Checked, MAX, Range, each, listed, loud, tiny};
 
 /// Ranges of a small map that overlap often, some at the ends.
 fn range() -> impl Strategy<Value = Range> {
@@ -36,12 +37,12 @@ proptest! {
     #[test]
     fn from_iterator_stores_one_after_the_other(list in entries()) {
         let map: MapleMap<u64> = list.iter().cloned().collect();
-        let mut oracle = Ranges::new();
+        let mut oracle = RangeMap::new();
         for (range, v) in &list {
             oracle.store(range.clone(), *v);
         }
         map.verify().unwrap();
-        prop_assert_eq!(listed(&map), oracle.entries);
+        prop_assert_eq!(listed(&map), oracle.to_vec());
     }
 
     #[test]
@@ -51,11 +52,11 @@ proptest! {
         map.verify().unwrap();
         map.extend(second.iter().cloned());
         map.verify().unwrap();
-        let mut oracle = Ranges::new();
+        let mut oracle = RangeMap::new();
         for (range, v) in first.iter().chain(&second) {
             oracle.store(range.clone(), *v);
         }
-        prop_assert_eq!(listed(&map), oracle.entries);
+        prop_assert_eq!(listed(&map), oracle.to_vec());
     }
 
     #[test]
@@ -72,9 +73,9 @@ proptest! {
     #[test]
     fn coalescing_stores_leave_no_equal_neighbours(list in entries()) {
         let map: MapleMap<u64> = tiny().build();
-        let mut oracle = Ranges::new();
+        let mut oracle = RangeMap::new();
         for (range, v) in list {
-            let wanted = oracle.coalesce(range.clone(), v);
+            let wanted = oracle.store_coalescing(range.clone(), v);
             let stored = map.store_coalescing(range, v).unwrap();
             map.verify().unwrap();
             prop_assert_eq!(stored, wanted);
@@ -82,7 +83,7 @@ proptest! {
         let found = listed(&map);
         let equal = |w: &[(Range, u64)]| w[0].1 == w[1].1 && w[0].0.end() + 1 == *w[1].0.start();
         prop_assert!(!found.windows(2).any(equal), "{:?}", found);
-        prop_assert_eq!(found, oracle.entries);
+        prop_assert_eq!(found, oracle.to_vec());
     }
 
     #[test]

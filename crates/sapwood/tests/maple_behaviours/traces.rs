@@ -1,7 +1,7 @@
 //! What happens to the address spaces of programs, as traces: a line a system call, in pages. The map is verified after
 //! each.
 
-use crate::ranges::{Checked, Range, each};
+use crate::ranges::{Checked, Range, copied, each};
 
 /// A program starts: its file is mapped, its parts get their protection, the linker and libraries follow, and what was
 /// mapped too much goes.
@@ -148,18 +148,18 @@ fn replay(map: &mut Checked<u64>, trace: &str, base: u64) -> usize {
             "protect" => {
                 // What is mapped in the range gets another protection, hole by hole.
                 let range = pages(start, len);
-                let parts = map.oracle.overlapping(&range).to_vec();
-                for (part, _) in parts {
+                let parts: Vec<Range> = map.oracle.range(range.clone()).map(|e| e.0).collect();
+                for part in parts {
                     let from = *part.start().max(range.start());
                     map.store(from..=*part.end().min(range.end()), number(3));
                 }
             }
             "grow" => {
-                let (old, v) = map.oracle.entry(start << 12).unwrap().clone();
+                let (old, v) = copied(map.oracle.get_entry(start << 12)).unwrap();
                 let new = pages(start, len);
                 assert!(new.end() > old.end());
                 let more = old.end() + 1..=*new.end();
-                let free = map.oracle.overlapping(&more).is_empty();
+                let free = map.oracle.range(more.clone()).next().is_none();
                 assert_eq!(map.insert(more, v), free);
                 // One entry again, as the kernel merges them.
                 let merged = *old.start()..=*new.end();

@@ -1,6 +1,6 @@
 //! Borders at the edges of what two, four and eight bytes hold, in every unit: leaves write them as distances.
 
-use crate::ranges::{Checked, MAX, each};
+use crate::ranges::{Checked, MAX, copied, each};
 
 /// Widths at which a distance takes more bytes.
 const EDGES: [u64; 2] = [1 << 16, 1 << 32];
@@ -23,7 +23,7 @@ fn distances_at_the_edges_of_their_widths() {
                         map.store(end - ((1 << shift) - 1)..=end, 2);
                         map.store(end - (4 << shift)..=end - (3 << shift), 3);
                         for i in [base, end, end - 1, end + 1, base + (1 << shift), MAX, 0] {
-                            assert_eq!(map.map.get_entry(i), map.oracle.entry(i).cloned());
+                            assert_eq!(map.map.get_entry(i), copied(map.oracle.get_entry(i)));
                             let wanted = map.oracle.locate(i);
                             map.map.read(|view| assert_eq!(view.locate(i), wanted));
                         }
@@ -46,7 +46,7 @@ fn both_ends_of_the_indices_in_one_leaf() {
         map.store(MAX..=MAX, 2);
         map.store(1 << 63..=1 << 63, 3);
         for i in [0, 1, (1 << 63) - 1, 1 << 63, (1 << 63) + 1, MAX - 1, MAX] {
-            assert_eq!(map.map.get_entry(i), map.oracle.entry(i).cloned(), "{i}");
+            assert_eq!(map.map.get_entry(i), copied(map.oracle.get_entry(i)), "{i}");
         }
         map.store(0..=(1 << 63) - 1, 4);
         map.store(1 << 63..=MAX, 5);

@@ -1,4 +1,4 @@
-//! What the tests of `MapleMap` have in common: a naive oracle, and a map that is compared with it after every step.
+//! What the tests of `MapleMap` have in common: a map that is compared with the naive one after every step.
 #![allow(dead_code)] // Each test uses its part.
 
 #[path = "steps.rs"]
@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::maple::{MapleBuilder, MapleMap};
+use sapwood_model::oracle::RangeMap;
 
 #[allow(unused_imports)]
 pub use steps::steps;
@@ -18,125 +19,6 @@ pub type Range = RangeInclusive<u64>;
 
 /// The last index.
 pub const MAX: u64 = u64::MAX;
-
-/// Entries in order: every question is answered by its definition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ranges<V> {
-    pub entries: Vec<(Range, V)>,
-}
-
-impl<V: Clone> Ranges<V> {
-    pub fn new() -> Self {
-        Ranges {
-            entries: Vec::new(),
-        }
-    }
-
-    pub fn entry(&self, i: u64) -> Option<&(Range, V)> {
-        let at = self.entries.partition_point(|(r, _)| *r.end() < i);
-        self.entries.get(at).filter(|(r, _)| r.contains(&i))
-    }
-
-    pub fn get(&self, i: u64) -> Option<&V> {
-        self.entry(i).map(|(_, v)| v)
-    }
-
-    /// The entries that overlap a range.
-    pub fn overlapping(&self, range: &Range) -> &[(Range, V)] {
-        let from = (self.entries).partition_point(|(r, _)| r.end() < range.start());
-        let to = (self.entries).partition_point(|(r, _)| r.start() <= range.end());
-        &self.entries[from..to]
-    }
-
-    pub fn clear(&mut self, range: &Range) {
-        let from = (self.entries).partition_point(|(r, _)| r.end() < range.start());
-        let to = (self.entries).partition_point(|(r, _)| r.start() <= range.end());
-        let mut rest = Vec::new();
-        for (r, v) in &self.entries[from..to] {
-            if r.start() < range.start() {
-                rest.push((*r.start()..=range.start() - 1, v.clone()));
-            }
-            if r.end() > range.end() {
-                rest.push((range.end() + 1..=*r.end(), v.clone()));
-            }
-        }
-        self.entries.splice(from..to, rest);
-    }
-
-    pub fn store(&mut self, range: Range, v: V) {
-        self.clear(&range);
-        let at = (self.entries).partition_point(|(r, _)| r.end() < range.start());
-        self.entries.insert(at, (range, v));
-    }
-
-    /// Stores, as one entry with neighbours of equal value.
-    pub fn coalesce(&mut self, range: Range, v: V) -> Range
-    where
-        V: PartialEq,
-    {
-        let (mut start, mut end) = (*range.start(), *range.end());
-        self.clear(&range);
-        if let Some((left, w)) = start.checked_sub(1).and_then(|i| self.entry(i)) {
-            if *w == v {
-                start = *left.start();
-            }
-        }
-        if let Some((right, w)) = end.checked_add(1).and_then(|i| self.entry(i)) {
-            if *w == v {
-                end = *right.end();
-            }
-        }
-        self.store(start..=end, v);
-        start..=end
-    }
-
-    pub fn erase(&mut self, i: u64) -> Option<(Range, V)> {
-        let at = self.entries.partition_point(|(r, _)| *r.end() < i);
-        let found = self.entries.get(at).is_some_and(|(r, _)| r.contains(&i));
-        found.then(|| self.entries.remove(at))
-    }
-
-    /// The largest free ranges, cut to a window.
-    pub fn gaps(&self, within: &Range) -> Vec<Range> {
-        let mut gaps = Vec::new();
-        let mut from = Some(*within.start());
-        for (r, _) in self.overlapping(within) {
-            let Some(start) = from else { break };
-            if start < *r.start() {
-                gaps.push(start..=r.start() - 1);
-            }
-            from = r.end().checked_add(1);
-        }
-        if let Some(start) = from.filter(|start| start <= within.end()) {
-            gaps.push(start..=*within.end());
-        }
-        gaps
-    }
-
-    /// What holds an index: an entry, or the whole gap.
-    pub fn locate(&self, i: u64) -> (Range, Option<&V>) {
-        if let Some((r, v)) = self.entry(i) {
-            return (r.clone(), Some(v));
-        }
-        let gaps = self.gaps(&(0..=MAX));
-        (gaps.into_iter().find(|g| g.contains(&i)).unwrap(), None)
-    }
-
-    pub fn find_gap(&self, size: u64, align: u64, within: &Range) -> Option<Range> {
-        self.gaps(within).into_iter().find_map(|g| {
-            let start = g.start().checked_next_multiple_of(align)?;
-            let end = start.checked_add(size - 1)?;
-            (end <= *g.end()).then_some(start..=end)
-        })
-    }
-
-    pub fn find_gap_rev(&self, size: u64, align: u64, within: &Range) -> Option<Range> {
-        self.gaps(within).into_iter().rev().find_map(|g| {
-            let start = g.end().checked_sub(size - 1)? / align * align;
-            (start >= *g.start()).then(|| start..=start + (size - 1))
-        })
-    }
-}
 
 /// Options that make mistakes loud: freed memory is poisoned.
 pub fn loud() -> ArenaOptions {
@@ -162,17 +44,23 @@ pub fn listed<V: Clone + Send + Sync + 'static>(map: &MapleMap<V>) -> Vec<(Range
     map.read(|view| view.iter().map(|(r, v)| (r, v.clone())).collect())
 }
 
+/// A found entry, with a copy of its value.
+pub fn copied<V: Clone>(found: Option<(Range, &V)>) -> Option<(Range, V)> {
+    found.map(|(range, v)| (range, v.clone()))
+}
+
 /// A map and what it must hold: each change is made to both, planned, counted, and followed by `verify`.
 pub struct Checked<V: Clone + Send + Sync + PartialEq + Debug + 'static> {
     pub map: MapleMap<V>,
-    pub oracle: Ranges<V>,
+    pub oracle: RangeMap<V>,
 }
 
 impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
     pub fn new(map: MapleMap<V>) -> Self {
-        let oracle = Ranges {
-            entries: listed(&map),
-        };
+        let mut oracle = RangeMap::new();
+        for (range, v) in listed(&map) {
+            oracle.store(range, v);
+        }
         Checked { map, oracle }
     }
 
@@ -180,17 +68,12 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
     #[track_caller]
     pub fn agree(&self) {
         self.whole();
-        assert_eq!(self.map.len(), self.oracle.entries.len());
+        assert_eq!(self.map.len(), self.oracle.len());
         self.map.read(|view| {
-            let wanted = self.oracle.entries.iter().map(|(r, v)| (r.clone(), v));
-            assert!(
-                view.iter().eq(wanted.clone()),
-                "{:?} is not {:?}",
-                self.map,
-                self.oracle.entries
-            );
-            assert!(view.iter().rev().eq(wanted.rev()), "{:?}", self.map);
-            assert!(view.gaps(0..=MAX).eq(self.oracle.gaps(&(0..=MAX))));
+            let oracle = &self.oracle;
+            assert!(view.iter().eq(oracle.iter()), "{view:?} is not {oracle:?}");
+            assert!(view.iter().rev().eq(oracle.iter().rev()), "{view:?}");
+            assert!(view.gaps(0..=MAX).eq(oracle.gaps(0..=MAX)));
         });
     }
 
@@ -237,8 +120,8 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
     /// Inserts when nothing is in the way, and sees to it that nothing changes otherwise. Whether it did.
     #[track_caller]
     pub fn insert(&mut self, range: Range, v: V) -> bool {
-        let blocked = self.oracle.overlapping(&range).first();
-        let blocked = blocked.map(|(r, _)| (*r.start(), *r.end()));
+        let blocked = self.oracle.range(range.clone()).next();
+        let blocked = blocked.map(|(r, _)| r.into_inner());
         let before = self.map.memory().nodes_made;
         let done = self.map.insert(range.clone(), v.clone());
         match (done, blocked) {
@@ -278,7 +161,7 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
         let (made, ()) = self.counted(plan.nodes(), |map| {
             map.clear_range(range.clone()).unwrap();
         });
-        self.oracle.clear(&range);
+        self.oracle.clear_range(range);
         self.agree();
         made
     }

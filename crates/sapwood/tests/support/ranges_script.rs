@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use sapwood::maple::{MapleMap, MapleView};
 
-use crate::ranges::{Checked, MAX, Range, Ranges};
+use sapwood_model::oracle::RangeMap;
+
+use crate::ranges::{Checked, MAX, Range, copied};
 
 /// An entry of a map that is nearest to an index, on one side.
-type Nearest = fn(&Ranges<u32>, u64) -> Option<&(Range, u32)>;
+type Nearest = fn(&RangeMap<u32>, u64) -> Option<(Range, &u32)>;
 
 /// A value that says which change stored it, and shows when it is not whole.
 pub trait Payload: Clone + PartialEq + Debug + Send + Sync + 'static {
@@ -71,7 +73,7 @@ pub struct Script {
     pub units: Units,
     pub before: Vec<Range>,
     pub steps: Vec<Step>,
-    pub maps: Vec<Ranges<u32>>,
+    pub maps: Vec<RangeMap<u32>>,
     /// A gap that is there at every time.
     pub gap: Option<Range>,
 }
@@ -99,7 +101,7 @@ impl Units {
 impl Script {
     /// Changes that are given, after a number of stores.
     pub fn of(units: Units, before: Vec<Range>, steps: Vec<Step>, gap: Option<Range>) -> Self {
-        let mut map = Ranges::new();
+        let mut map = RangeMap::new();
         for range in &before {
             map.store(range.clone(), 0);
         }
@@ -108,13 +110,13 @@ impl Script {
             match step {
                 Step::Store(range) => map.store(range.clone(), i as u32 + 1),
                 Step::Erase(i) => drop(map.erase(*i)),
-                Step::Clear(range) => map.clear(range),
-                Step::ClearAll => map.entries.clear(),
+                Step::Clear(range) => map.clear_range(range.clone()),
+                Step::ClearAll => map.clear(),
             }
             maps.push(map.clone());
         }
         if let Some(gap) = &gap {
-            assert!(maps.iter().all(|map| map.overlapping(gap).is_empty()));
+            assert!(maps.iter().all(|map| is_free(map, gap)));
         }
         Script {
             units,
@@ -209,10 +211,10 @@ impl Script {
 
     /// The map is that after so many changes.
     pub fn check<V: Payload>(&self, map: &MapleMap<V>, done: usize) {
-        let entries = self.maps[done].entries.iter();
-        let oracle = Ranges {
-            entries: entries.map(|(r, v)| (r.clone(), V::of(*v))).collect(),
-        };
+        let mut oracle = RangeMap::new();
+        for (range, v) in self.maps[done].iter() {
+            oracle.store(range, V::of(*v));
+        }
         Checked {
             map: map.clone(),
             oracle,
@@ -241,40 +243,34 @@ impl Script {
             }
             4..6 => {
                 let found = entry(view.get_entry(i));
-                self.one(from, progress, |m| m.entry(i) == found.as_ref(), &found);
+                self.one(from, progress, |m| copied(m.get_entry(i)) == found, &found);
             }
             6 => {
                 let (range, v) = view.locate(i);
                 let v = v.map(whole);
-                let right = |m: &Ranges<u32>| m.locate(i) == (range.clone(), v.as_ref());
+                let right = |m: &RangeMap<u32>| m.locate(i) == (range.clone(), v.as_ref());
                 self.one(from, progress, right, &(&range, v));
             }
             7 => {
                 let found = entry(view.next_after(i));
-                self.near(from, progress, Ranges::after, i, found);
+                self.near(from, progress, RangeMap::next_after, i, found);
             }
             8 => {
                 let found = entry(view.prev_before(i));
-                self.near(from, progress, Ranges::before, i, found);
+                self.near(from, progress, RangeMap::prev_before, i, found);
             }
             9 => {
-                let (first, last) = match rng.bool() {
-                    true => (entry(view.first()), true),
-                    false => (entry(view.last()), false),
+                let first = rng.bool();
+                let found = entry(if first { view.first() } else { view.last() });
+                let right = |m: &RangeMap<u32>| {
+                    let at = if first { m.first() } else { m.last() };
+                    copied(at) == found
                 };
-                let right = |m: &Ranges<u32>| {
-                    let at = if last {
-                        m.entries.first()
-                    } else {
-                        m.entries.last()
-                    };
-                    at == first.as_ref()
-                };
-                self.one(from, progress, right, &first);
+                self.one(from, progress, right, &found);
             }
             10 => {
                 let len = view.len();
-                self.one(from, progress, |m| m.entries.len() == len, &len);
+                self.one(from, progress, |m| m.len() == len, &len);
             }
             11 => self.iterate(view.iter(), &(0..=MAX), from, progress, false),
             12 => self.iterate(view.iter().rev(), &(0..=MAX), from, progress, true),
@@ -293,7 +289,7 @@ impl Script {
         &self,
         from: usize,
         progress: &impl Progress,
-        right: impl Fn(&Ranges<u32>) -> bool,
+        right: impl Fn(&RangeMap<u32>) -> bool,
         found: &dyn Debug,
     ) {
         let to = progress.begun();
@@ -318,23 +314,30 @@ impl Script {
     ) {
         let to = progress.begun();
         let maps = &self.maps[from..=to];
-        if maps.iter().any(|m| nearest(m, i) == found.as_ref()) {
+        if maps.iter().any(|m| copied(nearest(m, i)) == found) {
             return;
         }
         let what = format!("{found:?} for {i} in {from}..={to}: {:?}", self.maps[to]);
         assert!(to - from > 1, "{what}");
-        if let Some(found) = &found {
-            let start = *found.0.start();
-            assert!(maps.iter().any(|m| m.entry(start) == Some(found)), "{what}");
+        // What was there all the time, and what was found.
+        let mut kept = RangeMap::new();
+        for (range, v) in self.kept(from, to, &(0..=MAX)) {
+            kept.store(range, v);
         }
-        let kept: Vec<_> = (self.maps[from].entries.iter())
-            .filter(|e| maps.iter().all(|m| m.entry(*e.0.start()) == Some(e)))
-            .chain(&found)
-            .cloned()
-            .collect();
-        let mut kept = Ranges { entries: kept };
-        kept.entries.sort_by_key(|e| *e.0.start());
-        assert_eq!(nearest(&kept, i), found.as_ref(), "{what}");
+        if let Some((range, v)) = found.clone() {
+            assert!(maps.iter().any(|m| holds(m, &range, v)), "{what}");
+            kept.store(range, v);
+        }
+        assert_eq!(copied(nearest(&kept, i)), found, "{what}");
+    }
+
+    /// The entries in a window that were there in all maps of some.
+    fn kept(&self, from: usize, to: usize, within: &Range) -> Vec<(Range, u32)> {
+        let entries = self.maps[from].range(within.clone()).map(|(r, v)| (r, *v));
+        let maps = &self.maps[from..=to];
+        entries
+            .filter(|(range, v)| maps.iter().all(|m| holds(m, range, *v)))
+            .collect()
     }
 
     /// Each entry is of one of the maps, they are in order, and none that was there all the time is missing.
@@ -353,8 +356,8 @@ impl Script {
         }
         let maps = &self.maps[from..=to];
         for (range, v) in &found {
-            let right = |m: &Ranges<u32>| m.entry(*range.start()) == Some(&(range.clone(), *v));
-            assert!(maps.iter().any(right), "{range:?} in none of {from}..={to}");
+            let there = maps.iter().any(|m| holds(m, range, *v));
+            assert!(there, "{range:?} in none of {from}..={to}");
         }
         // Each holds an index that was not passed before; one that was stored meanwhile may reach back.
         for pair in found.windows(2) {
@@ -366,14 +369,11 @@ impl Script {
             assert!(ahead, "{pair:?}");
             assert!(from < to || a.end() < b.start(), "{pair:?}");
         }
-        for kept in self.maps[from].overlapping(within) {
-            let always = |m: &Ranges<u32>| m.entry(*kept.0.start()) == Some(kept);
-            if maps.iter().all(always) {
-                assert!(
-                    found.contains(kept),
-                    "{kept:?} was there in {from}..={to}: {found:?}"
-                );
-            }
+        for kept in self.kept(from, to, within) {
+            assert!(
+                found.contains(&kept),
+                "{kept:?} was there in {from}..={to}: {found:?}"
+            );
         }
     }
 
@@ -384,9 +384,8 @@ impl Script {
             assert!(pair[0].end() < pair[1].start(), "{pair:?}");
         }
         for gap in &gaps {
-            let free = |m: &Ranges<u32>| m.overlapping(gap).is_empty();
-            let right = self.maps[from..=to].iter().any(free);
-            assert!(right, "{gap:?} was never free in {from}..={to}");
+            let free = self.maps[from..=to].iter().any(|m| is_free(m, gap));
+            assert!(free, "{gap:?} was never free in {from}..={to}");
         }
         if let Some(wanted) = &self.gap {
             let around = |g: &Range| g.start() <= wanted.start() && g.end() >= wanted.end();
@@ -416,8 +415,8 @@ impl Script {
         if let Some(found) = &found {
             assert_eq!(found.end() - found.start() + 1, size, "{what}");
             assert!(found.start() >= all.start() && found.end() <= all.end());
-            let free = |m: &Ranges<u32>| m.overlapping(found).is_empty();
-            assert!(self.maps[from..=to].iter().any(free), "{what}");
+            let free = self.maps[from..=to].iter().any(|m| is_free(m, found));
+            assert!(free, "{what}");
         }
         // What is there all the time is found, or something that lies nearer.
         if let Some(gap) = &self.gap {
@@ -429,24 +428,20 @@ impl Script {
         }
         if from == to {
             let wanted = match highest {
-                false => self.maps[to].find_gap(size, 1, &all),
-                true => self.maps[to].find_gap_rev(size, 1, &all),
+                false => self.maps[to].find_gap(size, 1, all.clone()),
+                true => self.maps[to].find_gap_rev(size, 1, all.clone()),
             };
             assert_eq!(found, wanted, "{what}");
         }
     }
 }
 
-impl Ranges<u32> {
-    fn after(&self, i: u64) -> Option<&(Range, u32)> {
-        let at = self.entries.partition_point(|(r, _)| *r.start() <= i);
-        self.entries.get(at)
-    }
+fn holds(map: &RangeMap<u32>, range: &Range, v: u32) -> bool {
+    map.get_entry(*range.start()) == Some((range.clone(), &v))
+}
 
-    fn before(&self, i: u64) -> Option<&(Range, u32)> {
-        let at = self.entries.partition_point(|(r, _)| *r.end() < i);
-        self.entries[..at].last()
-    }
+fn is_free(map: &RangeMap<u32>, range: &Range) -> bool {
+    map.range(range.clone()).next().is_none()
 }
 
 fn whole<V: Payload>(value: &V) -> u32 {
