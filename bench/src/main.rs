@@ -8,8 +8,8 @@
 //!
 //! - [`suite`]: what is measured; one module for each suite.
 //! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group `threads`.
-//!   [`stores`]: those of the suite `versions`. [`routes`] and [`cache`]: those of the suites of these names.
-//! - The rest is the harness: [`keylist`], [`alloc`], [`report`], [`machine`], [`clock`].
+//!   [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]: those of the suites of these names.
+//! - The rest is the harness: [`keylist`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
 
 mod alloc;
 mod cache;
@@ -18,8 +18,10 @@ mod concurrent;
 mod engines;
 mod keylist;
 mod machine;
+mod ranges;
 mod report;
 mod routes;
+mod shim;
 mod stores;
 mod suite;
 

@@ -185,11 +185,17 @@ pub fn ratios(rows: &[Row], base: &str) -> Option<String> {
         rows.iter()
             .find(|row| row.engine == base && row.metric == metric)
     };
-    if !rows.iter().any(|row| row.engine == base) {
+    // What only others have has no ratio.
+    let rows = rows.iter().filter(|row| of_base(row.metric).is_some());
+    let rows: Vec<_> = rows.cloned().collect();
+    if rows.is_empty() {
         return None;
     }
-    Some(grid(rows, |row| match of_base(row.metric) {
-        Some(base) if base.value > 0.0 => format!("{:.2}x", row.value / base.value),
+    Some(grid(&rows, |row| match of_base(row.metric) {
+        Some(base) if base.value > 0.0 => match row.value / base.value {
+            ratio @ ..0.01 => format!("{}x", short(ratio)),
+            ratio => format!("{ratio:.2}x"),
+        },
         _ => "-".to_owned(),
     }))
 }
@@ -266,6 +272,20 @@ mod tests {
         assert!(table(&rows).contains("7.50 (6.00–9.00)"));
         assert!(ratios(&rows, "peer").unwrap().contains("3.00x"));
         assert_eq!(ratios(&rows, "other"), None);
+        let more = ["quick", "other"].map(|metric| Row {
+            metric,
+            value: 0.004,
+            ..rows[0].clone()
+        });
+        let mut rows = rows;
+        rows.extend(more);
+        rows.push(Row {
+            metric: "quick",
+            value: 2.0,
+            ..rows[1].clone()
+        });
+        let ratios = ratios(&rows, "peer").unwrap();
+        assert!(ratios.contains("0.002") && !ratios.contains("other"));
     }
 
     #[test]

@@ -255,3 +255,42 @@ fn cache() {
     ];
     assert_eq!(rows, expected);
 }
+
+#[test]
+fn ranges() {
+    let engines = "sapwood,std-btreemap,nodit,range-set-blaze";
+    let cases = "1k,vma,dense-256";
+    let (report, csv) = run("ranges", &["--cases", cases, "--engines", engines]);
+    let rows = check(&report, "ranges");
+    let reads = ["load_ns", "load_dependent_ns", "iter_ns", "bytes_per_entry"];
+    for case in ["1k", "vma", "dense-256"] {
+        for engine in ["sapwood", "std-btreemap", "nodit"] {
+            for metric in reads.into_iter().chain(["store_ns"]) {
+                let row = format!("{case} {engine} {metric}");
+                assert!(rows.contains(&row), "no {row}");
+            }
+            // What has no gaps is not searched for any.
+            for metric in ["gap_common_ns", "gap_rare_ns"] {
+                let row = format!("{case} {engine} {metric}");
+                assert_eq!(rows.contains(&row), case != "dense-256", "{row}");
+            }
+        }
+    }
+    let nodes = |case: &str, metric: &str| {
+        let rows = report["rows"].as_array().unwrap();
+        let is_it = |row: &&Value| row["case"] == case && row["metric"] == metric;
+        let row = rows.iter().find(is_it).expect("ours has it");
+        assert!(row["engine"] == "sapwood" && row["unit"] == "nodes");
+        row["value"].as_f64().unwrap()
+    };
+    for case in ["1k", "vma", "dense-256"] {
+        let requested = nodes(case, "nodes_requested");
+        assert_eq!(requested, nodes(case, "nodes_used"));
+        assert!(nodes(case, "nodes_requested_vacant") <= nodes(case, "nodes_requested_worst"));
+    }
+    assert!(csv.contains("# 1k: sapwood: 10000 changes, requests planned: 1:"));
+    assert!(rows.contains(&"1k range-set-blaze gap_rare_ns".to_owned()));
+    assert!(rows.contains(&"dense-256 range-set-blaze store_ns".to_owned()));
+    assert!(!rows.contains(&"1k range-set-blaze store_ns".to_owned()));
+    assert!(csv.contains("# vma: without range-set-blaze: it takes out single indices"));
+}

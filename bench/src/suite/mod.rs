@@ -2,6 +2,7 @@
 
 mod cache;
 mod names;
+mod ranges;
 mod routes;
 mod threads;
 mod versions;
@@ -24,6 +25,8 @@ pub enum Suite {
     Routes,
     /// Caches of routes: lookups, inserts, refreshes, churn, hit rate; one thread, and two.
     Cache,
+    /// Maps of ranges: lookups, changes, searches for gaps, memory; the nodes that changes ask for.
+    Ranges,
 }
 
 impl Suite {
@@ -34,6 +37,7 @@ impl Suite {
             Suite::Versions => versions::run(options),
             Suite::Routes => routes::run(options),
             Suite::Cache => cache::run(options),
+            Suite::Ranges => ranges::run(options),
         }
     }
 }

@@ -1,13 +1,10 @@
-//! The shim around DPDK: compiled with `pkg-config` and `cc` when it is first asked for, and loaded.
+//! The shim around DPDK: its functions, and tables made of them.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::thread;
 
-const SOURCE: &str = include_str!("shim.c");
+use crate::shim::Recipe;
 
 /// What DPDK may take, in megabytes: address space, which it fills only as far as tables need.
 const MEGABYTES: &CStr = c"3072";
@@ -50,62 +47,22 @@ fn library() -> Result<&'static Library, String> {
     LIBRARY.get_or_init(load).as_ref().map_err(String::clone)
 }
 
+const RECIPE: Recipe = Recipe {
+    library: "DPDK",
+    package: "libdpdk",
+    compiler: "cc",
+    file: "shim.c",
+    source: include_str!("shim.c"),
+    // Its memory pools come from a driver that nothing names.
+    arguments: [
+        &["-DALLOW_EXPERIMENTAL_API"],
+        &["-Wl,--no-as-needed", "-lrte_mempool_ring"],
+    ],
+};
+
 fn load() -> Result<Library, String> {
-    let folder = std::env::temp_dir().join(format!("sapwood-bench-dpdk-{}", std::process::id()));
-    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-    let loaded = compile(&folder).and_then(|file| open(&file));
-    // The library stays loaded without its file.
-    let _ = fs::remove_dir_all(&folder);
-    loaded
-}
-
-/// Compiles the shim; the name of the library.
-fn compile(folder: &Path) -> Result<CString, String> {
-    let flags = Command::new("pkg-config")
-        .args(["--cflags", "--libs", "libdpdk"])
-        .output()
-        .ok()
-        .filter(|output| output.status.success())
-        .ok_or("DPDK is not installed")?;
-    let flags = String::from_utf8_lossy(&flags.stdout).into_owned();
-    let (source, library) = (folder.join("shim.c"), folder.join("shim.so"));
-    fs::write(&source, SOURCE).map_err(|error| error.to_string())?;
-    let output = Command::new("cc")
-        .args(["-O2", "-shared", "-fPIC", "-DALLOW_EXPERIMENTAL_API", "-o"])
-        .args([&library, &source])
-        .args(flags.split_whitespace())
-        // Its memory pools come from a driver that nothing names.
-        .args(["-Wl,--no-as-needed", "-lrte_mempool_ring"])
-        .output()
-        .map_err(|error| format!("no C compiler for the shim around DPDK: {error}"))?;
-    if !output.status.success() {
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let first = errors.lines().find(|line| line.contains("error"));
-        return Err(format!(
-            "the shim around DPDK does not compile: {}",
-            first.unwrap_or("no message")
-        ));
-    }
-    CString::new(library.into_os_string().into_encoded_bytes()).map_err(|error| error.to_string())
-}
-
-fn open(file: &CStr) -> Result<Library, String> {
-    // SAFETY: the name is a C string. The library is our own, and loading it runs the constructors of DPDK's, which
-    // expect to be run so.
-    let handle = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
-    if handle.is_null() {
-        return Err("the shim around DPDK does not load".into());
-    }
-    let find = |name: &str| {
-        let name = CString::new(format!("shim_{name}")).map_err(|error| error.to_string())?;
-        // SAFETY: the handle is open and stays so; the name is a C string.
-        let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
-        if found.is_null() {
-            Err(format!("the shim has no {}", name.to_string_lossy()))
-        } else {
-            Ok(found)
-        }
-    };
+    let shim = RECIPE.load()?;
+    let find = |name: &str| shim.find(name);
     let functions = |kind: &str| -> Result<Functions, String> {
         let find = |what: &str| find(&format!("{kind}_{what}"));
         // SAFETY: these are the types of the functions in `shim.c`, up to pointers to bytes and to anything, which are

@@ -31,7 +31,7 @@ pub(super) unsafe fn below16(p: *const u16, n: usize, x: u16) -> usize {
                 let found = sixteen(from) | sixteen(from + 16) << 16 | sixteen(from + 32) << 32;
                 let found = found | u64::MAX << (n - from).min(63);
                 let first = found.trailing_zeros() as usize;
-                if first < 48 || from + first >= n {
+                if first < 48 || n - from <= 48 {
                     return from + first;
                 }
                 from += 48;
@@ -68,7 +68,7 @@ pub(super) unsafe fn below32(p: *const u32, n: usize, x: u32) -> usize {
                 let found = !(sixteen(from) | sixteen(from + 16) << 16);
                 let found = found | u64::MAX << (n - from).min(63);
                 let first = found.trailing_zeros() as usize;
-                if first < 32 || from + first >= n {
+                if first < 32 || n - from <= 32 {
                     return from + first;
                 }
                 from += 32;
@@ -159,7 +159,7 @@ unsafe fn twenties(p: *const u64, n: usize, x: u64) -> usize {
             }
             let found = !below | u64::MAX << (n - from).min(63);
             let first = found.trailing_zeros() as usize;
-            if first < 20 || from + first >= n {
+            if first < 20 || n - from <= 20 {
                 return from + first;
             }
             from += 20;

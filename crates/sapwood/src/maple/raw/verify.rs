@@ -138,7 +138,7 @@ impl<V> Shared<V> {
             return Err(format!("leaf {node} has {n} entries"));
         }
         let size = leaf.encoding().size(n, self.slot);
-        if leaf.bytes() != size || size > writer.limits.leaf.next_multiple_of(64) {
+        if leaf.bytes() != size || size > writer.limits.largest() {
             return Err(format!(
                 "leaf {node} of {n} entries has {} bytes, not {size}",
                 leaf.bytes()

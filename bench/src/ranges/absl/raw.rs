@@ -1,0 +1,142 @@
+//! The shim around Abseil: its functions, and maps made of them.
+
+use std::ffi::{c_int, c_void};
+use std::mem::transmute;
+use std::sync::OnceLock;
+
+use super::{EntrySum, Query, Tally};
+use crate::shim::Recipe;
+
+const RECIPE: Recipe = Recipe {
+    library: "Abseil",
+    package: "absl_btree",
+    compiler: "c++",
+    file: "shim.cc",
+    source: include_str!("shim.cc"),
+    arguments: [&["-std=c++17", "-DNDEBUG"], &[]],
+};
+
+type New = unsafe extern "C" fn() -> *mut c_void;
+type Free = unsafe extern "C" fn(*mut c_void);
+type Bytes = unsafe extern "C" fn(*const c_void) -> usize;
+type Store = unsafe extern "C" fn(*mut c_void, u64, u64, u64);
+type Clear = unsafe extern "C" fn(*mut c_void, u64, u64);
+type Erase = unsafe extern "C" fn(*mut c_void, u64, *mut u64) -> c_int;
+type Loads = unsafe extern "C" fn(*const c_void, *const u64, usize, c_int, u64) -> Tally;
+type Entries = unsafe extern "C" fn(*const c_void) -> EntrySum;
+type Gap = unsafe extern "C" fn(*const c_void, u64, u64, u64, *mut u64) -> c_int;
+
+/// The shim's functions.
+struct Functions {
+    new: New,
+    free: Free,
+    bytes: Bytes,
+    store: Store,
+    clear: Clear,
+    erase: Erase,
+    loads: Loads,
+    entries: Entries,
+    gap: Gap,
+}
+
+/// The functions, or why there are none; found out once.
+fn functions() -> Result<&'static Functions, String> {
+    static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
+    FUNCTIONS.get_or_init(load).as_ref().map_err(String::clone)
+}
+
+fn load() -> Result<Functions, String> {
+    let shim = RECIPE.load()?;
+    // SAFETY: these are the types of the functions in `shim.cc`; a pointer to its map is one to anything here, and `Tally`
+    // and `EntrySum` have the fields of its own structures in their order.
+    unsafe {
+        Ok(Functions {
+            new: transmute::<*mut c_void, New>(shim.find("new")?),
+            free: transmute::<*mut c_void, Free>(shim.find("free")?),
+            bytes: transmute::<*mut c_void, Bytes>(shim.find("bytes")?),
+            store: transmute::<*mut c_void, Store>(shim.find("store")?),
+            clear: transmute::<*mut c_void, Clear>(shim.find("clear")?),
+            erase: transmute::<*mut c_void, Erase>(shim.find("erase")?),
+            loads: transmute::<*mut c_void, Loads>(shim.find("loads")?),
+            entries: transmute::<*mut c_void, Entries>(shim.find("entries")?),
+            gap: transmute::<*mut c_void, Gap>(shim.find("gap")?),
+        })
+    }
+}
+
+/// A map of Abseil, of this thread's own.
+pub(super) struct Map {
+    functions: &'static Functions,
+    map: *mut c_void,
+}
+
+impl Map {
+    /// An empty map, if Abseil is here.
+    pub(super) fn new() -> Result<Self, String> {
+        let functions = functions()?;
+        // SAFETY: it takes nothing, and returns a map or ends the program.
+        let map = unsafe { (functions.new)() };
+        Ok(Self { functions, map })
+    }
+
+    /// What it has allocated.
+    pub(super) fn bytes(&self) -> usize {
+        // SAFETY: the map is live.
+        unsafe { (self.functions.bytes)(self.map) }
+    }
+
+    /// Stores a value over a range.
+    pub(super) fn store(&mut self, start: u64, end: u64, value: u64) {
+        // SAFETY: the map is live, and `&mut` keeps everybody else away.
+        unsafe { (self.functions.store)(self.map, start, end, value) };
+    }
+
+    /// Takes out whatever is in a range.
+    pub(super) fn clear(&mut self, start: u64, end: u64) {
+        // SAFETY: as for `store`.
+        unsafe { (self.functions.clear)(self.map, start, end) };
+    }
+
+    /// Takes out the entry that holds an index.
+    pub(super) fn erase(&mut self, index: u64) -> Option<u64> {
+        let mut value = 0;
+        // SAFETY: as for `store`; the value is written before it returns.
+        let erased = unsafe { (self.functions.erase)(self.map, index, &raw mut value) };
+        (erased != 0).then_some(value)
+    }
+
+    /// The value at an index.
+    pub(super) fn get(&self, index: u64) -> Option<u64> {
+        self.loads(&[index], false).only()
+    }
+
+    /// Looks indices up, if `dependent` each when the answer to the one before is known.
+    pub(super) fn loads(&self, indices: &[u64], dependent: bool) -> Tally {
+        let mask = std::hint::black_box(0);
+        let (first, count) = (indices.as_ptr(), indices.len());
+        // SAFETY: the map is live, and nobody changes it, which `&mut` in the other functions sees to. There are as many
+        // indices as is said.
+        unsafe { (self.functions.loads)(self.map, first, count, c_int::from(dependent), mask) }
+    }
+
+    /// Reads all entries in order.
+    pub(super) fn entries(&self) -> EntrySum {
+        // SAFETY: as for `loads`.
+        unsafe { (self.functions.entries)(self.map) }
+    }
+
+    /// The lowest gap within a window.
+    pub(super) fn gap(&self, Query { size, from, to }: Query) -> Option<u64> {
+        let mut start = 0;
+        // SAFETY: as for `loads`; the start is written before it returns.
+        let found = unsafe { (self.functions.gap)(self.map, size, from, to, &raw mut start) };
+        (found != 0).then_some(start)
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: the map is live, and this is the last use of it.
+        unsafe { (self.functions.free)(self.map) };
+    }
+}

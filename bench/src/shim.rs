@@ -1,0 +1,118 @@
+//! Libraries of other languages: a shim in C or C++ with plain functions around one, compiled with `pkg-config` and a
+//! compiler when it is first asked for, and loaded. Where the library is not installed, there is a reason instead.
+
+use std::ffi::{CString, c_void};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// How a shim is made.
+pub struct Recipe {
+    /// The library's name for readers.
+    pub library: &'static str,
+    /// Its name for `pkg-config`.
+    pub package: &'static str,
+    /// `cc` or `c++`.
+    pub compiler: &'static str,
+    /// The name of the source, with the ending by which compilers know the language.
+    pub file: &'static str,
+    /// The source.
+    pub source: &'static str,
+    /// Arguments of the compiler before the names of files, and after the library's own.
+    pub arguments: [&'static [&'static str]; 2],
+}
+
+/// A shim that was loaded and stays so.
+pub struct Shim(*mut c_void);
+
+impl Recipe {
+    /// Compiles and loads it, or says why not.
+    pub fn load(&self) -> Result<Shim, String> {
+        let folder = format!("sapwood-bench-{}-{}", self.package, std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        let loaded = self.compile(&folder).and_then(|file| self.open(file));
+        // The library stays loaded without its file.
+        let _ = fs::remove_dir_all(&folder);
+        loaded
+    }
+
+    /// The name of the compiled library.
+    fn compile(&self, folder: &Path) -> Result<CString, String> {
+        let name = self.library;
+        let flags = Command::new("pkg-config")
+            .args(["--cflags", "--libs", self.package])
+            .output()
+            .ok()
+            .filter(|output| output.status.success())
+            .ok_or_else(|| format!("{name} is not installed"))?;
+        let flags = String::from_utf8_lossy(&flags.stdout).into_owned();
+        let (source, library) = (folder.join(self.file), folder.join("shim.so"));
+        fs::write(&source, self.source).map_err(|error| error.to_string())?;
+        let [before, after] = self.arguments;
+        let output = Command::new(self.compiler)
+            .args(["-O2", "-shared", "-fPIC"])
+            .args(before)
+            .arg("-o")
+            .args([&library, &source])
+            .args(flags.split_whitespace())
+            .args(after)
+            .output()
+            .map_err(|error| format!("no compiler for the shim around {name}: {error}"))?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let first = errors.lines().find(|line| line.contains("error"));
+            return Err(format!(
+                "the shim around {name} does not compile: {}",
+                first.unwrap_or("no message")
+            ));
+        }
+        CString::new(library.into_os_string().into_encoded_bytes())
+            .map_err(|error| error.to_string())
+    }
+
+    fn open(&self, file: CString) -> Result<Shim, String> {
+        // SAFETY: the name is a C string. The library is our own, and loading it runs the constructors of the one that it
+        // stands around, which expect to be run so.
+        let handle = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+        if handle.is_null() {
+            return Err(format!("the shim around {} does not load", self.library));
+        }
+        Ok(Shim(handle))
+    }
+}
+
+impl Shim {
+    /// The address of the function `shim_NAME`; it stays good.
+    pub fn find(&self, name: &str) -> Result<*mut c_void, String> {
+        let name = CString::new(format!("shim_{name}")).map_err(|error| error.to_string())?;
+        // SAFETY: the handle is open and stays so; the name is a C string.
+        let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        if found.is_null() {
+            Err(format!("the shim has no {}", name.to_string_lossy()))
+        } else {
+            Ok(found)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_not_there_is_a_reason() {
+        let recipe = Recipe {
+            library: "Nothing",
+            package: "no-such-package-anywhere",
+            compiler: "cc",
+            file: "shim.c",
+            source: "",
+            arguments: [&[], &[]],
+        };
+        assert_eq!(
+            recipe.load().err(),
+            Some("Nothing is not installed".to_owned())
+        );
+    }
+}

@@ -1,0 +1,244 @@
+//! The suite `ranges`: maps of ranges of `u64` that do not overlap to a `u64`.
+//!
+//! In the cases `1k`, `100k`, `1m` and `bytes-1m` a map is built of ranges in a random order, read, and then changed; in the
+//! others it is made by a stream of changes, and then read. Each round does so with every engine. All answers are compared
+//! with those of `std-btreemap`: one by one in the first round, by checksums in all; the run ends where any differs.
+//!
+//! | metric | what it is |
+//! |---|---|
+//! | `load_ns`, `load_dependent_ns` | one lookup of a random index from 0 to the last end, in ranges or in gaps; dependent: each when the answer to the one before is known |
+//! | `iter_ns` | reading all entries in order, for each of them |
+//! | `gap_common_ns` | the lowest fit of a size that half of all gaps have, within a random window |
+//! | `gap_rare_ns` | the same from the start, of a size that only one gap near the end has; of the largest gap, wherever it is, after a stream |
+//! | `store_ns` | one change: of a built map, a range like its own stored at a random place, or the entry at one erased; otherwise one of the stream's |
+//! | `bytes_per_entry` | all memory of the map as built, malloc's rounding and headers included |
+//! | `nodes_requested` | what the plans of the same changes ask for |
+//! | `nodes_used` | the nodes that were made for them |
+//! | `nodes_requested_worst`, `nodes_requested_vacant` | what the kernel's formulas ask for them at the heights of our tree: before its series, and with vacant and sufficient heights |
+//!
+//! Times are what the thread itself used of its core. Ours is read through one view, and takes and leaves its lock for each
+//! change; the peers have none.
+
+mod work;
+
+use std::time::Duration;
+
+use super::Options;
+use crate::alloc;
+use crate::clock::CpuClock;
+use crate::ranges::{self, Lane, Op, Requests};
+use crate::report::{self, Measure, Report, Samples};
+use work::Work;
+
+/// Runs the suite.
+pub fn run(options: &Options) -> Result<Report, String> {
+    let cases: Vec<_> = work::CASES
+        .into_iter()
+        .filter(|case| options.wants_case(case))
+        .collect();
+    let mut lanes = ranges::lanes();
+    lanes.retain(|lane| options.wants_engine(lane.name()));
+    if cases.is_empty() || lanes.is_empty() {
+        return Err(format!(
+            "no such engine or case; cases: {}",
+            work::CASES.join(", ")
+        ));
+    }
+    let mut report = Report::new("ranges");
+    println!("{}", report.machine);
+    for (at, case) in cases.iter().enumerate() {
+        let work = Work::new(case, options);
+        run_case(&work, options, &lanes, cases.len() - at, &mut report);
+    }
+    Ok(report)
+}
+
+fn run_case(
+    work: &Work,
+    options: &Options,
+    lanes: &[Box<dyn Lane>],
+    cases_left: usize,
+    report: &mut Report,
+) {
+    let note = |text: String, report: &mut Report| {
+        println!("{text}");
+        report.notes.push(text);
+    };
+    println!("\n## {}: {}", work.name, work.how);
+    report.notes.push(format!("{}: {}", work.name, work.how));
+    let mut able: Vec<_> = lanes.iter().collect();
+    let names: Vec<_> = able.iter().map(|lane| lane.name()).collect();
+    let mut samples = Samples::new(work.name, &names);
+    for round in options.rounds(cases_left) {
+        eprintln!(
+            "ranges: {}: round {} of {}",
+            work.name,
+            round + 1,
+            options.rounds
+        );
+        if round == 0 {
+            able.retain(|lane| match check(work, &***lane) {
+                Ok((measures, requests)) => {
+                    for measure in measures {
+                        samples.add(lane.name(), &measure);
+                    }
+                    if let Some(requests) = requests {
+                        for text in histograms(&requests) {
+                            note(format!("{}: {}: {text}", work.name, lane.name()), report);
+                        }
+                    }
+                    true
+                }
+                Err(reason) => {
+                    note(
+                        format!("{}: without {}: {reason}", work.name, lane.name()),
+                        report,
+                    );
+                    false
+                }
+            });
+        }
+        let turn = usize::from(round > 0 && !able.is_empty());
+        able.rotate_left(turn);
+        for lane in &able {
+            for measure in time(work, &***lane) {
+                samples.add(lane.name(), &measure);
+            }
+        }
+    }
+    let rows = samples.rows();
+    println!("{}", report::table(&rows));
+    if let Some(ratios) = report::ratios(&rows, ranges::REFERENCE) {
+        println!("\nas multiples of std-btreemap:\n{ratios}");
+    }
+    report.rows.extend(rows);
+}
+
+/// The requests for nodes as the kernel's series prints them.
+fn histograms(requests: &Requests) -> [String; 3] {
+    // Those that had nothing to do are not counted.
+    let writes = requests.planned.asked();
+    [
+        ("planned", &requests.planned),
+        ("by the worst case", &requests.worst),
+        ("by vacant heights", &requests.vacant),
+    ]
+    .map(|(how, histogram)| {
+        let sum = histogram.nodes();
+        let each = sum as f64 / writes as f64;
+        format!("{writes} changes, requests {how}: {histogram} (in all {sum}, {each:.3} a change)")
+    })
+}
+
+/// Compares all answers, counts the memory, and asks for the plans.
+fn check(work: &Work, lane: &dyn Lane) -> Result<(Vec<Measure>, Option<Requests>), String> {
+    let (name, expected) = (lane.name(), &work.expected);
+    if work.stream && !changes(work, lane) {
+        return Err(lane.no_erase().unwrap_or_default().to_owned());
+    }
+    alloc::trim();
+    let (built, allocated) = alloc::counted(|| -> Result<_, String> {
+        let mut built = lane.empty()?;
+        built.apply(&work.base);
+        if work.stream {
+            assert_eq!(built.apply(&work.changes), expected.changed, "{name}");
+        }
+        Ok(built)
+    });
+    let mut built = built?;
+    let bytes = allocated.max(0) as usize + built.mapped_bytes();
+    assert_eq!(built.entries(), expected.entries, "{name}: entries");
+    let answers = built.answers(&work.probes);
+    assert!(answers == expected.answers, "{name}: answers to loads");
+    assert_eq!(built.gaps(&work.common), expected.common, "{name}: gaps");
+    let rare = built.gaps(work.one_rare());
+    assert_eq!(rare, expected.rare, "{name}: the rare gap");
+    if !work.stream && changes(work, lane) {
+        assert_eq!(built.apply(&work.changes), expected.changed, "{name}");
+        assert_eq!(built.entries(), expected.left, "{name}: entries left");
+    }
+    drop(built);
+    let each = bytes as f64 / expected.entries.count as f64;
+    let mut measures = vec![Measure::new("bytes_per_entry", each, "B")];
+    let requests = lane.requests(&work.base, &work.changes);
+    if let Some(requests) = &requests {
+        let counts = [
+            ("nodes_requested", requests.planned.nodes()),
+            ("nodes_used", requests.used),
+            ("nodes_requested_worst", requests.worst.nodes()),
+            ("nodes_requested_vacant", requests.vacant.nodes()),
+        ];
+        measures.extend(counts.map(|(metric, count)| Measure::new(metric, count as f64, "nodes")));
+    }
+    Ok((measures, requests))
+}
+
+/// Whether the engine can make the changes.
+fn changes(work: &Work, lane: &dyn Lane) -> bool {
+    let takes_out = |op: &Op| matches!(op, Op::Erase { .. } | Op::Clear { .. });
+    lane.no_erase().is_none() || !work.changes.iter().any(takes_out)
+}
+
+/// One round of one engine.
+fn time(work: &Work, lane: &dyn Lane) -> Vec<Measure> {
+    let (name, expected) = (lane.name(), &work.expected);
+    alloc::trim();
+    let mut measures = Vec::new();
+    let mut measure = |metric, time: Duration, count: usize| {
+        let each = time.as_secs_f64() * 1e9 / count as f64;
+        measures.push(Measure::new(metric, each, "ns"));
+    };
+    let mut built = lane.empty().expect("it could be had in the check");
+    built.apply(&work.base);
+    if work.stream {
+        let (time, changed) = timed(|| built.apply(&work.changes));
+        assert_eq!(changed, expected.changed, "{name}");
+        measure("store_ns", time, work.changes.len());
+    }
+
+    let (time, tally) = timed(|| built.loads(&work.probes));
+    assert_eq!(tally, expected.loads, "{name}");
+    measure("load_ns", time, work.probes.len());
+    let (time, tally) = timed(|| built.loads_dependent(&work.probes));
+    assert_eq!(tally, expected.loads, "{name}");
+    measure("load_dependent_ns", time, work.probes.len());
+
+    let entries = expected.entries.count as usize;
+    let passes = work.probes.len().div_ceil(entries);
+    let (time, ()) = timed(|| {
+        for _ in 0..passes {
+            assert_eq!(built.entries(), expected.entries, "{name}");
+        }
+    });
+    measure("iter_ns", time, passes * entries);
+
+    if !work.common.is_empty() {
+        let (time, tally) = timed(|| built.gaps(&work.common));
+        assert_eq!(tally, expected.common, "{name}");
+        measure("gap_common_ns", time, work.common.len());
+        // A scan takes so long that a few are enough, a descent so short that few would not be.
+        let mut count = 1;
+        let time = loop {
+            let (time, _) = timed(|| built.gaps(&work.rare[..count]));
+            if time >= work.patience || count == work.rare.len() {
+                break time;
+            }
+            count = (4 * count).min(work.rare.len());
+        };
+        measure("gap_rare_ns", time, count);
+    }
+
+    if !work.stream && changes(work, lane) {
+        let (time, changed) = timed(|| built.apply(&work.changes));
+        assert_eq!(changed, expected.changed, "{name}");
+        assert_eq!(built.entries(), expected.left, "{name}");
+        measure("store_ns", time, work.changes.len());
+    }
+    measures
+}
+
+fn timed<T>(act: impl FnOnce() -> T) -> (Duration, T) {
+    let clock = CpuClock::start();
+    let result = act();
+    (clock.elapsed(), result)
+}
