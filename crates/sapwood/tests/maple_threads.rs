@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use sapwood::Error;
 use sapwood::maple::{MapleBuilder, MapleMap};
+use sapwood::qsbr::Domain;
 
 use ranges::{MAX, steps, tiny};
 use script::{Payload, Progress, Script, Units};
@@ -252,4 +254,51 @@ fn copies_beside_a_writer() {
         copier.join().unwrap();
     });
     map.verify().unwrap();
+}
+
+/// A reader that stands still holds memory back; a hard limit turns that into an error, and its end into room. What was
+/// reserved before is stored all the same.
+#[test]
+fn a_stalled_reader_makes_an_error_and_no_harm() {
+    let domain = Domain::builder().hard_limit(1 << 16).build();
+    let map: MapleMap<u64> = tiny().domain(&domain).build();
+    let mut stalled = map.reader("stalled").unwrap();
+    let range = |v: u64| 10 * (v % 50)..=10 * (v % 50) + 7;
+    let mut reserved = map.reserve_unknown(1).unwrap();
+    let (last, no) = (0..100_000)
+        .find_map(|v| Some((v, map.store(range(v), v).err()?)))
+        .expect("the limit is reached");
+    assert_eq!(no.value, last);
+    assert!(matches!(no.error, Error::GarbageLimit(_)), "{no}");
+    assert_eq!(
+        map.get_entry(10 * (last % 50)),
+        Some((range(last), last - 50))
+    );
+    assert!(map.memory().waiting.1 <= 1 << 16);
+    map.verify().unwrap();
+    for error in [
+        map.erase(0).unwrap_err(),
+        map.clear_range(0..=99).unwrap_err(),
+        map.clear().unwrap_err(),
+        map.insert(8..=8, 1).unwrap_err().error,
+        map.alloc_range(1, 0..=999, 1).unwrap_err().error,
+    ] {
+        assert!(matches!(error, Error::GarbageLimit(_)), "{error}");
+    }
+    let plan = map.plan_store(0..=99, &1).unwrap();
+    assert!(map.reserve(plan).is_err());
+    assert_eq!((map.len(), map.memory().reserved.0 > 0), (50, true));
+    reserved.store(0..=99, 7).unwrap();
+    assert_eq!(map.get_entry(50), Some((0..=99, 7)));
+    drop(reserved);
+    map.verify().unwrap();
+    stalled.quiescent();
+    map.store(range(last), last).unwrap();
+    drop(stalled);
+    map.reclaim(usize::MAX);
+    map.verify().unwrap();
+    assert_eq!(
+        (map.memory().waiting, map.memory().reserved),
+        ((0, 0), (0, 0))
+    );
 }

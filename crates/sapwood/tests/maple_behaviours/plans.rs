@@ -455,7 +455,7 @@ fn a_reservation_for_stores_that_are_not_known_yet() {
 fn reserved_stores_succeed_in_a_full_arena() {
     let options = |limit| loud().limit(limit);
     let build = |options: ArenaOptions| MapleMap::builder().nodes(128, 4).options(options).build();
-    for limit in [16 << 10, 24 << 10] {
+    for limit in [32 << 10, 48 << 10] {
         let map: MapleMap<u64> = build(options(limit));
         // A reader that stands still keeps garbage from being used again.
         let mut reader = map.reader("stalled").unwrap();

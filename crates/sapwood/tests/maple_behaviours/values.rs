@@ -148,6 +148,13 @@ fn a_clone_that_panics_changes_nothing() {
         let stored = catch_unwind(AssertUnwindSafe(|| reservation.store(value(98))));
         assert!(stored.is_err());
         map.verify().unwrap();
+        assert_eq!(map.memory().reserved, (0, 0));
+        let plan = map.plan_clear(cut.clone()).unwrap();
+        let reservation = map.reserve_erase(plan).unwrap();
+        let cleared = catch_unwind(AssertUnwindSafe(|| reservation.erase()));
+        assert!(cleared.is_err());
+        map.verify().unwrap();
+        assert_eq!(map.memory().reserved, (0, 0));
         let mut unknown = map.reserve_unknown(1).unwrap();
         let stored = catch_unwind(AssertUnwindSafe(|| unknown.store(cut, value(97))));
         assert!(stored.is_err());

@@ -10,6 +10,9 @@ use sapwood::maple::{MapleMap, MapleView};
 
 use crate::ranges::{Checked, MAX, Range, Ranges};
 
+/// An entry of a map that is nearest to an index, on one side.
+type Nearest = fn(&Ranges<u32>, u64) -> Option<&(Range, u32)>;
+
 /// A value that says which change stored it, and shows when it is not whole.
 pub trait Payload: Clone + PartialEq + Debug + Send + Sync + 'static {
     fn of(version: u32) -> Self;
@@ -309,7 +312,7 @@ impl Script {
         &self,
         from: usize,
         progress: &impl Progress,
-        nearest: fn(&Ranges<u32>, u64) -> Option<&(Range, u32)>,
+        nearest: Nearest,
         i: u64,
         found: Option<(Range, u32)>,
     ) {
