@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The shared map and the route cache under threads whose interleaving a scheduler chooses: every pair of operations, and more threads at
+# The maps and the route cache under threads whose interleaving a scheduler chooses: every pair of operations, and more threads at
 # random. SHUTTLE_RUNS makes it longer.
 . "$(dirname "$0")/lib.sh"
 export RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR="$TARGET/shuttle"
-run cargo test --locked -p sapwood --test shuttle --test shuttle_lpm --test route_shuttle --release
+run cargo test --locked -p sapwood --test shuttle --test shuttle_lpm --test shuttle_maple --test route_shuttle --release
 # The point index alone: keys that are looked up while they are moved.
 run cargo test --locked -p sapwood --lib --release -- schedules

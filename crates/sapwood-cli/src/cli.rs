@@ -1,5 +1,6 @@
 //! The arguments and their help.
 
+pub mod ranges;
 pub mod routes;
 
 use std::ffi::OsString;
@@ -9,12 +10,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::keys::KeyForm;
+use ranges::{MapsArgs, RangesCommand};
 use routes::RoutesCommand;
 
-const EXIT_CODES: &str = "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, different, damaged, a wrong answer in the tour or a bench); \
+const EXIT_CODES: &str = "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, no room, different, damaged, a wrong answer in the tour or a bench); \
 2 an error, which stderr explains.";
 
-/// Ordered tables of names and of routes: build, query, check and measure them.
+/// Ordered tables of names, of routes and of ranges: build, query, check and measure them.
 #[derive(Debug, Parser)]
 #[command(name = "sapwood", version, max_term_width = 110, after_help = EXIT_CODES, after_long_help = concat!(
     "Examples:
@@ -24,9 +26,13 @@ const EXIT_CODES: &str = "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, di
                                                 the closest enclosing zone
   sapwood routes build --kernel -o routes.lpm   a table of this machine's routes
   sapwood routes lookup routes.lpm 192.0.2.77   the longest prefix that covers an address
+  sapwood ranges build ports.txt -o ports.ranges
+                                                a map of ranges of numbers
+  sapwood ranges alloc ports.ranges 8 'my own'  the lowest room for a new range
+  sapwood maps --gap 1G                         the lowest gap among this process's mappings
   sapwood tour --quick                          what the library does, on this machine's own data
 
-", "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, different, damaged, a wrong answer in the tour or a bench); \
+", "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, no room, different, damaged, a wrong answer in the tour or a bench); \
 2 an error, which stderr explains."))]
 pub struct Cli {
     /// What to do.
@@ -59,6 +65,20 @@ pub enum Command {
         #[command(subcommand)]
         command: RoutesCommand,
     },
+    /// Maps of ranges of numbers (0 to 2^64 - 1) to texts, in files
+    #[command(after_help = "Examples:
+  sapwood ranges build ports.txt -o ports.ranges
+  sapwood ranges get ports.ranges 443
+  sapwood ranges gaps ports.ranges --from 1024 --to 65535 --min 100
+  sapwood ranges alloc ports.ranges 10 'my services' --from 1024 --to 65535")]
+    Ranges {
+        /// What to do with them.
+        #[command(subcommand)]
+        command: RangesCommand,
+    },
+    /// What a process has mapped: all of it, what is at an address, where there is room
+    #[command(long_about = ranges::MAPS)]
+    Maps(MapsArgs),
     /// Shows what the library does, on data of this machine, beside std's maps; every answer is checked
     Tour(TourArgs),
     /// Fills one map with the keys of a file and says what memory that took (the tour starts this)
@@ -412,7 +432,8 @@ pub struct DiffArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Takes about a minute, with --quick about fifteen seconds. It uses the names of the running kernel and \
-the paths below /usr where they can be read, a million generated domain names (--quick: 100,000), a generated table of routes, and your files. \
+the paths below /usr where they can be read, a million generated domain names (--quick: 100,000), a generated table of routes, as many \
+generated ranges as names, what the program itself has mapped, and your files. \
 Writes only to a temporary folder, which it removes.
 
 Examples:
@@ -427,13 +448,13 @@ pub struct TourArgs {
     /// Your own routes for the chapter on them: a table, a text or an MRT table dump.
     #[arg(long, value_name = "FILE")]
     pub routes: Option<PathBuf>,
-    /// A tenth of the domain names, a fifth of the routes, and fewer rounds.
+    /// A tenth of the domain names and of the ranges, a fifth of the routes, and fewer rounds.
     #[arg(short, long)]
     pub quick: bool,
     /// One JSON document with all figures instead of text.
     #[arg(long)]
     pub json: bool,
-    /// At most so many keys of each kind, and routes.
+    /// At most so many keys of each kind, routes, and ranges.
     #[arg(long, hide = true, value_name = "N")]
     pub limit: Option<usize>,
 }
@@ -451,6 +472,10 @@ pub enum Rival {
     Foldhash,
     /// `std::collections::BTreeMap`.
     Btree,
+    /// Ours of ranges; each key is a start and an end, 8 bytes each, big-endian.
+    Ranges,
+    /// `std::collections::BTreeMap` from starts to ends.
+    RangesBtree,
 }
 
 /// `measure-memory`.

@@ -1,7 +1,7 @@
 //! The program `sapwood`: builds, queries, checks and measures Sapwood tables.
 //!
-//! Exit codes: 0 for success and for "yes", 1 for "no" (a key is absent, maps differ, a file is damaged, the tour or a
-//! bench met a wrong answer), 2 for an error.
+//! Exit codes: 0 for success and for "yes", 1 for "no" (a key is absent, there is no room, maps differ, a file is damaged, the
+//! tour or a bench met a wrong answer), 2 for an error.
 
 #![forbid(unsafe_code)]
 
@@ -10,11 +10,15 @@ mod errors;
 mod figures;
 mod keys;
 mod manual;
+mod maps;
 mod names;
+mod numbers;
 mod output;
 mod progress;
+mod ranges;
 mod records;
 mod routes;
+mod saved;
 mod signals;
 mod target;
 mod tour;
@@ -31,6 +35,8 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Names { command } => names::run(command),
         Command::Routes { command } => routes::run(&command),
+        Command::Ranges { command } => ranges::run(&command),
+        Command::Maps(args) => maps::run(&args),
         Command::Tour(args) => tour::run(&args),
         Command::MeasureMemory(args) => tour::measure::run(&args),
         Command::Completions { shell } => manual::completions(shell),

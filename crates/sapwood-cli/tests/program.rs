@@ -36,6 +36,16 @@ fn version_and_help() {
         &["routes", "diff"],
         &["routes", "export"],
         &["routes", "bench"],
+        &["ranges"],
+        &["ranges", "build"],
+        &["ranges", "get"],
+        &["ranges", "list"],
+        &["ranges", "gaps"],
+        &["ranges", "alloc"],
+        &["ranges", "stats"],
+        &["ranges", "verify"],
+        &["ranges", "export"],
+        &["maps"],
         &["tour"],
         &["completions"],
         &["man"],
@@ -81,6 +91,8 @@ fn manual_pages() {
         "sapwood-names.1",
         "sapwood-names-longest.1",
         "sapwood-routes-build.1",
+        "sapwood-ranges-alloc.1",
+        "sapwood-maps.1",
         "sapwood-tour.1",
     ] {
         assert!(pages.iter().any(|p| p == page), "{page} in {pages:?}");
@@ -106,6 +118,8 @@ fn a_small_tour() {
         .says("std BTreeMap")
         .says("7. Routes")
         .says("every next hop an old or a new one")
+        .says("8. Ranges")
+        .says("would have to take")
         .says("answers checked, all right")
         // No colours and no bars where nobody sees them.
         .quiet();
@@ -120,7 +134,7 @@ fn a_small_tour_in_json() {
     ran.code(0).quiet();
     let document: serde_json::Value = serde_json::from_slice(&ran.0.stdout).unwrap();
     for chapter in [
-        "building", "lookups", "versions", "readers", "files", "table", "routes",
+        "building", "lookups", "versions", "readers", "files", "table", "routes", "ranges",
     ] {
         assert!(!document["chapters"][chapter].is_null(), "{chapter}");
     }
@@ -130,6 +144,13 @@ fn a_small_tour_in_json() {
     assert_eq!(routes["ipv4"]["routes"], 1000);
     assert!(routes["ipv6"]["intable_mlps"].as_f64() > Some(0.0));
     assert_eq!(routes["cache"]["packets"], 50_000);
+    let ranges = &document["chapters"]["ranges"];
+    assert_eq!(ranges["ranges"], 1000);
+    assert!(ranges["maps"][0]["load_ns"].as_f64() > Some(0.0));
+    assert!(ranges["maps"][1]["bytes_per_range"].as_f64() >= Some(0.0));
+    let reservation = &ranges["reservation"];
+    assert_eq!(reservation["nodes_planned"], reservation["nodes_made"]);
+    assert!(reservation["nodes_planned"].as_u64() > Some(0));
     let maps = &document["chapters"]["table"]["sets"][0]["maps"];
     assert_eq!(maps.as_array().unwrap().len(), 5);
     assert!(maps[0]["hit_mops"].as_f64() > Some(0.0));

@@ -31,7 +31,7 @@ pub use input::{Format, decompressed, format_of};
 #[cfg(feature = "kernel")]
 pub use kernel::{KernelRoutes, kernel_routes};
 pub use mrt::{MrtRoutes, Peer};
-pub use text::{MAX_LINE, TextRoutes, parse_prefix, show_route};
+pub use text::{MAX_LINE, TextRoutes, parse_prefix, show_route, without_comment};
 
 /// Where to, and by which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

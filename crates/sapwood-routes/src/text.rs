@@ -108,8 +108,14 @@ impl<R: BufRead> RouteSource for TextRoutes<R> {
     }
 }
 
-/// The part of a line before a comment.
-fn without_comment(line: &str) -> &str {
+/// The part of a line before a comment, which a `#` begins: the line's first character, or one behind white space.
+///
+/// ```
+/// use sapwood_routes::without_comment;
+///
+/// assert_eq!(without_comment("10.0.0.0/8 a#b # a comment"), "10.0.0.0/8 a#b ");
+/// ```
+pub fn without_comment(line: &str) -> &str {
     let bytes = line.as_bytes();
     let begins =
         |at: &usize| bytes[*at] == b'#' && (*at == 0 || bytes[*at - 1].is_ascii_whitespace());

@@ -122,8 +122,8 @@ fn follow(
 fn traces_of_address_spaces() {
     for trace in traces() {
         for map in [tiny_nodes(loud()), usual_nodes(small())] {
-            let changes = trace.changes.iter().cloned().take(steps(1000).max(60));
-            let pair = follow(map, &[], changes, 1);
+            let changes = trace.changes.iter().take(steps(1000).max(60));
+            let pair = follow(map, &[], changes.cloned(), 1);
             assert!(pair.map.len() > 5, "{}", trace.name);
         }
     }
@@ -169,4 +169,35 @@ fn a_large_map() {
     run(&mut pair, ops, 40);
     pair.step(&RangeOp::ClearRange(0..=u64::MAX));
     pair.agree();
+}
+
+/// Leaves of every number of entries and every width of offsets: each entry, and each gap, is found.
+fn found_while_a_leaf_fills<V: Number>(make: impl Fn(u64) -> V) {
+    for stride in [3, 4096, 1 << 20, 1 << 45] {
+        let map = usual_nodes(small());
+        for n in 0..100 {
+            map.store(n * stride + 1..=n * stride + 2, make(n)).unwrap();
+            for i in 0..=n {
+                let at = i * stride;
+                assert_eq!(
+                    map.get(at + 1).map(|v| v.number()),
+                    Some(i),
+                    "{n} of {stride}"
+                );
+                assert_eq!(
+                    map.get(at + 2).map(|v| v.number()),
+                    Some(i),
+                    "{n} of {stride}"
+                );
+                assert!(!map.contains(at), "{n} of {stride}");
+            }
+        }
+        map.verify().unwrap();
+    }
+}
+
+#[test]
+fn leaves_of_all_lengths() {
+    found_while_a_leaf_fills(|n| n);
+    found_while_a_leaf_fills(|n| (Box::new(n), n));
 }

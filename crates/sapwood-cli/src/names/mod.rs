@@ -11,6 +11,7 @@ use sapwood::qp::{OpenError, QpFile};
 
 use crate::cli::NamesCommand;
 use crate::errors::{Error, Outcome};
+use crate::saved;
 
 pub use stats::document;
 
@@ -54,6 +55,12 @@ pub fn open_error(path: &Path, kind: &str, error: OpenError) -> Error {
             return Error::read(path)(std::io::ErrorKind::IsADirectory.into());
         }
         OpenError::Image(arena::OpenError::NotAFile) => "not a regular file".to_owned(),
+        OpenError::Image(error @ arena::OpenError::Header(arena::HeaderError::Layout { .. })) => {
+            match saved::kind(path) {
+                Some(other) => format!("not a sound {kind}: it is {other}"),
+                None => format!("not a sound {kind}: {error}"),
+            }
+        }
         OpenError::Image(error) => format!("not a sound {kind}: {error}"),
         OpenError::Corrupt(what) => format!("not a sound {kind}: {what}"),
         error => error.to_string(),

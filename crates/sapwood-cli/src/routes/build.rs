@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use super::load::is_table;
 use super::source::{Counts, Source};
 use super::table::TableBuilder;
 use crate::cli::routes::BuildArgs;
 use crate::errors::{Answer, Error, Outcome, complain};
+use crate::saved::{is_saved, kind};
 use crate::signals::Held;
 use crate::target::target;
 
@@ -15,10 +15,15 @@ pub fn run(args: &BuildArgs) -> Outcome {
     let input = args.input.as_deref();
     let target = target(&args.output, input)?;
     if let Some(input) = input
-        && is_table(input)
+        && is_saved(input)
     {
-        let input = input.display();
-        let what = format!("{input} is a table already; \"routes export\" makes a text of it");
+        let what = match kind(input) {
+            Some(kind) if kind != "a table of routes" => format!("{} is {kind}", input.display()),
+            _ => format!(
+                "{} is a table already; \"routes export\" makes a text of it",
+                input.display()
+            ),
+        };
         return Err(Error::Usage(what));
     }
     let source = match input {

@@ -1,17 +1,15 @@
 //! Routes in memory, from whatever holds some: a table, a text, a dump.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use sapwood::arena::MAGIC;
 
 use super::source::Source;
 use super::table::Table;
 use crate::cli::routes::SourceArgs;
 use crate::errors::{Error, shown};
+use crate::saved::is_saved;
 
 /// Routes of both families, each sorted and without repetition; next hops are numbers of names.
 #[derive(Default)]
@@ -28,7 +26,7 @@ impl Routes {
     /// Reads a file.
     pub fn load(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
         let mut routes = Routes::default();
-        if is_table(path) {
+        if is_saved(path) {
             let table = Table::open(path, true)?;
             let names = table.next_hops();
             routes.names = names.into_iter().map(String::from).collect();
@@ -73,15 +71,6 @@ impl Routes {
             IpNet::V6(net) => self.v6.push((net, hop)),
         }
     }
-}
-
-/// Whether the file begins as tables do. One that cannot be read is none; reading it says why.
-pub fn is_table(path: &Path) -> bool {
-    let mut start = [0; MAGIC.len()];
-    // A pipe would be missing what was read of it here.
-    path.is_file()
-        && File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok())
-        && start == MAGIC
 }
 
 /// Sorts, and of equal prefixes keeps the last.

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
+use sapwood::maple::MapleMap;
 use sapwood::qp::QpMap;
 use serde_json::{Value, json};
 
-use super::data::Set;
+use super::spans::Spans;
 use crate::cli::{MeasureArgs, Rival};
 use crate::errors::{Answer, Error, Outcome};
 
@@ -20,10 +22,11 @@ pub const HOW: &str = "Memory: each map is filled in a process of its own, which
 figure is the growth of its resident anonymous memory (RssAnon of /proc/self/status), all costs of the allocator included.";
 
 /// Writes keys for other processes, each after its length.
-pub fn write_keys(set: &Set, path: &Path) -> Result<(), Error> {
+pub fn write_keys<K: AsRef<[u8]>>(keys: impl Iterator<Item = K>, path: &Path) -> Result<(), Error> {
     let write = || {
         let mut out = BufWriter::new(File::create(path)?);
-        for key in &set.keys {
+        for key in keys {
+            let key = key.as_ref();
             // No key has more than 65,535 bytes.
             out.write_all(&(key.len() as u16).to_le_bytes())?;
             out.write_all(key)?;
@@ -80,10 +83,26 @@ pub fn run(args: &MeasureArgs) -> Outcome {
                 true
             },
         ),
+        Rival::Ranges => grown(args, MapleMap::new(), |map, key, value| {
+            range(key).is_some_and(|range| map.store(range, value as u32).is_ok())
+        }),
+        Rival::RangesBtree => grown(args, Spans::default(), |map, key, value| {
+            range(key).is_some_and(|range| {
+                map.store(range, value as u32);
+                true
+            })
+        }),
     }?;
     let mut out = io::stdout().lock();
     writeln!(out, "{}", json!({ "bytes": bytes }))?;
     Ok(Answer::Yes)
+}
+
+/// A range in a key: its start and its end.
+fn range(key: &[u8]) -> Option<RangeInclusive<u64>> {
+    let (start, end) = key.split_first_chunk()?;
+    let end = end.try_into().ok()?;
+    Some(u64::from_be_bytes(*start)..=u64::from_be_bytes(end))
 }
 
 fn grown<M>(

@@ -8,8 +8,10 @@ mod data;
 mod files;
 mod lookups;
 pub mod measure;
+mod ranges;
 mod readers;
 mod routes;
+mod spans;
 mod table;
 mod versions;
 
@@ -36,7 +38,7 @@ trait Chapter {
 }
 
 /// All chapters, in order. Later ones use the maps that the first one builds.
-const CHAPTERS: [&dyn Chapter; 7] = [
+const CHAPTERS: [&dyn Chapter; 8] = [
     &building::Building,
     &lookups::Lookups,
     &versions::Versions,
@@ -44,6 +46,7 @@ const CHAPTERS: [&dyn Chapter; 7] = [
     &files::Files,
     &table::Speed,
     &routes::Routes,
+    &ranges::Ranges,
 ];
 
 /// What chapters share.
@@ -53,7 +56,7 @@ struct Tour {
     /// Fewer rounds.
     quick: bool,
     json: bool,
-    /// At most so many keys of each kind, and routes.
+    /// At most so many keys of each kind, routes, and ranges.
     limit: usize,
     /// The user's routes, and what they are.
     routes: Option<(Routes, String)>,
@@ -113,7 +116,7 @@ pub fn run(args: &TourArgs) -> Outcome {
         routes: args.routes.as_deref().map(routes::yours).transpose()?,
         checks: 0,
     };
-    tour.heading("Sapwood: ordered maps over byte strings and tables of routes, with readers that never wait")?;
+    tour.heading("Sapwood: ordered maps over byte strings, tables of routes and maps of ranges, with readers that never wait")?;
     let (sets, missing) = data::load(args)?;
     for set in &sets {
         tour.say(format!(

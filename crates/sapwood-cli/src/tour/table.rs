@@ -253,7 +253,7 @@ impl Chapter for Speed {
             };
             let figures_of_set = contend(tour, &course, rounds, &mut progress)?;
             let keys = folder.path().join("keys");
-            measure::write_keys(set, &keys)?;
+            measure::write_keys(set.keys.iter(), &keys)?;
             let mut rows = Vec::new();
             let mut entries = Vec::new();
             let mut unmeasured = None;

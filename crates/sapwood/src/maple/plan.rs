@@ -92,13 +92,13 @@ struct Holding<'a, V> {
 
 impl<V: Clone> Holding<'_, V> {
     fn change(mut self, value: Option<V>) {
-        let shared = self.shared;
         if self.range.is_none() {
             return;
         }
-        let mut held = core::mem::take(&mut self.held);
         let (writer, dropped) = self.side.parts();
-        shared.change_held(writer, value, &mut held, dropped);
+        // What is not used, as when a clone panics, is given back by `drop`.
+        self.shared
+            .change_held(writer, value, &mut self.held, dropped);
     }
 }
 
@@ -221,8 +221,10 @@ fn hold<'a, V: Clone>(
         None => Vec::new(),
         Some(range) => {
             if !Shared::is_newest(writer, cost.draft) {
-                cost = plan(shared, writer, range, put);
+                shared.draft(writer, range, put);
             }
+            // Also when the draft is the newest: the plan may be another map's, of the same change.
+            cost = shared.cost(writer, put);
             shared.hold(writer, put, dropped)?
         }
     };

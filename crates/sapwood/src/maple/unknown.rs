@@ -60,11 +60,12 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
         if self.remaining == 0 {
             return Err((value, Error::ReservationUsedUp));
         }
-        self.remaining -= 1;
         let mut writer = self.map.write();
         let shared = writer.shared();
         let dropped = &mut writer.dropped;
         shared.change_unknown(&mut writer.writer, range, value, dropped);
+        // Not before: a change that panics, as a clone does, has not been made.
+        self.remaining -= 1;
         Ok(())
     }
 

@@ -131,7 +131,7 @@ impl<'g, V> MapleView<'g, V> {
             return (0..=u64::MAX, None);
         };
         let leaf = found.leaf;
-        let k = leaf.rank(index);
+        let k = leaf.rank::<false>(index);
         if k < leaf.len() && leaf.start(k) <= index {
             let entry = self.view.entry_of(&leaf, k);
             let (range, value) = self.entry(entry);

@@ -1,9 +1,11 @@
 //! Values are dropped exactly once: when they are overwritten, cut away, erased, rejected, or when the map goes.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use sapwood::maple::MapleMap;
 use sapwood_model::range_ops::{Domain, RangeOps};
 
-use crate::ledger::{Counted, Ledger};
+use crate::ledger::{Counted, Ledger, panics};
 use crate::lengths::steps;
 use crate::support::{Pair, loud, tiny_nodes, usual_nodes};
 
@@ -86,6 +88,60 @@ fn reservations_and_copies_drop_their_values() {
     drop(unknown);
     map.insert(100..=100, LEDGER.value(97)).unwrap_err();
     settled(&map, &LEDGER);
+    drop(map);
+    assert_eq!(LEDGER.alive(), 0);
+}
+
+/// A value whose clone panics while the switch is on.
+struct Fragile(Counted, &'static AtomicBool);
+
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        assert!(!self.1.load(Ordering::Relaxed), "a value's clone panics");
+        Fragile(self.0.clone(), self.1)
+    }
+}
+
+#[test]
+fn a_clone_that_panics_changes_nothing() {
+    static LEDGER: Ledger = Ledger::new();
+    static PANICS: AtomicBool = AtomicBool::new(false);
+    let map: MapleMap<Fragile> = tiny_nodes(loud());
+    let value = |tag| Fragile(LEDGER.value(tag), &PANICS);
+    for i in 0..30 {
+        map.store(i * 10..=i * 10 + 8, value(i as u32)).unwrap();
+    }
+    let contents = || {
+        map.read(|view| {
+            let entries = view.iter().map(|(range, value)| (range, value.0.tag));
+            entries.collect::<Vec<_>>()
+        })
+    };
+    let before = contents();
+    let mut unknown = map.reserve_unknown(3).unwrap();
+    let reserved = map.memory().reserved;
+    PANICS.store(true, Ordering::Relaxed);
+    assert!(panics(|| map.store(142..=145, value(99)).unwrap()));
+    assert!(panics(|| map.clear_range(142..=145).unwrap()));
+    assert!(panics(|| drop(map.erase(142))));
+    assert!(panics(|| drop(map.dup())));
+    let plan = map.plan_store(142..=145, &value(99)).unwrap();
+    assert!(panics(|| map.reserve(plan).unwrap().store(value(99))));
+    assert_eq!(map.memory().reserved, reserved);
+    assert!(panics(|| unknown.store(142..=145, value(99)).unwrap()));
+    map.verify().unwrap();
+    assert_eq!(contents(), before);
+    // No clone is needed for these.
+    map.store(140..=144, value(50)).unwrap();
+    unknown.clear_range(150..=155).unwrap();
+    PANICS.store(false, Ordering::Relaxed);
+    unknown.store(172..=175, value(51)).unwrap();
+    drop(unknown);
+    assert_eq!(map.memory().reserved, (0, 0));
+    map.verify().unwrap();
+    assert_eq!(map.len(), 33);
+    map.reclaim(usize::MAX);
+    assert_eq!(LEDGER.alive(), 33);
     drop(map);
     assert_eq!(LEDGER.alive(), 0);
 }

@@ -11,11 +11,8 @@ use crate::support::{Pair, loud, run, small, tiny_nodes, usual_nodes};
 fn cases() -> ProptestConfig {
     ProptestConfig {
         cases: crate::lengths::steps(100) as u32,
-        // Its file lies beside the test's own, where the test's name is looked for.
-        failure_persistence: (!cfg!(miri)).then(|| {
-            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/maple.regressions");
-            Box::new(FileFailurePersistence::Direct(file)) as Box<_>
-        }),
+        failure_persistence: (!cfg!(miri))
+            .then(|| Box::new(FileFailurePersistence::WithSource("regressions")) as Box<_>),
         ..ProptestConfig::default()
     }
 }

@@ -128,6 +128,110 @@ fn a_reservation_to_erase_nothing_erases_nothing() {
 }
 
 #[test]
+fn a_plan_serves_more_than_once() {
+    for tiny in [true, false] {
+        let mut pair = filled(tiny, 12);
+        let plan = pair.map.plan_store(100..=2_000, &1).unwrap();
+        drop(pair.map.reserve(plan.clone()).unwrap());
+        for value in [1, 2, 3] {
+            let fresh = pair.map.plan_store(100..=2_000, &1).unwrap().nodes();
+            let before = pair.made();
+            let reservation = pair.map.reserve(plan.clone()).unwrap();
+            assert_eq!(reservation.nodes(), fresh);
+            pair.map.store_reserved(reservation, value);
+            assert_eq!(pair.made() - before, fresh as u64);
+            pair.model.store(100..=2_000, value);
+            pair.agree();
+        }
+        let clear = pair.map.plan_clear(1_000..=2_500).unwrap();
+        for _ in 0..2 {
+            let reservation = pair.map.reserve_erase(clear.clone()).unwrap();
+            reservation.erase();
+            pair.model.clear_range(1_000..=2_500);
+            pair.agree();
+        }
+    }
+}
+
+#[test]
+fn a_plan_for_another_map_is_made_again() {
+    let (from, to) = (filled(true, 13), filled(true, 14));
+    let [from, mut to] = [from, to];
+    // Both have drafted as often.
+    let copies = [from.map.dup().unwrap(), to.map.dup().unwrap()];
+    let plans = copies
+        .each_ref()
+        .map(|map| map.plan_store(50..=3_000, &1).unwrap());
+    assert_ne!(plans[0].nodes(), 0);
+    let reservation = copies[1].reserve(plans[0].clone()).unwrap();
+    assert_eq!(reservation.nodes(), plans[1].nodes());
+    let made = copies[0].memory().nodes_made;
+    reservation.store(1);
+    assert_eq!(copies[0].memory().nodes_made, made);
+    copies[1].verify().unwrap();
+    to.model.store(50..=3_000, 1);
+    assert!(
+        copies[1].read(|view| view
+            .iter()
+            .map(|(range, value)| (range, *value))
+            .collect::<Vec<_>>())
+            == to.model.to_vec()
+    );
+    from.agree();
+}
+
+#[test]
+fn a_plan_of_a_place_that_was_taken_finds_another() {
+    let map: MapleMap<u64> = tiny_nodes(small());
+    map.store(10..=19, 0).unwrap();
+    let plan = map.plan_alloc(8, 0..=99, &1).unwrap();
+    assert_eq!(plan.range(), 0..=7);
+    map.store(4..=25, 1).unwrap();
+    let reservation = map.reserve(plan.clone()).unwrap();
+    assert_eq!(reservation.range(), 26..=33);
+    reservation.store(1);
+    assert_eq!(map.get_entry(30), Some((26..=33, 1)));
+    map.store(0..=99, 2).unwrap();
+    let refused = map.reserve(plan).map(|_| ()).unwrap_err();
+    assert_eq!(refused, Error::NoGap { size: 8 });
+    assert_eq!(map.len(), 1);
+    map.verify().unwrap();
+}
+
+#[test]
+fn a_reservation_that_is_kept_serves_among_other_changes() {
+    for tiny in [true, false] {
+        let mut pair = filled(tiny, 15);
+        let mut kept = pair.map.reserve_unknown(0).unwrap();
+        for (i, op) in RangeOps::new(Domain::Clusters, 16)
+            .take(steps(1_200))
+            .enumerate()
+        {
+            if kept.remaining() == 0 {
+                kept = pair.map.reserve_unknown(1 + i % 12).unwrap();
+            }
+            match &op {
+                RangeOp::Store(range, value) if i % 3 == 0 && !op.is_bad() => {
+                    kept.store(range.clone(), *value).unwrap();
+                    pair.model.store(range.clone(), *value);
+                }
+                RangeOp::ClearRange(range) if !op.is_bad() => {
+                    kept.clear_range(range.clone()).unwrap();
+                    pair.model.clear_range(range.clone());
+                }
+                _ => pair.step(&op),
+            }
+            if i % 8 == 0 {
+                pair.agree();
+            }
+        }
+        drop(kept);
+        pair.agree();
+        assert_eq!(pair.map.memory().reserved, (0, 0));
+    }
+}
+
+#[test]
 fn what_is_not_used_goes_back() {
     for tiny in [true, false] {
         let pair = filled(tiny, 8);

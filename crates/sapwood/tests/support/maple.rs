@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::maple::MapleMap;
+use sapwood::maple::{ErasePlan, MapleMap, UnknownReservation};
 use sapwood::{Error, Rejected};
 use sapwood_model::oracle::RangeMap;
 use sapwood_model::range_ops::{RangeOp, RangeOutcome};
@@ -186,16 +186,12 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
                 let plan = self.map.plan_erase(*index);
                 answer(self.erase_reserved(plan), |()| entry(there))
             }
-            (Way::Unknown, RangeOp::Store(range, value)) => {
-                let mut reservation = self.map.reserve_unknown(1)?;
+            (Way::Unknown, RangeOp::Store(range, value)) => self.unknown(|reservation| {
                 let stored = reservation.store(range.clone(), self.value(*value));
-                assert_eq!(reservation.remaining(), usize::from(stored.is_err()));
-                answer(back(stored, *value), |()| RangeOutcome::Done)
-            }
+                back(stored, *value)
+            }),
             (Way::Unknown, RangeOp::ClearRange(range)) => {
-                let mut reservation = self.map.reserve_unknown(1)?;
-                let cleared = reservation.clear_range(range.clone());
-                answer(cleared, |()| RangeOutcome::Done)
+                self.unknown(|reservation| reservation.clear_range(range.clone()))
             }
             _ if op.writes() => self.change(op),
             _ => Ok(self.ask(op)),
@@ -222,7 +218,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         Ok(())
     }
 
-    fn erase_reserved(&self, plan: sapwood::maple::ErasePlan) -> Result<(), Error> {
+    fn erase_reserved(&self, plan: ErasePlan) -> Result<(), Error> {
         let (nodes, bytes) = (plan.nodes(), plan.bytes());
         let before = self.map.memory();
         self.map.reserve_erase(plan)?.erase();
@@ -234,6 +230,24 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
             "{nodes} nodes, {bytes} bytes; {before:?}; {after:?}"
         );
         Ok(())
+    }
+
+    /// Makes a change by a reservation for one of which nothing is known yet. It takes nothing but what is reserved.
+    fn unknown(
+        &self,
+        change: impl FnOnce(&mut UnknownReservation<V>) -> Result<(), Error>,
+    ) -> Result<RangeOutcome, Error> {
+        let mut reservation = self.map.reserve_unknown(1)?;
+        let before = self.map.memory().arena;
+        let result = change(&mut reservation);
+        assert_eq!(reservation.remaining(), usize::from(result.is_err()));
+        let after = self.map.memory().arena;
+        assert!(
+            after.live + after.retired <= before.live + before.retired
+                && after.frontier <= before.frontier,
+            "{before:?}; {after:?}"
+        );
+        answer(result, |()| RangeOutcome::Done)
     }
 
     /// Both hold the same, and the map's invariants hold.

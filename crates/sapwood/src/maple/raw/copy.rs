@@ -2,7 +2,7 @@
 
 use sapwood_arena::ArenaFull;
 
-use super::node::{INNER, Inner, LEAF, Leaf, Mem, VALUE, copy_slot, inner_size};
+use super::node::{INNER, Inner, LEAF, Leaf, Mem, VALUE, copy_slot};
 use super::path::Root;
 use super::table::{Apart, Shared, Values, Writer};
 
@@ -22,6 +22,7 @@ impl<V: Clone> Shared<V> {
         let copy = Copy {
             shared: self,
             from: from.mem(),
+            fanout: from.limits.fanout,
         };
         // SAFETY: the tree is that of a writer that is borrowed; the other one's blocks are seen by nobody.
         let result = unsafe { copy.node(&mut to.space, node, height, &mut copied) };
@@ -48,6 +49,7 @@ impl<V: Clone> Shared<V> {
 struct Copy<'a, V> {
     shared: &'a Shared<V>,
     from: Mem,
+    fanout: usize,
 }
 
 impl<V: Clone> Copy<'_, V> {
@@ -93,14 +95,14 @@ impl<V: Clone> Copy<'_, V> {
             }
             let inner = Inner::at(p);
             let n = inner.len();
-            let r = space.alloc(inner_size(n), INNER)?;
+            let r = space.alloc(inner.bytes(), INNER)?;
             let mut children = Vec::with_capacity(n);
             for i in 0..n {
                 let child = self.node(space, inner.child(i), level - 1, copied)?;
                 let upper = if i + 1 < n { inner.pivot(i) } else { u64::MAX };
                 children.push((child, upper, inner.gap(i)));
             }
-            Inner::write(space.mem().at(r), children.into_iter());
+            Inner::write(space.mem().at(r), self.fanout, children.into_iter());
             space.made += 1;
             Ok(r)
         }

@@ -111,10 +111,11 @@ impl Draft {
     }
 
     /// Bytes of each new node, in the order in which they are made.
-    pub(crate) fn sizes(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn sizes(&self, limits: &Limits) -> impl Iterator<Item = usize> + '_ {
+        let fanout = limits.fanout;
         let leaves = self.leaves.iter().map(|part| part.bytes);
         let parts = self.levels().iter().flat_map(|level| &level.parts);
-        leaves.chain(parts.map(|&(from, to)| inner_size(to - from)))
+        leaves.chain(parts.map(move |&(from, to)| inner_size(to - from, fanout)))
     }
 
     /// Drafts `a..=b` as one entry (`put`), or as a gap.
@@ -190,7 +191,7 @@ impl Draft {
         let (left, right) = (window.first_leaf(), window.last_leaf());
         let spans = window.spans();
         // The first entry that the range may touch, and the first behind it.
-        let from = left.rank(a);
+        let from = left.rank::<false>(a);
         let touched = spans || (from < left.len() && left.start(from) <= b);
         if !touched && !put {
             return false;
@@ -209,7 +210,7 @@ impl Draft {
         let behind = if b == u64::MAX {
             right.len()
         } else {
-            right.rank(b + 1)
+            right.rank::<false>(b + 1)
         };
         let cut_right = behind < right.len() && right.start(behind) <= b;
         if spans {

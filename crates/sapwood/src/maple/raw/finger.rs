@@ -159,7 +159,7 @@ impl<'a> Finger<'a> {
         }
         loop {
             let at = self.seek(x)?;
-            let k = at.leaf.rank(x);
+            let k = at.leaf.rank::<false>(x);
             if k < at.leaf.len() {
                 return Some(self.step(k, |entry| entry.end.wrapping_add(1)));
             }
@@ -197,7 +197,7 @@ impl<'a> Finger<'a> {
     fn backward_far(&mut self, mut x: u64) -> Option<Entry> {
         loop {
             let at = self.seek(x)?;
-            let k = at.leaf.rank(x);
+            let k = at.leaf.rank::<false>(x);
             let inside = k < at.leaf.len() && at.leaf.start(k) <= x;
             if let Some(k) = (k + usize::from(inside)).checked_sub(1) {
                 return Some(self.step(k, |entry| entry.start.wrapping_sub(1)));

@@ -18,6 +18,7 @@ pub(crate) mod entries;
 pub(crate) mod finger;
 pub(crate) mod node;
 pub(crate) mod path;
+mod rank;
 pub(crate) mod read;
 pub(crate) mod search;
 pub(crate) mod space;

@@ -6,14 +6,14 @@
 //! ```text
 //! 0  n | width | shift | lines | starts at (16 bits) | values at (16 bits)
 //! 8  base, the first entry's start (64 bits)
-//! 16 ends, filled up to 16 bytes with ones; starts; values, aligned to 8
+//! 16 ends; starts; values, aligned to 8
 //! ```
 //!
 //! An inner node: upper bounds of all children but the last, children, and the code of the largest gap in each.
 //!
 //! ```text
-//! 0  n | 0 | 0 | lines | replaced (atomic) | 0 | 0 | 0
-//! 8  pivots (64 bits each), filled up to a multiple of four with ones
+//! 0  n | pivots | 0 | lines | replaced (atomic) | 0 | 0 | 0
+//! 8  pivots (64 bits each), filled up with ones to as many as the map's nodes may have
 //!    cells (32 bits each, atomic), gap words (16 bits each, atomic)
 //! ```
 
@@ -21,6 +21,7 @@ use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 
 use sapwood_arena::Kind;
 
+use super::rank;
 use crate::sync;
 
 /// Leaves.
@@ -84,16 +85,20 @@ impl Encoding {
     /// Where starts and values begin in a leaf of `n` entries, and where it ends.
     pub(crate) fn places(self, n: usize, slot: usize) -> (usize, usize, usize) {
         let bytes = n << self.width;
-        let starts = LEAF_HEAD + bytes.next_multiple_of(16);
+        let starts = LEAF_HEAD + bytes;
         let values = (starts + bytes).next_multiple_of(8);
         (starts, values, values + n * slot)
     }
 
     /// Bytes of a leaf.
     pub(crate) fn size(self, n: usize, slot: usize) -> usize {
-        self.places(n, slot).2.next_multiple_of(LINE)
+        let least = LEAF_HEAD + rank::READ[self.width as usize];
+        self.places(n, slot).2.max(least).next_multiple_of(LINE)
     }
 }
+
+/// Bytes that a leaf may have however few entries are in it.
+pub(crate) const LEAF_LEAST: usize = 192;
 
 /// Entries that a leaf of at most so many bytes can have for certain.
 pub(crate) fn leaf_holds(bytes: usize, slot: usize, width: u32) -> usize {
@@ -108,14 +113,14 @@ pub(crate) fn leaf_holds(bytes: usize, slot: usize, width: u32) -> usize {
         .unwrap_or(0)
 }
 
-/// Bytes of an inner node with `n` children.
-pub(crate) fn inner_size(n: usize) -> usize {
-    (INNER_HEAD + padded(n) * 8 + n * 6).next_multiple_of(LINE)
+/// Bytes of an inner node with `n` children, in a map whose nodes have up to `fanout`.
+pub(crate) fn inner_size(n: usize, fanout: usize) -> usize {
+    (INNER_HEAD + filled(fanout) * 8 + n * 6).next_multiple_of(LINE)
 }
 
-/// Pivots of `n` children with those that fill up.
-fn padded(n: usize) -> usize {
-    (n - 1).next_multiple_of(4)
+/// Pivots of `fanout` children, with those that fill up whole vectors.
+fn filled(fanout: usize) -> usize {
+    (fanout - 1).next_multiple_of(4)
 }
 
 /// A leaf.
@@ -208,19 +213,19 @@ impl Leaf {
 
     /// Number of entries that end before `x`.
     #[inline(always)]
-    pub(crate) fn rank(self, x: u64) -> usize {
+    pub(crate) fn rank<const NATIVE: bool>(self, x: u64) -> usize {
         let Encoding { base, shift, width } = self.encoding;
         if x < base {
             return 0;
         }
         let x = (x - base) >> shift;
         let p = self.p.wrapping_add(LEAF_HEAD);
-        // SAFETY: the ends are filled up to whole chunks of 16 bytes with the highest number.
+        // SAFETY: there are `n` ends; a leaf has as many bytes as are read; who asks for NATIVE has it.
         unsafe {
             match width {
-                1 => u16::try_from(x).map_or(self.n, |x| below16(p.cast(), self.n, x)),
-                2 => u32::try_from(x).map_or(self.n, |x| below32(p.cast(), self.n, x)),
-                _ => below64(p.cast(), self.n, x),
+                1 => u16::try_from(x).map_or(self.n, |x| rank::below16(p.cast(), self.n, x)),
+                2 => u32::try_from(x).map_or(self.n, |x| rank::below32(p.cast(), self.n, x)),
+                _ => rank::below64::<NATIVE>(p.cast(), self.n, x),
             }
         }
     }
@@ -372,7 +377,7 @@ impl Leaf {
         }
     }
 
-    /// Writes what comes before the arrays, and what fills them up.
+    /// Writes what comes before the arrays.
     ///
     /// # Safety
     /// As for [`write`](Self::write).
@@ -384,11 +389,8 @@ impl Leaf {
             | ((encoding.size(n, slot) / LINE) as u64) << 24
             | (starts as u64) << 32
             | (values as u64) << 48;
-        // SAFETY: the caller's promise; the last chunk of ends begins before the starts.
-        unsafe {
-            p.cast::<[u64; 2]>().write([head.to_le(), encoding.base]);
-            p.add(starts - 16).cast::<[u64; 2]>().write([u64::MAX; 2]);
-        }
+        // SAFETY: the caller's promise.
+        unsafe { p.cast::<[u64; 2]>().write([head.to_le(), encoding.base]) };
     }
 }
 
@@ -420,35 +422,13 @@ pub(crate) unsafe fn copy_slot(from: *const u8, to: *mut u8, slot: usize) {
     }
 }
 
-/// How many of `n` sorted numbers are below `x`; in chunks that a compiler turns into vectors.
-macro_rules! below {
-    ($name:ident, $type:ty, $lanes:expr) => {
-        /// # Safety
-        /// At `p` are `n` numbers, filled up to whole chunks of 16 bytes with the highest one.
-        #[inline(always)]
-        unsafe fn $name(p: *const $type, n: usize, x: $type) -> usize {
-            let mut counts = [0 as $type; $lanes];
-            for chunk in 0..n.div_ceil($lanes) {
-                // SAFETY: the caller's promise.
-                let chunk = unsafe { p.add(chunk * $lanes).cast::<[$type; $lanes]>().read() };
-                for (count, number) in counts.iter_mut().zip(chunk) {
-                    *count += <$type>::from(number < x);
-                }
-            }
-            counts.iter().map(|&count| count as usize).sum()
-        }
-    };
-}
-
-below!(below16, u16, 8);
-below!(below32, u32, 4);
-below!(below64, u64, 2);
-
 /// An inner node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inner {
     p: *const u8,
     n: usize,
+    /// Pivots, with those that fill up.
+    filled: usize,
 }
 
 impl Inner {
@@ -456,10 +436,12 @@ impl Inner {
     /// At `p` is an inner node, which is not freed while this is used.
     #[inline(always)]
     pub(crate) unsafe fn at(p: *const u8) -> Inner {
+        // SAFETY: the caller's promise; the first two bytes never change.
+        let [n, filled] = unsafe { p.cast::<[u8; 2]>().read() };
         Inner {
             p,
-            // SAFETY: the caller's promise; the first byte never changes.
-            n: usize::from(unsafe { p.read() }),
+            n: n.into(),
+            filled: filled.into(),
         }
     }
 
@@ -470,7 +452,8 @@ impl Inner {
     }
 
     pub(crate) fn bytes(self) -> usize {
-        inner_size(self.n)
+        // SAFETY: the promise of `at`; the fourth byte never changes.
+        usize::from(unsafe { self.p.add(3).read() }) * LINE
     }
 
     /// The upper bound of a child that is not the last.
@@ -486,7 +469,7 @@ impl Inner {
         assert!(i < self.n, "a child of the node");
         // SAFETY: the promise of `at`; cells are only used as atomics.
         unsafe {
-            let cells = self.p.add(INNER_HEAD + padded(self.n) * 8).cast::<u32>();
+            let cells = self.p.add(INNER_HEAD + self.filled * 8).cast::<u32>();
             AtomicU32::from_ptr(cells.add(i).cast_mut())
         }
     }
@@ -496,7 +479,7 @@ impl Inner {
         assert!(i < self.n, "a child of the node");
         // SAFETY: as for `cell`.
         unsafe {
-            let cells = self.p.add(INNER_HEAD + padded(self.n) * 8).cast::<u32>();
+            let cells = self.p.add(INNER_HEAD + self.filled * 8).cast::<u32>();
             AtomicU16::from_ptr(cells.add(self.n).cast::<u16>().add(i).cast_mut())
         }
     }
@@ -555,32 +538,31 @@ impl Inner {
     /// The child whose bounds hold `x`: the number of pivots below it.
     #[inline(always)]
     pub(crate) fn find<const NATIVE: bool>(self, x: u64) -> usize {
-        // SAFETY: the promise of `at`; pivots are filled up to a multiple of four with the highest number.
+        // SAFETY: the promise of `at`; pivots are filled up with the highest number; who asks for NATIVE has it.
         unsafe {
             let pivots = self.p.add(INNER_HEAD).cast::<u64>();
-            if NATIVE {
-                below_wide(pivots, self.n - 1, x)
-            } else {
-                below_halving(pivots, self.n - 1, x)
-            }
+            rank::below_filled::<NATIVE>(pivots, self.n - 1, self.filled, x)
         }
     }
 
     /// Writes a node.
     ///
     /// # Safety
-    /// At `p` are `inner_size(n)` bytes for the `n` children, aligned to 8, that nobody else uses.
+    /// At `p` are `inner_size(n, fanout)` bytes for the `n` children, aligned to 8, that nobody else uses.
     pub(crate) unsafe fn write(
         p: *mut u8,
+        fanout: usize,
         children: impl ExactSizeIterator<Item = (u32, u64, u16)>,
     ) {
         let n = children.len();
         // SAFETY: the caller's promise.
         unsafe {
-            let head = n as u64 | ((inner_size(n) / LINE) as u64) << 24;
+            let filled = filled(fanout);
+            let lines = (inner_size(n, fanout) / LINE) as u64;
+            let head = n as u64 | (filled as u64) << 8 | lines << 24;
             p.cast::<u64>().write(head.to_le());
             let pivots = p.add(INNER_HEAD).cast::<u64>();
-            let cells = pivots.add(padded(n)).cast::<u32>();
+            let cells = pivots.add(filled).cast::<u32>();
             let gaps = cells.add(n).cast::<u16>();
             for (i, (cell, pivot, gap)) in children.enumerate() {
                 if i + 1 < n {
@@ -589,44 +571,9 @@ impl Inner {
                 cells.add(i).write(cell);
                 gaps.add(i).write(gap);
             }
-            for i in n - 1..padded(n) {
+            for i in n - 1..filled {
                 pivots.add(i).write(u64::MAX);
             }
         }
-    }
-}
-
-/// # Safety
-/// At `p` are `n` sorted numbers, filled up to a multiple of four with the highest one.
-#[inline(always)]
-unsafe fn below_wide(p: *const u64, n: usize, x: u64) -> usize {
-    let mut counts = [0_u64; 4];
-    for chunk in 0..n.div_ceil(4) {
-        // SAFETY: the caller's promise.
-        let chunk = unsafe { p.add(chunk * 4).cast::<[u64; 4]>().read() };
-        for (count, number) in counts.iter_mut().zip(chunk) {
-            *count += u64::from(number < x);
-        }
-    }
-    counts.iter().sum::<u64>() as usize
-}
-
-/// # Safety
-/// At `p` are `n` sorted numbers, at least one.
-#[inline(always)]
-unsafe fn below_halving(p: *const u64, mut n: usize, x: u64) -> usize {
-    let mut from = 0;
-    // SAFETY: the caller's promise; `from + n` stays within the numbers.
-    unsafe {
-        while n > 1 {
-            let half = n / 2;
-            from += if p.add(from + half - 1).read() < x {
-                half
-            } else {
-                0
-            };
-            n -= half;
-        }
-        from + usize::from(p.add(from).read() < x)
     }
 }

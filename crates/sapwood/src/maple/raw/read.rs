@@ -76,7 +76,7 @@ impl Tree {
     unsafe fn entry_by<const NATIVE: bool>(self, x: u64) -> Option<(Leaf, usize)> {
         // SAFETY: the caller's promise.
         let leaf = unsafe { self.leaf::<NATIVE>(x) };
-        let k = leaf.rank(x);
+        let k = leaf.rank::<NATIVE>(x);
         (k < leaf.len() && leaf.start(k) <= x).then_some((leaf, k))
     }
 
@@ -104,6 +104,8 @@ impl Tree {
             if self.native {
                 return self.entry_native(x);
             }
+            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+            let _ = self.native;
             self.entry_by::<false>(x)
         }
     }

@@ -158,7 +158,7 @@ impl Tree {
 }
 
 fn lowest_in(leaf: Leaf, lower: u64, upper: u64, fit: &Fit) -> Option<u64> {
-    let first = leaf.rank(fit.from);
+    let first = leaf.rank::<false>(fit.from);
     let mut next = match first {
         0 => lower,
         k => leaf.end(k - 1).wrapping_add(1),
@@ -191,7 +191,7 @@ fn highest_in(leaf: Leaf, lower: u64, upper: u64, fit: &Fit) -> Option<u64> {
             return found;
         }
     }
-    let last = leaf.rank(fit.to).min(leaf.len() - 1);
+    let last = leaf.rank::<false>(fit.to).min(leaf.len() - 1);
     for k in (0..=last).rev() {
         let start = leaf.start(k);
         let from = match k {

@@ -107,9 +107,13 @@ impl Draft {
         let leaf = unsafe { Leaf::at(mem.at(path.node[0])) };
         let slot = limits.slot;
         let n = leaf.len();
-        let from = leaf.rank(a);
+        let from = leaf.rank::<false>(a);
         let cut_left = from < n && leaf.start(from) < a;
-        let behind = if b == u64::MAX { n } else { leaf.rank(b + 1) };
+        let behind = if b == u64::MAX {
+            n
+        } else {
+            leaf.rank::<false>(b + 1)
+        };
         let cut_right = behind < n && leaf.start(behind) <= b;
         if !put && from == behind && !cut_right {
             return true;

@@ -11,7 +11,7 @@ use sapwood_qsbr::{Domain, GarbageLimit, Guard};
 use super::draft::Draft;
 use super::entries::Limits;
 use super::finger::{Entry, Finger, Source};
-use super::node::{Inner, LEAF, Leaf, Mem, VALUE, inner_size, leaf_holds};
+use super::node::{Inner, LEAF, LEAF_LEAST, Leaf, Mem, VALUE, inner_size, leaf_holds};
 use super::path::Root;
 use super::read::{Found, Tree, has_native};
 use super::search::Fit;
@@ -285,7 +285,8 @@ impl<V> Shared<V> {
 impl Limits {
     /// Bytes of the largest node.
     pub(crate) fn largest(&self) -> usize {
-        self.leaf.next_multiple_of(64).max(inner_size(self.fanout))
+        let leaf = self.leaf.next_multiple_of(64).max(LEAF_LEAST);
+        leaf.max(inner_size(self.fanout, self.fanout))
     }
 }
 

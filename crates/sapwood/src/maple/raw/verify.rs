@@ -138,7 +138,7 @@ impl<V> Shared<V> {
             return Err(format!("leaf {node} has {n} entries"));
         }
         let size = leaf.encoding().size(n, self.slot);
-        if leaf.bytes() != size || size > writer.limits.leaf.next_multiple_of(64) {
+        if leaf.bytes() != size || size > writer.limits.largest() {
             return Err(format!(
                 "leaf {node} of {n} entries has {} bytes, not {size}",
                 leaf.bytes()
@@ -152,7 +152,7 @@ impl<V> Shared<V> {
                     "entry {start}..={end} of leaf {node} is out of order"
                 ));
             }
-            if leaf.rank(start) != k || leaf.rank(end) != k {
+            if leaf.rank::<false>(start) != k || leaf.rank::<false>(end) != k {
                 return Err(format!("entry {start}..={end} of leaf {node} is not found"));
             }
             next = end.checked_add(1);

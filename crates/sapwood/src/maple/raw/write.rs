@@ -70,7 +70,7 @@ impl<V> Shared<V> {
             bytes: values * Apart::<V>::BYTES,
             draft: writer.newest,
         };
-        for bytes in writer.draft.sizes() {
+        for bytes in writer.draft.sizes(&writer.limits) {
             cost.nodes += 1;
             cost.bytes += bytes;
         }
@@ -95,13 +95,18 @@ impl<V> Shared<V> {
         let bytes = self.gone_bytes(writer);
         self.admit(writer, bytes, dropped)?;
         self.hold_more(writer)?;
-        let Writer { space, draft, .. } = writer;
+        let Writer {
+            space,
+            draft,
+            limits,
+            ..
+        } = writer;
         let mut held = Vec::with_capacity(cost.values + cost.nodes);
         let mut result = Ok(());
         for _ in 0..cost.values {
             result = result.and_then(|()| space.hold_value().map(|block| held.push(block)));
         }
-        for bytes in draft.sizes() {
+        for bytes in draft.sizes(limits) {
             let area = sapwood_arena::Area::Nodes;
             result = result.and_then(|()| space.hold(bytes, area).map(|block| held.push(block)));
         }
@@ -314,6 +319,7 @@ impl<V: Clone> Shared<V> {
             draft,
             nodes,
             unknown,
+            limits,
             ..
         } = writer;
         nodes.clear();
@@ -327,7 +333,7 @@ impl<V: Clone> Shared<V> {
                 INNER
             }
         };
-        let sizes = core::iter::repeat_n(Apart::<V>::BYTES, values).chain(draft.sizes());
+        let sizes = core::iter::repeat_n(Apart::<V>::BYTES, values).chain(draft.sizes(limits));
         match supply {
             Supply::Arena => {
                 for (i, bytes) in sizes.enumerate() {
@@ -335,7 +341,7 @@ impl<V: Clone> Shared<V> {
                         Ok(r) => nodes.push(r),
                         Err(full) => {
                             let made = core::iter::repeat_n(Apart::<V>::BYTES, values);
-                            let made = made.chain(draft.sizes()).zip(nodes.drain(..));
+                            let made = made.chain(draft.sizes(limits)).zip(nodes.drain(..));
                             for (i, (bytes, r)) in made.enumerate() {
                                 // SAFETY: made just now, linked nowhere.
                                 unsafe { space.free(r, bytes, kind_of(i)) };
@@ -427,7 +433,7 @@ impl<V> Writer<V> {
                     (node, child.upper, child.gap)
                 });
                 // SAFETY: the caller's promise.
-                unsafe { Inner::write(mem.at(nodes[next + i]), children) };
+                unsafe { Inner::write(mem.at(nodes[next + i]), limits.fanout, children) };
             }
             below = next;
             next += level.parts.len();

@@ -1,0 +1,167 @@
+//! Numbers of 64 bits as people give and see them: decimal or hexadecimal, sizes with K, M, G.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Value, json};
+
+/// A number, decimal or behind 0x.
+pub fn number(text: &str) -> Result<u64, String> {
+    let digits = |text: &str, radix: u32| {
+        !text.is_empty() && text.chars().all(|digit| digit.is_digit(radix))
+    };
+    let (rest, radix) = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(rest) => (rest, 16),
+        None => (text, 10),
+    };
+    if !digits(rest, radix) {
+        return Err(format!(
+            "\"{}\" is not a number, decimal or 0x…",
+            shown(text)
+        ));
+    }
+    u64::from_str_radix(rest, radix).map_err(|_| format!("{} does not fit 64 bits", shown(text)))
+}
+
+/// A size: a number, and K, M, G or T behind it for 1024 of the one before.
+pub fn size(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
+        Some(b'T' | b't') => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    let wrong = |_| {
+        format!(
+            "\"{}\" is not a size: a number, decimal or 0x…, with K, M, G or T behind it or nothing",
+            shown(text)
+        )
+    };
+    let too_large = || format!("{} does not fit 64 bits", shown(text));
+    match number(digits) {
+        Err(what) if what.ends_with("64 bits") => Err(too_large()),
+        count => count
+            .map_err(wrong)?
+            .checked_mul(1 << shift)
+            .ok_or_else(too_large),
+    }
+}
+
+/// A word of a text, not a novel.
+fn shown(text: &str) -> String {
+    let start: String = text.chars().take(40).collect();
+    start.escape_debug().to_string()
+}
+
+/// How numbers are written in text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// Decimal.
+    Ten,
+    /// Behind 0x.
+    Sixteen,
+    /// Behind 0x, all of one length.
+    Address,
+}
+
+impl Base {
+    /// Decimal, unless hexadecimal is wanted.
+    pub fn new(hex: bool) -> Self {
+        if hex { Base::Sixteen } else { Base::Ten }
+    }
+
+    /// A number in text.
+    pub fn show(self, number: u64) -> String {
+        match self {
+            Base::Ten => number.to_string(),
+            Base::Sixteen => format!("{number:#x}"),
+            Base::Address => format!("{number:#018x}"),
+        }
+    }
+
+    /// Both ends of a range, in a sentence.
+    pub fn span(self, range: &RangeInclusive<u64>) -> String {
+        format!(
+            "{}..={}",
+            self.show(*range.start()),
+            self.show(*range.end())
+        )
+    }
+}
+
+/// Numbers in a range, which may be one more than 64 bits can say.
+pub fn length(range: &RangeInclusive<u64>) -> u128 {
+    u128::from(*range.end() - *range.start()) + 1
+}
+
+/// A count in a document. What does not fit 64 bits is 2 to the 64th, which a float says exactly.
+pub fn count_json(count: u128) -> Value {
+    match u64::try_from(count) {
+        Ok(count) => json!(count),
+        Err(_) => json!(count as f64),
+    }
+}
+
+/// Bytes in the largest unit that divides them.
+pub fn bytes(count: u128) -> String {
+    for (unit, shift) in [("T", 40), ("G", 30), ("M", 20), ("K", 10)] {
+        if count > 0 && count.trailing_zeros() >= shift {
+            return format!("{}{unit}", count >> shift);
+        }
+    }
+    count.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!(number("0"), Ok(0));
+        assert_eq!(number("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(number("0xffffffffff600000"), Ok(0xffff_ffff_ff60_0000));
+        assert_eq!(number("0XfF"), Ok(255));
+        for text in ["", "0x", "-1", "+1", "1 ", "ff", "0x+1", "1_000", "٣"] {
+            let error = number(text).unwrap_err();
+            assert!(error.contains("is not a number"), "{error}");
+        }
+        for text in ["18446744073709551616", "0x10000000000000000"] {
+            let error = number(text).unwrap_err();
+            assert_eq!(error, format!("{text} does not fit 64 bits"));
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("4096"), Ok(4096));
+        assert_eq!(size("4K"), Ok(4096));
+        assert_eq!(size("0x10k"), Ok(16 << 10));
+        assert_eq!(size("3M"), Ok(3 << 20));
+        assert_eq!(size("1G"), Ok(1 << 30));
+        assert_eq!(size("2T"), Ok(2 << 40));
+        assert_eq!(size("16777215T"), Ok(16_777_215 << 40));
+        for text in ["16777216T", "18446744073709551616", "99999999999999999999K"] {
+            let error = size(text).unwrap_err();
+            assert_eq!(error, format!("{text} does not fit 64 bits"));
+        }
+        for text in ["", "K", "4KB", "4 K", "-4K", "ü"] {
+            assert!(size(text).unwrap_err().contains("is not a size"), "{text}");
+        }
+    }
+
+    #[test]
+    fn shown_as_wanted() {
+        assert_eq!(Base::Ten.span(&(16..=31)), "16..=31");
+        assert_eq!(Base::Sixteen.span(&(16..=31)), "0x10..=0x1f");
+        assert_eq!(Base::Address.show(31), "0x000000000000001f");
+        assert_eq!(length(&(0..=u64::MAX)), 1 << 64);
+        assert_eq!(count_json(5), json!(5));
+        assert_eq!(count_json(1 << 64), json!(18_446_744_073_709_551_616.0));
+        assert_eq!(bytes(0), "0");
+        assert_eq!(bytes(4096), "4K");
+        assert_eq!(bytes(3 << 29), "1536M");
+        assert_eq!(bytes(1025), "1025");
+        assert_eq!(bytes(1 << 64), "16777216T");
+    }
+}

@@ -1,0 +1,87 @@
+//! `ranges alloc`: room for a new range, found and taken.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::retry_on_intr;
+use sapwood::Error as MapError;
+use serde_json::json;
+
+use super::query::gap_json;
+use super::table::Ranges;
+use super::text::show_line;
+use crate::cli::ranges::AllocArgs;
+use crate::errors::{Answer, Error, Outcome, complain};
+use crate::numbers::Base;
+use crate::output::Output;
+use crate::target::target;
+
+/// Finds, stores, writes.
+pub fn run(args: &AllocArgs) -> Outcome {
+    let window = args.window.range()?;
+    if show_line(&(0..=0), &args.value, Base::Ten).is_none() {
+        let value = args.value.escape_debug();
+        let what = format!(
+            "no text says the value \"{value}\": it has white space at an end, a # behind white space, a control character, or is too long"
+        );
+        return Err(Error::Usage(what));
+    }
+    // A link stays one, and what it links to is replaced.
+    let target = target(&args.map, None)?;
+    let _locked = locked(&target).map_err(Error::read(&args.map))?;
+    let (mut ranges, _) = Ranges::open(&args.map)?;
+    let number = ranges.push(&args.value)?;
+    let map = ranges.map();
+    let base = Base::new(args.form.hex);
+    let found = match args.highest {
+        false => map.alloc_range_aligned(args.size, args.align, window.clone(), number),
+        true => map.alloc_range_aligned_rev(args.size, args.align, window.clone(), number),
+    };
+    let found = match found.map_err(MapError::from) {
+        Ok(range) => Some(range),
+        Err(MapError::NoGap { .. }) => None,
+        Err(MapError::ArenaFull(full)) => return Err(MapError::from(full).into()),
+        Err(error) => return Err(Error::Usage(error.to_string())),
+    };
+    let write = found.is_some() && !args.dry_run;
+    if write {
+        ranges.save(&target, &args.map)?;
+    }
+    let mut out = Output::lines(args.form.json);
+    match &found {
+        _ if args.form.json => {
+            let range = found.as_ref().map(gap_json);
+            out.document(&json!({ "size": args.size, "found": range, "written": write }))?;
+        }
+        Some(range) => {
+            let [start, end] = [range.start(), range.end()].map(|number| base.show(*number));
+            out.fields(&[start.as_bytes(), end.as_bytes()])?;
+        }
+        None => {
+            let mut what = format!("no gap of {} in {}", args.size, base.span(&window));
+            if args.align > 1 {
+                what += &format!(" that begins at a multiple of {}", args.align);
+            }
+            complain(&what);
+        }
+    }
+    out.flush()?;
+    Ok(Answer::from_bool(found.is_some()))
+}
+
+/// The file, locked against others that would change it. The lock goes with the file.
+fn locked(path: &Path) -> io::Result<File> {
+    loop {
+        let file = File::open(path)?;
+        retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))
+            .map_err(|error| io::Error::other(format!("it cannot be locked: {error}")))?;
+        // Who had the lock before may have put another file here.
+        let (ours, now) = (file.metadata()?, path.metadata()?);
+        if (ours.dev(), ours.ino()) == (now.dev(), now.ino()) {
+            return Ok(file);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! `ranges build`: a text becomes a map.
+
+use std::fs;
+use std::ops::RangeInclusive;
+
+use sapwood::Error as MapError;
+
+use super::table::Ranges;
+use super::text::parse_line;
+use crate::cli::ranges::BuildArgs;
+use crate::errors::{Answer, Error, Outcome, complain, shown};
+use crate::numbers::Base;
+use crate::progress::Progress;
+use crate::records::{DESCRIBED, Record, Records};
+use crate::saved::{is_saved, kind};
+use crate::target::target;
+
+/// What the summary tells.
+#[derive(Default)]
+struct Counts {
+    bad: u64,
+    overlapping: u64,
+}
+
+/// Ranges, and the lines that they came from, by the numbers of their texts.
+#[derive(Default)]
+struct Builder {
+    ranges: Ranges,
+    lines: Vec<u64>,
+}
+
+/// Builds.
+pub fn run(args: &BuildArgs) -> Outcome {
+    let target = target(&args.output, Some(&args.input))?;
+    if is_saved(&args.input) {
+        let (input, kind) = (
+            args.input.display(),
+            kind(&args.input).unwrap_or("a saved file"),
+        );
+        let what = format!(
+            "{input} is {kind} and no text; \"ranges export\" makes a text of a map of ranges"
+        );
+        return Err(Error::Usage(what));
+    }
+    let (ranges, counts) = read(args)?;
+    ranges.save(&target, &args.output)?;
+    report(args, &ranges, &counts);
+    Ok(Answer::Yes)
+}
+
+/// Reads all lines.
+fn read(args: &BuildArgs) -> Result<(Ranges, Counts), Error> {
+    let mut records = Records::open(&args.input, false)?;
+    let input = shown(&args.input);
+    let unit = records.unit();
+    let mut progress = Progress::new(format!("reading {input}"), records.total, true);
+    let mut builder = Builder::default();
+    let mut counts = Counts::default();
+    while let Some((number, record)) = records.next()? {
+        let taken = match record {
+            Record::TooLong(bytes) => Err(format!("{bytes} bytes, too long a line")),
+            Record::Whole(line) => match parse_line(line) {
+                Ok(None) => Ok(()),
+                Ok(Some((range, text))) => builder.take(args, &mut counts, number, range, text)?,
+                Err(what) => Err(what),
+            },
+        };
+        match taken {
+            Ok(()) => {}
+            Err(what) if args.skip_bad => {
+                counts.bad += 1;
+                if counts.bad <= DESCRIBED {
+                    let what = format!("{input}: {unit} {number}: {what}; left out");
+                    progress.hide(|| complain(&what));
+                }
+            }
+            Err(what) => {
+                return Err(Error::Record {
+                    path: args.input.clone(),
+                    unit,
+                    number,
+                    what,
+                });
+            }
+        }
+        if number % 4096 == 0 {
+            progress.at(records.bytes());
+        }
+    }
+    drop(progress);
+    if counts.bad > DESCRIBED {
+        complain(&format!(
+            "{input}: {} more, left out",
+            counts.bad - DESCRIBED
+        ));
+    }
+    Ok((builder.ranges, counts))
+}
+
+impl Builder {
+    /// Takes the range of a line; inside, what is wrong with the line.
+    fn take(
+        &mut self,
+        args: &BuildArgs,
+        counts: &mut Counts,
+        line: u64,
+        range: RangeInclusive<u64>,
+        text: &str,
+    ) -> Result<Result<(), String>, Error> {
+        let number = self.ranges.push(text)?;
+        self.lines.push(line);
+        let map = self.ranges.map();
+        let (start, end) = match map.insert(range.clone(), number).map_err(MapError::from) {
+            Ok(()) => return Ok(Ok(())),
+            Err(MapError::Occupied { start, end }) => (start, end),
+            Err(error) => return Err(error.into()),
+        };
+        if args.overwrite {
+            counts.overlapping += 1;
+            map.store(range, number).map_err(MapError::from)?;
+            return Ok(Ok(()));
+        }
+        let earlier = map
+            .get(start)
+            .map_or(0, |number| self.lines[number as usize]);
+        let base = Base::new(end > 0xffff_ffff);
+        Ok(Err(format!(
+            "{} overlaps {} of line {earlier}",
+            base.span(&range),
+            base.span(&(start..=end)),
+        )))
+    }
+}
+
+/// Says how it went.
+fn report(args: &BuildArgs, ranges: &Ranges, counts: &Counts) {
+    let output = args.output.display();
+    let count = ranges.map().len();
+    if count == 0 {
+        let input = shown(&args.input);
+        complain(&format!(
+            "{input}: warning: no ranges, {output} is an empty map"
+        ));
+    }
+    if args.quiet {
+        return;
+    }
+    let mut summary = format!("{output}: {count} ranges");
+    if let Ok(metadata) = fs::metadata(&args.output) {
+        summary += &format!(" in a file of {} bytes", metadata.len());
+    }
+    for (count, what) in [
+        (counts.overlapping, "lines overlapped earlier ones and won"),
+        (counts.bad, "bad and left out"),
+    ] {
+        if count > 0 {
+            summary += &format!("; {count} {what}");
+        }
+    }
+    complain(&summary);
+}

@@ -1,0 +1,39 @@
+//! `sapwood ranges`: maps of ranges of numbers, in files.
+
+mod alloc;
+mod build;
+pub mod query;
+mod stats;
+pub mod table;
+mod text;
+
+use std::ops::RangeInclusive;
+
+use crate::cli::ranges::{RangesCommand, Window};
+use crate::errors::{Error, Outcome};
+
+/// Does what was asked.
+pub fn run(command: &RangesCommand) -> Outcome {
+    match command {
+        RangesCommand::Build(args) => build::run(args),
+        RangesCommand::Get(args) => query::get(args),
+        RangesCommand::List(args) => query::list(args),
+        RangesCommand::Gaps(args) => query::gaps(args),
+        RangesCommand::Alloc(args) => alloc::run(args),
+        RangesCommand::Stats(args) => stats::stats(args),
+        RangesCommand::Verify(args) => stats::verify(args),
+        RangesCommand::Export(args) => query::export(args),
+    }
+}
+
+impl Window {
+    /// All numbers from the one end to the other.
+    fn range(&self) -> Result<RangeInclusive<u64>, Error> {
+        let (from, to) = (self.from.unwrap_or(0), self.to.unwrap_or(u64::MAX));
+        if from > to {
+            let what = format!("--from {from} is after --to {to}");
+            return Err(Error::Usage(what));
+        }
+        Ok(from..=to)
+    }
+}

@@ -1,0 +1,175 @@
+//! The queries: `ranges get`, `list`, `gaps`, `export`.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::table::Ranges;
+use super::text::show_line;
+use crate::cli::ranges::{ExportArgs, Form, GapsArgs, GetArgs, ListArgs};
+use crate::errors::{Answer, Error, Outcome, complain};
+use crate::numbers::{Base, count_json, length, number};
+use crate::output::Output;
+use crate::records::{Record, Records};
+
+/// A range with its value as a document; without one, that is null.
+pub fn entry_json(range: &RangeInclusive<u64>, text: &str) -> Value {
+    let value = Some(text).filter(|text| !text.is_empty());
+    json!({ "start": range.start(), "end": range.end(), "value": value })
+}
+
+/// A gap as a document.
+pub fn gap_json(range: &RangeInclusive<u64>) -> Value {
+    json!({ "start": range.start(), "end": range.end(), "size": count_json(length(range)) })
+}
+
+/// Prints a range with its value, behind the number that was asked for.
+fn entry(
+    out: &mut Output,
+    base: Base,
+    index: Option<u64>,
+    range: &RangeInclusive<u64>,
+    text: &str,
+) -> Result<(), Error> {
+    let index = index.map(|index| base.show(index));
+    let [start, end] = [range.start(), range.end()].map(|number| base.show(*number));
+    let fields = [index.as_deref(), Some(&start), Some(&end), Some(text)];
+    let fields = fields.iter().flatten().filter(|field| !field.is_empty());
+    out.fields(&fields.map(|field| field.as_bytes()).collect::<Vec<_>>())
+}
+
+/// What is at numbers.
+pub fn get(args: &GetArgs) -> Outcome {
+    let (ranges, _) = Ranges::open(&args.map)?;
+    let mut out = Output::lines(args.form.json);
+    let base = Base::new(args.form.hex);
+    let single = args.indices.len() == 1 && args.indices[0] != "-";
+    let mut all = true;
+    each_index(args, |index| {
+        let (range, number) = ranges.map().read(|view| {
+            let (range, number) = view.locate(index);
+            (range, number.copied())
+        });
+        let found = number.map(|number| ranges.text(number));
+        all &= found.is_some();
+        if args.form.json {
+            let entry = found.map(|text| entry_json(&range, text));
+            let gap = found.is_none().then(|| gap_json(&range));
+            return out.document(&json!({ "query": index, "found": entry, "gap": gap }));
+        }
+        match found {
+            Some(text) => entry(&mut out, base, (!single).then_some(index), &range, text),
+            None => {
+                let (index, gap) = (base.show(index), base.span(&range));
+                complain(&format!("nothing at {index}: it lies in the gap {gap}"));
+                Ok(())
+            }
+        }
+    })?;
+    out.flush()?;
+    Ok(Answer::from_bool(all))
+}
+
+/// Calls `each` with every number.
+fn each_index(args: &GetArgs, mut each: impl FnMut(u64) -> Result<(), Error>) -> Result<(), Error> {
+    for given in &args.indices {
+        if given != "-" {
+            each(number(given).map_err(Error::Usage)?)?;
+            continue;
+        }
+        let input = Path::new("-");
+        let mut records = Records::open(input, false)?;
+        let unit = records.unit();
+        while let Some((line, record)) = records.next()? {
+            let index = match record {
+                Record::Whole(text) if text.trim_ascii().is_empty() => continue,
+                Record::Whole(text) => number(&String::from_utf8_lossy(text.trim_ascii())),
+                Record::TooLong(bytes) => Err(format!("{bytes} bytes are not a number")),
+            };
+            each(index.map_err(|what| Error::Record {
+                path: input.into(),
+                unit,
+                number: line,
+                what,
+            })?)?;
+        }
+    }
+    Ok(())
+}
+
+/// The ranges.
+pub fn list(args: &ListArgs) -> Outcome {
+    let window = args.window.range()?;
+    let (ranges, _) = Ranges::open(&args.map)?;
+    let mut out = Output::lines(args.form.json);
+    let base = Base::new(args.form.hex);
+    let mut write = |(range, number): (RangeInclusive<u64>, &u32)| {
+        let text = ranges.text(*number);
+        match args.form.json {
+            true => out.document(&entry_json(&range, text)),
+            false => entry(&mut out, base, None, &range, text),
+        }
+    };
+    let limit = args.listing.limit.unwrap_or(usize::MAX);
+    ranges.map().read(|view| {
+        let mut entries = view.range(window);
+        match args.listing.reverse {
+            true => entries.rev().take(limit).try_for_each(&mut write),
+            false => entries.by_ref().take(limit).try_for_each(&mut write),
+        }
+    })?;
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// The gaps.
+pub fn gaps(args: &GapsArgs) -> Outcome {
+    let window = args.window.range()?;
+    let (ranges, _) = Ranges::open(&args.map)?;
+    let mut out = Output::lines(args.form.json);
+    let least = u128::from(args.min.unwrap_or(0));
+    ranges.map().read(|view| {
+        view.gaps(window)
+            .filter(|gap| length(gap) >= least)
+            .try_for_each(|gap| gap_line(&mut out, &args.form, &gap))
+    })?;
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// Prints a gap.
+fn gap_line(out: &mut Output, form: &Form, gap: &RangeInclusive<u64>) -> Result<(), Error> {
+    if form.json {
+        return out.document(&gap_json(gap));
+    }
+    let base = Base::new(form.hex);
+    let [start, end] = [gap.start(), gap.end()].map(|number| base.show(*number));
+    let size = length(gap);
+    let size = if form.hex {
+        format!("{size:#x}")
+    } else {
+        size.to_string()
+    };
+    out.fields(&[start.as_bytes(), end.as_bytes(), size.as_bytes()])
+}
+
+/// The text of a map.
+pub fn export(args: &ExportArgs) -> Outcome {
+    let (ranges, _) = Ranges::open(&args.map)?;
+    let mut out = Output::lines(false);
+    let base = Base::new(args.hex);
+    ranges.each(0..=u64::MAX, |range, text| {
+        let line = show_line(&range, text, base).ok_or_else(|| Error::NotAMap {
+            path: args.map.clone(),
+            what: format!(
+                "{}: no text says the value \"{}\"",
+                base.span(&range),
+                text.escape_debug()
+            ),
+        })?;
+        out.fields(&[line.as_bytes()])
+    })?;
+    out.flush()?;
+    Ok(Answer::Yes)
+}

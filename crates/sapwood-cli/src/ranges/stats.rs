@@ -1,0 +1,155 @@
+//! `ranges stats` and `ranges verify`: a map as a whole.
+
+use std::io::Write;
+
+use sapwood::qp::OpenError;
+use serde_json::{Value, json};
+
+use super::query::gap_json;
+use super::table::{KIND, Ranges};
+use crate::cli::ranges::FileArgs;
+use crate::errors::{Answer, Error, Outcome};
+use crate::names::{document, open_error};
+use crate::numbers::{Base, count_json, length};
+
+/// Counts.
+pub fn stats(args: &FileArgs) -> Outcome {
+    let (ranges, file_bytes) = Ranges::open(&args.map)?;
+    let map = ranges.map();
+    let memory = map.memory();
+    let ends = map.first().zip(map.last());
+    let span = ends.map(|((first, _), (last, _))| *first.start()..=*last.end());
+    let (mut covered, mut gaps, mut largest) = (0u128, 0u64, None);
+    map.read(|view| {
+        covered = view.iter().map(|(range, _)| length(&range)).sum();
+        // What lies before the first range and behind the last one would drown all others.
+        for gap in span.iter().flat_map(|span| view.gaps(span.clone())) {
+            gaps += 1;
+            if largest
+                .as_ref()
+                .is_none_or(|best| length(&gap) > length(best))
+            {
+                largest = Some(gap);
+            }
+        }
+    });
+    let between = span.as_ref().map_or(0, length) - covered;
+    let each = |bytes: usize| bytes as f64 / memory.entries.max(1) as f64;
+    let parts = [
+        ("leaves", memory.leaves),
+        ("inner", memory.inner),
+        ("values", memory.values),
+        ("reserved", memory.reserved),
+        ("waiting", memory.waiting),
+    ];
+    if args.json {
+        let part = |(name, (count, bytes)): (&str, (usize, usize))| {
+            (name.to_owned(), json!({ "count": count, "bytes": bytes }))
+        };
+        let parts: serde_json::Map<String, Value> = parts.into_iter().map(part).collect();
+        return document(&json!({
+            "file": args.map.to_string_lossy(),
+            "ranges": memory.entries,
+            "covered": count_json(covered),
+            "span": span.as_ref().map(gap_json),
+            "gaps": gaps,
+            "gaps_size": count_json(between),
+            "largest_gap": largest.as_ref().map(gap_json),
+            "height": memory.height,
+            "nodes": memory.leaves.0 + memory.inner.0,
+            "memory": { "parts": parts, "bytes": memory.total(), "bytes_per_range": each(memory.total()) },
+            "file_bytes": file_bytes,
+            "bytes_per_range": each(file_bytes),
+        }));
+    }
+    let spans = |range: &_| format!("{} ({})", Base::Ten.span(range), Base::Sixteen.span(range));
+    let mut rows = vec![("ranges", memory.entries.to_string())];
+    if let Some(span) = &span {
+        rows.push(("between", spans(span)));
+    }
+    rows.push(("covered", covered.to_string()));
+    rows.push(("gaps", format!("{gaps} between ranges, {between} in all")));
+    if let Some(gap) = &largest {
+        rows.push(("largest gap", format!("{}, at {}", length(gap), spans(gap))));
+    }
+    let nodes = format!(
+        "{} leaves, {} above them; height {}",
+        memory.leaves.0, memory.inner.0, memory.height
+    );
+    rows.push(("nodes", nodes));
+    let bytes = parts.map(|(name, (_, bytes))| format!("{name} {bytes}"));
+    let each_range = each(memory.total());
+    rows.push((
+        "memory",
+        format!(
+            "{} bytes, {each_range:.1} a range: {}",
+            memory.total(),
+            bytes.join(", ")
+        ),
+    ));
+    rows.push((
+        "file",
+        format!("{file_bytes} bytes, {:.1} a range", each(file_bytes)),
+    ));
+    let mut out = std::io::stdout().lock();
+    for (what, value) in rows {
+        writeln!(out, "{what:<12} {value}")?;
+    }
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// Whether the file is whole.
+pub fn verify(args: &FileArgs) -> Outcome {
+    let opened = Ranges::open_checked(&args.map).and_then(|(ranges, bytes)| {
+        ranges.map().verify().map_err(OpenError::Corrupt)?;
+        Ok((ranges, bytes))
+    });
+    let problem = match opened {
+        Ok((ranges, file_bytes)) => {
+            let checked = [
+                "header",
+                "checksums",
+                "structure",
+                "order of ranges",
+                "number of ranges",
+            ];
+            let count = ranges.map().len();
+            if args.json {
+                return document(&json!({
+                    "file": args.map.to_string_lossy(),
+                    "ok": true,
+                    "checked": checked,
+                    "ranges": count,
+                    "file_bytes": file_bytes,
+                }));
+            }
+            let mut out = std::io::stdout().lock();
+            writeln!(
+                out,
+                "{}: ok: {count} ranges in {file_bytes} bytes; checked {}",
+                args.map.display(),
+                checked.join(", ")
+            )?;
+            out.flush()?;
+            return Ok(Answer::Yes);
+        }
+        Err(
+            error
+            @ (OpenError::Image(sapwood::arena::OpenError::Header(_)) | OpenError::Corrupt(_)),
+        ) => open_error(&args.map, KIND, error),
+        Err(error) => return Err(open_error(&args.map, KIND, error)),
+    };
+    if args.json {
+        let what = match &problem {
+            Error::NotAMap { what, .. } => what.clone(),
+            other => other.to_string(),
+        };
+        document(&json!({ "file": args.map.to_string_lossy(), "ok": false, "error": what }))?;
+    } else {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{problem}")?;
+        out.flush()?;
+    }
+    Ok(Answer::No)
+}

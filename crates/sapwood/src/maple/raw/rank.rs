@@ -1,0 +1,239 @@
+//! How many of a node's sorted numbers are below another: all of them are compared, several at a time, as that takes less
+//! time than branches that nobody can predict. How many are compared does not depend on how many there are, unless there
+//! are very many: that would be one branch of the kind.
+//!
+//! Pivots are filled up with the highest number, which is below none. Behind a leaf's ends other bytes of the leaf are
+//! compared as well, and then not counted.
+
+/// Bytes behind a leaf's head that are read whatever it holds, by width.
+pub(super) const READ: [usize; 4] = [0, 96, 128, 160];
+
+/// # Safety
+/// At `p` are `n` sorted numbers, at least one; `READ` bytes can be read for each 48 of them or less.
+#[inline(always)]
+pub(super) unsafe fn below16(p: *const u16, n: usize, x: u16) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            use core::arch::x86_64::*;
+            let (x, zero) = (_mm_set1_epi16(x as i16), _mm_setzero_si128());
+            let not_below = |at: usize| {
+                let numbers = _mm_loadu_si128(p.add(at).cast());
+                _mm_cmpeq_epi16(_mm_subs_epu16(x, numbers), zero)
+            };
+            let sixteen = |at: usize| {
+                let bytes = _mm_packs_epi16(not_below(at), not_below(at + 8));
+                u64::from(_mm_movemask_epi8(bytes) as u32)
+            };
+            let mut from = 0;
+            loop {
+                let found = sixteen(from) | sixteen(from + 16) << 16 | sixteen(from + 32) << 32;
+                let found = found | u64::MAX << (n - from).min(63);
+                let first = found.trailing_zeros() as usize;
+                if first < 48 || n - from <= 48 {
+                    return from + first;
+                }
+                from += 48;
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        below(p, n, x)
+    }
+}
+
+/// # Safety
+/// As for [`below16`], for each 32 numbers.
+#[inline(always)]
+pub(super) unsafe fn below32(p: *const u32, n: usize, x: u32) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            use core::arch::x86_64::*;
+            // There are only comparisons of signed numbers.
+            let sign = _mm_set1_epi32(i32::MIN);
+            let x = _mm_set1_epi32(x as i32 ^ i32::MIN);
+            let below = |at: usize| {
+                let numbers = _mm_loadu_si128(p.add(at).cast());
+                _mm_cmpgt_epi32(x, _mm_xor_si128(numbers, sign))
+            };
+            let sixteen = |at: usize| {
+                let low = _mm_packs_epi32(below(at), below(at + 4));
+                let high = _mm_packs_epi32(below(at + 8), below(at + 12));
+                u64::from(_mm_movemask_epi8(_mm_packs_epi16(low, high)) as u32)
+            };
+            let mut from = 0;
+            loop {
+                let found = !(sixteen(from) | sixteen(from + 16) << 16);
+                let found = found | u64::MAX << (n - from).min(63);
+                let first = found.trailing_zeros() as usize;
+                if first < 32 || n - from <= 32 {
+                    return from + first;
+                }
+                from += 32;
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        below(p, n, x)
+    }
+}
+
+/// With `NATIVE`, the processor has what `has_native` asks for.
+///
+/// # Safety
+/// As for [`below16`], for each 20 numbers; what `NATIVE` says is true.
+#[inline(always)]
+pub(super) unsafe fn below64<const NATIVE: bool>(p: *const u64, n: usize, x: u64) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if NATIVE {
+            return twenties(p, n, x);
+        }
+        below(p, n, x)
+    }
+}
+
+/// As [`below64`], of numbers that are filled up to `filled` with the highest one, a multiple of four.
+///
+/// # Safety
+/// At `p` are as many sorted numbers; what `NATIVE` says is true.
+#[inline(always)]
+pub(super) unsafe fn below_filled<const NATIVE: bool>(
+    p: *const u64,
+    n: usize,
+    filled: usize,
+    x: u64,
+) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if NATIVE {
+            return fours(p, filled, x);
+        }
+        let _ = filled;
+        below(p, n, x)
+    }
+}
+
+/// By halves, without branches but for their number.
+///
+/// # Safety
+/// At `p` are `n` sorted numbers.
+#[inline(always)]
+unsafe fn below<T: Copy + Ord>(p: *const T, mut n: usize, x: T) -> usize {
+    let mut from = 0;
+    // SAFETY: the caller's promise; `from + n` stays within the numbers.
+    unsafe {
+        while n > 1 {
+            let half = n / 2;
+            from += if p.add(from + half - 1).read() < x {
+                half
+            } else {
+                0
+            };
+            n -= half;
+        }
+        from + usize::from(n == 1 && p.add(from).read() < x)
+    }
+}
+
+/// # Safety
+/// As for [`below64`].
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn twenties(p: *const u64, n: usize, x: u64) -> usize {
+    use core::arch::x86_64::*;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let sign = _mm256_set1_epi64x(i64::MIN);
+        let x = _mm256_set1_epi64x(x as i64 ^ i64::MIN);
+        let mut from = 0;
+        loop {
+            let mut below = 0;
+            for chunk in 0..5 {
+                let numbers = _mm256_loadu_si256(p.add(from + chunk * 4).cast());
+                let lanes = _mm256_cmpgt_epi64(x, _mm256_xor_si256(numbers, sign));
+                below |= (_mm256_movemask_pd(_mm256_castsi256_pd(lanes)) as u64) << (chunk * 4);
+            }
+            let found = !below | u64::MAX << (n - from).min(63);
+            let first = found.trailing_zeros() as usize;
+            if first < 20 || n - from <= 20 {
+                return from + first;
+            }
+            from += 20;
+        }
+    }
+}
+
+/// # Safety
+/// At `p` are `n` sorted numbers, a multiple of four.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2")]
+#[inline]
+unsafe fn fours(p: *const u64, n: usize, x: u64) -> usize {
+    use core::arch::x86_64::*;
+    // SAFETY: the caller's promise.
+    unsafe {
+        let sign = _mm256_set1_epi64x(i64::MIN);
+        let x = _mm256_set1_epi64x(x as i64 ^ i64::MIN);
+        let mut count = _mm256_setzero_si256();
+        for chunk in 0..n / 4 {
+            let numbers = _mm256_loadu_si256(p.cast::<__m256i>().add(chunk));
+            let below = _mm256_cmpgt_epi64(x, _mm256_xor_si256(numbers, sign));
+            count = _mm256_sub_epi64(count, below);
+        }
+        let count = _mm_add_epi64(
+            _mm256_castsi256_si128(count),
+            _mm256_extracti128_si256::<1>(count),
+        );
+        (_mm_cvtsi128_si64(count) + _mm_extract_epi64::<1>(count)) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ways_count_alike() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let native = crate::maple::raw::read::has_native();
+        for n in 1..100_usize {
+            let mut numbers: Vec<u64> = (0..n).map(|_| rng.u64(..) >> rng.u32(0..64)).collect();
+            numbers.sort_unstable();
+            let mut wide = numbers.clone();
+            wide.resize(n.next_multiple_of(4), u64::MAX);
+            let filled = wide.len();
+            let mut narrow: Vec<u32> = numbers.iter().map(|&x| (x >> 32) as u32).collect();
+            let mut short: Vec<u16> = numbers.iter().map(|&x| (x >> 48) as u16).collect();
+            // What lies behind does not matter.
+            for _ in 0..64 {
+                wide.push(rng.u64(..));
+                narrow.push(rng.u32(..));
+                short.push(rng.u16(..));
+            }
+            let edges = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1];
+            for x in numbers.iter().copied().chain(edges) {
+                let count = numbers.iter().filter(|&&number| number < x).count();
+                // SAFETY: filled up above; what is native was asked.
+                unsafe {
+                    assert_eq!(below64::<false>(wide.as_ptr(), n, x), count);
+                    assert_eq!(below_filled::<false>(wide.as_ptr(), n, filled, x), count);
+                    if native {
+                        assert_eq!(below64::<true>(wide.as_ptr(), n, x), count);
+                        assert_eq!(below_filled::<true>(wide.as_ptr(), n, filled, x), count);
+                    }
+                    let x = (x >> 32) as u32;
+                    let count = narrow[..n].iter().filter(|&&number| number < x).count();
+                    assert_eq!(below32(narrow.as_ptr(), n, x), count);
+                    let x = (x >> 16) as u16;
+                    let count = short[..n].iter().filter(|&&number| number < x).count();
+                    assert_eq!(below16(short.as_ptr(), n, x), count);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! A list of changes to a map of ranges with the map after each of them, for readers beside the writer: an answer is right
+//! when it is that of a map between the last change that was done before the question and the last that had begun when
+//! the answer was there.
+#![allow(dead_code)] // Each test uses its part.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use sapwood::maple::{MapleMap, MapleView};
+
+use sapwood_model::oracle::RangeMap;
+
+use crate::ranges::{Checked, MAX, Range, copied};
+
+/// An entry of a map that is nearest to an index, on one side.
+type Nearest = fn(&RangeMap<u32>, u64) -> Option<(Range, &u32)>;
+
+/// A value that says which change stored it, and shows when it is not whole.
+pub trait Payload: Clone + PartialEq + Debug + Send + Sync + 'static {
+    fn of(version: u32) -> Self;
+    /// The version, when the value is whole.
+    fn version(&self) -> Option<u32>;
+}
+
+impl Payload for u64 {
+    fn of(version: u32) -> u64 {
+        u64::from(version) << 32 | u64::from(!version.wrapping_mul(0x9e37_79b9))
+    }
+
+    fn version(&self) -> Option<u32> {
+        let version = (self >> 32) as u32;
+        (*self == u64::of(version)).then_some(version)
+    }
+}
+
+impl Payload for String {
+    fn of(version: u32) -> String {
+        let tail = version.wrapping_mul(0x9e37_79b9);
+        format!(
+            "version {version}, {tail:x}{}",
+            "-".repeat(tail as usize % 40)
+        )
+    }
+
+    fn version(&self) -> Option<u32> {
+        let version = self.strip_prefix("version ")?.split(',').next()?;
+        let version = version.parse().ok()?;
+        (*self == String::of(version)).then_some(version)
+    }
+}
+
+impl Payload for Arc<[u32; 6]> {
+    fn of(version: u32) -> Self {
+        Arc::new([version; 6])
+    }
+
+    fn version(&self) -> Option<u32> {
+        self.iter().all(|v| *v == self[0]).then_some(self[0])
+    }
+}
+
+/// One change of the writer. The version of what it stores is its number.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Store(Range),
+    Erase(u64),
+    Clear(Range),
+    ClearAll,
+}
+
+/// The changes, and the map after each. Index 0 is the map before the first.
+pub struct Script {
+    pub units: Units,
+    pub before: Vec<Range>,
+    pub steps: Vec<Step>,
+    pub maps: Vec<RangeMap<u32>>,
+    /// A gap that is there at every time.
+    pub gap: Option<Range>,
+}
+
+/// Indices that the changes are about: so many units of a size.
+#[derive(Clone, Copy, Debug)]
+pub struct Units {
+    pub count: u64,
+    pub size: u64,
+}
+
+impl Units {
+    /// Units `a` to `b`.
+    pub fn range(self, a: u64, b: u64) -> Range {
+        let (a, b) = (a.min(b), a.max(b).min(self.count - 1));
+        a * self.size..=b * self.size + (self.size - 1)
+    }
+
+    fn index(self, rng: &mut fastrand::Rng) -> u64 {
+        let unit = rng.u64(0..self.count) * self.size;
+        unit + [0, self.size - 1, rng.u64(0..self.size)][rng.usize(0..3)]
+    }
+}
+
+impl Script {
+    /// Changes that are given, after a number of stores.
+    pub fn of(units: Units, before: Vec<Range>, steps: Vec<Step>, gap: Option<Range>) -> Self {
+        let mut map = RangeMap::new();
+        for range in &before {
+            map.store(range.clone(), 0);
+        }
+        let mut maps = vec![map.clone()];
+        for (i, step) in steps.iter().enumerate() {
+            match step {
+                Step::Store(range) => map.store(range.clone(), i as u32 + 1),
+                Step::Erase(i) => drop(map.erase(*i)),
+                Step::Clear(range) => map.clear_range(range.clone()),
+                Step::ClearAll => map.clear(),
+            }
+            maps.push(map.clone());
+        }
+        if let Some(gap) = &gap {
+            assert!(maps.iter().all(|map| is_free(map, gap)));
+        }
+        Script {
+            units,
+            before,
+            steps,
+            maps,
+            gap,
+        }
+    }
+
+    /// Random changes: stores of single units that split leaves, erases that merge them, and now and then something wide. With
+    /// a gap, nothing is stored to the units from 2/4 to 3/4.
+    pub fn random(seed: u64, units: Units, gap: bool, count: usize) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let n = units.count;
+        let (low, high) = (n / 2, n * 3 / 4);
+        let fit = |a: u64, b: u64| {
+            // On the side where it begins.
+            let end = if a < low { low - 1 } else { n - 1 };
+            units.range(a, if gap { b.min(end) } else { b.min(n - 1) })
+        };
+        let start = |rng: &mut fastrand::Rng| loop {
+            let a = rng.u64(0..n);
+            if !gap || !(low..high).contains(&a) {
+                return a;
+            }
+        };
+        let mut filling = true;
+        let steps: Vec<Step> = (0..count)
+            .map(|i| {
+                // Times when the map grows, and times when it shrinks.
+                if i % 64 == 0 {
+                    filling = rng.u8(0..3) > 0;
+                }
+                let a = start(&mut rng);
+                let grow = if filling { 14 } else { 5 };
+                match rng.u8(0..20) {
+                    k if k < grow => Step::Store(fit(a, a)),
+                    k if k < grow + 2 => Step::Store(fit(a, a + rng.u64(0..6))),
+                    k if k == grow + 2 && rng.u8(0..4) == 0 => {
+                        Step::Store(fit(a, a + rng.u64(0..n)))
+                    }
+                    19 => match rng.u8(0..12) {
+                        0 => Step::ClearAll,
+                        1..3 => Step::Clear(fit(a, a + rng.u64(0..n))),
+                        _ => Step::Clear(fit(a, a + rng.u64(0..8))),
+                    },
+                    _ => Step::Erase(a * units.size),
+                }
+            })
+            .collect();
+        let gap = gap.then(|| units.range(low, high - 1));
+        Script::of(units, Vec::new(), steps, gap)
+    }
+
+    /// Stores what is there before the first change.
+    pub fn prepare<V: Payload>(&self, map: &MapleMap<V>) {
+        for range in &self.before {
+            map.store(range.clone(), V::of(0)).unwrap();
+        }
+    }
+
+    /// Makes change number `i`, from 0, in one of the ways that there are.
+    pub fn make<V: Payload>(&self, map: &MapleMap<V>, i: usize) {
+        let version = i as u32 + 1;
+        match (&self.steps[i], i % 4) {
+            (Step::Store(range), 1) => {
+                let value = V::of(version);
+                let plan = map.plan_store(range.clone(), &value).unwrap();
+                let reservation = map.reserve(plan).unwrap();
+                map.store_reserved(reservation, value);
+            }
+            (Step::Store(range), 2) => {
+                let mut unknown = map.reserve_unknown(1).unwrap();
+                unknown.store(range.clone(), V::of(version)).unwrap();
+            }
+            (Step::Store(range), 3) => {
+                // Nothing else has this value, except on a range that the store covers.
+                let stored = map.store_coalescing(range.clone(), V::of(version));
+                assert_eq!(stored.unwrap(), *range);
+            }
+            (Step::Store(range), _) => map.store(range.clone(), V::of(version)).unwrap(),
+            (Step::Erase(i), _) => drop(map.erase(*i).unwrap()),
+            (Step::Clear(range), 1) => {
+                let plan = map.plan_clear(range.clone()).unwrap();
+                map.reserve_erase(plan).unwrap().erase();
+            }
+            (Step::Clear(range), _) => map.clear_range(range.clone()).unwrap(),
+            (Step::ClearAll, _) => map.clear().unwrap(),
+        }
+    }
+
+    /// The map is that after so many changes.
+    pub fn check<V: Payload>(&self, map: &MapleMap<V>, done: usize) {
+        let mut oracle = RangeMap::new();
+        for (range, v) in self.maps[done].iter() {
+            oracle.store(range, V::of(*v));
+        }
+        Checked {
+            map: map.clone(),
+            oracle,
+        }
+        .agree();
+    }
+
+    /// One question of a reader beside the writer, its answer checked.
+    pub fn ask<V: Payload>(
+        &self,
+        map: &MapleMap<V>,
+        view: MapleView<'_, V>,
+        progress: &impl Progress,
+        rng: &mut fastrand::Rng,
+    ) {
+        let i = self.units.index(rng);
+        let from = progress.done();
+        match rng.u8(0..16) {
+            0..3 => {
+                let found = view.get(i).map(whole);
+                self.one(from, progress, |m| m.get(i).copied() == found, &found);
+            }
+            3 => {
+                let found = map.get(i).as_ref().map(whole);
+                self.one(from, progress, |m| m.get(i).copied() == found, &found);
+            }
+            4..6 => {
+                let found = entry(view.get_entry(i));
+                self.one(from, progress, |m| copied(m.get_entry(i)) == found, &found);
+            }
+            6 => {
+                let (range, v) = view.locate(i);
+                let v = v.map(whole);
+                let right = |m: &RangeMap<u32>| m.locate(i) == (range.clone(), v.as_ref());
+                self.one(from, progress, right, &(&range, v));
+            }
+            7 => {
+                let found = entry(view.next_after(i));
+                self.near(from, progress, RangeMap::next_after, i, found);
+            }
+            8 => {
+                let found = entry(view.prev_before(i));
+                self.near(from, progress, RangeMap::prev_before, i, found);
+            }
+            9 => {
+                let first = rng.bool();
+                let found = entry(if first { view.first() } else { view.last() });
+                let right = |m: &RangeMap<u32>| {
+                    let at = if first { m.first() } else { m.last() };
+                    copied(at) == found
+                };
+                self.one(from, progress, right, &found);
+            }
+            10 => {
+                let len = view.len();
+                self.one(from, progress, |m| m.len() == len, &len);
+            }
+            11 => self.iterate(view.iter(), &(0..=MAX), from, progress, false),
+            12 => self.iterate(view.iter().rev(), &(0..=MAX), from, progress, true),
+            13 => {
+                let j = self.units.index(rng);
+                let within = i.min(j)..=i.max(j);
+                self.iterate(view.range(within.clone()), &within, from, progress, false);
+            }
+            14 => self.gaps(view, from, progress),
+            _ => self.find_gap(view, from, progress, rng),
+        }
+    }
+
+    /// An answer that is that of one of the maps.
+    fn one(
+        &self,
+        from: usize,
+        progress: &impl Progress,
+        right: impl Fn(&RangeMap<u32>) -> bool,
+        found: &dyn Debug,
+    ) {
+        let to = progress.begun();
+        let is = self.maps[from..=to].iter().any(right);
+        assert!(
+            is,
+            "{found:?} in none of {from}..={to}: {:?}",
+            self.maps[to]
+        );
+    }
+
+    /// The nearest entry on one side, which may take two steps to find. When more than one change was made meanwhile it
+    /// may be none map's nearest, but it is on that side, of one of the maps, and nothing that was there all the time lies
+    /// between.
+    fn near(
+        &self,
+        from: usize,
+        progress: &impl Progress,
+        nearest: Nearest,
+        i: u64,
+        found: Option<(Range, u32)>,
+    ) {
+        let to = progress.begun();
+        let maps = &self.maps[from..=to];
+        if maps.iter().any(|m| copied(nearest(m, i)) == found) {
+            return;
+        }
+        let what = format!("{found:?} for {i} in {from}..={to}: {:?}", self.maps[to]);
+        assert!(to - from > 1, "{what}");
+        // What was there all the time, and what was found.
+        let mut kept = RangeMap::new();
+        for (range, v) in self.kept(from, to, &(0..=MAX)) {
+            kept.store(range, v);
+        }
+        if let Some((range, v)) = found.clone() {
+            assert!(maps.iter().any(|m| holds(m, &range, v)), "{what}");
+            kept.store(range, v);
+        }
+        assert_eq!(copied(nearest(&kept, i)), found, "{what}");
+    }
+
+    /// The entries in a window that were there in all maps of some.
+    fn kept(&self, from: usize, to: usize, within: &Range) -> Vec<(Range, u32)> {
+        let entries = self.maps[from].range(within.clone()).map(|(r, v)| (r, *v));
+        let maps = &self.maps[from..=to];
+        entries
+            .filter(|(range, v)| maps.iter().all(|m| holds(m, range, *v)))
+            .collect()
+    }
+
+    /// Each entry is of one of the maps, they are in order, and none that was there all the time is missing.
+    fn iterate<'v, V: Payload>(
+        &self,
+        entries: impl Iterator<Item = (Range, &'v V)>,
+        within: &Range,
+        from: usize,
+        progress: &impl Progress,
+        reverse: bool,
+    ) {
+        let mut found: Vec<(Range, u32)> = entries.map(|(r, v)| (r, whole(v))).collect();
+        let to = progress.begun();
+        if reverse {
+            found.reverse();
+        }
+        let maps = &self.maps[from..=to];
+        for (range, v) in &found {
+            let there = maps.iter().any(|m| holds(m, range, *v));
+            assert!(there, "{range:?} in none of {from}..={to}");
+        }
+        // Each holds an index that was not passed before; one that was stored meanwhile may reach back.
+        for pair in found.windows(2) {
+            let (a, b) = (&pair[0].0, &pair[1].0);
+            let ahead = match reverse {
+                true => a.start() < b.start(),
+                false => a.end() < b.end(),
+            };
+            assert!(ahead, "{pair:?}");
+            assert!(from < to || a.end() < b.start(), "{pair:?}");
+        }
+        for kept in self.kept(from, to, within) {
+            assert!(
+                found.contains(&kept),
+                "{kept:?} was there in {from}..={to}: {found:?}"
+            );
+        }
+    }
+
+    fn gaps<V: Payload>(&self, view: MapleView<'_, V>, from: usize, progress: &impl Progress) {
+        let gaps: Vec<Range> = view.gaps(0..=MAX).collect();
+        let to = progress.begun();
+        for pair in gaps.windows(2) {
+            assert!(pair[0].end() < pair[1].start(), "{pair:?}");
+        }
+        for gap in &gaps {
+            let free = self.maps[from..=to].iter().any(|m| is_free(m, gap));
+            assert!(free, "{gap:?} was never free in {from}..={to}");
+        }
+        if let Some(wanted) = &self.gap {
+            let around = |g: &Range| g.start() <= wanted.start() && g.end() >= wanted.end();
+            assert!(gaps.iter().any(around), "{wanted:?} is not in {gaps:?}");
+        }
+    }
+
+    fn find_gap<V: Payload>(
+        &self,
+        view: MapleView<'_, V>,
+        from: usize,
+        progress: &impl Progress,
+        rng: &mut fastrand::Rng,
+    ) {
+        let all = self.units.range(0, self.units.count - 1);
+        let size = match &self.gap {
+            Some(gap) => rng.u64(1..=gap.end() - gap.start() + 1),
+            None => rng.u64(1..=self.units.size.saturating_mul(4)),
+        };
+        let highest = rng.bool();
+        let found = match highest {
+            false => view.find_gap(size, all.clone()),
+            true => view.find_gap_rev(size, all.clone()),
+        };
+        let to = progress.begun();
+        let what = format!("{size} in {from}..={to}, highest {highest}: {found:?}");
+        if let Some(found) = &found {
+            assert_eq!(found.end() - found.start() + 1, size, "{what}");
+            assert!(found.start() >= all.start() && found.end() <= all.end());
+            let free = self.maps[from..=to].iter().any(|m| is_free(m, found));
+            assert!(free, "{what}");
+        }
+        // What is there all the time is found, or something that lies nearer.
+        if let Some(gap) = &self.gap {
+            let found = found.as_ref().expect(&what);
+            match highest {
+                false => assert!(found.start() <= gap.start(), "{what}"),
+                true => assert!(found.end() >= gap.end(), "{what}"),
+            }
+        }
+        if from == to {
+            let wanted = match highest {
+                false => self.maps[to].find_gap(size, 1, all.clone()),
+                true => self.maps[to].find_gap_rev(size, 1, all.clone()),
+            };
+            assert_eq!(found, wanted, "{what}");
+        }
+    }
+}
+
+fn holds(map: &RangeMap<u32>, range: &Range, v: u32) -> bool {
+    map.get_entry(*range.start()) == Some((range.clone(), &v))
+}
+
+fn is_free(map: &RangeMap<u32>, range: &Range) -> bool {
+    map.range(range.clone()).next().is_none()
+}
+
+fn whole<V: Payload>(value: &V) -> u32 {
+    match value.version() {
+        Some(version) => version,
+        None => panic!("{value:?} is not whole"),
+    }
+}
+
+fn entry<V: Payload>(found: Option<(Range, &V)>) -> Option<(Range, u32)> {
+    found.map(|(range, v)| (range, whole(v)))
+}
+
+/// How far the writer is.
+pub trait Progress: Sync {
+    fn done(&self) -> usize;
+    fn begun(&self) -> usize;
+}
