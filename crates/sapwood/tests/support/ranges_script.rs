@@ -12,9 +12,6 @@ use sapwood_model::oracle::RangeMap;
 
 use crate::ranges::{Checked, MAX, Range, copied};
 
-/// An entry of a map that is nearest to an index, on one side.
-type Nearest = fn(&RangeMap<u32>, u64) -> Option<(Range, &u32)>;
-
 /// A value that says which change stored it, and shows when it is not whole.
 pub trait Payload: Clone + PartialEq + Debug + Send + Sync + 'static {
     fn of(version: u32) -> Self;
@@ -253,11 +250,11 @@ impl Script {
             }
             7 => {
                 let found = entry(view.next_after(i));
-                self.near(from, progress, RangeMap::next_after, i, found);
+                self.near(from, progress, |m| copied(m.next_after(i)), found);
             }
             8 => {
                 let found = entry(view.prev_before(i));
-                self.near(from, progress, RangeMap::prev_before, i, found);
+                self.near(from, progress, |m| copied(m.prev_before(i)), found);
             }
             9 => {
                 let first = rng.bool();
@@ -272,14 +269,13 @@ impl Script {
                 let len = view.len();
                 self.one(from, progress, |m| m.len() == len, &len);
             }
-            11 => self.iterate(view.iter(), &(0..=MAX), from, progress, false),
-            12 => self.iterate(view.iter().rev(), &(0..=MAX), from, progress, true),
+            11 => self.iterate(view, 0..=MAX, progress, || true),
+            12 => self.iterate(view, 0..=MAX, progress, || false),
             13 => {
                 let j = self.units.index(rng);
-                let within = i.min(j)..=i.max(j);
-                self.iterate(view.range(within.clone()), &within, from, progress, false);
+                self.iterate(view, i.min(j)..=i.max(j), progress, || rng.bool());
             }
-            14 => self.gaps(view, from, progress),
+            14 => self.gaps(view, progress),
             _ => self.find_gap(view, from, progress, rng),
         }
     }
@@ -308,89 +304,89 @@ impl Script {
         &self,
         from: usize,
         progress: &impl Progress,
-        nearest: Nearest,
-        i: u64,
+        nearest: impl Fn(&RangeMap<u32>) -> Option<(Range, u32)>,
         found: Option<(Range, u32)>,
     ) {
         let to = progress.begun();
         let maps = &self.maps[from..=to];
-        if maps.iter().any(|m| copied(nearest(m, i)) == found) {
+        if maps.iter().any(|m| nearest(m) == found) {
             return;
         }
-        let what = format!("{found:?} for {i} in {from}..={to}: {:?}", self.maps[to]);
+        let what = format!("{found:?} in {from}..={to}: {:?}", self.maps[to]);
         assert!(to - from > 1, "{what}");
         // What was there all the time, and what was found.
         let mut kept = RangeMap::new();
-        for (range, v) in self.kept(from, to, &(0..=MAX)) {
-            kept.store(range, v);
+        for (range, v) in self.maps[from].iter() {
+            if maps.iter().all(|m| holds(m, &range, *v)) {
+                kept.store(range, *v);
+            }
         }
         if let Some((range, v)) = found.clone() {
             assert!(maps.iter().any(|m| holds(m, &range, v)), "{what}");
             kept.store(range, v);
         }
-        assert_eq!(copied(nearest(&kept, i)), found, "{what}");
+        assert_eq!(nearest(&kept), found, "{what}");
     }
 
-    /// The entries in a window that were there in all maps of some.
-    fn kept(&self, from: usize, to: usize, within: &Range) -> Vec<(Range, u32)> {
-        let entries = self.maps[from].range(within.clone()).map(|(r, v)| (r, *v));
-        let maps = &self.maps[from..=to];
-        entries
-            .filter(|(range, v)| maps.iter().all(|m| holds(m, range, *v)))
-            .collect()
-    }
-
-    /// Each entry is of one of the maps, they are in order, and none that was there all the time is missing.
-    fn iterate<'v, V: Payload>(
+    /// A walk, from both ends: each step finds the nearest entry with an index that was not passed, of the map as it is
+    /// during this step.
+    fn iterate<V: Payload>(
         &self,
-        entries: impl Iterator<Item = (Range, &'v V)>,
-        within: &Range,
-        from: usize,
+        view: MapleView<'_, V>,
+        within: Range,
         progress: &impl Progress,
-        reverse: bool,
+        mut forward: impl FnMut() -> bool,
     ) {
-        let mut found: Vec<(Range, u32)> = entries.map(|(r, v)| (r, whole(v))).collect();
-        let to = progress.begun();
-        if reverse {
-            found.reverse();
+        let mut entries = view.range(within.clone());
+        let mut left = Some(within);
+        while let Some(window) = left {
+            let from = progress.done();
+            if forward() {
+                let found = entry(entries.next());
+                let first = |m: &RangeMap<u32>| copied(m.range(window.clone()).next()) == found;
+                self.one(from, progress, first, &(&window, &found));
+                let behind = found.and_then(|e| e.0.end().checked_add(1));
+                left = behind.map(|i| i..=*window.end());
+            } else {
+                let found = entry(entries.next_back());
+                let last = |m: &RangeMap<u32>| copied(m.range(window.clone()).next_back());
+                self.near(from, progress, last, found.clone());
+                let before = found.and_then(|e| e.0.start().checked_sub(1));
+                left = before.map(|i| *window.start()..=i);
+            }
+            left = left.filter(|window| !window.is_empty());
         }
-        let maps = &self.maps[from..=to];
-        for (range, v) in &found {
-            let there = maps.iter().any(|m| holds(m, range, *v));
-            assert!(there, "{range:?} in none of {from}..={to}");
-        }
-        // Each holds an index that was not passed before; one that was stored meanwhile may reach back.
-        for pair in found.windows(2) {
-            let (a, b) = (&pair[0].0, &pair[1].0);
-            let ahead = match reverse {
-                true => a.start() < b.start(),
-                false => a.end() < b.end(),
-            };
-            assert!(ahead, "{pair:?}");
-            assert!(from < to || a.end() < b.start(), "{pair:?}");
-        }
-        for kept in self.kept(from, to, within) {
-            assert!(
-                found.contains(&kept),
-                "{kept:?} was there in {from}..={to}: {found:?}"
-            );
-        }
+        assert!(entries.next().is_none() && entries.next_back().is_none());
     }
 
-    fn gaps<V: Payload>(&self, view: MapleView<'_, V>, from: usize, progress: &impl Progress) {
-        let gaps: Vec<Range> = view.gaps(0..=MAX).collect();
-        let to = progress.begun();
-        for pair in gaps.windows(2) {
-            assert!(pair[0].end() < pair[1].start(), "{pair:?}");
-        }
-        for gap in &gaps {
-            let free = self.maps[from..=to].iter().any(|m| is_free(m, gap));
+    /// A walk over gaps: each was free at some time during its step, and the one that is always there is part of one.
+    fn gaps<V: Payload>(&self, view: MapleView<'_, V>, progress: &impl Progress) {
+        let mut gaps = view.gaps(0..=MAX);
+        let mut next = 0;
+        let mut around = self.gap.is_none();
+        // A step passes the entry behind its gap, too.
+        let mut before = progress.done();
+        loop {
+            let from = progress.done();
+            let found = gaps.next();
+            let to = progress.begun();
+            if core::mem::replace(&mut before, from) == to {
+                let first = self.maps[to].gaps(next..=MAX).into_iter().next();
+                assert_eq!(found, first, "behind {next} in {to}: {:?}", self.maps[to]);
+            }
+            let Some(gap) = found else { break };
+            let free = self.maps[from..=to].iter().any(|m| is_free(m, &gap));
             assert!(free, "{gap:?} was never free in {from}..={to}");
+            assert!(*gap.start() >= next, "{gap:?} after {next}");
+            if let Some(wanted) = &self.gap {
+                around |= gap.start() <= wanted.start() && gap.end() >= wanted.end();
+            }
+            match gap.end().checked_add(1) {
+                Some(behind) => next = behind,
+                None => break,
+            }
         }
-        if let Some(wanted) = &self.gap {
-            let around = |g: &Range| g.start() <= wanted.start() && g.end() >= wanted.end();
-            assert!(gaps.iter().any(around), "{wanted:?} is not in {gaps:?}");
-        }
+        assert!(around, "{:?} is no part of a gap", self.gap);
     }
 
     fn find_gap<V: Payload>(
