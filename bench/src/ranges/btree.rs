@@ -10,6 +10,11 @@ use super::{Engine, EntrySum, Query};
 pub struct BTree(BTreeMap<u64, (u64, u64)>);
 
 impl BTree {
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// All entries in order: start, end, value.
     pub fn list(&self) -> Vec<(u64, u64, u64)> {
         let entries = self.0.iter();

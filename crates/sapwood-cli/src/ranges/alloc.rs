@@ -76,7 +76,8 @@ pub fn run(args: &AllocArgs) -> Outcome {
 fn locked(path: &Path) -> io::Result<File> {
     loop {
         let file = File::open(path)?;
-        retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))?;
+        retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))
+            .map_err(|error| io::Error::other(format!("it cannot be locked: {error}")))?;
         // Who had the lock before may have put another file here.
         let (ours, now) = (file.metadata()?, path.metadata()?);
         if (ours.dev(), ours.ino()) == (now.dev(), now.ino()) {

@@ -14,6 +14,7 @@ use sapwood::qp::{OpenError, QpFile, QpMap, SaveError};
 
 use crate::errors::Error;
 use crate::names::open_error;
+use crate::progress::Progress;
 use crate::signals::Held;
 
 /// The end of a range, most significant word first.
@@ -78,6 +79,7 @@ impl Ranges {
         let mark = file.get(MARK).copied().map(number_of);
         let mark = mark.ok_or("it has no mark of a map of ranges")?;
         let mut ranges = Ranges::default();
+        let mut progress = Progress::new("reading ranges", Some(mark), false);
         let mut before: Option<u64> = None;
         for (key, end) in file.iter().filter(|(key, _)| *key != MARK) {
             let Some((start, text)) = key.split_first_chunk::<TEXT_AT>() else {
@@ -98,6 +100,9 @@ impl Ranges {
             let stored = ranges.map.store(start..=end, number);
             stored.map_err(|rejected| rejected.error.to_string())?;
             before = Some(end);
+            if ranges.texts.len() % 4096 == 0 {
+                progress.at(ranges.texts.len() as u64);
+            }
         }
         if ranges.texts.len() as u64 != mark {
             let found = ranges.texts.len();

@@ -1,26 +1,19 @@
-//! The map: handles, how they are made, and what can be done without a view or a writer.
+//! The map: handles, and what can be done without a view or a writer.
 
 use core::fmt;
-use core::marker::PhantomData;
 use core::ops::RangeInclusive;
 use std::sync::Arc;
 
-use sapwood_arena::{ArenaOptions, Backing};
 use sapwood_qsbr::{Domain, Guard, TooManyReaders};
 
+use super::builder::MapleBuilder;
 use super::memory::MapleMemory;
 use super::plan::{self, ErasePlan, EraseReservation, Reservation, StorePlan};
-use super::raw::table::{Config, Shared, Values, is_plain};
+use super::raw::table::{Config, Shared};
 use super::unknown::UnknownReservation;
 use super::view::{MapleReader, MapleView};
 use super::writer::MapleWriter;
 use crate::{Error, Rejected};
-
-/// Address space that a map reserves unless it is told otherwise; also the most that one can take.
-const RESERVE: usize = 16 << 30;
-/// Bytes of a leaf, and children of an inner node, at most. Measured: see `docs/maple.md`.
-const LEAF: usize = 512;
-const FANOUT: usize = 36;
 
 /// A map from ranges of `u64` to values: one writer at a time, readers that never wait.
 ///
@@ -61,81 +54,6 @@ impl<V> Clone for MapleMap<V> {
     }
 }
 
-/// How a map is made.
-///
-/// ```
-/// use sapwood::maple::MapleMap;
-/// #[derive(Clone, Copy, Debug, PartialEq)]
-/// struct Owner(u32);
-/// let map = MapleMap::builder().values_in_slots().build();
-/// map.store(0..=9, Owner(1))?;
-/// assert_eq!(map.get(3), Some(Owner(1)));
-/// # Ok::<(), sapwood::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct MapleBuilder<V> {
-    config: Config,
-    domain: Option<Domain>,
-    types: PhantomData<fn() -> V>,
-}
-
-impl<V: Clone + Send + Sync + 'static> MapleBuilder<V> {
-    /// The arena's options. The backing must be one that does not move; the default reserves 16 GiB of address space, which
-    /// is also the most that a map can take, and commits memory as it is used.
-    pub fn options(mut self, options: ArenaOptions) -> Self {
-        self.config.options = options;
-        self
-    }
-
-    /// The domain whose grace periods the map waits for; several maps may share one. Default: its own.
-    pub fn domain(mut self, domain: &Domain) -> Self {
-        self.domain = Some(domain.clone());
-        self
-    }
-
-    /// Puts values into the leaves, as integers are by themselves: for `Copy` types of up to eight bytes.
-    ///
-    /// A value in a leaf is copied with it while readers may look at the old one. For types that are not `Copy` that could
-    /// be wrong (two copies of one counter), so their values have blocks of their own.
-    ///
-    /// # Panics
-    /// When values have more than eight bytes, or an alignment of more.
-    pub fn values_in_slots(mut self) -> Self
-    where
-        V: Copy,
-    {
-        assert!(
-            size_of::<V>() <= 8 && align_of::<V>() <= 8,
-            "values of {} bytes do not fit into slots",
-            size_of::<V>()
-        );
-        self.config.values = Values::InSlots;
-        self
-    }
-
-    /// The most bytes of a leaf and children of an inner node: small ones, for tests.
-    ///
-    /// # Panics
-    /// When a leaf is too small for a few entries, or there are fewer than 4 children.
-    #[doc(hidden)]
-    pub fn nodes(mut self, leaf: usize, fanout: usize) -> Self {
-        self.config.leaf = leaf;
-        self.config.fanout = fanout;
-        self
-    }
-
-    /// An empty map.
-    ///
-    /// # Panics
-    /// When the backing is one that moves as it grows ([`Backing::Auto`], [`Backing::Heap`]).
-    pub fn build(self) -> MapleMap<V> {
-        let domain = self.domain.unwrap_or_default();
-        MapleMap {
-            shared: Arc::new(Shared::new(self.config, domain)),
-        }
-    }
-}
-
 impl<V: Clone + Send + Sync + 'static> Default for MapleMap<V> {
     fn default() -> Self {
         Self::new()
@@ -143,6 +61,12 @@ impl<V: Clone + Send + Sync + 'static> Default for MapleMap<V> {
 }
 
 impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
+    pub(super) fn with(config: Config, domain: Domain) -> Self {
+        MapleMap {
+            shared: Arc::new(Shared::new(config, domain)),
+        }
+    }
+
     /// An empty map, which takes no memory but the handle's.
     pub fn new() -> Self {
         Self::builder().build()
@@ -150,21 +74,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
 
     /// A map that is made to measure.
     pub fn builder() -> MapleBuilder<V> {
-        let values = if is_plain::<V>() {
-            Values::InSlots
-        } else {
-            Values::Apart
-        };
-        MapleBuilder {
-            config: Config {
-                options: ArenaOptions::default().backing(Backing::Mmap { reserve: RESERVE }),
-                values,
-                leaf: LEAF,
-                fanout: FANOUT,
-            },
-            domain: None,
-            types: PhantomData,
-        }
+        MapleBuilder::new()
     }
 
     pub(super) fn shared(&self) -> &Shared<V> {
@@ -529,12 +439,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// [`Error::ArenaFull`]; this map is as it was.
     pub fn dup(&self) -> Result<MapleMap<V>, Error> {
         let from = self.write();
-        let other = MapleMap {
-            shared: Arc::new(Shared::new(
-                self.shared.config(&from.writer),
-                self.domain().clone(),
-            )),
-        };
+        let other = MapleMap::with(self.shared.config(&from.writer), self.domain().clone());
         let mut to = other.write();
         self.shared
             .copy_to(&from.writer, &other.shared, &mut to.writer)?;

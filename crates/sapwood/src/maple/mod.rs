@@ -33,6 +33,7 @@
 //! # Ok::<(), sapwood::Error>(())
 //! ```
 
+mod builder;
 mod cursor;
 mod gap;
 mod iter;
@@ -44,9 +45,10 @@ mod unknown;
 mod view;
 mod writer;
 
+pub use builder::MapleBuilder;
 pub use cursor::{Cursor, PausedCursor, Position};
 pub use iter::{Gaps, Iter};
-pub use map::{MapleBuilder, MapleMap};
+pub use map::MapleMap;
 pub use memory::MapleMemory;
 pub use plan::{ErasePlan, EraseReservation, Reservation, StorePlan};
 pub use unknown::UnknownReservation;

@@ -211,7 +211,11 @@ fn an_exact_reservation_is_there_or_refused_at_the_edge_of_a_full_arena() {
                 map.reclaim(usize::MAX);
             }
         }
-        assert!(made > 0 && refused > 0, "{made} made, {refused} refused");
+        let few = steps(600) < 600;
+        assert!(
+            made > 0 && (refused > 0 || few),
+            "{made} made, {refused} refused"
+        );
     }
 }
 

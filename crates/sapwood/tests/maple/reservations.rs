@@ -305,7 +305,8 @@ fn two_reservations_of_unknown_ranges_do_not_share() {
     let mut first = pair.map.reserve_unknown(5).unwrap();
     let (one, _) = pair.map.memory().reserved;
     let mut second = pair.map.reserve_unknown(5).unwrap();
-    assert_eq!(pair.map.memory().reserved.0, 2 * one);
+    // The worst of ten may be worse than twice that of five: the tree may be higher by then.
+    assert!(pair.map.memory().reserved.0 >= 2 * one);
     for i in 0..5 {
         for (reservation, at) in [(&mut first, 40), (&mut second, 4_000)] {
             reservation.store(at + i * 3..=at + i * 3, i).unwrap();

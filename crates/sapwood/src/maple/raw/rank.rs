@@ -112,6 +112,7 @@ pub(super) unsafe fn below_filled<const NATIVE: bool>(
         if NATIVE {
             return fours(p, filled, x);
         }
+        let _ = filled;
         below(p, n, x)
     }
 }

@@ -104,6 +104,8 @@ impl Tree {
             if self.native {
                 return self.entry_native(x);
             }
+            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+            let _ = self.native;
             self.entry_by::<false>(x)
         }
     }
