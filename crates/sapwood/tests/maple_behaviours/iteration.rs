@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::ranges::{Checked, MAX, Range, copied, each, listed, tiny};
+use crate::ranges::{Checked, MAX, Range, copied, each, listed, steps, tiny};
 
 fn comb(map: sapwood::maple::MapleMap<u64>, n: u64) -> Checked<u64> {
     let mut map = Checked::new(map);
@@ -270,4 +270,44 @@ fn iteration_over_live_data() {
         });
         map.agree();
     });
+}
+
+/// Changes anywhere between the steps of a walk, before it and behind it: each step finds the nearest entry with an index
+/// that was not passed, as the map is then.
+#[test]
+fn each_step_of_a_walk_sees_the_map_as_it_is() {
+    for seed in 0..steps(24).max(2) as u64 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut map = comb(tiny().build(), 60);
+        let handle = map.map.clone();
+        handle.read(|view| {
+            let mut entries = view.iter();
+            let mut left = Some(0..=MAX);
+            while let Some(window) = left {
+                for v in 0..rng.u64(0..3) {
+                    let start = rng.u64(0..6_000);
+                    match rng.u8(0..8) {
+                        0..3 => drop(map.quick_store(start..=start + rng.u64(0..200), 1_000 + v)),
+                        3 => drop(map.quick_store(start..=start + rng.u64(0..3_000), 2_000 + v)),
+                        _ => drop(map.quick_erase(start)),
+                    }
+                    map.whole();
+                }
+                // Mostly one way, so that a walk stays in its leaf.
+                if (rng.u8(0..10) > 0) == (seed % 2 == 0) {
+                    let found = entries.next();
+                    assert_eq!(found, map.oracle.range(window.clone()).next());
+                    let behind = found.and_then(|e| e.0.end().checked_add(1));
+                    left = behind.map(|i| i..=*window.end());
+                } else {
+                    let found = entries.next_back();
+                    assert_eq!(found, map.oracle.range(window.clone()).next_back());
+                    let before = found.and_then(|e| e.0.start().checked_sub(1));
+                    left = before.map(|i| *window.start()..=i);
+                }
+                left = left.filter(|window| !window.is_empty());
+            }
+        });
+        map.agree();
+    }
 }
