@@ -90,15 +90,15 @@ fn a_stale_plan_is_made_again() {
             pair.model.store(range.clone(), value);
             pair.agree();
 
-            // Stale since the store; what it clears is what was planned.
-            if let Some(planned) = erase.range() {
-                let before = pair.made();
-                let fresh = pair.map.plan_clear(planned.clone()).unwrap().nodes() as u64;
-                pair.map.reserve_erase(erase).unwrap().erase();
-                assert_eq!(pair.made() - before, fresh);
-                pair.model.clear_range(planned);
-                pair.agree();
-            }
+            // Stale since the store, which holds the index now: it erases that entry.
+            let before = pair.made();
+            let index = *range.end();
+            let fresh = pair.map.plan_erase(index).nodes() as u64;
+            pair.map.reserve_erase(erase).unwrap().erase();
+            assert_eq!(pair.made() - before, fresh);
+            assert_eq!(pair.model.erase(index), Some((range.clone(), value)));
+            pair.agree();
+
             let before = pair.made();
             let fresh = pair.map.plan_clear(range.clone()).unwrap().nodes() as u64;
             pair.map.reserve_erase(clear).unwrap().erase();
