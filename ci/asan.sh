@@ -12,5 +12,5 @@ export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address --cfg rustix_use_libc" C
 # Not those that ask the maps the same questions again, and not those that only a scheduler of threads runs.
 run cargo test --locked --target x86_64-unknown-linux-gnu -p sapwood -p sapwood-arena -p sapwood-qsbr --lib --no-fail-fast \
     --test differential --test batches --test drops --test full --test garbage --test unwinding --test compaction \
-    --test versions --test '*threads' --test shared --test lpm --test bitfile --test 'route_[ct]*' \
+    --test versions --test '*threads' --test shared --test lpm --test maple --test bitfile --test 'route_[ct]*' \
     --test damage --test files --test protect --test stress --test domain

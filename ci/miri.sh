@@ -23,6 +23,7 @@ structures() {
     miri -p sapwood --test differential -- map_small_and_dense store_with_poisoned
     miri -p sapwood --test lpm -- values_are_dropped_once
     miri -p sapwood --lib -- route::raw --skip nothing_is_allocated
+    miri -p sapwood --test maple -- drops::every drops::values_stay
 }
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -11,6 +11,7 @@
 //! | prefixes of other strings of bits | [`lpm::BitFib`] |
 //! | several next hops for a prefix, by flow | [`route::RouteTable`] |
 //! | next hops that must be asked for | [`route::RouteCache`] |
+//! | ranges of numbers: memory, extents, identifiers, and the gaps between them | [`maple::MapleMap`] |
 //!
 //! Keys are byte strings of 0 to 65,535 bytes, in lexicographic order; [`key`] makes such keys from
 //! domain names, numbers and tuples. Trade-offs first:

@@ -131,7 +131,7 @@ fn plan(name: &str, options: &Options) -> Plan {
             };
             // The one wide gap has a hundredth of the ranges behind it.
             base = model::pages_with_rare_gaps(n, n - n / 100, 1).shuffled;
-            changes = churn(&base, model::PAGE, options);
+            changes = churn(&base, model::PAGE, count(options));
             how = format!(
                 "{n} ranges of 1 to 16 pages, seven of ten behind a gap of as many, in random order"
             );
@@ -139,7 +139,7 @@ fn plan(name: &str, options: &Options) -> Plan {
         "bytes-1m" => {
             let n = options.size(1_000_000, 30_000);
             base = bytes(n);
-            changes = churn(&base, 1, options);
+            changes = churn(&base, 1, count(options));
             how = format!(
                 "{n} ranges of 1 to 65536 bytes, seven of ten behind a gap of as many, in random order"
             );
@@ -213,7 +213,7 @@ fn bytes(n: usize) -> Vec<RangeInclusive<u64>> {
 
 /// Random overwriting and erasing: ranges of 1 to 16 pages, in multiples of `unit`, are stored at random places, or the
 /// entry that is at one is erased. Between three and five quarters of the entries are there at any time.
-fn churn(base: &[RangeInclusive<u64>], unit: u64, options: &Options) -> Vec<Op> {
+fn churn(base: &[RangeInclusive<u64>], unit: u64, count: usize) -> Vec<Op> {
     let last = base.iter().map(|range| *range.end()).max();
     let units = (last.expect("there are ranges") + 1) / unit;
     let most = 16 * model::PAGE / unit;
@@ -223,7 +223,7 @@ fn churn(base: &[RangeInclusive<u64>], unit: u64, options: &Options) -> Vec<Op> 
     map.apply(&stored(base));
     // Behind those of the base.
     let values = base.len() as u64..;
-    let ops = values.take(count(options)).map(|value| {
+    let ops = values.take(count).map(|value| {
         let store = match map.len() {
             few if few * 4 < base.len() * 3 => true,
             many if many * 4 > base.len() * 5 => false,
@@ -330,4 +330,39 @@ fn rare(gaps: &[u64], last: u64, count: usize) -> Vec<Query> {
         to: last,
     });
     largest.into_iter().cycle().take(count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn churn_keeps_the_size_and_erases_what_is_there() {
+        let base = model::pages(100, 1).shuffled;
+        let mut map = Reference::default();
+        map.apply(&stored(&base));
+        let mut erased = 0;
+        for op in churn(&base, model::PAGE, 5_000) {
+            if let Op::Erase { index } = op {
+                assert!(ranges::Engine::get(&map, index).is_some());
+                erased += 1;
+            }
+            map.apply(&[op]);
+            assert!((70..130).contains(&map.len()), "{}", map.len());
+        }
+        assert!((2_000..3_000).contains(&erased), "{erased}");
+    }
+
+    #[test]
+    fn bytes_leave_one_wide_gap() {
+        let ranges = bytes(1_000);
+        let mut map = Reference::default();
+        map.apply(&stored(&ranges));
+        let (gaps, last) = gaps(&map.list());
+        assert!(map.len() == 1_000 && (650..750).contains(&gaps.len()));
+        let widest = gaps.last_chunk().expect("there are gaps");
+        assert!(matches!(widest, [second, 262_144] if *second <= 65_536));
+        assert_eq!(rare(&gaps, last, 3)[2].size, 262_144);
+        assert!(common(&gaps, last, 10).iter().all(|query| query.to <= last));
+    }
 }

@@ -79,7 +79,19 @@ impl<V: fmt::Debug> fmt::Debug for Iter<'_, V> {
     }
 }
 
-/// Gaps in order.
+/// Gaps in order, from both ends.
+///
+/// ```
+/// use sapwood::maple::MapleMap;
+/// let map = MapleMap::from_iter([(5..=9, 'a'), (10..=19, 'b'), (30..=39, 'c')]);
+/// map.read(|view| {
+///     let mut gaps = view.gaps(0..=99);
+///     assert_eq!(gaps.next(), Some(0..=4));
+///     assert_eq!(gaps.next_back(), Some(40..=99));
+///     assert_eq!(gaps.next_back(), Some(20..=29));
+///     assert_eq!(gaps.next(), None);
+/// });
+/// ```
 pub struct Gaps<'g, V> {
     entries: Iter<'g, V>,
     /// The indices that have not been passed.
@@ -115,12 +127,37 @@ impl<V> Iterator for Gaps<'_, V> {
     }
 }
 
+impl<V> DoubleEndedIterator for Gaps<'_, V> {
+    fn next_back(&mut self) -> Option<RangeInclusive<u64>> {
+        while let Some((from, to)) = self.left.take() {
+            let Some((entry, _)) = self.entries.next_back() else {
+                return Some(from..=to);
+            };
+            self.left = match entry.start().checked_sub(1) {
+                Some(next) if next >= from => Some((from, next)),
+                _ => None,
+            };
+            if *entry.end() < to {
+                return Some(*entry.end() + 1..=to);
+            }
+        }
+        None
+    }
+}
+
 impl<V> FusedIterator for Gaps<'_, V> {}
+
+impl<V> Clone for Gaps<'_, V> {
+    fn clone(&self) -> Self {
+        Gaps {
+            entries: self.entries.clone(),
+            left: self.left,
+        }
+    }
+}
 
 impl<V> fmt::Debug for Gaps<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gaps")
-            .field("left", &self.left)
-            .finish_non_exhaustive()
+        f.debug_list().entries(self.clone()).finish()
     }
 }

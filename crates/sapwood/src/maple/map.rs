@@ -411,12 +411,12 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         plan::reserve(&self.shared, &plan)
     }
 
-    /// As [`reserve`](Self::reserve), for an erasure.
+    /// As [`reserve`](Self::reserve), for an erasure; a stale plan of [`plan_erase`](Self::plan_erase) finds the entry anew.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
     pub fn reserve_erase(&self, plan: ErasePlan) -> Result<EraseReservation<'_, V>, Error> {
-        plan::reserve_erase(&self.shared, plan)
+        plan::reserve_erase(&self.shared, &plan)
     }
 
     /// The same as [`Reservation::store`].

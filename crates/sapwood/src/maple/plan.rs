@@ -28,7 +28,9 @@ pub struct StorePlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErasePlan {
     /// What to clear; `None` when there is nothing to erase.
-    pub(super) range: Option<(u64, u64)>,
+    range: Option<(u64, u64)>,
+    /// Whose entry is to be erased, when that was asked and not a range.
+    index: Option<u64>,
     pub(super) cost: Cost,
 }
 
@@ -254,6 +256,22 @@ fn hold_store<'a, V: Clone>(
     Ok(Reservation { holding, range })
 }
 
+/// As [`hold`], for an erasure; the entry is looked for anew, too, if an index was given and not a range.
+fn hold_erase<'a, V: Clone>(
+    shared: &'a Shared<V>,
+    mut side: Side<'a, V>,
+    plan: &ErasePlan,
+) -> Result<EraseReservation<'a, V>, Error> {
+    let mut range = plan.range;
+    let writer = &*side.parts().0;
+    if let (Some(index), false) = (plan.index, Shared::is_newest(writer, plan.cost.draft)) {
+        let entry = shared.still(writer).entry(index);
+        range = entry.map(|entry| (entry.start, entry.end));
+    }
+    let holding = hold(shared, side, range, false, plan.cost)?;
+    Ok(EraseReservation { holding })
+}
+
 impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     /// As [`MapleMap::plan_store`](super::MapleMap::plan_store).
     ///
@@ -294,6 +312,7 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
         let cost = plan(self.shared(), &mut self.writer, range, false);
         Ok(ErasePlan {
             range: Some(range),
+            index: None,
             cost,
         })
     }
@@ -307,11 +326,13 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
                 let cost = plan(self.shared(), &mut self.writer, range, false);
                 ErasePlan {
                     range: Some(range),
+                    index: Some(index),
                     cost,
                 }
             }
             None => ErasePlan {
                 range: None,
+                index: Some(index),
                 cost: Cost::default(),
             },
         }
@@ -337,8 +358,7 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     pub fn reserve_erase(&mut self, plan: ErasePlan) -> Result<EraseReservation<'_, V>, Error> {
         let shared = self.shared();
         let side = Side::Lent(&mut self.writer, &mut self.dropped);
-        let holding = hold(shared, side, plan.range, false, plan.cost)?;
-        Ok(EraseReservation { holding })
+        hold_erase(shared, side, &plan)
     }
 }
 
@@ -353,9 +373,7 @@ pub(super) fn reserve<'m, V: Clone>(
 /// As [`reserve`], for an erasure.
 pub(super) fn reserve_erase<'m, V: Clone>(
     shared: &'m Shared<V>,
-    plan: ErasePlan,
+    plan: &ErasePlan,
 ) -> Result<EraseReservation<'m, V>, Error> {
-    let side = Side::Own(shared.write(), Vec::new());
-    let holding = hold(shared, side, plan.range, false, plan.cost)?;
-    Ok(EraseReservation { holding })
+    hold_erase(shared, Side::Own(shared.write(), Vec::new()), plan)
 }

@@ -223,7 +223,7 @@ impl<'g, V> MapleView<'g, V> {
         Iter::new(*self, range)
     }
 
-    /// The gaps in a range, in order, clipped to it. None for an empty range.
+    /// The gaps in a range, in order, from both ends, clipped to it. None for an empty range.
     pub fn gaps(&self, within: RangeInclusive<u64>) -> Gaps<'g, V> {
         Gaps::new(*self, within)
     }

@@ -205,6 +205,17 @@ fn iterators_and_their_ranges() {
                 assert!(back.eq(wanted.iter().rev().cloned()));
                 let gaps: Vec<_> = view.gaps(start..=end).collect();
                 assert_eq!(gaps, map.oracle.gaps(start..=end));
+                let mut back: Vec<_> = view.gaps(start..=end).rev().collect();
+                back.reverse();
+                assert_eq!(back, gaps);
+                let (mut front, mut rear) = (vec![], vec![]);
+                let mut ends = view.gaps(start..=end);
+                while let Some(gap) = ends.next() {
+                    front.push(gap);
+                    rear.extend(ends.next_back());
+                }
+                front.extend(rear.into_iter().rev());
+                assert_eq!(front, gaps, "from both ends in turn");
             }
             assert!(view.into_iter().eq(view.iter()));
         });
