@@ -10,6 +10,15 @@ if [ $# -eq 0 ]; then
     # shellcheck disable=SC2046 # names have no spaces
     set -- $(cargo "+$NIGHTLY" fuzz list)
 fi
-for target; do
-    run cargo "+$NIGHTLY" fuzz run "$target" -- -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 -print_final_stats=1
-done
+# Two at a time; each shows what it printed when it is done.
+export seconds NIGHTLY
+one() {
+    log=$(mktemp)
+    cargo "+$NIGHTLY" fuzz run "$1" -- -max_total_time="$seconds" -timeout=60 -rss_limit_mb=4096 -print_final_stats=1 \
+        >"$log" 2>&1 && code=0 || code=$?
+    printf '$ cargo fuzz run %s\n%s\n' "$1" "$(cat "$log")"
+    rm -f "$log"
+    return "$code"
+}
+export -f one
+printf '%s\n' "$@" | xargs -P 2 -I '{}' bash -c 'one {}'
