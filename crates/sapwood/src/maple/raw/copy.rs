@@ -1,5 +1,7 @@
 //! An independent copy of equal shape.
 
+use core::marker::PhantomData;
+
 use sapwood_arena::ArenaFull;
 
 use super::node::{INNER, Inner, LEAF, Leaf, Mem, VALUE, copy_slot};
@@ -18,30 +20,37 @@ impl<V: Clone> Shared<V> {
         if node == 0 {
             return Ok(());
         }
-        let mut copied = Vec::new();
+        let mut copied = Copied {
+            values: Vec::new(),
+            types: PhantomData,
+        };
         let copy = Copy {
             shared: self,
             from: from.mem(),
             fanout: from.limits.fanout,
         };
         // SAFETY: the tree is that of a writer that is borrowed; the other one's blocks are seen by nobody.
-        let result = unsafe { copy.node(&mut to.space, node, height, &mut copied) };
-        match result {
-            Ok(node) => {
-                to.root = Root { node, height };
-                to.len = from.len;
-                other.publish_root(to);
-                other.publish_len(to);
-                Ok(())
-            }
-            Err(full) => {
-                let mem = to.space.mem();
-                for r in copied {
-                    // SAFETY: made above, linked nowhere; its owner is dropped with all that is in its arena.
-                    drop(unsafe { Apart::<V>::place(mem.at(r)).read() });
-                }
-                Err(full)
-            }
+        let node = unsafe { copy.node(&mut to.space, node, height, &mut copied)? };
+        copied.values.clear();
+        to.root = Root { node, height };
+        to.len = from.len;
+        other.publish_root(to);
+        other.publish_len(to);
+        Ok(())
+    }
+}
+
+/// Values that have been cloned, as long as no tree has them: dropped when the copy fails or a clone panics.
+struct Copied<V> {
+    values: Vec<*mut V>,
+    types: PhantomData<V>,
+}
+
+impl<V> Drop for Copied<V> {
+    fn drop(&mut self) {
+        for value in self.values.drain(..) {
+            // SAFETY: written by the copy, into blocks that nobody else knows and that are dropped with their arena.
+            unsafe { value.drop_in_place() };
         }
     }
 }
@@ -53,7 +62,7 @@ struct Copy<'a, V> {
 }
 
 impl<V: Clone> Copy<'_, V> {
-    /// Copies a node and what is below it; `copied` gets the blocks of values.
+    /// Copies a node and what is below it; `copied` gets the values.
     ///
     /// # Safety
     /// The node is live, and of this level.
@@ -62,7 +71,7 @@ impl<V: Clone> Copy<'_, V> {
         space: &mut super::space::Space,
         node: u32,
         level: usize,
-        copied: &mut Vec<u32>,
+        copied: &mut Copied<V>,
     ) -> Result<u32, ArenaFull> {
         let p = self.from.at(node);
         // SAFETY: the caller's promise; new blocks have the sizes of the old nodes.
@@ -78,8 +87,9 @@ impl<V: Clone> Copy<'_, V> {
                         let value = &*Apart::<V>::place(self.from.at(old));
                         let value = value.clone();
                         let new = space.alloc(Apart::<V>::BYTES, VALUE)?;
-                        Apart::<V>::place(space.mem().at(new)).write(value);
-                        copied.push(new);
+                        let place = Apart::<V>::place(space.mem().at(new));
+                        place.write(value);
+                        copied.values.push(place);
                         slots.push(new);
                     }
                 }
