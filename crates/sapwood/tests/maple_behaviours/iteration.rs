@@ -247,6 +247,23 @@ fn iterators_meet_in_the_middle() {
                 assert!(iter.next().is_none() && iter.next_back().is_none());
                 front.extend(back.into_iter().rev());
                 assert_eq!(front, map.oracle.to_vec());
+                // The gaps of a window that cuts some, the same way.
+                let within = rng.u64(0..3_000)..=rng.u64(3_000..7_000);
+                let mut gaps = view.gaps(within.clone());
+                let (mut front, mut back) = (Vec::new(), Vec::new());
+                loop {
+                    let (found, end) = match rng.bool() {
+                        true => (gaps.next(), &mut front),
+                        false => (gaps.next_back(), &mut back),
+                    };
+                    match found {
+                        Some(gap) => end.push(gap),
+                        None => break,
+                    }
+                }
+                assert!(gaps.next().is_none() && gaps.next_back().is_none());
+                front.extend(back.into_iter().rev());
+                assert_eq!(front, map.oracle.gaps(within));
             });
         }
     }

@@ -73,7 +73,9 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
             let oracle = &self.oracle;
             assert!(view.iter().eq(oracle.iter()), "{view:?} is not {oracle:?}");
             assert!(view.iter().rev().eq(oracle.iter().rev()), "{view:?}");
-            assert!(view.gaps(0..=MAX).eq(oracle.gaps(0..=MAX)));
+            let gaps = oracle.gaps(0..=MAX);
+            assert!(view.gaps(0..=MAX).eq(gaps.iter().cloned()), "{view:?}");
+            assert!(view.gaps(0..=MAX).rev().eq(gaps.into_iter().rev()));
         });
     }
 
