@@ -181,7 +181,8 @@ impl<'g, V> MapleView<'g, V> {
         self.at_or_before(u64::MAX)
     }
 
-    /// The first entry that starts after an index.
+    /// The first entry that starts after an index. When entries are stored across that index meanwhile, the answer is of the
+    /// map as it is at the end, and not of one moment.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
