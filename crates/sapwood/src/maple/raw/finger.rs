@@ -50,11 +50,8 @@ pub(crate) struct Entry {
 impl Entry {
     #[inline(always)]
     pub(crate) fn of(leaf: &Leaf, k: usize, slot: usize) -> Entry {
-        Entry {
-            start: leaf.start(k),
-            end: leaf.end(k),
-            slot: leaf.slot(k, slot),
-        }
+        let (start, end, slot) = leaf.entry(k, slot);
+        Entry { start, end, slot }
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) mod copy;
 pub(crate) mod draft;
 pub(crate) mod entries;
 pub(crate) mod finger;
+mod inner;
+mod leaf;
 pub(crate) mod node;
 pub(crate) mod path;
 mod rank;

@@ -1,0 +1,181 @@
+//! An inner node: upper bounds of all children but the last, children, and the code of the largest gap in each.
+//!
+//! ```text
+//! 0  n | pivots | 0 | lines | replaced (atomic) | 0 | 0 | 0
+//! 8  pivots (64 bits each), filled up with ones to as many as the map's nodes may have
+//!    cells (32 bits each, atomic), gap words (16 bits each, atomic)
+//! ```
+
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
+
+use super::node::LINE;
+use super::rank;
+use crate::sync;
+
+const INNER_HEAD: usize = 8;
+
+/// Bytes of an inner node with `n` children, in a map whose nodes have up to `fanout`.
+pub(crate) fn inner_size(n: usize, fanout: usize) -> usize {
+    (INNER_HEAD + filled(fanout) * 8 + n * 6).next_multiple_of(LINE)
+}
+
+/// Pivots of `fanout` children, with those that fill up whole vectors.
+fn filled(fanout: usize) -> usize {
+    (fanout - 1).next_multiple_of(4)
+}
+
+/// An inner node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inner {
+    p: *const u8,
+    n: usize,
+    /// Pivots, with those that fill up.
+    filled: usize,
+}
+
+impl Inner {
+    /// # Safety
+    /// At `p` is an inner node, which is not freed while this is used.
+    #[inline(always)]
+    pub(crate) unsafe fn at(p: *const u8) -> Inner {
+        // SAFETY: the caller's promise; the first two bytes never change.
+        let [n, filled] = unsafe { p.cast::<[u8; 2]>().read() };
+        Inner {
+            p,
+            n: n.into(),
+            filled: filled.into(),
+        }
+    }
+
+    /// Number of children, at least two.
+    #[inline(always)]
+    pub(crate) fn len(self) -> usize {
+        self.n
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        // SAFETY: the promise of `at`; the fourth byte never changes.
+        usize::from(unsafe { self.p.add(3).read() }) * LINE
+    }
+
+    /// The upper bound of a child that is not the last.
+    #[inline(always)]
+    pub(crate) fn pivot(self, i: usize) -> u64 {
+        assert!(i + 1 < self.n, "the last child has its parent's bound");
+        // SAFETY: the promise of `at`; there is a pivot for all children but the last.
+        unsafe { self.p.add(INNER_HEAD).cast::<u64>().add(i).read() }
+    }
+
+    #[inline(always)]
+    fn cell(&self, i: usize) -> &AtomicU32 {
+        assert!(i < self.n, "a child of the node");
+        // SAFETY: the promise of `at`; cells are only used as atomics.
+        unsafe {
+            let cells = self.p.add(INNER_HEAD + self.filled * 8).cast::<u32>();
+            AtomicU32::from_ptr(cells.add(i).cast_mut())
+        }
+    }
+
+    #[inline(always)]
+    fn word(&self, i: usize) -> &AtomicU16 {
+        assert!(i < self.n, "a child of the node");
+        // SAFETY: as for `cell`.
+        unsafe {
+            let cells = self.p.add(INNER_HEAD + self.filled * 8).cast::<u32>();
+            AtomicU16::from_ptr(cells.add(self.n).cast::<u16>().add(i).cast_mut())
+        }
+    }
+
+    /// A child.
+    #[inline(always)]
+    pub(crate) fn child(self, i: usize) -> u32 {
+        sync::point();
+        self.cell(i).load(Ordering::Acquire)
+    }
+
+    /// Replaces a child, for all who come later.
+    pub(crate) fn set_child(self, i: usize, child: u32) {
+        sync::point();
+        self.cell(i).store(child, Ordering::Release);
+    }
+
+    /// The code of the largest gap below a child.
+    #[inline(always)]
+    pub(crate) fn gap(self, i: usize) -> u16 {
+        sync::point();
+        self.word(i).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_gap(self, i: usize, gap: u16) {
+        sync::point();
+        self.word(i).store(gap, Ordering::Release);
+    }
+
+    /// The code of the largest gap below any child.
+    pub(crate) fn largest_gap(self) -> u16 {
+        (0..self.n)
+            .map(|i| self.word(i).load(Ordering::Relaxed))
+            .max()
+            .unwrap_or(0)
+    }
+
+    #[inline(always)]
+    fn replaced(&self) -> &AtomicU8 {
+        // SAFETY: as for `cell`.
+        unsafe { AtomicU8::from_ptr(self.p.add(4).cast_mut()) }
+    }
+
+    /// Whether the node is no longer part of the map.
+    #[inline(always)]
+    pub(crate) fn is_replaced(self) -> bool {
+        sync::point();
+        self.replaced().load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn set_replaced(self) {
+        sync::point();
+        self.replaced().store(1, Ordering::Release);
+    }
+
+    /// The child whose bounds hold `x`: the number of pivots below it.
+    #[inline(always)]
+    pub(crate) fn find<const NATIVE: bool>(self, x: u64) -> usize {
+        // SAFETY: the promise of `at`; pivots are filled up with the highest number; who asks for NATIVE has it.
+        unsafe {
+            let pivots = self.p.add(INNER_HEAD).cast::<u64>();
+            rank::below_filled::<NATIVE>(pivots, self.n - 1, self.filled, x)
+        }
+    }
+
+    /// Writes a node.
+    ///
+    /// # Safety
+    /// At `p` are `inner_size(n, fanout)` bytes for the `n` children, aligned to 8, that nobody else uses.
+    pub(crate) unsafe fn write(
+        p: *mut u8,
+        fanout: usize,
+        children: impl ExactSizeIterator<Item = (u32, u64, u16)>,
+    ) {
+        let n = children.len();
+        // SAFETY: the caller's promise.
+        unsafe {
+            let filled = filled(fanout);
+            let lines = (inner_size(n, fanout) / LINE) as u64;
+            let head = n as u64 | (filled as u64) << 8 | lines << 24;
+            p.cast::<u64>().write(head.to_le());
+            let pivots = p.add(INNER_HEAD).cast::<u64>();
+            let cells = pivots.add(filled).cast::<u32>();
+            let gaps = cells.add(n).cast::<u16>();
+            for (i, (cell, pivot, gap)) in children.enumerate() {
+                if i + 1 < n {
+                    pivots.add(i).write(pivot);
+                }
+                cells.add(i).write(cell);
+                gaps.add(i).write(gap);
+            }
+            for i in n - 1..filled {
+                pivots.add(i).write(u64::MAX);
+            }
+        }
+    }
+}

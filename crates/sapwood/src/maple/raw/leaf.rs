@@ -1,0 +1,401 @@
+//! A leaf: entries as three arrays, ends first. Ends and starts are distances from the base, in units of `1 << shift`
+//! indices, in 2, 4 or 8 bytes each.
+//!
+//! ```text
+//! 0  n | width | shift | lines | starts at (16 bits) | values at (16 bits)
+//! 8  base (64 bits): the first entry's start, or an index before it
+//! 16 ends; starts; values, aligned to 8
+//! ```
+
+use super::node::LINE;
+use super::rank;
+
+const LEAF_HEAD: usize = 16;
+
+/// How the borders in a leaf are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Encoding {
+    pub(crate) base: u64,
+    pub(crate) shift: u32,
+    /// 1, 2 or 3: 2, 4 or 8 bytes.
+    pub(crate) width: u32,
+}
+
+impl Encoding {
+    /// The narrowest encoding of entries, which are sorted and at least one.
+    pub(crate) fn of(starts: &[u64], ends: &[u64]) -> Encoding {
+        let base = starts[0];
+        let mut bits = 0;
+        for (&start, &end) in starts.iter().zip(ends) {
+            bits |= start.wrapping_sub(base) | end.wrapping_add(1).wrapping_sub(base);
+        }
+        // All is one entry over all indices if no bit is set.
+        let shift = bits.trailing_zeros().min(63);
+        let width = match (ends[ends.len() - 1] - base) >> shift {
+            0..=0xFFFF => 1,
+            0x1_0000..=0xFFFF_FFFF => 2,
+            _ => 3,
+        };
+        Encoding { base, shift, width }
+    }
+
+    /// Where starts and values begin in a leaf of `n` entries, and where it ends.
+    pub(crate) fn places(self, n: usize, slot: usize) -> (usize, usize, usize) {
+        let bytes = n << self.width;
+        let starts = LEAF_HEAD + bytes;
+        let values = (starts + bytes).next_multiple_of(8);
+        (starts, values, values + n * slot)
+    }
+
+    /// Bytes of a leaf.
+    pub(crate) fn size(self, n: usize, slot: usize) -> usize {
+        let least = LEAF_HEAD + rank::READ[self.width as usize];
+        self.places(n, slot).2.max(least).next_multiple_of(LINE)
+    }
+}
+
+/// Bytes that a leaf may have however few entries are in it.
+pub(crate) const LEAF_LEAST: usize = 192;
+
+/// Entries that a leaf of at most so many bytes can have for certain.
+pub(crate) fn leaf_holds(bytes: usize, slot: usize, width: u32) -> usize {
+    let encoding = Encoding {
+        base: 0,
+        shift: 0,
+        width,
+    };
+    (1..=u8::MAX as usize)
+        .take_while(|&n| encoding.places(n, slot).2 <= bytes)
+        .last()
+        .unwrap_or(0)
+}
+
+/// A leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leaf {
+    p: *const u8,
+    n: usize,
+    encoding: Encoding,
+    starts: usize,
+    values: usize,
+    lines: usize,
+}
+
+impl Leaf {
+    /// # Safety
+    /// At `p` is a leaf, which stays as it is while this is used.
+    #[inline(always)]
+    pub(crate) unsafe fn at(p: *const u8) -> Leaf {
+        // SAFETY: the caller's promise; a leaf begins with 16 bytes of head, aligned to 8.
+        let [head, base] = unsafe { p.cast::<[u64; 2]>().read() };
+        let head = head.to_le();
+        Leaf {
+            p,
+            n: head as usize & 0xFF,
+            encoding: Encoding {
+                base,
+                shift: (head >> 16) as u32 & 63,
+                width: (head >> 8) as u32 & 3,
+            },
+            lines: (head >> 24) as usize & 0xFF,
+            starts: (head >> 32) as usize & 0xFFFF,
+            values: (head >> 48) as usize,
+        }
+    }
+
+    /// Number of entries, at least one.
+    #[inline(always)]
+    pub(crate) fn len(self) -> usize {
+        self.n
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        self.lines * LINE
+    }
+
+    pub(crate) fn encoding(self) -> Encoding {
+        self.encoding
+    }
+
+    #[inline(always)]
+    fn border(self, array: usize, k: usize) -> u64 {
+        assert!(k < self.n, "an entry of the leaf");
+        // SAFETY: the promise of `at`; each array has `n` borders of this width.
+        unsafe {
+            let p = self.p.add(array);
+            match self.encoding.width {
+                1 => u64::from(p.cast::<u16>().add(k).read()),
+                2 => u64::from(p.cast::<u32>().add(k).read()),
+                _ => p.cast::<u64>().add(k).read(),
+            }
+        }
+    }
+
+    /// The first index of an entry.
+    #[inline(always)]
+    pub(crate) fn start(self, k: usize) -> u64 {
+        let Encoding { base, shift, .. } = self.encoding;
+        base.wrapping_add(self.border(self.starts, k) << shift)
+    }
+
+    /// The last index of an entry.
+    #[inline(always)]
+    pub(crate) fn end(self, k: usize) -> u64 {
+        let Encoding { base, shift, .. } = self.encoding;
+        base.wrapping_add(self.border(LEAF_HEAD, k) << shift | ((1 << shift) - 1))
+    }
+
+    /// The first and the last index of an entry, and where its slot is: as three questions, at the price of one.
+    #[inline(always)]
+    pub(crate) fn entry(self, k: usize, slot: usize) -> (u64, u64, *const u8) {
+        assert!(k < self.n, "an entry of the leaf");
+        let Encoding { base, shift, width } = self.encoding;
+        let (ends, starts) = (
+            self.p.wrapping_add(LEAF_HEAD),
+            self.p.wrapping_add(self.starts),
+        );
+        macro_rules! borders {
+            ($border:ty) => {
+                // SAFETY: as in `border`.
+                unsafe {
+                    let start = starts.cast::<$border>().add(k).read();
+                    let end = ends.cast::<$border>().add(k).read();
+                    (u64::from(start), u64::from(end))
+                }
+            };
+        }
+        let (start, end) = match width {
+            1 => borders!(u16),
+            2 => borders!(u32),
+            _ => borders!(u64),
+        };
+        (
+            base.wrapping_add(start << shift),
+            base.wrapping_add(end << shift | ((1 << shift) - 1)),
+            self.p.wrapping_add(self.values + k * slot),
+        )
+    }
+
+    /// The last index of the last entry.
+    #[inline(always)]
+    pub(crate) fn last(self) -> u64 {
+        self.end(self.n - 1)
+    }
+
+    /// Where an entry's slot is, in a map with slots of `slot` bytes.
+    #[inline(always)]
+    pub(crate) fn slot(self, k: usize, slot: usize) -> *const u8 {
+        assert!(k < self.n, "an entry of the leaf");
+        self.p.wrapping_add(self.values + k * slot)
+    }
+
+    /// Number of entries that end before `x`.
+    #[inline(always)]
+    pub(crate) fn rank<const NATIVE: bool>(self, x: u64) -> usize {
+        let Encoding { base, shift, width } = self.encoding;
+        if x < base {
+            return 0;
+        }
+        let x = (x - base) >> shift;
+        let p = self.p.wrapping_add(LEAF_HEAD);
+        // SAFETY: there are `n` ends; a leaf has as many bytes as are read; who asks for NATIVE has it.
+        unsafe {
+            match width {
+                1 => u16::try_from(x).map_or(self.n, |x| rank::below16(p.cast(), self.n, x)),
+                2 => u32::try_from(x).map_or(self.n, |x| rank::below32(p.cast(), self.n, x)),
+                _ => rank::below64::<NATIVE>(p.cast(), self.n, x),
+            }
+        }
+    }
+
+    /// All borders and slots, in order.
+    #[inline(always)]
+    pub(crate) fn decode(
+        self,
+        from: usize,
+        to: usize,
+        slot: usize,
+        mut each: impl FnMut(u64, u64, *const u8),
+    ) {
+        assert!(to <= self.n, "entries of the leaf");
+        let Encoding { base, shift, width } = self.encoding;
+        let fill = (1 << shift) - 1;
+        let (ends, starts) = (
+            self.p.wrapping_add(LEAF_HEAD),
+            self.p.wrapping_add(self.starts),
+        );
+        let values = self.p.wrapping_add(self.values);
+        macro_rules! all {
+            ($border:ty) => {
+                for k in from..to {
+                    // SAFETY: as in `border`.
+                    let (start, end) = unsafe {
+                        (
+                            starts.cast::<$border>().add(k).read(),
+                            ends.cast::<$border>().add(k).read(),
+                        )
+                    };
+                    each(
+                        base.wrapping_add(u64::from(start) << shift),
+                        base.wrapping_add(u64::from(end) << shift | fill),
+                        values.wrapping_add(k * slot),
+                    );
+                }
+            };
+        }
+        match width {
+            1 => all!(u16),
+            2 => all!(u32),
+            _ => all!(u64),
+        }
+    }
+
+    /// Writes a leaf.
+    ///
+    /// # Safety
+    /// At `p` are `encoding.size(n, slot)` bytes, aligned to 8, that nobody else uses; the encoding is one of these entries,
+    /// each slot has `slot` bytes, and `n` is less than 256.
+    pub(crate) unsafe fn write(
+        p: *mut u8,
+        encoding: Encoding,
+        slot: usize,
+        starts: &[u64],
+        ends: &[u64],
+        slots: impl Iterator<Item = *const u8>,
+    ) {
+        let n = starts.len();
+        // SAFETY: the caller's promise.
+        unsafe {
+            Leaf::head(p, encoding, n, slot);
+            let (starts_at, values_at, _) = encoding.places(n, slot);
+            let Encoding { base, shift, width } = encoding;
+            macro_rules! all {
+                ($border:ty) => {{
+                    let to = p.add(LEAF_HEAD).cast::<$border>();
+                    for (k, &end) in ends.iter().enumerate() {
+                        to.add(k).write(((end - base) >> shift) as $border);
+                    }
+                    let to = p.add(starts_at).cast::<$border>();
+                    for (k, &start) in starts.iter().enumerate() {
+                        to.add(k).write(((start - base) >> shift) as $border);
+                    }
+                }};
+            }
+            match width {
+                1 => all!(u16),
+                2 => all!(u32),
+                _ => all!(u64),
+            }
+            let to = p.add(values_at);
+            for (k, from) in slots.enumerate() {
+                copy_slot(from, to.add(k * slot), slot);
+            }
+        }
+    }
+
+    /// Whether borders at `a` and behind `b` can be written in this leaf's encoding: those of a new entry (`put`), or of
+    /// what is left of others.
+    pub(crate) fn can_write(self, a: u64, b: u64, put: bool, left: bool, right: bool) -> bool {
+        let Encoding { base, shift, width } = self.encoding;
+        let even = |border: u64| border.wrapping_sub(base) & ((1 << shift) - 1) == 0;
+        let most = u64::MAX >> (64 - (8 << width));
+        (!(put || left) || (a >= base && even(a)))
+            && (!(put || right) || even(b.wrapping_add(1)))
+            && (!put || (b - base) >> shift <= most)
+    }
+
+    /// Writes a leaf like this one, with others between the entries before `from` and those from `rest` on.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write), with this leaf's encoding; `can_write` of the new borders.
+    #[inline]
+    pub(crate) unsafe fn write_spliced(
+        self,
+        p: *mut u8,
+        slot: usize,
+        (from, rest): (usize, usize),
+        between: impl ExactSizeIterator<Item = (u64, u64, *const u8)>,
+    ) {
+        let count = between.len();
+        let behind = self.n - rest;
+        let n = from + count + behind;
+        let Encoding { base, shift, width } = self.encoding;
+        let (starts, values, _) = self.encoding.places(n, slot);
+        // SAFETY: the caller's promise: the arrays of both leaves have room for so many entries.
+        unsafe {
+            Leaf::head(p, self.encoding, n, slot);
+            let copy = |to: usize, at: usize, bytes: usize| {
+                let (new, old) = (p.add(to), self.p.add(at));
+                copy_bytes(old, new, from * bytes);
+                let tail = (from + count) * bytes;
+                copy_bytes(old.add(rest * bytes), new.add(tail), behind * bytes);
+            };
+            copy(LEAF_HEAD, LEAF_HEAD, 1 << width);
+            copy(starts, self.starts, 1 << width);
+            copy(values, self.values, slot);
+            for (k, (start, end, bytes)) in (from..).zip(between) {
+                let (end, start) = ((end - base) >> shift, (start - base) >> shift);
+                let (ends, starts) = (p.add(LEAF_HEAD), p.add(starts));
+                match width {
+                    1 => {
+                        ends.cast::<u16>().add(k).write(end as u16);
+                        starts.cast::<u16>().add(k).write(start as u16);
+                    }
+                    2 => {
+                        ends.cast::<u32>().add(k).write(end as u32);
+                        starts.cast::<u32>().add(k).write(start as u32);
+                    }
+                    _ => {
+                        ends.cast::<u64>().add(k).write(end);
+                        starts.cast::<u64>().add(k).write(start);
+                    }
+                }
+                copy_slot(bytes, p.add(values + k * slot), slot);
+            }
+        }
+    }
+
+    /// Writes what comes before the arrays.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write).
+    pub(crate) unsafe fn head(p: *mut u8, encoding: Encoding, n: usize, slot: usize) {
+        let (starts, values, _) = encoding.places(n, slot);
+        let head = n as u64
+            | u64::from(encoding.width) << 8
+            | u64::from(encoding.shift) << 16
+            | ((encoding.size(n, slot) / LINE) as u64) << 24
+            | (starts as u64) << 32
+            | (values as u64) << 48;
+        // SAFETY: the caller's promise.
+        unsafe { p.cast::<[u64; 2]>().write([head.to_le(), encoding.base]) };
+    }
+}
+
+/// # Safety
+/// Both have so many bytes, and do not overlap.
+#[inline(always)]
+unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { core::ptr::copy_nonoverlapping(from, to, bytes) }
+}
+
+/// Copies a slot's bytes.
+///
+/// # Safety
+/// Both have `slot` bytes, and do not overlap.
+#[inline(always)]
+pub(crate) unsafe fn copy_slot(from: *const u8, to: *mut u8, slot: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match slot {
+            8 => to
+                .cast::<core::mem::MaybeUninit<[u8; 8]>>()
+                .write(from.cast::<core::mem::MaybeUninit<[u8; 8]>>().read()),
+            4 => to
+                .cast::<core::mem::MaybeUninit<[u8; 4]>>()
+                .write(from.cast::<core::mem::MaybeUninit<[u8; 4]>>().read()),
+            _ => core::ptr::copy_nonoverlapping(from, to, slot),
+        }
+    }
+}
