@@ -5,7 +5,7 @@
 cargo "+$NIGHTLY" miri --version >/dev/null 2>&1 || fail "Miri is missing: run ci/setup.sh"
 # Saved files and clocks are the host's.
 export MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}" CARGO_TARGET_DIR="$TARGET/miri"
-export SAPWOOD_OPS="${SAPWOOD_OPS:-120}"
+export SAPWOOD_OPS="${SAPWOOD_OPS:-80}"
 miri() { run cargo "+$NIGHTLY" miri test --locked "$@"; }
 
 if [ -n "${MIRI_ALL:-}" ]; then
@@ -19,9 +19,9 @@ structures() {
     # Every branch size with every label takes an hour here, and the index's own tests take minutes; the runs below meet
     # most of them.
     miri -p sapwood --lib -- qp:: --skip every_size_finds --skip index::
-    miri -p sapwood --lib -- index::tests::owned::removal index::tests::owned::no_memory
     miri -p sapwood --test differential -- map_small_and_dense store_with_poisoned
     miri -p sapwood --test lpm -- values_are_dropped_once
+    miri -p sapwood --lib -- maple::
     miri -p sapwood --lib -- route::raw --skip nothing_is_allocated
     miri -p sapwood --test maple -- drops::every drops::values_stay
 }
@@ -32,6 +32,7 @@ both=0
 {
     miri -p sapwood-qsbr --lib --tests &&
         miri -p sapwood-arena --lib -- --skip classes_are_monotone &&
+        miri -p sapwood --lib -- index::tests::owned::removal index::tests::owned::no_memory &&
         miri -p sapwood --test shared -- a_panic_in a_comparison &&
         miri -p sapwood --test shared_threads -- values_are_dropped_once
 } || both=1
