@@ -21,7 +21,6 @@ structures() {
     miri -p sapwood --lib -- qp:: --skip every_size_finds --skip index::
     miri -p sapwood --test differential -- map_small_and_dense store_with_poisoned
     miri -p sapwood --test lpm -- values_are_dropped_once
-    miri -p sapwood --lib -- maple::
     miri -p sapwood --lib -- route::raw --skip nothing_is_allocated
     miri -p sapwood --test maple -- drops::every drops::values_stay
 }
