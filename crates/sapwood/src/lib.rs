@@ -43,6 +43,7 @@
 extern crate alloc;
 
 mod error;
+mod figures;
 pub mod key;
 #[cfg(feature = "std")]
 pub mod lpm;

@@ -8,6 +8,7 @@ use super::fib::NextHop;
 use super::raw::node::{NODE, POOLED, ROOT, SHELF, VALUE};
 use super::raw::table::Shared;
 use super::raw::writer::Writer;
+use crate::figures::table;
 
 /// What a table's memory holds: number of blocks and bytes, or bytes.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +69,6 @@ impl FibMemory {
 
 impl fmt::Display for FibMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let each = |bytes: usize| bytes as f64 / self.prefixes.max(1) as f64;
         let blocks = [
             ("root", (1, self.root)),
             ("nodes", self.nodes),
@@ -76,27 +76,12 @@ impl fmt::Display for FibMemory {
             ("values", self.values),
             ("waiting", self.waiting),
         ];
-        for (what, (count, bytes)) in blocks {
-            let each = each(bytes);
-            writeln!(
-                f,
-                "{what:<12} {count:>10} {bytes:>12} bytes {each:>8.2} a prefix"
-            )?;
-        }
         let sums = [
             ("pooled", self.pooled),
             ("free", self.arena.free),
             ("outside", self.outside + self.arena.overhead),
             ("total", self.total()),
         ];
-        for (what, bytes) in sums {
-            let each = each(bytes);
-            writeln!(
-                f,
-                "{what:<12} {:>10} {bytes:>12} bytes {each:>8.2} a prefix",
-                ""
-            )?;
-        }
-        Ok(())
+        table(f, ("prefixes", "a prefix"), self.prefixes, &blocks, &sums)
     }
 }

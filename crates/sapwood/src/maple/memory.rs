@@ -6,6 +6,7 @@ use sapwood_arena::{Kind, Memory};
 
 use super::raw::node::{INNER, LEAF, POOLED, RESERVED, VALUE};
 use super::raw::table::{Shared, Writer};
+use crate::figures::{ENTRIES, table};
 
 /// What a map's memory holds: number of blocks and bytes, or bytes.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +66,6 @@ impl MapleMemory {
 
 impl fmt::Display for MapleMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let each = |bytes: usize| bytes as f64 / self.entries.max(1) as f64;
         let blocks = [
             ("leaves", self.leaves),
             ("inner nodes", self.inner),
@@ -73,27 +73,12 @@ impl fmt::Display for MapleMemory {
             ("reserved", self.reserved),
             ("waiting", self.waiting),
         ];
-        for (what, (count, bytes)) in blocks {
-            let each = each(bytes);
-            writeln!(
-                f,
-                "{what:<12} {count:>10} {bytes:>12} bytes {each:>8.2} an entry"
-            )?;
-        }
         let sums = [
             ("pooled", self.pooled),
             ("free", self.arena.free),
             ("outside", self.outside + self.arena.overhead),
             ("total", self.total()),
         ];
-        for (what, bytes) in sums {
-            let each = each(bytes);
-            writeln!(
-                f,
-                "{what:<12} {:>10} {bytes:>12} bytes {each:>8.2} an entry",
-                ""
-            )?;
-        }
-        Ok(())
+        table(f, ENTRIES, self.entries, &blocks, &sums)
     }
 }

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::figures::{ENTRIES, table};
 use sapwood_arena::Memory;
 
 use super::raw::points::INDEX_KIND;
@@ -48,33 +49,6 @@ impl QpMemory {
     }
 }
 
-/// Writes a table: blocks with their numbers and bytes, then sums of bytes, each with its share of an entry.
-fn table(
-    f: &mut fmt::Formatter<'_>,
-    entries: usize,
-    blocks: &[(&str, (usize, usize))],
-    sums: &[(&str, usize)],
-) -> fmt::Result {
-    let each = |bytes: usize| bytes as f64 / entries.max(1) as f64;
-    writeln!(f, "entries          {entries:>12}")?;
-    for &(what, (count, bytes)) in blocks {
-        writeln!(
-            f,
-            "{what:<16} {count:>12}  {bytes:>12} bytes  {:>7.2} an entry",
-            each(bytes)
-        )?;
-    }
-    for &(what, bytes) in sums {
-        writeln!(
-            f,
-            "{what:<16} {:>12}  {bytes:>12} bytes  {:>7.2} an entry",
-            "",
-            each(bytes)
-        )?;
-    }
-    Ok(())
-}
-
 impl fmt::Display for QpMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let blocks = [
@@ -93,7 +67,7 @@ impl fmt::Display for QpMemory {
         ];
         // Without an index there is no line for it.
         let from = usize::from(self.index == 0);
-        table(f, self.entries, &blocks, &sums[from..])
+        table(f, ENTRIES, self.entries, &blocks, &sums[from..])
     }
 }
 
@@ -173,6 +147,6 @@ impl fmt::Display for QpSharedMemory {
             ("side tables", self.arena.overhead + self.outside),
             ("total", self.total()),
         ];
-        table(f, self.entries, &blocks, &sums)
+        table(f, ENTRIES, self.entries, &blocks, &sums)
     }
 }

@@ -1,0 +1,37 @@
+//! How reports of memory are written.
+
+use core::fmt;
+
+/// What is counted in a report, and how one of it is called.
+pub(crate) type Counted = (&'static str, &'static str);
+
+/// Of most maps.
+pub(crate) const ENTRIES: Counted = ("entries", "an entry");
+
+/// Writes a table: blocks with their numbers and bytes, then sums of bytes, each with its share of what is counted.
+pub(crate) fn table(
+    f: &mut fmt::Formatter<'_>,
+    (many, one): Counted,
+    count: usize,
+    blocks: &[(&str, (usize, usize))],
+    sums: &[(&str, usize)],
+) -> fmt::Result {
+    let each = |bytes: usize| bytes as f64 / count.max(1) as f64;
+    writeln!(f, "{many:<16} {count:>12}")?;
+    for &(what, (count, bytes)) in blocks {
+        let each = each(bytes);
+        writeln!(
+            f,
+            "{what:<16} {count:>12}  {bytes:>12} bytes  {each:>7.2} {one}"
+        )?;
+    }
+    for &(what, bytes) in sums {
+        let each = each(bytes);
+        writeln!(
+            f,
+            "{what:<16} {:>12}  {bytes:>12} bytes  {each:>7.2} {one}",
+            ""
+        )?;
+    }
+    Ok(())
+}
