@@ -129,7 +129,8 @@ impl<V> Shared<V> {
 
     /// What is held for stores to come stays enough after one that takes nothing of it.
     fn hold_more(&self, writer: &mut Writer<V>) -> Result<(), ArenaFull> {
-        if !writer.unknown.is_held() {
+        // A map without leaves needs no more than it did before.
+        if !writer.unknown.is_held() || matches!(writer.draft.outcome, Outcome::Empty) {
             return Ok(());
         }
         let leaves = writer.leaves();
@@ -352,6 +353,8 @@ impl<V: Clone> Shared<V> {
                 }
             }
             Supply::Exact(held) => {
+                let count = values + draft.sizes(limits).count();
+                assert_eq!(held.len(), count, "what is held is what the draft takes");
                 for (i, (bytes, block)) in sizes.zip(held.drain(..)).enumerate() {
                     // SAFETY: held, and used once.
                     nodes.push(unsafe { space.use_held(block, bytes, kind_of(i)) });
