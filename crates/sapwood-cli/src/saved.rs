@@ -1,13 +1,16 @@
-//! What kind of saved file one is.
+//! What kind of saved file one is, and whether it is whole.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use sapwood::arena::MAGIC;
 use sapwood::lpm::BitFile;
+use sapwood::qp::OpenError;
+use serde_json::json;
 
-use crate::names::Map;
+use crate::errors::{Answer, Error, Outcome};
+use crate::names::{Map, document, open_error};
 use crate::ranges::table::looks_like_ranges;
 
 /// Whether the file begins as all saved ones do. One that cannot be read does not; reading it says why.
@@ -30,4 +33,68 @@ pub fn kind(path: &Path) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// What was found of a file that is whole.
+pub struct Sound {
+    /// How many entries, and how they are called.
+    pub count: usize,
+    /// Their name in texts and documents.
+    pub what: &'static str,
+    /// Length of the file.
+    pub file_bytes: usize,
+    /// What was looked at.
+    pub checked: &'static [&'static str],
+}
+
+/// Says whether a file of a kind is whole: what `verify` says of all kinds. A file that cannot be read is an error.
+pub fn say_whether_whole(
+    path: &Path,
+    kind: &str,
+    json: bool,
+    opened: Result<Sound, OpenError>,
+) -> Outcome {
+    let file = path.to_string_lossy();
+    let problem = match opened {
+        Ok(sound) => {
+            if json {
+                return document(&json!({
+                    "file": file,
+                    "ok": true,
+                    "checked": sound.checked,
+                    sound.what: sound.count,
+                    "file_bytes": sound.file_bytes,
+                }));
+            }
+            let mut out = std::io::stdout().lock();
+            writeln!(
+                out,
+                "{}: ok: {} {} in {} bytes; checked {}",
+                path.display(),
+                sound.count,
+                sound.what,
+                sound.file_bytes,
+                sound.checked.join(", ")
+            )?;
+            out.flush()?;
+            return Ok(Answer::Yes);
+        }
+        Err(
+            error
+            @ (OpenError::Image(sapwood::arena::OpenError::Header(_)) | OpenError::Corrupt(_)),
+        ) => open_error(path, kind, error),
+        Err(error) => return Err(open_error(path, kind, error)),
+    };
+    if json {
+        let what = match &problem {
+            Error::NotAMap { what, .. } => what.clone(),
+            other => other.to_string(),
+        };
+        document(&json!({ "file": file, "ok": false, "error": what }))?;
+    } else {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{problem}")?;
+        out.flush()?;
+    }
+    Ok(Answer::No)
 }

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use sapwood::qp::OpenError;
 use serde_json::json;
 
-use super::{Map, open, open_error};
+use super::{Map, open};
 use crate::cli::FileArgs;
 use crate::errors::{Answer, Error, Outcome};
+use crate::saved::{Sound, say_whether_whole};
 
 /// Size and shape.
 pub fn stats(args: &FileArgs) -> Outcome {
@@ -82,54 +82,19 @@ pub fn stats(args: &FileArgs) -> Outcome {
 
 /// Whether the file is whole.
 pub fn verify(args: &FileArgs) -> Outcome {
-    let problem = match Map::open(&args.map) {
-        Ok(map) => {
-            let checked = [
-                "header",
-                "checksums",
-                "structure",
-                "order of keys",
-                "number of entries",
-            ];
-            if args.json {
-                return document(&json!({
-                    "file": args.map.to_string_lossy(),
-                    "ok": true,
-                    "checked": checked,
-                    "entries": map.len(),
-                    "file_bytes": map.file_bytes(),
-                }));
-            }
-            let mut out = std::io::stdout().lock();
-            writeln!(
-                out,
-                "{}: ok: {} entries in {} bytes; checked {}",
-                args.map.display(),
-                map.len(),
-                map.file_bytes(),
-                checked.join(", ")
-            )?;
-            out.flush()?;
-            return Ok(Answer::Yes);
-        }
-        Err(
-            error
-            @ (OpenError::Image(sapwood::arena::OpenError::Header(_)) | OpenError::Corrupt(_)),
-        ) => open_error(&args.map, "map", error),
-        Err(error) => return Err(open_error(&args.map, "map", error)),
-    };
-    if args.json {
-        let what = match &problem {
-            Error::NotAMap { what, .. } => what.clone(),
-            other => other.to_string(),
-        };
-        document(&json!({ "file": args.map.to_string_lossy(), "ok": false, "error": what }))?;
-    } else {
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "{problem}")?;
-        out.flush()?;
-    }
-    Ok(Answer::No)
+    let opened = Map::open(&args.map).map(|map| Sound {
+        count: map.len(),
+        what: "entries",
+        file_bytes: map.file_bytes(),
+        checked: &[
+            "header",
+            "checksums",
+            "structure",
+            "order of keys",
+            "number of entries",
+        ],
+    });
+    say_whether_whole(&args.map, "map", args.json, opened)
 }
 
 pub fn document(value: &serde_json::Value) -> Outcome {

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use super::query::gap_json;
 use super::table::{KIND, Ranges};
 use crate::cli::ranges::FileArgs;
-use crate::errors::{Answer, Error, Outcome};
-use crate::names::{document, open_error};
+use crate::errors::{Answer, Outcome};
+use crate::names::document;
 use crate::numbers::{Base, count_json, length};
+use crate::saved::{Sound, say_whether_whole};
 
 /// Counts.
 pub fn stats(args: &FileArgs) -> Outcome {
@@ -101,55 +102,20 @@ pub fn stats(args: &FileArgs) -> Outcome {
 
 /// Whether the file is whole.
 pub fn verify(args: &FileArgs) -> Outcome {
-    let opened = Ranges::open_checked(&args.map).and_then(|(ranges, bytes)| {
+    let opened = Ranges::open_checked(&args.map).and_then(|(ranges, file_bytes)| {
         ranges.map().verify().map_err(OpenError::Corrupt)?;
-        Ok((ranges, bytes))
-    });
-    let problem = match opened {
-        Ok((ranges, file_bytes)) => {
-            let checked = [
+        Ok(Sound {
+            count: ranges.map().len(),
+            what: "ranges",
+            file_bytes,
+            checked: &[
                 "header",
                 "checksums",
                 "structure",
                 "order of ranges",
                 "number of ranges",
-            ];
-            let count = ranges.map().len();
-            if args.json {
-                return document(&json!({
-                    "file": args.map.to_string_lossy(),
-                    "ok": true,
-                    "checked": checked,
-                    "ranges": count,
-                    "file_bytes": file_bytes,
-                }));
-            }
-            let mut out = std::io::stdout().lock();
-            writeln!(
-                out,
-                "{}: ok: {count} ranges in {file_bytes} bytes; checked {}",
-                args.map.display(),
-                checked.join(", ")
-            )?;
-            out.flush()?;
-            return Ok(Answer::Yes);
-        }
-        Err(
-            error
-            @ (OpenError::Image(sapwood::arena::OpenError::Header(_)) | OpenError::Corrupt(_)),
-        ) => open_error(&args.map, KIND, error),
-        Err(error) => return Err(open_error(&args.map, KIND, error)),
-    };
-    if args.json {
-        let what = match &problem {
-            Error::NotAMap { what, .. } => what.clone(),
-            other => other.to_string(),
-        };
-        document(&json!({ "file": args.map.to_string_lossy(), "ok": false, "error": what }))?;
-    } else {
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "{problem}")?;
-        out.flush()?;
-    }
-    Ok(Answer::No)
+            ],
+        })
+    });
+    say_whether_whole(&args.map, KIND, args.json, opened)
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use ipnet::IpNet;
-use sapwood::qp::OpenError;
 use serde_json::{Value, json};
 
 use super::query::hop_json;
 use super::table::Table;
 use crate::cli::routes::TableArgs;
-use crate::errors::{Answer, Error, Outcome};
-use crate::names::{document, open_error};
+use crate::errors::{Answer, Outcome};
+use crate::names::document;
+use crate::saved::{Sound, say_whether_whole};
 
 /// So many next hops are named in the text.
 const NAMED: usize = 10;
@@ -103,46 +103,11 @@ pub fn stats(args: &TableArgs) -> Outcome {
 
 /// Whether the file is whole.
 pub fn verify(args: &TableArgs) -> Outcome {
-    let problem = match Table::open_checked(&args.table) {
-        Ok(table) => {
-            let checked = ["header", "checksums", "structure", "prefixes", "next hops"];
-            if args.json {
-                return document(&json!({
-                    "file": args.table.to_string_lossy(),
-                    "ok": true,
-                    "checked": checked,
-                    "routes": table.len(),
-                    "file_bytes": table.file_bytes(),
-                }));
-            }
-            let mut out = std::io::stdout().lock();
-            writeln!(
-                out,
-                "{}: ok: {} routes in {} bytes; checked {}",
-                args.table.display(),
-                table.len(),
-                table.file_bytes(),
-                checked.join(", ")
-            )?;
-            out.flush()?;
-            return Ok(Answer::Yes);
-        }
-        Err(
-            error
-            @ (OpenError::Image(sapwood::arena::OpenError::Header(_)) | OpenError::Corrupt(_)),
-        ) => open_error(&args.table, "table of routes", error),
-        Err(error) => return Err(open_error(&args.table, "table of routes", error)),
-    };
-    if args.json {
-        let what = match &problem {
-            Error::NotAMap { what, .. } => what.clone(),
-            other => other.to_string(),
-        };
-        document(&json!({ "file": args.table.to_string_lossy(), "ok": false, "error": what }))?;
-    } else {
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "{problem}")?;
-        out.flush()?;
-    }
-    Ok(Answer::No)
+    let opened = Table::open_checked(&args.table).map(|table| Sound {
+        count: table.len(),
+        what: "routes",
+        file_bytes: table.file_bytes(),
+        checked: &["header", "checksums", "structure", "prefixes", "next hops"],
+    });
+    say_whether_whole(&args.table, "table of routes", args.json, opened)
 }
