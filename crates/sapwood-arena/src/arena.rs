@@ -303,12 +303,24 @@ impl Arena {
         &self.options
     }
 
-    fn root_at(&self, index: usize) -> &AtomicU64 {
-        assert!(index < 8, "an arena has 8 roots");
-        let first = match self.options.header {
+    /// Where the eight words of the header are, in bytes from the base: for readers in other languages, and for structures
+    /// that publish a root with one store of their own, beside the arena's owner.
+    ///
+    /// ```
+    /// use sapwood_arena::{Arena, ArenaOptions, HeaderMode};
+    /// assert_eq!(Arena::new(ArenaOptions::default()).roots_at(), 0);
+    /// assert_eq!(Arena::new(ArenaOptions::default().header(HeaderMode::Page)).roots_at(), 48);
+    /// ```
+    pub fn roots_at(&self) -> usize {
+        match self.options.header {
             HeaderMode::Line => LINE_ROOTS,
             HeaderMode::Page => crate::header::ROOTS_AT,
-        };
+        }
+    }
+
+    fn root_at(&self, index: usize) -> &AtomicU64 {
+        assert!(index < 8, "an arena has 8 roots");
+        let first = self.roots_at();
         // SAFETY: called only when there is a header, which has room for 8 aligned words there; they are
         // only ever accessed as atomics.
         unsafe { AtomicU64::from_ptr(self.base.add(first + index * 8).cast()) }

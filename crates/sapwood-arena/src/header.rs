@@ -12,13 +12,16 @@
 //!   48 | roots, 8 words                  |
 //!  112 | body checksum                   |   XXH3 of everything after this page
 //!  120 | header checksum                 |   XXH3 of this page without these 8 bytes
-//!  128 | zeros to 4096                   |
+//!  128 | zeros                           |
+//! 1024 | words of the structure's own    |   zeros, unless the owner keeps more than eight words here
+//!      | to 4096                         |
 //! ```
 
 use crate::arena::Arena;
 use crate::options::HeaderMode;
 use crate::reference::UNIT;
-use crate::region::PAGE;
+use crate::region::{ArenaFull, PAGE};
+use core::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Bytes of the header page.
@@ -27,6 +30,9 @@ pub const HEADER_LEN: usize = PAGE;
 pub const MAGIC: [u8; 8] = *b"SAPWOOD\0";
 /// The version of this header's format.
 pub const FORMAT_VERSION: u32 = 1;
+
+/// Where the structure's further words are: see [`Arena::set_extra`].
+pub const EXTRA_AT: usize = 1024;
 
 pub(crate) const ROOTS_AT: usize = 48;
 const CHECKSUM_AT: usize = 120;
@@ -306,6 +312,40 @@ impl Arena {
         }
     }
 
+    /// Writes words of the structure's own into the rest of the header page, from [`EXTRA_AT`] on: what readers in other
+    /// languages need and what never changes afterwards, such as the secrets of a hash. Before anybody reads them.
+    ///
+    /// ```
+    /// # use sapwood_arena::{Arena, ArenaOptions, HeaderMode};
+    /// let mut arena = Arena::new(ArenaOptions::default().header(HeaderMode::Page));
+    /// arena.set_extra(&[7, 8])?;
+    /// # Ok::<(), sapwood_arena::ArenaFull>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ArenaFull`] if the arena is empty and there is no memory for the header.
+    ///
+    /// # Panics
+    ///
+    /// Without a header page, or with more than 384 words.
+    pub fn set_extra(&mut self, words: &[u64]) -> Result<(), ArenaFull> {
+        let page = self.options.header == HeaderMode::Page;
+        assert!(page, "only a header page has room for more words");
+        assert!(
+            words.len() * 8 <= HEADER_LEN - EXTRA_AT,
+            "384 words at most"
+        );
+        self.start()?;
+        for (i, word) in words.iter().enumerate() {
+            let at = EXTRA_AT + 8 * i;
+            // SAFETY: inside the header page, aligned; others only read these words.
+            let place = unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) };
+            place.store(*word, Ordering::Release);
+        }
+        Ok(())
+    }
+
     /// What a header page of this arena would say now, with this generation. Not sealed.
     pub fn header(&self, generation: u64) -> Header {
         let bytes = (self.frontier.max(self.header) as usize * UNIT) as u64;
@@ -328,9 +368,8 @@ impl Arena {
         // A reader of a live file must never see a length that is not there: the region has grown already.
         for (at, word) in [(24, header.length), (32, header.frontier), (40, generation)] {
             // SAFETY: inside the header page, aligned; others only read these words.
-            let word_in_page =
-                unsafe { core::sync::atomic::AtomicU64::from_ptr(self.base.add(at).cast()) };
-            word_in_page.store(word.to_le(), core::sync::atomic::Ordering::Release);
+            let word_in_page = unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) };
+            word_in_page.store(word.to_le(), Ordering::Release);
         }
     }
 }

@@ -122,6 +122,11 @@ impl ArenaOptions {
         self
     }
 
+    /// How the arena begins, as it was chosen.
+    pub fn header_mode(&self) -> HeaderMode {
+        self.header
+    }
+
     /// How hard to look for uses of freed memory. Default: [`DebugMode::Off`].
     pub fn debug(mut self, debug: DebugMode) -> Self {
         self.debug = debug;

@@ -24,6 +24,8 @@ mod iter_mut;
 mod map;
 mod memory;
 mod points;
+#[cfg(feature = "std")]
+mod published;
 mod raw;
 mod read;
 #[cfg(feature = "std")]
@@ -46,6 +48,8 @@ pub use map::{IntoIter, QpMap};
 pub use memory::QpMemory;
 #[cfg(feature = "std")]
 pub use memory::{QpSharedMemory, QpStoreMemory};
+#[cfg(feature = "std")]
+pub use published::Published;
 #[cfg(feature = "std")]
 pub use shared::{Contention, QpShared, QpSharedBuilder, QpSharedPin, QpSharedReader};
 #[cfg(feature = "std")]

@@ -150,21 +150,45 @@ impl<V: Send + Sync + 'static> QpSharedBuilder<V> {
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpShared<V>, Error> {
         let tree = sorted_tree(stable_arena(self.options.clone())?, entries)?;
+        self.fits(&tree)?;
+        Ok(self.finish(tree))
+    }
+
+    fn fits(&self, tree: &Tree<V>) -> Result<(), Error> {
         match self.most {
             Some(max_entries) if tree.len > max_entries => Err(Error::Full { max_entries }),
-            _ => Ok(self.finish(tree)),
+            _ => Ok(()),
         }
     }
 
     fn finish(self, tree: Tree<V>) -> QpShared<V> {
+        let index = self.index.then(|| Index::new(seed()));
         QpShared {
-            trie: Arc::new(Trie::new(
-                tree,
-                self.domain.unwrap_or_default(),
-                self.most,
-                self.index.then(|| Index::new(seed())),
-            )),
+            trie: Arc::new(self.trie(tree, index)),
         }
+    }
+
+    fn trie(self, tree: Tree<V>, index: Option<Index<V, true>>) -> Trie<V> {
+        Trie::new(tree, self.domain.unwrap_or_default(), self.most, index)
+    }
+
+    pub(super) fn has_index(&self) -> bool {
+        self.index
+    }
+
+    /// A map whose root cell is kept in the arena as well, at so many bytes from the base.
+    pub(super) fn finish_published(
+        self,
+        tree: Tree<V>,
+        index: Option<Index<V, true>>,
+        root_at: usize,
+    ) -> Result<QpShared<V>, Error> {
+        self.fits(&tree)?;
+        let mut trie = self.trie(tree, index);
+        trie.publish(root_at);
+        Ok(QpShared {
+            trie: Arc::new(trie),
+        })
     }
 }
 

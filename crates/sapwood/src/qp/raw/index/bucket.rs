@@ -24,18 +24,18 @@ pub(super) const SLOTS: usize = 12;
 /// Bytes of a bucket.
 pub(super) const LINE: usize = 64;
 
-const LOCK: u64 = 1 << 32;
-const MOVED: u64 = 1 << 33;
-const OUT: u32 = 34;
+pub(super) const LOCK: u64 = 1 << 32;
+pub(super) const MOVED: u64 = 1 << 33;
+pub(super) const OUT: u32 = 34;
 /// The most keys of a home that lie elsewhere: so many leaves, and twelve, does a lookup compare if all hashes are equal.
 pub(super) const OUT_MAX: u32 = 0x3f;
-const REACH: u32 = 40;
+pub(super) const REACH: u32 = 40;
 /// The furthest that they may lie.
 pub(super) const REACH_MAX: u32 = 0xff;
-const SPILLED: u32 = 48;
+pub(super) const SPILLED: u32 = 48;
 /// A count of spilled keys that is not known any more: it stays.
 pub(super) const STICKY: u32 = 0xff;
-const FILTER: u32 = 56;
+pub(super) const FILTER: u32 = 56;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const LOWS: u64 = 0x7f7f_7f7f_7f7f_7f7f;

@@ -221,7 +221,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
         self.set_calm(homes);
         super::bucket::point();
-        self.table.store(at, Ordering::Release);
+        self.set_table(chunks.base(), at);
         Some(())
     }
 
@@ -264,7 +264,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                 return;
             }
             super::bucket::point();
-            self.table.store(0, Ordering::Release);
+            self.set_table(chunks.base(), 0);
             self.set_limits(0, 0);
             table::free(chunks, at, taken);
         }
@@ -289,7 +289,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
     /// As for `clear`; it is the caller's turn.
     unsafe fn give_back(&self, chunks: &mut impl Chunks, taken: &mut Taken) {
         let mut at = self.table.load(Ordering::Acquire);
-        self.table.store(0, Ordering::Release);
+        self.set_table(chunks.base(), 0);
         self.homeless.store(0, Ordering::Release);
         self.set_limits(0, 0);
         while at != 0 {
@@ -349,7 +349,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             }
             if cursor == homes {
                 super::bucket::point();
-                self.table.store(next, Ordering::Release);
+                self.set_table(chunks.base(), next);
                 table::free(chunks, at, taken);
                 let homes = Table::at(chunks.base(), next).homes();
                 self.work.pressed.store(0, Ordering::Relaxed);

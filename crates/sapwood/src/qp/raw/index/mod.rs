@@ -67,7 +67,7 @@ mod tests;
 mod verify;
 
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use sapwood_arena::Ref;
 
@@ -77,7 +77,26 @@ use self::table::{NOTHING, Put, Table};
 use super::leaf::LeafOf;
 use super::mem::byte_of;
 
+#[cfg(feature = "std")]
+pub(crate) use self::hash::PORTABLE_WORDS;
 pub(crate) use self::table::Taken;
+
+/// Numbers of the layout that programs in other languages are compiled with.
+#[cfg(feature = "std")]
+pub(crate) mod layout {
+    use super::{bucket, table};
+
+    pub(crate) const HEAD: u64 = table::HEAD as u64;
+    pub(crate) const NOTHING: u64 = table::NOTHING as u64;
+    pub(crate) const LINE: u64 = bucket::LINE as u64;
+    pub(crate) const SLOTS: u64 = bucket::SLOTS as u64;
+    pub(crate) const LOCK: u64 = bucket::LOCK;
+    pub(crate) const MOVED: u64 = bucket::MOVED;
+    pub(crate) const OUT: u64 = bucket::OUT as u64;
+    pub(crate) const REACH: u64 = bucket::REACH as u64;
+    pub(crate) const SPILLED: u64 = bucket::SPILLED as u64;
+    pub(crate) const FILTER: u64 = bucket::FILTER as u64;
+}
 
 /// Where the index gets its memory: an owned map frees at once, a shared one retires.
 pub(crate) trait Chunks {
@@ -127,6 +146,8 @@ pub(crate) struct Index<V, const SHARED: bool> {
     low: AtomicUsize,
     /// With more keys than this there is no time to lose.
     urgent: AtomicUsize,
+    /// Where in the arena others find `table`, in bytes from the base; 0: nowhere.
+    published: usize,
     #[cfg(test)]
     mask: u64,
     work: Work,
@@ -157,10 +178,39 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             low: AtomicUsize::new(0),
             urgent: AtomicUsize::new(0),
             secrets: Secrets::new(seed),
+            published: 0,
             #[cfg(test)]
             mask: u64::MAX,
             work: Work::default(),
             values: PhantomData,
+        }
+    }
+
+    /// An index that others search: its hash is the portable one, and the reference of the table where lookups begin is
+    /// also kept in the arena, in the aligned word at so many bytes from the base.
+    #[cfg(feature = "std")]
+    pub(crate) fn published(seed: u64, at: usize) -> Self {
+        debug_assert!(at != 0 && at % 8 == 0);
+        Index {
+            secrets: Secrets::portable(seed),
+            published: at,
+            ..Index::new(seed)
+        }
+    }
+
+    /// The secrets of the portable hash, if it is that.
+    #[cfg(feature = "std")]
+    pub(crate) fn portable_words(&self) -> Option<&[u64; PORTABLE_WORDS]> {
+        self.secrets.words_of_portable()
+    }
+
+    /// Lookups that begin now begin in this table.
+    fn set_table(&self, base: *mut u8, table: u32) {
+        self.table.store(table, Ordering::Release);
+        if self.published != 0 {
+            // SAFETY: a word of the arena's header, which only atomics use.
+            let word = unsafe { AtomicU64::from_ptr(base.add(self.published).cast()) };
+            word.store(u64::from(table), Ordering::Release);
         }
     }
 

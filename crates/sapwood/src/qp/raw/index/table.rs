@@ -30,7 +30,7 @@ pub(super) const NOTHING: u32 = u32::MAX;
 
 /// More than fit into an arena.
 const HOMES_MAX: u32 = 1 << 28;
-const HEAD: usize = 16;
+pub(super) const HEAD: usize = 16;
 /// More than a chunk, to align it.
 const SLACK: usize = LINE - UNIT;
 /// The most buckets of a chunk, as a shift: 32 KiB are mapped and cleared in some ten microseconds.

@@ -45,6 +45,8 @@ pub(crate) struct Trie<V> {
     /// The most entries, and how many there are; counted only when there is a most.
     most: Option<usize>,
     count: CachePadded<AtomicUsize>,
+    /// Where in the arena others find the root cell, in bytes from the base.
+    published: Option<usize>,
     pub(crate) compaction: Mutex<super::compact::Compaction>,
     /// The point index, if there is one. It holds a new leaf before the trie does, and an old one until after.
     pub(crate) index: Option<Index<V, true>>,
@@ -95,11 +97,26 @@ impl<V> Trie<V> {
             domain,
             most,
             count: CachePadded::new(AtomicUsize::new(len)),
+            published: None,
             compaction: Mutex::default(),
             index,
         };
         trie.fill_index(len);
         trie
+    }
+
+    /// Keeps the root cell also in the arena, in the aligned word at so many bytes from the base, for others to read.
+    pub(crate) fn publish(&mut self, at: usize) {
+        self.published = Some(at);
+        self.publish_root(self.root.cell.load(Ordering::Relaxed));
+    }
+
+    fn publish_root(&self, cell: u32) {
+        if let Some(at) = self.published {
+            // SAFETY: a word of the arena's header, which only atomics use.
+            let word = unsafe { AtomicU64::from_ptr(self.depot.base().add(at).cast()) };
+            word.store(u64::from(cell), Ordering::Release);
+        }
     }
 
     pub(crate) fn domain(&self) -> &Domain {
@@ -203,7 +220,10 @@ impl<V> Trie<V> {
     pub(crate) unsafe fn store(&self, slot: Slot, cell: u32) {
         sync::point();
         match slot {
-            Slot::Root => self.root.cell.store(cell, Ordering::Release),
+            Slot::Root => {
+                self.root.cell.store(cell, Ordering::Release);
+                self.publish_root(cell);
+            }
             // SAFETY: the caller's promise.
             Slot::Child { branch, index } => unsafe { self.branch(branch).set_cell(index, cell) },
         }

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The memory that Sapwood's maps lie in, as C sees it: in a BPF program, where it is an arena, and in user space, where it
+ * is any mapping of the same bytes.
+ *
+ * A place in it is a number, sw_at: bytes from its beginning. sw_u64(at) and its sisters read what is there, sw_set_u64(at, value)
+ * and its sisters write. In a BPF program no such access faults: what is not there reads as zeros, and stores to it vanish.
+ *
+ * In BPF, the loader puts the owner's arena in the place of the map `sw_arena` that is declared here. In user space, say
+ * first where the memory is:
+ *
+ *     sw_base = mapped;
+ *
+ * Both need one thread that loads at a time only in so far as sw_base is each thread's own.
+ */
+#ifndef SAPWOOD_ARENA_BPF_H
+#define SAPWOOD_ARENA_BPF_H
+
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#include <asm/errno.h>
+#endif
+
+#include "layout.h"
+
+/* Bytes from the beginning of the arena; 0 is its header, and never the place of anything else. */
+typedef __u64 sw_at;
+
+#ifdef __bpf__
+
+#ifndef __BPF_FEATURE_ADDR_SPACE_CAST
+#error "arenas need clang 19 or newer, and -mcpu=v4"
+#endif
+
+#ifndef SEC
+#define SEC(name) __attribute__((section(name), used))
+#endif
+#ifndef __uint
+#define __uint(name, val) int(*name)[val]
+#endif
+
+/* The loader replaces it by the arena that the owner made; a program that names it once may use all of it. */
+struct {
+	__uint(type, 33); /* BPF_MAP_TYPE_ARENA */
+	__uint(map_flags, 1u << 10); /* BPF_F_MMAPABLE */
+	__uint(max_entries, 1); /* pages; set by the loader */
+	enum { sw_map_extra = SW_MAP_EXTRA } map_extra;
+} sw_arena SEC(".maps");
+
+#define SW_ARENA __attribute__((address_space(1)))
+#define SW_PTR(type, at) ((volatile type SW_ARENA *)(unsigned long)(at))
+
+/* A function of its own for the verifier, which looks at it once however often it is called. */
+#define SW_GLOBAL __attribute__((weak, noinline))
+#define SW_INLINE static inline __attribute__((always_inline, unused))
+/* A pointer that is never null, to all of what it points at. */
+#define SW_NONNULL __attribute__((btf_decl_tag("arg:nonnull")))
+
+/* Every program that uses the arena says so once. */
+SW_INLINE void sw_use_arena(void)
+{
+	asm volatile("" ::"r"(&sw_arena));
+}
+
+/*
+ * Whether a loop may go round once more. The kernel ends loops that run for too long (a quarter of a second); then the answer
+ * of what looped is -ELOOP, never "not found".
+ */
+#define sw_can_loop                                                            \
+	({                                                                     \
+		__label__ sw_stop, sw_go;                                      \
+		int sw_may = 1;                                                \
+		asm volatile goto("may_goto %l[sw_stop]" ::::sw_stop);         \
+		goto sw_go;                                                    \
+	sw_stop:                                                               \
+		sw_may = 0;                                                    \
+	sw_go:;                                                                \
+		sw_may;                                                        \
+	})
+
+/* The compiler knows no more of x than that it is a number: bounds stay next to what they guard. */
+#define sw_hide(x) asm volatile("" : "+r"(x))
+
+#else /* user space */
+
+#define SW_PTR(type, at) ((volatile type *)(sw_base + (at)))
+#define SW_GLOBAL static inline __attribute__((unused))
+#define SW_INLINE static inline __attribute__((unused))
+#define SW_NONNULL
+#define sw_can_loop 1
+#define sw_hide(x) ((void)0)
+
+/* Where the memory is mapped. */
+static __thread unsigned char *sw_base __attribute__((unused));
+
+SW_INLINE void sw_use_arena(void)
+{
+}
+
+#endif
+
+/*
+ * Loads. What a reader follows was stored with release; these are followed by loads that depend on them, or, where they do not
+ * (sw_acquire_*), they are acquire loads. BPF has no such instruction before clang 20: on machines that need one, an atomic addition
+ * of zero is.
+ */
+SW_INLINE __u64 sw_u64(sw_at at)
+{
+	return *SW_PTR(__u64, at);
+}
+SW_INLINE __u32 sw_u32(sw_at at)
+{
+	return *SW_PTR(__u32, at);
+}
+SW_INLINE __u16 sw_u16(sw_at at)
+{
+	return *SW_PTR(__u16, at);
+}
+SW_INLINE __u8 sw_u8(sw_at at)
+{
+	return *SW_PTR(__u8, at);
+}
+
+#if defined(__bpf__) && defined(__TARGET_ARCH_x86)
+#define sw_acquire_u64(at) sw_u64(at)
+#define sw_acquire_u32(at) sw_u32(at)
+#define sw_barrier() asm volatile("" ::: "memory")
+#elif defined(__bpf__)
+#define sw_acquire_u64(at) __sync_fetch_and_add((__u64 SW_ARENA *)(unsigned long)(at), 0)
+#define sw_acquire_u32(at) __sync_fetch_and_add((__u32 SW_ARENA *)(unsigned long)(at), 0)
+/* An atomic operation on the header's spare word: a full barrier. */
+#define sw_barrier() ((void)__sync_fetch_and_add((__u64 SW_ARENA *)(unsigned long)SW_SPARE_AT, 0))
+#else
+#define sw_acquire_u64(at) __atomic_load_n(SW_PTR(__u64, at), __ATOMIC_ACQUIRE)
+#define sw_acquire_u32(at) __atomic_load_n(SW_PTR(__u32, at), __ATOMIC_ACQUIRE)
+#define sw_barrier() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#endif
+
+SW_INLINE void sw_set_u64(sw_at at, __u64 value)
+{
+	*SW_PTR(__u64, at) = value;
+}
+SW_INLINE void sw_set_u32(sw_at at, __u32 value)
+{
+	*SW_PTR(__u32, at) = value;
+}
+SW_INLINE void sw_set_u8(sw_at at, __u8 value)
+{
+	*SW_PTR(__u8, at) = value;
+}
+
+/* Stores that publish what was stored before. Volatile accesses are not reordered by the compiler, nor, on x86, by the processor. */
+#if defined(__bpf__) && defined(__TARGET_ARCH_x86)
+#define sw_publish_u64(at, value) sw_set_u64(at, value)
+#define sw_publish_u32(at, value) sw_set_u32(at, value)
+#elif defined(__bpf__)
+#define sw_publish_u64(at, value) ((void)__sync_lock_test_and_set((__u64 SW_ARENA *)(unsigned long)(at), value))
+#define sw_publish_u32(at, value) ((void)__sync_lock_test_and_set((__u32 SW_ARENA *)(unsigned long)(at), value))
+#else
+#define sw_publish_u64(at, value) __atomic_store_n(SW_PTR(__u64, at), value, __ATOMIC_RELEASE)
+#define sw_publish_u32(at, value) __atomic_store_n(SW_PTR(__u32, at), value, __ATOMIC_RELEASE)
+#endif
+
+/* Atomic operations; all are full barriers. They return what was there before. */
+#ifdef __bpf__
+#define sw_cmpxchg_u64(at, old, new) __sync_val_compare_and_swap((__u64 SW_ARENA *)(unsigned long)(at), old, new)
+#define sw_cmpxchg_u32(at, old, new) __sync_val_compare_and_swap((__u32 SW_ARENA *)(unsigned long)(at), old, new)
+#define sw_xchg_u32(at, new) __sync_lock_test_and_set((__u32 SW_ARENA *)(unsigned long)(at), new)
+#define sw_xchg_u64(at, new) __sync_lock_test_and_set((__u64 SW_ARENA *)(unsigned long)(at), new)
+#define sw_fetch_add_u32(at, more) __sync_fetch_and_add((__u32 SW_ARENA *)(unsigned long)(at), more)
+#define sw_fetch_add_u64(at, more) __sync_fetch_and_add((__u64 SW_ARENA *)(unsigned long)(at), more)
+#else
+#define sw_cmpxchg_u64(at, old, new) __sync_val_compare_and_swap((__u64 *)(sw_base + (at)), old, new)
+#define sw_cmpxchg_u32(at, old, new) __sync_val_compare_and_swap((__u32 *)(sw_base + (at)), old, new)
+#define sw_xchg_u32(at, new) __atomic_exchange_n((__u32 *)(sw_base + (at)), new, __ATOMIC_SEQ_CST)
+#define sw_xchg_u64(at, new) __atomic_exchange_n((__u64 *)(sw_base + (at)), new, __ATOMIC_SEQ_CST)
+#define sw_fetch_add_u32(at, more) __sync_fetch_and_add((__u32 *)(sw_base + (at)), more)
+#define sw_fetch_add_u64(at, more) __sync_fetch_and_add((__u64 *)(sw_base + (at)), more)
+#endif
+
+/* A zero that the compiler and the verifier do not know: counters that begin with it do not multiply the verifier's work. */
+SW_INLINE __u32 sw_zero(void)
+{
+	return sw_u32(SW_ZERO_AT);
+}
+
+/* A reference of a window's arena, in units of 8 bytes, as a place. */
+SW_INLINE sw_at sw_ref(sw_at window, __u32 ref)
+{
+	return window + (__u64)ref * 8;
+}
+
+/* Where a window begins; 0 if there is none with this number, or it is of another kind. */
+SW_INLINE sw_at sw_window(__u32 number, __u32 kind)
+{
+	sw_at entry = SW_WINDOWS_AT + (__u64)(number & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES;
+
+	if (sw_u32(entry + SW_WINDOW_KIND) != kind)
+		return 0;
+	return sw_acquire_u64(entry + SW_WINDOW_AT);
+}
+
+/* Bits set in a word, for machines that have no instruction for it. */
+SW_INLINE __u32 sw_popcount(__u64 x)
+{
+	x -= (x >> 1) & 0x5555555555555555ull;
+	x = (x & 0x3333333333333333ull) + ((x >> 2) & 0x3333333333333333ull);
+	x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0full;
+	return (__u32)((x * 0x0101010101010101ull) >> 56);
+}
+
+#define SW_ONES 0x0101010101010101ull
+#define SW_HIGHS 0x8080808080808080ull
+#define SW_LOWS 0x7f7f7f7f7f7f7f7full
+
+/* The number of the lowest byte whose high bit is set, of a word in which only high bits of bytes are, and one at least. */
+SW_INLINE __u32 sw_first_byte(__u64 hits)
+{
+	__u64 below = ((hits & -hits) >> 7) - 1;
+
+	return (__u32)(((below & SW_ONES) * SW_ONES) >> 56);
+}
+
+#endif

@@ -1,0 +1,289 @@
+//! The arena: one memory for all maps of a BPF object, cut into windows, one a map.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sapwood_arena::{Arena, ArenaOptions, HeaderMode, Region};
+
+use crate::error::Error;
+use crate::layout::{Kind, page};
+use crate::raw::arena::{Memory, PAGE};
+use crate::raw::window::Window;
+use crate::support;
+
+/// A memory that BPF programs and this process share.
+///
+/// It is cut into *windows*: each holds one map, has a number by which programs name it, and a name for people. Address space is
+/// reserved when the arena and a window are made; memory is taken page by page as a map grows.
+///
+/// Handles are cheap to clone. The kernel keeps the arena as long as a process has it mapped, a program uses it, or it is pinned.
+///
+/// ```no_run
+/// use sapwood_bpf::BpfArena;
+/// let arena = BpfArena::create(256 << 20)?;
+/// arena.pin("/sys/fs/bpf/names")?;
+/// # Ok::<(), sapwood_bpf::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct BpfArena {
+    memory: Arc<Memory>,
+    /// One change of the windows at a time.
+    changes: Arc<Mutex<()>>,
+}
+
+/// An entry of the arena's list of windows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WindowInfo {
+    /// The number by which programs name it.
+    pub number: u32,
+    /// What it holds.
+    pub kind: Kind,
+    /// Where it begins, in bytes.
+    pub at: usize,
+    /// Its bytes of address space.
+    pub len: usize,
+    /// Its name.
+    pub name: String,
+}
+
+impl BpfArena {
+    /// A new arena that may have so many bytes, whole pages, 4 GiB at most.
+    ///
+    /// # Errors
+    /// [`Error::NotRoot`], [`Error::Kernel`], [`Error::Size`], [`Error::Address`], and what the system says.
+    pub fn create(bytes: usize) -> Result<BpfArena, Error> {
+        support::check()?;
+        let memory = Memory::create(bytes)?;
+        memory.write_page()?;
+        Ok(BpfArena::of(memory))
+    }
+
+    /// An arena that another process (or this one, before) pinned.
+    ///
+    /// # Errors
+    /// [`Error::NotAnArena`], [`Error::Version`], [`Error::Address`], and what the system says.
+    pub fn open(path: impl AsRef<Path>) -> Result<BpfArena, Error> {
+        support::check()?;
+        let memory = Memory::open_pinned(path.as_ref())?;
+        memory.check_page()?;
+        Ok(BpfArena::of(memory))
+    }
+
+    fn of(memory: Memory) -> BpfArena {
+        BpfArena {
+            memory: Arc::new(memory),
+            changes: Arc::default(),
+        }
+    }
+
+    /// Pins the arena: it stays, whatever becomes of this process, until the path is removed.
+    ///
+    /// # Errors
+    /// What the system says: that the path is taken, or not under a BPF file system.
+    pub fn pin(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        support::pin(self.fd(), path.as_ref())
+    }
+
+    /// Bytes of address space.
+    pub fn bytes(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Bytes of address space that no window has.
+    pub fn bytes_left(&self) -> usize {
+        let used = self.memory.u64(page::USED_AT).load(Ordering::Relaxed);
+        self.bytes().saturating_sub(used as usize)
+    }
+
+    /// The kernel's map.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.memory.fd()
+    }
+
+    /// The kernel's map, once more.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn try_clone_fd(&self) -> Result<OwnedFd, Error> {
+        self.memory.handle()
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// How many owners the arena has had.
+    pub fn generation(&self) -> u64 {
+        self.memory.u64(page::GENERATION_AT).load(Ordering::Acquire)
+    }
+
+    /// All windows, by number.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when an entry cannot be one.
+    pub fn windows(&self) -> Result<Vec<WindowInfo>, Error> {
+        let mut all = Vec::new();
+        for number in 0..page::WINDOWS_MAX as u32 {
+            if let Some(info) = self.entry(number)? {
+                all.push(info);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The window of this name, if it is of this kind.
+    ///
+    /// # Errors
+    /// [`Error::NoWindow`], [`Error::Damaged`].
+    pub fn window(&self, name: &str, kind: Kind) -> Result<WindowInfo, Error> {
+        let all = self.windows()?;
+        let found = all
+            .iter()
+            .find(|info| info.name == name && info.kind == kind);
+        found.cloned().ok_or_else(|| Error::NoWindow {
+            name: name.to_owned(),
+            kind: kind.name(),
+            there: match all.len() {
+                0 => "it has no windows".to_owned(),
+                _ => {
+                    let names = all
+                        .iter()
+                        .map(|info| format!("{:?} ({})", info.name, info.kind.name()));
+                    format!("it has {}", names.collect::<Vec<_>>().join(", "))
+                }
+            },
+        })
+    }
+
+    fn entry(&self, number: u32) -> Result<Option<WindowInfo>, Error> {
+        let entry = page::WINDOWS_AT + number as usize * page::WINDOW_BYTES;
+        let kind = self
+            .memory
+            .u32(entry + page::WINDOW_KIND)
+            .load(Ordering::Acquire);
+        let damaged = |what: String| Error::Damaged(format!("window {number}: {what}"));
+        let kind = Kind::of(kind).ok_or_else(|| damaged(format!("kind {kind}")))?;
+        if kind == Kind::None {
+            return Ok(None);
+        }
+        let at = self
+            .memory
+            .u64(entry + page::WINDOW_AT)
+            .load(Ordering::Acquire);
+        let len = self
+            .memory
+            .u64(entry + page::WINDOW_LEN)
+            .load(Ordering::Acquire);
+        let inside = at
+            .checked_add(len)
+            .is_some_and(|end| end <= self.memory.len() as u64);
+        let whole = at % PAGE as u64 == 0 && len % PAGE as u64 == 0;
+        if !inside || !whole || at < PAGE as u64 || len < PAGE as u64 {
+            return Err(damaged(format!("{len} bytes at {at}")));
+        }
+        let mut name = Vec::new();
+        for word in 0..page::NAME_MAX / 8 {
+            let word = self.memory.u64(entry + page::WINDOW_NAME + 8 * word);
+            name.extend(word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        let end = name.iter().position(|&byte| byte == 0);
+        name.truncate(end.unwrap_or(name.len()));
+        Ok(Some(WindowInfo {
+            number,
+            kind,
+            at: at as usize,
+            len: len as usize,
+            name: String::from_utf8(name).map_err(|_| damaged("its name is no text".into()))?,
+        }))
+    }
+
+    /// A new window of so many bytes (rounded up to pages), for one map: an arena of `sapwood-arena`, whose header page has
+    /// this layout hash, and the window's number. Programs see it when [`open_window`](Self::open_window) was called.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`], [`Error::TooManyWindows`], [`Error::Name`], [`Error::NoMemory`].
+    pub(crate) fn make_window(
+        &self,
+        name: &str,
+        bytes: usize,
+        layout_hash: u64,
+    ) -> Result<(Arena, WindowInfo), Error> {
+        let _changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let refuse = |why| Error::Name {
+            name: name.to_owned(),
+            why,
+        };
+        if name.is_empty() || name.len() > page::NAME_MAX || name.contains('\0') {
+            return Err(refuse("it has 1 to 24 bytes, none of them 0"));
+        }
+        let all = self.windows()?;
+        if all.iter().any(|info| info.name == name) {
+            return Err(refuse("there is one of this name"));
+        }
+        let number = (0..page::WINDOWS_MAX as u32)
+            .find(|number| all.iter().all(|info| info.number != *number))
+            .ok_or(Error::TooManyWindows(page::WINDOWS_MAX))?;
+        let window = Window::cut(&self.memory, bytes).map_err(|left| Error::NoRoom {
+            name: name.to_owned(),
+            bytes,
+            left,
+        })?;
+        let (at, len) = (window.at(), window.capacity());
+        let options = ArenaOptions::default()
+            .header(HeaderMode::Page)
+            .layout_hash(layout_hash)
+            .limit(len);
+        let arena = Arena::with_region(Box::new(window), options)
+            .map_err(|_| Error::NoMemory { bytes: PAGE })?;
+        let info = WindowInfo {
+            number,
+            kind: Kind::None,
+            at,
+            len,
+            name: name.to_owned(),
+        };
+        Ok((arena, info))
+    }
+
+    /// Shows a window to programs and other processes, as holding this.
+    pub(crate) fn open_window(&self, info: &WindowInfo, kind: Kind) {
+        let entry = page::WINDOWS_AT + info.number as usize * page::WINDOW_BYTES;
+        let mut name = [0u8; page::NAME_MAX];
+        name[..info.name.len()].copy_from_slice(info.name.as_bytes());
+        for (i, word) in name.chunks_exact(8).enumerate() {
+            let word = word.try_into().map_or(0, u64::from_le_bytes);
+            let place = self.memory.u64(entry + page::WINDOW_NAME + 8 * i);
+            place.store(word, Ordering::Relaxed);
+        }
+        let set = |at, value: usize| {
+            self.memory
+                .u64(entry + at)
+                .store(value as u64, Ordering::Relaxed)
+        };
+        set(page::WINDOW_LEN, info.len);
+        set(page::WINDOW_AT, info.at);
+        self.memory
+            .u32(entry + page::WINDOW_KIND)
+            .store(kind as u32, Ordering::Release);
+    }
+
+    /// Takes a window away: from now on programs find none of its number. Its memory stays the arena's until the arena goes.
+    pub(crate) fn close_window(&self, number: u32) {
+        let entry = page::WINDOWS_AT + number as usize * page::WINDOW_BYTES;
+        self.memory
+            .u32(entry + page::WINDOW_KIND)
+            .store(Kind::None as u32, Ordering::Release);
+    }
+}
+
+impl std::fmt::Debug for BpfArena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BpfArena")
+            .field("bytes", &self.bytes())
+            .field("windows", &self.windows())
+            .finish()
+    }
+}

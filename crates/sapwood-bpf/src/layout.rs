@@ -1,0 +1,166 @@
+//! What C programs rely on, in one place: the constants of `layout.h`, which is written from here.
+
+use sapwood_arena::EXTRA_AT;
+
+use sapwood::qp::Published;
+
+/// The header page of the arena: what it is, and where its windows are.
+///
+/// ```text
+///    0 | magic "SAPWBPF\0"               |
+///    8 | version: u32  | zero: u32       |   a zero that the verifier does not know
+///   16 | bytes of the arena              |
+///   24 | bytes given to windows           |
+///   32 | generation                      |   one more with each owner
+///   40 | spare                           |   for barriers
+///   64 | windows, 32 times 64 bytes      |
+/// ```
+pub mod page {
+    /// The first eight bytes.
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"SAPWBPF\0");
+    /// The version of the arena's layout; one more with each change of it.
+    pub const VERSION: u32 = 1;
+    /// Where the version is.
+    pub const VERSION_AT: usize = 8;
+    /// Where a zero is.
+    pub const ZERO_AT: usize = 12;
+    /// Where the arena's bytes are.
+    pub const BYTES_AT: usize = 16;
+    /// Where the bytes are that were given to windows, header page included.
+    pub const USED_AT: usize = 24;
+    /// Where the number of owners so far is.
+    pub const GENERATION_AT: usize = 32;
+    /// A word for barriers.
+    pub const SPARE_AT: usize = 40;
+    /// Where the windows' entries begin.
+    pub const WINDOWS_AT: usize = 64;
+    /// How many there may be.
+    pub const WINDOWS_MAX: usize = 32;
+    /// Bytes of an entry.
+    pub const WINDOW_BYTES: usize = 64;
+    /// In an entry: its kind.
+    pub const WINDOW_KIND: usize = 0;
+    /// In an entry: where the window begins.
+    pub const WINDOW_AT: usize = 8;
+    /// In an entry: its bytes.
+    pub const WINDOW_LEN: usize = 16;
+    /// In an entry: its name, up to 24 bytes.
+    pub const WINDOW_NAME: usize = 24;
+    /// The longest name.
+    pub const NAME_MAX: usize = 24;
+}
+
+/// Where an owner's mapping lies; the lowest 32 bits are 0, so that a place in the arena is a place in the program.
+pub const MAP_EXTRA: u64 = 1 << 44;
+
+/// The most bytes of an arena.
+pub const BYTES_MAX: usize = 1 << 32;
+
+/// What a window holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Nothing.
+    None = 0,
+    /// A map over byte strings that user space writes.
+    Qp = 1,
+    /// A table of IPv4 prefixes.
+    Lpm4 = 2,
+    /// A table of IPv6 prefixes.
+    Lpm6 = 3,
+    /// A map over byte strings that programs write.
+    KernelQp = 4,
+    /// A route cache.
+    Route = 5,
+}
+
+impl Kind {
+    /// All that there are.
+    pub const ALL: [Kind; 6] = [
+        Kind::None,
+        Kind::Qp,
+        Kind::Lpm4,
+        Kind::Lpm6,
+        Kind::KernelQp,
+        Kind::Route,
+    ];
+
+    /// The kind of this number.
+    pub fn of(number: u32) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|&kind| kind as u32 == number)
+    }
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::None => "none",
+            Kind::Qp => "qp",
+            Kind::Lpm4 => "lpm4",
+            Kind::Lpm6 => "lpm6",
+            Kind::KernelQp => "kernel-qp",
+            Kind::Route => "route",
+        }
+    }
+}
+
+/// The roots of a window, in bytes from its beginning.
+const fn root(index: usize) -> u64 {
+    // The header page of an arena.
+    (48 + 8 * index) as u64
+}
+
+/// All constants of `layout.h`: name and value.
+pub fn constants() -> Vec<(String, u64)> {
+    let mut all: Vec<(String, u64)> = Vec::new();
+    let mut add = |name: &str, value: u64| all.push((format!("SW_{name}"), value));
+    add("MAP_EXTRA", MAP_EXTRA);
+    add("MAGIC", page::MAGIC);
+    add("VERSION", page::VERSION.into());
+    for (name, value) in [
+        ("VERSION_AT", page::VERSION_AT),
+        ("ZERO_AT", page::ZERO_AT),
+        ("SPARE_AT", page::SPARE_AT),
+        ("WINDOWS_AT", page::WINDOWS_AT),
+        ("WINDOWS_MAX", page::WINDOWS_MAX),
+        ("WINDOW_BYTES", page::WINDOW_BYTES),
+        ("WINDOW_KIND", page::WINDOW_KIND),
+        ("WINDOW_AT", page::WINDOW_AT),
+        ("WINDOW_LEN", page::WINDOW_LEN),
+        ("EXTRA_AT", EXTRA_AT),
+    ] {
+        add(name, value as u64);
+    }
+    for kind in Kind::ALL {
+        let name = kind.name().to_uppercase().replace('-', "_");
+        add(&format!("KIND_{name}"), kind as u64);
+    }
+    add("QP_VALUE_BYTES", root(Published::VALUE_BYTES));
+    add("QP_HAS_INDEX", root(Published::HAS_INDEX));
+    add("QP_ROOT", root(Published::ROOT));
+    add("QP_TABLE", root(Published::TABLE));
+    add("QP_SECRETS", EXTRA_AT as u64);
+    for (name, value) in Published::layout() {
+        add(&format!("QP_{name}"), value);
+    }
+    all
+}
+
+/// The text of `layout.h`.
+pub fn header() -> String {
+    let mut text = String::from(
+        "/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */\n\
+         /* Written from crates/sapwood-bpf/src/layout.rs by `SAPWOOD_WRITE=1 cargo test -p sapwood-bpf --test layout`. */\n\
+         #ifndef SAPWOOD_LAYOUT_H\n\
+         #define SAPWOOD_LAYOUT_H\n\n",
+    );
+    for (name, value) in constants() {
+        text += &if value > u64::from(u32::MAX) {
+            format!("#define {name} {value:#x}ull\n")
+        } else {
+            format!("#define {name} {value}u\n")
+        };
+    }
+    text += "\n#endif\n";
+    text
+}

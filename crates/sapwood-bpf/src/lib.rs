@@ -1,0 +1,43 @@
+//! Sapwood's maps inside the kernel: the memory of eBPF programs, a loader, the kernel's grace periods.
+//!
+//! A [`BpfArena`] is plain memory that BPF programs and this process share (Linux 6.9 and newer). Maps lie in it as they lie
+//! anywhere: Rust writes them with no system call, and programs read them at once, by the headers in `bpf/include/sapwood`.
+//!
+//! `docs/bpf.md` leads from nothing to a working program.
+//!
+//! # Features
+//!
+//! `kernel`: all of this. It needs clang 19, libelf and zlib when it is built, and root when it runs. Without it, the crate is
+//! the [`layout`] alone.
+
+#![deny(unsafe_code)]
+
+pub mod layout;
+
+#[cfg(feature = "kernel")]
+mod arena;
+#[cfg(feature = "kernel")]
+mod error;
+#[cfg(feature = "kernel")]
+mod grace;
+#[cfg(feature = "kernel")]
+mod loader;
+#[cfg(feature = "kernel")]
+mod names;
+#[cfg(feature = "kernel")]
+mod raw;
+#[cfg(feature = "kernel")]
+mod support;
+
+#[cfg(feature = "kernel")]
+pub use arena::{BpfArena, WindowInfo};
+#[cfg(feature = "kernel")]
+pub use error::Error;
+#[cfg(feature = "kernel")]
+pub use grace::{KernelGrace, Way, kernel_domain};
+#[cfg(feature = "kernel")]
+pub use loader::{Loader, Programs};
+#[cfg(feature = "kernel")]
+pub use names::{NameMap, NameMapBuilder};
+#[cfg(feature = "kernel")]
+pub use support::check;

@@ -1,0 +1,227 @@
+//! Loading programs that use an arena.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::Once;
+
+use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramType};
+
+use crate::arena::BpfArena;
+use crate::error::Error;
+use crate::support;
+
+/// The kernel's flag for programs that may sleep.
+const SLEEPABLE: u32 = 1 << 4;
+
+/// The name of the map that `arena.bpf.h` declares.
+const ARENA_MAP: &str = "sw_arena";
+
+/// An object of BPF programs that is about to be loaded with an arena.
+///
+/// ```no_run
+/// use sapwood_bpf::{BpfArena, Loader};
+/// let arena = BpfArena::create(64 << 20)?;
+/// let programs = Loader::open_file(&arena, "xdp-names.bpf.o")?.load()?;
+/// # let _ = programs;
+/// # Ok::<(), sapwood_bpf::Error>(())
+/// ```
+pub struct Loader {
+    object: OpenObject,
+    arena: BpfArena,
+    sleepable: Vec<String>,
+}
+
+impl Loader {
+    /// Takes a compiled object, as `include_bytes!` has it.
+    ///
+    /// # Errors
+    /// When it is no object of BPF programs, or does not declare the arena.
+    pub fn open(arena: &BpfArena, object: &[u8]) -> Result<Loader, Error> {
+        Loader::opened(
+            arena,
+            collected(|| ObjectBuilder::default().open_memory(object)),
+        )
+    }
+
+    /// As [`open`](Self::open), from a file.
+    ///
+    /// # Errors
+    /// As there, and what the system says.
+    pub fn open_file(arena: &BpfArena, path: impl AsRef<Path>) -> Result<Loader, Error> {
+        let path = path.as_ref();
+        if let Err(error) = std::fs::metadata(path) {
+            return Err(Error::io(format!("opening {}", path.display()), error));
+        }
+        Loader::opened(
+            arena,
+            collected(|| ObjectBuilder::default().open_file(path)),
+        )
+    }
+
+    fn opened(
+        arena: &BpfArena,
+        opened: (libbpf_rs::Result<OpenObject>, String),
+    ) -> Result<Loader, Error> {
+        support::check()?;
+        let (object, said) = opened;
+        let mut object = object.map_err(|error| Error::Refused(format!("{error:#}\n{said}")))?;
+        let mut found = false;
+        for mut map in object.maps_mut() {
+            if map.name() == ARENA_MAP {
+                map.set_max_entries((arena.bytes() / 4096) as u32)
+                    .and_then(|()| map.reuse_fd(arena.fd()))
+                    .map_err(|error| Error::system("giving the object its arena", error))?;
+                found = true;
+            }
+        }
+        if !found {
+            return Err(Error::Missing {
+                what: "map",
+                name: ARENA_MAP.to_owned(),
+            });
+        }
+        Ok(Loader {
+            object,
+            arena: arena.clone(),
+            sleepable: Vec::new(),
+        })
+    }
+
+    /// Takes a program that may sleep all the same, because it reads maps between `bpf_rcu_read_lock` and
+    /// `bpf_rcu_read_unlock` only. Programs of type `syscall` always may sleep.
+    pub fn allow_sleepable(mut self, program: &str) -> Loader {
+        self.sleepable.push(program.to_owned());
+        self
+    }
+
+    /// Leaves a program out.
+    ///
+    /// # Errors
+    /// [`Error::Missing`].
+    pub fn without(mut self, program: &str) -> Result<Loader, Error> {
+        let mut found = false;
+        for mut one in self.object.progs_mut() {
+            if one.name() == program {
+                one.set_autoload(false);
+                found = true;
+            }
+        }
+        match found {
+            true => Ok(self),
+            false => Err(Error::Missing {
+                what: "program",
+                name: program.to_owned(),
+            }),
+        }
+    }
+
+    /// The object, to be changed before it is loaded: sizes of its maps, values of its constants.
+    pub fn object_mut(&mut self) -> &mut OpenObject {
+        &mut self.object
+    }
+
+    /// Loads all programs.
+    ///
+    /// # Errors
+    /// [`Error::Sleepable`]; [`Error::Refused`], with the end of what the verifier said.
+    pub fn load(self) -> Result<Programs, Error> {
+        for program in self.object.progs() {
+            let name = program.name().to_string_lossy().into_owned();
+            let section = program.section().to_string_lossy();
+            let kind = section.split('/').next().unwrap_or_default();
+            let sleeps = kind.ends_with(".s") || program.prog_type() == ProgramType::Syscall;
+            if program.autoload() && sleeps && !self.sleepable.contains(&name) {
+                return Err(Error::Sleepable(name));
+            }
+        }
+        let object = self.object;
+        let (loaded, said) = collected(|| object.load());
+        let object =
+            loaded.map_err(|error| Error::Refused(format!("{error:#}\n{}", tail(&said))))?;
+        for program in object.progs_mut() {
+            // A flag that the section's name did not tell.
+            let name = program.name().to_string_lossy().into_owned();
+            if program.flags() & SLEEPABLE != 0 && !self.sleepable.contains(&name) {
+                return Err(Error::Sleepable(name));
+            }
+        }
+        Ok(Programs {
+            object,
+            arena: self.arena,
+        })
+    }
+}
+
+/// Loaded programs. They are unloaded when this is dropped, unless they are attached or pinned.
+pub struct Programs {
+    object: Object,
+    arena: BpfArena,
+}
+
+impl Programs {
+    /// The arena that they use.
+    pub fn arena(&self) -> &BpfArena {
+        &self.arena
+    }
+
+    /// The object, for everything that libbpf-rs can do.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// As [`object`](Self::object), to attach and pin.
+    pub fn object_mut(&mut self) -> &mut Object {
+        &mut self.object
+    }
+
+    /// A program by its name.
+    ///
+    /// # Errors
+    /// [`Error::Missing`].
+    pub fn program(&self, name: &str) -> Result<libbpf_rs::ProgramMut<'_>, Error> {
+        let found = self
+            .object
+            .progs_mut()
+            .find(|program| program.name() == name);
+        found.ok_or_else(|| Error::Missing {
+            what: "program",
+            name: name.to_owned(),
+        })
+    }
+
+    /// A map by its name.
+    ///
+    /// # Errors
+    /// [`Error::Missing`].
+    pub fn map(&self, name: &str) -> Result<libbpf_rs::Map<'_>, Error> {
+        let found = self.object.maps().find(|map| map.name() == name);
+        found.ok_or_else(|| Error::Missing {
+            what: "map",
+            name: name.to_owned(),
+        })
+    }
+}
+
+thread_local! {
+    /// What libbpf said on this thread since collecting began.
+    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Runs `f`, and returns what libbpf said meanwhile instead of printing it.
+fn collected<R>(f: impl FnOnce() -> R) -> (R, String) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        libbpf_rs::set_print(Some((PrintLevel::Info, |_, text| {
+            SAID.with_borrow_mut(|said| said.push_str(&text));
+        })));
+    });
+    SAID.take();
+    let result = f();
+    (result, SAID.take())
+}
+
+/// The last lines, where verifiers say what they mind.
+fn tail(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().collect();
+    lines[lines.len().saturating_sub(40)..].join("\n")
+}

@@ -1,0 +1,227 @@
+//! A BPF arena as this process sees it: a map of the kernel, mapped whole at its fixed address.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{MapHandle, MapType};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::error::Error;
+use crate::layout::{BYTES_MAX, MAP_EXTRA, page};
+
+/// Pages as the kernel's arenas count them.
+pub(crate) const PAGE: usize = 4096;
+
+/// The map and its mapping.
+pub(crate) struct Memory {
+    map: MapHandle,
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping belongs to the process; what lies in it is only reached through atomics, or by the owner of a window.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and whoever used it held this.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+impl Memory {
+    /// A new arena of `len` bytes, whole pages, mapped at a free place.
+    pub(crate) fn create(len: usize) -> Result<Memory, Error> {
+        if len < 2 * PAGE || len > BYTES_MAX || len % PAGE != 0 {
+            return Err(Error::Size { bytes: len });
+        }
+        // Where other arenas of this process lie, and where nothing does.
+        for slot in 0..1024u64 {
+            let at = MAP_EXTRA + (slot << 32);
+            let options = sys::bpf_map_create_opts {
+                sz: size_of::<sys::bpf_map_create_opts>() as sys::size_t,
+                map_flags: sys::BPF_F_MMAPABLE,
+                map_extra: at,
+                ..Default::default()
+            };
+            let map = MapHandle::create(
+                MapType::Arena,
+                Some("sw_arena"),
+                0,
+                0,
+                (len / PAGE) as u32,
+                &options,
+            )
+            .map_err(|error| Error::system("making an arena", error))?;
+            match Memory::map(map, len, at) {
+                Err(Error::Address { .. }) => continue,
+                other => return other,
+            }
+        }
+        Err(Error::Address { at: MAP_EXTRA })
+    }
+
+    /// An arena that is pinned at a path.
+    pub(crate) fn open_pinned(path: &Path) -> Result<Memory, Error> {
+        let map = MapHandle::from_pinned_path(path).map_err(|error| Error::pinned(path, error))?;
+        Memory::adopt(map)
+    }
+
+    /// An arena whose map this process holds already.
+    pub(crate) fn adopt(map: MapHandle) -> Result<Memory, Error> {
+        let mut info = sys::bpf_map_info::default();
+        let mut size = size_of::<sys::bpf_map_info>() as u32;
+        // SAFETY: `info` has `size` bytes for the kernel to fill.
+        let code = unsafe {
+            sys::bpf_obj_get_info_by_fd(
+                map.as_fd().as_raw_fd(),
+                (&raw mut info).cast(),
+                &raw mut size,
+            )
+        };
+        if code != 0 {
+            return Err(Error::last("asking for the arena's size"));
+        }
+        if info.type_ != sys::BPF_MAP_TYPE_ARENA {
+            return Err(Error::NotAnArena {
+                what: format!("a map of type {}", info.type_),
+            });
+        }
+        let len = info.max_entries as usize * PAGE;
+        Memory::map(map, len, info.map_extra)
+    }
+
+    fn map(map: MapHandle, len: usize, at: u64) -> Result<Memory, Error> {
+        // The kernel wants whole arenas at their own address. Without MAP_FIXED nothing is unmapped to make room.
+        // SAFETY: a shared mapping at a place where the kernel puts nothing on top of what is there.
+        let mapped = unsafe {
+            rustix::mm::mmap(
+                at as *mut core::ffi::c_void,
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::FIXED_NOREPLACE,
+                map.as_fd(),
+                0,
+            )
+        };
+        match mapped {
+            Ok(p) if p.addr() as u64 == at => {
+                let base = NonNull::new(p.cast::<u8>()).ok_or(Error::Address { at })?;
+                Ok(Memory { map, base, len })
+            }
+            Ok(p) => {
+                // SAFETY: just mapped, by us.
+                let _ = unsafe { rustix::mm::munmap(p, len) };
+                Err(Error::Address { at })
+            }
+            Err(rustix::io::Errno::EXIST | rustix::io::Errno::BUSY) => Err(Error::Address { at }),
+            Err(error) => Err(Error::io("mapping the arena", error.into())),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+
+    pub(crate) fn handle(&self) -> Result<OwnedFd, Error> {
+        self.fd()
+            .try_clone_to_owned()
+            .map_err(|error| Error::io("copying a descriptor", error))
+    }
+
+    /// Makes sure that these bytes have memory behind them, so that no store to them can fail.
+    pub(crate) fn populate(&self, from: usize, to: usize) -> bool {
+        let from = from / PAGE * PAGE;
+        let to = to.next_multiple_of(PAGE).min(self.len);
+        if from >= to {
+            return true;
+        }
+        // SAFETY: inside the mapping; populating changes no contents.
+        unsafe {
+            let p = self.base.as_ptr().add(from).cast();
+            rustix::mm::madvise(p, to - from, Advice::LinuxPopulateWrite).is_ok()
+        }
+    }
+
+    /// A word of the arena. Words are only used as atomics by those who do not own the window that they are in.
+    ///
+    /// # Panics
+    /// When it is not inside, or not aligned.
+    pub(crate) fn u64(&self, at: usize) -> &AtomicU64 {
+        assert!(at % 8 == 0 && at < self.len, "a word of the arena");
+        // SAFETY: inside, aligned, and alive as long as the mapping.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
+    }
+
+    /// As [`u64`](Self::u64).
+    ///
+    /// # Panics
+    /// As there.
+    pub(crate) fn u32(&self, at: usize) -> &AtomicU32 {
+        assert!(at % 4 == 0 && at < self.len, "a word of the arena");
+        // SAFETY: as above.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) }
+    }
+
+    /// Writes the header page of a new arena.
+    pub(crate) fn write_page(&self) -> Result<(), Error> {
+        if !self.populate(0, PAGE) {
+            return Err(Error::NoMemory { bytes: PAGE });
+        }
+        self.u32(page::VERSION_AT)
+            .store(page::VERSION, Ordering::Relaxed);
+        self.u64(page::BYTES_AT)
+            .store(self.len as u64, Ordering::Relaxed);
+        self.u64(page::USED_AT)
+            .store(PAGE as u64, Ordering::Relaxed);
+        self.u64(page::GENERATION_AT).store(1, Ordering::Relaxed);
+        self.u64(0).store(page::MAGIC, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether this is an arena of ours, of this version.
+    pub(crate) fn check_page(&self) -> Result<(), Error> {
+        let magic = self.u64(0).load(Ordering::Acquire);
+        if magic != page::MAGIC {
+            return Err(Error::NotAnArena {
+                what: format!("an arena that begins with {magic:#018x}"),
+            });
+        }
+        let version = self.u32(page::VERSION_AT).load(Ordering::Relaxed);
+        if version != page::VERSION {
+            return Err(Error::Version {
+                found: version,
+                expected: page::VERSION,
+            });
+        }
+        let stated = self.u64(page::BYTES_AT).load(Ordering::Relaxed);
+        if stated != self.len as u64 {
+            return Err(Error::NotAnArena {
+                what: format!("an arena of {} bytes that says it has {stated}", self.len),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Pins a map, program or link at a path of a BPF file system.
+pub(crate) fn pin(fd: std::os::fd::RawFd, path: &std::ffi::CStr) -> std::io::Result<()> {
+    // SAFETY: a descriptor and a string that ends in 0.
+    match unsafe { sys::bpf_obj_pin(fd, path.as_ptr()) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,6 @@
+//! The unsafe core: the arena's mapping, and its header page.
+
+#![allow(unsafe_code)]
+
+pub(crate) mod arena;
+pub(crate) mod window;
