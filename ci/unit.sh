@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# All tests and all examples in the documentation; then the libraries without the standard library.
+# All tests and all examples in the documentation, but those of BPF (see bpf.sh); then the libraries without the standard library.
 . "$(dirname "$0")/lib.sh"
-run cargo test --locked --workspace --all-features --no-fail-fast
+run cargo test --locked --workspace --features "$FEATURES" --no-fail-fast
 for crate in $LIBRARIES; do
     run cargo build --locked -p "$crate" --no-default-features
 done
