@@ -41,3 +41,8 @@ pub use loader::{Loader, Programs};
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
 pub use support::check;
+
+/// The example of the guide compiles.
+#[cfg(all(doctest, feature = "kernel"))]
+#[doc = include_str!("../../../docs/bpf.md")]
+struct Guide;
