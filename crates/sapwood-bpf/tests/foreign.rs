@@ -1,12 +1,12 @@
 //! Maps read from outside their owner's process, whole and damaged ones.
 #![cfg(feature = "kernel")]
 
-mod common;
+mod kernel;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use common::{Beside, Pins, Poke, skipped};
+use kernel::{Beside, Pins, Poke, skipped};
 use sapwood_bpf::{BpfArena, Bytes, Error, Foreign, NameMap};
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
