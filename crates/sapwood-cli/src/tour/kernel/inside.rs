@@ -156,7 +156,9 @@ fn show(tour: &mut Tour, set: &Set) -> Result<Value, Error> {
     ];
     for _ in 0..ROUNDS {
         for (list, times) in lists.iter().zip(&mut times) {
-            let (empty, _) = list.ask(&programs, "sw_run_empty", window).map_err(failed)?;
+            let (empty, _) = list
+                .ask(&programs, "sw_run_empty", window)
+                .map_err(failed)?;
             let engines = ["sw_run_index", "sw_run_trie", "sw_run_hash"];
             for (program, times) in engines.into_iter().zip(times) {
                 let (ns, wrong) = list.ask(&programs, program, window).map_err(failed)?;
@@ -182,7 +184,9 @@ fn show(tour: &mut Tour, set: &Set) -> Result<Value, Error> {
     let gone = answer(0).map_err(failed)?;
     changed(map.insert(key, value).map_err(|e| e.to_string()))?;
     let back = answer(value).map_err(failed)?;
-    tour.check(gone && back, || "a change was not seen in the kernel".into())?;
+    tour.check(gone && back, || {
+        "a change was not seen in the kernel".into()
+    })?;
     progress.step();
     drop(progress);
 
