@@ -24,6 +24,11 @@ BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
 # All features but those for BPF.
 FEATURES="sapwood/usdt,sapwood-qsbr/tokio,sapwood-model/arbitrary"
 
+# The libraries' tests that the address sanitizer runs, and their unit tests with them. Not those that ask the maps the same questions
+# again, and not those that only a scheduler of threads runs.
+SANITIZED="differential batches drops full garbage unwinding compaction versions threads lpm_threads maple_threads
+    route_threads shared_threads shared lpm maple bitfile route_cache route_table damage files protect stress domain"
+
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
 # A check that this machine cannot do: neither passed nor failed.
