@@ -56,6 +56,12 @@ pub const MAP_EXTRA: u64 = 1 << 44;
 /// The most bytes of an arena.
 pub const BYTES_MAX: usize = 1 << 32;
 
+/// Bytes of scratch memory that an ordered walk takes (`qp_walk.bpf.h`): one page, which no two walks share.
+pub const CURSOR_BYTES: usize = 4096;
+
+/// Branches that a walk can have above it; a key of 254 bytes has 255 at most.
+const CURSOR_DEPTH_MAX: u64 = 320;
+
 /// What a window holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -73,17 +79,20 @@ pub enum Kind {
     KernelQp = 4,
     /// A route cache.
     Route = 5,
+    /// Memory that programs use while they run.
+    Scratch = 6,
 }
 
 impl Kind {
     /// All that there are.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 7] = [
         Kind::None,
         Kind::Qp,
         Kind::Lpm4,
         Kind::Lpm6,
         Kind::KernelQp,
         Kind::Route,
+        Kind::Scratch,
     ];
 
     /// The kind of this number.
@@ -100,6 +109,7 @@ impl Kind {
             Kind::Lpm6 => "lpm6",
             Kind::KernelQp => "kernel-qp",
             Kind::Route => "route",
+            Kind::Scratch => "scratch",
         }
     }
 }
@@ -145,6 +155,8 @@ pub fn constants() -> Vec<(String, u64)> {
     for (name, value) in Published::layout() {
         add(&format!("QP_{name}"), value);
     }
+    add("QP_CURSOR_BYTES", CURSOR_BYTES as u64);
+    add("QP_CURSOR_DEPTH_MAX", CURSOR_DEPTH_MAX);
     all
 }
 

@@ -29,6 +29,8 @@ mod names;
 #[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
+mod scratch;
+#[cfg(feature = "kernel")]
 mod support;
 
 #[cfg(feature = "kernel")]
@@ -43,6 +45,8 @@ pub use grace::{KernelGrace, Way, kernel_domain};
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
+#[cfg(feature = "kernel")]
+pub use scratch::Scratch;
 #[cfg(feature = "kernel")]
 pub use support::check;
 

@@ -22,6 +22,7 @@
 #define SW_KIND_LPM6 3u
 #define SW_KIND_KERNEL_QP 4u
 #define SW_KIND_ROUTE 5u
+#define SW_KIND_SCRATCH 6u
 #define SW_QP_VALUE_BYTES 48u
 #define SW_QP_HAS_INDEX 56u
 #define SW_QP_ROOT 64u
@@ -47,5 +48,7 @@
 #define SW_QP_BUCKET_REACH 40u
 #define SW_QP_BUCKET_SPILLED 48u
 #define SW_QP_BUCKET_FILTER 56u
+#define SW_QP_CURSOR_BYTES 4096u
+#define SW_QP_CURSOR_DEPTH_MAX 320u
 
 #endif
