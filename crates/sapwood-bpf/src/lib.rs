@@ -28,6 +28,10 @@ mod names;
 mod raw;
 #[cfg(feature = "kernel")]
 mod support;
+#[cfg(feature = "kernel")]
+mod xdp;
+#[cfg(feature = "kernel")]
+mod xdp_names;
 
 #[cfg(feature = "kernel")]
 pub use arena::{BpfArena, WindowInfo};
@@ -41,3 +45,7 @@ pub use loader::{Loader, Programs};
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
 pub use support::check;
+#[cfg(feature = "kernel")]
+pub use xdp::{XdpLink, XdpMode, interface_index};
+#[cfg(feature = "kernel")]
+pub use xdp_names::{NameRule, NamesCounts, XdpNames};

@@ -47,5 +47,18 @@
 #define SW_QP_BUCKET_REACH 40u
 #define SW_QP_BUCKET_SPILLED 48u
 #define SW_QP_BUCKET_FILTER 56u
+#define SW_NAMES_DROPPED 0u
+#define SW_NAMES_PASSED 1u
+#define SW_NAMES_TOO_LONG 2u
+#define SW_NAMES_NOT_QUERY 3u
+#define SW_NAMES_COMPRESSED 4u
+#define SW_NAMES_MALFORMED 5u
+#define SW_NAMES_FRAGMENT 6u
+#define SW_NAMES_TCP 7u
+#define SW_NAMES_OTHER 8u
+#define SW_NAMES_ERROR 9u
+#define SW_NAMES_COUNTS 10u
+#define SW_NAMES_ALLOW 0u
+#define SW_NAMES_BLOCK 1u
 
 #endif
