@@ -32,6 +32,10 @@ mod raw;
 mod scratch;
 #[cfg(feature = "kernel")]
 mod support;
+#[cfg(feature = "kernel")]
+mod xdp;
+#[cfg(feature = "kernel")]
+mod xdp_names;
 
 #[cfg(feature = "kernel")]
 pub use arena::{BpfArena, WindowInfo};
@@ -49,6 +53,10 @@ pub use names::{NameMap, NameMapBuilder};
 pub use scratch::Scratch;
 #[cfg(feature = "kernel")]
 pub use support::check;
+#[cfg(feature = "kernel")]
+pub use xdp::{XdpLink, XdpMode, interface_index};
+#[cfg(feature = "kernel")]
+pub use xdp_names::{NameRule, NamesCounts, XdpNames};
 
 /// The example of the guide compiles.
 #[cfg(all(doctest, feature = "kernel"))]
