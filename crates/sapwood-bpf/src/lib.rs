@@ -19,6 +19,8 @@ mod arena;
 #[cfg(feature = "kernel")]
 mod error;
 #[cfg(feature = "kernel")]
+mod fib;
+#[cfg(feature = "kernel")]
 mod grace;
 #[cfg(feature = "kernel")]
 mod loader;
@@ -33,6 +35,8 @@ mod support;
 pub use arena::{BpfArena, WindowInfo};
 #[cfg(feature = "kernel")]
 pub use error::Error;
+#[cfg(feature = "kernel")]
+pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
 #[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
 #[cfg(feature = "kernel")]
