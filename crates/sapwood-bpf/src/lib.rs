@@ -49,3 +49,8 @@ pub use names::{NameMap, NameMapBuilder};
 pub use scratch::Scratch;
 #[cfg(feature = "kernel")]
 pub use support::check;
+
+/// The example of the guide compiles.
+#[cfg(all(doctest, feature = "kernel"))]
+#[doc = include_str!("../../../docs/bpf.md")]
+struct Guide;
