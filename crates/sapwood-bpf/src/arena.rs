@@ -98,6 +98,25 @@ impl BpfArena {
         self.bytes().saturating_sub(used as usize)
     }
 
+    /// A copy of what the arena holds, header page and all windows: what C programs in user space read as `sw_base`, and what
+    /// tests keep. Takes memory for pages that were never touched; a mix of moments while somebody writes.
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
+    /// std::fs::write("arena.img", arena.image())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn image(&self) -> Vec<u8> {
+        let used = self.memory.u64(page::USED_AT).load(Ordering::Acquire);
+        let words = (used as usize).min(self.bytes()) / 8;
+        let mut image = Vec::with_capacity(words * 8);
+        for word in 0..words {
+            let word = self.memory.u64(8 * word).load(Ordering::Relaxed);
+            image.extend_from_slice(&word.to_ne_bytes());
+        }
+        image
+    }
+
     /// The kernel's map.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory.fd()
