@@ -21,6 +21,8 @@ mod error;
 #[cfg(feature = "kernel")]
 mod grace;
 #[cfg(feature = "kernel")]
+mod kernel_map;
+#[cfg(feature = "kernel")]
 mod loader;
 #[cfg(feature = "kernel")]
 mod names;
@@ -35,6 +37,10 @@ pub use arena::{BpfArena, WindowInfo};
 pub use error::Error;
 #[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
+#[cfg(feature = "kernel")]
+pub use kernel_map::{
+    KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape, Serviced,
+};
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
