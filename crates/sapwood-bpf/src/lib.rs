@@ -19,6 +19,8 @@ mod arena;
 #[cfg(feature = "kernel")]
 mod error;
 #[cfg(feature = "kernel")]
+mod foreign;
+#[cfg(feature = "kernel")]
 mod grace;
 #[cfg(feature = "kernel")]
 mod kernel_map;
@@ -35,6 +37,8 @@ mod support;
 pub use arena::{BpfArena, WindowInfo};
 #[cfg(feature = "kernel")]
 pub use error::Error;
+#[cfg(feature = "kernel")]
+pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
 #[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
 #[cfg(feature = "kernel")]
