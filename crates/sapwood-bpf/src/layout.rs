@@ -2,6 +2,7 @@
 
 use sapwood_arena::EXTRA_AT;
 
+use sapwood::lpm;
 use sapwood::qp::Published;
 
 /// The header page of the arena: what it is, and where its windows are.
@@ -275,6 +276,14 @@ pub fn constants() -> Vec<(String, u64)> {
         ] {
             add(&format!("KQP_{name}"), value as u64);
         }
+    }
+    add("LPM_VALUE_BYTES", root(lpm::Published::VALUE_BYTES));
+    add("LPM_WIDTH", root(lpm::Published::WIDTH));
+    add("LPM_ROOT", root(lpm::Published::ROOT));
+    add("LPM_SHELF", root(lpm::Published::SHELF));
+    add("LPM_LEN", root(lpm::Published::LEN));
+    for (name, value) in lpm::Published::layout() {
+        add(&format!("LPM_{name}"), value);
     }
     all
 }

@@ -19,6 +19,8 @@ mod arena;
 #[cfg(feature = "kernel")]
 mod error;
 #[cfg(feature = "kernel")]
+mod fib;
+#[cfg(feature = "kernel")]
 mod foreign;
 #[cfg(feature = "kernel")]
 mod grace;
@@ -39,6 +41,8 @@ mod support;
 pub use arena::{BpfArena, WindowInfo};
 #[cfg(feature = "kernel")]
 pub use error::Error;
+#[cfg(feature = "kernel")]
+pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
 #[cfg(feature = "kernel")]
 pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
 #[cfg(feature = "kernel")]

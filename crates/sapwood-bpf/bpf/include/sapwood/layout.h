@@ -75,5 +75,22 @@
 #define SW_KQP_INDEX 1u
 #define SW_KQP_TRIE 2u
 #define SW_KQP_VALUE_MAX 64u
+#define SW_LPM_VALUE_BYTES 48u
+#define SW_LPM_WIDTH 56u
+#define SW_LPM_ROOT 64u
+#define SW_LPM_SHELF 72u
+#define SW_LPM_LEN 80u
+#define SW_LPM_REF 134217727u
+#define SW_LPM_CHILD 2147483648u
+#define SW_LPM_FRESH 2147483648u
+#define SW_LPM_STRIDE 6u
+#define SW_LPM_WORD_MARK 27u
+#define SW_LPM_WORD_VALUE 32u
+#define SW_LPM_NODE_RUNS 0u
+#define SW_LPM_NODE_BASE 8u
+#define SW_LPM_NODE_COUNT 12u
+#define SW_LPM_NODE_SLOTS 16u
+#define SW_LPM_SHELF_KIDS 16u
+#define SW_LPM_SHELF_VALUES 24u
 
 #endif
