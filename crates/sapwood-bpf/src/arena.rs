@@ -117,6 +117,11 @@ impl BpfArena {
         image
     }
 
+    /// Where the arena is mapped in this process, and must be in every other: the same address for all.
+    pub fn address(&self) -> usize {
+        self.memory.base().addr().get()
+    }
+
     /// The kernel's map.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory.fd()

@@ -25,6 +25,8 @@ mod foreign;
 #[cfg(feature = "kernel")]
 mod grace;
 #[cfg(feature = "kernel")]
+mod kernel_map;
+#[cfg(feature = "kernel")]
 mod loader;
 #[cfg(feature = "kernel")]
 mod names;
@@ -49,6 +51,10 @@ pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
 pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
 #[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
+#[cfg(feature = "kernel")]
+pub use kernel_map::{
+    KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape, Serviced,
+};
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]

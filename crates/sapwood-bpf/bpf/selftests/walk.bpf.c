@@ -45,7 +45,7 @@ SW_GLOBAL long sw_walk_sum(sw_at cursor, __u64 *sum SW_NONNULL)
  */
 SW_GLOBAL long sw_walk_whole(__u32 map, sw_at cursor, struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_window(map, SW_KIND_QP);
+	sw_at window = sw_window_in(map, SW_QP_KINDS);
 	long found = sw_qp_walk_begin(map, cursor), error;
 	__u32 i, zeros = sw_zero(), others = sw_zero();
 

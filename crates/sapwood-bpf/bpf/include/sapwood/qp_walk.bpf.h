@@ -72,7 +72,7 @@ SW_INLINE sw_at sw_qp_bytes(sw_at at)
  */
 SW_GLOBAL long sw_qp_key(__u32 map, sw_at leaf, struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_window(map, SW_KIND_QP), at;
+	sw_at window = sw_window_in(map, SW_QP_KINDS), at;
 	__u32 i, left, length;
 	__u64 word, spare;
 
@@ -207,7 +207,7 @@ SW_GLOBAL long sw_qp_down(sw_at window, __u32 cell, int last)
 /* The entry with the least key. Example: long found = sw_qp_first(NAMES); */
 SW_GLOBAL long sw_qp_first_leaf(__u32 map)
 {
-	sw_at window = sw_window(map, SW_KIND_QP);
+	sw_at window = sw_window_in(map, SW_QP_KINDS);
 	__u32 cell;
 
 	sw_use_arena();
@@ -220,7 +220,7 @@ SW_GLOBAL long sw_qp_first_leaf(__u32 map)
 /* The entry with the greatest key. Example: long found = sw_qp_last_leaf(NAMES); */
 SW_GLOBAL long sw_qp_last_leaf(__u32 map)
 {
-	sw_at window = sw_window(map, SW_KIND_QP);
+	sw_at window = sw_window_in(map, SW_QP_KINDS);
 	__u32 cell;
 
 	sw_use_arena();
@@ -302,7 +302,7 @@ SW_GLOBAL long sw_qp_beside(sw_at window, const struct sw_key *key SW_NONNULL, _
 /* The entry before or behind a key. */
 SW_INLINE long sw_qp_neighbour(__u32 map, const struct sw_key *key, int last)
 {
-	sw_at window = sw_window(map, SW_KIND_QP);
+	sw_at window = sw_window_in(map, SW_QP_KINDS);
 	__u32 tries, compared;
 	long found;
 
@@ -390,7 +390,7 @@ SW_INLINE long sw_qp_walk_below(sw_at window, sw_at cursor, __u32 depth, __u32 c
  */
 SW_GLOBAL long sw_qp_walk_begin(__u32 map, sw_at cursor)
 {
-	sw_at window = sw_window(map, SW_KIND_QP);
+	sw_at window = sw_window_in(map, SW_QP_KINDS);
 	long error;
 
 	sw_use_arena();
@@ -405,7 +405,7 @@ SW_GLOBAL long sw_qp_walk_begin(__u32 map, sw_at cursor)
  */
 SW_GLOBAL long sw_qp_walk_prefix(__u32 map, sw_at cursor, const struct sw_key *prefix SW_NONNULL)
 {
-	sw_at window = sw_window(map, SW_KIND_QP), node;
+	sw_at window = sw_window_in(map, SW_QP_KINDS), node;
 	__u32 cell, header, depth, offset, length = prefix->length;
 	int child;
 	long error;
@@ -519,7 +519,7 @@ parted:
  */
 SW_GLOBAL long sw_qp_walk_from(__u32 map, sw_at cursor, const struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_window(map, SW_KIND_QP);
+	sw_at window = sw_window_in(map, SW_QP_KINDS);
 	long found;
 
 	sw_use_arena();
