@@ -73,17 +73,20 @@ pub enum Kind {
     KernelQp = 4,
     /// A route cache.
     Route = 5,
+    /// Words that this process writes, whatever they mean.
+    Words = 6,
 }
 
 impl Kind {
     /// All that there are.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 7] = [
         Kind::None,
         Kind::Qp,
         Kind::Lpm4,
         Kind::Lpm6,
         Kind::KernelQp,
         Kind::Route,
+        Kind::Words,
     ];
 
     /// The kind of this number.
@@ -100,6 +103,7 @@ impl Kind {
             Kind::Lpm6 => "lpm6",
             Kind::KernelQp => "kernel-qp",
             Kind::Route => "route",
+            Kind::Words => "words",
         }
     }
 }

@@ -25,9 +25,13 @@ mod loader;
 #[cfg(feature = "kernel")]
 mod names;
 #[cfg(feature = "kernel")]
+pub mod objects;
+#[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
 mod support;
+#[cfg(feature = "kernel")]
+mod words;
 
 #[cfg(feature = "kernel")]
 pub use arena::{BpfArena, WindowInfo};
@@ -41,3 +45,5 @@ pub use loader::{Loader, Programs};
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
 pub use support::check;
+#[cfg(feature = "kernel")]
+pub use words::Words;
