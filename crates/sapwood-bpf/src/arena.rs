@@ -256,7 +256,7 @@ impl BpfArena {
         bytes: usize,
         layout_hash: u64,
     ) -> Result<(Arena, WindowInfo), Error> {
-        let (window, info) = self.take_window(name, bytes)?;
+        let (window, info) = self.cut_window(name, bytes)?;
         let options = ArenaOptions::default()
             .header(HeaderMode::Page)
             .layout_hash(layout_hash)
@@ -266,8 +266,11 @@ impl BpfArena {
         Ok((arena, info))
     }
 
-    /// The memory of a new window, and what its entry will say.
-    pub(crate) fn take_window(
+    /// As [`make_window`](Self::make_window), with nothing in it, not even pages.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`], [`Error::TooManyWindows`], [`Error::Name`].
+    pub(crate) fn cut_window(
         &self,
         name: &str,
         bytes: usize,

@@ -167,8 +167,8 @@ pub enum Kind {
     KernelQp = 4,
     /// A route cache.
     Route = 5,
-    /// Memory that programs use while they run.
-    Scratch = 6,
+    /// Words that programs and this process use as they like.
+    Words = 6,
 }
 
 impl Kind {
@@ -180,7 +180,7 @@ impl Kind {
         Kind::Lpm6,
         Kind::KernelQp,
         Kind::Route,
-        Kind::Scratch,
+        Kind::Words,
     ];
 
     /// The kind of this number.
@@ -197,7 +197,7 @@ impl Kind {
             Kind::Lpm6 => "lpm6",
             Kind::KernelQp => "kernel-qp",
             Kind::Route => "route",
-            Kind::Scratch => "scratch",
+            Kind::Words => "words",
         }
     }
 }

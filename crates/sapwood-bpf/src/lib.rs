@@ -31,11 +31,13 @@ mod loader;
 #[cfg(feature = "kernel")]
 mod names;
 #[cfg(feature = "kernel")]
+pub mod objects;
+#[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
-mod scratch;
-#[cfg(feature = "kernel")]
 mod support;
+#[cfg(feature = "kernel")]
+mod words;
 #[cfg(feature = "kernel")]
 mod xdp;
 #[cfg(feature = "kernel")]
@@ -60,9 +62,9 @@ pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
-pub use scratch::Scratch;
-#[cfg(feature = "kernel")]
 pub use support::check;
+#[cfg(feature = "kernel")]
+pub use words::Words;
 #[cfg(feature = "kernel")]
 pub use xdp::{XdpLink, XdpMode, interface_index};
 #[cfg(feature = "kernel")]

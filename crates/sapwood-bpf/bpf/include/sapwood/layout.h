@@ -22,7 +22,7 @@
 #define SW_KIND_LPM6 3u
 #define SW_KIND_KERNEL_QP 4u
 #define SW_KIND_ROUTE 5u
-#define SW_KIND_SCRATCH 6u
+#define SW_KIND_WORDS 6u
 #define SW_QP_VALUE_BYTES 48u
 #define SW_QP_HAS_INDEX 56u
 #define SW_QP_ROOT 64u
