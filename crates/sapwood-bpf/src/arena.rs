@@ -177,7 +177,19 @@ impl BpfArena {
         })
     }
 
-    fn entry(&self, number: u32) -> Result<Option<WindowInfo>, Error> {
+    /// Where a window of this number and kind lies now, and its bytes; `None` when there is none such.
+    pub(crate) fn window_place(
+        &self,
+        number: u32,
+        kind: Kind,
+    ) -> Result<Option<(usize, usize)>, Error> {
+        match self.place(number)? {
+            Some((there, at, len)) if there == kind => Ok(Some((at, len))),
+            _ => Ok(None),
+        }
+    }
+
+    fn place(&self, number: u32) -> Result<Option<(Kind, usize, usize)>, Error> {
         let entry = page::WINDOWS_AT + number as usize * page::WINDOW_BYTES;
         let kind = self
             .memory
@@ -203,6 +215,15 @@ impl BpfArena {
         if !inside || !whole || at < PAGE as u64 || len < PAGE as u64 {
             return Err(damaged(format!("{len} bytes at {at}")));
         }
+        Ok(Some((kind, at as usize, len as usize)))
+    }
+
+    fn entry(&self, number: u32) -> Result<Option<WindowInfo>, Error> {
+        let entry = page::WINDOWS_AT + number as usize * page::WINDOW_BYTES;
+        let damaged = |what: String| Error::Damaged(format!("window {number}: {what}"));
+        let Some((kind, at, len)) = self.place(number)? else {
+            return Ok(None);
+        };
         let mut name = Vec::new();
         for word in 0..page::NAME_MAX / 8 {
             let word = self.memory.u64(entry + page::WINDOW_NAME + 8 * word);
@@ -213,8 +234,8 @@ impl BpfArena {
         Ok(Some(WindowInfo {
             number,
             kind,
-            at: at as usize,
-            len: len as usize,
+            at,
+            len,
             name: String::from_utf8(name).map_err(|_| damaged("its name is no text".into()))?,
         }))
     }

@@ -21,6 +21,8 @@ mod error;
 #[cfg(feature = "kernel")]
 mod fib;
 #[cfg(feature = "kernel")]
+mod foreign;
+#[cfg(feature = "kernel")]
 mod grace;
 #[cfg(feature = "kernel")]
 mod loader;
@@ -38,6 +40,8 @@ pub use error::Error;
 #[cfg(feature = "kernel")]
 pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
 #[cfg(feature = "kernel")]
+pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
+#[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
@@ -45,3 +49,8 @@ pub use loader::{Loader, Programs};
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
 pub use support::check;
+
+/// The example of the guide compiles.
+#[cfg(all(doctest, feature = "kernel"))]
+#[doc = include_str!("../../../docs/bpf.md")]
+struct Guide;
