@@ -27,6 +27,8 @@ mod grace;
 #[cfg(feature = "kernel")]
 mod loader;
 #[cfg(feature = "kernel")]
+mod mirror;
+#[cfg(feature = "kernel")]
 mod names;
 #[cfg(feature = "kernel")]
 mod raw;
@@ -45,6 +47,8 @@ pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
 pub use grace::{KernelGrace, Way, kernel_domain};
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
+#[cfg(feature = "kernel")]
+pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
