@@ -29,6 +29,8 @@ mod kernel_map;
 #[cfg(feature = "kernel")]
 mod loader;
 #[cfg(feature = "kernel")]
+mod mirror;
+#[cfg(feature = "kernel")]
 mod names;
 #[cfg(feature = "kernel")]
 pub mod objects;
@@ -59,6 +61,8 @@ pub use kernel_map::{
 };
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
+#[cfg(feature = "kernel")]
+pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]

@@ -105,5 +105,9 @@
 #define SW_LPM_NODE_SLOTS 16u
 #define SW_LPM_SHELF_KIDS 16u
 #define SW_LPM_SHELF_VALUES 24u
+#define SW_HOP_BYTES 36u
+#define SW_HOP_FORWARD 0u
+#define SW_HOP_KERNEL 1u
+#define SW_HOP_RESOLVE 2u
 
 #endif
