@@ -4,6 +4,8 @@ use sapwood_arena::EXTRA_AT;
 
 use sapwood::qp::Published;
 
+pub mod route;
+
 /// The header page of the arena: what it is, and where its windows are.
 ///
 /// ```text
@@ -142,6 +144,9 @@ pub fn constants() -> Vec<(String, u64)> {
     add("QP_SECRETS", EXTRA_AT as u64);
     for (name, value) in Published::layout() {
         add(&format!("QP_{name}"), value);
+    }
+    for (name, value) in route::constants() {
+        add(&name, value);
     }
     all
 }

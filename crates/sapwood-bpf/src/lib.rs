@@ -27,6 +27,8 @@ mod names;
 #[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
+mod route_cache;
+#[cfg(feature = "kernel")]
 mod support;
 
 #[cfg(feature = "kernel")]
@@ -39,5 +41,9 @@ pub use grace::{KernelGrace, Way, kernel_domain};
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
+#[cfg(feature = "kernel")]
+pub use route_cache::{
+    KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
+};
 #[cfg(feature = "kernel")]
 pub use support::check;
