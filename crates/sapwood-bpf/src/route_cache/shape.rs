@@ -54,7 +54,9 @@ impl Shape {
     }
 
     fn checked_bytes(&self) -> Option<usize> {
-        self.sets.checked_mul(self.stride)?.checked_add(self.sets_at)
+        self.sets
+            .checked_mul(self.stride)?
+            .checked_add(self.sets_at)
     }
 
     /// Bytes of the window.

@@ -577,8 +577,9 @@ SW_GLOBAL long sw_route_sweep_set(__u32 number, __u32 index, __u64 now)
 
 /*
  * Removes entries older than `keep`, and those of before an invalidation of all, in about `budget` slots; the next call goes on from
- * there. Returns how many were removed, or -EINVAL; -ELOOP when the kernel ended the loop before the budget was used up. A set takes some
- * tens of nanoseconds: programs on the path of packets should sweep a few sets at a time, if at all.
+ * there. `now` may be a time of a while ago. Returns how many were removed, or -EINVAL; -ELOOP when the kernel ended the loop before
+ * the budget was used up. A set takes some tens of nanoseconds: programs on the path of packets should sweep a few sets at a time,
+ * if at all.
  *
  *     sw_route_sweep(FLOWS, bpf_ktime_get_ns(), 64);
  */
@@ -591,7 +592,6 @@ SW_GLOBAL long sw_route_sweep(__u32 number, __u64 now, __u32 budget)
 	sw_use_arena();
 	if (!window)
 		return -EINVAL;
-	sw_route_note(window, now);
 	sets = (__u32)sw_u64(window + SW_ROUTE_SETS);
 	some = ((__u64)budget + SW_ROUTE_SLOTS - 1) / SW_ROUTE_SLOTS;
 	if (some > sets)
