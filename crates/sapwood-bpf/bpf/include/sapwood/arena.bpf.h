@@ -198,9 +198,9 @@ SW_INLINE void sw_set_u8(sw_at at, __u8 value)
 #define sw_or_u64(at, bits) ((void)__sync_fetch_and_or((__u64 SW_ARENA *)(unsigned long)(at), bits))
 #define sw_and_u64(at, bits) ((void)__sync_fetch_and_and((__u64 SW_ARENA *)(unsigned long)(at), bits))
 #else
-#define sw_add_u64(at, more) ((void)__sync_fetch_and_add((__u64 *)(sw_base + (at)), more))
-#define sw_or_u64(at, bits) ((void)__sync_fetch_and_or((__u64 *)(sw_base + (at)), bits))
-#define sw_and_u64(at, bits) ((void)__sync_fetch_and_and((__u64 *)(sw_base + (at)), bits))
+#define sw_add_u64(at, more) ((void)__sync_fetch_and_add((__u64 *)sw_inside(at, 8), more))
+#define sw_or_u64(at, bits) ((void)__sync_fetch_and_or((__u64 *)sw_inside(at, 8), bits))
+#define sw_and_u64(at, bits) ((void)__sync_fetch_and_and((__u64 *)sw_inside(at, 8), bits))
 #endif
 
 /* A zero that the compiler and the verifier do not know: counters that begin with it do not multiply the verifier's work. */

@@ -30,6 +30,7 @@ int main(int count, char **arguments)
 	if (memory == MAP_FAILED)
 		return 4;
 	sw_base = memory;
+	sw_limit = bytes;
 	while (fread(&ask, sizeof(ask), 1, stdin) == 1) {
 		sw_answer(&ask);
 		if (fwrite(&ask, sizeof(ask), 1, stdout) != 1)
