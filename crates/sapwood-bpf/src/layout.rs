@@ -106,10 +106,12 @@ impl Kind {
     }
 }
 
-/// The roots of a window, in bytes from its beginning.
+/// Where the roots of a window are, in bytes from its beginning: in the header page of its arena.
+pub(crate) const ROOTS_AT: usize = 48;
+
+/// A root of a window, in bytes from its beginning.
 const fn root(index: usize) -> u64 {
-    // The header page of an arena.
-    (48 + 8 * index) as u64
+    (ROOTS_AT + 8 * index) as u64
 }
 
 /// All constants of `layout.h`: name and value.

@@ -19,6 +19,8 @@ mod arena;
 #[cfg(feature = "kernel")]
 mod error;
 #[cfg(feature = "kernel")]
+mod foreign;
+#[cfg(feature = "kernel")]
 mod grace;
 #[cfg(feature = "kernel")]
 mod loader;
@@ -36,6 +38,8 @@ pub use arena::{BpfArena, WindowInfo};
 #[cfg(feature = "kernel")]
 pub use error::Error;
 #[cfg(feature = "kernel")]
+pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
+#[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
@@ -47,3 +51,8 @@ pub use route_cache::{
 };
 #[cfg(feature = "kernel")]
 pub use support::check;
+
+/// The example of the guide compiles.
+#[cfg(all(doctest, feature = "kernel"))]
+#[doc = include_str!("../../../docs/bpf.md")]
+struct Guide;
