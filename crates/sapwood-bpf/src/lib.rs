@@ -32,6 +32,8 @@ mod raw;
 mod route_cache;
 #[cfg(feature = "kernel")]
 mod support;
+#[cfg(feature = "kernel")]
+mod xdp;
 
 #[cfg(feature = "kernel")]
 pub use arena::{BpfArena, WindowInfo};
@@ -56,3 +58,5 @@ pub use support::check;
 #[cfg(all(doctest, feature = "kernel"))]
 #[doc = include_str!("../../../docs/bpf.md")]
 struct Guide;
+#[cfg(feature = "kernel")]
+pub use xdp::{XdpLink, XdpMode, interface_index};
