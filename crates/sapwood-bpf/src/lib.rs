@@ -34,6 +34,8 @@ mod route_cache;
 mod support;
 #[cfg(feature = "kernel")]
 mod xdp;
+#[cfg(feature = "kernel")]
+mod xdp_route;
 
 #[cfg(feature = "kernel")]
 pub use arena::{BpfArena, WindowInfo};
@@ -53,10 +55,12 @@ pub use route_cache::{
 };
 #[cfg(feature = "kernel")]
 pub use support::check;
+#[cfg(feature = "kernel")]
+pub use xdp::{XdpLink, XdpMode, interface_index};
+#[cfg(feature = "kernel")]
+pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
 
 /// The example of the guide compiles.
 #[cfg(all(doctest, feature = "kernel"))]
 #[doc = include_str!("../../../docs/bpf.md")]
 struct Guide;
-#[cfg(feature = "kernel")]
-pub use xdp::{XdpLink, XdpMode, interface_index};

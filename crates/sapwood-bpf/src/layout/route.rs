@@ -1,4 +1,4 @@
-//! Where everything is in the window of a route cache.
+//! Where everything is in the window of a route cache; and what the program `xdp-route` says.
 //!
 //! ```text
 //!    0 | header page of an arena
@@ -104,6 +104,86 @@ pub const EVENTS: [&str; 14] = [
 
 const _: () = assert!(8 + 8 * EVENTS.len() <= COUNTERS_BYTES);
 
+/// What the program `xdp-route` does with a packet, and why: the number of its counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum RouteVerdict {
+    /// Forwarded, as the cache knew. What is not forwarded passes to the kernel.
+    Cached = 0,
+    /// Forwarded, as the kernel's table said.
+    Resolved = 1,
+    /// Forwarded, as the table in the arena said.
+    Table = 2,
+    /// No way out: the packet is for this machine, or for nobody.
+    NoRoute = 3,
+    /// No way out, as the cache knew.
+    Negative = 4,
+    /// The next hop's link address is not known; the kernel asks for it.
+    NoNeighbour = 5,
+    /// More bytes than go out there at once.
+    TooLong = 6,
+    /// A packet that has made its last hop.
+    Expired = 7,
+    /// Options that routers look at.
+    Options = 8,
+    /// To a group, or to or from addresses that are not forwarded.
+    NotUnicast = 9,
+    /// A packet that ends early, or whose lengths cannot be.
+    Malformed = 10,
+    /// Not IP.
+    Other = 11,
+}
+
+impl RouteVerdict {
+    /// All that there are, by number.
+    pub const ALL: [RouteVerdict; 12] = [
+        RouteVerdict::Cached,
+        RouteVerdict::Resolved,
+        RouteVerdict::Table,
+        RouteVerdict::NoRoute,
+        RouteVerdict::Negative,
+        RouteVerdict::NoNeighbour,
+        RouteVerdict::TooLong,
+        RouteVerdict::Expired,
+        RouteVerdict::Options,
+        RouteVerdict::NotUnicast,
+        RouteVerdict::Malformed,
+        RouteVerdict::Other,
+    ];
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            RouteVerdict::Cached => "cached",
+            RouteVerdict::Resolved => "resolved",
+            RouteVerdict::Table => "table",
+            RouteVerdict::NoRoute => "no-route",
+            RouteVerdict::Negative => "negative",
+            RouteVerdict::NoNeighbour => "no-neighbour",
+            RouteVerdict::TooLong => "too-long",
+            RouteVerdict::Expired => "expired",
+            RouteVerdict::Options => "options",
+            RouteVerdict::NotUnicast => "not-unicast",
+            RouteVerdict::Malformed => "malformed",
+            RouteVerdict::Other => "other",
+        }
+    }
+
+    /// Whether the program sent the packet on.
+    pub fn is_forwarded(self) -> bool {
+        matches!(
+            self,
+            RouteVerdict::Cached | RouteVerdict::Resolved | RouteVerdict::Table
+        )
+    }
+}
+
+/// The program `xdp-route` asks the kernel's table, for each packet.
+pub const MODE_RESOLVER: u32 = 0;
+/// It asks the cache, and the kernel's table for what the cache does not know.
+pub const MODE_CACHE: u32 = 1;
+
 /// The constants of the C header.
 pub(super) fn constants() -> Vec<(String, u64)> {
     let words = [
@@ -148,5 +228,12 @@ pub(super) fn constants() -> Vec<(String, u64)> {
             8 + 8 * i as u64,
         ));
     }
+    for verdict in RouteVerdict::ALL {
+        let name = verdict.name().to_uppercase().replace('-', "_");
+        all.push((format!("XDP_ROUTE_{name}"), verdict as u64));
+    }
+    all.push(("XDP_ROUTE_COUNTS".into(), RouteVerdict::ALL.len() as u64));
+    all.push(("XDP_ROUTE_MODE_RESOLVER".into(), MODE_RESOLVER.into()));
+    all.push(("XDP_ROUTE_MODE_CACHE".into(), MODE_CACHE.into()));
     all
 }
