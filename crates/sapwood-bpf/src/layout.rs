@@ -6,6 +6,8 @@ use sapwood::lpm;
 use sapwood::qp::Published;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+pub mod route;
+
 /// The header page of the arena: what it is, and where its windows are.
 ///
 /// ```text
@@ -402,6 +404,9 @@ pub fn constants() -> Vec<(String, u64)> {
     add("HOP_FORWARD", NextHop::FORWARD.into());
     add("HOP_KERNEL", NextHop::KERNEL.into());
     add("HOP_RESOLVE", NextHop::RESOLVE.into());
+    for (name, value) in route::constants() {
+        add(&name, value);
+    }
     all
 }
 

@@ -37,6 +37,8 @@ pub mod objects;
 #[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
+mod route_cache;
+#[cfg(feature = "kernel")]
 mod support;
 #[cfg(feature = "kernel")]
 mod words;
@@ -44,6 +46,8 @@ mod words;
 mod xdp;
 #[cfg(feature = "kernel")]
 mod xdp_names;
+#[cfg(feature = "kernel")]
+mod xdp_route;
 
 #[cfg(feature = "kernel")]
 pub use arena::{BpfArena, WindowInfo};
@@ -66,6 +70,10 @@ pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
+pub use route_cache::{
+    KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
+};
+#[cfg(feature = "kernel")]
 pub use support::check;
 #[cfg(feature = "kernel")]
 pub use words::Words;
@@ -73,6 +81,8 @@ pub use words::Words;
 pub use xdp::{XdpLink, XdpMode, interface_index};
 #[cfg(feature = "kernel")]
 pub use xdp_names::{NameRule, NamesCounts, XdpNames};
+#[cfg(feature = "kernel")]
+pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
 
 /// The example of the guide compiles.
 #[cfg(all(doctest, feature = "kernel"))]
