@@ -40,6 +40,7 @@ pub(super) struct Plan {
     pub(super) ring: Option<usize>,
     pub(super) retired: Option<usize>,
     pub(super) prefill: Vec<(usize, usize)>,
+    pub(super) buckets: Option<usize>,
     pub(super) fail_every: u64,
 }
 
@@ -53,6 +54,7 @@ impl Plan {
             ring: None,
             retired: None,
             prefill: Vec::new(),
+            buckets: None,
             fail_every: 0,
         }
     }
@@ -69,9 +71,13 @@ impl Plan {
                 return refuse("prefill", why);
             }
         }
-        for (what, size) in [("ring", self.ring), ("retire_ring", self.retired)] {
+        for (what, size) in [
+            ("ring", self.ring),
+            ("retire_ring", self.retired),
+            ("index_buckets", self.buckets),
+        ] {
             if size.is_some_and(|size| size == 0 || size > ENTRIES_MAX) {
-                return refuse(what, format!("1 to {ENTRIES_MAX} blocks"));
+                return refuse(what, format!("1 to {ENTRIES_MAX}"));
             }
         }
         if self.parts == 0 {
@@ -183,7 +189,7 @@ impl Owner {
         let retired_at = cut(plan.retire_size() * 4);
         let with_index = plan.parts & k::INDEX != 0;
         let homes = match with_index {
-            true => homes_for(plan.max_entries),
+            true => plan.buckets.unwrap_or(homes_for(plan.max_entries)),
             false => 0,
         };
         let buckets = homes

@@ -2,6 +2,7 @@
 #![cfg(feature = "kernel")]
 
 mod asks;
+mod storm;
 
 use std::collections::BTreeMap;
 
