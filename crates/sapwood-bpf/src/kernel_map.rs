@@ -207,7 +207,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
     }
 
     /// The most blocks of one size that lie ready for programs, rounded up to a power of two: what programs can insert between two steps of
-    /// service. Default: a 64th of the entries, 64 to 4,096. Rings begin with an eighth of that and grow as they are used.
+    /// service. Default: a 64th of the entries, 64 to 4,096. Rings begin with a 32nd of that and grow as they are used.
     pub fn ring(mut self, blocks: usize) -> Self {
         self.plan.ring = Some(blocks);
         self

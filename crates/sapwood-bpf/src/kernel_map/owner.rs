@@ -104,11 +104,15 @@ impl Plan {
     /// The capacity of a class's ring: how many blocks it usually has at most, and how many it has at first.
     fn ring_of(&self, class: usize) -> (usize, usize) {
         let all = self.ring_size();
+        let units = k::units(class);
+        if self.parts & k::TRIE == 0 && units > self.leaf_units(k::KEY_MAX) {
+            return (1, 0);
+        }
         // Large leaves are rarer, large branches rare.
-        let usual = match k::units(class) {
-            0..=24 => all,
-            25..=k::EXACT => (all / 4).max(all.min(16)),
-            _ => all.min(8),
+        let (usual, first) = match units {
+            0..=24 => (all, (all / 32).max(all.min(8))),
+            25..=k::EXACT => ((all / 4).max(all.min(16)), (all / 64).max(all.min(4))),
+            _ => (all.min(8), all.min(2)),
         };
         let wanted = self
             .prefill
@@ -117,7 +121,7 @@ impl Plan {
             .map(|(_, entries)| *entries)
             .sum::<usize>();
         match wanted {
-            0 => (usual, (usual / 8).max(usual.min(8))),
+            0 => (usual, first),
             // So that all can be taken.
             _ => (usual, (wanted + KEPT_MAX as usize).max(usual)),
         }

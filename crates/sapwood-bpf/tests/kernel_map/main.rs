@@ -2,14 +2,15 @@
 #![cfg(feature = "kernel")]
 
 mod asks;
+mod cases;
+mod corrupt;
+#[path = "../kernel/mod.rs"]
+mod kernel;
 mod storm;
 
 use std::collections::BTreeMap;
 
-use asks::{
-    ANY, E2BIG, EBUSY, EEXIST, EINVAL, ENODATA, ENOENT, ENOMEM, EXIST, Kernel, NOEXIST, Side, User,
-    What,
-};
+use asks::{E2BIG, EEXIST, ENODATA, ENOENT, ENOMEM, EXIST, Kernel, NOEXIST, Side, User, What};
 use sapwood_bpf::{BpfArena, KernelMap, KernelMapBuilder};
 
 /// Whether the kernel has what is needed; says why not.
@@ -49,7 +50,7 @@ struct Pair<'a, V> {
 
 impl<V> Pair<'_, V> {
     /// One operation on both. Errors that the oracle does not know change nothing.
-    fn change(&mut self, side: &mut impl Side, rng: &mut fastrand::Rng, key: &[u8]) {
+    fn change(&mut self, side: &mut (impl Side + ?Sized), rng: &mut fastrand::Rng, key: &[u8]) {
         let window = self.map.window().number;
         let there = self.oracle.contains_key(key);
         if rng.u8(..8) < 3 {
@@ -94,7 +95,7 @@ impl<V> Pair<'_, V> {
     }
 
     /// Whether lookups say what the oracle says.
-    fn look(&self, side: &mut impl Side, key: &[u8]) {
+    fn look(&self, side: &mut (impl Side + ?Sized), key: &[u8]) {
         let window = self.map.window().number;
         let wanted = self.oracle.get(key);
         for what in [What::Trie, What::Index, What::Lookup] {
@@ -152,10 +153,10 @@ where
     }
 }
 
-/// Random operations on one map.
+/// Random operations on one map, how many found no memory.
 fn against_the_oracle<V>(
     map: &KernelMap<V>,
-    side: &mut impl Side,
+    side: &mut (impl Side + ?Sized),
     parts: (bool, bool),
     most: usize,
     steps: usize,

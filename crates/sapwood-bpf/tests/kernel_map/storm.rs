@@ -87,7 +87,9 @@ fn mix(x: u64) -> u64 {
 
 /// The key of a number, as the program makes it.
 fn key(number: u32) -> Vec<u8> {
-    let mut key: Vec<u8> = (0..7).map(|i| b'a' + (number >> (2 * i) & 3) as u8).collect();
+    let mut key: Vec<u8> = (0..7)
+        .map(|i| b'a' + (number >> (2 * i) & 3) as u8)
+        .collect();
     key.resize(7 + number as usize % 8, b'x');
     key
 }
@@ -193,13 +195,21 @@ fn all_processors_write() {
     for (i, parts) in PARTS.into_iter().enumerate() {
         let builder = KernelMap::builder(&arena, &format!("usual{i}"));
         let counts = storm(&arena, builder.ring(1024), parts);
-        assert_eq!((counts.torn, counts.other, counts.full), (0, 0, 0), "{counts:?}");
+        assert_eq!(
+            (counts.torn, counts.other, counts.full),
+            (0, 0, 0),
+            "{counts:?}"
+        );
         assert!(counts.done > 1000 && counts.found > 1000, "{counts:?}");
         // Rings that run empty, and blocks that cannot be had.
         let builder = KernelMap::builder(&arena, &format!("short{i}"));
         let builder = builder.ring(2).retire_ring(4).fail_every(3);
         let counts = storm(&arena, builder, parts);
-        assert_eq!((counts.torn, counts.other, counts.full), (0, 0, 0), "{counts:?}");
+        assert_eq!(
+            (counts.torn, counts.other, counts.full),
+            (0, 0, 0),
+            "{counts:?}"
+        );
         assert!(counts.done > 0 && counts.no_memory > 0, "{counts:?}");
     }
 }
