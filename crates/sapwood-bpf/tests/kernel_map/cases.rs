@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sapwood_bpf::{BpfArena, Error, KernelMap, NameMap};
+use sapwood_bpf::{BpfArena, Error, KernelGrace, KernelMap, NameMap};
 
 use crate::asks::{
     ANY, E2BIG, EBUSY, EEXIST, EINVAL, ENODATA, ENOENT, ENOMEM, ENOSPC, EXIST, Kernel, NOEXIST,
@@ -28,6 +28,7 @@ fn memory_runs_out_and_comes_back() {
         return;
     }
     let arena = BpfArena::create(64 << 20).unwrap();
+    let grace = KernelGrace::new().unwrap();
     let mut number = 0;
     for mut side in sides(&arena) {
         for parts in PARTS {
@@ -43,6 +44,7 @@ fn memory_runs_out_and_comes_back() {
                 .ring(ring)
                 .retire_ring(retired)
                 .fail_every(fail)
+                .grace(&grace)
                 .build()
                 .unwrap();
                 let failed = against_the_oracle(&map, &mut *side, parts, 60, 300, number);
