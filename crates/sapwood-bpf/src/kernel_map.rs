@@ -213,13 +213,21 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         self
     }
 
+    /// Rings are full from the beginning, and not only when they were found half empty. Takes memory for all sizes: some 3 KiB for each block of a
+    /// ring's size.
+    pub fn full_rings(mut self) -> Self {
+        self.plan.full = true;
+        self
+    }
+
     /// The most blocks that programs give up between two steps of service, rounded up to a power of two. Default: four times the size of rings.
     pub fn retire_ring(mut self, blocks: usize) -> Self {
         self.plan.retired = Some(blocks);
         self
     }
 
-    /// Memory for so many entries with keys of this length (up to 254) lies ready from the beginning, and always when there is enough.
+    /// Leaves for so many entries with keys of this length (up to 254) lie ready from the beginning. A map with a trie needs branches too,
+    /// which come as they are used.
     pub fn prefill(mut self, key_len: usize, entries: usize) -> Self {
         self.plan.prefill.push((key_len, entries));
         self

@@ -41,6 +41,7 @@ pub(super) struct Plan {
     pub(super) retired: Option<usize>,
     pub(super) prefill: Vec<(usize, usize)>,
     pub(super) buckets: Option<usize>,
+    pub(super) full: bool,
     pub(super) fail_every: u64,
 }
 
@@ -55,6 +56,7 @@ impl Plan {
             retired: None,
             prefill: Vec::new(),
             buckets: None,
+            full: false,
             fail_every: 0,
         }
     }
@@ -114,6 +116,7 @@ impl Plan {
             25..=k::EXACT => ((all / 4).max(all.min(16)), (all / 64).max(all.min(4))),
             _ => (all.min(8), all.min(2)),
         };
+        let first = if self.full { usual } else { first };
         let wanted = self
             .prefill
             .iter()
