@@ -19,6 +19,8 @@ mod arena;
 #[cfg(feature = "kernel")]
 mod error;
 #[cfg(feature = "kernel")]
+mod foreign;
+#[cfg(feature = "kernel")]
 mod grace;
 #[cfg(feature = "kernel")]
 mod loader;
@@ -38,6 +40,8 @@ pub use arena::{BpfArena, WindowInfo};
 #[cfg(feature = "kernel")]
 pub use error::Error;
 #[cfg(feature = "kernel")]
+pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
+#[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
@@ -49,3 +53,8 @@ pub use support::check;
 pub use xdp::{XdpLink, XdpMode, interface_index};
 #[cfg(feature = "kernel")]
 pub use xdp_names::{NameRule, NamesCounts, XdpNames};
+
+/// The example of the guide compiles.
+#[cfg(all(doctest, feature = "kernel"))]
+#[doc = include_str!("../../../docs/bpf.md")]
+struct Guide;

@@ -7,7 +7,7 @@ use sapwood::key::{dns_name, dns_name_to_text};
 
 use crate::arena::BpfArena;
 use crate::error::Error;
-use crate::layout::{NAMES_ALLOW, NAMES_BLOCK, NamesVerdict};
+use crate::layout::xdp_names::{ALLOW, BLOCK, NamesVerdict};
 use crate::loader::{Loader, Programs};
 use crate::names::NameMap;
 use crate::xdp::{XdpLink, XdpMode};
@@ -33,15 +33,15 @@ impl NameRule {
     /// What stands in the map for it.
     pub fn value(self) -> u64 {
         match self {
-            NameRule::Block => NAMES_BLOCK,
-            NameRule::Allow => NAMES_ALLOW,
+            NameRule::Block => BLOCK,
+            NameRule::Allow => ALLOW,
         }
     }
 
     /// What a value in the map stands for.
     pub fn of(value: u64) -> NameRule {
         match value {
-            NAMES_BLOCK => NameRule::Block,
+            BLOCK => NameRule::Block,
             _ => NameRule::Allow,
         }
     }
@@ -103,7 +103,7 @@ impl NamesCounts {
 /// The list may be changed while packets come: no packet waits for it, and no rule that is not changed is ever missed.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, NameRule, XdpNames, interface_index, layout::NamesVerdict};
+/// use sapwood_bpf::{BpfArena, NameRule, XdpNames, interface_index, layout::xdp_names::NamesVerdict};
 /// let arena = BpfArena::create(256 << 20)?;
 /// let mut filter = XdpNames::load(&arena, "blocked", [("ads.example", NameRule::Block)])?;
 /// filter.attach(interface_index("eth0")?, None)?;
