@@ -52,7 +52,7 @@ pub use support::check;
 #[cfg(feature = "kernel")]
 pub use xdp::{XdpLink, XdpMode, interface_index};
 #[cfg(feature = "kernel")]
-pub use xdp_names::{NameRule, NamesCounts, XdpNames};
+pub use xdp_names::{NameRule, NamesCounts, PinnedNames, XdpNames};
 
 /// The example of the guide compiles.
 #[cfg(all(doctest, feature = "kernel"))]
