@@ -130,6 +130,14 @@ pub enum Error {
     /// Neither way to wait for the kernel's readers works here.
     #[error("the kernel's readers cannot be waited for: {0}")]
     NoGrace(String),
+    /// A map cannot be made so.
+    #[error("{what}: {why}")]
+    Setting {
+        /// What was asked for.
+        what: &'static str,
+        /// Why not.
+        why: String,
+    },
     /// A map's error.
     #[error(transparent)]
     Map(#[from] sapwood::Error),

@@ -164,9 +164,11 @@ fn command(filter: &XdpNames, words: &[&str], out: &mut Output) -> Result<(), Er
     let done = match words {
         [] => return Ok(()),
         ["stats"] => return show(out, &filter.counts()?),
-        ["block", name] => filter.block(name).map(|new| (*name, "blocked", new)),
-        ["allow", name] => filter.allow(name).map(|new| (*name, "allowed", new)),
-        ["free", name] => filter.free(name).map(|was| (*name, "freed", was)),
+        ["block", name] => filter.block(name).map(|_| (*name, "blocked")),
+        ["allow", name] => filter.allow(name).map(|_| (*name, "allowed")),
+        ["free", name] => filter
+            .free(name)
+            .map(|was| (*name, if was { "freed" } else { "absent" })),
         ["rule", name] => match filter.rule_for(name) {
             Ok(rule) => return tell(name, rule, out),
             Err(error) => Err(error),
@@ -180,20 +182,10 @@ fn command(filter: &XdpNames, words: &[&str], out: &mut Output) -> Result<(), Er
         }
     };
     match done {
-        // The program is not worse off than before.
+        // The list is as it was.
         Err(error) => complain(&error.to_string()),
-        Ok((name, what, changed)) if out.json => {
-            let key = if what == "freed" { "was_there" } else { "new" };
-            out.document(&json!({ "name": name, "done": what, key: changed }))?;
-        }
-        Ok((name, what, changed)) => {
-            let note = match (what, changed) {
-                ("freed", false) => "had no rule",
-                ("freed", true) | (_, true) => what,
-                (_, false) => what,
-            };
-            out.fields(&[note.as_bytes(), name.as_bytes()])?;
-        }
+        Ok((name, done)) if out.json => out.document(&json!({ "name": name, "done": done }))?,
+        Ok((name, done)) => out.fields(&[done.as_bytes(), name.as_bytes()])?,
     }
     Ok(())
 }
