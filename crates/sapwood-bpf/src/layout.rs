@@ -1,5 +1,7 @@
 //! What C programs rely on, in one place: the constants of `layout.h`, which is written from here.
 
+pub mod xdp_names;
+
 use sapwood_arena::EXTRA_AT;
 
 use sapwood::lpm;
@@ -208,70 +210,6 @@ impl Kind {
 /// Where the roots of a window are, in bytes from its beginning: in the header page of its arena.
 pub(crate) const ROOTS_AT: usize = 48;
 
-/// What the program `xdp-names` does with a packet, and why: the number of its counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-#[non_exhaustive]
-pub enum NamesVerdict {
-    /// A query for a name of the list, or below one: dropped. All others pass.
-    Dropped = 0,
-    /// A query for any other name.
-    Passed = 1,
-    /// A query for a name whose key has more than 254 bytes, and no part of which is in the list.
-    TooLong = 2,
-    /// To port 53, but a response, another operation than a query, or without a question.
-    NotQuery = 3,
-    /// A query whose name is compressed.
-    Compressed = 4,
-    /// A packet that ends early, or whose lengths cannot be.
-    Malformed = 5,
-    /// A part of an IP packet.
-    Fragment = 6,
-    /// To port 53 over TCP.
-    Tcp = 7,
-    /// No DNS: anything else.
-    Other = 8,
-    /// The list could not be asked; so the packet passed.
-    Error = 9,
-}
-
-impl NamesVerdict {
-    /// All that there are, by number.
-    pub const ALL: [NamesVerdict; 10] = [
-        NamesVerdict::Dropped,
-        NamesVerdict::Passed,
-        NamesVerdict::TooLong,
-        NamesVerdict::NotQuery,
-        NamesVerdict::Compressed,
-        NamesVerdict::Malformed,
-        NamesVerdict::Fragment,
-        NamesVerdict::Tcp,
-        NamesVerdict::Other,
-        NamesVerdict::Error,
-    ];
-
-    /// What people call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            NamesVerdict::Dropped => "dropped",
-            NamesVerdict::Passed => "passed",
-            NamesVerdict::TooLong => "too-long",
-            NamesVerdict::NotQuery => "not-query",
-            NamesVerdict::Compressed => "compressed",
-            NamesVerdict::Malformed => "malformed",
-            NamesVerdict::Fragment => "fragment",
-            NamesVerdict::Tcp => "tcp",
-            NamesVerdict::Other => "other",
-            NamesVerdict::Error => "error",
-        }
-    }
-}
-
-/// In the list of `xdp-names`: queries for this name and below pass.
-pub const NAMES_ALLOW: u64 = 0;
-/// In the list of `xdp-names`: they are dropped.
-pub const NAMES_BLOCK: u64 = 1;
-
 /// A root of a window, in bytes from its beginning.
 pub(crate) const fn root(index: usize) -> u64 {
     (ROOTS_AT + 8 * index) as u64
@@ -353,13 +291,9 @@ pub fn constants() -> Vec<(String, u64)> {
     }
     add("QP_CURSOR_BYTES", CURSOR_BYTES as u64);
     add("QP_CURSOR_DEPTH_MAX", CURSOR_DEPTH_MAX);
-    for verdict in NamesVerdict::ALL {
-        let name = verdict.name().to_uppercase().replace('-', "_");
-        add(&format!("NAMES_{name}"), verdict as u64);
+    for (name, value) in xdp_names::constants() {
+        add(&name, value);
     }
-    add("NAMES_COUNTS", NamesVerdict::ALL.len() as u64);
-    add("NAMES_ALLOW", NAMES_ALLOW);
-    add("NAMES_BLOCK", NAMES_BLOCK);
     {
         use kernel_map as k;
         for (name, value) in [

@@ -80,7 +80,7 @@ pub use words::Words;
 #[cfg(feature = "kernel")]
 pub use xdp::{XdpLink, XdpMode, interface_index};
 #[cfg(feature = "kernel")]
-pub use xdp_names::{NameRule, NamesCounts, XdpNames};
+pub use xdp_names::{NameRule, NamesCounts, PinnedNames, XdpNames};
 #[cfg(feature = "kernel")]
 pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
 

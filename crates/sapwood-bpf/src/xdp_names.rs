@@ -1,15 +1,18 @@
 //! The program `xdp-names`: DNS queries for names of a list are dropped.
 
 use std::fmt;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sapwood::key::{dns_name, dns_name_to_text};
 
 use crate::arena::BpfArena;
 use crate::error::Error;
-use crate::layout::{NAMES_ALLOW, NAMES_BLOCK, NamesVerdict};
+use crate::layout::xdp_names::{ALLOW, BLOCK, NamesVerdict};
 use crate::loader::{Loader, Programs};
 use crate::names::NameMap;
+use crate::support;
 use crate::xdp::{XdpLink, XdpMode};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp-names.bpf.o"));
@@ -19,6 +22,13 @@ const PROGRAM: &str = "sw_xdp_names";
 
 /// The name of the map that it counts in.
 const COUNTS: &str = "sw_names_counts";
+
+/// Where they are pinned, in a folder of their own; behind the last, the interface's number.
+const ARENA_PIN: &str = "arena";
+const COUNTS_PIN: &str = "counts";
+const PROGRAM_PIN: &str = "program";
+const LINK_PIN: &str = "link-";
+const OTHER_PINS: [&str; 3] = [ARENA_PIN, COUNTS_PIN, PROGRAM_PIN];
 
 /// What becomes of queries for a name, and for all names below it that have no rule of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,15 +43,15 @@ impl NameRule {
     /// What stands in the map for it.
     pub fn value(self) -> u64 {
         match self {
-            NameRule::Block => NAMES_BLOCK,
-            NameRule::Allow => NAMES_ALLOW,
+            NameRule::Block => BLOCK,
+            NameRule::Allow => ALLOW,
         }
     }
 
     /// What a value in the map stands for.
     pub fn of(value: u64) -> NameRule {
         match value {
-            NAMES_BLOCK => NameRule::Block,
+            BLOCK => NameRule::Block,
             _ => NameRule::Allow,
         }
     }
@@ -103,7 +113,7 @@ impl NamesCounts {
 /// The list may be changed while packets come: no packet waits for it, and no rule that is not changed is ever missed.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, NameRule, XdpNames, interface_index, layout::NamesVerdict};
+/// use sapwood_bpf::{BpfArena, NameRule, XdpNames, interface_index, layout::xdp_names::NamesVerdict};
 /// let arena = BpfArena::create(256 << 20)?;
 /// let mut filter = XdpNames::load(&arena, "blocked", [("ads.example", NameRule::Block)])?;
 /// filter.attach(interface_index("eth0")?, None)?;
@@ -229,12 +239,152 @@ impl XdpNames {
         &self.links
     }
 
+    /// Pins all of it in a new folder of a BPF file system: the arena, the program, its counts and its places. It stays on its
+    /// interfaces, whatever becomes of this process; [`PinnedNames`] finds it again. When this is dropped in order, the list goes
+    /// and all queries pass, unless it is [left](Self::leave).
+    ///
+    /// # Errors
+    /// What the system says: that the folder is there, or not in a BPF file system. Then nothing stays pinned.
+    pub fn pin(&self, folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
+        let folder = folder.as_ref();
+        std::fs::create_dir(folder)
+            .map_err(|error| Error::io(format!("making {}", folder.display()), error))?;
+        let pins = PinnedNames {
+            folder: folder.to_owned(),
+        };
+        let pin = || -> Result<(), Error> {
+            self.names.arena().pin(folder.join(ARENA_PIN))?;
+            support::pin(self.programs.map(COUNTS)?.as_fd(), &folder.join(COUNTS_PIN))?;
+            support::pin(
+                self.programs.program(PROGRAM)?.as_fd(),
+                &folder.join(PROGRAM_PIN),
+            )?;
+            for link in &self.links {
+                link.pin(folder.join(format!("{LINK_PIN}{}", link.interface())))?;
+            }
+            Ok(())
+        };
+        match pin() {
+            Ok(()) => Ok(pins),
+            Err(error) => {
+                let _ = pins.unpin();
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends without taking anything away: for a process that ends, too, and has [pinned](Self::pin) it. The list can be read
+    /// afterwards, and taken over by another owner.
+    pub fn leave(self) {
+        // What a drop would do is to close the window.
+        std::mem::forget(self.names);
+    }
+
     /// What became of all packets so far, on all interfaces together.
     ///
     /// # Errors
     /// What the system says.
     pub fn counts(&self) -> Result<NamesCounts, Error> {
         NamesCounts::read(&self.programs.map(COUNTS)?)
+    }
+}
+
+/// An [`XdpNames`] that was pinned, whether or not its owner lives.
+///
+/// ```no_run
+/// use sapwood_bpf::PinnedNames;
+/// let pins = PinnedNames::open("/sys/fs/bpf/names")?;
+/// println!("{:?}", pins.counts()?);
+/// pins.unpin()?;
+/// # Ok::<(), sapwood_bpf::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PinnedNames {
+    folder: PathBuf,
+}
+
+impl PinnedNames {
+    /// What is pinned in this folder.
+    ///
+    /// # Errors
+    /// What the system says: that there is no such folder, or nothing of the kind in it.
+    pub fn open(folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
+        let pins = PinnedNames {
+            folder: folder.as_ref().to_owned(),
+        };
+        pins.counts()?;
+        Ok(pins)
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The arena with the list. A process maps an arena once: its owner cannot open it again.
+    ///
+    /// # Errors
+    /// As [`BpfArena::open`].
+    pub fn arena(&self) -> Result<BpfArena, Error> {
+        BpfArena::open(self.folder.join(ARENA_PIN))
+    }
+
+    /// What became of all packets so far, on all interfaces together.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn counts(&self) -> Result<NamesCounts, Error> {
+        let path = self.folder.join(COUNTS_PIN);
+        let map =
+            MapHandle::from_pinned_path(&path).map_err(|error| Error::pinned(&path, error))?;
+        NamesCounts::read(&map)
+    }
+
+    /// The numbers of the interfaces on which it was when it was pinned, in the network namespace of its owner.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn interfaces(&self) -> Result<Vec<u32>, Error> {
+        let mut all: Vec<u32> = self
+            .files()?
+            .iter()
+            .filter_map(|name| name.strip_prefix(LINK_PIN)?.parse().ok())
+            .collect();
+        all.sort_unstable();
+        Ok(all)
+    }
+
+    fn files(&self) -> Result<Vec<String>, Error> {
+        let doing = |error| Error::io(format!("reading {}", self.folder.display()), error);
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir(&self.folder).map_err(doing)? {
+            let name = entry.map_err(doing)?.file_name();
+            all.push(name.to_string_lossy().into_owned());
+        }
+        Ok(all)
+    }
+
+    /// Takes the program off its interfaces, and everything out of the folder, and the folder away. Nothing but what
+    /// [`XdpNames::pin`] makes is removed.
+    ///
+    /// # Errors
+    /// What the system says: that there is more in the folder. The program is off by then.
+    pub fn unpin(&self) -> Result<(), Error> {
+        let doing = |error| Error::io(format!("removing {}", self.folder.display()), error);
+        let mut names: Vec<_> = self
+            .files()?
+            .into_iter()
+            .filter(|name| {
+                let number = name.strip_prefix(LINK_PIN).map(str::parse::<u32>);
+                matches!(number, Some(Ok(_))) || OTHER_PINS.contains(&name.as_str())
+            })
+            .collect();
+        // The links before the list.
+        names.sort_by_key(|name| !name.starts_with(LINK_PIN));
+        for name in names {
+            std::fs::remove_file(self.folder.join(name)).map_err(doing)?;
+        }
+        std::fs::remove_dir(&self.folder).map_err(doing)
     }
 }
 

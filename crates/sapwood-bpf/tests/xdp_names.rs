@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::dns::{message, query, wire};
 use common::netns::Netns;
-use sapwood_bpf::layout::NamesVerdict::{self, *};
+use sapwood_bpf::layout::xdp_names::NamesVerdict::{self, *};
 use sapwood_bpf::{BpfArena, Error, NameRule, NamesCounts, XdpMode, XdpNames};
 
 const CLIENT: &str = "10.53.0.1";

@@ -6,7 +6,7 @@ mod common;
 use common::dns::*;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use sapwood::key::dns_name;
-use sapwood_bpf::layout::NamesVerdict::{self, *};
+use sapwood_bpf::layout::xdp_names::NamesVerdict::{self, *};
 use sapwood_bpf::{BpfArena, Loader, NameRule, XdpNames};
 
 struct Filter {
