@@ -84,7 +84,9 @@ pub use xdp_names::{NameRule, NamesCounts, PinnedNames, XdpNames};
 #[cfg(feature = "kernel")]
 pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
 
-/// The example of the guide compiles.
+/// The examples of the pages compile.
 #[cfg(all(doctest, feature = "kernel"))]
 #[doc = include_str!("../../../docs/bpf.md")]
-struct Guide;
+#[doc = include_str!("../../../docs/bpf-maps.md")]
+#[doc = include_str!("../../../docs/bpf-programs.md")]
+struct Pages;
