@@ -33,7 +33,13 @@ mod names;
 #[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
+mod route_cache;
+#[cfg(feature = "kernel")]
 mod support;
+#[cfg(feature = "kernel")]
+mod xdp;
+#[cfg(feature = "kernel")]
+mod xdp_route;
 
 #[cfg(feature = "kernel")]
 pub use arena::{BpfArena, WindowInfo};
@@ -45,6 +51,7 @@ pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
 pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
 #[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
+pub use layout::MirrorHop;
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
@@ -52,7 +59,15 @@ pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
+pub use route_cache::{
+    KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
+};
+#[cfg(feature = "kernel")]
 pub use support::check;
+#[cfg(feature = "kernel")]
+pub use xdp::{XdpLink, XdpMode, interface_index};
+#[cfg(feature = "kernel")]
+pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
 
 /// The example of the guide compiles.
 #[cfg(all(doctest, feature = "kernel"))]
