@@ -228,7 +228,7 @@ pub(crate) const fn root(index: usize) -> u64 {
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct NextHop {
+pub struct MirrorHop {
     /// The interface; 0: none.
     pub ifindex: u32,
     /// The most bytes of an IP packet there; 0: not known.
@@ -245,7 +245,7 @@ pub struct NextHop {
     pub gateway: [u8; 16],
 }
 
-impl NextHop {
+impl MirrorHop {
     /// Send it on: everything is known.
     pub const FORWARD: u8 = 0;
     /// The kernel's: addresses of this machine, several next hops, tunnels, no route, and whatever else programs do not do.
@@ -254,7 +254,8 @@ impl NextHop {
     pub const RESOLVE: u8 = 2;
 }
 
-const _: () = assert!(size_of::<NextHop>() == 36 && std::mem::offset_of!(NextHop, gateway) == 20);
+const _: () =
+    assert!(size_of::<MirrorHop>() == 36 && std::mem::offset_of!(MirrorHop, gateway) == 20);
 
 /// All constants of `layout.h`: name and value.
 pub fn constants() -> Vec<(String, u64)> {
@@ -334,10 +335,10 @@ pub fn constants() -> Vec<(String, u64)> {
     for (name, value) in lpm::Published::layout() {
         add(&format!("LPM_{name}"), value);
     }
-    add("HOP_BYTES", size_of::<NextHop>() as u64);
-    add("HOP_FORWARD", NextHop::FORWARD.into());
-    add("HOP_KERNEL", NextHop::KERNEL.into());
-    add("HOP_RESOLVE", NextHop::RESOLVE.into());
+    add("HOP_BYTES", size_of::<MirrorHop>() as u64);
+    add("HOP_FORWARD", MirrorHop::FORWARD.into());
+    add("HOP_KERNEL", MirrorHop::KERNEL.into());
+    add("HOP_RESOLVE", MirrorHop::RESOLVE.into());
     for (name, value) in route::constants() {
         add(&name, value);
     }

@@ -59,6 +59,7 @@ pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
 pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
 #[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
+pub use layout::MirrorHop;
 #[cfg(feature = "kernel")]
 pub use kernel_map::{
     KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape, Serviced,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::netns::Netns;
 use ipnet::IpNet;
-use sapwood_bpf::layout::NextHop;
+use sapwood_bpf::layout::MirrorHop;
 use sapwood_bpf::{BpfArena, IpMap, RouteMirror};
 
 /// How long the mirror may take on a machine that is busy with other things.
@@ -50,7 +50,7 @@ fn setup(buffer: usize) -> Option<Setup> {
     })
 }
 
-fn hop(mirror: &RouteMirror, address: &str) -> Option<NextHop> {
+fn hop(mirror: &RouteMirror, address: &str) -> Option<MirrorHop> {
     let found = mirror.map().lookup(address.parse().unwrap());
     found.map(|(_, hop)| hop)
 }
@@ -65,7 +65,7 @@ fn soon(what: &str, mirror: &RouteMirror, mut test: impl FnMut() -> bool) {
     }
 }
 
-fn gateway(hop: &NextHop) -> Option<IpAddr> {
+fn gateway(hop: &MirrorHop) -> Option<IpAddr> {
     match hop.family {
         2 => Some(IpAddr::from(
             <[u8; 4]>::try_from(&hop.gateway[..4]).unwrap(),
@@ -107,7 +107,7 @@ impl Setup {
 
     /// Whether the mirror says the same as the kernel.
     fn agree(&self, address: &str) -> bool {
-        let found = hop(&self.mirror, address).filter(|hop| hop.action != NextHop::KERNEL);
+        let found = hop(&self.mirror, address).filter(|hop| hop.action != MirrorHop::KERNEL);
         let known = found.map(|hop| (hop.ifindex, gateway(&hop)));
         known == self.kernel_says(address)
     }
@@ -194,9 +194,9 @@ impl Setup {
         let mut known = BTreeMap::new();
         for (net, hop) in four.chain(six) {
             let host = net.prefix_len() == net.max_prefix_len();
-            let neighbour = host && hop.action == NextHop::FORWARD && hop.family == 0;
+            let neighbour = host && hop.action == MirrorHop::FORWARD && hop.family == 0;
             if kernel.contains_key(&net) || !neighbour {
-                let ours = hop.action != NextHop::KERNEL;
+                let ours = hop.action != MirrorHop::KERNEL;
                 known.insert(net, ours.then_some((hop.ifindex, gateway(&hop))));
             }
         }
@@ -248,12 +248,12 @@ fn routes_come_and_go() {
     }
     setup.all_agree("at last");
     let right = hop(&setup.mirror, "10.2.0.88").unwrap();
-    assert_eq!((right.mtu, right.action), (1400, NextHop::RESOLVE));
+    assert_eq!((right.mtu, right.action), (1400, MirrorHop::RESOLVE));
     assert_eq!(right.smac, setup.router.mac("r1"));
     // Several next hops are the kernel's.
     setup.ip("route add 10.9.0.0/16 nexthop via 10.1.0.2 nexthop via 10.2.0.2");
     soon("two next hops", &setup.mirror, || {
-        hop(&setup.mirror, "10.9.3.3").is_some_and(|hop| hop.action == NextHop::KERNEL)
+        hop(&setup.mirror, "10.9.3.3").is_some_and(|hop| hop.action == MirrorHop::KERNEL)
     });
     // A second one that is told of alone, and taken away alone.
     let is = |action: u8| {
@@ -262,11 +262,11 @@ fn routes_come_and_go() {
         });
     };
     setup.ip("-6 route add fd0a::/16 via fd02::2");
-    is(NextHop::RESOLVE);
+    is(MirrorHop::RESOLVE);
     setup.ip("-6 route append fd0a::/16 via fd02::3");
-    is(NextHop::KERNEL);
+    is(MirrorHop::KERNEL);
     setup.ip("-6 route del fd0a::/16 via fd02::2");
-    is(NextHop::RESOLVE);
+    is(MirrorHop::RESOLVE);
     assert_eq!(
         gateway(&hop(&setup.mirror, "fd0a::1").unwrap()),
         "fd02::3".parse().ok()
@@ -289,30 +289,30 @@ fn neighbours_come_and_go() {
     setup.ip("route add 10.9.0.0/16 via 10.1.0.5");
     setup.ip("-6 route add fd09::/16 via fd01::5");
     for address in ["10.1.0.5", "10.9.1.1", "fd01::5", "fd09::1"] {
-        is(address, NextHop::RESOLVE, unknown);
+        is(address, MirrorHop::RESOLVE, unknown);
     }
     for (address, also) in [("10.1.0.5", "10.9.1.1"), ("fd01::5", "fd09::1")] {
         let mac = [2, 0, 0, 0, 0, 5];
         setup.ip(&format!(
             "neigh add {address} lladdr 02:00:00:00:00:05 dev r0"
         ));
-        is(also, NextHop::FORWARD, mac);
-        is(address, NextHop::FORWARD, mac);
+        is(also, MirrorHop::FORWARD, mac);
+        is(address, MirrorHop::FORWARD, mac);
         setup.ip(&format!(
             "neigh replace {address} lladdr 02:00:00:00:00:06 dev r0"
         ));
-        is(also, NextHop::FORWARD, [2, 0, 0, 0, 0, 6]);
-        is(address, NextHop::FORWARD, [2, 0, 0, 0, 0, 6]);
+        is(also, MirrorHop::FORWARD, [2, 0, 0, 0, 0, 6]);
+        is(address, MirrorHop::FORWARD, [2, 0, 0, 0, 0, 6]);
         setup.ip(&format!("neigh del {address} dev r0"));
-        is(also, NextHop::RESOLVE, unknown);
-        is(address, NextHop::RESOLVE, unknown);
+        is(also, MirrorHop::RESOLVE, unknown);
+        is(address, MirrorHop::RESOLVE, unknown);
     }
     // A neighbour that the kernel finds by itself.
     let mac = setup._ends[1].mac("e0");
     for address in ["10.2.0.2", "fd02::2"] {
         let output = setup.router.run(&["ping", "-c1", "-W2", address]);
         assert!(output.status.success());
-        is(address, NextHop::FORWARD, mac);
+        is(address, MirrorHop::FORWARD, mac);
     }
     // Those of a network are no neighbours for a longer prefix by another way.
     setup.ip("route add 10.2.0.0/30 via 10.1.0.9");
@@ -320,7 +320,7 @@ fn neighbours_come_and_go() {
         hop(&setup.mirror, "10.2.0.2").is_some_and(|hop| hop.ifindex == setup.ports[0])
     });
     setup.ip("route del 10.2.0.0/30");
-    is("10.2.0.2", NextHop::FORWARD, mac);
+    is("10.2.0.2", MirrorHop::FORWARD, mac);
     setup.mirror.map().verify().unwrap();
 }
 

@@ -18,7 +18,7 @@ use self::netlink::{Heard, asking, everything, hear, listening};
 use self::table::Model;
 use crate::error::Error;
 use crate::fib::IpMap;
-use crate::layout::NextHop;
+use crate::layout::MirrorHop;
 
 /// Bytes of the buffer for notifications, unless it is said otherwise: some thousand changes.
 const BUFFER: usize = 1 << 20;
@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// A thread of its own asks the kernel for all routes, neighbours and links, and then listens to what changes. When the kernel had to
 /// say more than its buffer took, everything is asked for once more, and what differs is written; routes that did not change are never
 /// missing meanwhile. Followed are the main table and the local one, as the kernel does without rules of one's own. What a program cannot
-/// do is marked as the kernel's ([`NextHop::KERNEL`]).
+/// do is marked as the kernel's ([`MirrorHop::KERNEL`]).
 ///
 /// Next hops have their hardware addresses filled in. A neighbour on a network without a gateway is a prefix of its own, of the address's
 /// full length; so the tables have a few entries more than the kernel has routes.
@@ -66,7 +66,7 @@ pub struct RouteMirror {
 /// ```
 #[derive(Debug)]
 pub struct RouteMirrorBuilder {
-    map: IpMap<NextHop>,
+    map: IpMap<MirrorHop>,
     buffer: usize,
 }
 
@@ -91,7 +91,7 @@ pub struct MirrorStats {
 }
 
 struct Shared {
-    map: IpMap<NextHop>,
+    map: IpMap<MirrorHop>,
     ends: AtomicBool,
     /// In the order of [`MirrorStats`].
     counts: [AtomicU64; 6],
@@ -168,12 +168,12 @@ impl RouteMirror {
     ///
     /// # Errors
     /// As there.
-    pub fn start(map: IpMap<NextHop>) -> Result<RouteMirror, Error> {
+    pub fn start(map: IpMap<MirrorHop>) -> Result<RouteMirror, Error> {
         RouteMirror::builder(map).start()
     }
 
     /// A mirror made to measure. The tables should be empty and are its own: nobody else writes them.
-    pub fn builder(map: IpMap<NextHop>) -> RouteMirrorBuilder {
+    pub fn builder(map: IpMap<MirrorHop>) -> RouteMirrorBuilder {
         RouteMirrorBuilder {
             map,
             buffer: BUFFER,
@@ -181,7 +181,7 @@ impl RouteMirror {
     }
 
     /// The tables.
-    pub fn map(&self) -> &IpMap<NextHop> {
+    pub fn map(&self) -> &IpMap<MirrorHop> {
         &self.shared.map
     }
 

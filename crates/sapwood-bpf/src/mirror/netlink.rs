@@ -11,7 +11,8 @@ use netlink_packet_core::{
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteType,
+    RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -270,6 +271,10 @@ fn route(message: &RouteMessage) -> Option<(IpNet, Route)> {
             | RouteAttribute::NhId(_)
             | RouteAttribute::EncapType(_)
             | RouteAttribute::Encap(_) => simple = false,
+            // Shorter packets than the interface takes.
+            RouteAttribute::Metrics(metrics) => {
+                simple &= !metrics.iter().any(|one| matches!(one, RouteMetric::Mtu(_)));
+            }
             _ => {}
         }
     }

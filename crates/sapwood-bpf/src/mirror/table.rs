@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use crate::layout::NextHop;
+use crate::layout::MirrorHop;
 
 /// Where a route leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl Model {
     }
 
     /// What the table must say for exactly this prefix.
-    pub(super) fn wanted(&self, net: IpNet) -> Option<NextHop> {
+    pub(super) fn wanted(&self, net: IpNet) -> Option<MirrorHop> {
         if let Some(route) = self.routes.get(&net).and_then(|all| all.first()) {
             return Some(self.hop(net, route.target));
         }
@@ -178,7 +178,7 @@ impl Model {
         match self.longest(address)?.target {
             target @ Target::Via { gateway: None, .. } => {
                 let hop = self.hop(net, target);
-                (hop.action == NextHop::FORWARD).then_some(hop)
+                (hop.action == MirrorHop::FORWARD).then_some(hop)
             }
             _ => None,
         }
@@ -193,10 +193,10 @@ impl Model {
         })
     }
 
-    fn hop(&self, net: IpNet, target: Target) -> NextHop {
-        let kernel = NextHop {
-            action: NextHop::KERNEL,
-            ..NextHop::default()
+    fn hop(&self, net: IpNet, target: Target) -> MirrorHop {
+        let kernel = MirrorHop {
+            action: MirrorHop::KERNEL,
+            ..MirrorHop::default()
         };
         let Target::Via { ifindex, gateway } = target else {
             return kernel;
@@ -226,12 +226,12 @@ impl Model {
             }
             Some(IpAddr::V6(six)) => (10, six.octets()),
         };
-        NextHop {
+        MirrorHop {
             ifindex,
             mtu: mtu.try_into().unwrap_or(0),
             action: match dmac {
-                Some(_) => NextHop::FORWARD,
-                None => NextHop::RESOLVE,
+                Some(_) => MirrorHop::FORWARD,
+                None => MirrorHop::RESOLVE,
             },
             family,
             smac,
@@ -320,17 +320,20 @@ mod tests {
         model.take_dirty();
         assert_eq!(
             asked(&model, "0.0.0.0/0"),
-            Some((NextHop::RESOLVE, 2, [0; 6]))
+            Some((MirrorHop::RESOLVE, 2, [0; 6]))
         );
         assert!(model.note(Event::Neighbour(2, address("10.1.0.1"), Some(MAC))));
         let mut dirty = model.take_dirty();
         dirty.sort();
         assert_eq!(dirty, [net("0.0.0.0/0"), net("10.1.0.1/32")]);
-        assert_eq!(asked(&model, "0.0.0.0/0"), Some((NextHop::FORWARD, 2, MAC)));
+        assert_eq!(
+            asked(&model, "0.0.0.0/0"),
+            Some((MirrorHop::FORWARD, 2, MAC))
+        );
         // And is a neighbour itself.
         assert_eq!(
             asked(&model, "10.1.0.1/32"),
-            Some((NextHop::FORWARD, 2, MAC))
+            Some((MirrorHop::FORWARD, 2, MAC))
         );
         assert_eq!(asked(&model, "10.1.0.2/32"), None);
         assert!(model.note(Event::Neighbour(2, address("10.1.0.1"), Some(MAC))));
@@ -338,7 +341,7 @@ mod tests {
         assert!(model.note(Event::Neighbour(2, address("10.1.0.1"), None)));
         assert_eq!(
             asked(&model, "0.0.0.0/0"),
-            Some((NextHop::RESOLVE, 2, [0; 6]))
+            Some((MirrorHop::RESOLVE, 2, [0; 6]))
         );
         assert_eq!(asked(&model, "10.1.0.1/32"), None);
     }
@@ -350,7 +353,7 @@ mod tests {
         assert!(model.note(known));
         assert_eq!(
             asked(&model, "10.1.2.3/32"),
-            Some((NextHop::FORWARD, 2, MAC))
+            Some((MirrorHop::FORWARD, 2, MAC))
         );
         model.take_dirty();
         // A longer prefix by another way: the neighbour is none for it.
@@ -366,7 +369,7 @@ mod tests {
         assert!(model.note(Event::NoRoute(net("10.1.2.0/24"), other)));
         assert_eq!(
             asked(&model, "10.1.2.3/32"),
-            Some((NextHop::FORWARD, 2, MAC))
+            Some((MirrorHop::FORWARD, 2, MAC))
         );
     }
 
@@ -393,7 +396,7 @@ mod tests {
             target: Target::Kernel,
         };
         assert!(model.note(Event::Route(prefix, local, How::First)));
-        assert_eq!(asked(&model, "10.2.0.0/16").unwrap().0, NextHop::KERNEL);
+        assert_eq!(asked(&model, "10.2.0.0/16").unwrap().0, MirrorHop::KERNEL);
         for gone in [local, near, far] {
             assert!(model.note(Event::NoRoute(prefix, gone)));
         }
@@ -406,23 +409,23 @@ mod tests {
         let prefix = net("10.3.0.0/16");
         for ifindex in [1, 9] {
             assert!(model.note(Event::Route(prefix, route(0, ifindex, ""), How::Instead)));
-            assert_eq!(asked(&model, "10.3.0.0/16").unwrap().0, NextHop::KERNEL);
+            assert_eq!(asked(&model, "10.3.0.0/16").unwrap().0, MirrorHop::KERNEL);
         }
         let local = net("fe80::/64");
         assert!(model.note(Event::Route(local, route(0, 2, ""), How::First)));
         assert!(model.note(Event::Neighbour(2, address("fe80::1"), Some(MAC))));
-        assert_eq!(asked(&model, "fe80::/64").unwrap().0, NextHop::KERNEL);
+        assert_eq!(asked(&model, "fe80::/64").unwrap().0, MirrorHop::KERNEL);
         assert_eq!(asked(&model, "fe80::1/128"), None);
         let by = Event::Route(net("::/0"), route(0, 2, "fe80::1"), How::First);
         assert!(model.note(by));
-        assert_eq!(asked(&model, "::/0"), Some((NextHop::FORWARD, 2, MAC)));
+        assert_eq!(asked(&model, "::/0"), Some((MirrorHop::FORWARD, 2, MAC)));
         // A link that goes down.
         let down = Link {
             up: false,
             ..model.links[&2]
         };
         assert!(!model.note(Event::Link(2, down)));
-        assert_eq!(asked(&model, "::/0").unwrap().0, NextHop::KERNEL);
+        assert_eq!(asked(&model, "::/0").unwrap().0, MirrorHop::KERNEL);
     }
 
     #[test]
