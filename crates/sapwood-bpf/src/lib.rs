@@ -31,6 +31,10 @@ mod loader;
 #[cfg(feature = "kernel")]
 mod names;
 #[cfg(feature = "kernel")]
+mod owner;
+#[cfg(feature = "kernel")]
+mod pinned;
+#[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
 mod scratch;
@@ -55,6 +59,8 @@ pub use kernel_map::{
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
+#[cfg(feature = "kernel")]
+pub use pinned::{Pinned, PinnedProgram};
 #[cfg(feature = "kernel")]
 pub use scratch::Scratch;
 #[cfg(feature = "kernel")]

@@ -3,4 +3,5 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod arena;
+pub(crate) mod space;
 pub(crate) mod window;
