@@ -14,6 +14,8 @@
 
 pub mod layout;
 
+pub use layout::MirrorHop;
+
 #[cfg(feature = "kernel")]
 mod arena;
 #[cfg(feature = "kernel")]
@@ -34,6 +36,10 @@ mod mirror;
 mod names;
 #[cfg(feature = "kernel")]
 pub mod objects;
+#[cfg(feature = "kernel")]
+mod owner;
+#[cfg(feature = "kernel")]
+mod pinned;
 #[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
@@ -59,7 +65,6 @@ pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
 pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
 #[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
-pub use layout::MirrorHop;
 #[cfg(feature = "kernel")]
 pub use kernel_map::{
     KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape, Serviced,
@@ -70,6 +75,8 @@ pub use loader::{Loader, Programs};
 pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
+#[cfg(feature = "kernel")]
+pub use pinned::{Pinned, PinnedProgram};
 #[cfg(feature = "kernel")]
 pub use route_cache::{
     KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,

@@ -38,7 +38,10 @@ impl Words {
             left: arena.bytes_left(),
         })?;
         let (mut memory, window) = arena.cut_window(name, bytes)?;
-        memory.grow(bytes).map_err(|_| Error::NoMemory { bytes })?;
+        if memory.grow(bytes).is_err() {
+            arena.let_go(&window);
+            return Err(Error::NoMemory { bytes });
+        }
         arena.open_window(&window, Kind::Words);
         Ok(Words {
             arena: arena.clone(),
