@@ -19,6 +19,8 @@ mod arena;
 #[cfg(feature = "kernel")]
 mod error;
 #[cfg(feature = "kernel")]
+mod fib;
+#[cfg(feature = "kernel")]
 mod foreign;
 #[cfg(feature = "kernel")]
 mod grace;
@@ -27,16 +29,32 @@ mod kernel_map;
 #[cfg(feature = "kernel")]
 mod loader;
 #[cfg(feature = "kernel")]
+mod mirror;
+#[cfg(feature = "kernel")]
 mod names;
+#[cfg(feature = "kernel")]
+pub mod objects;
 #[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
+mod route_cache;
+#[cfg(feature = "kernel")]
 mod support;
+#[cfg(feature = "kernel")]
+mod words;
+#[cfg(feature = "kernel")]
+mod xdp;
+#[cfg(feature = "kernel")]
+mod xdp_names;
+#[cfg(feature = "kernel")]
+mod xdp_route;
 
 #[cfg(feature = "kernel")]
 pub use arena::{BpfArena, WindowInfo};
 #[cfg(feature = "kernel")]
 pub use error::Error;
+#[cfg(feature = "kernel")]
+pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
 #[cfg(feature = "kernel")]
 pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
 #[cfg(feature = "kernel")]
@@ -48,6 +66,25 @@ pub use kernel_map::{
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
+pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
+#[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
+pub use route_cache::{
+    KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
+};
+#[cfg(feature = "kernel")]
 pub use support::check;
+#[cfg(feature = "kernel")]
+pub use words::Words;
+#[cfg(feature = "kernel")]
+pub use xdp::{XdpLink, XdpMode, interface_index};
+#[cfg(feature = "kernel")]
+pub use xdp_names::{NameRule, NamesCounts, PinnedNames, XdpNames};
+#[cfg(feature = "kernel")]
+pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
+
+/// The example of the guide compiles.
+#[cfg(all(doctest, feature = "kernel"))]
+#[doc = include_str!("../../../docs/bpf.md")]
+struct Guide;

@@ -4,3 +4,4 @@
 
 pub(crate) mod arena;
 pub(crate) mod window;
+pub(crate) mod xdp;

@@ -4,9 +4,10 @@
  * (KernelMap). Programs that write include qp_write.bpf.h.
  *
  *     struct sw_key key = {};                       // all 256 bytes are set
- *     sw_key_set(&key, bytes, length);
- *     long found = sw_qp_lookup(NAMES, &key);       // NAMES: the number of the window
- *     if (found > 0) count = sw_u64(found);         // the place of the value
+ *     sw_key_set(&key, eth->h_source, 6);
+ *     long found = sw_qp_lookup(0, &key);           // in the window with number 0
+ *     if (found > 0)                                // the place of the value
+ *             value = sw_u64(found);
  *
  * Results: the place of a value (positive), or -ENOENT; -EINVAL when there is no such window; -ELOOP when the kernel ended a loop;
  * -EUCLEAN when what was read cannot be a map. Layout and protocol: docs/qp.md, docs/shared.md.
@@ -36,6 +37,19 @@ struct sw_key {
 		};
 	};
 };
+
+/*
+ * Makes a key of so many bytes, a constant: the key must be all zeros before, as `struct sw_key key = {}` is.
+ *
+ *     struct sw_key key = {};
+ *     sw_key_set(&key, eth->h_source, 6);
+ */
+#define sw_key_set(key, from, n)                                               \
+	do {                                                                   \
+		_Static_assert((n) <= SW_KEY_MAX, "the longest key has 254 bytes"); \
+		(key)->length = (n);                                           \
+		__builtin_memcpy((key)->bytes, from, n);                       \
+	} while (0)
 
 SW_INLINE __u32 sw_qp_offset(__u32 header)
 {
@@ -172,12 +186,6 @@ SW_INLINE __u64 sw_qp_hash(sw_at window, const struct sw_key *key)
 	sum = (sum ^ sum >> 32) * 0x9e3779b97f4a7c15ull;
 	sum = (sum ^ sum >> 29) * 0xbf58476d1ce4e5b9ull;
 	return sum ^ sum >> 32;
-}
-
-/* The bytes of a word that are 0, as their high bits; exact for every byte. */
-SW_INLINE __u64 sw_zero_bytes(__u64 x)
-{
-	return ~(((x & SW_LOWS) + SW_LOWS) | x | SW_LOWS);
 }
 
 /* Where a bucket of a table is; 0 when its chunk is not there. */
