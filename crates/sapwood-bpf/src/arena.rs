@@ -266,7 +266,7 @@ impl BpfArena {
         bytes: usize,
         layout_hash: u64,
     ) -> Result<(Arena, WindowInfo), Error> {
-        let (window, info) = self.take_window(name, bytes)?;
+        let (window, info) = self.cut_window(name, bytes)?;
         Ok((self.arena_in(window, &info, layout_hash)?, info))
     }
 
@@ -301,8 +301,11 @@ impl BpfArena {
         Ok((self.arena_in(window, &info, layout_hash)?, info))
     }
 
-    /// The memory of a new window, and what its entry will say.
-    pub(crate) fn take_window(
+    /// As [`make_window`](Self::make_window), with nothing in it, not even pages.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`], [`Error::TooManyWindows`], [`Error::Name`].
+    pub(crate) fn cut_window(
         &self,
         name: &str,
         bytes: usize,

@@ -80,6 +80,15 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
+    /// What should be a domain name and is none.
+    #[error("{name:?} is no domain name: {error}")]
+    DnsName {
+        /// What was given.
+        name: String,
+        /// What is wrong with it.
+        #[source]
+        error: sapwood::key::DnsNameError,
+    },
     /// The system has no memory for the arena's pages.
     #[error("no memory for {bytes} bytes of the arena")]
     NoMemory {

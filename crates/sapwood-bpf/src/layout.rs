@@ -1,9 +1,14 @@
 //! What C programs rely on, in one place: the constants of `layout.h`, which is written from here.
 
+pub mod xdp_names;
+
 use sapwood_arena::EXTRA_AT;
 
 use sapwood::lpm;
 use sapwood::qp::Published;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub mod route;
 
 /// The header page of the arena: what it is, and where its windows are.
 ///
@@ -177,8 +182,8 @@ pub enum Kind {
     KernelQp = 4,
     /// A route cache.
     Route = 5,
-    /// Memory that programs use while they run.
-    Scratch = 6,
+    /// Words that programs and this process use as they like.
+    Words = 6,
 }
 
 impl Kind {
@@ -190,7 +195,7 @@ impl Kind {
         Kind::Lpm6,
         Kind::KernelQp,
         Kind::Route,
-        Kind::Scratch,
+        Kind::Words,
     ];
 
     /// The kind of this number.
@@ -207,7 +212,7 @@ impl Kind {
             Kind::Lpm6 => "lpm6",
             Kind::KernelQp => "kernel-qp",
             Kind::Route => "route",
-            Kind::Scratch => "scratch",
+            Kind::Words => "words",
         }
     }
 }
@@ -219,6 +224,47 @@ pub(crate) const ROOTS_AT: usize = 48;
 pub(crate) const fn root(index: usize) -> u64 {
     (ROOTS_AT + 8 * index) as u64
 }
+
+/// Where a packet goes next: the values of a mirrored routing table, `struct sw_next_hop` of `sapwood/hop.bpf.h`.
+///
+/// ```text
+///    0 | ifindex: u32               | mtu: u16     | action: u8 | family: u8 |
+///    8 | smac: 6 bytes                             | dmac: 6 bytes           |
+///   20 | gateway: 16 bytes, IPv4 addresses in the first four                 |
+/// ```
+///
+/// The first 20 bytes are as in `struct sw_route_hop` of `sapwood/route.bpf.h`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct NextHop {
+    /// The interface; 0: none.
+    pub ifindex: u32,
+    /// The most bytes of an IP packet there; 0: not known.
+    pub mtu: u16,
+    /// What to do: [`FORWARD`](Self::FORWARD), [`KERNEL`](Self::KERNEL) or [`RESOLVE`](Self::RESOLVE).
+    pub action: u8,
+    /// The family of the gateway: 2 for IPv4, 10 for IPv6, 0 when there is none.
+    pub family: u8,
+    /// The interface's hardware address.
+    pub smac: [u8; 6],
+    /// The hardware address of the gateway, or of the destination.
+    pub dmac: [u8; 6],
+    /// The gateway's address.
+    pub gateway: [u8; 16],
+}
+
+impl NextHop {
+    /// Send it on: everything is known.
+    pub const FORWARD: u8 = 0;
+    /// The kernel's: addresses of this machine, several next hops, tunnels, no route, and whatever else programs do not do.
+    pub const KERNEL: u8 = 1;
+    /// The neighbour is not known yet: the kernel sends it on, and asks for the neighbour.
+    pub const RESOLVE: u8 = 2;
+}
+
+const _: () = assert!(size_of::<NextHop>() == 36 && std::mem::offset_of!(NextHop, gateway) == 20);
 
 /// All constants of `layout.h`: name and value.
 pub fn constants() -> Vec<(String, u64)> {
@@ -255,6 +301,9 @@ pub fn constants() -> Vec<(String, u64)> {
     }
     add("QP_CURSOR_BYTES", CURSOR_BYTES as u64);
     add("QP_CURSOR_DEPTH_MAX", CURSOR_DEPTH_MAX);
+    for (name, value) in xdp_names::constants() {
+        add(&name, value);
+    }
     {
         use kernel_map as k;
         for (name, value) in [
@@ -294,6 +343,13 @@ pub fn constants() -> Vec<(String, u64)> {
     add("LPM_LEN", root(lpm::Published::LEN));
     for (name, value) in lpm::Published::layout() {
         add(&format!("LPM_{name}"), value);
+    }
+    add("HOP_BYTES", size_of::<NextHop>() as u64);
+    add("HOP_FORWARD", NextHop::FORWARD.into());
+    add("HOP_KERNEL", NextHop::KERNEL.into());
+    add("HOP_RESOLVE", NextHop::RESOLVE.into());
+    for (name, value) in route::constants() {
+        add(&name, value);
     }
     all
 }

@@ -29,7 +29,11 @@ mod kernel_map;
 #[cfg(feature = "kernel")]
 mod loader;
 #[cfg(feature = "kernel")]
+mod mirror;
+#[cfg(feature = "kernel")]
 mod names;
+#[cfg(feature = "kernel")]
+pub mod objects;
 #[cfg(feature = "kernel")]
 mod owner;
 #[cfg(feature = "kernel")]
@@ -37,9 +41,17 @@ mod pinned;
 #[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
-mod scratch;
+mod route_cache;
 #[cfg(feature = "kernel")]
 mod support;
+#[cfg(feature = "kernel")]
+mod words;
+#[cfg(feature = "kernel")]
+mod xdp;
+#[cfg(feature = "kernel")]
+mod xdp_names;
+#[cfg(feature = "kernel")]
+mod xdp_route;
 
 #[cfg(feature = "kernel")]
 pub use arena::{BpfArena, WindowInfo};
@@ -58,13 +70,25 @@ pub use kernel_map::{
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
+pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
+#[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
 pub use pinned::{Pinned, PinnedProgram};
 #[cfg(feature = "kernel")]
-pub use scratch::Scratch;
+pub use route_cache::{
+    KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
+};
 #[cfg(feature = "kernel")]
 pub use support::check;
+#[cfg(feature = "kernel")]
+pub use words::Words;
+#[cfg(feature = "kernel")]
+pub use xdp::{XdpLink, XdpMode, interface_index};
+#[cfg(feature = "kernel")]
+pub use xdp_names::{NameRule, NamesCounts, PinnedNames, XdpNames};
+#[cfg(feature = "kernel")]
+pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
 
 /// The example of the guide compiles.
 #[cfg(all(doctest, feature = "kernel"))]

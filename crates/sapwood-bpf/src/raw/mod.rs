@@ -5,3 +5,4 @@
 pub(crate) mod arena;
 pub(crate) mod space;
 pub(crate) mod window;
+pub(crate) mod xdp;
