@@ -317,7 +317,7 @@ fn memory_of_windows_that_are_no_more() {
         drop(one);
         if round % 2 == 0 {
             // The first one's place is used while the second one lives on.
-            let scratch = Words::create(&arena, "scratch", (1 << 20) / 8).unwrap();
+            let scratch = Words::create(&arena, "scratch", 1 << 17).unwrap();
             let info = scratch.window();
             let image = arena.image();
             assert!(
