@@ -9,9 +9,12 @@
 //! - [`suite`]: what is measured; one module for each suite.
 //! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group `threads`.
 //!   [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]: those of the suites of these names.
+//!   [`bpf`], with the feature `bpf`: maps inside the kernel.
 //! - The rest is the harness: [`keylist`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
 
 mod alloc;
+#[cfg(feature = "bpf")]
+mod bpf;
 mod cache;
 mod clock;
 mod concurrent;
@@ -69,7 +72,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let options = Options::new(
         arguments.quick,
-        arguments.rounds,
+        arguments
+            .rounds
+            .or_else(|| arguments.suite.rounds(arguments.quick)),
         arguments.data,
         arguments.cases,
         arguments.engines,

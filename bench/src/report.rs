@@ -14,6 +14,9 @@ pub struct Report {
     pub machine: String,
     /// The measurements, by case, engine and metric.
     pub rows: Vec<Row>,
+    /// Why nothing was measured, where that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
     /// Remarks about the data and the engines, for the CSV.
     #[serde(skip)]
     pub notes: Vec<String>,
@@ -126,6 +129,7 @@ impl Report {
             suite,
             machine: machine::description(),
             rows: Vec::new(),
+            skipped: None,
             notes: Vec::new(),
         }
     }
@@ -143,7 +147,8 @@ impl Report {
             machine::commit(),
             self.machine
         );
-        for note in &self.notes {
+        let skipped = self.skipped.iter().map(|why| format!("skipped: {why}"));
+        for note in skipped.chain(self.notes.iter().cloned()) {
             csv += &format!("# {note}\n");
         }
         csv += "suite,case,engine,metric,value,unit,rounds,min,max\n";
@@ -294,6 +299,7 @@ mod tests {
             suite: "s",
             machine: "m".into(),
             rows: sample(),
+            skipped: None,
             notes: vec!["n".into()],
         };
         let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();

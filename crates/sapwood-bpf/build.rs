@@ -32,7 +32,11 @@ fn build() -> Result<(), String> {
         has_header(header)?;
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo gives no OUT_DIR")?);
-    for folder in ["bpf/progs", "bpf/selftests"] {
+    // What tests and benchmarks run lies beside what users run.
+    for folder in ["bpf/progs", "bpf/selftests", "bpf/bench"] {
+        if !Path::new(folder).is_dir() {
+            continue;
+        }
         let entries = std::fs::read_dir(folder).map_err(|e| format!("{folder}: {e}"))?;
         for entry in entries {
             let source = entry.map_err(|e| format!("{folder}: {e}"))?.path();

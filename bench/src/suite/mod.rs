@@ -1,5 +1,6 @@
 //! The suites, and what they have in common: options, rounds and time boxes.
 
+mod bpf;
 mod cache;
 mod names;
 mod ranges;
@@ -27,6 +28,8 @@ pub enum Suite {
     Cache,
     /// Maps of ranges: lookups, changes, searches for gaps, memory; the nodes that changes ask for.
     Ranges,
+    /// Maps inside the kernel, against the kernel's own: lookups and changes by programs, memory. Needs the feature `bpf`, and root.
+    Bpf,
 }
 
 impl Suite {
@@ -38,7 +41,13 @@ impl Suite {
             Suite::Routes => routes::run(options),
             Suite::Cache => cache::run(options),
             Suite::Ranges => ranges::run(options),
+            Suite::Bpf => bpf::run(options),
         }
+    }
+
+    /// The rounds of a suite that wants more than others do.
+    pub fn rounds(self, quick: bool) -> Option<u32> {
+        (matches!(self, Suite::Bpf) && !quick).then_some(9)
     }
 }
 

@@ -117,6 +117,11 @@ impl BpfArena {
         image
     }
 
+    /// Where the arena is mapped in this process, and must be in every other: the same address for all.
+    pub fn address(&self) -> usize {
+        self.memory.base().addr().get()
+    }
+
     /// The kernel's map.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory.fd()
@@ -251,6 +256,25 @@ impl BpfArena {
         bytes: usize,
         layout_hash: u64,
     ) -> Result<(Arena, WindowInfo), Error> {
+        let (window, info) = self.cut_window(name, bytes)?;
+        let options = ArenaOptions::default()
+            .header(HeaderMode::Page)
+            .layout_hash(layout_hash)
+            .limit(info.len);
+        let arena = Arena::with_region(Box::new(window), options)
+            .map_err(|_| Error::NoMemory { bytes: PAGE })?;
+        Ok((arena, info))
+    }
+
+    /// As [`make_window`](Self::make_window), with nothing in it, not even pages.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`], [`Error::TooManyWindows`], [`Error::Name`].
+    pub(crate) fn cut_window(
+        &self,
+        name: &str,
+        bytes: usize,
+    ) -> Result<(Window, WindowInfo), Error> {
         let _changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let refuse = |why| Error::Name {
             name: name.to_owned(),
@@ -271,21 +295,14 @@ impl BpfArena {
             bytes,
             left,
         })?;
-        let (at, len) = (window.at(), window.capacity());
-        let options = ArenaOptions::default()
-            .header(HeaderMode::Page)
-            .layout_hash(layout_hash)
-            .limit(len);
-        let arena = Arena::with_region(Box::new(window), options)
-            .map_err(|_| Error::NoMemory { bytes: PAGE })?;
         let info = WindowInfo {
             number,
             kind: Kind::None,
-            at,
-            len,
+            at: window.at(),
+            len: window.capacity(),
             name: name.to_owned(),
         };
-        Ok((arena, info))
+        Ok((window, info))
     }
 
     /// Shows a window to programs and other processes, as holding this.

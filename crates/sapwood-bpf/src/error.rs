@@ -80,6 +80,15 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
+    /// What should be a domain name and is none.
+    #[error("{name:?} is no domain name: {error}")]
+    DnsName {
+        /// What was given.
+        name: String,
+        /// What is wrong with it.
+        #[source]
+        error: sapwood::key::DnsNameError,
+    },
     /// The system has no memory for the arena's pages.
     #[error("no memory for {bytes} bytes of the arena")]
     NoMemory {
@@ -121,6 +130,14 @@ pub enum Error {
     /// Neither way to wait for the kernel's readers works here.
     #[error("the kernel's readers cannot be waited for: {0}")]
     NoGrace(String),
+    /// A map cannot be made so.
+    #[error("{what}: {why}")]
+    Setting {
+        /// What was asked for.
+        what: &'static str,
+        /// Why not.
+        why: String,
+    },
     /// A map's error.
     #[error(transparent)]
     Map(#[from] sapwood::Error),

@@ -19,13 +19,19 @@ mod arena;
 #[cfg(feature = "kernel")]
 mod error;
 #[cfg(feature = "kernel")]
+mod fib;
+#[cfg(feature = "kernel")]
 mod foreign;
 #[cfg(feature = "kernel")]
 mod grace;
 #[cfg(feature = "kernel")]
+mod kernel_map;
+#[cfg(feature = "kernel")]
 mod loader;
 #[cfg(feature = "kernel")]
 mod names;
+#[cfg(feature = "kernel")]
+pub mod objects;
 #[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
@@ -33,7 +39,11 @@ mod route_cache;
 #[cfg(feature = "kernel")]
 mod support;
 #[cfg(feature = "kernel")]
+mod words;
+#[cfg(feature = "kernel")]
 mod xdp;
+#[cfg(feature = "kernel")]
+mod xdp_names;
 #[cfg(feature = "kernel")]
 mod xdp_route;
 
@@ -42,9 +52,15 @@ pub use arena::{BpfArena, WindowInfo};
 #[cfg(feature = "kernel")]
 pub use error::Error;
 #[cfg(feature = "kernel")]
+pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
+#[cfg(feature = "kernel")]
 pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
 #[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
+#[cfg(feature = "kernel")]
+pub use kernel_map::{
+    KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape, Serviced,
+};
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
@@ -56,7 +72,11 @@ pub use route_cache::{
 #[cfg(feature = "kernel")]
 pub use support::check;
 #[cfg(feature = "kernel")]
+pub use words::Words;
+#[cfg(feature = "kernel")]
 pub use xdp::{XdpLink, XdpMode, interface_index};
+#[cfg(feature = "kernel")]
+pub use xdp_names::{NameRule, NamesCounts, XdpNames};
 #[cfg(feature = "kernel")]
 pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
 

@@ -225,6 +225,16 @@ SW_INLINE sw_at sw_window(__u32 number, __u32 kind)
 	return sw_acquire_u64(entry + SW_WINDOW_AT);
 }
 
+/* Where a window begins; 0 if there is none with this number, or its kind is not in the mask: bit k for kind k. */
+SW_INLINE sw_at sw_window_in(__u32 number, __u32 kinds)
+{
+	sw_at entry = SW_WINDOWS_AT + (__u64)(number & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES;
+
+	if (!(kinds >> (sw_u32(entry + SW_WINDOW_KIND) & 31) & 1))
+		return 0;
+	return sw_acquire_u64(entry + SW_WINDOW_AT);
+}
+
 /* Bits set in a word, for machines that have no instruction for it. */
 SW_INLINE __u32 sw_popcount(__u64 x)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Ordered maps over byte strings, read where Rust writes them (QpShared, in a window of the arena).
+ * Ordered maps over byte strings, read where Rust writes them (QpShared, in a window of the arena), or where programs do
+ * (KernelMap). Programs that write include qp_write.bpf.h.
  *
  *     struct sw_key key = {};                       // all 256 bytes are set
  *     sw_key_set(&key, eth->h_source, 6);
@@ -18,6 +19,9 @@
 #define SAPWOOD_QP_BPF_H
 
 #include "arena.bpf.h"
+
+/* The kinds of windows that are read here. */
+#define SW_QP_KINDS (1u << SW_KIND_QP | 1u << SW_KIND_KERNEL_QP)
 
 /* The longest key that programs look up. Longer ones may be in the map. */
 #define SW_KEY_MAX 254
@@ -133,7 +137,7 @@ SW_INLINE int sw_qp_is_key(sw_at leaf, __u32 value_bytes, const struct sw_key *k
 /* Looks a key up in the trie alone. */
 SW_GLOBAL long sw_qp_trie_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_window(map, SW_KIND_QP), node;
+	sw_at window = sw_window_in(map, SW_QP_KINDS), node;
 	__u32 cell, header, offset, length, depth;
 	int label;
 
@@ -267,7 +271,7 @@ SW_INLINE long sw_qp_look(sw_at window, sw_at table, __u64 hash, const struct sw
 /* Looks a key up by the index. -ENODATA when there is none, or it does not know. */
 SW_GLOBAL long sw_qp_index_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_window(map, SW_KIND_QP), table;
+	sw_at window = sw_window_in(map, SW_QP_KINDS), table;
 	__u32 ref, tries;
 	__u64 hash;
 	long found;

@@ -1,0 +1,276 @@
+//! The maps over byte strings that are compared: ours, and the kernel's hash tables.
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use sapwood_bpf::{BpfArena, NameMap, Programs};
+
+use super::rig;
+use crate::clock::CpuClock;
+use crate::keylist::KeyList;
+
+/// A change of keys that are there, or are not, as it must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Keys that are there go.
+    Remove,
+    /// Keys that are not there come.
+    Insert,
+    /// Keys that are there get the same value once more.
+    Overwrite,
+}
+
+impl Change {
+    /// In an order that leaves a map as it was.
+    pub const ALL: [Change; 3] = [Change::Remove, Change::Insert, Change::Overwrite];
+}
+
+/// A map over byte strings, filled, and how programs and this process use it.
+pub trait Engine {
+    /// The name in tables and records.
+    fn name(&self) -> &'static str;
+
+    /// The program that looks keys up in it.
+    fn lookup(&self) -> &'static str;
+
+    /// The program that changes it, if one can.
+    fn program(&self, change: Change) -> Option<&'static str>;
+
+    /// The number of its window, if it lies in one.
+    fn window(&self) -> u32 {
+        0
+    }
+
+    /// Changes all these keys, one after the other; nanoseconds of processor time a key.
+    fn change(&self, change: Change, keys: &Changed<'_>) -> Result<f64, String>;
+
+    /// The same by one system call for many, if there is one.
+    fn change_many(&self, _change: Change, _keys: &Changed<'_>) -> Option<Result<f64, String>> {
+        None
+    }
+
+    /// What is done between rounds, as by a program that has time.
+    fn tidy(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Bytes, all in.
+    fn memory(&self) -> Result<u64, String>;
+}
+
+/// Keys that are changed, in the forms that engines take.
+pub struct Changed<'a> {
+    /// As they are.
+    pub list: &'a KeyList,
+    /// As hash tables of the kernel take them.
+    pub padded: Vec<u8>,
+    /// The values, side by side.
+    pub values: Vec<u8>,
+    each: usize,
+}
+
+impl<'a> Changed<'a> {
+    /// These keys, padded to so many bytes.
+    pub fn new(list: &'a KeyList, each: usize) -> Self {
+        let values = list.iter().flat_map(|(_, value)| value.to_ne_bytes());
+        Self {
+            list,
+            padded: rig::hash_keys(list, each),
+            values: values.collect(),
+            each,
+        }
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let keys = self.padded.chunks_exact(self.each);
+        keys.zip(self.values.chunks_exact(8))
+    }
+
+    /// Nanoseconds a key of what `f` does with all.
+    fn timed(&self, f: impl FnOnce() -> Result<(), String>) -> Result<f64, String> {
+        let clock = CpuClock::start();
+        f()?;
+        Ok(clock.elapsed().as_nanos() as f64 / self.list.len() as f64)
+    }
+}
+
+/// Our map, which this process writes.
+pub struct Ours {
+    name: &'static str,
+    lookup: &'static str,
+    map: NameMap<u64>,
+}
+
+impl Ours {
+    /// A map with these entries, inserted one by one.
+    pub fn new(arena: &BpfArena, index: bool, entries: &KeyList) -> Result<Self, String> {
+        // Twice what any case was seen to take, and room for small ones.
+        let bytes = (16 << 20) + 256 * entries.len() + 2 * entries.key_bytes();
+        let window = if index { "indexed" } else { "trie" };
+        let mut builder = NameMap::builder(arena, window).bytes(bytes);
+        if index {
+            builder = builder.with_index();
+        }
+        let map = builder.build().map_err(|e| e.to_string())?;
+        for (key, value) in entries.iter() {
+            map.insert(key, value).map_err(|e| e.to_string())?;
+        }
+        let ours = Self {
+            name: if index {
+                "sapwood-bpf-index"
+            } else {
+                "sapwood-bpf"
+            },
+            lookup: if index { "sw_run_index" } else { "sw_run_trie" },
+            map,
+        };
+        ours.tidy()?;
+        Ok(ours)
+    }
+}
+
+impl Engine for Ours {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn lookup(&self) -> &'static str {
+        self.lookup
+    }
+
+    fn program(&self, _change: Change) -> Option<&'static str> {
+        None
+    }
+
+    fn window(&self) -> u32 {
+        self.map.window().number
+    }
+
+    fn change(&self, change: Change, keys: &Changed<'_>) -> Result<f64, String> {
+        keys.timed(|| {
+            for (key, value) in keys.list.iter() {
+                let done = match change {
+                    Change::Remove => self.map.remove(key).map_err(|e| e.to_string())?,
+                    Change::Insert => self.map.insert_new(key, value).is_ok(),
+                    Change::Overwrite => self.map.replace(key, value).is_ok(),
+                };
+                if !done {
+                    return Err(format!("{}: {change:?} refused", self.name));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn tidy(&self) -> Result<(), String> {
+        while self.map.compact_step(4096).map_err(|e| e.to_string())? {}
+        Ok(())
+    }
+
+    fn memory(&self) -> Result<u64, String> {
+        Ok(self.map.memory().total() as u64)
+    }
+}
+
+/// A hash table of the kernel.
+pub struct Hash {
+    name: &'static str,
+    lookup: &'static str,
+    changes: [&'static str; 3],
+    map: MapHandle,
+}
+
+impl Hash {
+    /// The one of the object that allocates everything when it is made, or the other one, with these entries.
+    pub fn new(
+        programs: &Programs,
+        preallocated: bool,
+        entries: &Changed<'_>,
+    ) -> Result<Self, String> {
+        let hash = if preallocated {
+            Self {
+                name: "kernel-hash",
+                lookup: "sw_run_hash",
+                changes: [
+                    "sw_run_hash_remove",
+                    "sw_run_hash_insert",
+                    "sw_run_hash_overwrite",
+                ],
+                map: rig::handle(programs, "sw_hash")?,
+            }
+        } else {
+            Self {
+                name: "kernel-hash-noprealloc",
+                lookup: "sw_run_hash_noprealloc",
+                changes: [
+                    "sw_run_hash_noprealloc_remove",
+                    "sw_run_hash_noprealloc_insert",
+                    "sw_run_hash_noprealloc_overwrite",
+                ],
+                map: rig::handle(programs, "sw_hash_noprealloc")?,
+            }
+        };
+        hash.many(Change::Insert, entries)?;
+        Ok(hash)
+    }
+
+    fn many(&self, change: Change, keys: &Changed<'_>) -> Result<(), String> {
+        const BATCH: usize = 4096;
+        let values = keys.values.chunks(8 * BATCH);
+        let keys = keys.padded.chunks(keys.each * BATCH);
+        for (keys, values) in keys.zip(values) {
+            let count = (values.len() / 8) as u32;
+            let done = match change {
+                Change::Remove => self
+                    .map
+                    .delete_batch(keys, count, MapFlags::ANY, MapFlags::ANY),
+                _ => self
+                    .map
+                    .update_batch(keys, values, count, MapFlags::ANY, MapFlags::ANY),
+            };
+            done.map_err(|e| format!("{}: {change:?}: {e}", self.name))?;
+        }
+        Ok(())
+    }
+}
+
+fn flags(change: Change) -> MapFlags {
+    match change {
+        Change::Remove => MapFlags::ANY,
+        Change::Insert => MapFlags::NO_EXIST,
+        Change::Overwrite => MapFlags::EXIST,
+    }
+}
+
+impl Engine for Hash {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn lookup(&self) -> &'static str {
+        self.lookup
+    }
+
+    fn program(&self, change: Change) -> Option<&'static str> {
+        Some(self.changes[change as usize])
+    }
+
+    fn change(&self, change: Change, keys: &Changed<'_>) -> Result<f64, String> {
+        keys.timed(|| {
+            for (key, value) in keys.pairs() {
+                let done = match change {
+                    Change::Remove => self.map.delete(key),
+                    _ => self.map.update(key, value, flags(change)),
+                };
+                done.map_err(|e| format!("{}: {change:?}: {e}", self.name))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn change_many(&self, change: Change, keys: &Changed<'_>) -> Option<Result<f64, String>> {
+        Some(keys.timed(|| self.many(change, keys)))
+    }
+
+    fn memory(&self) -> Result<u64, String> {
+        rig::memlock(&self.map)
+    }
+}

@@ -1,0 +1,172 @@
+//! The arena, the programs, and how they are asked.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use libbpf_rs::{MapHandle, ProgramInput};
+use sapwood_bpf::{BpfArena, Loader, Programs, Words};
+
+use crate::keylist::KeyList;
+
+/// The longest key that programs look up.
+pub const KEY_MAX: usize = 254;
+
+/// Questions in one call of a program: a millisecond or so.
+const CALL: usize = 4096;
+
+/// What a program said about a list of questions.
+pub struct Answers {
+    /// Nanoseconds a question, of the call that is the median.
+    pub each: f64,
+    /// How many answers were not the expected ones.
+    pub wrong: u64,
+}
+
+/// Questions in the arena, read by all programs.
+///
+/// Each is the expected value, 0 for none, and the image of the key: its length, its bytes, and zeros up to a multiple of 32 bytes
+/// that is the same for all.
+pub struct Questions {
+    words: Words,
+    /// Words of each image.
+    image: usize,
+    count: usize,
+}
+
+impl Questions {
+    /// Room for so many, with keys of so many bytes at most.
+    pub fn room(
+        arena: &BpfArena,
+        name: &str,
+        count: usize,
+        longest: usize,
+    ) -> Result<Self, String> {
+        let image = (longest + 1).div_ceil(32) * 4;
+        let words = Words::create(arena, name, count * (1 + image)).map_err(|e| e.to_string())?;
+        Ok(Self {
+            words,
+            image,
+            count: 0,
+        })
+    }
+
+    /// Writes other questions; keys that are not expected to be there have the value 0.
+    ///
+    /// # Panics
+    /// When there is no room for so many.
+    pub fn set<'a>(&mut self, questions: impl IntoIterator<Item = (&'a [u8], u64)>) {
+        let mut at = 0;
+        self.count = 0;
+        for (key, value) in questions {
+            self.words.set(at, value);
+            at += 1;
+            let mut bytes = [0; 256];
+            bytes[0] = key.len() as u8;
+            bytes[1..=key.len()].copy_from_slice(key);
+            for word in bytes.chunks_exact(8).take(self.image) {
+                let word = word.try_into().expect("a chunk has 8 bytes");
+                self.words.set(at, u64::from_ne_bytes(word));
+                at += 1;
+            }
+            self.count += 1;
+        }
+    }
+}
+
+/// Bytes of a hash map's keys of a case: what the longest takes with its length, in whole words. The length in front
+/// tells keys apart that differ only in zeros at the end.
+pub fn hash_key(longest: usize) -> usize {
+    (longest + 1).next_multiple_of(8)
+}
+
+/// The keys of a list as hash maps take them, one after the other.
+pub fn hash_keys(list: &KeyList, bytes: usize) -> Vec<u8> {
+    let mut all = vec![0; list.len() * bytes];
+    for ((key, _), to) in list.iter().zip(all.chunks_exact_mut(bytes)) {
+        to[0] = key.len() as u8;
+        to[1..=key.len()].copy_from_slice(key);
+    }
+    all
+}
+
+/// Has the program answer all questions, about the map in this window.
+pub fn ask(
+    programs: &Programs,
+    program: &str,
+    questions: &Questions,
+    window: u32,
+) -> Result<Answers, String> {
+    let fail = |why: String| format!("{program}: {why}");
+    let program = programs.program(program).map_err(|e| e.to_string())?;
+    let question = 8 * (1 + questions.image);
+    let mut times = Vec::new();
+    let mut wrong = 0;
+    for from in (0..questions.count).step_by(CALL) {
+        let count = CALL.min(questions.count - from);
+        let mut run = [0u64; 6];
+        run[0] = (questions.words.window().at + from * question) as u64;
+        run[1] = count as u64 | (questions.image as u64) << 32;
+        run[2] = u64::from(window);
+        let run: Vec<u8> = run.into_iter().flat_map(u64::to_ne_bytes).collect();
+        let mut out = vec![0; run.len()];
+        let done = program
+            .test_run(ProgramInput {
+                data_in: Some(&run),
+                data_out: Some(&mut out),
+                ..Default::default()
+            })
+            .map_err(|e| fail(e.to_string()))?
+            .return_value;
+        let word = |at: usize| {
+            let word = out[8 * at..8 * at + 8].try_into().expect("8 bytes");
+            u64::from_ne_bytes(word)
+        };
+        // XDP_PASS.
+        if done != 2 || word(5) != 0 {
+            return Err(fail(format!(
+                "returned {}, {} of {count} questions left",
+                done,
+                word(5)
+            )));
+        }
+        times.push(word(3) as f64 / count as f64);
+        wrong += word(4);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(Answers {
+        each: times[times.len() / 2],
+        wrong,
+    })
+}
+
+/// Loads an object whose maps are made for so many entries, and hash maps for keys of so many bytes.
+pub fn load(
+    arena: &BpfArena,
+    object: &[u8],
+    key_bytes: usize,
+    entries: usize,
+) -> Result<Programs, String> {
+    let mut loader = Loader::open(arena, object).map_err(|e| e.to_string())?;
+    for mut map in loader.object_mut().maps_mut() {
+        if map.name().to_string_lossy().starts_with("sw_hash") {
+            map.set_key_size(key_bytes as u32)
+                .and_then(|()| map.set_max_entries(entries as u32))
+                .map_err(|e| e.to_string())?;
+        }
+    }
+    loader.load().map_err(|e| e.to_string())
+}
+
+/// A map of the object, by a handle of its own.
+pub fn handle(programs: &Programs, name: &str) -> Result<MapHandle, String> {
+    let map = programs.map(name).map_err(|e| e.to_string())?;
+    MapHandle::try_from(&map).map_err(|e| e.to_string())
+}
+
+/// Bytes that the kernel says a map of its own takes.
+pub fn memlock(map: &MapHandle) -> Result<u64, String> {
+    let file = format!("/proc/self/fdinfo/{}", map.as_fd().as_raw_fd());
+    let text = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("memlock:"));
+    line.and_then(|bytes| bytes.trim().parse().ok())
+        .ok_or_else(|| format!("{file}: no line memlock"))
+}

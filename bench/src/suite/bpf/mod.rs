@@ -1,0 +1,64 @@
+//! The suite `bpf`: maps that programs in the kernel read, measured there.
+//!
+//! Each round has every engine answer the same questions, in another order of engines. The loop, the clock around it and the comparison with
+//! the expected answer are a BPF program; what is subtracted is the same loop over the same questions that copies each key
+//! to where the lookup would take it from, and looks nothing up. A loop is cut into calls of a thousand to four thousand
+//! questions; the round counts with the median of its calls, and the report has the median of the rounds. A wrong answer ends
+//! the run.
+//!
+//! Exact matches, cases `kallsyms`, `btf`, `paths`, `domains-1m`, `random-binary`:
+//!
+//! | metric | what it is |
+//! |---|---|
+//! | `lookup_ns` | a lookup of a random key that is there |
+//! | `hot_ns` | the same, of a thousand keys over and over, in random orders |
+//! | `miss_ns` | a lookup of a key that is not there: one of the keys with one byte changed, or a fresh random one |
+//! | `insert_bpf_ns`, `update_bpf_ns` | a change by a program: insertions; the mean of insertions and overwriting |
+//! | `update_user_ns` | a change by this process, processor time: the mean of removals, insertions and overwriting, random keys |
+//! | `update_user_batch_ns` | the same by system calls that take 4,096 keys each |
+//! | `memory_mb` | all in, in 10^6 bytes: by the arena's accounts, or what the kernel says of its map |
+//!
+//! Engines: `sapwood-bpf` (the trie alone, branches in depth-first order) and `sapwood-bpf-index` (with the point index), written by this
+//! process; `kernel-hash` and `kernel-hash-noprealloc`, BPF_MAP_TYPE_HASH without and with BPF_F_NO_PREALLOC, as large as the set.
+//! Their keys are a byte with the length, the key, and zeros up to what the longest key takes in whole words of 8 bytes. Keys
+//! of more than 254 bytes are left out.
+
+#[cfg(feature = "bpf")]
+mod names;
+
+use super::Options;
+use crate::report::Report;
+
+/// Runs the suite, or says why it cannot.
+pub fn run(options: &Options) -> Result<Report, String> {
+    let mut report = Report::new("bpf");
+    match ready() {
+        Ok(()) => measure(options, &mut report)?,
+        Err(why) => {
+            println!("skipped: {why}");
+            report.skipped = Some(why);
+        }
+    }
+    Ok(report)
+}
+
+#[cfg(feature = "bpf")]
+fn ready() -> Result<(), String> {
+    sapwood_bpf::check().map_err(|why| why.to_string())
+}
+
+#[cfg(not(feature = "bpf"))]
+fn ready() -> Result<(), String> {
+    Err("built without the feature `bpf`".into())
+}
+
+#[cfg(feature = "bpf")]
+fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
+    println!("{}", report.machine);
+    names::run(options, report)
+}
+
+#[cfg(not(feature = "bpf"))]
+fn measure(_: &Options, _: &mut Report) -> Result<(), String> {
+    Ok(())
+}

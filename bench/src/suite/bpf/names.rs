@@ -1,0 +1,216 @@
+//! Exact matches of byte strings.
+
+use crate::bpf::engines::{Change, Changed, Engine, Hash, Ours};
+use crate::bpf::rig::{self, KEY_MAX, Questions};
+use crate::keylist::KeyList;
+use crate::report::{self, Measure, Report, Samples};
+use crate::suite::Options;
+use crate::suite::names::Case as Keys;
+use sapwood_bpf::{BpfArena, objects};
+
+pub const CASES: [&str; 5] = ["kallsyms", "btf", "paths", "domains-1m", "random-binary"];
+
+const ENGINES: [&str; 4] = [
+    "sapwood-bpf",
+    "sapwood-bpf-index",
+    "kernel-hash",
+    "kernel-hash-noprealloc",
+];
+
+/// Runs these cases.
+pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
+    let cases: Vec<_> = CASES
+        .into_iter()
+        .filter(|case| options.wants_case(case))
+        .collect();
+    for (at, name) in cases.iter().enumerate() {
+        match Keys::load(name, options) {
+            Ok(keys) => Case::new(name, &keys).run(options, cases.len() - at, report)?,
+            Err(missing) => {
+                println!("\n## {name}: {missing}");
+                report.notes.push(format!("{name}: {missing}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A key set without what is too long.
+struct Case {
+    name: &'static str,
+    how: String,
+    present: KeyList,
+    absent: KeyList,
+    longest: usize,
+}
+
+/// What is asked in a round.
+struct Lists {
+    hits: KeyList,
+    misses: KeyList,
+    hot: KeyList,
+    changes: KeyList,
+}
+
+impl Case {
+    fn new(name: &'static str, keys: &Keys) -> Self {
+        let short = |list: &KeyList| {
+            let places = (0..list.len()).filter(|at| list.key(*at).len() <= KEY_MAX);
+            list.picked(places.collect::<Vec<_>>())
+        };
+        let (present, absent) = (short(&keys.present), short(&keys.absent));
+        let lengths = [&present, &absent].map(|list| list.iter().map(|(key, _)| key.len()).max());
+        let mut how = keys.how.clone();
+        let long = keys.present.len() - present.len();
+        if long > 0 {
+            how += &format!("; without {long} of more than {KEY_MAX} bytes");
+        }
+        Self {
+            name,
+            how,
+            longest: lengths.into_iter().flatten().max().unwrap_or(0),
+            present,
+            absent,
+        }
+    }
+
+    fn lists(&self, round: u64, options: &Options) -> Lists {
+        let many = options.size(131_072, 8192);
+        // Sets that are smaller are asked for more than once.
+        let drawn = |list: &KeyList, count: usize, seed: u64| {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut places = Vec::with_capacity(count);
+            while places.len() < count {
+                let mut all: Vec<usize> = (0..list.len()).collect();
+                rng.shuffle(&mut all);
+                all.truncate(count - places.len());
+                places.extend(all);
+            }
+            list.picked(places)
+        };
+        let thousand = drawn(&self.present, 1000.min(self.present.len()), 4 * round);
+        let changes = self.present.shuffled(4 * round + 1);
+        let changes = changes.picked(0..changes.len().min(many / 8));
+        Lists {
+            hits: drawn(&self.present, many, 4 * round + 2),
+            misses: drawn(&self.absent, many, 4 * round + 3),
+            hot: drawn(&thousand, many / 8, round),
+            changes,
+        }
+    }
+
+    fn run(&self, options: &Options, cases_left: usize, report: &mut Report) -> Result<(), String> {
+        println!("\n## {}: {}", self.name, self.how);
+        report.notes.push(format!("{}: {}", self.name, self.how));
+        let key_bytes = rig::hash_key(self.longest);
+        let arena = BpfArena::create(1 << 31).map_err(|e| e.to_string())?;
+        let programs = rig::load(&arena, objects::BENCH_NAMES, key_bytes, self.present.len())?;
+        let room = |name, count| Questions::room(&arena, name, count, self.longest);
+        let lists = self.lists(0, options);
+        let mut hits = room("hits", lists.hits.len())?;
+        let mut misses = room("misses", lists.misses.len())?;
+        let mut hot = room("hot", lists.hot.len())?;
+        let mut changes = room("changes", lists.changes.len())?;
+
+        let order = self.present.shuffled(1);
+        let all = Changed::new(&order, key_bytes);
+        let mut engines: Vec<Box<dyn Engine>> = Vec::new();
+        for name in ENGINES
+            .into_iter()
+            .filter(|name| options.wants_engine(name))
+        {
+            engines.push(match name {
+                "sapwood-bpf" => Box::new(Ours::new(&arena, false, &order)?),
+                "sapwood-bpf-index" => Box::new(Ours::new(&arena, true, &order)?),
+                "kernel-hash" => Box::new(Hash::new(&programs, true, &all)?),
+                _ => Box::new(Hash::new(&programs, false, &all)?),
+            });
+        }
+        let mut samples = Samples::new(self.name, &ENGINES);
+        for engine in &engines {
+            let memory = engine.memory()? as f64 / 1e6;
+            samples.add(engine.name(), &Measure::new("memory_mb", memory, "MB"));
+        }
+        for round in options.rounds(cases_left) {
+            eprintln!(
+                "bpf: {}: round {} of {}",
+                self.name,
+                round + 1,
+                options.rounds
+            );
+            let lists = self.lists(round.into(), options);
+            hits.set(lists.hits.iter());
+            misses.set(lists.misses.iter().map(|(key, _)| (key, 0)));
+            hot.set(lists.hot.iter());
+            changes.set(lists.changes.iter());
+            let changed = Changed::new(&lists.changes, key_bytes);
+            engines.rotate_left(usize::from(round > 0));
+            for (metric, questions) in
+                [("lookup_ns", &hits), ("miss_ns", &misses), ("hot_ns", &hot)]
+            {
+                let empty = rig::ask(&programs, "sw_run_empty", questions, 0)?.each;
+                for engine in &engines {
+                    let answers = rig::ask(&programs, engine.lookup(), questions, engine.window())?;
+                    right(engine.name(), metric, answers.wrong)?;
+                    let each = (answers.each - empty).max(0.0);
+                    samples.add(engine.name(), &Measure::new(metric, each, "ns"));
+                }
+            }
+            let empty = rig::ask(&programs, "sw_run_empty", &changes, 0)?.each;
+            for engine in &engines {
+                for measure in self.changes(&**engine, &changed)? {
+                    samples.add(engine.name(), &measure);
+                }
+                let mut bpf = [0.0; 3];
+                for change in Change::ALL {
+                    let Some(program) = engine.program(change) else {
+                        continue;
+                    };
+                    let answers = rig::ask(&programs, program, &changes, engine.window())?;
+                    right(engine.name(), program, answers.wrong)?;
+                    bpf[change as usize] = (answers.each - empty).max(0.0);
+                }
+                let [_, insert, overwrite] = bpf;
+                if insert > 0.0 {
+                    samples.add(engine.name(), &Measure::new("insert_bpf_ns", insert, "ns"));
+                    let mean = (insert + overwrite) / 2.0;
+                    samples.add(engine.name(), &Measure::new("update_bpf_ns", mean, "ns"));
+                }
+                engine.tidy()?;
+            }
+        }
+        let rows = samples.rows();
+        println!("{}", report::table(&rows));
+        if let Some(ratios) = report::ratios(&rows, "kernel-hash") {
+            println!("\nas multiples of kernel-hash:\n{ratios}");
+        }
+        report.rows.extend(rows);
+        Ok(())
+    }
+
+    /// Changes by this process.
+    fn changes(&self, engine: &dyn Engine, keys: &Changed<'_>) -> Result<Vec<Measure>, String> {
+        let mut sum = 0.0;
+        for change in Change::ALL {
+            sum += engine.change(change, keys)?;
+        }
+        let mut measures = vec![Measure::new("update_user_ns", sum / 3.0, "ns")];
+        let mut sum = 0.0;
+        for change in Change::ALL {
+            let Some(each) = engine.change_many(change, keys) else {
+                return Ok(measures);
+            };
+            sum += each?;
+        }
+        measures.push(Measure::new("update_user_batch_ns", sum / 3.0, "ns"));
+        Ok(measures)
+    }
+}
+
+/// A wrong answer ends the run.
+fn right(engine: &str, what: &str, wrong: u64) -> Result<(), String> {
+    match wrong {
+        0 => Ok(()),
+        _ => Err(format!("WRONG: {engine}: {what}: {wrong} answers")),
+    }
+}

@@ -1,0 +1,104 @@
+//! Plain words in an arena.
+
+use std::sync::atomic::Ordering;
+
+use sapwood_arena::Region;
+
+use crate::arena::{BpfArena, WindowInfo};
+use crate::error::Error;
+use crate::layout::Kind;
+
+/// Words in a window of an arena: questions for programs, tables of one's own, counters.
+///
+/// Every word is read and written whole, by programs and by this process alike. They begin as zeros.
+///
+/// ```no_run
+/// use sapwood_bpf::{BpfArena, Words};
+/// let arena = BpfArena::create(64 << 20)?;
+/// let words = Words::create(&arena, "counters", 512)?;
+/// assert_eq!(words.get(3), 0);
+/// # Ok::<(), sapwood_bpf::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Words {
+    arena: BpfArena,
+    window: WindowInfo,
+    count: usize,
+}
+
+impl Words {
+    /// So many words, all with memory behind them.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`], [`Error::TooManyWindows`], [`Error::Name`], [`Error::NoMemory`].
+    pub fn create(arena: &BpfArena, name: &str, count: usize) -> Result<Words, Error> {
+        let bytes = count.checked_mul(8).ok_or_else(|| Error::NoRoom {
+            name: name.to_owned(),
+            bytes: usize::MAX,
+            left: arena.bytes_left(),
+        })?;
+        let (mut memory, window) = arena.cut_window(name, bytes)?;
+        memory.grow(bytes).map_err(|_| Error::NoMemory { bytes })?;
+        arena.open_window(&window, Kind::Words);
+        Ok(Words {
+            arena: arena.clone(),
+            window: WindowInfo {
+                kind: Kind::Words,
+                ..window
+            },
+            count,
+        })
+    }
+
+    /// The window: its number, and where it begins in the arena.
+    pub fn window(&self) -> &WindowInfo {
+        &self.window
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The word of this number.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn get(&self, number: usize) -> u64 {
+        self.arena
+            .memory()
+            .u64(self.at(number))
+            .load(Ordering::Acquire)
+    }
+
+    /// Writes a word.
+    ///
+    /// # Panics
+    /// When there is none of this number.
+    pub fn set(&self, number: usize, word: u64) {
+        self.arena
+            .memory()
+            .u64(self.at(number))
+            .store(word, Ordering::Release);
+    }
+
+    fn at(&self, number: usize) -> usize {
+        assert!(
+            number < self.count,
+            "word {number} of {} in an arena",
+            self.count
+        );
+        self.window.at + number * 8
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        self.arena.close_window(self.window.number);
+    }
+}
