@@ -29,6 +29,8 @@ mod kernel_map;
 #[cfg(feature = "kernel")]
 mod loader;
 #[cfg(feature = "kernel")]
+mod name_rules;
+#[cfg(feature = "kernel")]
 mod names;
 #[cfg(feature = "kernel")]
 pub mod objects;
@@ -60,6 +62,8 @@ pub use kernel_map::{
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
+pub use name_rules::{NameRule, NameRules};
+#[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
 pub use support::check;
@@ -68,7 +72,7 @@ pub use words::Words;
 #[cfg(feature = "kernel")]
 pub use xdp::{XdpLink, XdpMode, interface_index};
 #[cfg(feature = "kernel")]
-pub use xdp_names::{NameRule, NamesCounts, PinnedNames, XdpNames};
+pub use xdp_names::{NamesCounts, PinnedNames, XdpNames};
 
 /// The example of the guide compiles.
 #[cfg(all(doctest, feature = "kernel"))]
