@@ -6,6 +6,9 @@ use sapwood_arena::EXTRA_AT;
 
 use sapwood::lpm;
 use sapwood::qp::Published;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub mod route;
 
 /// The header page of the arena: what it is, and where its windows are.
 ///
@@ -212,6 +215,48 @@ pub(crate) const fn root(index: usize) -> u64 {
     (ROOTS_AT + 8 * index) as u64
 }
 
+/// Where a packet goes next: the values of a mirrored routing table, `struct sw_next_hop` of `sapwood/hop.bpf.h`.
+///
+/// ```text
+///    0 | ifindex: u32               | mtu: u16     | action: u8 | family: u8 |
+///    8 | smac: 6 bytes                             | dmac: 6 bytes           |
+///   20 | gateway: 16 bytes, IPv4 addresses in the first four                 |
+/// ```
+///
+/// The first 20 bytes are as in `struct sw_route_hop` of `sapwood/route.bpf.h`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct MirrorHop {
+    /// The interface; 0: none.
+    pub ifindex: u32,
+    /// The most bytes of an IP packet there; 0: not known.
+    pub mtu: u16,
+    /// What to do: [`FORWARD`](Self::FORWARD), [`KERNEL`](Self::KERNEL) or [`RESOLVE`](Self::RESOLVE).
+    pub action: u8,
+    /// The family of the gateway: 2 for IPv4, 10 for IPv6, 0 when there is none.
+    pub family: u8,
+    /// The interface's hardware address.
+    pub smac: [u8; 6],
+    /// The hardware address of the gateway, or of the destination.
+    pub dmac: [u8; 6],
+    /// The gateway's address.
+    pub gateway: [u8; 16],
+}
+
+impl MirrorHop {
+    /// Send it on: everything is known.
+    pub const FORWARD: u8 = 0;
+    /// The kernel's: addresses of this machine, several next hops, tunnels, no route, and whatever else programs do not do.
+    pub const KERNEL: u8 = 1;
+    /// The neighbour is not known yet: the kernel sends it on, and asks for the neighbour.
+    pub const RESOLVE: u8 = 2;
+}
+
+const _: () =
+    assert!(size_of::<MirrorHop>() == 36 && std::mem::offset_of!(MirrorHop, gateway) == 20);
+
 /// All constants of `layout.h`: name and value.
 pub fn constants() -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = Vec::new();
@@ -289,6 +334,13 @@ pub fn constants() -> Vec<(String, u64)> {
     add("LPM_LEN", root(lpm::Published::LEN));
     for (name, value) in lpm::Published::layout() {
         add(&format!("LPM_{name}"), value);
+    }
+    add("HOP_BYTES", size_of::<MirrorHop>() as u64);
+    add("HOP_FORWARD", MirrorHop::FORWARD.into());
+    add("HOP_KERNEL", MirrorHop::KERNEL.into());
+    add("HOP_RESOLVE", MirrorHop::RESOLVE.into());
+    for (name, value) in route::constants() {
+        add(&name, value);
     }
     all
 }

@@ -29,6 +29,8 @@ mod kernel_map;
 #[cfg(feature = "kernel")]
 mod loader;
 #[cfg(feature = "kernel")]
+mod mirror;
+#[cfg(feature = "kernel")]
 mod name_rules;
 #[cfg(feature = "kernel")]
 mod names;
@@ -37,6 +39,8 @@ pub mod objects;
 #[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
+mod route_cache;
+#[cfg(feature = "kernel")]
 mod support;
 #[cfg(feature = "kernel")]
 mod words;
@@ -44,6 +48,8 @@ mod words;
 mod xdp;
 #[cfg(feature = "kernel")]
 mod xdp_names;
+#[cfg(feature = "kernel")]
+mod xdp_route;
 
 #[cfg(feature = "kernel")]
 pub use arena::{BpfArena, WindowInfo};
@@ -55,6 +61,7 @@ pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
 pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
 #[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
+pub use layout::MirrorHop;
 #[cfg(feature = "kernel")]
 pub use kernel_map::{
     KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape, Serviced,
@@ -62,9 +69,15 @@ pub use kernel_map::{
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
+pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
+#[cfg(feature = "kernel")]
 pub use name_rules::{NameRule, NameRules};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
+#[cfg(feature = "kernel")]
+pub use route_cache::{
+    KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
+};
 #[cfg(feature = "kernel")]
 pub use support::check;
 #[cfg(feature = "kernel")]
@@ -73,8 +86,12 @@ pub use words::Words;
 pub use xdp::{XdpLink, XdpMode, interface_index};
 #[cfg(feature = "kernel")]
 pub use xdp_names::{NamesCounts, PinnedNames, XdpNames};
+#[cfg(feature = "kernel")]
+pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
 
-/// The example of the guide compiles.
+/// The examples of the pages compile.
 #[cfg(all(doctest, feature = "kernel"))]
 #[doc = include_str!("../../../docs/bpf.md")]
-struct Guide;
+#[doc = include_str!("../../../docs/bpf-maps.md")]
+#[doc = include_str!("../../../docs/bpf-programs.md")]
+struct Pages;

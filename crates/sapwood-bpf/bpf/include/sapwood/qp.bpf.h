@@ -188,12 +188,6 @@ SW_INLINE __u64 sw_qp_hash(sw_at window, const struct sw_key *key)
 	return sum ^ sum >> 32;
 }
 
-/* The bytes of a word that are 0, as their high bits; exact for every byte. */
-SW_INLINE __u64 sw_zero_bytes(__u64 x)
-{
-	return ~(((x & SW_LOWS) + SW_LOWS) | x | SW_LOWS);
-}
-
 /* Where a bucket of a table is; 0 when its chunk is not there. */
 SW_INLINE sw_at sw_qp_bucket(sw_at window, sw_at table, __u32 shift, __u32 bucket)
 {
