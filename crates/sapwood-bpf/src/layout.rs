@@ -19,6 +19,8 @@ pub mod route;
 ///   24 | bytes given to windows           |
 ///   32 | generation                      |   one more with each owner
 ///   40 | spare                           |   for barriers
+///   48 | owner                           |   0: none; else process and start, `pid | start << 22`
+///   56 | owner's namespace of processes  |   its inode
 ///   64 | windows, 32 times 64 bytes      |
 /// ```
 pub mod page {
@@ -38,6 +40,10 @@ pub mod page {
     pub const GENERATION_AT: usize = 32;
     /// A word for barriers.
     pub const SPARE_AT: usize = 40;
+    /// Who writes: a process and when it started.
+    pub const OWNER_AT: usize = 48;
+    /// The namespace in which the owner has its number.
+    pub const OWNER_SPACE_AT: usize = 56;
     /// Where the windows' entries begin.
     pub const WINDOWS_AT: usize = 64;
     /// How many there may be.
@@ -52,6 +58,10 @@ pub mod page {
     pub const WINDOW_LEN: usize = 16;
     /// In an entry: its name, up to 24 bytes.
     pub const WINDOW_NAME: usize = 24;
+    /// In an entry of a map that user space writes: bytes from its beginning that have memory.
+    pub const WINDOW_USED: usize = 48;
+    /// In such an entry: where the window begins that has them, which is another one while its successor is made.
+    pub const WINDOW_USED_OF: usize = 56;
     /// The longest name.
     pub const NAME_MAX: usize = 24;
 }

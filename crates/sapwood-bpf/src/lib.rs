@@ -37,6 +37,10 @@ mod names;
 #[cfg(feature = "kernel")]
 pub mod objects;
 #[cfg(feature = "kernel")]
+mod owner;
+#[cfg(feature = "kernel")]
+mod pinned;
+#[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
 mod route_cache;
@@ -61,11 +65,11 @@ pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
 pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
 #[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
-pub use layout::MirrorHop;
 #[cfg(feature = "kernel")]
 pub use kernel_map::{
     KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape, Serviced,
 };
+pub use layout::MirrorHop;
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
@@ -74,6 +78,8 @@ pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
 pub use name_rules::{NameRule, NameRules};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
+#[cfg(feature = "kernel")]
+pub use pinned::{Pinned, PinnedProgram};
 #[cfg(feature = "kernel")]
 pub use route_cache::{
     KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
