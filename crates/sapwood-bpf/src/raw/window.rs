@@ -81,8 +81,8 @@ unsafe impl Region for Window {
         if min_len > self.capacity {
             return Err(full);
         }
-        // A system call for each page would be most of the cost: an eighth more than was asked, 64 KiB at least.
-        let more = (self.len / 8).max(64 << 10);
+        // A system call for each page would be most of the cost. Beyond some dozens of pages a call, nothing is saved by more.
+        let more = (self.len / 8).clamp(64 << 10, 256 << 10);
         let wanted = min_len
             .max(self.len + more)
             .next_multiple_of(PAGE)
