@@ -88,13 +88,12 @@ impl Case {
             }
             list.picked(places)
         };
-        let thousand = drawn(&self.present, 1000.min(self.present.len()), 4 * round);
         let changes = self.present.shuffled(4 * round + 1);
         let changes = changes.picked(0..changes.len().min(many / 8));
         Lists {
             hits: drawn(&self.present, many, 4 * round + 2),
             misses: drawn(&self.absent, many, 4 * round + 3),
-            hot: drawn(&thousand, many / 8, round),
+            hot: drawn(&self.present, 1000, 4 * round),
             changes,
         }
     }
@@ -109,7 +108,7 @@ impl Case {
         let lists = self.lists(0, options);
         let mut hits = room("hits", lists.hits.len())?;
         let mut misses = room("misses", lists.misses.len())?;
-        let mut hot = room("hot", lists.hot.len())?;
+        let mut hot = room("hot", lists.hot.len())?.again();
         let mut changes = room("changes", lists.changes.len())?;
 
         let order = self.present.shuffled(1);

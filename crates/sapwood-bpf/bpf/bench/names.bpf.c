@@ -41,10 +41,11 @@ struct {
 struct run {
 	/* Where the questions lie, how many there are, and the words of each key, a multiple of four. */
 	__u64 at;
-	__u32 count;
+	__u32 questions;
 	__u32 words;
-	/* The number of the window. */
-	__u64 map;
+	/* The number of the window, and how many answers are wanted: after the last question comes the first. */
+	__u32 map;
+	__u32 count;
 	/* What comes back: how long it took, how many answers were wrong, and how many questions were not answered. */
 	__u64 ns;
 	__u64 wrong;
@@ -87,7 +88,8 @@ SW_INLINE __u64 taken(void *map, const struct sw_key *key, __u64 value)
 		__u32 zero = 0, map, count, words, i, more;                    \
 		__u64 ns, wrong = 0;                                           \
 		struct sw_key *key;                                            \
-		sw_at at;                                                      \
+		__u64 *to;                                                     \
+		sw_at at, first, end;                                          \
                                                                                \
 		if ((void *)(run + 1) > (void *)(long)ctx->data_end)           \
 			return XDP_ABORTED;                                    \
@@ -98,7 +100,8 @@ SW_INLINE __u64 taken(void *map, const struct sw_key *key, __u64 value)
 		words = run->words;                                            \
 		map = run->map;                                                \
 		(void)map;                                                     \
-		at = run->at;                                                  \
+		at = first = run->at;                                          \
+		end = first + (__u64)run->questions * (8 + words * 8);         \
 		count = run->count;                                            \
 		ns = bpf_ktime_get_ns();                                       \
 		for (; count && sw_can_loop; count--) {                        \
@@ -109,13 +112,16 @@ SW_INLINE __u64 taken(void *map, const struct sw_key *key, __u64 value)
 			for (more = words; more && sw_can_loop; more -= 4) {   \
 				sw_hide(i);                                    \
 				i &= 28;                                       \
-				key->words[i] = sw_u64(at);                    \
-				key->words[i + 1] = sw_u64(at + 8);            \
-				key->words[i + 2] = sw_u64(at + 16);           \
-				key->words[i + 3] = sw_u64(at + 24);           \
+				to = key->words + i;                           \
+				to[0] = sw_u64_of(at, 0);                      \
+				to[1] = sw_u64_of(at, 8);                      \
+				to[2] = sw_u64_of(at, 16);                     \
+				to[3] = sw_u64_of(at, 24);                     \
 				i += 4;                                        \
 				at += 32;                                      \
 			}                                                      \
+			if (at == end)                                         \
+				at = first;                                    \
 			wrong += (answer) != expected;                         \
 		}                                                              \
 		run->ns = bpf_ktime_get_ns() - ns;                             \
