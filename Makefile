@@ -4,8 +4,12 @@
 test:
 	@ci/test.sh
 
-CHECKS = setup house fmt clippy doc unit msrv loom shuttle miri asan tsan fuzz deny readme bench-quick diff
+# The tour with the chapter on the kernel; installs what that needs, as root.
+tour:
+	@ci/tour.sh
+
+CHECKS = setup house fmt clippy doc unit bpf msrv loom shuttle miri asan tsan fuzz deny readme bench-quick diff
 $(CHECKS):
 	@ci/$@.sh
 
-.PHONY: test $(CHECKS)
+.PHONY: test tour $(CHECKS)

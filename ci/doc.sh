@@ -3,5 +3,6 @@
 . "$(dirname "$0")/lib.sh"
 export RUSTDOCFLAGS="-D warnings"
 # The library and the program have one name, and their pages one place: not both at the same time.
-run cargo doc --locked --workspace --exclude sapwood-cli --no-deps --all-features
-run cargo doc --locked -p sapwood-cli --no-deps --all-features
+# shellcheck disable=SC2046 # two words
+run cargo doc --locked --workspace --exclude sapwood-cli --no-deps $(all_features)
+run cargo doc --locked -p sapwood-cli --no-deps

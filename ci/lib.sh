@@ -19,6 +19,16 @@ export CARGO_INCREMENTAL=0
 # Crates that are meant for others; the rest are tests and tools.
 LIBRARIES="sapwood-qsbr sapwood-arena sapwood"
 
+# What the maps in the kernel are built with.
+BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
+# All features but those for BPF.
+FEATURES="sapwood/usdt,sapwood-qsbr/tokio,sapwood-model/arbitrary"
+
+# The libraries' tests that the address sanitizer runs, and their unit tests with them. Not those that ask the maps the same questions
+# again, and not those that only a scheduler of threads runs.
+SANITIZED="differential batches drops full garbage unwinding compaction versions threads lpm_threads maple_threads
+    route_threads shared_threads shared lpm maple bitfile route_cache route_table damage files protect stress domain"
+
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
 # A check that this machine cannot do: neither passed nor failed.
@@ -26,6 +36,14 @@ skip() { say "skipped: $*"; exit 77; }
 has() { command -v "$1" >/dev/null 2>&1; }
 # Shows a command, then runs it.
 run() { printf '$ %s\n' "$*"; "$@"; }
+# Whether BPF programs and their loader can be built here: the same questions that the build script asks.
+bpf_tools() {
+    [ "$(uname -s)" = Linux ] || return 1
+    has "${SAPWOOD_CLANG:-clang-19}" && has pkg-config || return 1
+    printf '#include <libelf.h>\n#include <zlib.h>\n' | cc -fsyntax-only -xc - 2>/dev/null
+}
+# All features that can be built here.
+all_features() { if bpf_tools; then echo --all-features; else echo "--features $FEATURES"; fi; }
 x86_64_linux() { [ "$(uname -sm)" = "Linux x86_64" ]; }
 # Tracked files, and new ones that are not ignored.
 files() { git ls-files -z --cached --others --exclude-standard -- "$@" | sort -zu | while IFS= read -r -d '' f; do [ -f "$f" ] && printf '%s\0' "$f"; done || true; }

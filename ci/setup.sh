@@ -3,18 +3,7 @@
 # toolchains, cargo-fuzz, cargo-deny.
 . "$(dirname "$0")/lib.sh"
 
-packages=()
-has cc && has c++ || packages+=(build-essential)
-has git || packages+=(git)
-if [ ${#packages[@]} -gt 0 ]; then
-    if [ "$(id -u)" = 0 ] && has apt-get; then
-        run apt-get update -q
-        DEBIAN_FRONTEND=noninteractive run apt-get install -y -q --no-install-recommends "${packages[@]}" ca-certificates
-    else
-        fail "Missing: ${packages[*]}. Install them first, on Debian and Ubuntu with:
-    sudo apt-get update && sudo apt-get install -y ${packages[*]}"
-    fi
-fi
+ci/packages.sh
 
 has rustup || fail "Rust comes by rustup; see https://rustup.rs. Install it with:
     curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"

@@ -80,13 +80,24 @@ pub fn trim() {
 
 #[cfg(test)]
 mod tests {
+    use std::hint::black_box;
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
     fn rounding_and_headers_count() {
-        // Other tests may allocate meanwhile: the block is far larger than what they do.
-        let (block, bytes) = counted(|| vec![1_u8; 10_000_001]);
-        assert!((10_000_001..10_400_000).contains(&bytes), "{bytes} bytes");
-        drop(block);
+        // Other tests run beside this one, and what their threads allocate and free counts as well: a moment without
+        // much of that is waited for, and the block is not written to, so that it is short. A count that is wrong is
+        // wrong at every moment.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let (block, bytes) = counted(|| black_box(Vec::<u8>::with_capacity(10_000_001)));
+            drop(block);
+            if (10_000_001..10_400_000).contains(&bytes) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{bytes} bytes");
+        }
     }
 }

@@ -298,6 +298,19 @@ impl Arena {
         }
     }
 
+    /// Lowers the most bytes that the arena may have, for structures whose references reach less far. What is there already stays.
+    ///
+    /// ```
+    /// # use sapwood_arena::{Area, Arena, ArenaOptions, Kind};
+    /// let mut arena = Arena::new(ArenaOptions::default());
+    /// arena.limit_to(1 << 16);
+    /// assert!(arena.alloc(1 << 17, Kind(0), Area::Nodes).is_err());
+    /// ```
+    pub fn limit_to(&mut self, most: usize) {
+        let most = units_in(most) / GRANULE * GRANULE;
+        self.limit = self.limit.min(most.max(self.frontier));
+    }
+
     /// What the arena was made with.
     pub fn options(&self) -> &ArenaOptions {
         &self.options

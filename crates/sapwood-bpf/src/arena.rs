@@ -98,6 +98,30 @@ impl BpfArena {
         self.bytes().saturating_sub(used as usize)
     }
 
+    /// A copy of what the arena holds, header page and all windows: what C programs in user space read as `sw_base`, and what
+    /// tests keep. Takes memory for pages that were never touched; a mix of moments while somebody writes.
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
+    /// std::fs::write("arena.img", arena.image())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn image(&self) -> Vec<u8> {
+        let used = self.memory.u64(page::USED_AT).load(Ordering::Acquire);
+        let words = (used as usize).min(self.bytes()) / 8;
+        let mut image = Vec::with_capacity(words * 8);
+        for word in 0..words {
+            let word = self.memory.u64(8 * word).load(Ordering::Relaxed);
+            image.extend_from_slice(&word.to_ne_bytes());
+        }
+        image
+    }
+
+    /// Where the arena is mapped in this process, and must be in every other: the same address for all.
+    pub fn address(&self) -> usize {
+        self.memory.base().addr().get()
+    }
+
     /// The kernel's map.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory.fd()
@@ -158,7 +182,19 @@ impl BpfArena {
         })
     }
 
-    fn entry(&self, number: u32) -> Result<Option<WindowInfo>, Error> {
+    /// Where a window of this number and kind lies now, and its bytes; `None` when there is none such.
+    pub(crate) fn window_place(
+        &self,
+        number: u32,
+        kind: Kind,
+    ) -> Result<Option<(usize, usize)>, Error> {
+        match self.place(number)? {
+            Some((there, at, len)) if there == kind => Ok(Some((at, len))),
+            _ => Ok(None),
+        }
+    }
+
+    fn place(&self, number: u32) -> Result<Option<(Kind, usize, usize)>, Error> {
         let entry = page::WINDOWS_AT + number as usize * page::WINDOW_BYTES;
         let kind = self
             .memory
@@ -184,6 +220,15 @@ impl BpfArena {
         if !inside || !whole || at < PAGE as u64 || len < PAGE as u64 {
             return Err(damaged(format!("{len} bytes at {at}")));
         }
+        Ok(Some((kind, at as usize, len as usize)))
+    }
+
+    fn entry(&self, number: u32) -> Result<Option<WindowInfo>, Error> {
+        let entry = page::WINDOWS_AT + number as usize * page::WINDOW_BYTES;
+        let damaged = |what: String| Error::Damaged(format!("window {number}: {what}"));
+        let Some((kind, at, len)) = self.place(number)? else {
+            return Ok(None);
+        };
         let mut name = Vec::new();
         for word in 0..page::NAME_MAX / 8 {
             let word = self.memory.u64(entry + page::WINDOW_NAME + 8 * word);
@@ -194,8 +239,8 @@ impl BpfArena {
         Ok(Some(WindowInfo {
             number,
             kind,
-            at: at as usize,
-            len: len as usize,
+            at,
+            len,
             name: String::from_utf8(name).map_err(|_| damaged("its name is no text".into()))?,
         }))
     }
@@ -211,7 +256,7 @@ impl BpfArena {
         bytes: usize,
         layout_hash: u64,
     ) -> Result<(Arena, WindowInfo), Error> {
-        let (window, info) = self.cut_window(name, bytes)?;
+        let (window, info) = self.take_window(name, bytes)?;
         let options = ArenaOptions::default()
             .header(HeaderMode::Page)
             .layout_hash(layout_hash)
@@ -221,11 +266,8 @@ impl BpfArena {
         Ok((arena, info))
     }
 
-    /// As [`make_window`](Self::make_window), with nothing in it, not even pages.
-    ///
-    /// # Errors
-    /// [`Error::NoRoom`], [`Error::TooManyWindows`], [`Error::Name`].
-    pub(crate) fn cut_window(
+    /// The memory of a new window, and what its entry will say.
+    pub(crate) fn take_window(
         &self,
         name: &str,
         bytes: usize,
@@ -250,12 +292,11 @@ impl BpfArena {
             bytes,
             left,
         })?;
-        let (at, len) = (window.at(), window.capacity());
         let info = WindowInfo {
             number,
             kind: Kind::None,
-            at,
-            len,
+            at: window.at(),
+            len: window.capacity(),
             name: name.to_owned(),
         };
         Ok((window, info))

@@ -105,9 +105,30 @@ pub enum Error {
     /// What is read cannot be what it should be.
     #[error("damaged: {0}")]
     Damaged(String),
+    /// A map whose values are not of the type that was asked for.
+    #[error("the values of {name:?} are of another type: {why}")]
+    Value {
+        /// The map.
+        name: String,
+        /// What they are.
+        why: String,
+    },
+    /// A map is changed faster than it can be read from outside.
+    #[error(
+        "{0:?} is changed faster than it can be read from outside its owner's process; try again"
+    )]
+    Busy(String),
     /// Neither way to wait for the kernel's readers works here.
     #[error("the kernel's readers cannot be waited for: {0}")]
     NoGrace(String),
+    /// A map cannot be made so.
+    #[error("{what}: {why}")]
+    Setting {
+        /// What was asked for.
+        what: &'static str,
+        /// Why not.
+        why: String,
+    },
     /// A map's error.
     #[error(transparent)]
     Map(#[from] sapwood::Error),

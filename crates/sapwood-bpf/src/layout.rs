@@ -2,6 +2,7 @@
 
 use sapwood_arena::EXTRA_AT;
 
+use sapwood::lpm;
 use sapwood::qp::Published;
 
 /// The header page of the arena: what it is, and where its windows are.
@@ -50,11 +51,104 @@ pub mod page {
     pub const NAME_MAX: usize = 24;
 }
 
+/// A map over byte strings that programs write: what is in its window beside what every map over byte strings has there.
+///
+/// ```text
+/// header page    0 | as every window; roots at 48                                     |
+///             1024 | 32 secrets of the index's hash                                   |
+///             1280 | lock: u32                                                        |   programs
+///             1344 | entries, branches, their units, units of leaves: u32 each        |   programs, under the lock
+///             1360 | sequence: u64, one more with each unlocking                      |   programs, under the lock
+///             1408 | most entries, parts: u32 each; bytes in use: u64                 |   user space
+///             1472 | scratch                                                          |   programs, under the lock
+/// next pages  4096 | heads of the rings, 128 bytes each: one a size of blocks, retired |
+///                  | slots of the rings | table | buckets | blocks                     |
+///
+/// head of a ring  0 | mask: u32 | slots: u32 | kept: u32 | user's count: u32 | ... | 64 | programs' count: u32 |
+/// ```
+pub mod kernel_map {
+    /// Where the lock is.
+    pub const LOCK: usize = 1280;
+    /// Where the number of entries is.
+    pub const COUNT: usize = 1344;
+    /// Where the number of branches is.
+    pub const BRANCHES: usize = 1348;
+    /// Where the units of all branches are.
+    pub const BRANCH_UNITS: usize = 1352;
+    /// Where the units of all leaves are.
+    pub const LEAF_UNITS: usize = 1356;
+    /// Where the sequence number is.
+    pub const SEQUENCE: usize = 1360;
+    /// Where the most entries are.
+    pub const MAX: usize = 1408;
+    /// Where the parts are.
+    pub const PARTS: usize = 1412;
+    /// Where the bytes from the window's beginning are that are in use.
+    pub const FRONTIER: usize = 1416;
+    /// Where the scratch of the program that has the lock is.
+    pub const SCRATCH: usize = 1472;
+    /// The heads of the rings.
+    pub const RINGS: usize = 4096;
+    /// Bytes of a head.
+    pub const RING_BYTES: usize = 128;
+    /// In a head: the number of slots less one.
+    pub const RING_MASK: usize = 0;
+    /// In a head: the reference of the slots.
+    pub const RING_SLOTS: usize = 4;
+    /// In a head: blocks that insertions leave to removals.
+    pub const RING_KEPT: usize = 8;
+    /// In a head: what user space has put in, or taken out.
+    pub const RING_USER: usize = 12;
+    /// In a head: what programs have taken out, or put in.
+    pub const RING_PROGRAMS: usize = 64;
+    /// Classes of blocks, each with a ring; the ring after them has what was retired.
+    pub const CLASSES: usize = 51;
+    /// The last class of one size: of so many units. Those above have 8 units more each.
+    pub const EXACT: usize = 40;
+    /// The smallest block, in units.
+    pub const LEAST: usize = 2;
+    /// The lowest reference that a node can have.
+    pub const FIRST: usize = 512;
+    /// What is left free at the window's end, in units: no place that programs reckon from a node lies further from it.
+    pub const MARGIN: usize = 192;
+    /// A part of the map: the index.
+    pub const INDEX: u32 = 1;
+    /// A part of the map: the trie.
+    pub const TRIE: u32 = 2;
+    /// The longest value.
+    pub const VALUE_MAX: usize = 64;
+    /// The longest key.
+    pub const KEY_MAX: usize = 254;
+
+    /// The class of blocks for so many units.
+    pub fn class(units: usize) -> usize {
+        match units {
+            0..=LEAST => 0,
+            _ if units <= EXACT => units - LEAST,
+            _ => EXACT - LEAST + 1 + (units - EXACT - 1) / 8,
+        }
+    }
+
+    /// The units of a class's blocks.
+    pub fn units(class: usize) -> usize {
+        match class {
+            _ if class <= EXACT - LEAST => class + LEAST,
+            _ => EXACT + (class - (EXACT - LEAST)) * 8,
+        }
+    }
+}
+
 /// Where an owner's mapping lies; the lowest 32 bits are 0, so that a place in the arena is a place in the program.
 pub const MAP_EXTRA: u64 = 1 << 44;
 
 /// The most bytes of an arena.
 pub const BYTES_MAX: usize = 1 << 32;
+
+/// Bytes of scratch memory that an ordered walk takes (`qp_walk.bpf.h`): one page, which no two walks share.
+pub const CURSOR_BYTES: usize = 4096;
+
+/// Branches that a walk can have above it; a key of 254 bytes has 255 at most.
+const CURSOR_DEPTH_MAX: u64 = 320;
 
 /// What a window holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,19 +167,22 @@ pub enum Kind {
     KernelQp = 4,
     /// A route cache.
     Route = 5,
+    /// Memory that programs use while they run.
+    Scratch = 6,
     /// Words that this process writes, whatever they mean.
-    Words = 6,
+    Words = 7,
 }
 
 impl Kind {
     /// All that there are.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::None,
         Kind::Qp,
         Kind::Lpm4,
         Kind::Lpm6,
         Kind::KernelQp,
         Kind::Route,
+        Kind::Scratch,
         Kind::Words,
     ];
 
@@ -103,15 +200,18 @@ impl Kind {
             Kind::Lpm6 => "lpm6",
             Kind::KernelQp => "kernel-qp",
             Kind::Route => "route",
+            Kind::Scratch => "scratch",
             Kind::Words => "words",
         }
     }
 }
 
-/// The roots of a window, in bytes from its beginning.
-const fn root(index: usize) -> u64 {
-    // The header page of an arena.
-    (48 + 8 * index) as u64
+/// Where the roots of a window are, in bytes from its beginning: in the header page of its arena.
+pub(crate) const ROOTS_AT: usize = 48;
+
+/// A root of a window, in bytes from its beginning.
+pub(crate) const fn root(index: usize) -> u64 {
+    (ROOTS_AT + 8 * index) as u64
 }
 
 /// All constants of `layout.h`: name and value.
@@ -146,6 +246,48 @@ pub fn constants() -> Vec<(String, u64)> {
     add("QP_SECRETS", EXTRA_AT as u64);
     for (name, value) in Published::layout() {
         add(&format!("QP_{name}"), value);
+    }
+    add("QP_CURSOR_BYTES", CURSOR_BYTES as u64);
+    add("QP_CURSOR_DEPTH_MAX", CURSOR_DEPTH_MAX);
+    {
+        use kernel_map as k;
+        for (name, value) in [
+            ("LOCK", k::LOCK),
+            ("COUNT", k::COUNT),
+            ("BRANCHES", k::BRANCHES),
+            ("BRANCH_UNITS", k::BRANCH_UNITS),
+            ("LEAF_UNITS", k::LEAF_UNITS),
+            ("SEQUENCE", k::SEQUENCE),
+            ("MAX", k::MAX),
+            ("PARTS", k::PARTS),
+            ("FRONTIER", k::FRONTIER),
+            ("SCRATCH", k::SCRATCH),
+            ("RINGS", k::RINGS),
+            ("RING_BYTES", k::RING_BYTES),
+            ("RING_MASK", k::RING_MASK),
+            ("RING_SLOTS", k::RING_SLOTS),
+            ("RING_KEPT", k::RING_KEPT),
+            ("RING_USER", k::RING_USER),
+            ("RING_PROGRAMS", k::RING_PROGRAMS),
+            ("CLASSES", k::CLASSES),
+            ("EXACT", k::EXACT),
+            ("LEAST", k::LEAST),
+            ("FIRST", k::FIRST),
+            ("MARGIN", k::MARGIN),
+            ("INDEX", k::INDEX as usize),
+            ("TRIE", k::TRIE as usize),
+            ("VALUE_MAX", k::VALUE_MAX),
+        ] {
+            add(&format!("KQP_{name}"), value as u64);
+        }
+    }
+    add("LPM_VALUE_BYTES", root(lpm::Published::VALUE_BYTES));
+    add("LPM_WIDTH", root(lpm::Published::WIDTH));
+    add("LPM_ROOT", root(lpm::Published::ROOT));
+    add("LPM_SHELF", root(lpm::Published::SHELF));
+    add("LPM_LEN", root(lpm::Published::LEN));
+    for (name, value) in lpm::Published::layout() {
+        add(&format!("LPM_{name}"), value);
     }
     all
 }

@@ -19,7 +19,13 @@ mod arena;
 #[cfg(feature = "kernel")]
 mod error;
 #[cfg(feature = "kernel")]
+mod fib;
+#[cfg(feature = "kernel")]
+mod foreign;
+#[cfg(feature = "kernel")]
 mod grace;
+#[cfg(feature = "kernel")]
+mod kernel_map;
 #[cfg(feature = "kernel")]
 mod loader;
 #[cfg(feature = "kernel")]
@@ -28,6 +34,8 @@ mod names;
 pub mod objects;
 #[cfg(feature = "kernel")]
 mod raw;
+#[cfg(feature = "kernel")]
+mod scratch;
 #[cfg(feature = "kernel")]
 mod support;
 #[cfg(feature = "kernel")]
@@ -38,12 +46,27 @@ pub use arena::{BpfArena, WindowInfo};
 #[cfg(feature = "kernel")]
 pub use error::Error;
 #[cfg(feature = "kernel")]
+pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
+#[cfg(feature = "kernel")]
+pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
+#[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
+#[cfg(feature = "kernel")]
+pub use kernel_map::{
+    KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape, Serviced,
+};
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
+pub use scratch::Scratch;
+#[cfg(feature = "kernel")]
 pub use support::check;
 #[cfg(feature = "kernel")]
 pub use words::Words;
+
+/// The example of the guide compiles.
+#[cfg(all(doctest, feature = "kernel"))]
+#[doc = include_str!("../../../docs/bpf.md")]
+struct Guide;

@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Once;
 
-use libbpf_rs::{MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramType};
+use libbpf_rs::{
+    MapCore, MapFlags, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramInput, ProgramType,
+};
 
 use crate::arena::BpfArena;
 use crate::error::Error;
@@ -115,6 +117,32 @@ impl Loader {
         }
     }
 
+    /// Gives one of the kernel's own maps its sizes: bytes of a key and of a value, and the most entries.
+    ///
+    /// # Errors
+    /// [`Error::Missing`].
+    pub fn size_map(
+        mut self,
+        name: &str,
+        key: u32,
+        value: u32,
+        entries: u32,
+    ) -> Result<Loader, Error> {
+        let mut maps = self.object.maps_mut();
+        let mut map = maps
+            .find(|map| map.name() == name)
+            .ok_or_else(|| Error::Missing {
+                what: "map",
+                name: name.to_owned(),
+            })?;
+        map.set_key_size(key)
+            .and_then(|()| map.set_value_size(value))
+            .and_then(|()| map.set_max_entries(entries))
+            .map_err(|error| Error::system(format!("sizing the map {name}"), error))?;
+        drop(maps);
+        Ok(self)
+    }
+
     /// The object, to be changed before it is loaded: sizes of its maps, values of its constants.
     pub fn object_mut(&mut self) -> &mut OpenObject {
         &mut self.object
@@ -172,6 +200,35 @@ impl Programs {
     /// As [`object`](Self::object), to attach and pin.
     pub fn object_mut(&mut self) -> &mut Object {
         &mut self.object
+    }
+
+    /// Runs a program once on this packet, which it may change, and returns what it returned: `BPF_PROG_TEST_RUN`. For
+    /// programs of networking types; a packet has 14 bytes at least, and less than a page.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], and what the system says.
+    pub fn run(&self, program: &str, packet: &mut [u8]) -> Result<u32, Error> {
+        let given = packet.to_vec();
+        let input = ProgramInput {
+            data_in: Some(&given),
+            data_out: Some(packet),
+            ..Default::default()
+        };
+        let output = self
+            .program(program)?
+            .test_run(input)
+            .map_err(|error| Error::system(format!("running {program}"), error))?;
+        Ok(output.return_value)
+    }
+
+    /// Updates an entry of one of the kernel's own maps, by system call.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], and what the system says.
+    pub fn update(&self, map: &str, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.map(map)?
+            .update(key, value, MapFlags::ANY)
+            .map_err(|error| Error::system(format!("updating {map}"), error))
     }
 
     /// A program by its name.

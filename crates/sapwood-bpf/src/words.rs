@@ -37,7 +37,7 @@ impl Words {
             bytes: usize::MAX,
             left: arena.bytes_left(),
         })?;
-        let (mut memory, window) = arena.cut_window(name, bytes)?;
+        let (mut memory, window) = arena.take_window(name, bytes)?;
         memory.grow(bytes).map_err(|_| Error::NoMemory { bytes })?;
         arena.open_window(&window, Kind::Words);
         Ok(Words {

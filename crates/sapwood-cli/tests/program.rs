@@ -135,6 +135,7 @@ fn a_small_tour_in_json() {
     let document: serde_json::Value = serde_json::from_slice(&ran.0.stdout).unwrap();
     for chapter in [
         "building", "lookups", "versions", "readers", "files", "table", "routes", "ranges",
+        "kernel",
     ] {
         assert!(!document["chapters"][chapter].is_null(), "{chapter}");
     }

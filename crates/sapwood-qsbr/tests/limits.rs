@@ -228,7 +228,9 @@ fn the_stall_report_names_the_reader() {
             thread::sleep(Duration::from_millis(10));
             good.quiescent();
             let stalls = domain.stalls();
-            if stalls.len() >= 2 || start.elapsed() > Duration::from_secs(5) {
+            // This thread may have to wait for a core just here: then the good one was rightly said to stand still.
+            let late = stalls.iter().any(|stall| stall.name == "good");
+            if stalls.len() >= 2 && !late || start.elapsed() > Duration::from_secs(60) {
                 break stalls;
             }
         };

@@ -76,7 +76,8 @@ fn nobody_reads_a_dead_canary() {
         s.spawn(move || {
             let mut reader = domain.register("loop").unwrap();
             for turn in 0_usize.. {
-                if stop.load(Ordering::Acquire) {
+                // Once in any case, however late this thread begins.
+                if turn > 0 && stop.load(Ordering::Acquire) {
                     break;
                 }
                 let guard = reader.guard();

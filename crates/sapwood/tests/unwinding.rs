@@ -203,7 +203,7 @@ fn in_time(f: impl FnOnce(&QpStore<CallsBack>, &dyn Fn() -> CallsBack) + Send + 
         done.send(n).unwrap();
     });
     ended
-        .recv_timeout(Duration::from_secs(10))
+        .recv_timeout(Duration::from_secs(60))
         .expect("no deadlock, no panic")
 }
 

@@ -396,7 +396,9 @@ impl Job<'_> {
         let mut standing = None;
         start.wait();
         let (began, cpu) = (Instant::now(), CpuClock::start());
-        while !stop.load(Relaxed) {
+        // Once in any case: on a busy machine the window may be over before the thread gets a core, and a rate of
+        // nothing is none.
+        loop {
             let (from, count, stamp) = walk.step();
             match task {
                 Task::Lookup => answers += session.lookups(keys, from, count),
@@ -413,6 +415,9 @@ impl Job<'_> {
                 }
             }
             session.pause();
+            if stop.load(Relaxed) {
+                break;
+            }
         }
         let (cpu, ended) = (cpu.elapsed(), Instant::now());
         let mut spent = Spent {

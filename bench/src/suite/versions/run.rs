@@ -169,7 +169,7 @@ fn commits<S: Store>(keys: &Keys, operations: usize, window: Duration) -> Measur
     };
     let ends = Instant::now() + window;
     let cpu = CpuClock::start();
-    while Instant::now() < ends {
+    loop {
         for _ in 0..plan.transactions {
             let start = Instant::now();
             let mut txn = writer.begin();
@@ -178,6 +178,9 @@ fn commits<S: Store>(keys: &Keys, operations: usize, window: Duration) -> Measur
             nanoseconds.push(start.elapsed().as_nanos() as u64);
         }
         writer.pause();
+        if Instant::now() >= ends {
+            break;
+        }
     }
     let cpu = cpu.elapsed();
     drop(writer);
@@ -239,7 +242,8 @@ fn read(
 ) -> Reads {
     let mut seen = Seen::default();
     let (cpu, wall) = (CpuClock::start(), Instant::now());
-    while going() {
+    // Once in any case: on a busy machine the window may be over before the thread gets a core. So below.
+    loop {
         for _ in 0..plan.transactions {
             // A transaction that is longer than the list is several reads of the list's length.
             let mut left = plan.operations;
@@ -251,6 +255,9 @@ fn read(
             }
         }
         reader.pause();
+        if !going() {
+            break;
+        }
     }
     Reads {
         seen,
@@ -288,7 +295,7 @@ fn write(
 ) -> Writes {
     let mut transactions = 0;
     let (cpu, wall) = (CpuClock::start(), Instant::now());
-    while going() {
+    loop {
         for _ in 0..plan.transactions {
             let mut txn = writer.begin();
             churn.apply(&mut txn, plan.operations);
@@ -296,6 +303,9 @@ fn write(
         }
         writer.pause();
         transactions += plan.transactions;
+        if !going() {
+            break;
+        }
     }
     let operations = transactions * plan.operations;
     Writes {

@@ -37,7 +37,7 @@ impl Drop for Memory {
 impl Memory {
     /// A new arena of `len` bytes, whole pages, mapped at a free place.
     pub(crate) fn create(len: usize) -> Result<Memory, Error> {
-        if len < 2 * PAGE || len > BYTES_MAX || len % PAGE != 0 {
+        if !(2 * PAGE..=BYTES_MAX).contains(&len) || len % PAGE != 0 {
             return Err(Error::Size { bytes: len });
         }
         // Where other arenas of this process lie, and where nothing does.

@@ -6,6 +6,7 @@
 mod building;
 mod data;
 mod files;
+mod kernel;
 mod lookups;
 pub mod measure;
 mod ranges;
@@ -38,7 +39,7 @@ trait Chapter {
 }
 
 /// All chapters, in order. Later ones use the maps that the first one builds.
-const CHAPTERS: [&dyn Chapter; 8] = [
+const CHAPTERS: [&dyn Chapter; 9] = [
     &building::Building,
     &lookups::Lookups,
     &versions::Versions,
@@ -47,6 +48,7 @@ const CHAPTERS: [&dyn Chapter; 8] = [
     &table::Speed,
     &routes::Routes,
     &ranges::Ranges,
+    &kernel::Kernel,
 ];
 
 /// What chapters share.

@@ -99,8 +99,8 @@ impl<F: Family, V: NextHop> Clone for Fib<F, V> {
 #[derive(Clone, Debug)]
 pub struct FibBuilder<F, V> {
     options: ArenaOptions,
-    domain: Option<Domain>,
-    bits: u8,
+    pub(super) domain: Option<Domain>,
+    pub(super) bits: u8,
     types: PhantomData<fn() -> (F, V)>,
 }
 
@@ -143,10 +143,7 @@ impl<F: Family, V: NextHop> FibBuilder<F, V> {
         let options = self.options.limit_to(MAX_BYTES);
         let domain = self.domain.unwrap_or_default();
         let shared = Shared::new(options, self.bits.into(), domain, crate::seed::seed())?;
-        Ok(Fib {
-            shared: Arc::new(shared),
-            family: PhantomData,
-        })
+        Ok(Fib::of(shared))
     }
 
     /// A table of prefixes in any order; of equal ones, the last wins. Three to five times quicker than inserting them
@@ -186,8 +183,18 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         }
     }
 
+    pub(super) fn of(shared: Shared<V>) -> Self {
+        Fib {
+            shared: Arc::new(shared),
+            family: PhantomData,
+        }
+    }
+
     /// Fills an empty table.
-    fn fill(&self, prefixes: impl IntoIterator<Item = (F::Net, V)>) -> Result<(), Error> {
+    pub(super) fn fill(
+        &self,
+        prefixes: impl IntoIterator<Item = (F::Net, V)>,
+    ) -> Result<(), Error> {
         let mut dropped = Vec::new();
         let mut writer = self.shared.write();
         let mut entries: Vec<Entry<F::Key>> = Vec::new();

@@ -344,7 +344,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         let Some(mut writer) = self.table.try_lock(set) else {
             return 0;
         };
-        let mut removed = self.restart(mine, &mut writer);
+        let generation = self.generation.load(Ordering::Acquire);
+        let mut removed = self.restart(mine, &mut writer, generation);
         let mut swept = 0;
         for way in writer.entries() {
             if self.expired(writer.stamp(way), time) {
@@ -522,10 +523,14 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         time.distance(stamp) >= limit
     }
 
-    /// Empties a set of an older generation; returns how many entries it had.
+    /// Empties a set of an older generation than this one; returns how many entries it had.
     #[inline(always)]
-    fn restart(&self, mine: Mine<'_>, writer: &mut Writer<'_, K::Words, V::Words>) -> usize {
-        let generation = self.generation.load(Ordering::Acquire);
+    fn restart(
+        &self,
+        mine: Mine<'_>,
+        writer: &mut Writer<'_, K::Words, V::Words>,
+        generation: u64,
+    ) -> usize {
         if writer.generation() == generation {
             return 0;
         }
@@ -545,16 +550,17 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         ticket: Option<Ticket>,
     ) {
         let mine = query.mine;
+        // Once for all: if it moves after this look, the set has the old one, and the entry is not found.
+        let generation = self.generation.load(Ordering::Acquire);
         if let Some(ticket) = &ticket {
-            // If the generation moves after this look, the set has the old one, and the entry is not found.
-            let moved = ticket.generation != self.generation.load(Ordering::Acquire)
-                || ticket.disturbances != writer.disturbances();
+            let moved =
+                ticket.generation != generation || ticket.disturbances != writer.disturbances();
             if moved {
                 mine.count(Event::Overtaken);
                 return;
             }
         }
-        self.restart(mine, &mut writer);
+        self.restart(mine, &mut writer, generation);
         if let Some(way) = writer.way_of(place, &query.words) {
             // Another resolver began later, and was done earlier.
             let ahead = writer.stamp(way).after(stamp);

@@ -7,11 +7,13 @@
  * and its sisters write. In a BPF program no such access faults: what is not there reads as zeros, and stores to it vanish.
  *
  * In BPF, the loader puts the owner's arena in the place of the map `sw_arena` that is declared here. In user space, say
- * first where the memory is:
+ * first where the memory is, and how many bytes it has:
  *
  *     sw_base = mapped;
+ *     sw_limit = bytes;
  *
- * Both need one thread that loads at a time only in so far as sw_base is each thread's own.
+ * Nothing outside is read or written then: it reads as zeros, and stores to it vanish, as in a BPF program. Both variables are
+ * each thread's own.
  */
 #ifndef SAPWOOD_ARENA_BPF_H
 #define SAPWOOD_ARENA_BPF_H
@@ -85,7 +87,7 @@ SW_INLINE void sw_use_arena(void)
 
 #else /* user space */
 
-#define SW_PTR(type, at) ((volatile type *)(sw_base + (at)))
+#define SW_PTR(type, at) ((volatile type *)sw_inside(at, sizeof(type)))
 #define SW_BEHIND(type, at, bytes) SW_PTR(type, (at) + (bytes))
 #define SW_GLOBAL static inline __attribute__((unused))
 #define SW_INLINE static inline __attribute__((unused))
@@ -93,8 +95,20 @@ SW_INLINE void sw_use_arena(void)
 #define sw_can_loop 1
 #define sw_hide(x) ((void)0)
 
-/* Where the memory is mapped. */
+/* Where the memory is mapped, and its bytes. */
 static __thread unsigned char *sw_base __attribute__((unused));
+static __thread __u64 sw_limit __attribute__((unused));
+/* What is read and written in the place of what is outside. */
+static __thread __u64 sw_nowhere __attribute__((unused));
+
+/* Where so many bytes (8 at most) of the memory are; those of a zero when they are not all inside. */
+SW_INLINE void *sw_inside(sw_at at, __u64 bytes)
+{
+	if (bytes <= sw_limit && at <= sw_limit - bytes)
+		return sw_base + at;
+	sw_nowhere = 0;
+	return &sw_nowhere;
+}
 
 SW_INLINE void sw_use_arena(void)
 {
@@ -189,12 +203,12 @@ SW_INLINE void sw_set_u8(sw_at at, __u8 value)
 #define sw_fetch_add_u32(at, more) __sync_fetch_and_add((__u32 SW_ARENA *)(unsigned long)(at), more)
 #define sw_fetch_add_u64(at, more) __sync_fetch_and_add((__u64 SW_ARENA *)(unsigned long)(at), more)
 #else
-#define sw_cmpxchg_u64(at, old, new) __sync_val_compare_and_swap((__u64 *)(sw_base + (at)), old, new)
-#define sw_cmpxchg_u32(at, old, new) __sync_val_compare_and_swap((__u32 *)(sw_base + (at)), old, new)
-#define sw_xchg_u32(at, new) __atomic_exchange_n((__u32 *)(sw_base + (at)), new, __ATOMIC_SEQ_CST)
-#define sw_xchg_u64(at, new) __atomic_exchange_n((__u64 *)(sw_base + (at)), new, __ATOMIC_SEQ_CST)
-#define sw_fetch_add_u32(at, more) __sync_fetch_and_add((__u32 *)(sw_base + (at)), more)
-#define sw_fetch_add_u64(at, more) __sync_fetch_and_add((__u64 *)(sw_base + (at)), more)
+#define sw_cmpxchg_u64(at, old, new) __sync_val_compare_and_swap((__u64 *)sw_inside(at, 8), old, new)
+#define sw_cmpxchg_u32(at, old, new) __sync_val_compare_and_swap((__u32 *)sw_inside(at, 4), old, new)
+#define sw_xchg_u32(at, new) __atomic_exchange_n((__u32 *)sw_inside(at, 4), new, __ATOMIC_SEQ_CST)
+#define sw_xchg_u64(at, new) __atomic_exchange_n((__u64 *)sw_inside(at, 8), new, __ATOMIC_SEQ_CST)
+#define sw_fetch_add_u32(at, more) __sync_fetch_and_add((__u32 *)sw_inside(at, 4), more)
+#define sw_fetch_add_u64(at, more) __sync_fetch_and_add((__u64 *)sw_inside(at, 8), more)
 #endif
 
 #ifndef sw_acquire_u64_of
@@ -220,6 +234,16 @@ SW_INLINE sw_at sw_window(__u32 number, __u32 kind)
 	sw_at entry = SW_WINDOWS_AT + (__u64)(number & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES;
 
 	if (sw_u32(entry + SW_WINDOW_KIND) != kind)
+		return 0;
+	return sw_acquire_u64(entry + SW_WINDOW_AT);
+}
+
+/* Where a window begins; 0 if there is none with this number, or its kind is not in the mask: bit k for kind k. */
+SW_INLINE sw_at sw_window_in(__u32 number, __u32 kinds)
+{
+	sw_at entry = SW_WINDOWS_AT + (__u64)(number & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES;
+
+	if (!(kinds >> (sw_u32(entry + SW_WINDOW_KIND) & 31) & 1))
 		return 0;
 	return sw_acquire_u64(entry + SW_WINDOW_AT);
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Ordered maps over byte strings, read where Rust writes them (QpShared, in a window of the arena).
+ * Ordered maps over byte strings, read where Rust writes them (QpShared, in a window of the arena), or where programs do
+ * (KernelMap). Programs that write include qp_write.bpf.h.
  *
  *     struct sw_key key = {};                       // all 256 bytes are set
- *     sw_key_set(&key, bytes, length);
- *     long found = sw_qp_lookup(NAMES, &key);       // NAMES: the number of the window
- *     if (found > 0) count = sw_u64(found);         // the place of the value
+ *     sw_key_set(&key, eth->h_source, 6);
+ *     long found = sw_qp_lookup(0, &key);           // in the window with number 0
+ *     if (found > 0)                                // the place of the value
+ *             value = sw_u64(found);
  *
  * Results: the place of a value (positive), or -ENOENT; -EINVAL when there is no such window; -ELOOP when the kernel ended a loop;
  * -EUCLEAN when what was read cannot be a map. Layout and protocol: docs/qp.md, docs/shared.md.
@@ -17,6 +19,9 @@
 #define SAPWOOD_QP_BPF_H
 
 #include "arena.bpf.h"
+
+/* The kinds of windows that are read here. */
+#define SW_QP_KINDS (1u << SW_KIND_QP | 1u << SW_KIND_KERNEL_QP)
 
 /* The longest key that programs look up. Longer ones may be in the map. */
 #define SW_KEY_MAX 254
@@ -32,6 +37,19 @@ struct sw_key {
 		};
 	};
 };
+
+/*
+ * Makes a key of so many bytes, a constant: the key must be all zeros before, as `struct sw_key key = {}` is.
+ *
+ *     struct sw_key key = {};
+ *     sw_key_set(&key, eth->h_source, 6);
+ */
+#define sw_key_set(key, from, n)                                               \
+	do {                                                                   \
+		_Static_assert((n) <= SW_KEY_MAX, "the longest key has 254 bytes"); \
+		(key)->length = (n);                                           \
+		__builtin_memcpy((key)->bytes, from, n);                       \
+	} while (0)
 
 SW_INLINE __u32 sw_qp_offset(__u32 header)
 {
@@ -148,23 +166,16 @@ SW_INLINE __u64 sw_key_words(const struct sw_key *key)
 }
 
 /*
- * The bits in which four words of a leaf and a key differ, of those words that the key has. What lies behind a leaf may be read,
- * not used: no branch depends on the length of a key, as the processor would guess it wrong. In user space, where the memory may end there,
- * the first of the four is read again instead.
+ * The bits in which four words of a leaf and a key differ, of those words that the key has. What lies behind a leaf is read,
+ * and not used: no branch depends on the length of a key, as the processor would guess it wrong.
  */
-#ifdef __bpf__
-#define sw_behind(at, bytes, among) sw_u64_of(at, bytes)
-#else
-#define sw_behind(at, bytes, among) sw_u64((at) + ((bytes) & (among)))
-#endif
-
 SW_INLINE __u64 sw_qp_differ(sw_at at, const __u64 *words, __u64 left)
 {
 	__u64 b = sw_among(1, left), c = sw_among(2, left), d = sw_among(3, left);
 
-	return (sw_u64(at) ^ words[0]) | ((sw_behind(at, 8, b) ^ words[1]) & b) |
-	       ((sw_behind(at, 16, c) ^ words[2]) & c) |
-	       ((sw_behind(at, 24, d) ^ words[3]) & d);
+	return (sw_u64(at) ^ words[0]) | ((sw_u64_of(at, 8) ^ words[1]) & b) |
+	       ((sw_u64_of(at, 16) ^ words[2]) & c) |
+	       ((sw_u64_of(at, 24) ^ words[3]) & d);
 }
 
 /* Whether a leaf has this key. */
@@ -191,7 +202,7 @@ SW_INLINE int sw_qp_is_key(sw_at leaf, __u32 value_bytes, const struct sw_key *k
 /* Looks a key up in the trie alone. */
 SW_GLOBAL long sw_qp_trie_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_window(map, SW_KIND_QP), node;
+	sw_at window = sw_window_in(map, SW_QP_KINDS), node;
 	__u32 cell, header, offset, length, depth;
 
 	sw_use_arena();
@@ -350,7 +361,7 @@ SW_INLINE long sw_qp_look(sw_at window, sw_at table, __u64 hash, const struct sw
 /* As sw_qp_index_lookup, of a key whose hash is known, with all that may have to be looked at. */
 SW_GLOBAL long sw_qp_index_closer(__u32 map, __u64 hash, const struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_window(map, SW_KIND_QP), table;
+	sw_at window = sw_window_in(map, SW_QP_KINDS), table;
 	__u32 ref, tries;
 	long found;
 
@@ -376,7 +387,7 @@ SW_GLOBAL long sw_qp_index_closer(__u32 map, __u64 hash, const struct sw_key *ke
 /* Looks a key up by the index. -ENODATA when there is none, or it does not know. */
 SW_GLOBAL long sw_qp_index_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_window(map, SW_KIND_QP), table, bucket, leaf;
+	sw_at window = sw_window_in(map, SW_QP_KINDS), table, bucket, leaf;
 	__u64 hash, low, high, hits, last, other, pattern;
 	__u32 ref, home, tag;
 

@@ -25,3 +25,24 @@ pub(crate) mod verify;
 pub(crate) mod view;
 pub(crate) mod walk;
 pub(crate) mod writer;
+
+/// Numbers of the layout that programs in other languages are compiled with.
+pub(crate) fn published_layout() -> [(&'static str, u64); 12] {
+    [
+        ("REF", node::REF.into()),
+        ("CHILD", node::CHILD.into()),
+        ("FRESH", node::FRESH.into()),
+        ("STRIDE", node::STRIDE.into()),
+        // In a root word.
+        ("WORD_MARK", 27),
+        ("WORD_VALUE", 32),
+        // In a node.
+        ("NODE_RUNS", 0),
+        ("NODE_BASE", 8),
+        ("NODE_COUNT", 12),
+        ("NODE_SLOTS", 16),
+        // In a shelf.
+        ("SHELF_KIDS", 16),
+        ("SHELF_VALUES", 24),
+    ]
+}

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::Hash;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
 use sapwood_arena::{Area, Arena, ArenaFull, ArenaOptions};
@@ -21,6 +21,12 @@ use super::writer::Writer;
 use crate::lpm::family::Key;
 use crate::sync::{self, Mutex, MutexGuard};
 
+/// Words of a published table's header: the first shelf, and the number of prefixes. Those before it never change: bytes of
+/// a value, bits of an address, and the root with its bits.
+pub(crate) const ROOT_WORD: usize = 2;
+pub(crate) const SHELF_WORD: usize = 3;
+pub(crate) const LEN_WORD: usize = 4;
+
 /// What all handles of a table share.
 pub(crate) struct Shared<V> {
     pub(super) mem: Mem,
@@ -31,6 +37,8 @@ pub(crate) struct Shared<V> {
     /// The first shelf, or 0; of its own line, as the writer stores to it.
     pub(super) shelf: CachePadded<AtomicU32>,
     pub(super) len: AtomicUsize,
+    /// Where the words of the arena's header are, for readers in other languages.
+    published: Option<usize>,
     pub(super) domain: Domain,
     writer: Mutex<Writer<V>>,
     pub(super) versions: Mutex<Versions>,
@@ -58,7 +66,16 @@ impl<V: Eq + Hash> Shared<V> {
         domain: Domain,
         seed: u64,
     ) -> Result<Self, ArenaFull> {
-        let mut arena = Arena::new(options);
+        Shared::new_in(Arena::new(options), bits, domain, seed)
+    }
+
+    /// As [`new`](Self::new), in this arena.
+    pub(crate) fn new_in(
+        mut arena: Arena,
+        bits: u32,
+        domain: Domain,
+        seed: u64,
+    ) -> Result<Self, ArenaFull> {
         let words = 1_usize << bits;
         let root = arena.alloc(words * 8, ROOT, Area::Nodes)?.get();
         let mem = Mem(arena.base());
@@ -71,6 +88,7 @@ impl<V: Eq + Hash> Shared<V> {
             native: has_native(),
             shelf: AtomicU32::new(0).into(),
             len: AtomicUsize::new(0),
+            published: None,
             writer: Mutex::new(Writer::new(arena, &domain, seed)),
             domain,
             versions: Mutex::default(),
@@ -79,6 +97,34 @@ impl<V: Eq + Hash> Shared<V> {
 }
 
 impl<V> Shared<V> {
+    /// Others find the table by the words of the arena's header, at `at`, from now on.
+    ///
+    /// # Panics
+    /// When there is no such header.
+    pub(crate) fn publish_at(&mut self, value_bytes: u64, width: u64, at: usize) {
+        let root = u64::from(self.bits) << 32 | u64::from(self.root);
+        let mut writer = sync::lock(&self.writer);
+        let told = writer
+            .blocks
+            .arena
+            .set_roots([value_bytes, width, root, 0, 0, 0, 0, 0]);
+        assert!(told.is_ok(), "an arena with a root has a header");
+        drop(writer);
+        self.published = Some(at);
+    }
+
+    /// Says to all readers which shelf and how many prefixes a new version has.
+    pub(super) fn tell(&self, shelf: u32, len: usize) {
+        self.shelf.store(shelf, Ordering::Release);
+        self.len.store(len, Ordering::Release);
+        let Some(at) = self.published else { return };
+        for (index, word) in [(SHELF_WORD, u64::from(shelf)), (LEN_WORD, len as u64)] {
+            // SAFETY: inside the header, aligned; its words are only used as atomics.
+            let place = unsafe { AtomicU64::from_ptr(self.mem.0.add(at + 8 * index).cast()) };
+            place.store(word, Ordering::Release);
+        }
+    }
+
     pub(crate) fn domain(&self) -> &Domain {
         &self.domain
     }

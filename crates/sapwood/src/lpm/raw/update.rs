@@ -2,7 +2,6 @@
 
 use alloc::vec::Vec;
 use core::hash::Hash;
-use core::sync::atomic::Ordering;
 
 use sapwood_arena::Ref;
 use sapwood_qsbr::GarbageLimit;
@@ -75,8 +74,7 @@ impl<V: Eq + Hash> Shared<V> {
         let mut versions = sync::lock(&self.versions);
         words(self.root(), &mut writer.overlay);
         sync::point();
-        self.shelf.store(writer.shelf, Ordering::Release);
-        self.len.store(writer.len, Ordering::Release);
+        self.tell(writer.shelf, writer.len);
         versions.current += 1;
         versions.current
     }
@@ -160,8 +158,7 @@ impl<V: Eq + Hash> Shared<V> {
         }
         let version = {
             let mut versions = versions.unwrap_or_else(|| sync::lock(&self.versions));
-            self.shelf.store(writer.shelf, Ordering::Release);
-            self.len.store(writer.len, Ordering::Release);
+            self.tell(writer.shelf, writer.len);
             versions.current += 1;
             versions.current
         };

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Debian's packages that the checks and the tour need and that are missing: installed as root, else named.
+. "$(dirname "$0")/lib.sh"
+
+need=() # without these nothing works
+has cc && has c++ || need+=(build-essential)
+has git || need+=(git)
+more=() # without these the tests of BPF are skipped
+if [ "$(uname -s)" = Linux ]; then
+    if ! bpf_tools; then
+        # shellcheck disable=SC2206 # one word each
+        more+=($BPF_PACKAGES)
+    fi
+    has ip || more+=(iproute2)
+    has ping || more+=(iputils-ping)
+    has dig || more+=(bind9-dnsutils)
+    has iperf3 || more+=(iperf3)
+fi
+[ ${#need[@]} -gt 0 ] || [ ${#more[@]} -gt 0 ] || exit 0
+if [ "$(id -u)" = 0 ] && has apt-get; then
+    export DEBIAN_FRONTEND=noninteractive
+    install() { run apt-get install -y -q --no-install-recommends "$@"; }
+    # A list of packages that is there may be old, and an installation that broke off is taken up again.
+    run apt-get update -q
+    if [ ${#need[@]} -gt 0 ]; then
+        install "${need[@]}" ca-certificates
+    fi
+    if [ ${#more[@]} -gt 0 ]; then
+        install "${more[@]}" || { run dpkg --configure -a && install "${more[@]}"; } ||
+            say "Not all of these can be had here, so the tests of BPF are skipped: ${more[*]}"
+    fi
+    exit 0
+fi
+[ ${#more[@]} = 0 ] || say "For the maps in the kernel, on Debian and Ubuntu (else their tests are skipped):
+    sudo apt-get update && sudo apt-get install -y ${more[*]}"
+[ ${#need[@]} = 0 ] || fail "Missing: ${need[*]}. Install them first, on Debian and Ubuntu with:
+    sudo apt-get update && sudo apt-get install -y ${need[*]}"

@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Ordered maps over byte strings that programs write (KernelMap in Rust; windows of the kind SW_KIND_KERNEL_QP).
+ *
+ *     struct sw_key key = {};                       // all 256 bytes are set
+ *     key.length = 3;
+ *     key.bytes[0] = 'f', ...
+ *     long error = sw_qp_insert(ROUTES, &key, 17, SW_ANY);
+ *     long found = sw_qp_lookup(ROUTES, &key);      // as in qp.bpf.h
+ *     error = sw_qp_remove(ROUTES, &key);
+ *
+ * Keys have up to 254 bytes. Writers come one after the other, by a lock in the window; readers take none. A writer waits for a bounded
+ * time only, so it may run anywhere, also in an interrupt of a program that has the lock: then it gets -EBUSY.
+ *
+ * Blocks for leaves and branches come from rings that user space fills, what is given up goes into another, and is used again
+ * when all programs have ended that may be reading it. Nothing here runs outside the window that it was asked for, whatever the window holds.
+ * Sleepable programs must not use these functions. Layout and protocol: docs/bpf.md.
+ *
+ * What is read from the window is never trusted to be a map: each reference is compared with the window's bounds before anything
+ * is stored behind it, and each loop has a bound.
+ */
+#ifndef SAPWOOD_QP_WRITE_BPF_H
+#define SAPWOOD_QP_WRITE_BPF_H
+
+#include "qp.bpf.h"
+
+/* What sw_qp_insert may do; the numbers are those of bpf_map_update_elem. */
+#define SW_ANY 0 /* insert or replace */
+#define SW_NOEXIST 1 /* insert only */
+#define SW_EXIST 2 /* replace only */
+
+/* A value of up to eight words; a map uses as many as its values have. */
+struct sw_qp_value {
+	__u64 words[SW_KQP_VALUE_MAX / 8];
+};
+
+/* How often a writer looks whether the lock is free: some hundred microseconds at most. */
+#define SW_KQP_SPINS 16384
+/* A label that stands for the key that ends here. */
+#define SW_KQP_ENDS 256
+/* What sw_kqp_seek says besides an offset. */
+#define SW_KQP_SAME 256
+#define SW_KQP_EMPTY 257
+/* More branches than lie above a leaf. */
+#define SW_KQP_DEPTH 260
+
+/*
+ * Scratch: what the steps of an operation tell each other. It lies in the window, and not in registers, so that the verifier looks at each step by
+ * itself, with numbers of which it knows nothing.
+ */
+enum sw_kqp_scratch {
+	SW_KQP_VALUE = 0, /* the new value, eight words */
+	SW_KQP_LIMIT = 64, /* references from SW_KQP_FIRST up to so many behind it may be followed */
+	SW_KQP_SLOT = 72, /* the place of the cell where a descent ended */
+	SW_KQP_CELL = 80, /* that cell */
+	SW_KQP_PARENT = 88, /* the place of the branch that has this cell; 0: it is the root */
+	SW_KQP_PARENT_SLOT = 96, /* the place of the cell that leads to that branch */
+	SW_KQP_OTHER = 104, /* the byte of a leaf where it and a key part */
+	SW_KQP_BUCKET = 112, /* the place of a bucket; 0: the key has none */
+	SW_KQP_BUCKET_SLOT = 120, /* the slot in it */
+	SW_KQP_FAR = 128, /* how far behind its home it is */
+	SW_KQP_LEAF = 136, /* the reference of a block for a leaf */
+	SW_KQP_BRANCH = 144, /* the reference of a block for a branch */
+};
+
+SW_INLINE __u64 sw_kqp_get(sw_at window, __u32 what)
+{
+	return sw_u64(window + SW_KQP_SCRATCH + what);
+}
+
+SW_INLINE void sw_kqp_set(sw_at window, __u32 what, __u64 value)
+{
+	sw_set_u64(window + SW_KQP_SCRATCH + what, value);
+}
+
+/* Whether all that programs reckon from a node with this reference lies in the window. */
+SW_INLINE int sw_kqp_inside(sw_at window, __u32 ref)
+{
+	return (__u64)ref - SW_KQP_FIRST < sw_kqp_get(window, SW_KQP_LIMIT);
+}
+
+SW_INLINE __u32 sw_kqp_value_bytes(sw_at window)
+{
+	return sw_u32(window + SW_QP_VALUE_BYTES) & 0x78;
+}
+
+#ifdef __bpf__
+static __u32 (*const sw_kqp_cpu)(void) = (void *)8; /* bpf_get_smp_processor_id */
+#define sw_kqp_self() (sw_kqp_cpu() + 1)
+#else
+#define sw_kqp_self() ((__u32)(unsigned long)&sw_base | 1)
+#endif
+
+/*
+ * Takes the window's lock: 0, or -EBUSY. Who finds that its own processor has it does not wait: it runs on top of the program that
+ * has it.
+ */
+SW_GLOBAL int sw_kqp_lock(__u64 window)
+{
+	__u32 self = sw_kqp_self(), left, held;
+
+	for (left = sw_zero() + SW_KQP_SPINS; left && sw_can_loop; left--) {
+		held = sw_u32(window + SW_KQP_LOCK);
+		if (!held && !sw_cmpxchg_u32(window + SW_KQP_LOCK, 0, self))
+			return 0;
+		if (held == self)
+			return -EBUSY;
+	}
+	return -EBUSY;
+}
+
+/* Gives the lock back. Who copies what lies in the window looks before and after: no lock, and the same sequence number. */
+SW_INLINE void sw_kqp_unlock(sw_at window)
+{
+	sw_publish_u64(window + SW_KQP_SEQUENCE, sw_u64(window + SW_KQP_SEQUENCE) + 1);
+	sw_publish_u32(window + SW_KQP_LOCK, 0);
+}
+
+/* The class of blocks for so many units, and the units of that class's blocks. */
+SW_INLINE __u32 sw_kqp_class(__u32 units)
+{
+	if (units > SW_KQP_EXACT)
+		return SW_KQP_EXACT - SW_KQP_LEAST + 1 + (units - SW_KQP_EXACT - 1) / 8;
+	return units - SW_KQP_LEAST;
+}
+SW_INLINE __u32 sw_kqp_block_units(__u32 units)
+{
+	if (units > SW_KQP_EXACT)
+		return SW_KQP_EXACT + ((units - SW_KQP_EXACT + 7) & ~7u);
+	return units;
+}
+
+SW_INLINE sw_at sw_kqp_ring(sw_at window, __u32 class)
+{
+	return window + SW_KQP_RINGS + (__u64)class * SW_KQP_RING_BYTES;
+}
+
+/* What stands in a ring at so many blocks from its beginning. */
+SW_INLINE sw_at sw_kqp_ring_slot(sw_at window, sw_at ring, __u32 count)
+{
+	return sw_ref(window, sw_u32(ring + SW_KQP_RING_SLOTS)) +
+	       (__u64)(count & sw_u32(ring + SW_KQP_RING_MASK)) * 4;
+}
+
+/* Whether a ring has a block behind so many that are taken, besides those that are kept: 0, -ENOMEM, -EUCLEAN. */
+SW_INLINE long sw_kqp_has(sw_at ring, __u32 count, __u32 keep)
+{
+	__u32 have = sw_acquire_u32(ring + SW_KQP_RING_USER) - count;
+
+	if (have > sw_u32(ring + SW_KQP_RING_MASK) + 1)
+		return -EUCLEAN;
+	return have <= (keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0) ? -ENOMEM : 0;
+}
+
+/*
+ * Takes a block for a leaf and one for a branch, each of so many units, or none if these are 0: both or neither. With `keep`, some
+ * are left. 0, -ENOMEM; -EUCLEAN when a block is none.
+ */
+SW_GLOBAL long sw_kqp_take(__u64 window, __u32 leaf, __u32 branch, __u32 keep)
+{
+	sw_at rings[2];
+	__u32 counts[2], ref;
+	long error;
+
+	rings[0] = sw_kqp_ring(window, sw_kqp_class(leaf));
+	rings[1] = sw_kqp_ring(window, sw_kqp_class(branch));
+	counts[0] = counts[1] = 0;
+	if (leaf) {
+		counts[0] = sw_u32(rings[0] + SW_KQP_RING_PROGRAMS);
+		error = sw_kqp_has(rings[0], counts[0], keep);
+		if (error)
+			return error;
+	}
+	if (branch) {
+		counts[1] = sw_u32(rings[1] + SW_KQP_RING_PROGRAMS) + (leaf && rings[0] == rings[1]);
+		error = sw_kqp_has(rings[1], counts[1], keep);
+		if (error)
+			return error;
+	}
+	error = 0;
+	if (leaf) {
+		ref = sw_u32(sw_kqp_ring_slot(window, rings[0], counts[0]));
+		sw_publish_u32(rings[0] + SW_KQP_RING_PROGRAMS, counts[0] + 1);
+		sw_kqp_set(window, SW_KQP_LEAF, ref);
+		if (!sw_kqp_inside(window, ref))
+			error = -EUCLEAN;
+	}
+	if (branch) {
+		ref = sw_u32(sw_kqp_ring_slot(window, rings[1], counts[1]));
+		sw_publish_u32(rings[1] + SW_KQP_RING_PROGRAMS, counts[1] + 1);
+		sw_kqp_set(window, SW_KQP_BRANCH, ref);
+		if (!sw_kqp_inside(window, ref))
+			error = -EUCLEAN;
+	}
+	return error;
+}
+
+/* Whether two blocks can be retired: 0, -ENOMEM when user space has not come to fetch those before, -EUCLEAN. */
+SW_GLOBAL long sw_kqp_room(__u64 window)
+{
+	sw_at ring = sw_kqp_ring(window, SW_KQP_CLASSES);
+	__u32 mask = sw_u32(ring + SW_KQP_RING_MASK);
+	__u32 used = sw_u32(ring + SW_KQP_RING_PROGRAMS) - sw_acquire_u32(ring + SW_KQP_RING_USER);
+	__u64 last = (__u64)sw_u32(ring + SW_KQP_RING_SLOTS) + mask / 2;
+
+	if (used > mask + 1 || last - SW_KQP_FIRST >= sw_kqp_get(window, SW_KQP_LIMIT))
+		return -EUCLEAN;
+	return mask + 1 - used < 2 ? -ENOMEM : 0;
+}
+
+/* Gives what a cell leads to up; there is room. */
+SW_INLINE void sw_kqp_retire(sw_at window, __u32 cell)
+{
+	sw_at ring = sw_kqp_ring(window, SW_KQP_CLASSES);
+	__u32 count = sw_u32(ring + SW_KQP_RING_PROGRAMS);
+
+	sw_set_u32(sw_kqp_ring_slot(window, ring, count), cell);
+	sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
+}
+
+/* Adds to one of the counts; the difference may be negative. */
+SW_INLINE void sw_kqp_count(sw_at window, __u32 what, __u32 more)
+{
+	sw_set_u32(window + what, sw_u32(window + what) + more);
+}
+
+#include "qp_write_index.bpf.h"
+#include "qp_write_trie.bpf.h"
+
+/* Writes the leaf of a key, with the value in the scratch, into the block that was taken for it. */
+SW_GLOBAL int sw_kqp_write_leaf(__u64 window, const struct sw_key *key SW_NONNULL)
+{
+	sw_at leaf = sw_ref(window, (__u32)sw_kqp_get(window, SW_KQP_LEAF));
+	__u32 bytes = sw_kqp_value_bytes(window), i, left;
+
+	for (i = sw_zero(); i < bytes && sw_can_loop; i += 8)
+		sw_set_u64(leaf + i, sw_kqp_get(window, SW_KQP_VALUE + i));
+	leaf += bytes;
+	sw_each_word(i, left, key->length / 8 + 1) {
+		sw_set_u64(leaf + i * 8, sw_key_word(key, i));
+	}
+	return 0;
+}
+
+/* The units of the leaf of a key of this length. */
+SW_INLINE __u32 sw_kqp_leaf_units(sw_at window, __u32 length)
+{
+	return sw_kqp_value_bytes(window) / 8 + length / 8 + 1;
+}
+
+/* The cell of a leaf at a place of the window. */
+SW_INLINE __u32 sw_kqp_leaf_cell(sw_at window, sw_at leaf)
+{
+	return (__u32)((leaf - window) / 8) << 1 | SW_QP_LEAF;
+}
+
+/*
+ * Finds a key: the place of its leaf; -ENOENT; or an error. When it lies in the index, SW_KQP_BUCKET says where, and when the trie was
+ * asked, SW_KQP_SLOT does. Of a key that is not there, `*part` says where it parts from those that are, for sw_kqp_add.
+ */
+SW_INLINE long sw_kqp_find(sw_at window, const struct sw_key *key, __u64 hash, __u32 parts, long *part)
+{
+	long found = -ENODATA;
+
+	*part = -1;
+	sw_kqp_set(window, SW_KQP_BUCKET, 0);
+	if (parts & SW_KQP_INDEX) {
+		found = sw_kqp_index_find(window, key, hash);
+		if (found != -ENOENT && found != -ENODATA)
+			return found;
+	}
+	if (!(parts & SW_KQP_TRIE))
+		return -ENOENT;
+	*part = sw_kqp_seek(window, key);
+	if (*part < 0)
+		return *part;
+	if (*part == SW_KQP_SAME) {
+		/* The index would have known. */
+		if (found == -ENOENT)
+			return -EUCLEAN;
+		return (long)sw_qp_node(window, (__u32)sw_kqp_get(window, SW_KQP_CELL));
+	}
+	return -ENOENT;
+}
+
+/* Goes down to a leaf that the index found, so that SW_KQP_SLOT and its fellows are set: 0, -EUCLEAN when it is not there, -ELOOP. */
+SW_INLINE long sw_kqp_reach(sw_at window, const struct sw_key *key, __u32 cell)
+{
+	long error = sw_kqp_descend(window, key, ~0u);
+
+	if (error)
+		return error;
+	return (__u32)sw_kqp_get(window, SW_KQP_CELL) == cell ? 0 : -EUCLEAN;
+}
+
+/* Replaces the value of the leaf at `leaf`. `seen` says whether the trie has led there. */
+SW_GLOBAL long sw_kqp_replace(__u64 window, const struct sw_key *key SW_NONNULL, __u64 leaf, __u32 seen)
+{
+	__u32 parts = sw_u32(window + SW_KQP_PARTS), old = sw_kqp_leaf_cell(window, leaf), cell;
+	sw_at bucket = sw_kqp_get(window, SW_KQP_BUCKET);
+	long error;
+
+	if (!sw_kqp_inside(window, old >> 1))
+		return -EUCLEAN;
+	if (sw_kqp_value_bytes(window) == 8) {
+		sw_publish_u64(leaf, sw_kqp_get(window, SW_KQP_VALUE));
+		return 0;
+	}
+	if ((parts & SW_KQP_TRIE) && !seen) {
+		error = sw_kqp_reach(window, key, old);
+		if (error)
+			return error;
+	}
+	error = sw_kqp_room(window);
+	if (error)
+		return error;
+	error = sw_kqp_take(window, sw_kqp_leaf_units(window, key->length), 0, 1);
+	if (error)
+		return error;
+	sw_kqp_write_leaf(window, key);
+	cell = (__u32)sw_kqp_get(window, SW_KQP_LEAF) << 1 | SW_QP_LEAF;
+	if (bucket)
+		sw_publish_u32(bucket + SW_QP_BUCKET_LEAVES + sw_kqp_get(window, SW_KQP_BUCKET_SLOT) * 4, cell);
+	if (parts & SW_KQP_TRIE)
+		sw_publish_u32(sw_kqp_get(window, SW_KQP_SLOT), cell);
+	sw_kqp_retire(window, old);
+	return 0;
+}
+
+/* Adds a key that is not there; `part` is what sw_kqp_seek said of it. */
+SW_GLOBAL long sw_kqp_add(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash, __u32 part)
+{
+	__u32 parts = sw_u32(window + SW_KQP_PARTS), units = sw_kqp_leaf_units(window, key->length);
+	__u32 branch = 0, cell, old = 0;
+	long error;
+
+	if (sw_u32(window + SW_KQP_COUNT) >= sw_u32(window + SW_KQP_MAX))
+		return -E2BIG;
+	if (parts & SW_KQP_INDEX) {
+		error = sw_kqp_index_free(window, hash);
+		if (error && (error != -ENOSPC || !(parts & SW_KQP_TRIE)))
+			return error;
+	}
+	if (parts & SW_KQP_TRIE) {
+		error = sw_kqp_plan(window, key, part);
+		if (error < 0)
+			return error;
+		branch = (__u32)error;
+	}
+	error = sw_kqp_room(window);
+	if (error)
+		return error;
+	error = sw_kqp_take(window, units, branch, 1);
+	if (error)
+		return error;
+	sw_kqp_write_leaf(window, key);
+	cell = (__u32)sw_kqp_get(window, SW_KQP_LEAF) << 1 | SW_QP_LEAF;
+	if (parts & SW_KQP_INDEX)
+		sw_kqp_index_put(window, hash, cell);
+	if (parts & SW_KQP_TRIE)
+		old = (__u32)sw_kqp_attach(window, key, part, cell);
+	if (old)
+		sw_kqp_retire(window, old);
+	sw_kqp_count(window, SW_KQP_LEAF_UNITS, units);
+	sw_kqp_count(window, SW_KQP_COUNT, 1);
+	return 0;
+}
+
+/* Finds the key and does what is to be done; the lock is held, the value in the scratch. */
+SW_GLOBAL long sw_kqp_insert(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 flags)
+{
+	__u32 parts = sw_u32(window + SW_KQP_PARTS);
+	long part, found = sw_kqp_find(window, key, hash, parts, &part);
+
+	if (found > 0)
+		return flags == SW_NOEXIST ? -EEXIST :
+					     sw_kqp_replace(window, key, found, part == SW_KQP_SAME);
+	if (found != -ENOENT || flags == SW_EXIST)
+		return found;
+	return sw_kqp_add(window, key, hash, (__u32)part);
+}
+
+/* Removes a key; the lock is held. */
+SW_GLOBAL long sw_kqp_remove(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash)
+{
+	__u32 parts = sw_u32(window + SW_KQP_PARTS), cell, branch = 0;
+	long part, error, found = sw_kqp_find(window, key, hash, parts, &part);
+
+	if (found <= 0)
+		return found ? found : -EUCLEAN;
+	cell = sw_kqp_leaf_cell(window, found);
+	if (!sw_kqp_inside(window, cell >> 1))
+		return -EUCLEAN;
+	error = sw_kqp_room(window);
+	if (error)
+		return error;
+	if (parts & SW_KQP_TRIE) {
+		if (part != SW_KQP_SAME) {
+			error = sw_kqp_reach(window, key, cell);
+			if (error)
+				return error;
+		}
+		error = sw_kqp_detach(window);
+		if (error < 0)
+			return error;
+		branch = (__u32)error;
+	}
+	if (parts & SW_KQP_INDEX)
+		sw_kqp_index_remove(window, hash);
+	if (branch)
+		sw_kqp_retire(window, branch);
+	sw_kqp_retire(window, cell);
+	sw_kqp_count(window, SW_KQP_LEAF_UNITS, -sw_kqp_leaf_units(window, key->length));
+	sw_kqp_count(window, SW_KQP_COUNT, -1);
+	return 0;
+}
+
+/* The window of a map that programs write, if the key can be in it; 0 if not. */
+SW_INLINE sw_at sw_kqp_open(__u32 map, const struct sw_key *key)
+{
+	sw_at window = sw_window_in(map, 1u << SW_KIND_KERNEL_QP);
+
+	sw_use_arena();
+	return key->length > SW_KEY_MAX ? 0 : window;
+}
+
+/* Takes the lock, and notes the window's bounds, which the arena's header knows. */
+SW_INLINE long sw_kqp_begin(__u32 map, sw_at window)
+{
+	sw_at entry = SW_WINDOWS_AT + (__u64)(map & (SW_WINDOWS_MAX - 1)) * SW_WINDOW_BYTES;
+	__u64 units = sw_u64(entry + SW_WINDOW_LEN) / 8;
+
+	if (sw_u32(window + SW_QP_VALUE_BYTES) > SW_KQP_VALUE_MAX || units < SW_KQP_FIRST + SW_KQP_MARGIN)
+		return -EUCLEAN;
+	if (sw_kqp_lock(window))
+		return -EBUSY;
+	sw_kqp_set(window, SW_KQP_LIMIT, units - SW_KQP_FIRST - SW_KQP_MARGIN);
+	return 0;
+}
+
+SW_INLINE __u64 sw_kqp_hash(sw_at window, const struct sw_key *key)
+{
+	return sw_u32(window + SW_KQP_PARTS) & SW_KQP_INDEX ? sw_qp_hash(window, key) : 0;
+}
+
+/*
+ * Inserts a key, or replaces its value, as the flags say: SW_ANY, SW_NOEXIST, SW_EXIST. The map's values have one word (with more, the others
+ * become 0).
+ *
+ *     long error = sw_qp_insert(SEEN, &key, bpf_ktime_get_ns(), SW_ANY);
+ *     if (error == -E2BIG) ...
+ *
+ * 0; -EEXIST with SW_NOEXIST, -ENOENT with SW_EXIST; -E2BIG: the map has max_entries; -ENOMEM: user space has supplied no block of that size, or
+ * has not fetched what was given up; -ENOSPC: no slot near the key's home, in a map without trie; -EBUSY: the lock was not to be
+ * had; -EINVAL: no such window, a flag or length that there is not; -ELOOP: the kernel ended a loop; -EUCLEAN: the window holds no map.
+ * Nothing was changed when there is an error.
+ */
+SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u64 value, __u64 flags)
+{
+	sw_at window = sw_kqp_open(map, key);
+	__u64 hash;
+	__u32 i;
+	long result;
+
+	if (!window || flags > SW_EXIST)
+		return -EINVAL;
+	hash = sw_kqp_hash(window, key);
+	result = sw_kqp_begin(map, window);
+	if (result)
+		return result;
+	sw_kqp_set(window, SW_KQP_VALUE, value);
+	for (i = sw_zero() + 8; i < sw_kqp_value_bytes(window) && sw_can_loop; i += 8)
+		sw_kqp_set(window, SW_KQP_VALUE + i, 0);
+	result = sw_kqp_insert(window, key, hash, flags);
+	sw_kqp_unlock(window);
+	return result;
+}
+
+/*
+ * As sw_qp_insert, for values of up to eight words. A value of one word is replaced where it is, with one store; a longer one by
+ * another leaf, so that readers see the old one or the new one.
+ *
+ *     struct sw_qp_value value = { .words = { bytes, packets } };
+ *     long error = sw_qp_insert_value(FLOWS, &key, &value, SW_ANY);
+ */
+SW_GLOBAL long sw_qp_insert_value(__u32 map, const struct sw_key *key SW_NONNULL,
+				  const struct sw_qp_value *value SW_NONNULL, __u64 flags)
+{
+	sw_at window = sw_kqp_open(map, key);
+	__u64 hash;
+	long result;
+
+	if (!window || flags > SW_EXIST)
+		return -EINVAL;
+	hash = sw_kqp_hash(window, key);
+	result = sw_kqp_begin(map, window);
+	if (result)
+		return result;
+	sw_kqp_set(window, SW_KQP_VALUE, value->words[0]);
+	sw_kqp_set(window, SW_KQP_VALUE + 8, value->words[1]);
+	sw_kqp_set(window, SW_KQP_VALUE + 16, value->words[2]);
+	sw_kqp_set(window, SW_KQP_VALUE + 24, value->words[3]);
+	sw_kqp_set(window, SW_KQP_VALUE + 32, value->words[4]);
+	sw_kqp_set(window, SW_KQP_VALUE + 40, value->words[5]);
+	sw_kqp_set(window, SW_KQP_VALUE + 48, value->words[6]);
+	sw_kqp_set(window, SW_KQP_VALUE + 56, value->words[7]);
+	result = sw_kqp_insert(window, key, hash, flags);
+	sw_kqp_unlock(window);
+	return result;
+}
+
+/*
+ * Removes a key.
+ *
+ *     if (sw_qp_remove(SEEN, &key) == -ENOENT) ...
+ *
+ * 0, -ENOENT, or an error as of sw_qp_insert. It may be -ENOMEM, because a branch of the trie with a child less is another branch; some blocks
+ * are kept for this, which insertions do not get.
+ */
+SW_GLOBAL long sw_qp_remove(__u32 map, const struct sw_key *key SW_NONNULL)
+{
+	sw_at window = sw_kqp_open(map, key);
+	__u64 hash;
+	long result;
+
+	if (!window)
+		return -EINVAL;
+	hash = sw_kqp_hash(window, key);
+	result = sw_kqp_begin(map, window);
+	if (result)
+		return result;
+	result = sw_kqp_remove(window, key, hash);
+	sw_kqp_unlock(window);
+	return result;
+}
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The index of a map that programs write; a part of qp_write.bpf.h. One table, made whole by user space; the lock is held.
+ *
+ * Buckets and their words: docs/shared.md. Readers are at work: a cell is stored before its tag, and a key leaves its bucket before its
+ * home's counts say so.
+ */
+#ifndef SAPWOOD_QP_WRITE_INDEX_BPF_H
+#define SAPWOOD_QP_WRITE_INDEX_BPF_H
+
+#define SW_KQP_OUT_MAX 0x3f
+#define SW_KQP_REACH_MAX 0xff
+#define SW_KQP_STICKY 0xffull
+
+SW_INLINE __u32 sw_kqp_tag(__u64 hash)
+{
+	__u32 tag = hash & 0xff;
+
+	return tag | !tag;
+}
+
+/* The place of the bucket so far behind the home of a hash; 0 when it lies outside the window. */
+SW_INLINE sw_at sw_kqp_bucket(sw_at window, __u64 hash, __u32 far)
+{
+	sw_at table = sw_ref(window, sw_u32(window + SW_QP_TABLE));
+	__u32 home = (__u32)(((hash >> 32) * sw_u32(table + SW_QP_TABLE_HOMES)) >> 32);
+	sw_at bucket = sw_qp_bucket(window, table, sw_u32(table + SW_QP_TABLE_SHIFT) & 31, home + far);
+
+	return bucket && (bucket - window) / 8 - SW_KQP_FIRST < sw_kqp_get(window, SW_KQP_LIMIT) ? bucket : 0;
+}
+
+/* The slot among the hits in one word of tags whose leaf has this key, and one more; 0 if none. `*leaf` is that leaf. */
+SW_INLINE __u32 sw_kqp_hit(sw_at window, sw_at bucket, __u64 hits, __u32 first, const struct sw_key *key, sw_at *leaf)
+{
+	__u32 i, slot;
+
+	for (i = sw_zero(); i < 8 && hits && sw_can_loop; i++) {
+		slot = first + sw_first_byte(hits);
+		*leaf = sw_qp_node(window, sw_u32(bucket + SW_QP_BUCKET_LEAVES + slot * 4));
+		if (sw_qp_is_key(*leaf, sw_kqp_value_bytes(window), key))
+			return slot + 1;
+		hits &= hits - 1;
+	}
+	return 0;
+}
+
+/*
+ * Finds a key in the index: the place of its leaf, and notes where it lies; -ENOENT; -ENODATA when only the trie knows; -ELOOP;
+ * -EUCLEAN.
+ */
+SW_GLOBAL long sw_kqp_index_find(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash)
+{
+	__u32 tag = sw_kqp_tag(hash), far, reach = 0, slot;
+	sw_at bucket = sw_kqp_bucket(window, hash, 0), leaf = 0;
+	__u64 high, state, pattern = tag * SW_ONES;
+
+	if (!bucket)
+		return -EUCLEAN;
+	state = sw_u64(bucket + 8);
+	if (state >> (SW_QP_BUCKET_FILTER + (tag & 7)) & 1)
+		reach = (state >> SW_QP_BUCKET_REACH) & SW_KQP_REACH_MAX;
+	for (far = sw_zero(); far <= reach && sw_can_loop; far++) {
+		bucket = sw_kqp_bucket(window, hash, far);
+		if (!bucket)
+			return -EUCLEAN;
+		high = sw_u64(bucket + 8);
+		slot = sw_kqp_hit(window, bucket, sw_zero_bytes(sw_u64(bucket) ^ pattern), 0, key, &leaf);
+		if (!slot)
+			slot = sw_kqp_hit(window, bucket, sw_zero_bytes(high ^ pattern) & SW_HIGHS >> 32, 8, key, &leaf);
+		if (slot) {
+			sw_kqp_set(window, SW_KQP_BUCKET, bucket);
+			sw_kqp_set(window, SW_KQP_BUCKET_SLOT, slot - 1);
+			sw_kqp_set(window, SW_KQP_FAR, far);
+			return (long)leaf;
+		}
+	}
+	if (far <= reach)
+		return -ELOOP;
+	return state & SW_KQP_STICKY << SW_QP_BUCKET_SPILLED ? -ENODATA : -ENOENT;
+}
+
+/* Looks for a free slot and notes where it is: 0; -ENOSPC when there is none near the home; -EUCLEAN, -ELOOP. */
+SW_GLOBAL long sw_kqp_index_free(__u64 window, __u64 hash)
+{
+	sw_at table = sw_ref(window, sw_u32(window + SW_QP_TABLE)), bucket = sw_kqp_bucket(window, hash, 0);
+	__u32 home = (__u32)(((hash >> 32) * sw_u32(table + SW_QP_TABLE_HOMES)) >> 32);
+	__u32 total = sw_u32(table + SW_QP_TABLE_TOTAL), far, most = 1, slot;
+	__u64 low, high;
+
+	sw_kqp_set(window, SW_KQP_BUCKET, 0);
+	if (!bucket || home >= total)
+		return -EUCLEAN;
+	if (((sw_u64(bucket + 8) >> SW_QP_BUCKET_OUT) & SW_KQP_OUT_MAX) < SW_KQP_OUT_MAX)
+		most = total - home;
+	if (most > SW_KQP_REACH_MAX + 1)
+		most = SW_KQP_REACH_MAX + 1;
+	for (far = sw_zero(); far < most && sw_can_loop; far++) {
+		bucket = sw_kqp_bucket(window, hash, far);
+		if (!bucket)
+			return -EUCLEAN;
+		low = sw_zero_bytes(sw_u64(bucket));
+		high = sw_zero_bytes(sw_u64(bucket + 8)) & SW_HIGHS >> 32;
+		if (low || high) {
+			slot = low ? sw_first_byte(low) : 8 + sw_first_byte(high);
+			sw_kqp_set(window, SW_KQP_BUCKET, bucket);
+			sw_kqp_set(window, SW_KQP_BUCKET_SLOT, slot);
+			sw_kqp_set(window, SW_KQP_FAR, far);
+			return 0;
+		}
+	}
+	return far < most ? -ELOOP : -ENOSPC;
+}
+
+/* Changes the tag of the slot that was noted. */
+SW_INLINE void sw_kqp_set_tag(sw_at window, __u32 tag)
+{
+	__u32 slot = (__u32)sw_kqp_get(window, SW_KQP_BUCKET_SLOT);
+	sw_at word = sw_kqp_get(window, SW_KQP_BUCKET) + (slot & 8);
+	__u32 shift = (slot & 7) * 8;
+
+	sw_publish_u64(word, (sw_u64(word) & ~(0xffull << shift)) | (__u64)tag << shift);
+}
+
+/* Puts a leaf into the slot that was noted; without one, counts it as spilled. */
+SW_GLOBAL int sw_kqp_index_put(__u64 window, __u64 hash, __u32 cell)
+{
+	sw_at bucket = sw_kqp_get(window, SW_KQP_BUCKET), home = sw_kqp_bucket(window, hash, 0);
+	__u64 state = sw_u64(home + 8), far = sw_kqp_get(window, SW_KQP_FAR), reach;
+	__u32 tag = sw_kqp_tag(hash);
+
+	if (!home)
+		return 0;
+	if (!bucket) {
+		if ((state >> SW_QP_BUCKET_SPILLED & SW_KQP_STICKY) != SW_KQP_STICKY)
+			sw_publish_u64(home + 8, state + (1ull << SW_QP_BUCKET_SPILLED));
+		return 0;
+	}
+	sw_publish_u32(bucket + SW_QP_BUCKET_LEAVES + sw_kqp_get(window, SW_KQP_BUCKET_SLOT) * 4, cell);
+	sw_kqp_set_tag(window, tag);
+	if (far) {
+		reach = state >> SW_QP_BUCKET_REACH & SW_KQP_REACH_MAX;
+		state &= ~((__u64)SW_KQP_REACH_MAX << SW_QP_BUCKET_REACH);
+		state |= (far > reach ? far : reach) << SW_QP_BUCKET_REACH;
+		state |= 1ull << (SW_QP_BUCKET_FILTER + (tag & 7));
+		sw_publish_u64(home + 8, state + (1ull << SW_QP_BUCKET_OUT));
+	}
+	return 0;
+}
+
+/* Takes the leaf that was found out of its slot; one that has none is no longer counted as spilled. */
+SW_GLOBAL int sw_kqp_index_remove(__u64 window, __u64 hash)
+{
+	sw_at home = sw_kqp_bucket(window, hash, 0);
+	__u64 state, out, spilled;
+
+	if (!home)
+		return 0;
+	if (!sw_kqp_get(window, SW_KQP_BUCKET)) {
+		state = sw_u64(home + 8);
+		spilled = state >> SW_QP_BUCKET_SPILLED & SW_KQP_STICKY;
+		if (spilled && spilled != SW_KQP_STICKY)
+			sw_publish_u64(home + 8, state - (1ull << SW_QP_BUCKET_SPILLED));
+		return 0;
+	}
+	sw_kqp_set_tag(window, 0);
+	if (sw_kqp_get(window, SW_KQP_FAR)) {
+		state = sw_u64(home + 8);
+		out = state >> SW_QP_BUCKET_OUT & SW_KQP_OUT_MAX;
+		if (out > 1)
+			state -= 1ull << SW_QP_BUCKET_OUT;
+		else
+			state &= ~((__u64)SW_KQP_OUT_MAX << SW_QP_BUCKET_OUT |
+				   (__u64)SW_KQP_REACH_MAX << SW_QP_BUCKET_REACH |
+				   0xffull << SW_QP_BUCKET_FILTER);
+		sw_publish_u64(home + 8, state);
+	}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,433 @@
+//! Reading maps that others write: another process, or programs in the kernel.
+
+mod nodes;
+mod verify;
+mod way;
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use sapwood::qp::Published;
+use zerocopy::FromBytes;
+
+use self::nodes::{Nodes, Trouble, done_reading};
+use self::way::Way;
+use crate::arena::{BpfArena, WindowInfo};
+use crate::error::Error;
+use crate::layout::{Kind, ROOTS_AT};
+
+/// How often an operation begins anew before it gives up: what was changed meanwhile, what looks damaged.
+const TRIES: usize = 64;
+const TRIES_DAMAGED: usize = 4;
+
+/// A value that a [`Foreign`] map gives: plain bytes.
+pub trait ForeignValue: Sized {
+    /// Whether a value of so many bytes is one.
+    fn fits(bytes: usize) -> bool;
+
+    /// The value of these bytes, which are as many as fit.
+    fn of(bytes: &[u8]) -> Option<Self>;
+
+    /// What a map of the library calls its layout, where this type must be the one that it was made with.
+    fn layout_hash() -> Option<u64>;
+}
+
+impl<V: FromBytes> ForeignValue for V {
+    fn fits(bytes: usize) -> bool {
+        bytes == size_of::<V>()
+    }
+
+    fn of(bytes: &[u8]) -> Option<V> {
+        V::read_from_bytes(bytes).ok()
+    }
+
+    fn layout_hash() -> Option<u64> {
+        Some(Published::layout_hash::<V>())
+    }
+}
+
+/// A value of any size, for who lists maps without knowing what they hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Bytes(pub Vec<u8>);
+
+impl ForeignValue for Bytes {
+    fn fits(_: usize) -> bool {
+        true
+    }
+
+    fn of(bytes: &[u8]) -> Option<Bytes> {
+        Some(Bytes(bytes.to_vec()))
+    }
+
+    fn layout_hash() -> Option<u64> {
+        None
+    }
+}
+
+/// A map over byte strings in an arena, read while another process or programs write it, or after its owner died. It copies what
+/// it gives, and takes no word for true that it did not check.
+///
+/// # What is promised
+///
+/// - Whatever the window holds, be it random bytes, and whatever is written meanwhile: nothing outside the window is read, and every
+///   operation ends, with a result or with [`Error::Damaged`] or [`Error::Busy`].
+/// - While nobody writes, answers are exact, and [`verify`](Self::verify) says whether the map is whole.
+/// - While somebody writes, each entry that is given was an entry at some time during the operation, walks ascend strictly, and a key
+///   that is there throughout is not missed: as long as memory that was removed is not used again meanwhile.
+/// - A reader takes no part in the owner's grace periods, so the owner may use such memory again. What was read is then compared with
+///   its way from the root once more, and the operation begins anew if that has changed; that finds nearly all such cases, and is no
+///   proof. Who needs one reads in the owner's process, or in a program.
+///
+/// A damaged map may name pages of its window that nothing was written to yet; to read them takes memory.
+///
+/// In the process that owns the map, use the map.
+///
+/// ```no_run
+/// use sapwood_bpf::BpfArena;
+/// let arena = BpfArena::open("/sys/fs/bpf/names")?;
+/// let blocked = arena.reader::<u64>("blocked")?;
+/// println!("{:?}", blocked.get("example.org")?);
+/// for entry in blocked.prefix("example.") {
+///     let (key, value) = entry?;
+///     println!("{} {value}", String::from_utf8_lossy(&key));
+/// }
+/// # Ok::<(), sapwood_bpf::Error>(())
+/// ```
+pub struct Foreign<V> {
+    arena: BpfArena,
+    window: WindowInfo,
+    values: PhantomData<fn() -> V>,
+}
+
+impl BpfArena {
+    /// A reader of the map of this name, whoever writes it: of [`Kind::Qp`] or [`Kind::KernelQp`].
+    ///
+    /// # Errors
+    /// [`Error::NoWindow`]; [`Error::Value`] when its values have another size, or its owner made it with another type;
+    /// [`Error::Damaged`].
+    pub fn reader<V: ForeignValue>(&self, name: &str) -> Result<Foreign<V>, Error> {
+        let window = match self.window(name, Kind::KernelQp) {
+            Ok(window) => window,
+            Err(_) => self.window(name, Kind::Qp)?,
+        };
+        let reader = Foreign {
+            arena: self.clone(),
+            window,
+            values: PhantomData,
+        };
+        reader.nodes()?;
+        Ok(reader)
+    }
+}
+
+impl<V: ForeignValue> Foreign<V> {
+    /// Its window, as it was when the reader was made. An owner that takes the map over puts it elsewhere; readers follow.
+    pub fn window(&self) -> &WindowInfo {
+        &self.window
+    }
+
+    /// Bytes of a value.
+    ///
+    /// # Errors
+    /// As [`BpfArena::reader`].
+    pub fn value_bytes(&self) -> Result<usize, Error> {
+        Ok(self.nodes()?.1)
+    }
+
+    /// The window as it is now, and the bytes of its values.
+    fn nodes(&self) -> Result<(Nodes, usize), Error> {
+        let WindowInfo {
+            number, kind, name, ..
+        } = &self.window;
+        let Some((at, len)) = self.arena.window_place(*number, *kind)? else {
+            return Err(Error::NoWindow {
+                name: name.clone(),
+                kind: kind.name(),
+                there: "it was closed".to_owned(),
+            });
+        };
+        let memory = self.arena.memory();
+        let bytes = Nodes::root_word(memory, at, Published::VALUE_BYTES);
+        let refuse = |why: String| Error::Value {
+            name: name.clone(),
+            why,
+        };
+        if bytes % 8 != 0 || bytes >= len as u64 {
+            return Err(Error::Damaged(format!("{name}: values of {bytes} bytes")));
+        }
+        let bytes = bytes as usize;
+        if !V::fits(bytes) {
+            return Err(refuse(format!("its values have {bytes} bytes")));
+        }
+        if *kind == Kind::Qp {
+            let hash = memory.u64(at + 16);
+            let hash = hash.load(std::sync::atomic::Ordering::Relaxed);
+            if V::layout_hash().is_some_and(|expected| expected != hash) {
+                return Err(refuse(format!(
+                    "they have {bytes} bytes, but another alignment or layout ({hash:#018x})"
+                )));
+            }
+        }
+        Ok((Nodes::new(memory, at, len, bytes), bytes))
+    }
+
+    fn error(&self, trouble: Trouble) -> Error {
+        let name = &self.window.name;
+        match trouble {
+            Trouble::Damaged(why, at) => Error::Damaged(format!("{name}, byte {at}: {why}")),
+            Trouble::Changed => Error::Busy(name.clone()),
+        }
+    }
+
+    /// Runs `read` until it was not disturbed.
+    fn undisturbed<R>(
+        &self,
+        mut read: impl FnMut(&Nodes) -> Result<R, Trouble>,
+    ) -> Result<R, Error> {
+        let mut damaged = 0;
+        let mut last = Trouble::Changed;
+        for _ in 0..TRIES {
+            let (nodes, _) = self.nodes()?;
+            match read(&nodes) {
+                Ok(result) => return Ok(result),
+                Err(trouble) => last = trouble,
+            }
+            damaged += usize::from(last != Trouble::Changed);
+            if damaged == TRIES_DAMAGED {
+                break;
+            }
+        }
+        Err(self.error(last))
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]; [`Error::Busy`] when it was changed again and again; [`Error::NoWindow`] when the map was closed.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<V>, Error> {
+        let key = key.as_ref();
+        let mut way = Way::default();
+        let found = self.undisturbed(|nodes| {
+            let mut read = || -> Result<Option<Vec<u8>>, Trouble> {
+                if !way.follow(nodes, key)? {
+                    return Ok(None);
+                }
+                let leaf = nodes.leaf(way.leaf)?;
+                Ok((nodes.key(&leaf) == key).then(|| nodes.value(&leaf)))
+            };
+            let result = read();
+            // What looks damaged may be what is written at this moment.
+            way.look_again(nodes, true)?;
+            result
+        })?;
+        found.map(|bytes| self.value(&bytes)).transpose()
+    }
+
+    fn value(&self, bytes: &[u8]) -> Result<V, Error> {
+        V::of(bytes).ok_or_else(|| Error::Damaged(format!("a value of {} bytes", bytes.len())))
+    }
+
+    /// Whether a key is there.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// All entries, in order of their keys.
+    pub fn iter(&self) -> ForeignIter<'_, V> {
+        ForeignIter::new(self, Vec::new(), Vec::new())
+    }
+
+    /// The entries whose keys are not less than this one.
+    pub fn from_key(&self, key: impl AsRef<[u8]>) -> ForeignIter<'_, V> {
+        ForeignIter::new(self, key.as_ref().to_vec(), Vec::new())
+    }
+
+    /// The entries whose keys begin with this one.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> ForeignIter<'_, V> {
+        let prefix = prefix.as_ref().to_vec();
+        ForeignIter::new(self, prefix.clone(), prefix)
+    }
+
+    /// How many entries there are, by a walk over all of them.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn len(&self) -> Result<usize, Error> {
+        let mut count = 0;
+        for entry in self.iter() {
+            entry?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Whether there is no entry.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn is_empty(&self) -> Result<bool, Error> {
+        self.iter().next().transpose().map(|first| first.is_none())
+    }
+
+    /// Walks over everything and checks every invariant of the trie (`docs/qp.md`), and that no two nodes share a byte; how many
+    /// entries there are. For a map that nobody writes meanwhile: a change may look like damage.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], with the first thing that is wrong and where.
+    pub fn verify(&self) -> Result<usize, Error> {
+        let (nodes, _) = self.nodes()?;
+        verify::verify(&nodes).map_err(|trouble| self.error(trouble))
+    }
+}
+
+impl<V> fmt::Debug for Foreign<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Foreign")
+            .field("window", &self.window)
+            .finish()
+    }
+}
+
+/// A key and the bytes of its value.
+type Copied = (Vec<u8>, Vec<u8>);
+
+/// Entries of a [`Foreign`] map in ascending order of keys. Behind an error it ends.
+pub struct ForeignIter<'a, V> {
+    reader: &'a Foreign<V>,
+    /// Where the way stands, if it does.
+    nodes: Option<Nodes>,
+    way: Way,
+    /// The least key to give; it was given already when `strict`.
+    from: Vec<u8>,
+    strict: bool,
+    prefix: Vec<u8>,
+    given: usize,
+    over: bool,
+}
+
+impl<'a, V: ForeignValue> ForeignIter<'a, V> {
+    fn new(reader: &'a Foreign<V>, from: Vec<u8>, prefix: Vec<u8>) -> Self {
+        ForeignIter {
+            reader,
+            nodes: None,
+            way: Way::default(),
+            from,
+            strict: false,
+            prefix,
+            given: 0,
+            over: false,
+        }
+    }
+
+    /// To the next leaf: from the one before, or from the root.
+    fn go(&mut self, nodes: &Nodes, stands: bool) -> Result<(), Trouble> {
+        if stands {
+            self.way.step(nodes)?;
+            if self.way.leaf != 0 {
+                return Ok(());
+            }
+            // The end is believed to the root only.
+        }
+        match self.from.is_empty() && !self.strict {
+            true => self.way.first(nodes),
+            false => self.way.seek(nodes, &self.from, self.strict),
+        }
+    }
+
+    /// The entry after the one before; `None`: the end.
+    fn read(&mut self, nodes: &Nodes, stands: bool) -> Result<Option<Copied>, Trouble> {
+        self.go(nodes, stands)?;
+        if self.way.leaf == 0 {
+            return Ok(None);
+        }
+        let leaf = nodes.leaf(self.way.leaf)?;
+        let (key, value) = (nodes.key(&leaf), nodes.value(&leaf));
+        let before = self.strict.then_some(self.from.as_slice());
+        let ascends = match before {
+            Some(before) => key.as_slice() > before,
+            None => key >= self.from,
+        };
+        if !ascends || !self.way.leads_to(&key, before) {
+            let at = leaf.block().0;
+            return Err(Trouble::Damaged("a key that does not fit its place", at));
+        }
+        Ok(Some((key, value)))
+    }
+
+    fn advance(&mut self) -> Result<Option<(Vec<u8>, V)>, Error> {
+        let mut damaged = 0;
+        let mut last = Trouble::Changed;
+        for _ in 0..TRIES {
+            let stood = self.nodes.take();
+            let stands = stood.is_some();
+            let nodes = match stood {
+                Some(nodes) => nodes,
+                None => self.reader.nodes()?.0,
+            };
+            // Each leaf has 8 bytes; who goes down again and again is always overtaken.
+            if self.given > nodes.len() / 8 || self.way.steps > nodes.len() as u64 / 4 + (1 << 20) {
+                return Err(self.reader.error(Trouble::Changed));
+            }
+            let read = self.read(&nodes, stands);
+            let same = match read {
+                Ok(None) => done(&nodes, &self.way),
+                _ => self.way.look_again(&nodes, false),
+            };
+            last = match (same, read) {
+                (Ok(()), Ok(None)) => return Ok(None),
+                (Ok(()), Ok(Some((key, value)))) => {
+                    if !key.starts_with(&self.prefix) {
+                        return Ok(None);
+                    }
+                    self.given += 1;
+                    self.from.clone_from(&key);
+                    self.strict = true;
+                    self.nodes = Some(nodes);
+                    return Ok(Some((key, self.reader.value(&value)?)));
+                }
+                (Err(trouble), _) | (Ok(()), Err(trouble)) => trouble,
+            };
+            // A way that was left long ago may lead nowhere: only what is met from the root tells of damage.
+            damaged += usize::from(last != Trouble::Changed && !stands);
+            if damaged == TRIES_DAMAGED {
+                break;
+            }
+        }
+        Err(self.reader.error(last))
+    }
+}
+
+/// Whether an empty way is one still.
+fn done(nodes: &Nodes, way: &Way) -> Result<(), Trouble> {
+    done_reading();
+    match way.is_over(nodes) {
+        true => Ok(()),
+        false => Err(Trouble::Changed),
+    }
+}
+
+impl<V: ForeignValue> Iterator for ForeignIter<'_, V> {
+    type Item = Result<(Vec<u8>, V), Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        let next = self.advance().transpose();
+        self.over = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+impl<V: ForeignValue> std::iter::FusedIterator for ForeignIter<'_, V> {}
+
+impl<V> fmt::Debug for ForeignIter<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForeignIter")
+            .field("given", &self.given)
+            .finish()
+    }
+}

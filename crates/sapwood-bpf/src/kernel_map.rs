@@ -1,0 +1,396 @@
+//! Maps over byte strings that programs write and this process supplies with memory.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sapwood::qp::Published;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::arena::{BpfArena, WindowInfo};
+use crate::error::Error;
+use crate::grace::KernelGrace;
+use crate::layout::Kind;
+use crate::layout::kernel_map as k;
+
+mod blocks;
+mod owner;
+mod rings;
+mod verify;
+
+use owner::{Owner, Plan};
+
+/// An ordered map over byte strings that BPF programs change: they insert, replace and remove (`sapwood/qp_write.bpf.h`), and look up
+/// as in a [`NameMap`](crate::NameMap) (`sapwood/qp.bpf.h`). This process makes it, gives it memory and takes back what is given up.
+///
+/// The number of entries is limited, as in the kernel's own maps. The map has an index, for lookups of whole keys, or a trie, for order and prefixes, or both.
+///
+/// Programs take blocks for new entries from rings, which must be filled in time: call [`service`](Self::service) often, or have a thread
+/// do it ([`spawn_service`](Self::spawn_service)). A program that finds a ring empty gets an error and changes nothing.
+///
+/// Nothing that programs write into the window is believed here: whatever is in it, this process does not read or write outside.
+///
+/// ```no_run
+/// use sapwood_bpf::{BpfArena, KernelMap};
+/// use std::time::Duration;
+/// let arena = BpfArena::create(256 << 20)?;
+/// let flows = KernelMap::<u64>::builder(&arena, "flows").max_entries(100_000).build()?;
+/// let service = flows.spawn_service(Duration::from_millis(1))?;
+/// println!("programs name it {}", flows.window().number);
+/// # drop(service);
+/// # Ok::<(), sapwood_bpf::Error>(())
+/// ```
+pub struct KernelMap<V> {
+    shared: Arc<Shared>,
+    arena: BpfArena,
+    window: WindowInfo,
+    values: PhantomData<fn() -> V>,
+}
+
+/// How a [`KernelMap`] is made.
+///
+/// ```no_run
+/// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
+/// use sapwood_bpf::KernelMap;
+/// let seen = KernelMap::<u64>::builder(&arena, "seen")
+///     .max_entries(10_000)
+///     .with_index()
+///     .prefill(16, 10_000)
+///     .build()?;
+/// # let _ = seen;
+/// # Ok::<(), sapwood_bpf::Error>(())
+/// ```
+pub struct KernelMapBuilder<V> {
+    arena: BpfArena,
+    name: String,
+    plan: Plan,
+    grace: Option<Arc<KernelGrace>>,
+    values: PhantomData<fn() -> V>,
+}
+
+/// What a step of service did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Serviced {
+    /// Blocks that programs gave up, fetched.
+    pub fetched: usize,
+    /// Blocks that nobody reads any more, freed.
+    pub freed: usize,
+    /// Blocks put into rings.
+    pub given: usize,
+    /// Whether there was no memory for some.
+    pub starved: bool,
+}
+
+impl Serviced {
+    /// Whether there was nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.fetched + self.freed + self.given == 0
+    }
+}
+
+/// Where the bytes of a map are. All of them, from `fixed` to `free`, add up to `frontier`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelMapMemory {
+    /// Header, rings and index.
+    pub fixed: usize,
+    /// Of these, the index.
+    pub index: usize,
+    /// Blocks in rings, for programs to take.
+    pub offered: usize,
+    /// Blocks that programs have: branches and leaves.
+    pub live: usize,
+    /// Of these, branches, as programs say.
+    pub branches: usize,
+    /// Of these, leaves, as programs say.
+    pub leaves: usize,
+    /// Blocks that programs gave up and nobody fetched.
+    pub retired: usize,
+    /// Blocks that wait for the end of a grace period.
+    pub waiting: usize,
+    /// Free memory below the frontier.
+    pub free: usize,
+    /// Bytes from the window's beginning that are in use.
+    pub frontier: usize,
+}
+
+/// What a walk over all of a map found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelMapShape {
+    /// Entries.
+    pub entries: usize,
+    /// Branches of the trie.
+    pub branches: usize,
+    /// The most branches above a leaf.
+    pub depth: usize,
+    /// Entries that do not lie in their home bucket.
+    pub displaced: usize,
+    /// Entries that the index has no slot for.
+    pub spilled: usize,
+    /// References that programs gave up and that were none of their blocks, since the map was made.
+    pub refused: u64,
+}
+
+struct Shared {
+    owner: Mutex<Owner>,
+    /// No service any more.
+    ends: AtomicBool,
+}
+
+impl Shared {
+    fn owner(&self) -> MutexGuard<'_, Owner> {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
+    /// A map of this name in the arena, made to measure.
+    ///
+    /// Values are plain bytes, a multiple of 8, up to 64.
+    pub fn builder(arena: &BpfArena, name: &str) -> KernelMapBuilder<V> {
+        const {
+            assert!(
+                size_of::<V>() % 8 == 0 && size_of::<V>() >= 8 && size_of::<V>() <= k::VALUE_MAX,
+                "values have one to eight whole words"
+            )
+        };
+        KernelMapBuilder {
+            arena: arena.clone(),
+            name: name.to_owned(),
+            plan: Plan::new(size_of::<V>()),
+            grace: None,
+            values: PhantomData,
+        }
+    }
+}
+
+impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
+    /// The most entries. Default: 65,536.
+    pub fn max_entries(mut self, most: usize) -> Self {
+        self.plan.max_entries = most;
+        self
+    }
+
+    /// The map has an index. When neither this nor [`with_trie`](Self::with_trie) is said, it has both.
+    ///
+    /// A map with an index alone may have no slot for a key (`-ENOSPC`) when dozens of keys have nearly equal hashes, which are secret and random.
+    pub fn with_index(mut self) -> Self {
+        self.plan.parts |= k::INDEX;
+        self
+    }
+
+    /// The map has a trie.
+    pub fn with_trie(mut self) -> Self {
+        self.plan.parts |= k::TRIE;
+        self
+    }
+
+    /// Bytes of address space, which are also the most that the map can take. Default: all that the arena has left.
+    pub fn bytes(mut self, bytes: usize) -> Self {
+        self.plan.bytes = Some(bytes);
+        self
+    }
+
+    /// The most blocks of one size that lie ready for programs, rounded up to a power of two: what programs can insert between two steps of
+    /// service. Default: a 64th of the entries, 64 to 4,096. Rings begin with an eighth of that and grow as they are used.
+    pub fn ring(mut self, blocks: usize) -> Self {
+        self.plan.ring = Some(blocks);
+        self
+    }
+
+    /// The most blocks that programs give up between two steps of service, rounded up to a power of two. Default: four times the size of rings.
+    pub fn retire_ring(mut self, blocks: usize) -> Self {
+        self.plan.retired = Some(blocks);
+        self
+    }
+
+    /// Memory for so many entries with keys of this length (up to 254) lies ready from the beginning, and always when there is enough.
+    pub fn prefill(mut self, key_len: usize, entries: usize) -> Self {
+        self.plan.prefill.push((key_len, entries));
+        self
+    }
+
+    /// How the kernel's readers are waited for. Default: a [`KernelGrace`] of its own.
+    pub fn grace(mut self, grace: &Arc<KernelGrace>) -> Self {
+        self.grace = Some(Arc::clone(grace));
+        self
+    }
+
+    /// Fault injection: every `n`th request for a block fails. Default: 0, never.
+    pub fn fail_every(mut self, n: u64) -> Self {
+        self.plan.fail_every = n;
+        self
+    }
+
+    /// An empty map.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when there are no entries or too many, or a key is too long; [`Error::NoRoom`], [`Error::Name`], [`Error::NoMemory`],
+    /// [`Error::NoGrace`].
+    pub fn build(self) -> Result<KernelMap<V>, Error> {
+        let plan = self.plan.checked()?;
+        let grace = match self.grace {
+            Some(grace) => grace,
+            None => KernelGrace::new()?,
+        };
+        let bytes = plan.bytes.unwrap_or_else(|| self.arena.bytes_left());
+        let hash = Published::layout_hash::<V>();
+        let (header, window) = self.arena.make_window(&self.name, bytes, hash)?;
+        // The header page is written; the rest of the window is this module's.
+        drop(header);
+        let owner = Owner::make(self.arena.memory(), &window, &plan, grace)?;
+        self.arena.open_window(&window, Kind::KernelQp);
+        Ok(KernelMap {
+            shared: Arc::new(Shared {
+                owner: Mutex::new(owner),
+                ends: AtomicBool::new(false),
+            }),
+            arena: self.arena,
+            window: WindowInfo {
+                kind: Kind::KernelQp,
+                ..window
+            },
+            values: PhantomData,
+        })
+    }
+}
+
+impl<V> KernelMap<V> {
+    /// Its window: the number is how programs name it.
+    pub fn window(&self) -> &WindowInfo {
+        &self.window
+    }
+
+    /// The arena that it lies in.
+    pub fn arena(&self) -> &BpfArena {
+        &self.arena
+    }
+
+    /// The number of entries, as programs say.
+    pub fn len(&self) -> usize {
+        self.shared.owner().len()
+    }
+
+    /// Whether there are no entries, as programs say.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One step of service: fetches what programs gave up, frees what nobody reads any more, and fills the rings. It does not wait: a block that
+    /// was given up is freed by a step some 10 ms later. Take one every millisecond or so while programs write.
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
+    /// # let map = sapwood_bpf::KernelMap::<u64>::builder(&arena, "seen").build()?;
+    /// let done = map.service()?;
+    /// if done.starved {
+    ///     eprintln!("the window is full");
+    /// }
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoGrace`] when the kernel refuses to wait for its readers: rings are filled with what there is, and nothing is freed any more.
+    pub fn service(&self) -> Result<Serviced, Error> {
+        self.shared.owner().step()
+    }
+
+    /// A thread that services the map, every so often while programs write, and more seldom (up to every 16th time) when they do not. It ends
+    /// when the handle is dropped.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn spawn_service(&self, every: Duration) -> Result<KernelMapService, Error> {
+        let shared = Arc::clone(&self.shared);
+        let ends = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&ends);
+        let thread = std::thread::Builder::new()
+            .name("sapwood-service".into())
+            .spawn(move || {
+                let mut idle = 0;
+                while !told.load(Ordering::Acquire) && !shared.ends.load(Ordering::Acquire) {
+                    let done = shared.owner().step()?;
+                    idle = if done.is_idle() {
+                        (idle + 1).min(15)
+                    } else {
+                        0
+                    };
+                    std::thread::park_timeout(every * (1 + idle));
+                }
+                Ok(())
+            })
+            .map_err(|error| Error::io("starting a thread", error))?;
+        Ok(KernelMapService {
+            ends,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where the map's bytes are. While programs write, what they take and give up meanwhile may be counted in either place.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when what programs wrote cannot be.
+    pub fn memory(&self) -> Result<KernelMapMemory, Error> {
+        self.shared.owner().memory()
+    }
+
+    /// Walks all of the map and checks everything: trie, index, counts, rings, and that each byte is where the accounts say. No program may write meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] with the first thing that is not as it should be.
+    pub fn verify(&self) -> Result<KernelMapShape, Error> {
+        self.shared.owner().verify().map_err(Error::Damaged)
+    }
+}
+
+impl<V> Drop for KernelMap<V> {
+    fn drop(&mut self) {
+        self.shared.ends.store(true, Ordering::Release);
+        // The memory stays as it is for programs that are running.
+        self.arena.close_window(self.window.number);
+    }
+}
+
+impl<V> fmt::Debug for KernelMap<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelMap")
+            .field("window", &self.window)
+            .field("len", &self.len())
+            .finish()
+    }
+}
+
+/// A thread that services a [`KernelMap`]; it ends when this is dropped.
+#[derive(Debug)]
+pub struct KernelMapService {
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl KernelMapService {
+    /// Ends the thread.
+    ///
+    /// # Errors
+    /// Why it had ended before, if it had.
+    pub fn stop(mut self) -> Result<(), Error> {
+        self.end().unwrap_or(Ok(()))
+    }
+
+    fn end(&mut self) -> Option<Result<(), Error>> {
+        self.ends.store(true, Ordering::Release);
+        let thread = self.thread.take()?;
+        thread.thread().unpark();
+        thread.join().ok()
+    }
+}
+
+impl Drop for KernelMapService {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

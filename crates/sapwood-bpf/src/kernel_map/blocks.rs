@@ -1,0 +1,295 @@
+//! Which bytes of a window are blocks, and whose they are: kept outside the window, where programs cannot spoil it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A set of units.
+#[derive(Default)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn get(&self, unit: u32) -> bool {
+        let word = self.0.get(unit as usize / 64);
+        word.is_some_and(|word| word >> (unit % 64) & 1 != 0)
+    }
+
+    fn set(&mut self, unit: u32, on: bool) {
+        let at = unit as usize / 64;
+        if self.0.len() <= at {
+            self.0.resize(at + 1 + at / 8, 0);
+        }
+        let bit = 1 << (unit % 64);
+        if on {
+            self.0[at] |= bit;
+        } else {
+            self.0[at] &= !bit;
+        }
+    }
+
+    /// The first member from `unit` on, below `end`.
+    fn next(&self, unit: u32, end: u32) -> Option<u32> {
+        let mut at = unit as usize / 64;
+        let mut word = self.0.get(at)? & (u64::MAX << (unit % 64));
+        while word == 0 {
+            at += 1;
+            if at as u64 * 64 >= u64::from(end) {
+                return None;
+            }
+            word = *self.0.get(at)?;
+        }
+        let found = at as u32 * 64 + word.trailing_zeros();
+        (found < end).then_some(found)
+    }
+}
+
+/// Blocks of whole units between the first and the frontier: each is given to programs, waits for the end of a grace period, or is
+/// free.
+///
+/// A block is named by its first unit. Its size is never taken from others.
+pub(super) struct Blocks {
+    first: u32,
+    frontier: u32,
+    limit: u32,
+    /// Where blocks, given, waiting and free, begin.
+    begins: Bits,
+    given: Bits,
+    waiting: Bits,
+    free: BTreeMap<u32, u32>,
+    sizes: BTreeSet<(u32, u32)>,
+    given_units: u32,
+    waiting_units: u32,
+    free_units: u32,
+    fail_every: u64,
+    requests: u64,
+}
+
+/// What there is, in units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Units {
+    pub(super) first: u32,
+    pub(super) given: u32,
+    pub(super) waiting: u32,
+    pub(super) free: u32,
+    pub(super) frontier: u32,
+}
+
+impl Blocks {
+    /// No blocks yet; they may lie from `first` to `limit`. Each `fail_every`th request fails; 0: none.
+    pub(super) fn new(first: u32, limit: u32, fail_every: u64) -> Blocks {
+        Blocks {
+            first,
+            frontier: first,
+            limit,
+            begins: Bits::default(),
+            given: Bits::default(),
+            waiting: Bits::default(),
+            free: BTreeMap::new(),
+            sizes: BTreeSet::new(),
+            given_units: 0,
+            waiting_units: 0,
+            free_units: 0,
+            fail_every,
+            requests: 0,
+        }
+    }
+
+    pub(super) fn frontier(&self) -> u32 {
+        self.frontier
+    }
+
+    pub(super) fn units(&self) -> Units {
+        Units {
+            first: self.first,
+            given: self.given_units,
+            waiting: self.waiting_units,
+            free: self.free_units,
+            frontier: self.frontier,
+        }
+    }
+
+    /// A block for programs: free memory that fits best, or from the frontier, if `grow` can have memory up to the new one.
+    pub(super) fn give(&mut self, units: u32, grow: impl FnOnce(u32) -> bool) -> Option<u32> {
+        self.requests += 1;
+        if self.fail_every != 0 && self.requests % self.fail_every == 0 {
+            return None;
+        }
+        let fits = self.sizes.range((units, 0)..).next().copied();
+        let at = match fits {
+            Some((len, at)) => {
+                self.take_free(at, len);
+                if len > units {
+                    self.put_free(at + units, len - units);
+                }
+                at
+            }
+            None => {
+                let end = self.frontier.checked_add(units)?;
+                if end > self.limit || !grow(end) {
+                    return None;
+                }
+                std::mem::replace(&mut self.frontier, end)
+            }
+        };
+        self.begins.set(at, true);
+        self.given.set(at, true);
+        self.given_units += units;
+        Some(at)
+    }
+
+    /// The units of a block that programs have; `None` when it is none.
+    pub(super) fn given(&self, at: u32) -> Option<u32> {
+        self.given.get(at).then(|| self.size(at))
+    }
+
+    /// All blocks that programs have, and their units.
+    pub(super) fn all_given(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let mut from = self.first;
+        std::iter::from_fn(move || {
+            let at = self.given.next(from, self.frontier)?;
+            from = at + 1;
+            Some((at, self.size(at)))
+        })
+    }
+
+    fn size(&self, at: u32) -> u32 {
+        let next = self.begins.next(at + 1, self.frontier);
+        next.unwrap_or(self.frontier) - at
+    }
+
+    /// A block that programs gave up, which they may still be reading; its units. `None` when it was not theirs.
+    pub(super) fn wait(&mut self, at: u32) -> Option<u32> {
+        let units = self.given(at)?;
+        self.given.set(at, false);
+        self.waiting.set(at, true);
+        self.given_units -= units;
+        self.waiting_units += units;
+        Some(units)
+    }
+
+    /// A waiting block that nobody reads any more.
+    pub(super) fn free(&mut self, at: u32) {
+        if !self.waiting.get(at) {
+            return;
+        }
+        let mut units = self.size(at);
+        self.waiting.set(at, false);
+        self.waiting_units -= units;
+        let mut at = at;
+        if let Some(&behind) = self.free.get(&(at + units)) {
+            self.take_free(at + units, behind);
+            units += behind;
+        }
+        if let Some((&before, &len)) = self.free.range(..at).next_back() {
+            if before + len == at {
+                self.take_free(before, len);
+                self.begins.set(at, false);
+                at = before;
+                units += len;
+            }
+        }
+        self.put_free(at, units);
+    }
+
+    fn put_free(&mut self, at: u32, units: u32) {
+        self.begins.set(at, true);
+        self.free.insert(at, units);
+        self.sizes.insert((units, at));
+        self.free_units += units;
+    }
+
+    fn take_free(&mut self, at: u32, units: u32) {
+        self.begins.set(at, false);
+        self.free.remove(&at);
+        self.sizes.remove(&(units, at));
+        self.free_units -= units;
+    }
+
+    /// Checks that blocks follow each other without a gap, that no free ones are neighbours, and that the counts are right.
+    pub(super) fn verify(&self) -> Result<(), String> {
+        let mut at = self.first;
+        let mut found = Units {
+            first: self.first,
+            given: 0,
+            waiting: 0,
+            free: 0,
+            frontier: self.frontier,
+        };
+        let mut after_free = false;
+        while at < self.frontier {
+            if !self.begins.get(at) {
+                return Err(format!("no block begins at unit {at}"));
+            }
+            let units = self.size(at);
+            let free = self.free.get(&at).copied();
+            match (self.given.get(at), self.waiting.get(at), free) {
+                (true, false, None) => found.given += units,
+                (false, true, None) => found.waiting += units,
+                (false, false, Some(len)) if len == units && !after_free => {
+                    if !self.sizes.contains(&(units, at)) {
+                        return Err(format!("free block {at} of {units} units is not listed"));
+                    }
+                    found.free += units;
+                }
+                states => return Err(format!("block {at} of {units} units: {states:?}")),
+            }
+            after_free = free.is_some();
+            at += units;
+        }
+        if found != self.units() || self.sizes.len() != self.free.len() {
+            return Err(format!("found {found:?}, counted {:?}", self.units()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Blocks;
+
+    #[test]
+    fn blocks_are_given_and_come_back() {
+        let mut blocks = Blocks::new(100, 4000, 0);
+        let mut rng = fastrand::Rng::with_seed(3);
+        let (mut given, mut waiting) = (Vec::new(), Vec::new());
+        for step in 0..20_000 {
+            match rng.u8(0..5) {
+                0..3 => {
+                    let units = rng.u32(2..40);
+                    if let Some(at) = blocks.give(units, |_| true) {
+                        assert_eq!(blocks.given(at), Some(units));
+                        given.push((at, units));
+                    }
+                }
+                3 if !given.is_empty() => {
+                    let (at, units) = given.swap_remove(rng.usize(..given.len()));
+                    assert_eq!(blocks.wait(at), Some(units));
+                    assert_eq!(blocks.wait(at), None, "once only");
+                    assert_eq!(blocks.wait(at + 1), None, "not inside");
+                    waiting.push(at);
+                }
+                _ => {
+                    for at in waiting.drain(..) {
+                        blocks.free(at);
+                    }
+                }
+            }
+            if step % 64 == 0 {
+                blocks.verify().unwrap();
+                let mut all = given.clone();
+                all.sort_unstable();
+                assert!(blocks.all_given().eq(all));
+            }
+        }
+    }
+
+    #[test]
+    fn requests_fail_when_they_shall() {
+        let mut blocks = Blocks::new(8, 100, 3);
+        let given: Vec<_> = (0..6).map(|_| blocks.give(2, |_| true).is_some()).collect();
+        assert_eq!(given, [true, true, false, true, true, false]);
+        assert_eq!(
+            blocks.give(200, |_| true).or(blocks.give(4, |_| false)),
+            None
+        );
+        blocks.verify().unwrap();
+    }
+}

@@ -1,0 +1,415 @@
+//! The side of a kernel-owned map that supplies memory: what lies where in the window, and a step of service.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sapwood::qp::Published;
+use sapwood_arena::EXTRA_AT;
+use sapwood_qsbr::GraceSource;
+
+use super::blocks::Blocks;
+use super::rings::{Damaged, Ring};
+use super::{KernelMapMemory, Serviced};
+use crate::arena::WindowInfo;
+use crate::error::Error;
+use crate::grace::KernelGrace;
+use crate::layout::kernel_map as k;
+use crate::layout::root;
+use crate::raw::arena::Memory;
+
+/// The most entries: an index over them fits an arena.
+const ENTRIES_MAX: usize = 1 << 28;
+/// Buckets of a chunk of the index's table, as a shift. All chunks lie side by side.
+const SHIFT: u32 = 9;
+/// Buckets behind the last home.
+const SPARE: usize = 16;
+/// The most blocks of one size that are kept for removals.
+const KEPT_MAX: u32 = 64;
+/// Bytes of a bucket.
+const LINE: usize = 64;
+
+/// What a map shall be like.
+#[derive(Clone)]
+pub(super) struct Plan {
+    pub(super) value_bytes: usize,
+    pub(super) max_entries: usize,
+    pub(super) parts: u32,
+    pub(super) bytes: Option<usize>,
+    pub(super) ring: Option<usize>,
+    pub(super) retired: Option<usize>,
+    pub(super) prefill: Vec<(usize, usize)>,
+    pub(super) fail_every: u64,
+}
+
+impl Plan {
+    pub(super) fn new(value_bytes: usize) -> Plan {
+        Plan {
+            value_bytes,
+            max_entries: 65_536,
+            parts: 0,
+            bytes: None,
+            ring: None,
+            retired: None,
+            prefill: Vec::new(),
+            fail_every: 0,
+        }
+    }
+
+    pub(super) fn checked(mut self) -> Result<Plan, Error> {
+        let refuse = |what, why: String| Err(Error::Setting { what, why });
+        if self.max_entries == 0 || self.max_entries > ENTRIES_MAX {
+            let why = format!("1 to {ENTRIES_MAX}, not {}", self.max_entries);
+            return refuse("max_entries", why);
+        }
+        for &(len, _) in &self.prefill {
+            if len > k::KEY_MAX {
+                let why = format!("keys have up to {} bytes, not {len}", k::KEY_MAX);
+                return refuse("prefill", why);
+            }
+        }
+        for (what, size) in [("ring", self.ring), ("retire_ring", self.retired)] {
+            if size.is_some_and(|size| size == 0 || size > ENTRIES_MAX) {
+                return refuse(what, format!("1 to {ENTRIES_MAX} blocks"));
+            }
+        }
+        if self.parts == 0 {
+            self.parts = k::INDEX | k::TRIE;
+        }
+        Ok(self)
+    }
+
+    fn ring_size(&self) -> usize {
+        let usual = (self.max_entries / 64).clamp(64, 4096);
+        self.ring.unwrap_or(usual).next_power_of_two()
+    }
+
+    fn retire_size(&self) -> usize {
+        let size = self.retired.unwrap_or(self.ring_size() * 4);
+        size.next_power_of_two().max(2)
+    }
+
+    /// The units of a leaf with a key of this length.
+    pub(super) fn leaf_units(&self, key_len: usize) -> usize {
+        self.value_bytes / 8 + key_len / 8 + 1
+    }
+
+    /// The capacity of a class's ring: how many blocks it usually has at most, and how many it has at first.
+    fn ring_of(&self, class: usize) -> (usize, usize) {
+        let all = self.ring_size();
+        // Large leaves are rarer, large branches rare.
+        let usual = match k::units(class) {
+            0..=24 => all,
+            25..=k::EXACT => (all / 4).max(all.min(16)),
+            _ => all.min(8),
+        };
+        let wanted = self
+            .prefill
+            .iter()
+            .filter(|(len, _)| k::class(self.leaf_units(*len)) == class)
+            .map(|(_, entries)| *entries)
+            .sum::<usize>();
+        match wanted {
+            0 => (usual, (usual / 8).max(usual.min(8))),
+            // So that all can be taken.
+            _ => (usual, (wanted + KEPT_MAX as usize).max(usual)),
+        }
+    }
+}
+
+/// One class's ring and how full it shall be.
+pub(super) struct Supply {
+    pub(super) ring: Ring,
+    /// So many blocks shall be there after a step, and at most, when programs take many.
+    target: u32,
+    most: u32,
+}
+
+/// Who supplies a map's memory. All that it goes by lies outside the window.
+pub(super) struct Owner {
+    pub(super) memory: Arc<Memory>,
+    pub(super) window: WindowInfo,
+    pub(super) plan: Plan,
+    pub(super) blocks: Blocks,
+    pub(super) supplies: Vec<Supply>,
+    pub(super) retired: Ring,
+    /// Homes of the index, its buckets, and where in the window they begin.
+    pub(super) homes: usize,
+    pub(super) buckets: usize,
+    pub(super) buckets_at: usize,
+    pub(super) secrets: Vec<u64>,
+    grace: Arc<KernelGrace>,
+    /// Given up before the grace period that runs, and since it began.
+    closing: Option<(u64, Vec<u32>)>,
+    open: Vec<u32>,
+    /// Bytes of the window that have memory behind them.
+    populated: usize,
+    pub(super) refused: u64,
+}
+
+/// Words that nobody can guess.
+fn secrets() -> Vec<u64> {
+    (0..Published::SECRETS as u64)
+        .map(|i| {
+            let mut hasher = RandomState::new().build_hasher();
+            hasher.write_u64(i);
+            hasher.finish()
+        })
+        .collect()
+}
+
+impl Owner {
+    /// Lays a window out whose header page is written.
+    pub(super) fn make(
+        memory: &Arc<Memory>,
+        window: &WindowInfo,
+        plan: &Plan,
+        grace: Arc<KernelGrace>,
+    ) -> Result<Owner, Error> {
+        let mut at = k::RINGS + (k::CLASSES + 1) * k::RING_BYTES;
+        let mut cut = |bytes: usize| {
+            let begin = at.next_multiple_of(LINE);
+            at = begin + bytes;
+            begin
+        };
+        let rings: Vec<_> = (0..k::CLASSES)
+            .map(|class| {
+                let (most, first) = plan.ring_of(class);
+                let capacity = most.max(first).next_power_of_two();
+                (capacity, most, first, cut(capacity * 4))
+            })
+            .collect();
+        let retired_at = cut(plan.retire_size() * 4);
+        let with_index = plan.parts & k::INDEX != 0;
+        let homes = match with_index {
+            true => homes_for(plan.max_entries),
+            false => 0,
+        };
+        let buckets = homes
+            + if with_index {
+                (homes / 2 + 1).min(SPARE)
+            } else {
+                0
+            };
+        let table_at = cut(16 + 4 * (buckets >> SHIFT).saturating_add(1));
+        let buckets_at = cut(buckets * LINE);
+        let first = at.next_multiple_of(LINE) / 8;
+        let limit = (window.len / 8).saturating_sub(k::MARGIN);
+        let fits = first < limit && limit <= u32::MAX as usize;
+        if !fits || !memory.populate(window.at, window.at + first * 8) {
+            return Err(match fits {
+                true => Error::NoMemory { bytes: first * 8 },
+                false => Error::NoRoom {
+                    name: window.name.clone(),
+                    bytes: (first + k::MARGIN) * 8,
+                    left: window.len,
+                },
+            });
+        }
+        let supplies = rings
+            .iter()
+            .enumerate()
+            .map(|(class, &(capacity, most, first, slots))| Supply {
+                ring: Ring::new(memory, window.at, class, slots, capacity as u32),
+                target: first as u32,
+                most: most as u32,
+            });
+        let mut owner = Owner {
+            supplies: supplies.collect(),
+            retired: Ring::new(
+                memory,
+                window.at,
+                k::CLASSES,
+                retired_at,
+                plan.retire_size() as u32,
+            ),
+            memory: Arc::clone(memory),
+            window: window.clone(),
+            plan: plan.clone(),
+            blocks: Blocks::new(first as u32, limit as u32, plan.fail_every),
+            homes,
+            buckets,
+            buckets_at,
+            secrets: secrets(),
+            grace,
+            closing: None,
+            open: Vec::new(),
+            populated: first * 8,
+            refused: 0,
+        };
+        owner.write_header(table_at);
+        owner.fill(&mut Serviced::default());
+        for supply in &mut owner.supplies {
+            supply.target = supply.target.min(supply.most);
+        }
+        Ok(owner)
+    }
+
+    fn write_header(&self, table_at: usize) {
+        let plan = &self.plan;
+        for (i, secret) in self.secrets.iter().enumerate() {
+            self.set_u64(EXTRA_AT + 8 * i, *secret);
+        }
+        self.set_u32(k::MAX, plan.max_entries as u32);
+        self.set_u32(k::PARTS, plan.parts);
+        self.set_u64(
+            root(Published::VALUE_BYTES) as usize,
+            plan.value_bytes as u64,
+        );
+        if plan.parts & k::INDEX == 0 {
+            return;
+        }
+        self.set_u32(table_at, self.homes as u32);
+        self.set_u32(table_at + 4, self.buckets as u32);
+        self.set_u32(table_at + 8, SHIFT);
+        for chunk in 0..self.buckets.div_ceil(1 << SHIFT) {
+            let bucket = self.buckets_at + (chunk << SHIFT) * LINE;
+            self.set_u32(table_at + 16 + 4 * chunk, (bucket / 8) as u32);
+        }
+        self.set_u64(root(Published::HAS_INDEX) as usize, 1);
+        self.set_u64(root(Published::TABLE) as usize, (table_at / 8) as u64);
+    }
+
+    pub(super) fn u32(&self, at: usize) -> u32 {
+        let word = self.memory.u32(self.window.at + at);
+        word.load(Ordering::Acquire)
+    }
+
+    pub(super) fn u64(&self, at: usize) -> u64 {
+        let word = self.memory.u64(self.window.at + at);
+        word.load(Ordering::Acquire)
+    }
+
+    fn set_u32(&self, at: usize, value: u32) {
+        let word = self.memory.u32(self.window.at + at);
+        word.store(value, Ordering::Release);
+    }
+
+    fn set_u64(&self, at: usize, value: u64) {
+        let word = self.memory.u64(self.window.at + at);
+        word.store(value, Ordering::Release);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        (self.u32(k::COUNT) as usize).min(self.plan.max_entries)
+    }
+
+    /// One step of service.
+    pub(super) fn step(&mut self) -> Result<Serviced, Error> {
+        let mut done = Serviced::default();
+        match self.retired.fetch() {
+            Ok(cells) => {
+                for cell in cells {
+                    match self.blocks.wait(cell >> 1) {
+                        Some(_) => self.open.push(cell >> 1),
+                        None => self.refused += 1,
+                    }
+                    done.fetched += 1;
+                }
+            }
+            Err(Damaged) => self.refused += 1,
+        }
+        if let Some((token, _)) = &self.closing {
+            if self.grace.elapsed(*token) {
+                for block in self.closing.take().into_iter().flat_map(|(_, all)| all) {
+                    self.blocks.free(block);
+                    done.freed += 1;
+                }
+            }
+        }
+        if self.closing.is_none() && !self.open.is_empty() {
+            self.closing = Some((self.grace.start(), std::mem::take(&mut self.open)));
+        }
+        self.fill(&mut done);
+        match self.grace.failure() {
+            Some(why) => Err(Error::NoGrace(why)),
+            None => Ok(done),
+        }
+    }
+
+    /// Fills the rings. One that is half empty is fuller from now on.
+    fn fill(&mut self, done: &mut Serviced) {
+        let (memory, window) = (&self.memory, &self.window);
+        let (blocks, populated) = (&mut self.blocks, &mut self.populated);
+        let mut references = Vec::new();
+        for (class, supply) in self.supplies.iter_mut().enumerate() {
+            let Ok(there) = supply.ring.offered() else {
+                self.refused += 1;
+                continue;
+            };
+            if there < supply.target / 2 {
+                supply.target = (supply.target * 2).min(supply.most.max(supply.target));
+            }
+            references.clear();
+            let units = k::units(class) as u32;
+            for _ in there..supply.target {
+                let grow = |end: u32| populate(memory, window, end as usize * 8, populated);
+                match blocks.give(units, grow) {
+                    Some(block) => references.push(block),
+                    None => {
+                        done.starved = true;
+                        break;
+                    }
+                }
+            }
+            let there = there + references.len() as u32;
+            supply.ring.keep(match self.plan.parts & k::TRIE {
+                0 => 0,
+                _ => (there / 4).min(KEPT_MAX),
+            });
+            if !references.is_empty() {
+                done.given += references.len();
+                supply.ring.put(&references);
+            }
+        }
+        let frontier = self.blocks.frontier() as u64 * 8;
+        self.set_u64(k::FRONTIER, frontier);
+    }
+
+    pub(super) fn memory(&self) -> Result<KernelMapMemory, Error> {
+        let damaged = |Damaged| Error::Damaged("a ring's count cannot be".into());
+        let units = self.blocks.units();
+        let mut offered = 0;
+        for (class, supply) in self.supplies.iter().enumerate() {
+            offered += supply.ring.offered().map_err(damaged)? as usize * k::units(class) * 8;
+        }
+        let retired: usize = (self.retired.waiting().map_err(damaged)?.iter())
+            .filter_map(|cell| self.blocks.given(cell >> 1))
+            .map(|units| units as usize * 8)
+            .sum();
+        let bytes = |units: u32| units as usize * 8;
+        Ok(KernelMapMemory {
+            fixed: bytes(units.first),
+            index: self.buckets * LINE,
+            offered,
+            live: bytes(units.given).saturating_sub(offered + retired),
+            branches: bytes(self.u32(k::BRANCH_UNITS)),
+            leaves: bytes(self.u32(k::LEAF_UNITS)),
+            retired,
+            waiting: bytes(units.waiting),
+            free: bytes(units.free),
+            frontier: bytes(units.frontier),
+        })
+    }
+}
+
+/// Makes sure that there is memory up to `end`, in bytes of the window: an eighth more than was asked for, if that can be had.
+fn populate(memory: &Memory, window: &WindowInfo, end: usize, populated: &mut usize) -> bool {
+    if end <= *populated {
+        return true;
+    }
+    let more = end + (end / 8).max(64 << 10);
+    for wanted in [more.min(window.len), end] {
+        if memory.populate(window.at + *populated, window.at + wanted) {
+            *populated = wanted;
+            return true;
+        }
+    }
+    false
+}
+
+/// Homes of an index for so many keys: full, 88 of 100 slots are taken.
+fn homes_for(keys: usize) -> usize {
+    keys * 100 / (12 * 88) + 1
+}

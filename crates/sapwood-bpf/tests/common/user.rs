@@ -1,0 +1,84 @@
+//! C in user space: the headers compiled by gcc and by clang, with a sanitizer where there is one, and run over a copy of an arena.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Compilers, and arguments of which the first that work are taken.
+const COMPILERS: [&str; 2] = ["gcc", "clang-19"];
+const SANITIZERS: [&[&str]; 2] = [
+    &[
+        "-fsanitize=address,undefined",
+        "-fno-sanitize=alignment",
+        "-fno-sanitize-recover=all",
+    ],
+    &[],
+];
+
+/// `bpf/selftests/user/NAME.c`, compiled by each compiler.
+pub struct Compiled {
+    folder: tempfile::TempDir,
+    programs: Vec<PathBuf>,
+}
+
+impl Compiled {
+    /// # Panics
+    /// When it does not compile without warnings, or when no compiler is there.
+    pub fn new(name: &str) -> Compiled {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = COMPILERS
+            .iter()
+            .filter_map(|compiler| compiled(compiler, name, folder.path()));
+        let programs: Vec<PathBuf> = programs.collect();
+        assert!(!programs.is_empty(), "neither of {COMPILERS:?} is there");
+        Compiled { folder, programs }
+    }
+
+    /// Runs it on a copy of an arena and questions with their answers.
+    ///
+    /// # Panics
+    /// When an answer is wrong.
+    pub fn same_answers(&self, image: &[u8], questions: &[u8]) {
+        let [image_file, questions_file] =
+            ["image", "questions"].map(|name| self.folder.path().join(name));
+        std::fs::write(&image_file, image).unwrap();
+        std::fs::write(&questions_file, questions).unwrap();
+        for program in &self.programs {
+            let output = Command::new(program)
+                .args([&image_file, &questions_file])
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success(),
+                "{}: {said}{errors}",
+                program.display()
+            );
+        }
+    }
+}
+
+/// The program, or nothing when the compiler is not there.
+fn compiled(compiler: &str, name: &str, folder: &Path) -> Option<PathBuf> {
+    Command::new(compiler).arg("--version").output().ok()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
+    let program = folder.join(format!("{name}-{compiler}"));
+    let mut said = String::new();
+    for sanitizers in SANITIZERS {
+        let output = Command::new(compiler)
+            .args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
+            .args(sanitizers)
+            .arg("-I")
+            .arg(root.join("include"))
+            .arg("-o")
+            .arg(&program)
+            .arg(root.join("selftests/user").join(format!("{name}.c")))
+            .output()
+            .unwrap();
+        if output.status.success() {
+            return Some(program);
+        }
+        said = String::from_utf8_lossy(&output.stderr).into_owned();
+    }
+    panic!("{compiler} does not compile {name}.c: {said}");
+}

@@ -1,0 +1,80 @@
+//! The program in docs/bpf.md compiles as the page says, and does what the page says.
+#![cfg(feature = "kernel")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libbpf_rs::ProgramInput;
+use sapwood_bpf::{BpfArena, Loader, NameMap};
+
+/// The first fence of this language.
+fn fence(page: &str, language: &str) -> String {
+    let open = format!("```{language}\n");
+    let start = page.find(&open).expect("the page has such a fence") + open.len();
+    let end = page[start..].find("```").expect("it ends");
+    page[start..start + end].to_owned()
+}
+
+/// The line of the page that calls the compiler, with another source and object.
+fn compile(page: &str, root: &Path, source: &Path, object: &Path) {
+    let line = page
+        .lines()
+        .find(|line| line.starts_with("clang-19 "))
+        .expect("the page says how");
+    let words = line.split_whitespace().map(|word| match word {
+        "known.bpf.c" => source.to_str().unwrap(),
+        "known.bpf.o" => object.to_str().unwrap(),
+        other => other,
+    });
+    let words: Vec<&str> = words.collect();
+    let clang = std::env::var("SAPWOOD_CLANG").unwrap_or_else(|_| words[0].to_owned());
+    let output = Command::new(clang)
+        .args(&words[1..])
+        .args(["-Wall", "-Wextra", "-Werror"])
+        .current_dir(root)
+        .output()
+        .expect("clang runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+}
+
+#[test]
+fn five_minutes() {
+    if let Err(why) = sapwood_bpf::check() {
+        println!("skipped: {why}");
+        return;
+    }
+    let root: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/bpf.md")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("known.bpf.c");
+    let object = folder.path().join("known.bpf.o");
+    std::fs::write(&source, fence(&page, "c")).unwrap();
+    compile(&page, &root, &source, &object);
+
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let stations = NameMap::<u64>::builder(&arena, "stations")
+        .with_index()
+        .build()
+        .unwrap();
+    assert_eq!(stations.window().number, 0);
+    let programs = Loader::open_file(&arena, &object).unwrap().load().unwrap();
+    let verdict = |from: [u8; 6]| {
+        let mut frame = [0u8; 64];
+        frame[6..12].copy_from_slice(&from);
+        let input = ProgramInput {
+            data_in: Some(&frame),
+            ..Default::default()
+        };
+        let known = programs.program("known").unwrap();
+        known.test_run(input).unwrap().return_value
+    };
+    let (drop, pass) = (1, 2);
+    let station = [0x02, 0, 0, 0, 0, 0x01];
+    assert_eq!(verdict(station), drop);
+    stations.insert(station, 1).unwrap();
+    assert_eq!(verdict(station), pass);
+    assert_eq!(verdict([0x02, 0, 0, 0, 0, 0x02]), drop);
+    stations.remove(station).unwrap();
+    assert_eq!(verdict(station), drop);
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* The headers for programs, compiled for user space: questions come from the standard input, answers go to the standard output. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include "sapwood/qp_write.bpf.h"
+
+/* As in kernel_map.bpf.c. */
+struct ask {
+	__u32 what;
+	__u32 window;
+	__u64 flags;
+	__s64 result;
+	struct sw_qp_value value;
+	struct sw_key key;
+};
+
+static void answer(struct ask *ask)
+{
+	__u32 i;
+
+	switch (ask->what) {
+	case 0:
+		ask->result = sw_qp_trie_lookup(ask->window, &ask->key);
+		break;
+	case 1:
+		ask->result = sw_qp_index_lookup(ask->window, &ask->key);
+		break;
+	case 2:
+		ask->result = sw_qp_lookup(ask->window, &ask->key);
+		break;
+	case 3:
+		ask->result = sw_qp_insert(ask->window, &ask->key, ask->value.words[0], ask->flags);
+		break;
+	case 4:
+		ask->result = sw_qp_insert_value(ask->window, &ask->key, &ask->value, ask->flags);
+		break;
+	case 5:
+		ask->result = sw_qp_remove(ask->window, &ask->key);
+		break;
+	default:
+		ask->result = -EINVAL;
+	}
+	for (i = 0; ask->result > 0 && i < 8; i++)
+		ask->value.words[i] = sw_u64(ask->result + i * 8);
+}
+
+/* Arguments: the arena's descriptor, its bytes, and where it must be mapped. */
+int main(int argc, char **argv)
+{
+	struct ask ask;
+	size_t bytes;
+	void *at;
+
+	if (argc != 4)
+		return 2;
+	bytes = strtoull(argv[2], NULL, 0);
+	at = mmap((void *)strtoull(argv[3], NULL, 0), bytes, PROT_READ | PROT_WRITE,
+		  MAP_SHARED | MAP_FIXED_NOREPLACE, atoi(argv[1]), 0);
+	if (at == MAP_FAILED) {
+		perror("mapping the arena");
+		return 1;
+	}
+	sw_base = at;
+	sw_limit = bytes;
+	while (fread(&ask, sizeof(ask), 1, stdin) == 1) {
+		answer(&ask);
+		if (fwrite(&ask, sizeof(ask), 1, stdout) != 1 || fflush(stdout))
+			return 1;
+	}
+	return 0;
+}

@@ -1,0 +1,210 @@
+//! Test vectors: maps that Rust wrote, read by C in user space (gcc, clang), with the answers of a `BTreeMap`; and a small set of them
+//! that is kept in `bpf/vectors`, for other implementations.
+#![cfg(feature = "kernel")]
+
+mod kernel;
+#[path = "common/user.rs"]
+mod user;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use kernel::skipped;
+use sapwood_bpf::{BpfArena, NameMap};
+use user::Compiled;
+
+type Oracle = BTreeMap<Vec<u8>, u64>;
+
+/// Numbers that no other version of a library makes differently.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+
+    fn key(&mut self, most: u64) -> Vec<u8> {
+        let (len, letters) = match self.below(8) {
+            0 => (self.below(most), 3),
+            1 => (self.below(4), 256),
+            2 => (self.below(3), 60),
+            _ => (self.below(9), 4),
+        };
+        (0..len).map(|_| self.below(letters) as u8).collect()
+    }
+}
+
+fn hex(key: &[u8]) -> String {
+    key.iter().fold(".".to_owned(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+/// Count and sum of a walk.
+fn walked<'a>(entries: impl Iterator<Item = (&'a Vec<u8>, &'a u64)>) -> String {
+    let (count, sum) = entries.fold((0, 0u64), |(count, sum), (_, value)| {
+        (count + 1, sum.wrapping_mul(31).wrapping_add(*value))
+    });
+    format!("{count} {sum}")
+}
+
+/// Questions about these keys, and their answers.
+fn questions(
+    oracle: &Oracle,
+    window: u32,
+    keys: impl Iterator<Item = Vec<u8>>,
+    walks: usize,
+) -> String {
+    let mut text = format!("window . {window}\n");
+    let value = |entry: Option<(&Vec<u8>, &u64)>| entry.map_or(0, |(_, value)| *value);
+    writeln!(text, "first . {}", value(oracle.iter().next())).unwrap();
+    writeln!(text, "last . {}", value(oracle.iter().next_back())).unwrap();
+    for (i, key) in keys.enumerate() {
+        let name = hex(&key);
+        let get = oracle.get(&key).copied().unwrap_or(0);
+        let next = oracle
+            .range(key.clone()..)
+            .find(|(there, _)| **there != key);
+        let prev = oracle.range(..key.clone()).next_back();
+        writeln!(text, "get {name} {get}").unwrap();
+        writeln!(text, "next {name} {}", value(next)).unwrap();
+        writeln!(text, "prev {name} {}", value(prev)).unwrap();
+        if i % walks == 0 {
+            let from = walked(oracle.range(key.clone()..));
+            writeln!(text, "from {name} {from}").unwrap();
+        }
+        let prefix = &key[..key.len().min(i % 4)];
+        let below = oracle
+            .range(prefix.to_vec()..)
+            .take_while(|(key, _)| key.starts_with(prefix));
+        writeln!(text, "prefix {} {}", hex(prefix), walked(below)).unwrap();
+    }
+    text
+}
+
+#[test]
+fn what_rust_wrote_is_read_by_c() {
+    if skipped() {
+        return;
+    }
+    let c = Compiled::new("qp_vectors");
+    for (with_index, most) in [(true, 255), (false, 255), (true, 2)] {
+        let arena = BpfArena::create(16 << 20).unwrap();
+        let other = NameMap::<u64>::builder(&arena, "other")
+            .bytes(1 << 20)
+            .build()
+            .unwrap();
+        let mut builder = NameMap::<u64>::builder(&arena, "names").bytes(4 << 20);
+        if with_index {
+            builder = builder.with_index();
+        }
+        let names = builder.build().unwrap();
+        other.insert("other", 1).unwrap();
+        let (mut numbers, mut oracle) = (Numbers(most), Oracle::new());
+        for i in 1..3000u64 {
+            let key = numbers.key(most);
+            if numbers.below(5) == 0 {
+                names.remove(&key).unwrap();
+                oracle.remove(&key);
+            } else {
+                names.insert(&key, i).unwrap();
+                oracle.insert(key, i);
+            }
+        }
+        let some: Vec<_> = oracle.keys().step_by(3).cloned().collect();
+        let others: Vec<_> = (0..400).map(|_| numbers.key(255)).collect();
+        let keys = some.into_iter().chain(others);
+        let asked = questions(&oracle, names.window().number, keys, 50);
+        c.same_answers(&arena.image(), asked.as_bytes());
+        // The driver sees what is wrong: one answer is another.
+        let changed = asked.replacen("\nlast . ", "\nlast . 9", 1);
+        let caught =
+            std::panic::catch_unwind(|| c.same_answers(&arena.image(), changed.as_bytes()));
+        assert!(caught.is_err(), "a wrong answer was not seen");
+    }
+}
+
+/// The small vectors: the words of an arena that are not zero, and questions.
+fn small() -> String {
+    let arena = BpfArena::create(1 << 20).unwrap();
+    let mut numbers = Numbers(6);
+    let mut oracle = Oracle::new();
+    // Each layout of a branch: a few labels, up to 8, up to 32, a bitmap; with END and without.
+    for first in 0..40u8 {
+        oracle.insert(vec![b'w', first * 5], u64::from(first) + 1);
+    }
+    for first in 0..20u8 {
+        oracle.insert(vec![b'm', first * 9], u64::from(first) + 101);
+    }
+    oracle.insert(b"w".to_vec(), 200);
+    oracle.insert(Vec::new(), 201);
+    oracle.insert(vec![b'l'; 254], 202);
+    oracle.insert(vec![b'l'; 300], 203);
+    for i in 0..40 {
+        oracle.insert(numbers.key(12), 300 + i);
+    }
+    let names = NameMap::<u64>::builder(&arena, "small")
+        .bytes(64 << 10)
+        .build_sorted(oracle.clone())
+        .unwrap();
+    let mut text = "# Test vectors of sapwood's ordered maps: the words of an arena that are not zero (place, value), and questions \
+                    with answers\n# (bpf/selftests/user/qp_vectors.c). Written by SAPWOOD_WRITE=1 cargo test -p sapwood-bpf --features kernel --test vectors\n"
+        .to_owned();
+    let window = names.window();
+    for (i, word) in arena.image().chunks_exact(8).enumerate() {
+        let (at, word) = (8 * i, u64::from_ne_bytes(word.try_into().unwrap()));
+        // Who the arena's owner is differs, and no reader asks.
+        let page = at < 32 || (64..4096).contains(&at);
+        if word != 0 && (page || at >= window.at) {
+            writeln!(text, "word {at} {word:#x}").unwrap();
+        }
+    }
+    let keys: Vec<_> = oracle.keys().step_by(5).cloned().collect();
+    let others = [
+        &b"x"[..],
+        b"ww",
+        b"m\x01",
+        b"l",
+        b"lll",
+        b"\x00",
+        b"\xff\xff",
+    ];
+    let keys = keys.into_iter().filter(|key| key.len() < 255);
+    let keys = keys.chain(others.iter().map(|key| key.to_vec()));
+    text + &questions(&oracle, window.number, keys, 8)
+}
+
+#[test]
+fn the_kept_vectors_are_those_of_today() {
+    if skipped() {
+        return;
+    }
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf/vectors/qp.txt");
+    let wanted = small();
+    if std::env::var_os("SAPWOOD_WRITE").is_some() {
+        std::fs::write(&path, &wanted).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        kept == wanted,
+        "bpf/vectors/qp.txt has drifted: the layout of maps was changed, or what makes the vectors. \
+         Write it anew: SAPWOOD_WRITE=1 cargo test -p sapwood-bpf --features kernel --test vectors"
+    );
+    // What is kept is right, and C reads it.
+    let mut image = vec![0u8; 4096 + (64 << 10)];
+    for line in kept.lines() {
+        if let Some(word) = line.strip_prefix("word ") {
+            let (at, word) = word.split_once(' ').unwrap();
+            let at: usize = at.parse().unwrap();
+            let word = u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap();
+            image[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+        }
+    }
+    Compiled::new("qp_vectors").same_answers(&image, kept.as_bytes());
+    assert!(kept.len() < 20_000, "{} bytes", kept.len());
+}

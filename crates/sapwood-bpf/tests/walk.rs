@@ -1,0 +1,290 @@
+//! Ordered walks and neighbours of keys, by a BPF program in maps that this process writes.
+#![cfg(feature = "kernel")]
+
+mod kernel;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kernel::skipped;
+use libbpf_rs::ProgramInput;
+use sapwood_bpf::{BpfArena, Loader, NameMap, Programs, Scratch, layout};
+
+const SELFTEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/walk.bpf.o"));
+
+type Oracle = BTreeMap<Vec<u8>, u64>;
+
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum What {
+    First,
+    Last,
+    Next,
+    Prev,
+    Begin,
+    From,
+    Prefix,
+    Step,
+    Sum,
+    Whole,
+}
+
+/// The programs, one map's window, one cursor.
+struct Asking {
+    programs: Programs,
+    window: u32,
+    cursor: u64,
+    _scratch: Scratch,
+}
+
+impl Asking {
+    fn new(arena: &BpfArena, window: u32) -> Asking {
+        let scratch = arena.scratch("cursors", 2 * layout::CURSOR_BYTES).unwrap();
+        Asking {
+            programs: Loader::open(arena, SELFTEST).unwrap().load().unwrap(),
+            window,
+            // The second one: places are not confused with the window's.
+            cursor: (scratch.window().at + layout::CURSOR_BYTES) as u64,
+            _scratch: scratch,
+        }
+    }
+
+    /// What the program says: a code, a value, and a key (`None`: one that programs cannot have).
+    fn ask(&self, what: What, key: &[u8]) -> (i64, u64, Option<Vec<u8>>) {
+        let mut data = vec![0u8; 32 + 256];
+        data[0..4].copy_from_slice(&(what as u32).to_ne_bytes());
+        data[4..8].copy_from_slice(&self.window.to_ne_bytes());
+        data[8..16].copy_from_slice(&self.cursor.to_ne_bytes());
+        data[32] = key.len() as u8;
+        data[33..33 + key.len()].copy_from_slice(key);
+        let mut out = vec![0u8; data.len()];
+        let program = self.programs.program("sw_ask").unwrap();
+        let run = program
+            .test_run(ProgramInput {
+                data_in: Some(&data),
+                data_out: Some(&mut out),
+                ..Default::default()
+            })
+            .unwrap();
+        assert_eq!(run.return_value, 2);
+        let word = |at: usize| u64::from_ne_bytes(out[at..at + 8].try_into().unwrap());
+        let len = usize::from(out[32]);
+        let key = (len < 255).then(|| out[33..33 + len].to_vec());
+        if key.is_some() {
+            let rest = &out[33 + len..];
+            assert!(rest.iter().all(|&byte| byte == 0), "zeros behind the key");
+        }
+        (word(16) as i64, word(24), key)
+    }
+
+    /// As `ask`, where the answer is an entry or none.
+    fn entry(&self, what: What, key: &[u8]) -> Option<(Option<Vec<u8>>, u64)> {
+        let (code, value, key) = self.ask(what, key);
+        assert!(code >= 0, "{code}");
+        (code > 0).then_some((key, value))
+    }
+
+    /// All that is left of a walk.
+    fn rest(&self) -> Vec<(Option<Vec<u8>>, u64)> {
+        std::iter::from_fn(|| self.entry(What::Step, b"")).collect()
+    }
+}
+
+fn known((key, value): (&Vec<u8>, &u64)) -> (Option<Vec<u8>>, u64) {
+    ((key.len() < 255).then(|| key.clone()), *value)
+}
+
+fn key(rng: &mut fastrand::Rng, most: usize) -> Vec<u8> {
+    let (len, letters) = match rng.u8(0..8) {
+        0 => (rng.usize(0..most), 3),
+        1 => (rng.usize(0..4), 255),
+        2 => (rng.usize(most - 10..most), 2),
+        _ => (rng.usize(0..8), 4),
+    };
+    (0..len).map(|_| rng.u8(0..letters)).collect()
+}
+
+#[test]
+fn as_the_oracle() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let names = NameMap::<u64>::builder(&arena, "names")
+        .bytes(32 << 20)
+        .build()
+        .unwrap();
+    let asking = Asking::new(&arena, names.window().number);
+    let mut oracle = Oracle::new();
+    let mut rng = fastrand::Rng::with_seed(21);
+    for what in [What::First, What::Last, What::Next, What::Prev] {
+        assert_eq!(asking.entry(what, b"x"), None);
+    }
+    for what in [What::Begin, What::From, What::Prefix] {
+        assert_eq!(asking.ask(what, b"x").0, 0);
+        assert_eq!(asking.rest(), []);
+    }
+    for round in 1..2500u64 {
+        // Keys that programs cannot have are walked over all the same.
+        let name = key(&mut rng, 300);
+        if rng.u8(0..5) == 0 {
+            assert_eq!(names.remove(&name).unwrap(), oracle.remove(&name).is_some());
+        } else {
+            names.insert(&name, round).unwrap();
+            oracle.insert(name.clone(), round);
+        }
+        let mut asked = match rng.bool() {
+            true => key(&mut rng, 255),
+            false => oracle
+                .keys()
+                .nth(rng.usize(0..oracle.len().max(1)))
+                .cloned()
+                .unwrap_or_default(),
+        };
+        asked.truncate(254);
+        let after = oracle
+            .range(asked.clone()..)
+            .find(|(key, _)| **key != asked)
+            .map(known);
+        assert_eq!(asking.entry(What::Next, &asked), after, "{asked:?}");
+        let before = oracle.range(..asked.clone()).next_back().map(known);
+        assert_eq!(asking.entry(What::Prev, &asked), before, "{asked:?}");
+        assert_eq!(asking.ask(What::From, &asked).0, 0);
+        for want in oracle.range(asked.clone()..).take(3) {
+            assert_eq!(
+                asking.entry(What::Step, b""),
+                Some(known(want)),
+                "{asked:?}"
+            );
+        }
+        asked.truncate(rng.usize(0..4));
+        if round % 8 == 0 {
+            assert_eq!(asking.ask(What::Prefix, &asked).0, 0);
+            let want = oracle
+                .range(asked.clone()..)
+                .take_while(|(key, _)| key.starts_with(&asked));
+            assert!(asking.rest().into_iter().eq(want.map(known)), "{asked:?}");
+        }
+        if round % 512 == 1 {
+            assert_eq!(
+                asking.entry(What::First, b""),
+                oracle.iter().next().map(known)
+            );
+            assert_eq!(
+                asking.entry(What::Last, b""),
+                oracle.iter().next_back().map(known)
+            );
+            assert_eq!(asking.ask(What::Begin, b"").0, 0);
+            assert!(asking.rest().into_iter().eq(oracle.iter().map(known)));
+        }
+    }
+    while names.compact_step(1000).unwrap() {}
+    assert_eq!(asking.ask(What::Begin, b"").0, 0);
+    assert!(asking.rest().into_iter().eq(oracle.iter().map(known)));
+    assert_eq!(asking.ask(What::Begin, b"").0, 0);
+    let sum = oracle
+        .values()
+        .fold(0u64, |sum, value| sum.wrapping_mul(31).wrapping_add(*value));
+    let (count, there, _) = asking.ask(What::Sum, b"");
+    assert_eq!((count as usize, there), (oracle.len(), sum));
+}
+
+#[test]
+fn what_cannot_be_walked() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let names = NameMap::<u64>::builder(&arena, "names")
+        .bytes(32 << 20)
+        .build()
+        .unwrap();
+    let mut asking = Asking::new(&arena, names.window().number);
+    // No such window; a cursor without memory; one that nothing was begun with.
+    asking.window = 9;
+    for what in [
+        What::First,
+        What::Next,
+        What::Begin,
+        What::From,
+        What::Prefix,
+    ] {
+        assert_eq!(asking.ask(what, b"a").0, -22);
+    }
+    asking.window = names.window().number;
+    assert_eq!(asking.ask(What::Step, b"").0, -22);
+    let cursor = asking.cursor;
+    asking.cursor = (60 << 20) as u64;
+    assert_eq!(asking.ask(What::Begin, b"").0, -22);
+    asking.cursor = cursor;
+    // The deepest that keys of 254 bytes make is walked; deeper is not, and says so.
+    let name = |len: usize| [vec![7; len], vec![8]].concat();
+    let mut oracle = Oracle::new();
+    for len in 0..254usize {
+        names.insert(name(len), len as u64 + 1).unwrap();
+        oracle.insert(name(len), len as u64 + 1);
+    }
+    assert_eq!(asking.ask(What::Begin, b"").0, 0);
+    assert!(asking.rest().into_iter().eq(oracle.iter().map(known)));
+    assert_eq!(asking.ask(What::From, &name(1)).0, 0);
+    assert_eq!(asking.rest(), [(Some(name(1)), 2), (Some(name(0)), 1)]);
+    for len in 254..600usize {
+        names.insert(name(len), len as u64 + 1).unwrap();
+    }
+    assert_eq!(asking.ask(What::Begin, b"").0, 0);
+    assert_eq!(asking.ask(What::Step, b"").0, -7);
+    assert_eq!(asking.ask(What::From, &[7; 254]).0, -7);
+    assert_eq!(asking.entry(What::First, b""), Some((None, 600)));
+    assert_eq!(asking.entry(What::Next, &[7; 254]), Some((None, 600)));
+    assert_eq!(
+        asking.entry(What::Prev, &[7, 7, 8]),
+        Some((Some(name(3)), 4))
+    );
+}
+
+#[test]
+fn walks_beside_a_writer() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let names = NameMap::<u64>::builder(&arena, "names")
+        .bytes(32 << 20)
+        .build()
+        .unwrap();
+    let asking = Asking::new(&arena, names.window().number);
+    for i in 0..500u64 {
+        names.insert(format!("s/{i:x}"), 0).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut rng = fastrand::Rng::with_seed(2);
+            while !stop.load(Ordering::Relaxed) {
+                let key = format!(
+                    "{}/{:x}",
+                    ["s", "t", "sa"][rng.usize(0..3)],
+                    rng.u32(500..2000)
+                );
+                match rng.bool() {
+                    true => drop(names.insert(&key, 1 << 32).unwrap()),
+                    false => drop(names.remove(&key).unwrap()),
+                }
+                if rng.u8(..) == 0 {
+                    names.compact_step(16).unwrap();
+                }
+            }
+        });
+        // A run that begins a walk also ends it.
+        let mut wrong = None;
+        for _ in 0..300 {
+            let (count, _, _) = asking.ask(What::Whole, b"");
+            if count < 0 || count & 0xffff_ffff != 500 {
+                wrong = Some(count);
+                break;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, None);
+    });
+}

@@ -1,0 +1,217 @@
+//! What the chapter shows where the kernel has arenas.
+
+use std::time::Instant;
+
+use sapwood_bpf::{BpfArena, Loader, NameMap, Programs, Words, objects};
+use serde_json::{Value, json};
+
+use crate::errors::Error;
+use crate::figures::{figure, grouped, median};
+use crate::progress::Progress;
+use crate::tour::Tour;
+use crate::tour::data::Set;
+
+/// The longest key that programs look up.
+const LONGEST: usize = 254;
+/// Questions in one run of a program.
+const RUN: usize = 4096;
+/// Questions of each kind.
+const QUESTIONS: usize = 65_536;
+const ROUNDS: usize = 5;
+
+/// Questions that lie in the arena: what is expected (0: nothing), and the key as a program has it.
+struct Questions {
+    words: Words,
+    count: usize,
+    /// Words of a key.
+    image: usize,
+}
+
+impl Questions {
+    fn new<'k>(
+        arena: &BpfArena,
+        name: &str,
+        asked: &[(&'k [u8], u64)],
+        longest: usize,
+    ) -> Result<Self, sapwood_bpf::Error> {
+        let image = (longest + 1).div_ceil(32) * 4;
+        let words = Words::create(arena, name, asked.len() * (1 + image))?;
+        for (i, (key, value)) in asked.iter().enumerate() {
+            let at = i * (1 + image);
+            words.set(at, *value);
+            let mut bytes = [0u8; 256];
+            bytes[0] = key.len() as u8;
+            bytes[1..=key.len()].copy_from_slice(key);
+            for (j, word) in bytes.chunks_exact(8).take(image).enumerate() {
+                let word = word.try_into().map_or(0, u64::from_ne_bytes);
+                words.set(at + 1 + j, word);
+            }
+        }
+        Ok(Questions {
+            words,
+            count: asked.len(),
+            image,
+        })
+    }
+
+    /// Has a program answer all of them: nanoseconds a question, and wrong answers.
+    fn ask(
+        &self,
+        programs: &Programs,
+        program: &str,
+        window: u32,
+    ) -> Result<(f64, u64), sapwood_bpf::Error> {
+        let bytes = 8 * (1 + self.image);
+        let (mut ns, mut wrong) = (0, 0);
+        for from in (0..self.count).step_by(RUN) {
+            let count = RUN.min(self.count - from);
+            let run = [
+                (self.words.window().at + from * bytes) as u64,
+                count as u64 | (self.image as u64) << 32,
+                window.into(),
+                0,
+                0,
+                0,
+            ];
+            let mut packet: Vec<u8> = run.into_iter().flat_map(u64::to_ne_bytes).collect();
+            programs.run(program, &mut packet)?;
+            let word = |at: usize| {
+                let word = packet[8 * at..8 * at + 8].try_into();
+                word.map_or(0, u64::from_ne_bytes)
+            };
+            ns += word(3);
+            // What was not asked was not answered.
+            wrong += word(4) + word(5);
+        }
+        Ok((ns as f64 / self.count.max(1) as f64, wrong))
+    }
+}
+
+pub fn run(tour: &mut Tour) -> Result<Value, Error> {
+    // Borrowed apart from the counting of answers.
+    let sets = std::mem::take(&mut tour.sets);
+    let shown = show(tour, &sets[0]);
+    tour.sets = sets;
+    shown
+}
+
+fn failed(error: sapwood_bpf::Error) -> Error {
+    Error::Wrong(format!("in the kernel: {error}"))
+}
+
+fn show(tour: &mut Tour, set: &Set) -> Result<Value, Error> {
+    let mut entries: Vec<(&[u8], u64)> = (1..)
+        .zip(&set.keys)
+        .filter(|(_, key)| key.len() <= LONGEST)
+        .map(|(value, key)| (&**key, value))
+        .collect();
+    let most = if tour.quick { RUN } else { QUESTIONS };
+    let hits: Vec<(&[u8], u64)> = entries.iter().take(most).copied().collect();
+    let misses: Vec<(&[u8], u64)> = set
+        .misses
+        .iter()
+        .filter(|key| key.len() <= LONGEST)
+        .take(most)
+        .map(|key| (&**key, 0))
+        .collect();
+    let shuffled = entries.clone();
+    entries.sort_unstable();
+    let longest = entries.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    let mut progress = Progress::new("kernel", Some(4), false);
+
+    let arena = BpfArena::create(1 << 30).map_err(failed)?;
+    let began = Instant::now();
+    let map = NameMap::<u64>::builder(&arena, "names")
+        .bytes(768 << 20)
+        .with_index()
+        .build_sorted(entries.iter().copied())
+        .map_err(failed)?;
+    let build = began.elapsed();
+    progress.step();
+
+    let key_bytes = (longest + 1).next_multiple_of(8);
+    let programs = Loader::open(&arena, objects::BENCH_NAMES)
+        .and_then(|loader| loader.size_map("sw_hash", key_bytes as u32, 8, entries.len() as u32))
+        .and_then(|loader| loader.size_map("sw_hash_noprealloc", key_bytes as u32, 8, 1))
+        .and_then(Loader::load)
+        .map_err(failed)?;
+    let began = Instant::now();
+    let mut padded = vec![0u8; key_bytes];
+    for (key, value) in &shuffled {
+        padded.fill(0);
+        padded[0] = key.len() as u8;
+        padded[1..=key.len()].copy_from_slice(key);
+        programs
+            .update("sw_hash", &padded, &value.to_ne_bytes())
+            .map_err(failed)?;
+    }
+    let fill = began.elapsed();
+    progress.step();
+
+    let window = map.window().number;
+    let mut times = [const { [const { Vec::new() }; 3] }; 2];
+    let lists = [
+        Questions::new(&arena, "hits", &hits, longest).map_err(failed)?,
+        Questions::new(&arena, "misses", &misses, longest).map_err(failed)?,
+    ];
+    for _ in 0..ROUNDS {
+        for (list, times) in lists.iter().zip(&mut times) {
+            let (empty, _) = list
+                .ask(&programs, "sw_run_empty", window)
+                .map_err(failed)?;
+            let engines = ["sw_run_index", "sw_run_trie", "sw_run_hash"];
+            for (program, times) in engines.into_iter().zip(times) {
+                let (ns, wrong) = list.ask(&programs, program, window).map_err(failed)?;
+                tour.check(wrong == 0, || format!("{program}: {wrong} wrong answers"))?;
+                times.push((ns - empty).max(0.0));
+            }
+        }
+    }
+    progress.step();
+
+    // A name goes and comes while programs may look: no system call.
+    let answer = |expected: u64| {
+        let asked = [(hits[0].0, expected)];
+        let list = Questions::new(&arena, "one", &asked, longest)?;
+        list.ask(&programs, "sw_run_index", window)
+            .map(|(_, wrong)| wrong == 0)
+    };
+    let (key, value) = hits[0];
+    let changed = |done: Result<bool, String>| {
+        done.map_err(|why| Error::Wrong(format!("a change of a map in the kernel: {why}")))
+    };
+    changed(map.remove(key).map_err(|e| e.to_string()))?;
+    let gone = answer(0).map_err(failed)?;
+    changed(map.insert(key, value).map_err(|e| e.to_string()))?;
+    let back = answer(value).map_err(failed)?;
+    tour.check(gone && back, || {
+        "a change was not seen in the kernel".into()
+    })?;
+    progress.step();
+    drop(progress);
+
+    let [hit, miss] = times.map(|times| times.map(median));
+    tour.say(format!(
+        "{}: {} names in a memory that a BPF program shares with this process. Built in {:.0} ms; the kernel's own hash map took {:.0} ms\n\
+         to fill, a system call for each name. A removed name was gone at the program's next lookup, an inserted one there.",
+        set.name,
+        grouped(entries.len()),
+        build.as_secs_f64() * 1e3,
+        fill.as_secs_f64() * 1e3,
+    ))?;
+    tour.say("Lookups inside the kernel, ns, copying the key taken off:")?;
+    let rows = ["NameMap, index", "NameMap, trie alone", "kernel's HASH"];
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .enumerate()
+        .map(|(i, name)| vec![name.into(), figure(hit[i]), figure(miss[i])])
+        .collect();
+    tour.table(&["", "hit", "miss"], &rows)?;
+    Ok(json!({
+        "names": entries.len(),
+        "build_ms": build.as_secs_f64() * 1e3,
+        "hash_fill_ms": fill.as_secs_f64() * 1e3,
+        "lookup_ns": { "index": hit[0], "trie": hit[1], "kernel_hash": hit[2] },
+        "miss_ns": { "index": miss[0], "trie": miss[1], "kernel_hash": miss[2] },
+    }))
+}
