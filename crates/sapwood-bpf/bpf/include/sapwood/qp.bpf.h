@@ -358,11 +358,12 @@ SW_INLINE long sw_qp_look(sw_at window, sw_at table, __u64 hash, const struct sw
 	return high & 0xffull << SW_QP_BUCKET_SPILLED ? -ENODATA : -ENOENT;
 }
 
-/* As sw_qp_index_lookup, of a key whose hash is known, with all that may have to be looked at. */
-SW_GLOBAL long sw_qp_index_closer(__u32 map, __u64 hash, const struct sw_key *key SW_NONNULL)
+/* As sw_qp_index_lookup, with all that may have to be looked at. */
+SW_GLOBAL long sw_qp_index_closer(__u32 map, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS), table;
 	__u32 ref, tries;
+	__u64 hash;
 	long found;
 
 	sw_use_arena();
@@ -371,6 +372,7 @@ SW_GLOBAL long sw_qp_index_closer(__u32 map, __u64 hash, const struct sw_key *ke
 	ref = sw_acquire_u32(window + SW_QP_TABLE);
 	if (!ref)
 		return -ENODATA;
+	hash = sw_qp_hash(window, key);
 	/* A lookup that is overtaken by more than a few resizes asks the trie. */
 	for (tries = sw_zero(); tries < 4 && sw_can_loop; tries++) {
 		table = sw_ref(window, ref);
@@ -384,8 +386,11 @@ SW_GLOBAL long sw_qp_index_closer(__u32 map, __u64 hash, const struct sw_key *ke
 	return -ENODATA;
 }
 
-/* Looks a key up by the index. -ENODATA when there is none, or it does not know. */
-SW_GLOBAL long sw_qp_index_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
+/*
+ * What settles nine of ten lookups by the index, and needs no loop for short keys: the first slot of the home with the tag has the key, or
+ * no slot has the tag and no key that is at home there lies elsewhere. -EAGAIN when that does not settle it.
+ */
+SW_GLOBAL long sw_qp_index_first(__u32 map, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS), table, bucket, leaf;
 	__u64 hash, low, high, hits, last, other, pattern;
@@ -401,10 +406,6 @@ SW_GLOBAL long sw_qp_index_lookup(__u32 map, const struct sw_key *key SW_NONNULL
 	table = sw_ref(window, ref);
 	home = (__u32)(((hash >> 32) * sw_u32_of(table, SW_QP_TABLE_HOMES)) >> 32);
 	bucket = sw_qp_bucket(window, table, sw_u32_of(table, SW_QP_TABLE_SHIFT) & 31, home);
-	/*
-	 * What settles nine of ten lookups, and needs no loop: the first slot of the home with the tag has the key, or no slot has the tag and
-	 * no key that is at home here lies elsewhere.
-	 */
 	if (bucket) {
 		tag = sw_qp_tag(hash);
 		pattern = tag * SW_ONES;
@@ -427,7 +428,18 @@ SW_GLOBAL long sw_qp_index_lookup(__u32 map, const struct sw_key *key SW_NONNULL
 				return (long)leaf;
 		}
 	}
-	return sw_qp_index_closer(map, hash, key);
+	return -EAGAIN;
+}
+
+/*
+ * Looks a key up by the index. -ENODATA when there is none, or it does not know. Two functions that do not call each other, as the kernel
+ * limits what the stacks of those that do have together.
+ */
+SW_INLINE long sw_qp_index_lookup(__u32 map, const struct sw_key *key)
+{
+	long found = sw_qp_index_first(map, key);
+
+	return found == -EAGAIN ? sw_qp_index_closer(map, key) : found;
 }
 
 /* Looks a key up: by the index if there is one, else in the trie. */
