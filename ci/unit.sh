@@ -7,7 +7,9 @@ if x86_64_linux && [ -n "${CI_ONCE:-}" ]; then
     packages=() without=() tests=()
     for crate in $LIBRARIES; do
         packages+=(-p "$crate") without+=(--exclude "$crate")
-        for file in "crates/$crate"/tests/*.rs; do
+        for file in "crates/$crate"/tests/*.rs "crates/$crate"/tests/*/main.rs; do
+            [ -e "$file" ] || continue
+            file=${file%/main.rs}
             name=$(basename "$file" .rs)
             # One line, so that words are compared whole.
             # shellcheck disable=SC2086,SC2116

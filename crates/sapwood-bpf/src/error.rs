@@ -80,6 +80,15 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
+    /// What should be a domain name and is none.
+    #[error("{name:?} is no domain name: {error}")]
+    DnsName {
+        /// What was given.
+        name: String,
+        /// What is wrong with it.
+        #[source]
+        error: sapwood::key::DnsNameError,
+    },
     /// The system has no memory for the arena's pages.
     #[error("no memory for {bytes} bytes of the arena")]
     NoMemory {
@@ -112,6 +121,17 @@ pub enum Error {
         name: String,
         /// What they are.
         why: String,
+    },
+    /// A folder that pins cannot be in.
+    #[error("{} is not in a BPF file system; one is mounted at /sys/fs/bpf, or by: mount -t bpf bpf {}", .0.display(), .0.display())]
+    NoBpffs(PathBuf),
+    /// Another process writes the arena's maps.
+    #[error(
+        "the arena is owned by the process {pid}, which lives (or may: see BpfArena::forget_owner); one process writes, others read"
+    )]
+    Owned {
+        /// The owner.
+        pid: u32,
     },
     /// A map is changed faster than it can be read from outside.
     #[error(

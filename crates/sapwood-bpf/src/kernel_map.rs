@@ -12,16 +12,19 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::arena::{BpfArena, WindowInfo};
 use crate::error::Error;
+use crate::foreign::{Foreign, ForeignValue};
 use crate::grace::KernelGrace;
 use crate::layout::Kind;
 use crate::layout::kernel_map as k;
 
 mod blocks;
 mod owner;
+mod read;
 mod rings;
 mod verify;
 
 use owner::{Owner, Plan};
+use read::Found;
 
 /// An ordered map over byte strings that BPF programs change: they insert, replace and remove (`sapwood/qp_write.bpf.h`), and look up
 /// as in a [`NameMap`](crate::NameMap) (`sapwood/qp.bpf.h`). This process makes it, gives it memory and takes back what is given up.
@@ -184,6 +187,13 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         self
     }
 
+    /// The buckets of the index, of twelve keys each. Default: enough for all entries. With fewer, keys that find no slot are found by the trie, or, in
+    /// a map without trie, are refused (`-ENOSPC`).
+    pub fn index_buckets(mut self, buckets: usize) -> Self {
+        self.plan.buckets = Some(buckets);
+        self
+    }
+
     /// The map has a trie.
     pub fn with_trie(mut self) -> Self {
         self.plan.parts |= k::TRIE;
@@ -197,9 +207,16 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
     }
 
     /// The most blocks of one size that lie ready for programs, rounded up to a power of two: what programs can insert between two steps of
-    /// service. Default: a 64th of the entries, 64 to 4,096. Rings begin with an eighth of that and grow as they are used.
+    /// service. Default: a 64th of the entries, 64 to 4,096. Rings begin with a 32nd of that and grow as they are used.
     pub fn ring(mut self, blocks: usize) -> Self {
         self.plan.ring = Some(blocks);
+        self
+    }
+
+    /// Rings are full from the beginning, and not only when they were found half empty. Takes memory for all sizes: some 3 KiB for each block of a
+    /// ring's size.
+    pub fn full_rings(mut self) -> Self {
+        self.plan.full = true;
         self
     }
 
@@ -209,7 +226,8 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         self
     }
 
-    /// Memory for so many entries with keys of this length (up to 254) lies ready from the beginning, and always when there is enough.
+    /// Leaves for so many entries with keys of this length (up to 254) lie ready from the beginning. A map with a trie needs branches too,
+    /// which come as they are used.
     pub fn prefill(mut self, key_len: usize, entries: usize) -> Self {
         self.plan.prefill.push((key_len, entries));
         self
@@ -243,7 +261,8 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         let (header, window) = self.arena.make_window(&self.name, bytes, hash)?;
         // The header page is written; the rest of the window is this module's.
         drop(header);
-        let owner = Owner::make(self.arena.memory(), &window, &plan, grace)?;
+        let owner = Owner::make(self.arena.memory(), &window, &plan, grace);
+        let owner = owner.inspect_err(|_| self.arena.let_go(&window))?;
         self.arena.open_window(&window, Kind::KernelQp);
         Ok(KernelMap {
             shared: Arc::new(Shared {
@@ -279,6 +298,24 @@ impl<V> KernelMap<V> {
     /// Whether there are no entries, as programs say.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Reads the trie, in order: all entries, those with a prefix, those behind a key. A reader in this process, too, takes nothing for true
+    /// that it did not check.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when the map has no trie.
+    pub fn reader(&self) -> Result<Foreign<V>, Error>
+    where
+        V: ForeignValue,
+    {
+        match self.shared.owner().plan.parts & k::TRIE {
+            0 => Err(Error::Setting {
+                what: "reader",
+                why: "the map has no trie, so no order".to_owned(),
+            }),
+            _ => self.arena.reader(&self.window.name),
+        }
     }
 
     /// One step of service: fetches what programs gave up, frees what nobody reads any more, and fills the rings. It does not wait: a block that
@@ -346,6 +383,59 @@ impl<V> KernelMap<V> {
     pub fn verify(&self) -> Result<KernelMapShape, Error> {
         self.shared.owner().verify().map_err(Error::Damaged)
     }
+}
+
+impl<V: FromBytes> KernelMap<V> {
+    /// The value of a key. While it looks, service waits, so that nothing that it reads is used again.
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
+    /// # let seen = sapwood_bpf::KernelMap::<u64>::builder(&arena, "seen").build()?;
+    /// println!("{:?}", seen.get("example.org")?);
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]; [`Error::Busy`] when programs change what is read again and again.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<V>, Error> {
+        let owner = self.shared.owner();
+        match owner.get(key.as_ref())? {
+            Found::Value(bytes) => value(&bytes).map(Some),
+            Found::Absent => Ok(None),
+            Found::AskTrie => self.arena.reader::<V>(&self.window.name)?.get(key),
+        }
+    }
+
+    /// Calls `f` with every entry, in any order. What programs insert or remove meanwhile may be among them or not; what is there throughout is, once.
+    /// `f` may use the map.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]; [`Error::Busy`] when programs change what is read again and again.
+    pub fn for_each(&self, mut f: impl FnMut(&[u8], V)) -> Result<(), Error> {
+        let parts = self.shared.owner().plan.parts;
+        if parts & k::TRIE != 0 {
+            for entry in self.arena.reader::<V>(&self.window.name)?.iter() {
+                let (key, value) = entry?;
+                f(&key, value);
+            }
+            return Ok(());
+        }
+        let mut bucket = 0;
+        loop {
+            let entries = self.shared.owner().some(&mut bucket)?;
+            let Some(entries) = entries else {
+                return Ok(());
+            };
+            for (key, bytes) in entries {
+                f(&key, value(&bytes)?);
+            }
+        }
+    }
+}
+
+fn value<V: FromBytes>(bytes: &[u8]) -> Result<V, Error> {
+    V::read_from_bytes(bytes)
+        .map_err(|_| Error::Damaged(format!("a value of {} bytes", bytes.len())))
 }
 
 impl<V> Drop for KernelMap<V> {

@@ -1,9 +1,14 @@
 //! What C programs rely on, in one place: the constants of `layout.h`, which is written from here.
 
+pub mod xdp_names;
+
 use sapwood_arena::EXTRA_AT;
 
 use sapwood::lpm;
 use sapwood::qp::Published;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub mod route;
 
 /// The header page of the arena: what it is, and where its windows are.
 ///
@@ -14,6 +19,8 @@ use sapwood::qp::Published;
 ///   24 | bytes given to windows           |
 ///   32 | generation                      |   one more with each owner
 ///   40 | spare                           |   for barriers
+///   48 | owner                           |   0: none; else process and start, `pid | start << 22`
+///   56 | owner's namespace of processes  |   its inode
 ///   64 | windows, 32 times 64 bytes      |
 /// ```
 pub mod page {
@@ -33,6 +40,10 @@ pub mod page {
     pub const GENERATION_AT: usize = 32;
     /// A word for barriers.
     pub const SPARE_AT: usize = 40;
+    /// Who writes: a process and when it started.
+    pub const OWNER_AT: usize = 48;
+    /// The namespace in which the owner has its number.
+    pub const OWNER_SPACE_AT: usize = 56;
     /// Where the windows' entries begin.
     pub const WINDOWS_AT: usize = 64;
     /// How many there may be.
@@ -47,6 +58,10 @@ pub mod page {
     pub const WINDOW_LEN: usize = 16;
     /// In an entry: its name, up to 24 bytes.
     pub const WINDOW_NAME: usize = 24;
+    /// In an entry of a map that user space writes: bytes from its beginning that have memory.
+    pub const WINDOW_USED: usize = 48;
+    /// In such an entry: where the window begins that has them, which is another one while its successor is made.
+    pub const WINDOW_USED_OF: usize = 56;
     /// The longest name.
     pub const NAME_MAX: usize = 24;
 }
@@ -167,22 +182,19 @@ pub enum Kind {
     KernelQp = 4,
     /// A route cache.
     Route = 5,
-    /// Memory that programs use while they run.
-    Scratch = 6,
-    /// Words that this process writes, whatever they mean.
-    Words = 7,
+    /// Words that programs and this process use as they like.
+    Words = 6,
 }
 
 impl Kind {
     /// All that there are.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 7] = [
         Kind::None,
         Kind::Qp,
         Kind::Lpm4,
         Kind::Lpm6,
         Kind::KernelQp,
         Kind::Route,
-        Kind::Scratch,
         Kind::Words,
     ];
 
@@ -200,7 +212,6 @@ impl Kind {
             Kind::Lpm6 => "lpm6",
             Kind::KernelQp => "kernel-qp",
             Kind::Route => "route",
-            Kind::Scratch => "scratch",
             Kind::Words => "words",
         }
     }
@@ -213,6 +224,48 @@ pub(crate) const ROOTS_AT: usize = 48;
 pub(crate) const fn root(index: usize) -> u64 {
     (ROOTS_AT + 8 * index) as u64
 }
+
+/// Where a packet goes next: the values of a mirrored routing table, `struct sw_next_hop` of `sapwood/hop.bpf.h`.
+///
+/// ```text
+///    0 | ifindex: u32               | mtu: u16     | action: u8 | family: u8 |
+///    8 | smac: 6 bytes                             | dmac: 6 bytes           |
+///   20 | gateway: 16 bytes, IPv4 addresses in the first four                 |
+/// ```
+///
+/// The first 20 bytes are as in `struct sw_route_hop` of `sapwood/route.bpf.h`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct MirrorHop {
+    /// The interface; 0: none.
+    pub ifindex: u32,
+    /// The most bytes of an IP packet there; 0: not known.
+    pub mtu: u16,
+    /// What to do: [`FORWARD`](Self::FORWARD), [`KERNEL`](Self::KERNEL) or [`RESOLVE`](Self::RESOLVE).
+    pub action: u8,
+    /// The family of the gateway: 2 for IPv4, 10 for IPv6, 0 when there is none.
+    pub family: u8,
+    /// The interface's hardware address.
+    pub smac: [u8; 6],
+    /// The hardware address of the gateway, or of the destination.
+    pub dmac: [u8; 6],
+    /// The gateway's address.
+    pub gateway: [u8; 16],
+}
+
+impl MirrorHop {
+    /// Send it on: everything is known.
+    pub const FORWARD: u8 = 0;
+    /// The kernel's: addresses of this machine, several next hops, tunnels, no route, and whatever else programs do not do.
+    pub const KERNEL: u8 = 1;
+    /// The neighbour is not known yet: the kernel sends it on, and asks for the neighbour.
+    pub const RESOLVE: u8 = 2;
+}
+
+const _: () =
+    assert!(size_of::<MirrorHop>() == 36 && std::mem::offset_of!(MirrorHop, gateway) == 20);
 
 /// All constants of `layout.h`: name and value.
 pub fn constants() -> Vec<(String, u64)> {
@@ -249,6 +302,9 @@ pub fn constants() -> Vec<(String, u64)> {
     }
     add("QP_CURSOR_BYTES", CURSOR_BYTES as u64);
     add("QP_CURSOR_DEPTH_MAX", CURSOR_DEPTH_MAX);
+    for (name, value) in xdp_names::constants() {
+        add(&name, value);
+    }
     {
         use kernel_map as k;
         for (name, value) in [
@@ -288,6 +344,13 @@ pub fn constants() -> Vec<(String, u64)> {
     add("LPM_LEN", root(lpm::Published::LEN));
     for (name, value) in lpm::Published::layout() {
         add(&format!("LPM_{name}"), value);
+    }
+    add("HOP_BYTES", size_of::<MirrorHop>() as u64);
+    add("HOP_FORWARD", MirrorHop::FORWARD.into());
+    add("HOP_KERNEL", MirrorHop::KERNEL.into());
+    add("HOP_RESOLVE", MirrorHop::RESOLVE.into());
+    for (name, value) in route::constants() {
+        add(&name, value);
     }
     all
 }

@@ -14,6 +14,8 @@
 
 pub mod layout;
 
+pub use layout::MirrorHop;
+
 #[cfg(feature = "kernel")]
 mod arena;
 #[cfg(feature = "kernel")]
@@ -29,17 +31,29 @@ mod kernel_map;
 #[cfg(feature = "kernel")]
 mod loader;
 #[cfg(feature = "kernel")]
+mod mirror;
+#[cfg(feature = "kernel")]
 mod names;
 #[cfg(feature = "kernel")]
 pub mod objects;
 #[cfg(feature = "kernel")]
+mod owner;
+#[cfg(feature = "kernel")]
+mod pinned;
+#[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
-mod scratch;
+mod route_cache;
 #[cfg(feature = "kernel")]
 mod support;
 #[cfg(feature = "kernel")]
 mod words;
+#[cfg(feature = "kernel")]
+mod xdp;
+#[cfg(feature = "kernel")]
+mod xdp_names;
+#[cfg(feature = "kernel")]
+mod xdp_route;
 
 #[cfg(feature = "kernel")]
 pub use arena::{BpfArena, WindowInfo};
@@ -58,15 +72,29 @@ pub use kernel_map::{
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
+pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
+#[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
-pub use scratch::Scratch;
+pub use pinned::{Pinned, PinnedProgram};
+#[cfg(feature = "kernel")]
+pub use route_cache::{
+    KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
+};
 #[cfg(feature = "kernel")]
 pub use support::check;
 #[cfg(feature = "kernel")]
 pub use words::Words;
+#[cfg(feature = "kernel")]
+pub use xdp::{XdpLink, XdpMode, interface_index};
+#[cfg(feature = "kernel")]
+pub use xdp_names::{NameRule, NamesCounts, PinnedNames, XdpNames};
+#[cfg(feature = "kernel")]
+pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
 
-/// The example of the guide compiles.
+/// The examples of the pages compile.
 #[cfg(all(doctest, feature = "kernel"))]
 #[doc = include_str!("../../../docs/bpf.md")]
-struct Guide;
+#[doc = include_str!("../../../docs/bpf-maps.md")]
+#[doc = include_str!("../../../docs/bpf-programs.md")]
+struct Pages;

@@ -37,8 +37,11 @@ impl Words {
             bytes: usize::MAX,
             left: arena.bytes_left(),
         })?;
-        let (mut memory, window) = arena.take_window(name, bytes)?;
-        memory.grow(bytes).map_err(|_| Error::NoMemory { bytes })?;
+        let (mut memory, window) = arena.cut_window(name, bytes)?;
+        if memory.grow(bytes).is_err() {
+            arena.let_go(&window);
+            return Err(Error::NoMemory { bytes });
+        }
         arena.open_window(&window, Kind::Words);
         Ok(Words {
             arena: arena.clone(),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use kernel::skipped;
 use libbpf_rs::ProgramInput;
-use sapwood_bpf::{BpfArena, Loader, NameMap, Programs, Scratch, layout};
+use sapwood_bpf::{BpfArena, Loader, NameMap, Programs, Words, layout};
 
 const SELFTEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/walk.bpf.o"));
 
@@ -34,12 +34,12 @@ struct Asking {
     programs: Programs,
     window: u32,
     cursor: u64,
-    _scratch: Scratch,
+    _scratch: Words,
 }
 
 impl Asking {
     fn new(arena: &BpfArena, window: u32) -> Asking {
-        let scratch = arena.scratch("cursors", 2 * layout::CURSOR_BYTES).unwrap();
+        let scratch = Words::create(&arena, "cursors", 2 * layout::CURSOR_BYTES / 8).unwrap();
         Asking {
             programs: Loader::open(arena, SELFTEST).unwrap().load().unwrap(),
             window,

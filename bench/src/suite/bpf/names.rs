@@ -6,7 +6,7 @@ use crate::keylist::KeyList;
 use crate::report::{self, Measure, Report, Samples};
 use crate::suite::Options;
 use crate::suite::names::Case as Keys;
-use sapwood_bpf::{BpfArena, Programs, layout, objects};
+use sapwood_bpf::{BpfArena, Programs, Words, layout, objects};
 
 pub const CASES: [&str; 5] = ["kallsyms", "btf", "paths", "domains-1m", "random-binary"];
 
@@ -134,9 +134,8 @@ impl Case {
                 written.push(map);
             }
         }
-        let cursor = arena
-            .scratch("cursor", layout::CURSOR_BYTES)
-            .map_err(|e| e.to_string())?;
+        let cursor =
+            Words::create(&arena, "cursor", layout::CURSOR_BYTES / 8).map_err(|e| e.to_string())?;
         let mut samples = Samples::new(self.name, &ENGINES);
         for engine in &engines {
             let memory = engine.memory()? as f64 / 1e6;

@@ -40,6 +40,8 @@ pub(super) struct Plan {
     pub(super) ring: Option<usize>,
     pub(super) retired: Option<usize>,
     pub(super) prefill: Vec<(usize, usize)>,
+    pub(super) buckets: Option<usize>,
+    pub(super) full: bool,
     pub(super) fail_every: u64,
 }
 
@@ -53,6 +55,8 @@ impl Plan {
             ring: None,
             retired: None,
             prefill: Vec::new(),
+            buckets: None,
+            full: false,
             fail_every: 0,
         }
     }
@@ -69,9 +73,13 @@ impl Plan {
                 return refuse("prefill", why);
             }
         }
-        for (what, size) in [("ring", self.ring), ("retire_ring", self.retired)] {
+        for (what, size) in [
+            ("ring", self.ring),
+            ("retire_ring", self.retired),
+            ("index_buckets", self.buckets),
+        ] {
             if size.is_some_and(|size| size == 0 || size > ENTRIES_MAX) {
-                return refuse(what, format!("1 to {ENTRIES_MAX} blocks"));
+                return refuse(what, format!("1 to {ENTRIES_MAX}"));
             }
         }
         if self.parts == 0 {
@@ -98,12 +106,17 @@ impl Plan {
     /// The capacity of a class's ring: how many blocks it usually has at most, and how many it has at first.
     fn ring_of(&self, class: usize) -> (usize, usize) {
         let all = self.ring_size();
+        let units = k::units(class);
+        if self.parts & k::TRIE == 0 && units > self.leaf_units(k::KEY_MAX) {
+            return (1, 0);
+        }
         // Large leaves are rarer, large branches rare.
-        let usual = match k::units(class) {
-            0..=24 => all,
-            25..=k::EXACT => (all / 4).max(all.min(16)),
-            _ => all.min(8),
+        let (usual, first) = match units {
+            0..=24 => (all, (all / 32).max(all.min(8))),
+            25..=k::EXACT => ((all / 4).max(all.min(16)), (all / 64).max(all.min(4))),
+            _ => (all.min(8), all.min(2)),
         };
+        let first = if self.full { usual } else { first };
         let wanted = self
             .prefill
             .iter()
@@ -111,7 +124,7 @@ impl Plan {
             .map(|(_, entries)| *entries)
             .sum::<usize>();
         match wanted {
-            0 => (usual, (usual / 8).max(usual.min(8))),
+            0 => (usual, first),
             // So that all can be taken.
             _ => (usual, (wanted + KEPT_MAX as usize).max(usual)),
         }
@@ -183,7 +196,7 @@ impl Owner {
         let retired_at = cut(plan.retire_size() * 4);
         let with_index = plan.parts & k::INDEX != 0;
         let homes = match with_index {
-            true => homes_for(plan.max_entries),
+            true => plan.buckets.unwrap_or(homes_for(plan.max_entries)),
             false => 0,
         };
         let buckets = homes

@@ -89,27 +89,12 @@ impl Owner {
         }
     }
 
-    /// Whether so many units from a node on may be read.
-    fn inside(&self, at: u32, units: usize) -> Result<usize, String> {
-        let end = at as usize + units;
-        match at as usize >= k::FIRST && end <= self.blocks.frontier() as usize {
-            true => Ok(at as usize * 8),
-            false => Err(format!("a reference to {at}")),
-        }
-    }
-
-    fn byte(&self, at: usize) -> u8 {
-        (self.u64(at & !7) >> (at % 8 * 8)) as u8
-    }
-
     fn leaf(&self, at: u32, found: &mut Found) -> Result<Vec<u8>, String> {
-        let text = self.inside(at, self.plan.leaf_units(0))? + self.plan.value_bytes;
-        let len = usize::from(self.byte(text));
+        let key = self.key(at)?;
+        let (len, text) = (key.len(), at as usize * 8 + self.plan.value_bytes);
         let units = self.plan.leaf_units(len);
-        self.inside(at, units)?;
         self.node(at, units, found)?;
         found.leaf_units += units;
-        let key = (0..len).map(|i| self.byte(text + 1 + i)).collect();
         let padding = (1 + len..(1 + len).next_multiple_of(8)).find(|&i| self.byte(text + i) != 0);
         match padding {
             None => Ok(key),
@@ -212,35 +197,6 @@ impl Owner {
             }
         }
         Ok(())
-    }
-
-    /// The hash of a key, as programs reckon it.
-    fn hash(&self, key: &[u8]) -> u64 {
-        let mut bytes = vec![key.len() as u8];
-        bytes.extend(key);
-        // Programs take four words at a time.
-        bytes.resize(bytes.len().next_multiple_of(32), 0);
-        let mut sum = 0u64;
-        for (word, secret) in bytes.chunks(8).zip(&self.secrets) {
-            let word = word
-                .iter()
-                .rev()
-                .fold(0u64, |all, byte| all << 8 | u64::from(*byte));
-            let low = (word as u32).wrapping_add(*secret as u32);
-            let high = ((word >> 32) as u32).wrapping_add((secret >> 32) as u32);
-            sum = sum.wrapping_add(u64::from(low) * u64::from(high));
-        }
-        sum = (sum ^ sum >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        sum ^ sum >> 32
-    }
-
-    fn home(&self, hash: u64) -> usize {
-        (((hash >> 32) * self.homes as u64) >> 32) as usize
-    }
-
-    fn words(&self, bucket: usize) -> (u64, u64) {
-        let at = self.buckets_at + bucket * 64;
-        (self.u64(at), self.u64(at + 8))
     }
 
     /// Checks the index: with a trie, that it has just its leaves; without one, these are the map's leaves.

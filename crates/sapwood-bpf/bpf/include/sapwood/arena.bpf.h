@@ -216,6 +216,17 @@ SW_INLINE void sw_set_u8(sw_at at, __u8 value)
 #define sw_acquire_u32_of(at, bytes) sw_acquire_u32((at) + (bytes))
 #endif
 
+/* The same for those who do not ask what was there before: one instruction each. */
+#ifdef __bpf__
+#define sw_add_u64(at, more) ((void)__sync_fetch_and_add((__u64 SW_ARENA *)(unsigned long)(at), more))
+#define sw_or_u64(at, bits) ((void)__sync_fetch_and_or((__u64 SW_ARENA *)(unsigned long)(at), bits))
+#define sw_and_u64(at, bits) ((void)__sync_fetch_and_and((__u64 SW_ARENA *)(unsigned long)(at), bits))
+#else
+#define sw_add_u64(at, more) ((void)__sync_fetch_and_add((__u64 *)sw_inside(at, 8), more))
+#define sw_or_u64(at, bits) ((void)__sync_fetch_and_or((__u64 *)sw_inside(at, 8), bits))
+#define sw_and_u64(at, bits) ((void)__sync_fetch_and_and((__u64 *)sw_inside(at, 8), bits))
+#endif
+
 /* A zero that the compiler and the verifier do not know: counters that begin with it do not multiply the verifier's work. */
 SW_INLINE __u32 sw_zero(void)
 {
@@ -260,6 +271,12 @@ SW_INLINE __u32 sw_popcount(__u64 x)
 #define SW_ONES 0x0101010101010101ull
 #define SW_HIGHS 0x8080808080808080ull
 #define SW_LOWS 0x7f7f7f7f7f7f7f7full
+
+/* The bytes of a word that are 0, as their high bits; exact for every byte. */
+SW_INLINE __u64 sw_zero_bytes(__u64 x)
+{
+	return ~(((x & SW_LOWS) + SW_LOWS) | x | SW_LOWS);
+}
 
 /* The number of the lowest byte whose high bit is set, of a word in which only high bits of bytes are, and one at least. */
 SW_INLINE __u32 sw_first_byte(__u64 hits)

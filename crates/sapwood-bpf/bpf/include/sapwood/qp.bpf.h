@@ -265,12 +265,6 @@ SW_INLINE __u64 sw_qp_hash(sw_at window, const struct sw_key *key)
 	return sum ^ sum >> 32;
 }
 
-/* The bytes of a word that are 0, as their high bits; exact for every byte. */
-SW_INLINE __u64 sw_zero_bytes(__u64 x)
-{
-	return ~(((x & SW_LOWS) + SW_LOWS) | x | SW_LOWS);
-}
-
 /* The tag of a hash: its low byte, 1 for 0. */
 SW_INLINE __u32 sw_qp_tag(__u64 hash)
 {

@@ -2,7 +2,7 @@
 /*
  * Order: the maps of qp.bpf.h walked in ascending order of keys, and neighbours of a key.
  *
- *     sw_at leaf, cursor = sw_window(SCRATCH, SW_KIND_SCRATCH) + cpu * SW_QP_CURSOR_BYTES;
+ *     sw_at leaf, cursor = sw_window(CURSORS, SW_KIND_WORDS) + cpu * SW_QP_CURSOR_BYTES;
  *     long found = sw_qp_walk_prefix(NAMES, cursor, &prefix);
  *
  *     for (i = sw_zero(); !found && i < MOST && sw_can_loop; i++) {

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Drops DNS queries for names of a list, and for names below them. Everything else passes as it came, and is counted.
+ *
+ * The list is a map of the arena whose keys are those of domain names (dns.bpf.h). The entry of the closest enclosing name says what
+ * becomes of the query: SW_NAMES_BLOCK or SW_NAMES_ALLOW. Queries are UDP packets to port 53, over IPv4 or IPv6, behind at most one VLAN
+ * tag; the first question counts.
+ */
+#include <linux/bpf.h>
+#include "sapwood/dns.bpf.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*bpf_xdp_load_bytes)(struct xdp_md *ctx, __u32 offset, void *to, __u32 bytes) = (void *)189;
+
+/* The number of the list's window; set by the loader. */
+const volatile __u32 sw_names_window = 0;
+
+/* Packets by what became of them and why, for each CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SW_NAMES_COUNTS);
+	__uint(key_size, 4);
+	__uint(value_size, 8);
+} sw_names_counts SEC(".maps");
+
+/* What is too large for the stack: the name of the query that this CPU looks at. */
+struct sw_names_work {
+	struct sw_key key;
+	struct sw_dns_name name;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, 4);
+	__uint(value_size, sizeof(struct sw_names_work));
+} sw_names_scratch SEC(".maps");
+
+#define SW_ETH_BYTES 14
+#define SW_IPV4_BYTES 20
+#define SW_IPV6_BYTES 40
+#define SW_UDP_BYTES 8
+#define SW_DNS_BYTES 12
+#define SW_PORT_DNS 53
+/* So many extension headers are passed over. */
+#define SW_IPV6_EXTENSIONS 6
+
+enum {
+	SW_PROTO_HOPS = 0,
+	SW_PROTO_TCP = 6,
+	SW_PROTO_UDP = 17,
+	SW_PROTO_ROUTING = 43,
+	SW_PROTO_FRAGMENT = 44,
+	SW_PROTO_OPTIONS = 60,
+};
+
+SW_INLINE __u32 sw_be16(const __u8 *p)
+{
+	return (__u32)p[0] << 8 | p[1];
+}
+
+/* What carries a packet's payload: which protocol, where it begins in the frame, and how many bytes it is said to have. */
+struct sw_carried {
+	__u32 protocol;
+	__u32 at;
+	__u32 bytes;
+};
+
+/* Reads an IPv4 header; the reason why there is nothing to look at behind it, or SW_NAMES_COUNTS. */
+SW_INLINE __u32 sw_ipv4(const __u8 *packet, const __u8 *end, __u32 at, struct sw_carried *carried)
+{
+	const __u8 *ip = packet + at;
+	__u32 header, total;
+
+	if (ip + SW_IPV4_BYTES > end)
+		return SW_NAMES_MALFORMED;
+	header = (ip[0] & 15u) * 4;
+	total = sw_be16(ip + 2);
+	if (ip[0] >> 4 != 4 || header < SW_IPV4_BYTES || total < header)
+		return SW_NAMES_MALFORMED;
+	/* More to come, or not the first one. */
+	if (sw_be16(ip + 6) & 0x3fff)
+		return SW_NAMES_FRAGMENT;
+	carried->protocol = ip[9];
+	carried->at = at + header;
+	carried->bytes = total - header;
+	return SW_NAMES_COUNTS;
+}
+
+/* As sw_ipv4, and its extension headers. */
+SW_INLINE __u32 sw_ipv6(struct xdp_md *ctx, const __u8 *packet, const __u8 *end, __u32 at, struct sw_carried *carried)
+{
+	const __u8 *ip = packet + at;
+	__u32 next, bytes, more, i;
+	__u8 extension[2];
+
+	if (ip + SW_IPV6_BYTES > end)
+		return SW_NAMES_MALFORMED;
+	if (ip[0] >> 4 != 6)
+		return SW_NAMES_MALFORMED;
+	bytes = sw_be16(ip + 4);
+	next = ip[6];
+	at += SW_IPV6_BYTES;
+	for (i = 0; i < SW_IPV6_EXTENSIONS; i++) {
+		if (next == SW_PROTO_FRAGMENT)
+			return SW_NAMES_FRAGMENT;
+		if (next != SW_PROTO_HOPS && next != SW_PROTO_ROUTING && next != SW_PROTO_OPTIONS)
+			break;
+		if (bpf_xdp_load_bytes(ctx, at, extension, sizeof(extension)))
+			return SW_NAMES_MALFORMED;
+		next = extension[0];
+		more = extension[1] * 8u + 8;
+		if (more > bytes)
+			return SW_NAMES_MALFORMED;
+		at += more;
+		bytes -= more;
+	}
+	carried->protocol = next;
+	carried->at = at;
+	carried->bytes = bytes;
+	return SW_NAMES_COUNTS;
+}
+
+/* The name of the first question, looked up: what becomes of the packet. `left`: bytes of the message from `at` on. */
+SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
+{
+	__u32 zero = 0, copied = left < SW_DNS_WIRE_MAX ? left : SW_DNS_WIRE_MAX;
+	struct sw_names_work *work = bpf_map_lookup_elem(&sw_names_scratch, &zero);
+	long used, found;
+
+	if (!work)
+		return SW_NAMES_ERROR;
+	sw_hide(copied);
+	if (copied < 1 || copied > SW_DNS_WIRE_MAX)
+		return SW_NAMES_MALFORMED;
+	if (bpf_xdp_load_bytes(ctx, at, work->name.wire, copied))
+		return SW_NAMES_MALFORMED;
+	used = sw_dns_key(&work->key, &work->name, copied);
+	if (used <= 0) {
+		switch (used) {
+		case -EMLINK:
+			return SW_NAMES_COMPRESSED;
+		case -ELOOP:
+			return SW_NAMES_ERROR;
+		default:
+			return SW_NAMES_MALFORMED;
+		}
+	}
+	/* Type and class of the question. */
+	if ((__u32)used + 4 > left)
+		return SW_NAMES_MALFORMED;
+	found = sw_qp_ancestor(sw_names_window, &work->key);
+	if (found > 0)
+		return sw_u64(found) == SW_NAMES_BLOCK ? SW_NAMES_DROPPED : SW_NAMES_PASSED;
+	if (found != -ENOENT)
+		return SW_NAMES_ERROR;
+	/* No parent of what was looked up is in the list; what was cut off was not looked up. */
+	return work->name.key_bytes > SW_KEY_MAX ? SW_NAMES_TOO_LONG : SW_NAMES_PASSED;
+}
+
+/* What becomes of a packet, and why. */
+SW_INLINE __u32 sw_look(struct xdp_md *ctx)
+{
+	const __u8 *packet = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *udp, *dns;
+	struct sw_carried carried = {};
+	__u32 type, at = SW_ETH_BYTES, why, bytes;
+
+	if (packet + SW_ETH_BYTES > end)
+		return SW_NAMES_MALFORMED;
+	type = sw_be16(packet + 12);
+	if (type == 0x8100 || type == 0x88a8) {
+		at += 4;
+		if (packet + SW_ETH_BYTES + 4 > end)
+			return SW_NAMES_MALFORMED;
+		type = sw_be16(packet + 16);
+	}
+	if (type == 0x0800)
+		why = sw_ipv4(packet, end, at, &carried);
+	else if (type == 0x86dd)
+		why = sw_ipv6(ctx, packet, end, at, &carried);
+	else
+		return SW_NAMES_OTHER;
+	if (why != SW_NAMES_COUNTS)
+		return why;
+	if (carried.protocol != SW_PROTO_UDP && carried.protocol != SW_PROTO_TCP)
+		return SW_NAMES_OTHER;
+	at = carried.at;
+	sw_hide(at);
+	if (at > 0x3fff)
+		return SW_NAMES_MALFORMED;
+	udp = packet + at;
+	if (udp + SW_UDP_BYTES > end)
+		return SW_NAMES_MALFORMED;
+	if (sw_be16(udp + 2) != SW_PORT_DNS)
+		return SW_NAMES_OTHER;
+	if (carried.protocol == SW_PROTO_TCP)
+		return SW_NAMES_TCP;
+	bytes = sw_be16(udp + 4);
+	dns = udp + SW_UDP_BYTES;
+	if (bytes < SW_UDP_BYTES + SW_DNS_BYTES || bytes > carried.bytes || dns + SW_DNS_BYTES > end)
+		return SW_NAMES_MALFORMED;
+	/* A response, another operation than a query, or nothing asked. */
+	if (dns[2] & 0xf8 || !sw_be16(dns + 4))
+		return SW_NAMES_NOT_QUERY;
+	return sw_question(ctx, at + SW_UDP_BYTES + SW_DNS_BYTES, bytes - SW_UDP_BYTES - SW_DNS_BYTES);
+}
+
+SEC("xdp")
+int sw_xdp_names(struct xdp_md *ctx)
+{
+	__u32 why = sw_look(ctx);
+	__u64 *count = bpf_map_lookup_elem(&sw_names_counts, &why);
+
+	if (count)
+		++*count;
+	return why == SW_NAMES_DROPPED ? XDP_DROP : XDP_PASS;
+}

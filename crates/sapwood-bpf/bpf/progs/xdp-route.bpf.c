@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Forwards IPv4 and IPv6 packets to where the kernel would: the resolver is the kernel's own table (bpf_fib_lookup), asked for each packet, or
+ * for each flow that the route cache does not know; or the tables that mirror it are asked.
+ *
+ * What it does not forward, it passes to the kernel as it came, and counts why: the kernel answers for itself, resolves neighbours,
+ * sends ICMP errors, and drops.
+ */
+#include <linux/bpf.h>
+#include "sapwood/hop.bpf.h"
+#include "sapwood/lpm.bpf.h"
+#include "sapwood/route.bpf.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
+static long (*bpf_redirect)(__u32 ifindex, __u64 flags) = (void *)23;
+static long (*bpf_fib_lookup)(void *ctx, struct bpf_fib_lookup *ask, int bytes, __u32 flags) = (void *)69;
+
+/* Set by the loader, in a section where the compiler puts nothing else: what to ask, and the numbers of windows. As in src/xdp_route.rs. */
+struct sw_xdp_config {
+	__u32 mode;
+	__u32 cache;
+	__u32 table4;
+	__u32 table6;
+};
+const volatile struct sw_xdp_config sw_xdp_config SEC(".rodata.config") = {};
+
+/* Packets by what became of them and why, for each CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SW_XDP_ROUTE_COUNTS);
+	__uint(key_size, 4);
+	__uint(value_size, 8);
+} sw_xdp_counts SEC(".maps");
+
+enum {
+	SW_ETH_BYTES = 14,
+	SW_IPV4_BYTES = 20,
+	SW_IPV6_BYTES = 40,
+	SW_TYPE_IPV4 = 0x0800,
+	SW_TYPE_IPV6 = 0x86dd,
+	SW_FAMILY4 = 2,
+	SW_FAMILY6 = 10,
+	SW_PROTO_HOPS = 0,
+	SW_PROTO_TCP = 6,
+	SW_PROTO_UDP = 17,
+};
+
+SW_INLINE __u32 sw_be16(const __u8 *p)
+{
+	return (__u32)p[0] << 8 | p[1];
+}
+
+SW_INLINE void sw_set_be16(__u8 *p, __u32 value)
+{
+	p[0] = (__u8)(value >> 8);
+	p[1] = (__u8)value;
+}
+
+/* What is known of a packet that can be forwarded. */
+struct sw_packet {
+	struct sw_route_key key;
+	struct bpf_fib_lookup ask;
+	__u32 bytes; /* of the IP packet */
+};
+
+SW_INLINE __u64 sw_mixed(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+	return hash ^ hash >> 32;
+}
+
+/* The ports of a packet, for the flow and for rules of the kernel that know ports. `bytes`: of the payload. */
+SW_INLINE void sw_ports(const __u8 *at, const __u8 *end, __u32 protocol, __u32 bytes, struct bpf_fib_lookup *ask)
+{
+	ask->l4_protocol = (__u8)protocol;
+	if ((protocol != SW_PROTO_TCP && protocol != SW_PROTO_UDP) || bytes < 4 || at + 4 > end)
+		return;
+	__builtin_memcpy(&ask->sport, at, 2);
+	__builtin_memcpy(&ask->dport, at + 2, 2);
+}
+
+/*
+ * Reads an IPv4 packet: SW_XDP_ROUTE_COUNTS, or why it is the kernel's. What the answer depends on: the destination, and as the flow
+ * the source, the type of service, protocol and ports, by which the kernel may choose among several ways.
+ */
+SW_INLINE __u32 sw_read4(const __u8 *ip, const __u8 *end, struct sw_packet *packet)
+{
+	struct bpf_fib_lookup *ask = &packet->ask;
+	__u64 hash;
+
+	if (ip + SW_IPV4_BYTES > end || ip[0] >> 4 != 4)
+		return SW_XDP_ROUTE_MALFORMED;
+	packet->bytes = sw_be16(ip + 2);
+	if ((ip[0] & 15) < 5 || packet->bytes < SW_IPV4_BYTES || packet->bytes > (__u64)(end - ip))
+		return SW_XDP_ROUTE_MALFORMED;
+	if ((ip[0] & 15) > 5)
+		return SW_XDP_ROUTE_OPTIONS;
+	if (ip[16] >= 224 || ip[16] == 127 || !ip[16])
+		return SW_XDP_ROUTE_NOT_UNICAST;
+	if (ip[8] <= 1)
+		return SW_XDP_ROUTE_EXPIRED;
+	ask->family = SW_FAMILY4;
+	ask->tos = ip[1];
+	__builtin_memcpy(&ask->ipv4_src, ip + 12, 4);
+	__builtin_memcpy(&ask->ipv4_dst, ip + 16, 4);
+	/* Later fragments have no ports; so the first one's do not count. */
+	if (sw_be16(ip + 6) & 0x3fff)
+		ask->l4_protocol = ip[9];
+	else
+		sw_ports(ip + SW_IPV4_BYTES, end, ip[9], packet->bytes - SW_IPV4_BYTES, ask);
+	__builtin_memcpy(packet->key.address, ip + 16, 4);
+	hash = sw_mixed(0, (__u64)ask->ipv4_src << 32 | (__u32)ask->tos << 8 | ask->l4_protocol);
+	packet->key.flow = (__u32)sw_mixed(hash, (__u32)ask->sport << 16 | ask->dport);
+	return SW_XDP_ROUTE_COUNTS;
+}
+
+/* As sw_read4; the flow has the flow label, too. */
+SW_INLINE __u32 sw_read6(const __u8 *ip, const __u8 *end, struct sw_packet *packet)
+{
+	struct bpf_fib_lookup *ask = &packet->ask;
+	__u64 source[2], hash;
+
+	if (ip + SW_IPV6_BYTES > end || ip[0] >> 4 != 6)
+		return SW_XDP_ROUTE_MALFORMED;
+	packet->bytes = SW_IPV6_BYTES + sw_be16(ip + 4);
+	if (packet->bytes > (__u64)(end - ip))
+		return SW_XDP_ROUTE_MALFORMED;
+	/* Options that each router looks at. */
+	if (ip[6] == SW_PROTO_HOPS)
+		return SW_XDP_ROUTE_OPTIONS;
+	/* Multicast; addresses of the link on either side; ::/8, the unspecified and the loopback among them. */
+	if (ip[24] == 0xff || (ip[24] == 0xfe && (ip[25] & 0xc0) == 0x80) || !ip[24] ||
+	    (ip[8] == 0xfe && (ip[9] & 0xc0) == 0x80))
+		return SW_XDP_ROUTE_NOT_UNICAST;
+	if (ip[7] <= 1)
+		return SW_XDP_ROUTE_EXPIRED;
+	ask->family = SW_FAMILY6;
+	__builtin_memcpy(&ask->flowinfo, ip, 4);
+	((__u8 *)&ask->flowinfo)[0] &= 0x0f;
+	__builtin_memcpy(ask->ipv6_src, ip + 8, 16);
+	__builtin_memcpy(ask->ipv6_dst, ip + 24, 16);
+	sw_ports(ip + SW_IPV6_BYTES, end, ip[6], packet->bytes - SW_IPV6_BYTES, ask);
+	__builtin_memcpy(packet->key.address, ip + 24, 16);
+	__builtin_memcpy(source, ip + 8, 16);
+	hash = sw_mixed(sw_mixed(0, source[0]), source[1]);
+	hash = sw_mixed(hash, (__u64)ask->flowinfo << 32 | ask->l4_protocol);
+	packet->key.flow = (__u32)sw_mixed(hash, (__u32)ask->sport << 16 | ask->dport);
+	return SW_XDP_ROUTE_COUNTS;
+}
+
+/* Reads a frame: SW_XDP_ROUTE_COUNTS, or why it is the kernel's. */
+SW_INLINE __u32 sw_read(struct xdp_md *ctx, struct sw_packet *packet)
+{
+	const __u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+
+	if (data + SW_ETH_BYTES > end)
+		return SW_XDP_ROUTE_MALFORMED;
+	/* To a group of stations. */
+	if (data[0] & 1)
+		return SW_XDP_ROUTE_NOT_UNICAST;
+	packet->ask.ifindex = ctx->ingress_ifindex;
+	packet->key.other = ctx->ingress_ifindex << 1;
+	switch (sw_be16(data + 12)) {
+	case SW_TYPE_IPV4:
+		return sw_read4(data + SW_ETH_BYTES, end, packet);
+	case SW_TYPE_IPV6:
+		packet->key.other |= 1;
+		return sw_read6(data + SW_ETH_BYTES, end, packet);
+	default:
+		return SW_XDP_ROUTE_OTHER;
+	}
+}
+
+/* Asks the kernel's table: SW_XDP_ROUTE_RESOLVED and the next hop, or why there is none. */
+SW_INLINE __u32 sw_resolve(struct xdp_md *ctx, struct bpf_fib_lookup *ask, struct sw_route_value *value)
+{
+	/* A length of 0 is not compared with the MTU: the answer is for all packets of the flow. */
+	switch (bpf_fib_lookup(ctx, ask, sizeof(*ask), 0)) {
+	case BPF_FIB_LKUP_RET_SUCCESS:
+		break;
+	case BPF_FIB_LKUP_RET_NO_NEIGH:
+		return SW_XDP_ROUTE_NO_NEIGHBOUR;
+	default:
+		return SW_XDP_ROUTE_NO_ROUTE;
+	}
+	value->hop.ifindex = ask->ifindex;
+	value->hop.mtu = ask->mtu_result;
+	value->hop.family = ask->family;
+	__builtin_memcpy(value->hop.smac, ask->smac, 6);
+	__builtin_memcpy(value->hop.dmac, ask->dmac, 6);
+	return SW_XDP_ROUTE_RESOLVED;
+}
+
+/* Finds the next hop: by the cache, and when it does not know, by the resolver, whose answer it keeps. */
+SW_INLINE __u32 sw_find_cached(struct xdp_md *ctx, struct sw_packet *packet, struct sw_route_value *value)
+{
+	struct sw_route_ticket ticket = {};
+	__u32 cache = sw_xdp_config.cache, verdict;
+	long got = sw_route_get(cache, &packet->key, bpf_ktime_get_ns(), value, &ticket);
+
+	if (!got)
+		return SW_XDP_ROUTE_CACHED;
+	if (got == -EHOSTUNREACH)
+		return SW_XDP_ROUTE_NEGATIVE;
+	verdict = sw_resolve(ctx, &packet->ask, value);
+	/* A neighbour that is not known will be in a moment: the kernel asks for it. */
+	if (verdict != SW_XDP_ROUTE_NO_NEIGHBOUR)
+		sw_route_put(cache, &packet->key, value, &ticket,
+			     verdict == SW_XDP_ROUTE_RESOLVED ? 0 : SW_ROUTE_NEGATIVE);
+	return verdict;
+}
+
+/* Asks the tables that mirror the kernel's: SW_XDP_ROUTE_TABLE and the next hop, or why there is none. */
+SW_INLINE __u32 sw_find_table(const struct sw_packet *packet, struct sw_route_value *value)
+{
+	struct sw_next_hop hop;
+	long found;
+
+	if (packet->ask.family == SW_FAMILY4)
+		found = sw_lpm4_lookup_be(sw_xdp_config.table4, packet->ask.ipv4_dst);
+	else
+		found = sw_lpm6_lookup_be(sw_xdp_config.table6, packet->ask.ipv6_dst);
+	if (found <= 0)
+		return SW_XDP_ROUTE_NO_ROUTE;
+	sw_next_hop_read(found, &hop);
+	if (hop.action != SW_HOP_FORWARD)
+		return hop.action == SW_HOP_RESOLVE ? SW_XDP_ROUTE_NO_NEIGHBOUR : SW_XDP_ROUTE_NO_ROUTE;
+	value->hop.ifindex = hop.ifindex;
+	value->hop.mtu = hop.mtu;
+	__builtin_memcpy(value->hop.smac, hop.smac, 6);
+	__builtin_memcpy(value->hop.dmac, hop.dmac, 6);
+	return SW_XDP_ROUTE_TABLE;
+}
+
+/* Writes the addresses and one hop less; the packet is what sw_read saw. 0 if it is not there any more. */
+SW_INLINE int sw_rewrite(struct xdp_md *ctx, const struct sw_route_value *value, int is_v6)
+{
+	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip = data + SW_ETH_BYTES;
+	__u32 sum;
+
+	if (is_v6) {
+		if (ip + SW_IPV6_BYTES > end)
+			return 0;
+		ip[7]--;
+	} else {
+		if (ip + SW_IPV4_BYTES > end)
+			return 0;
+		/* RFC 1624: the checksum without the old word, and with the new one. */
+		sum = (~sw_be16(ip + 10) & 0xffff) + (~sw_be16(ip + 8) & 0xffff);
+		ip[8]--;
+		sum += sw_be16(ip + 8);
+		sum = (sum & 0xffff) + (sum >> 16);
+		sum = (sum & 0xffff) + (sum >> 16);
+		sw_set_be16(ip + 10, ~sum);
+	}
+	__builtin_memcpy(data, value->hop.dmac, 6);
+	__builtin_memcpy(data + 6, value->hop.smac, 6);
+	return 1;
+}
+
+SW_INLINE int sw_route_packet(struct xdp_md *ctx, struct sw_packet *packet, __u32 *verdict)
+{
+	struct sw_route_value value = {};
+	int is_v6;
+
+	*verdict = sw_read(ctx, packet);
+	if (*verdict != SW_XDP_ROUTE_COUNTS)
+		return XDP_PASS;
+	is_v6 = packet->ask.family == SW_FAMILY6;
+	if (sw_xdp_config.mode == SW_XDP_ROUTE_MODE_CACHE)
+		*verdict = sw_find_cached(ctx, packet, &value);
+	else if (sw_xdp_config.mode == SW_XDP_ROUTE_MODE_TABLE)
+		*verdict = sw_find_table(packet, &value);
+	else
+		*verdict = sw_resolve(ctx, &packet->ask, &value);
+	if (*verdict != SW_XDP_ROUTE_CACHED && *verdict != SW_XDP_ROUTE_RESOLVED && *verdict != SW_XDP_ROUTE_TABLE)
+		return XDP_PASS;
+	if (value.hop.mtu && packet->bytes > value.hop.mtu) {
+		*verdict = SW_XDP_ROUTE_TOO_LONG;
+		return XDP_PASS;
+	}
+	if (!sw_rewrite(ctx, &value, is_v6)) {
+		*verdict = SW_XDP_ROUTE_MALFORMED;
+		return XDP_PASS;
+	}
+	return (int)bpf_redirect(value.hop.ifindex, 0);
+}
+
+SEC("xdp")
+int sw_xdp_route(struct xdp_md *ctx)
+{
+	struct sw_packet packet = {};
+	__u32 verdict = SW_XDP_ROUTE_MALFORMED;
+	int action = sw_route_packet(ctx, &packet, &verdict);
+	__u64 *count = bpf_map_lookup_elem(&sw_xdp_counts, &verdict);
+
+	if (count)
+		(*count)++;
+	return action;
+}
+
+/* For the other end of a veth pair: such an interface takes packets that are redirected to it when its peer runs a program. */
+SEC("xdp")
+int sw_xdp_pass(struct xdp_md *ctx)
+{
+	return XDP_PASS;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* Longest prefixes, asked for by a test: the key comes as the packet, the answer goes back in its place. */
+#include <linux/bpf.h>
+#include "sapwood/qp_prefix.bpf.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+/* A lookup in a window, of a key; and what came of it: the value, and the key's length. */
+struct ask {
+	__u32 window;
+	__u32 length;
+	__s64 result;
+	__u64 value;
+	struct sw_key key;
+};
+
+SEC("xdp")
+int sw_ask_prefix(struct xdp_md *ctx)
+{
+	struct ask *ask = (void *)(long)ctx->data;
+
+	if ((void *)(ask + 1) > (void *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	ask->result = sw_qp_longest_prefix(ask->window, &ask->key);
+	if (ask->result > 0) {
+		ask->value = sw_u64(ask->result);
+		ask->length = sw_u8(ask->result + 8);
+	}
+	return XDP_PASS;
+}

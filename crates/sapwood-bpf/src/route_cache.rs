@@ -1,0 +1,506 @@
+//! The route cache that programs fill and read, as user space makes it, looks into it, and has it swept.
+
+use std::fmt;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use libbpf_rs::ProgramInput;
+use sapwood::route::{CacheStats, Lookup};
+use sapwood_arena::Arena;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::arena::{BpfArena, WindowInfo};
+use crate::error::Error;
+use crate::layout::Kind;
+use crate::layout::route::{COUNTERS, COUNTERS_BYTES, EVENTS, GENERATION, SLOTS};
+use crate::loader::{Loader, Programs};
+
+mod entry;
+mod set;
+mod shape;
+
+pub use entry::{NextHop, RouteEntry, RouteKey, RouteValue};
+use set::Set;
+use shape::Shape;
+
+/// The program that sweeps and invalidates.
+const WORKER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/route-cache.bpf.o"));
+
+/// Slots that one run of the program looks at: some tens of microseconds of a processor.
+const SLICE: usize = 4096;
+
+/// What tells this layout from others.
+const LAYOUT: u64 = u64::from_le_bytes(*b"route  1");
+
+/// A cache of next hops (or of anything) that BPF programs fill and read: `sapwood/route.bpf.h`.
+///
+/// It is the kernel's: programs write it, under a lock for each set; this process reads it, and asks programs to sweep it and to
+/// remove keys. So no set stays locked when a process is killed, in whatever it did. Memory is taken when it is made, all of it.
+///
+/// An answer is given again while it is younger than `fresh` (100 ms), and loses its slot when it is older than `keep` (1 s) and
+/// [`sweep`](Self::sweep) comes by, or earlier to one that needs the slot. Times are those of the kernel's monotonic clock,
+/// which [`now`](Self::now) reads.
+///
+/// Handles of other processes ([`open`](Self::open)) can do all that the maker's can. What lies in the window may be anything: no method
+/// reads outside of it, or goes on for ever, for that.
+///
+/// ```no_run
+/// use sapwood_bpf::{BpfArena, KernelRouteCache};
+/// let arena = BpfArena::create(64 << 20)?;
+/// let flows = KernelRouteCache::builder(&arena, "flows").capacity(65_536).build()?;
+/// println!("programs name it {}", flows.window().number);
+/// flows.sweep(KernelRouteCache::now(), flows.capacity())?;
+/// flows.invalidate_all();
+/// # Ok::<(), sapwood_bpf::Error>(())
+/// ```
+pub struct KernelRouteCache {
+    arena: BpfArena,
+    window: WindowInfo,
+    shape: Shape,
+    /// The maker's. It closes the window when it goes.
+    made: Option<Arena>,
+    /// Loaded when it is first needed. One order at a time.
+    worker: Mutex<Option<Programs>>,
+}
+
+/// How a [`KernelRouteCache`] is made.
+pub struct KernelRouteCacheBuilder {
+    arena: BpfArena,
+    name: String,
+    capacity: usize,
+    fresh: u64,
+    keep: u64,
+    negative: Option<u64>,
+    seed: Option<u64>,
+}
+
+/// What the program is asked: `struct sw_route_order`.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Order {
+    what: u32,
+    window: u32,
+    now: u64,
+    budget: u64,
+    result: i64,
+    key: RouteKey,
+}
+
+const SWEEP: u32 = 0;
+const INVALIDATE: u32 = 1;
+
+fn nanoseconds(time: Duration) -> u64 {
+    time.as_nanos().min(1 << 61) as u64
+}
+
+impl KernelRouteCacheBuilder {
+    /// How many entries there can be: 8,192 unless said. With 0, every lookup is a miss.
+    #[must_use]
+    pub fn capacity(mut self, entries: usize) -> Self {
+        self.capacity = entries;
+        self
+    }
+
+    /// For how long an answer is given again: 100 ms unless said.
+    #[must_use]
+    pub fn fresh(mut self, time: Duration) -> Self {
+        self.fresh = nanoseconds(time);
+        self
+    }
+
+    /// For how long an entry may keep its slot without being asked for anew: 1 s unless said, and never less than `fresh`.
+    #[must_use]
+    pub fn keep(mut self, time: Duration) -> Self {
+        self.keep = nanoseconds(time);
+        self
+    }
+
+    /// Keeps failures for so long, which should be short. Without this, they are not kept.
+    #[must_use]
+    pub fn negative_ttl(mut self, time: Duration) -> Self {
+        self.negative = Some(nanoseconds(time));
+        self
+    }
+
+    /// The seed of the hash: random unless said.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The cache, with all of its memory, shown to programs.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`], [`Error::Name`], [`Error::TooManyWindows`], [`Error::NoMemory`].
+    pub fn build(self) -> Result<KernelRouteCache, Error> {
+        let processors = libbpf_rs::num_possible_cpus()
+            .map_err(|error| Error::system("counting processors", error))?;
+        let no_room = || Error::NoRoom {
+            name: self.name.clone(),
+            bytes: self.capacity.saturating_mul(64),
+            left: self.arena.bytes_left(),
+        };
+        let shape = Shape {
+            fresh: self.fresh,
+            keep: self.keep.max(self.fresh),
+            negative: self.negative,
+            secrets: secrets(self.seed),
+            ..Shape::of(self.capacity, processors).ok_or_else(no_room)?
+        };
+        let bytes = shape.bytes();
+        let (made, window) = self.arena.make_window(&self.name, bytes, LAYOUT)?;
+        let memory = self.arena.memory();
+        // Stores of programs to pages that are not there would vanish.
+        if !memory.populate(window.at, window.at + bytes) {
+            self.arena.let_go(&window);
+            return Err(Error::NoMemory { bytes });
+        }
+        shape.write(memory, window.at);
+        self.arena.open_window(&window, Kind::Route);
+        Ok(KernelRouteCache {
+            window: WindowInfo {
+                kind: Kind::Route,
+                ..window
+            },
+            arena: self.arena,
+            shape,
+            made: Some(made),
+            worker: Mutex::default(),
+        })
+    }
+}
+
+/// Three numbers that follow from a seed, or that nobody knows.
+fn secrets(seed: Option<u64>) -> [u64; 3] {
+    use std::hash::{BuildHasher, RandomState};
+    // SplitMix64 (Steele, Lea, Flood, 2014).
+    let mut state = seed.unwrap_or_else(|| RandomState::new().hash_one(0));
+    [(); 3].map(|()| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    })
+}
+
+impl KernelRouteCache {
+    /// A cache of this name in the arena, made to measure.
+    pub fn builder(arena: &BpfArena, name: &str) -> KernelRouteCacheBuilder {
+        KernelRouteCacheBuilder {
+            arena: arena.clone(),
+            name: name.to_owned(),
+            capacity: 8192,
+            fresh: 100_000_000,
+            keep: 1_000_000_000,
+            negative: None,
+            seed: None,
+        }
+    }
+
+    /// The cache of this name that somebody made in the arena: another process, perhaps.
+    ///
+    /// # Errors
+    /// [`Error::NoWindow`]; [`Error::Damaged`] when it cannot be one.
+    pub fn open(arena: &BpfArena, name: &str) -> Result<KernelRouteCache, Error> {
+        let window = arena.window(name, Kind::Route)?;
+        let shape = Shape::read(arena.memory(), window.at, window.len)?;
+        Ok(KernelRouteCache {
+            arena: arena.clone(),
+            window,
+            shape,
+            made: None,
+            worker: Mutex::default(),
+        })
+    }
+
+    /// Leaves the cache to programs and other processes when this handle goes: a handle as [`open`](Self::open) gives it.
+    #[must_use]
+    pub fn leave(mut self) -> Self {
+        self.made = None;
+        self
+    }
+
+    /// The kernel's monotonic clock, which is that of `bpf_ktime_get_ns`, in nanoseconds.
+    pub fn now() -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
+    /// Its window: the number is how programs name it.
+    pub fn window(&self) -> &WindowInfo {
+        &self.window
+    }
+
+    /// The arena that it lies in.
+    pub fn arena(&self) -> &BpfArena {
+        &self.arena
+    }
+
+    /// How many slots there are.
+    pub fn capacity(&self) -> usize {
+        self.shape.capacity
+    }
+
+    /// For how long an answer is given again.
+    pub fn fresh(&self) -> Duration {
+        Duration::from_nanos(self.shape.fresh)
+    }
+
+    /// For how long an entry keeps its slot.
+    pub fn keep(&self) -> Duration {
+        Duration::from_nanos(self.shape.keep)
+    }
+
+    /// For how long a failure is given again, if failures are kept.
+    pub fn negative_ttl(&self) -> Option<Duration> {
+        self.shape.negative.map(Duration::from_nanos)
+    }
+
+    /// The bytes that it takes, all of them since it was made.
+    pub fn memory(&self) -> usize {
+        self.shape.bytes()
+    }
+
+    /// The hash of a key, as programs compute it: the upper 32 bits choose the set.
+    pub fn hash(&self, key: &RouteKey) -> u64 {
+        self.shape.hash(key.words())
+    }
+
+    fn sets(&self) -> impl Iterator<Item = Set<'_>> + use<'_> {
+        (0..self.shape.sets).map(|index| self.set(index))
+    }
+
+    fn set(&self, index: usize) -> Set<'_> {
+        Set::of(self.arena.memory(), self.window.at, &self.shape, index)
+    }
+
+    fn generation(&self) -> u64 {
+        let word = self.arena.memory().u64(self.window.at + GENERATION);
+        word.load(Acquire)
+    }
+
+    /// What programs would be told now for a key. Nothing is counted, and the entry is not marked as hit.
+    pub fn lookup(&self, key: &RouteKey, now: u64) -> Lookup<RouteValue> {
+        if self.shape.sets == 0 {
+            return Lookup::Absent;
+        }
+        let (index, tag) = self.shape.place(self.hash(key));
+        let Some((generation, entry)) = self.set(index).find(tag, key) else {
+            return Lookup::Absent;
+        };
+        let span = match entry.value {
+            Some(_) => self.shape.fresh,
+            None => self.shape.negative.unwrap_or(0),
+        };
+        let age = now.wrapping_sub(entry.time) & (u64::MAX >> 1);
+        match entry.value {
+            _ if generation != self.generation() || age >= span => Lookup::Absent,
+            Some(value) => Lookup::Value(value),
+            None => Lookup::Negative,
+        }
+    }
+
+    /// The answer for a key, if it is there and fresh.
+    pub fn get(&self, key: &RouteKey, now: u64) -> Option<RouteValue> {
+        match self.lookup(key, now) {
+            Lookup::Value(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Copies of all valid entries, fresh or not, in no order; each set as it is when its turn comes. A set that is being
+    /// written all the time is left out.
+    pub fn iter(&self) -> impl Iterator<Item = RouteEntry> + use<'_> {
+        self.sets().enumerate().flat_map(|(index, set)| {
+            let ways = self.shape.ways_of(index);
+            let copied = set
+                .copy()
+                .filter(|copied| copied.generation == self.generation());
+            let entries = copied.map_or(Vec::new(), |copied| copied.entries);
+            entries
+                .into_iter()
+                .filter(move |(way, ..)| *way < ways)
+                .map(|(.., entry)| entry)
+        })
+    }
+
+    /// Invalidates all entries, and all answers that are under way: when this has returned, no program that then looks a key up gets
+    /// what was resolved before. One addition, no system call.
+    pub fn invalidate_all(&self) {
+        let word = self.arena.memory().u64(self.window.at + GENERATION);
+        word.fetch_add(1, AcqRel);
+    }
+
+    /// Removes a key; returns whether it was there. Answers that are under way for it will not be stored. When programs write its
+    /// set all the time, everything is invalidated instead.
+    ///
+    /// # Errors
+    /// What the kernel says about running the program that does it.
+    pub fn invalidate(&self, key: &RouteKey) -> Result<bool, Error> {
+        let order = Order {
+            what: INVALIDATE,
+            key: *key,
+            ..Order::default()
+        };
+        Ok(self.order(order)? == 1)
+    }
+
+    /// Removes entries older than `keep`, and those of before an [`invalidate_all`](Self::invalidate_all), in the next `budget` slots
+    /// or so; the next call, of whatever process, goes on from there. Returns how many it removed.
+    ///
+    /// A program does it, some thousand slots a run: it holds no processor for longer than some tens of microseconds, and a
+    /// process that is killed meanwhile leaves nothing locked.
+    ///
+    /// # Errors
+    /// What the kernel says about loading or running that program.
+    pub fn sweep(&self, now: u64, budget: usize) -> Result<usize, Error> {
+        let mut left = budget.min(self.shape.sets * SLOTS);
+        let mut removed = 0;
+        while left > 0 {
+            let some = left.min(SLICE);
+            let order = Order {
+                what: SWEEP,
+                now,
+                budget: some as u64,
+                ..Order::default()
+            };
+            removed += self.order(order)? as usize;
+            left -= some;
+        }
+        Ok(removed)
+    }
+
+    fn order(&self, order: Order) -> Result<u64, Error> {
+        let order = Order {
+            window: self.window.number,
+            ..order
+        };
+        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+        let programs = match &mut *worker {
+            Some(programs) => programs,
+            none => none.insert(Loader::open(&self.arena, WORKER)?.load()?),
+        };
+        let mut answer = order;
+        let run = ProgramInput {
+            data_in: Some(order.as_bytes()),
+            data_out: Some(answer.as_mut_bytes()),
+            ..ProgramInput::default()
+        };
+        programs
+            .program("sw_route_order")?
+            .test_run(run)
+            .map_err(|error| Error::system("running the cache's program", error))?;
+        u64::try_from(answer.result).map_err(|_| {
+            let error = std::io::Error::from_raw_os_error(-answer.result as i32);
+            Error::io("sweeping the route cache", error)
+        })
+    }
+
+    /// What programs have done with the cache, and how full it is. The sums are exact while nobody works on it: then
+    /// `hit + miss` is the number of lookups, and `insert - evict - swept - invalidated` is `occupancy`.
+    pub fn stats(&self) -> CacheStats {
+        let mut sums = [0u64; EVENTS.len()];
+        for processor in 0..self.shape.processors {
+            let counters = self.window.at + COUNTERS + processor * COUNTERS_BYTES;
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let word = self.arena.memory().u64(counters + 8 + 8 * i);
+                *sum = sum.wrapping_add(word.load(Relaxed));
+            }
+        }
+        let mut stats = CacheStats::default();
+        [
+            stats.hit,
+            stats.miss,
+            stats.refresh,
+            stats.insert,
+            stats.evict,
+            stats.full,
+            stats.stale,
+            stats.negative,
+            stats.error,
+            stats.swept,
+            stats.invalidated,
+            stats.overtaken,
+            stats.busy,
+            stats.clock_back,
+        ] = sums;
+        stats.occupancy = self.occupancy();
+        stats.capacity = self.capacity();
+        stats
+    }
+
+    /// How many slots are taken, counted one by one.
+    pub fn occupancy(&self) -> usize {
+        self.sets().map(|set| set.count()).sum()
+    }
+
+    /// Checks the cache's invariants while nobody works on it.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] with the first thing that is wrong.
+    pub fn verify(&self) -> Result<(), Error> {
+        self.check().map_err(Error::Damaged)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let shape = Shape::read(self.arena.memory(), self.window.at, self.window.len)
+            .map_err(|error| error.to_string())?;
+        if shape != self.shape {
+            return Err("its measures have changed".into());
+        }
+        let generation = self.generation();
+        for (index, set) in self.sets().enumerate() {
+            let wrong = |what: &str| Err(format!("set {index}: {what}"));
+            let Some(copied) = set.copy() else {
+                return wrong("it is locked");
+            };
+            let behind = generation.wrapping_sub(copied.generation);
+            if !copied.entries.is_empty() && behind >= 1 << 63 {
+                return wrong("it is of a generation that never was");
+            }
+            let mut keys = Vec::new();
+            for (way, tag, entry) in copied.entries {
+                if way >= shape.ways_of(index) {
+                    return wrong("an entry in a slot that it has not");
+                }
+                if shape.place(self.hash(&entry.key)) != (index, tag) {
+                    return wrong("a key that belongs elsewhere");
+                }
+                if keys.contains(&entry.key) {
+                    return wrong("a key is there twice");
+                }
+                keys.push(entry.key);
+            }
+        }
+        let stats = self.stats();
+        let gone = [stats.evict, stats.swept, stats.invalidated];
+        let left = gone.into_iter().fold(stats.insert, u64::wrapping_sub);
+        if left != stats.occupancy as u64 {
+            return Err(format!("{left} entries should be there: {stats:?}"));
+        }
+        if stats.full > stats.evict || stats.stale > stats.miss || stats.negative > stats.hit {
+            return Err(format!("a part is more than the whole: {stats:?}"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for KernelRouteCache {
+    fn drop(&mut self) {
+        // The memory stays as it is for programs that are running.
+        if self.made.is_some() {
+            self.arena.close_window(self.window.number);
+        }
+    }
+}
+
+impl fmt::Debug for KernelRouteCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelRouteCache")
+            .field("window", &self.window)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

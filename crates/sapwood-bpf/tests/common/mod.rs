@@ -1,0 +1,5 @@
+//! What tests share.
+#![allow(dead_code)]
+
+pub mod dns;
+pub mod netns;

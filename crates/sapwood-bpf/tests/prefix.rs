@@ -1,0 +1,185 @@
+//! Longest prefixes found by a BPF program, against a naive oracle, and beside a writer.
+#![cfg(feature = "kernel")]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use libbpf_rs::ProgramInput;
+use sapwood_bpf::{BpfArena, Loader, NameMap, Programs};
+
+const SELFTEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/prefix.bpf.o"));
+
+/// Value and length of the longest stored prefix, or the error.
+fn ask(programs: &Programs, window: u32, key: &[u8]) -> Result<(u64, usize), i64> {
+    let mut data = vec![0u8; 24 + 256];
+    data[0..4].copy_from_slice(&window.to_ne_bytes());
+    data[24] = key.len() as u8;
+    data[25..25 + key.len()].copy_from_slice(key);
+    let mut out = vec![0u8; data.len()];
+    let program = programs.program("sw_ask_prefix").unwrap();
+    let result = program.test_run(ProgramInput {
+        data_in: Some(&data),
+        data_out: Some(&mut out),
+        ..Default::default()
+    });
+    assert_eq!(result.unwrap().return_value, 2);
+    let word = |at: usize| out[at..at + 8].try_into().unwrap();
+    match i64::from_ne_bytes(word(8)) {
+        code if code > 0 => {
+            let length = u32::from_ne_bytes(out[4..8].try_into().unwrap());
+            Ok((u64::from_ne_bytes(word(16)), length as usize))
+        }
+        code => Err(code),
+    }
+}
+
+fn set_up() -> Option<(NameMap<u64>, Programs)> {
+    if let Err(why) = sapwood_bpf::check() {
+        println!("skipped: {why}");
+        return None;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let names = NameMap::<u64>::builder(&arena, "names").build().unwrap();
+    let programs = Loader::open(&arena, SELFTEST).unwrap().load().unwrap();
+    Some((names, programs))
+}
+
+fn random_key(rng: &mut fastrand::Rng, round: u64) -> Vec<u8> {
+    // Short keys of few letters are prefixes of each other; long ones are made of pieces, so that they are too.
+    if round % 3 != 0 {
+        return (0..rng.usize(0..7)).map(|_| rng.u8(b'a'..b'c')).collect();
+    }
+    let mut key = Vec::new();
+    for _ in 0..rng.usize(0..9) {
+        let letter = rng.u8(b'a'..b'c' + (round % 5) as u8 * 20);
+        key.extend(std::iter::repeat_n(
+            letter,
+            *rng.choice(&[1, 2, 40]).unwrap(),
+        ));
+    }
+    key
+}
+
+#[test]
+fn as_the_oracle() {
+    let Some((names, programs)) = set_up() else {
+        return;
+    };
+    let window = names.window().number;
+    let mut oracle = BTreeMap::new();
+    let mut rng = fastrand::Rng::with_seed(2);
+    let mut found = [0; 3];
+    assert_eq!(ask(&programs, window, b"a"), Err(-2));
+    for round in 0..12_000u64 {
+        // The map is small, then large, then small again.
+        let mut key = random_key(&mut rng, round);
+        if round % 7 == 0 {
+            // Longer than programs look up, and so only neighbours.
+            let length = rng.usize(255..264);
+            key.resize(length, b'b');
+        }
+        let remove = rng.u64(0..12_000) < round;
+        if remove {
+            assert_eq!(names.remove(&key).unwrap(), oracle.remove(&key).is_some());
+        } else {
+            names.insert(&key, round + 1).unwrap();
+            oracle.insert(key.clone(), round + 1);
+        }
+        for _ in 0..3 {
+            let like = round + rng.u64(0..3);
+            let mut key = random_key(&mut rng, like);
+            key.truncate(254);
+            let wanted = (0..=key.len())
+                .rev()
+                .find_map(|end| Some((*oracle.get(&key[..end])?, end)));
+            found[match wanted {
+                None => 0,
+                Some((_, end)) if end == key.len() => 1,
+                Some(_) => 2,
+            }] += 1;
+            let answer = ask(&programs, window, &key);
+            assert_eq!(answer, wanted.ok_or(-2), "{round} {key:?}");
+        }
+    }
+    println!("{found:?} of {} keys", oracle.len());
+    assert!(found.iter().all(|&kind| kind > 1000), "{found:?}");
+    assert_eq!(ask(&programs, 17, b""), Err(-22));
+}
+
+#[test]
+fn a_prefix_that_stays_is_found_beside_a_writer() {
+    let Some((names, programs)) = set_up() else {
+        return;
+    };
+    let window = names.window().number;
+    // What stays: "k/" and the key of every other reader's question; what comes and goes: all between and beside them.
+    names.insert("k/", 2).unwrap();
+    names.insert("k/l/m/n/", 8).unwrap();
+    let seconds = std::env::var("SAPWOOD_SOAK").map_or(1.0, |text| text.parse().unwrap());
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    let stop = AtomicBool::new(false);
+    let (changes, asked) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut rng = fastrand::Rng::with_seed(3);
+            let pieces = [
+                "k/l/",
+                "k/l/m/",
+                "k",
+                "",
+                "j/",
+                "l",
+                "k/l/m/n/o",
+                "k/l/m/n",
+                "k/l/m/o",
+            ];
+            let mut changes = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                let mut key = rng.choice(pieces).unwrap().to_owned();
+                if rng.bool() {
+                    key += rng
+                        .choice(["x", "y", "zzzzzzzzzzzzzzzzzzzzzzzzzzzz"])
+                        .unwrap();
+                }
+                // The value is the key's length: it proves that value and key belong together.
+                if rng.bool() {
+                    names.insert(&key, key.len() as u64).unwrap();
+                } else {
+                    names.remove(&key).unwrap();
+                }
+                changes += 1;
+            }
+            changes
+        });
+        let mut asked = 0u64;
+        while Instant::now() < end {
+            for (key, least) in [
+                (&b"k/l/m/n/o/p"[..], 8),
+                (b"k/l/m/n/", 8),
+                (b"k/l/m/o/p", 2),
+                (b"k/zz", 2),
+                (b"k/", 2),
+            ] {
+                let (value, length) = ask(&programs, window, key).unwrap();
+                assert_eq!(value, length as u64);
+                assert!(
+                    length >= least && length <= key.len(),
+                    "{length} of {key:?}"
+                );
+                asked += 1;
+            }
+            match ask(&programs, window, b"j/i") {
+                Ok((value, length)) => {
+                    assert_eq!(value, length as u64);
+                    assert!([0, 2].contains(&length));
+                }
+                Err(code) => assert_eq!(code, -2),
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        (writer.join().unwrap(), asked)
+    });
+    println!("{changes} changes, {asked} questions");
+    assert!(changes > 100 && asked > 100);
+    names.verify().unwrap();
+}

@@ -1,0 +1,384 @@
+//! The program `xdp-names`, frame by frame, against a parser in Rust.
+#![cfg(feature = "kernel")]
+
+mod common;
+
+use common::dns::*;
+use libbpf_rs::{MapCore, MapFlags, ProgramInput};
+use sapwood::key::dns_name;
+use sapwood_bpf::layout::xdp_names::NamesVerdict::{self, *};
+use sapwood_bpf::{BpfArena, Loader, NameRule, XdpNames};
+
+struct Filter {
+    names: XdpNames,
+    rules: Rules,
+}
+
+impl Filter {
+    fn new(rules: &[(&str, NameRule)]) -> Option<Filter> {
+        if let Err(why) = sapwood_bpf::check() {
+            println!("skipped: {why}");
+            return None;
+        }
+        let arena = BpfArena::create(64 << 20).unwrap();
+        let names = XdpNames::load(&arena, "rules", rules.iter().copied()).unwrap();
+        let rules = rules
+            .iter()
+            .map(|(name, rule)| (dns_name(name).unwrap(), *rule));
+        Some(Filter {
+            names,
+            rules: rules.collect(),
+        })
+    }
+
+    /// What becomes of a frame; it must be counted once, dropped or not as it is counted, and stay as it was.
+    #[track_caller]
+    fn run(&self, frame: &[u8]) -> NamesVerdict {
+        let mut padded;
+        let mut frame = frame;
+        if frame.len() < 14 {
+            // The kernel takes no less.
+            padded = frame.to_vec();
+            padded.resize(14, 0);
+            frame = &padded;
+        }
+        let before = self.names.counts().unwrap();
+        let mut out = vec![0u8; frame.len()];
+        let program = self.names.programs().program("sw_xdp_names").unwrap();
+        let result = program
+            .test_run(ProgramInput {
+                data_in: Some(frame),
+                data_out: Some(&mut out),
+                ..Default::default()
+            })
+            .unwrap();
+        let action = result.return_value;
+        assert_eq!(out, frame, "a packet was changed");
+        let counts = self.names.counts().unwrap().since(&before);
+        assert_eq!(counts.total(), 1, "{counts:?}");
+        let (verdict, _) = counts.iter().find(|(_, count)| *count == 1).unwrap();
+        let wanted = if verdict == Dropped { 1 } else { 2 };
+        assert_eq!(action, wanted, "{verdict:?}");
+        verdict
+    }
+
+    /// A frame of which it is known what should become of it.
+    #[track_caller]
+    fn expect(&self, frame: &[u8], wanted: NamesVerdict) {
+        assert_eq!(oracle(frame, &self.rules), wanted, "by the oracle");
+        assert_eq!(self.run(frame), wanted);
+    }
+}
+
+#[test]
+fn names_and_their_parents() {
+    let rules = [
+        ("ads.example", NameRule::Block),
+        ("good.ads.example", NameRule::Allow),
+        ("bad.good.ads.example", NameRule::Block),
+        ("x", NameRule::Block),
+        ("\\000\\001.bin", NameRule::Block),
+    ];
+    let Some(filter) = Filter::new(&rules) else {
+        return;
+    };
+    for (name, wanted) in [
+        ("ads.example", Dropped),
+        ("AdS.eXaMpLe", Dropped),
+        ("a.b.ads.example", Dropped),
+        ("good.ads.example", Passed),
+        ("GOOD.ADS.EXAMPLE", Passed),
+        ("www.good.ads.example", Passed),
+        ("bad.good.ads.example", Dropped),
+        ("a.bad.good.ads.example", Dropped),
+        ("ads.example.org", Passed),
+        ("example", Passed),
+        ("xads.example", Passed),
+        ("ads.examplex", Passed),
+        ("ads.exampl", Passed),
+        (".", Passed),
+        ("x", Dropped),
+        ("y.X", Dropped),
+        ("xx", Passed),
+        ("\\000\\001.bin", Dropped),
+        ("\\000.\\000\\001.bin", Dropped),
+        ("\\000\\002.bin", Passed),
+        ("\\001\\001.bin", Passed),
+        ("ads\\000.example", Passed),
+        ("example\\000ads", Passed),
+        ("@\\091`{.ads.example", Dropped),
+        ("\\193ds.example", Passed),
+    ] {
+        filter.expect(&frame4(&query(name)), wanted);
+        filter.expect(&frame6(&query(name)), wanted);
+    }
+    // The root blocks all, but for what has a rule of its own.
+    filter.names.block(".").unwrap();
+    let rule = filter.names.rule_for("org").unwrap();
+    assert_eq!(rule, Some((".".into(), NameRule::Block)));
+    assert_eq!(filter.run(&frame4(&query("org"))), Dropped);
+    assert_eq!(filter.run(&frame4(&query("good.ads.example"))), Passed);
+    assert!(filter.names.free(".").unwrap());
+    assert!(!filter.names.free(".").unwrap());
+    assert_eq!(filter.run(&frame4(&query("org"))), Passed);
+    assert_eq!(filter.names.rule_for("org").unwrap(), None);
+    assert!(filter.names.block("a..b").is_err());
+}
+
+#[test]
+fn every_branch_of_the_parser() {
+    let Some(filter) = Filter::new(&[("ads.example", NameRule::Block)]) else {
+        return;
+    };
+    let blocked = query("ads.example");
+    let datagram = udp(53, &blocked);
+    let in4 = |packet: &[u8]| ethernet(0x0800, packet);
+    let in6 = |packet: &[u8]| ethernet(0x86dd, packet);
+    // What carries the query.
+    for tag in [0x8100, 0x88a8] {
+        filter.expect(&tagged(tag, 0x0800, &ipv4(17, 0, &datagram)), Dropped);
+        filter.expect(&tagged(tag, 0x86dd, &ipv6(17, &[], &datagram)), Dropped);
+        filter.expect(&tagged(tag, 0x8100, &ipv4(17, 0, &datagram)), Other);
+        filter.expect(&ethernet(tag, &[0, 5, 8]), Malformed);
+    }
+    filter.expect(&ethernet(0x0806, &datagram), Other);
+    for options in [4, 40] {
+        filter.expect(&in4(&ipv4(17, options, &datagram)), Dropped);
+    }
+    for extensions in [
+        &[(0, 8)][..],
+        &[(0, 8), (43, 24), (60, 2048)],
+        &[(60, 8), (60, 8), (60, 8), (60, 8), (60, 8), (60, 8)],
+    ] {
+        filter.expect(&in6(&ipv6(17, extensions, &datagram)), Dropped);
+    }
+    filter.expect(&in6(&ipv6(17, &[(60, 8); 7], &datagram)), Other);
+    filter.expect(&in6(&ipv6(17, &[(0, 8), (44, 8)], &datagram)), Fragment);
+    filter.expect(&in6(&ipv6(17, &[(51, 8)], &datagram)), Other);
+    for flags in [0x20, 0x01, 0x1f] {
+        let mut packet = ipv4(17, 0, &datagram);
+        packet[6] = flags;
+        filter.expect(&in4(&packet), Fragment);
+    }
+    // Other protocols and ports.
+    filter.expect(&in4(&ipv4(6, 0, &datagram)), Tcp);
+    filter.expect(&in6(&ipv6(6, &[], &datagram)), Tcp);
+    filter.expect(&in4(&ipv4(6, 0, &udp(54, &blocked))), Other);
+    filter.expect(&in4(&ipv4(1, 0, &datagram)), Other);
+    filter.expect(&in6(&ipv6(58, &[], &datagram)), Other);
+    filter.expect(&in4(&ipv4(17, 0, &udp(5353, &blocked))), Other);
+    // Lengths that cannot be.
+    let change = |frame: &[u8], at: usize, byte: u8| {
+        let mut frame = frame.to_vec();
+        frame[at] = byte;
+        frame
+    };
+    let (good4, good6) = (frame4(&blocked), frame6(&blocked));
+    for (at, byte) in [
+        (14, 0x55),
+        (14, 0x44),
+        (14, 0x65),
+        (17, 19),
+        (17, 40),
+        (39, 19),
+        (39, 60),
+    ] {
+        filter.expect(&change(&good4, at, byte), Malformed);
+    }
+    for (at, byte) in [(14, 0x40), (19, 30), (59, 19), (59, 200)] {
+        filter.expect(&change(&good6, at, byte), Malformed);
+    }
+    let mut long = ipv6(17, &[(0, 8)], &datagram);
+    long[41] = 200;
+    filter.expect(&in6(&long), Malformed);
+    // Cut off anywhere, and followed by anything.
+    for good in [
+        &good4,
+        &good6,
+        &in6(&ipv6(17, &[(0, 8), (60, 16)], &datagram)),
+    ] {
+        for cut in 14..good.len() {
+            filter.expect(&good[..cut], Malformed);
+        }
+        let mut padded = good.clone();
+        padded.resize(good.len() + 300, 0xaa);
+        filter.expect(&padded, Dropped);
+    }
+    filter.expect(&in4(&ipv4(6, 0, &[0; 7])), Malformed);
+    // Messages.
+    for (at, byte, wanted) in [
+        (2, 0x81, NotQuery),
+        (2, 0x11, NotQuery),
+        (2, 0x29, NotQuery),
+        (2, 0x78, NotQuery),
+        (2, 0x07, Dropped),
+        (3, 0xff, Dropped),
+        (5, 0, NotQuery),
+        (4, 1, Dropped),
+        (5, 7, Dropped),
+        (11, 1, Dropped),
+    ] {
+        filter.expect(&frame4(&change(&blocked, at, byte)), wanted);
+    }
+    filter.expect(&frame4(&blocked[..12]), Malformed);
+    filter.expect(&frame4(&blocked[..11]), Malformed);
+    for short in 1..5 {
+        filter.expect(&frame4(&blocked[..blocked.len() - short]), Malformed);
+    }
+    let mut more = blocked.clone();
+    more.extend([0; 900]);
+    filter.expect(&frame4(&more), Dropped);
+    // Names.
+    for (name, wanted) in [
+        (&b"\xc0\x0c"[..], Compressed),
+        (b"\x03ads\xc0\x0c", Compressed),
+        (b"\x03ads\xff\xff", Compressed),
+        (b"\x03ads\x40example\0", Malformed),
+        (b"\x80\0", Malformed),
+        (b"\x03ads\x07example", Malformed),
+        (b"\x3fads", Malformed),
+    ] {
+        filter.expect(&frame4(&message(1, 0, name)), wanted);
+    }
+}
+
+#[test]
+fn long_names() {
+    let label = |c: char, n: usize| String::from(c).repeat(n);
+    let long = |last: usize| {
+        let [a, b, c] = ['a', 'b', 'c'].map(|c| label(c, 63));
+        format!("{a}.{b}.{c}.{}", label('d', last))
+    };
+    let zeros = "\\000".repeat(60);
+    let deep = "e.".repeat(120) + "tail";
+    let rules = [(long(61), NameRule::Block), (deep.clone(), NameRule::Block)];
+    let rules: Vec<_> = rules
+        .iter()
+        .map(|(name, rule)| (name.as_str(), *rule))
+        .chain([("z", NameRule::Block)])
+        .collect();
+    let Some(filter) = Filter::new(&rules) else {
+        return;
+    };
+    // 255 bytes, the most that there may be.
+    assert_eq!(wire(&long(61)).len(), 255);
+    filter.expect(&frame4(&query(&long(61))), Dropped);
+    filter.expect(&frame4(&query(&long(60))), Passed);
+    filter.expect(&frame4(&query(&long(62))), Malformed);
+    filter.expect(&frame4(&query(&long(63))), Malformed);
+    filter.expect(&frame4(&query(&deep)), Dropped);
+    filter.expect(&frame4(&query(&format!("e.{deep}"))), Dropped);
+    filter.expect(&frame4(&query(&"e.".repeat(127))), Passed);
+    filter.expect(&frame4(&query(&"e.".repeat(128))), Malformed);
+    // Keys that are longer than their names.
+    filter.expect(&frame4(&query(&format!("{zeros}.{zeros}.y"))), Passed);
+    filter.expect(
+        &frame4(&query(&format!("{zeros}.{zeros}.{zeros}.y"))),
+        TooLong,
+    );
+    filter.expect(
+        &frame4(&query(&format!("{zeros}.{zeros}.{zeros}.z"))),
+        Dropped,
+    );
+    for last in 1..9 {
+        let name = format!("{}.{zeros}.{zeros}.y", "\\001".repeat(last));
+        let wanted = if last < 5 { Passed } else { TooLong };
+        filter.expect(&frame4(&query(&name)), wanted);
+    }
+}
+
+#[test]
+fn random_frames() {
+    let rules = [
+        ("a", NameRule::Block),
+        ("b.a", NameRule::Allow),
+        ("a.b.a", NameRule::Block),
+        ("b.b", NameRule::Block),
+        ("\\000.b", NameRule::Block),
+        ("aa.b", NameRule::Block),
+        ("a.a.a.a.b", NameRule::Allow),
+    ];
+    let Some(filter) = Filter::new(&rules) else {
+        return;
+    };
+    let mut rng = fastrand::Rng::with_seed(20);
+    let mut seen = [0u32; NamesVerdict::ALL.len()];
+    let rounds = std::env::var("SAPWOOD_OPS").map_or(20_000, |ops| ops.parse().unwrap());
+    for round in 0..rounds {
+        let mut name = Vec::new();
+        let labels = if rng.u8(0..9) == 0 { 60 } else { 6 };
+        for _ in 0..rng.usize(0..labels) {
+            let most = if rng.u8(0..9) == 0 { 64 } else { 3 };
+            let length = rng.u8(1..most);
+            name.push(length);
+            name.extend((0..length).map(|_| *rng.choice(b"aAbB\0\x01").unwrap()));
+        }
+        name.push(if rng.u8(0..20) == 0 { rng.u8(..) } else { 0 });
+        let message = message(rng.u16(..), 0x0100, &name);
+        let port = if rng.u8(0..30) == 0 { rng.u16(..) } else { 53 };
+        let datagram = udp(port, &message);
+        let protocol = rng.choice([17, 17, 17, 17, 17, 17, 17, 6, 1]).unwrap();
+        let extensions: Vec<_> = (0..rng.usize(0..3))
+            .map(|_| (rng.choice([0, 43, 60]).unwrap(), 8 * rng.usize(1..4)))
+            .collect();
+        let (kind, packet) = match rng.bool() {
+            true => (0x0800, ipv4(protocol, 4 * rng.usize(0..3), &datagram)),
+            false => (0x86dd, ipv6(protocol, &extensions, &datagram)),
+        };
+        let mut frame = match rng.u8(0..4) {
+            0 => tagged(0x8100, kind, &packet),
+            _ => ethernet(kind, &packet),
+        };
+        for _ in 0..rng.usize(0..6).saturating_sub(2) {
+            // More often in the headers than behind them.
+            let most = if rng.bool() { 80 } else { 4000 };
+            let at = rng.usize(12..frame.len().min(most));
+            frame[at] = match rng.u8(0..3) {
+                0 => rng.u8(..),
+                1 => frame[at] ^ 1 << rng.u8(0..8),
+                _ => rng.choice([0, 1, 8, 17, 44, 60, 63, 64, 192, 255]).unwrap(),
+            };
+        }
+        match rng.u8(0..12) {
+            0 => frame.truncate(rng.usize(14..=frame.len())),
+            1 => frame.extend((0..rng.usize(0..300)).map(|_| 7)),
+            2 if round % 5 == 0 => rng.fill(&mut frame[14..]),
+            _ => {}
+        }
+        let wanted = oracle(&frame, &filter.rules);
+        seen[wanted as usize] += 1;
+        assert_eq!(filter.run(&frame), wanted, "{round}: {frame:02x?}");
+    }
+    println!("{seen:?}");
+    for verdict in NamesVerdict::ALL {
+        let possible = verdict != Error;
+        assert_eq!(seen[verdict as usize] > 0, possible, "{verdict:?} {seen:?}");
+    }
+    assert_eq!(filter.names.counts().unwrap().total(), rounds);
+}
+
+#[test]
+fn without_a_list_queries_pass() {
+    if let Err(why) = sapwood_bpf::check() {
+        println!("skipped: {why}");
+        return;
+    }
+    let arena = BpfArena::create(1 << 20).unwrap();
+    let object = include_bytes!(concat!(env!("OUT_DIR"), "/xdp-names.bpf.o"));
+    let programs = Loader::open(&arena, object).unwrap().load().unwrap();
+    let program = programs.program("sw_xdp_names").unwrap();
+    let frame = frame4(&query("ads.example"));
+    let result = program.test_run(ProgramInput {
+        data_in: Some(&frame),
+        ..Default::default()
+    });
+    assert_eq!(result.unwrap().return_value, 2);
+    let map = programs.map("sw_names_counts").unwrap();
+    let counts = map.lookup_percpu(&(Error as u32).to_ne_bytes(), MapFlags::ANY);
+    let counts = counts.unwrap().unwrap();
+    let sum: u64 = counts
+        .iter()
+        .map(|word| u64::from_ne_bytes(word[..].try_into().unwrap()))
+        .sum();
+    assert_eq!(sum, 1);
+}
