@@ -182,7 +182,6 @@ fn damaged_memory() {
     if !can() {
         return;
     }
-    let began = Instant::now();
     for seed in 0..30u64 {
         let arena = BpfArena::create(2 << 20).unwrap();
         let cache = KernelRouteCache::builder(&arena, "flows")
@@ -217,7 +216,9 @@ fn damaged_memory() {
                 ticket: [rng.u64(..), rng.u64(0..3), rng.u64(0..3), rng.u64(..)],
                 ..Ask::default()
             };
+            let began = Instant::now();
             let result = run(&programs, "sw_ask", ask).result;
+            assert!(began.elapsed() < Duration::from_secs(20));
             assert!((-133..=80_000).contains(&result), "{step}: {result}");
             let key = key(rng.u64(0..50));
             // Any answer will do.
@@ -230,5 +231,4 @@ fn damaged_memory() {
         let opened = KernelRouteCache::open(&arena, "flows");
         assert!(seed % 3 != 0 || opened.is_err(), "{opened:?}");
     }
-    assert!(began.elapsed() < Duration::from_secs(120));
 }
