@@ -12,16 +12,21 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::arena::{BpfArena, WindowInfo};
 use crate::error::Error;
+use crate::foreign::{Foreign, ForeignValue};
 use crate::grace::KernelGrace;
 use crate::layout::Kind;
 use crate::layout::kernel_map as k;
+use crate::layout::root;
 
+mod adopt;
 mod blocks;
 mod owner;
+mod read;
 mod rings;
 mod verify;
 
 use owner::{Owner, Plan};
+use read::Found;
 
 /// An ordered map over byte strings that BPF programs change: they insert, replace and remove (`sapwood/qp_write.bpf.h`), and look up
 /// as in a [`NameMap`](crate::NameMap) (`sapwood/qp.bpf.h`). This process makes it, gives it memory and takes back what is given up.
@@ -169,6 +174,61 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
     }
 }
 
+impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
+    /// Takes over a map whose owner is gone: another process that ended or was killed. Programs that used it go on to do so, with all that is in it.
+    ///
+    /// While this looks for what is free (some hundred nanoseconds an entry, after a grace period), programs find no window (`-EINVAL`). There must be no
+    /// other owner: two would give the same memory to programs twice. A process that dies just here leaves the map closed.
+    ///
+    /// ```no_run
+    /// use sapwood_bpf::{BpfArena, KernelMap};
+    /// let arena = BpfArena::open("/sys/fs/bpf/flows")?;
+    /// let flows = KernelMap::<u64>::adopt(&arena, "flows")?;
+    /// # let _ = flows;
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoWindow`]; [`Error::Value`] when its values have another size; [`Error::Damaged`] when it is not whole: then it stays as it was;
+    /// [`Error::NoGrace`].
+    pub fn adopt(arena: &BpfArena, name: &str) -> Result<KernelMap<V>, Error> {
+        let window = arena.window(name, Kind::KernelQp)?;
+        let bytes = arena
+            .memory()
+            .u64(window.at + root(Published::VALUE_BYTES) as usize)
+            .load(Ordering::Acquire);
+        if bytes != size_of::<V>() as u64 {
+            return Err(Error::Value {
+                name: name.to_owned(),
+                why: format!("its values have {bytes} bytes"),
+            });
+        }
+        let grace = KernelGrace::new()?;
+        arena.close_window(window.number);
+        let owner = grace.wait().and_then(|()| {
+            Owner::adopt(arena.memory(), &window, size_of::<V>(), grace)
+                .map_err(|why| Error::Damaged(format!("{name}: {why}")))
+        });
+        arena.open_window(&window, Kind::KernelQp);
+        Ok(KernelMap::of(arena, window, owner?))
+    }
+
+    fn of(arena: &BpfArena, window: WindowInfo, owner: Owner) -> KernelMap<V> {
+        KernelMap {
+            shared: Arc::new(Shared {
+                owner: Mutex::new(owner),
+                ends: AtomicBool::new(false),
+            }),
+            arena: arena.clone(),
+            window: WindowInfo {
+                kind: Kind::KernelQp,
+                ..window
+            },
+            values: PhantomData,
+        }
+    }
+}
+
 impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
     /// The most entries. Default: 65,536.
     pub fn max_entries(mut self, most: usize) -> Self {
@@ -181,6 +241,13 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
     /// A map with an index alone may have no slot for a key (`-ENOSPC`) when dozens of keys have nearly equal hashes, which are secret and random.
     pub fn with_index(mut self) -> Self {
         self.plan.parts |= k::INDEX;
+        self
+    }
+
+    /// The buckets of the index, of twelve keys each. Default: enough for all entries. With fewer, keys that find no slot are found by the trie, or, in
+    /// a map without trie, are refused (`-ENOSPC`).
+    pub fn index_buckets(mut self, buckets: usize) -> Self {
+        self.plan.buckets = Some(buckets);
         self
     }
 
@@ -197,9 +264,16 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
     }
 
     /// The most blocks of one size that lie ready for programs, rounded up to a power of two: what programs can insert between two steps of
-    /// service. Default: a 64th of the entries, 64 to 4,096. Rings begin with an eighth of that and grow as they are used.
+    /// service. Default: a 64th of the entries, 64 to 4,096. Rings begin with a 32nd of that and grow as they are used.
     pub fn ring(mut self, blocks: usize) -> Self {
         self.plan.ring = Some(blocks);
+        self
+    }
+
+    /// Rings are full from the beginning, and not only when they were found half empty. Takes memory for all sizes: some 3 KiB for each block of a
+    /// ring's size.
+    pub fn full_rings(mut self) -> Self {
+        self.plan.full = true;
         self
     }
 
@@ -209,7 +283,8 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         self
     }
 
-    /// Memory for so many entries with keys of this length (up to 254) lies ready from the beginning, and always when there is enough.
+    /// Leaves for so many entries with keys of this length (up to 254) lie ready from the beginning. A map with a trie needs branches too,
+    /// which come as they are used.
     pub fn prefill(mut self, key_len: usize, entries: usize) -> Self {
         self.plan.prefill.push((key_len, entries));
         self
@@ -243,20 +318,10 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         let (header, window) = self.arena.make_window(&self.name, bytes, hash)?;
         // The header page is written; the rest of the window is this module's.
         drop(header);
-        let owner = Owner::make(self.arena.memory(), &window, &plan, grace)?;
+        let owner = Owner::make(self.arena.memory(), &window, &plan, grace);
+        let owner = owner.inspect_err(|_| self.arena.let_go(&window))?;
         self.arena.open_window(&window, Kind::KernelQp);
-        Ok(KernelMap {
-            shared: Arc::new(Shared {
-                owner: Mutex::new(owner),
-                ends: AtomicBool::new(false),
-            }),
-            arena: self.arena,
-            window: WindowInfo {
-                kind: Kind::KernelQp,
-                ..window
-            },
-            values: PhantomData,
-        })
+        Ok(KernelMap::of(&self.arena, window, owner))
     }
 }
 
@@ -281,6 +346,24 @@ impl<V> KernelMap<V> {
         self.len() == 0
     }
 
+    /// Reads the trie, in order: all entries, those with a prefix, those behind a key. A reader in this process, too, takes nothing for true
+    /// that it did not check.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when the map has no trie.
+    pub fn reader(&self) -> Result<Foreign<V>, Error>
+    where
+        V: ForeignValue,
+    {
+        match self.shared.owner().plan.parts & k::TRIE {
+            0 => Err(Error::Setting {
+                what: "reader",
+                why: "the map has no trie, so no order".to_owned(),
+            }),
+            _ => self.arena.reader(&self.window.name),
+        }
+    }
+
     /// One step of service: fetches what programs gave up, frees what nobody reads any more, and fills the rings. It does not wait: a block that
     /// was given up is freed by a step some 10 ms later. Take one every millisecond or so while programs write.
     ///
@@ -300,7 +383,7 @@ impl<V> KernelMap<V> {
         self.shared.owner().step()
     }
 
-    /// A thread that services the map, every so often while programs write, and more seldom (up to every 16th time) when they do not. It ends
+    /// A thread that services the map, every so often while programs write, and more seldom (up to every fourth time) when they do not. It ends
     /// when the handle is dropped.
     ///
     /// # Errors
@@ -346,6 +429,59 @@ impl<V> KernelMap<V> {
     pub fn verify(&self) -> Result<KernelMapShape, Error> {
         self.shared.owner().verify().map_err(Error::Damaged)
     }
+}
+
+impl<V: FromBytes> KernelMap<V> {
+    /// The value of a key. While it looks, service waits, so that nothing that it reads is used again.
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
+    /// # let seen = sapwood_bpf::KernelMap::<u64>::builder(&arena, "seen").build()?;
+    /// println!("{:?}", seen.get("example.org")?);
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]; [`Error::Busy`] when programs change what is read again and again.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<V>, Error> {
+        let owner = self.shared.owner();
+        match owner.get(key.as_ref())? {
+            Found::Value(bytes) => value(&bytes).map(Some),
+            Found::Absent => Ok(None),
+            Found::AskTrie => self.arena.reader::<V>(&self.window.name)?.get(key),
+        }
+    }
+
+    /// Calls `f` with every entry, in any order. What programs insert or remove meanwhile may be among them or not; what is there throughout is, once.
+    /// `f` may use the map.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]; [`Error::Busy`] when programs change what is read again and again.
+    pub fn for_each(&self, mut f: impl FnMut(&[u8], V)) -> Result<(), Error> {
+        let parts = self.shared.owner().plan.parts;
+        if parts & k::TRIE != 0 {
+            for entry in self.arena.reader::<V>(&self.window.name)?.iter() {
+                let (key, value) = entry?;
+                f(&key, value);
+            }
+            return Ok(());
+        }
+        let mut bucket = 0;
+        loop {
+            let entries = self.shared.owner().some(&mut bucket)?;
+            let Some(entries) = entries else {
+                return Ok(());
+            };
+            for (key, bytes) in entries {
+                f(&key, value(&bytes)?);
+            }
+        }
+    }
+}
+
+fn value<V: FromBytes>(bytes: &[u8]) -> Result<V, Error> {
+    V::read_from_bytes(bytes)
+        .map_err(|_| Error::Damaged(format!("a value of {} bytes", bytes.len())))
 }
 
 impl<V> Drop for KernelMap<V> {

@@ -1,9 +1,12 @@
 //! What C programs rely on, in one place: the constants of `layout.h`, which is written from here.
 
+pub mod xdp_names;
+
 use sapwood_arena::EXTRA_AT;
 
 use sapwood::lpm;
 use sapwood::qp::Published;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub mod route;
 
@@ -16,6 +19,8 @@ pub mod route;
 ///   24 | bytes given to windows           |
 ///   32 | generation                      |   one more with each owner
 ///   40 | spare                           |   for barriers
+///   48 | owner                           |   0: none; else process and start, `pid | start << 22`
+///   56 | owner's namespace of processes  |   its inode
 ///   64 | windows, 32 times 64 bytes      |
 /// ```
 pub mod page {
@@ -35,6 +40,10 @@ pub mod page {
     pub const GENERATION_AT: usize = 32;
     /// A word for barriers.
     pub const SPARE_AT: usize = 40;
+    /// Who writes: a process and when it started.
+    pub const OWNER_AT: usize = 48;
+    /// The namespace in which the owner has its number.
+    pub const OWNER_SPACE_AT: usize = 56;
     /// Where the windows' entries begin.
     pub const WINDOWS_AT: usize = 64;
     /// How many there may be.
@@ -49,6 +58,10 @@ pub mod page {
     pub const WINDOW_LEN: usize = 16;
     /// In an entry: its name, up to 24 bytes.
     pub const WINDOW_NAME: usize = 24;
+    /// In an entry of a map that user space writes: bytes from its beginning that have memory.
+    pub const WINDOW_USED: usize = 48;
+    /// In such an entry: where the window begins that has them, which is another one while its successor is made.
+    pub const WINDOW_USED_OF: usize = 56;
     /// The longest name.
     pub const NAME_MAX: usize = 24;
 }
@@ -61,7 +74,7 @@ pub mod page {
 ///             1280 | lock: u32                                                        |   programs
 ///             1344 | entries, branches, their units, units of leaves: u32 each        |   programs, under the lock
 ///             1360 | sequence: u64, one more with each unlocking                      |   programs, under the lock
-///             1408 | most entries, parts: u32 each; bytes in use: u64                 |   user space
+///             1408 | most entries, parts: u32 each; bytes in use, of them before blocks: u64 each
 ///             1472 | scratch                                                          |   programs, under the lock
 /// next pages  4096 | heads of the rings, 128 bytes each: one a size of blocks, retired |
 ///                  | slots of the rings | table | buckets | blocks                     |
@@ -87,6 +100,8 @@ pub mod kernel_map {
     pub const PARTS: usize = 1412;
     /// Where the bytes from the window's beginning are that are in use.
     pub const FRONTIER: usize = 1416;
+    /// Where the word is that says where blocks begin, in bytes from the window's beginning.
+    pub const NODES: usize = 1424;
     /// Where the scratch of the program that has the lock is.
     pub const SCRATCH: usize = 1472;
     /// The heads of the rings.
@@ -207,74 +222,52 @@ impl Kind {
 /// Where the roots of a window are, in bytes from its beginning: in the header page of its arena.
 pub(crate) const ROOTS_AT: usize = 48;
 
-/// What the program `xdp-names` does with a packet, and why: the number of its counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-#[non_exhaustive]
-pub enum NamesVerdict {
-    /// A query for a name of the list, or below one: dropped. All others pass.
-    Dropped = 0,
-    /// A query for any other name.
-    Passed = 1,
-    /// A query for a name whose key has more than 254 bytes, and no part of which is in the list.
-    TooLong = 2,
-    /// To port 53, but a response, another operation than a query, or without a question.
-    NotQuery = 3,
-    /// A query whose name is compressed.
-    Compressed = 4,
-    /// A packet that ends early, or whose lengths cannot be.
-    Malformed = 5,
-    /// A part of an IP packet.
-    Fragment = 6,
-    /// To port 53 over TCP.
-    Tcp = 7,
-    /// No DNS: anything else.
-    Other = 8,
-    /// The list could not be asked; so the packet passed.
-    Error = 9,
-}
-
-impl NamesVerdict {
-    /// All that there are, by number.
-    pub const ALL: [NamesVerdict; 10] = [
-        NamesVerdict::Dropped,
-        NamesVerdict::Passed,
-        NamesVerdict::TooLong,
-        NamesVerdict::NotQuery,
-        NamesVerdict::Compressed,
-        NamesVerdict::Malformed,
-        NamesVerdict::Fragment,
-        NamesVerdict::Tcp,
-        NamesVerdict::Other,
-        NamesVerdict::Error,
-    ];
-
-    /// What people call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            NamesVerdict::Dropped => "dropped",
-            NamesVerdict::Passed => "passed",
-            NamesVerdict::TooLong => "too-long",
-            NamesVerdict::NotQuery => "not-query",
-            NamesVerdict::Compressed => "compressed",
-            NamesVerdict::Malformed => "malformed",
-            NamesVerdict::Fragment => "fragment",
-            NamesVerdict::Tcp => "tcp",
-            NamesVerdict::Other => "other",
-            NamesVerdict::Error => "error",
-        }
-    }
-}
-
-/// In the list of `xdp-names`: queries for this name and below pass.
-pub const NAMES_ALLOW: u64 = 0;
-/// In the list of `xdp-names`: they are dropped.
-pub const NAMES_BLOCK: u64 = 1;
-
 /// A root of a window, in bytes from its beginning.
 pub(crate) const fn root(index: usize) -> u64 {
     (ROOTS_AT + 8 * index) as u64
 }
+
+/// Where a packet goes next: the values of a mirrored routing table, `struct sw_next_hop` of `sapwood/hop.bpf.h`.
+///
+/// ```text
+///    0 | ifindex: u32               | mtu: u16     | action: u8 | family: u8 |
+///    8 | smac: 6 bytes                             | dmac: 6 bytes           |
+///   20 | gateway: 16 bytes, IPv4 addresses in the first four                 |
+/// ```
+///
+/// The first 20 bytes are as in `struct sw_route_hop` of `sapwood/route.bpf.h`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct MirrorHop {
+    /// The interface; 0: none.
+    pub ifindex: u32,
+    /// The most bytes of an IP packet there; 0: not known.
+    pub mtu: u16,
+    /// What to do: [`FORWARD`](Self::FORWARD), [`KERNEL`](Self::KERNEL) or [`RESOLVE`](Self::RESOLVE).
+    pub action: u8,
+    /// The family of the gateway: 2 for IPv4, 10 for IPv6, 0 when there is none.
+    pub family: u8,
+    /// The interface's hardware address.
+    pub smac: [u8; 6],
+    /// The hardware address of the gateway, or of the destination.
+    pub dmac: [u8; 6],
+    /// The gateway's address.
+    pub gateway: [u8; 16],
+}
+
+impl MirrorHop {
+    /// Send it on: everything is known.
+    pub const FORWARD: u8 = 0;
+    /// The kernel's: addresses of this machine, several next hops, tunnels, no route, and whatever else programs do not do.
+    pub const KERNEL: u8 = 1;
+    /// The neighbour is not known yet: the kernel sends it on, and asks for the neighbour.
+    pub const RESOLVE: u8 = 2;
+}
+
+const _: () =
+    assert!(size_of::<MirrorHop>() == 36 && std::mem::offset_of!(MirrorHop, gateway) == 20);
 
 /// All constants of `layout.h`: name and value.
 pub fn constants() -> Vec<(String, u64)> {
@@ -311,13 +304,9 @@ pub fn constants() -> Vec<(String, u64)> {
     }
     add("QP_CURSOR_BYTES", CURSOR_BYTES as u64);
     add("QP_CURSOR_DEPTH_MAX", CURSOR_DEPTH_MAX);
-    for verdict in NamesVerdict::ALL {
-        let name = verdict.name().to_uppercase().replace('-', "_");
-        add(&format!("NAMES_{name}"), verdict as u64);
+    for (name, value) in xdp_names::constants() {
+        add(&name, value);
     }
-    add("NAMES_COUNTS", NamesVerdict::ALL.len() as u64);
-    add("NAMES_ALLOW", NAMES_ALLOW);
-    add("NAMES_BLOCK", NAMES_BLOCK);
     {
         use kernel_map as k;
         for (name, value) in [
@@ -358,6 +347,10 @@ pub fn constants() -> Vec<(String, u64)> {
     for (name, value) in lpm::Published::layout() {
         add(&format!("LPM_{name}"), value);
     }
+    add("HOP_BYTES", size_of::<MirrorHop>() as u64);
+    add("HOP_FORWARD", MirrorHop::FORWARD.into());
+    add("HOP_KERNEL", MirrorHop::KERNEL.into());
+    add("HOP_RESOLVE", MirrorHop::RESOLVE.into());
     for (name, value) in route::constants() {
         add(&name, value);
     }

@@ -1,15 +1,17 @@
 //! The program `xdp-names`: DNS queries for names of a list are dropped.
 
 use std::fmt;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 
-use libbpf_rs::{MapCore, MapFlags};
-use sapwood::key::{dns_name, dns_name_to_text};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::arena::BpfArena;
 use crate::error::Error;
-use crate::layout::{NAMES_ALLOW, NAMES_BLOCK, NamesVerdict};
+use crate::layout::xdp_names::NamesVerdict;
 use crate::loader::{Loader, Programs};
-use crate::names::NameMap;
+use crate::name_rules::{NameRule, NameRules};
+use crate::support;
 use crate::xdp::{XdpLink, XdpMode};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp-names.bpf.o"));
@@ -20,32 +22,12 @@ const PROGRAM: &str = "sw_xdp_names";
 /// The name of the map that it counts in.
 const COUNTS: &str = "sw_names_counts";
 
-/// What becomes of queries for a name, and for all names below it that have no rule of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameRule {
-    /// They are dropped.
-    Block,
-    /// They pass: an exception below a name that is blocked.
-    Allow,
-}
-
-impl NameRule {
-    /// What stands in the map for it.
-    pub fn value(self) -> u64 {
-        match self {
-            NameRule::Block => NAMES_BLOCK,
-            NameRule::Allow => NAMES_ALLOW,
-        }
-    }
-
-    /// What a value in the map stands for.
-    pub fn of(value: u64) -> NameRule {
-        match value {
-            NAMES_BLOCK => NameRule::Block,
-            _ => NameRule::Allow,
-        }
-    }
-}
+/// Where they are pinned, in a folder of their own; behind the last, the interface's number.
+const ARENA_PIN: &str = "arena";
+const COUNTS_PIN: &str = "counts";
+const PROGRAM_PIN: &str = "program";
+const LINK_PIN: &str = "link-";
+const OTHER_PINS: [&str; 3] = [ARENA_PIN, COUNTS_PIN, PROGRAM_PIN];
 
 /// Packets by what became of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,11 +85,11 @@ impl NamesCounts {
 /// The list may be changed while packets come: no packet waits for it, and no rule that is not changed is ever missed.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, NameRule, XdpNames, interface_index, layout::NamesVerdict};
+/// use sapwood_bpf::{BpfArena, NameRule, XdpNames, interface_index, layout::xdp_names::NamesVerdict};
 /// let arena = BpfArena::create(256 << 20)?;
 /// let mut filter = XdpNames::load(&arena, "blocked", [("ads.example", NameRule::Block)])?;
 /// filter.attach(interface_index("eth0")?, None)?;
-/// filter.allow("good.ads.example")?;
+/// filter.rules().allow("good.ads.example")?;
 /// println!("{} queries dropped", filter.counts()?.get(NamesVerdict::Dropped));
 /// # Ok::<(), sapwood_bpf::Error>(())
 /// ```
@@ -115,96 +97,44 @@ pub struct XdpNames {
     // Dropped first: a program without a list would let everything pass.
     links: Vec<XdpLink>,
     programs: Programs,
-    names: NameMap<u64>,
+    rules: NameRules,
 }
 
 impl XdpNames {
     /// Makes a list of this name in the arena, and loads the program for it. Of a name that comes twice, the last rule holds.
     ///
     /// # Errors
-    /// [`Error::DnsName`] for the first name that is none; those of [`NameMapBuilder`](crate::NameMapBuilder) and [`Loader`].
+    /// Those of [`NameRules::new`] and [`Loader`].
     pub fn load<N: AsRef<[u8]>>(
         arena: &BpfArena,
         list: &str,
         names: impl IntoIterator<Item = (N, NameRule)>,
     ) -> Result<XdpNames, Error> {
-        let mut entries = Vec::new();
-        for (name, rule) in names {
-            entries.push((key(name)?, rule.value()));
-        }
-        // Equal keys stay in their order.
-        entries.sort_by(|a, b| a.0.cmp(&b.0));
-        XdpNames::with(NameMap::builder(arena, list).build_sorted(entries)?)
+        XdpNames::with(NameRules::new(arena, list, names)?)
     }
 
-    /// Loads the program for a map that is there: keys as [`dns_name`] makes them, values of [`NameRule::value`].
+    /// Loads the program for a list that is there.
     ///
     /// # Errors
     /// Those of [`Loader`].
-    pub fn with(names: NameMap<u64>) -> Result<XdpNames, Error> {
-        let programs = program_for(names.arena(), names.window().number)?;
+    pub fn with(rules: NameRules) -> Result<XdpNames, Error> {
+        let map = rules.map();
+        let programs = program_for(map.arena(), map.window().number)?;
         Ok(XdpNames {
             links: Vec::new(),
             programs,
-            names,
+            rules,
         })
     }
 
-    /// The list: keys of domain names, values of [`NameRule::value`]. What is changed here takes effect as by the methods below.
-    pub fn names(&self) -> &NameMap<u64> {
-        &self.names
+    /// The list. What is changed in it holds from the next packet on.
+    pub fn rules(&self) -> &NameRules {
+        &self.rules
     }
 
     /// The program and its maps.
     pub fn programs(&self) -> &Programs {
         &self.programs
-    }
-
-    /// Blocks a name and all below it, from the next packet on; whether it had no rule.
-    ///
-    /// # Errors
-    /// [`Error::DnsName`]; [`Error::Map`] when there is no memory.
-    pub fn block(&self, name: impl AsRef<[u8]>) -> Result<bool, Error> {
-        self.set(name, NameRule::Block)
-    }
-
-    /// Lets queries for a name and all below it pass, though a name above it be blocked; whether it had no rule.
-    ///
-    /// # Errors
-    /// As [`block`](Self::block).
-    pub fn allow(&self, name: impl AsRef<[u8]>) -> Result<bool, Error> {
-        self.set(name, NameRule::Allow)
-    }
-
-    /// Sets the rule of a name; whether it had none.
-    ///
-    /// # Errors
-    /// As [`block`](Self::block).
-    pub fn set(&self, name: impl AsRef<[u8]>, rule: NameRule) -> Result<bool, Error> {
-        let inserted = self.names.insert(key(name)?, rule.value());
-        Ok(inserted.map_err(sapwood::Error::from)?)
-    }
-
-    /// Takes the rule of a name away, so that the closest one above it holds; whether it had one. Rules of names below stay.
-    ///
-    /// # Errors
-    /// As [`block`](Self::block): a smaller node of the map is made beside the old one.
-    pub fn free(&self, name: impl AsRef<[u8]>) -> Result<bool, Error> {
-        Ok(self.names.remove(key(name)?)?)
-    }
-
-    /// The rule for a name, and which name it is that has it.
-    ///
-    /// # Errors
-    /// [`Error::DnsName`].
-    pub fn rule_for(&self, name: impl AsRef<[u8]>) -> Result<Option<(String, NameRule)>, Error> {
-        let key = key(name)?;
-        let pin = self.names.pin();
-        let found = pin.view().longest_prefix(&key);
-        Ok(
-            found
-                .and_then(|(key, value)| Some((dns_name_to_text(key).ok()?, NameRule::of(*value)))),
-        )
     }
 
     /// Puts the program on the interface of this number, until it is taken off, or this is dropped; see [`XdpLink::attach`].
@@ -229,6 +159,46 @@ impl XdpNames {
         &self.links
     }
 
+    /// Pins all of it in a new folder of a BPF file system: the arena, the program, its counts and its places. It stays on its
+    /// interfaces, whatever becomes of this process; [`PinnedNames`] finds it again. When this is dropped in order, the list goes
+    /// and all queries pass, unless it is [left](Self::leave).
+    ///
+    /// # Errors
+    /// What the system says: that the folder is there, or not in a BPF file system. Then nothing stays pinned.
+    pub fn pin(&self, folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
+        let folder = folder.as_ref();
+        std::fs::create_dir(folder)
+            .map_err(|error| Error::io(format!("making {}", folder.display()), error))?;
+        let pins = PinnedNames {
+            folder: folder.to_owned(),
+        };
+        let pin = || -> Result<(), Error> {
+            self.rules.map().arena().pin(folder.join(ARENA_PIN))?;
+            support::pin(self.programs.map(COUNTS)?.as_fd(), &folder.join(COUNTS_PIN))?;
+            support::pin(
+                self.programs.program(PROGRAM)?.as_fd(),
+                &folder.join(PROGRAM_PIN),
+            )?;
+            for link in &self.links {
+                link.pin(folder.join(format!("{LINK_PIN}{}", link.interface())))?;
+            }
+            Ok(())
+        };
+        match pin() {
+            Ok(()) => Ok(pins),
+            Err(error) => {
+                let _ = pins.unpin();
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends without taking anything away: for a process that ends, too, and has [pinned](Self::pin) it. The list can be read
+    /// afterwards, and taken over by another owner.
+    pub fn leave(self) {
+        self.rules.leave();
+    }
+
     /// What became of all packets so far, on all interfaces together.
     ///
     /// # Errors
@@ -238,10 +208,109 @@ impl XdpNames {
     }
 }
 
+/// An [`XdpNames`] that was pinned, whether or not its owner lives.
+///
+/// ```no_run
+/// use sapwood_bpf::PinnedNames;
+/// let pins = PinnedNames::open("/sys/fs/bpf/names")?;
+/// println!("{:?}", pins.counts()?);
+/// pins.unpin()?;
+/// # Ok::<(), sapwood_bpf::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct PinnedNames {
+    folder: PathBuf,
+}
+
+impl PinnedNames {
+    /// What is pinned in this folder.
+    ///
+    /// # Errors
+    /// What the system says: that there is no such folder, or nothing of the kind in it.
+    pub fn open(folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
+        let pins = PinnedNames {
+            folder: folder.as_ref().to_owned(),
+        };
+        pins.counts()?;
+        Ok(pins)
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The arena with the list. A process maps an arena once: its owner cannot open it again.
+    ///
+    /// # Errors
+    /// As [`BpfArena::open`].
+    pub fn arena(&self) -> Result<BpfArena, Error> {
+        BpfArena::open(self.folder.join(ARENA_PIN))
+    }
+
+    /// What became of all packets so far, on all interfaces together.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn counts(&self) -> Result<NamesCounts, Error> {
+        let path = self.folder.join(COUNTS_PIN);
+        let map =
+            MapHandle::from_pinned_path(&path).map_err(|error| Error::pinned(&path, error))?;
+        NamesCounts::read(&map)
+    }
+
+    /// The numbers of the interfaces on which it was when it was pinned, in the network namespace of its owner.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn interfaces(&self) -> Result<Vec<u32>, Error> {
+        let mut all: Vec<u32> = self
+            .files()?
+            .iter()
+            .filter_map(|name| name.strip_prefix(LINK_PIN)?.parse().ok())
+            .collect();
+        all.sort_unstable();
+        Ok(all)
+    }
+
+    fn files(&self) -> Result<Vec<String>, Error> {
+        let doing = |error| Error::io(format!("reading {}", self.folder.display()), error);
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir(&self.folder).map_err(doing)? {
+            let name = entry.map_err(doing)?.file_name();
+            all.push(name.to_string_lossy().into_owned());
+        }
+        Ok(all)
+    }
+
+    /// Takes the program off its interfaces, and everything out of the folder, and the folder away. Nothing but what
+    /// [`XdpNames::pin`] makes is removed.
+    ///
+    /// # Errors
+    /// What the system says: that there is more in the folder. The program is off by then.
+    pub fn unpin(&self) -> Result<(), Error> {
+        let doing = |error| Error::io(format!("removing {}", self.folder.display()), error);
+        let mut names: Vec<_> = self
+            .files()?
+            .into_iter()
+            .filter(|name| {
+                let number = name.strip_prefix(LINK_PIN).map(str::parse::<u32>);
+                matches!(number, Some(Ok(_))) || OTHER_PINS.contains(&name.as_str())
+            })
+            .collect();
+        // The links before the list.
+        names.sort_by_key(|name| !name.starts_with(LINK_PIN));
+        for name in names {
+            std::fs::remove_file(self.folder.join(name)).map_err(doing)?;
+        }
+        std::fs::remove_dir(&self.folder).map_err(doing)
+    }
+}
+
 impl fmt::Debug for XdpNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("XdpNames")
-            .field("names", &self.names)
+            .field("rules", &self.rules)
             .field("links", &self.links)
             .finish_non_exhaustive()
     }
@@ -263,13 +332,4 @@ fn program_for(arena: &BpfArena, window: u32) -> Result<Programs, Error> {
         });
     }
     loader.load()
-}
-
-/// The key of a name.
-fn key(name: impl AsRef<[u8]>) -> Result<Vec<u8>, Error> {
-    let name = name.as_ref();
-    dns_name(name).map_err(|error| Error::DnsName {
-        name: String::from_utf8_lossy(name).into_owned(),
-        error,
-    })
 }

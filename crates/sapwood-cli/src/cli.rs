@@ -1,5 +1,7 @@
 //! The arguments and their help.
 
+#[cfg(feature = "bpf")]
+pub mod bpf;
 pub mod ranges;
 pub mod routes;
 
@@ -79,6 +81,17 @@ pub enum Command {
     /// What a process has mapped: all of it, what is at an address, where there is room
     #[command(long_about = ranges::MAPS)]
     Maps(MapsArgs),
+    /// Maps inside the kernel, and the programs that use them (as root)
+    #[cfg(feature = "bpf")]
+    #[command(after_help = "Examples:
+  sapwood bpf names run blocked.txt -i eth0
+  sapwood bpf list
+  sapwood bpf dump /sys/fs/bpf/names/arena blocked --dns")]
+    Bpf {
+        /// What to do.
+        #[command(subcommand)]
+        command: bpf::BpfCommand,
+    },
     /// Shows what the library does, on data of this machine, beside std's maps; every answer is checked
     Tour(TourArgs),
     /// Fills one map with the keys of a file and says what memory that took (the tour starts this)

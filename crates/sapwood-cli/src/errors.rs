@@ -64,6 +64,10 @@ pub enum Error {
     /// The map or table itself refused, for want of memory.
     #[error("cannot build the map: {0}")]
     Map(#[from] sapwood::Error),
+    /// Something about the kernel cannot be done.
+    #[cfg(feature = "bpf")]
+    #[error(transparent)]
+    Bpf(#[from] sapwood_bpf::Error),
     /// An argument makes no sense.
     #[error("{0}")]
     Usage(String),

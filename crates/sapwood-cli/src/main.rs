@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "bpf")]
+mod bpf;
 mod cli;
 mod errors;
 mod figures;
@@ -37,6 +39,8 @@ fn main() -> ExitCode {
         Command::Routes { command } => routes::run(&command),
         Command::Ranges { command } => ranges::run(&command),
         Command::Maps(args) => maps::run(&args),
+        #[cfg(feature = "bpf")]
+        Command::Bpf { command } => bpf::run(&command),
         Command::Tour(args) => tour::run(&args),
         Command::MeasureMemory(args) => tour::measure::run(&args),
         Command::Completions { shell } => manual::completions(shell),

@@ -51,3 +51,110 @@ int sw_ask_kqp(struct xdp_md *ctx)
 	}
 	return XDP_PASS;
 }
+
+/* Many operations on keys that follow from numbers, and what came of them. */
+struct storm {
+	__u32 window;
+	__u32 keys; /* numbers below this */
+	__u64 seed;
+	__u32 count; /* operations */
+	__u32 removals; /* of 256 */
+	__u32 done;
+	__u32 found;
+	__u32 torn; /* values that no writer wrote for the key */
+	__u32 no_entry;
+	__u32 no_memory;
+	__u32 busy;
+	__u32 full;
+	__u32 other;
+	__s64 error; /* the last of the others */
+	struct sw_qp_value value;
+	struct sw_key key;
+};
+
+static __attribute__((always_inline)) __u64 storm_mix(__u64 x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
+/* A key of 7 to 14 bytes: seven letters of four, and some of one. */
+static __attribute__((always_inline)) void storm_key(struct sw_key *key, __u32 number)
+{
+	__u64 word = 0x6161616161616100ull, more = number % 8;
+	__u32 i;
+
+	for (i = 0; i < 7; i++)
+		word += (__u64)(number >> 2 * i & 3) << (8 * i + 8);
+	key->words[0] = word + 7 + more;
+	key->words[1] = 0x7878787878787878ull & ((1ull << 8 * more) - 1);
+}
+
+static __attribute__((always_inline)) void storm_count(struct storm *storm, long result)
+{
+	switch (result) {
+	case 0:
+		storm->done++;
+		break;
+	case -ENOENT:
+		storm->no_entry++;
+		break;
+	case -ENOMEM:
+		storm->no_memory++;
+		break;
+	case -EBUSY:
+		storm->busy++;
+		break;
+	case -E2BIG:
+		storm->full++;
+		break;
+	default:
+		storm->other++;
+		storm->error = result;
+	}
+}
+
+/* A value of four words says which key it belongs to, and that it is whole. */
+static __attribute__((always_inline)) void storm_look(struct storm *storm, __u32 number)
+{
+	long found = sw_qp_lookup(storm->window, &storm->key);
+	__u64 first;
+
+	if (found <= 0) {
+		storm_count(storm, found);
+		return;
+	}
+	storm->found++;
+	first = sw_u64(found);
+	if (sw_u64(found + 8) != number || sw_u64(found + 16) != ~first ||
+	    sw_u64(found + 24) != storm_mix(first ^ number))
+		storm->torn++;
+}
+
+SEC("xdp")
+int sw_storm(struct xdp_md *ctx)
+{
+	struct storm *storm = (void *)(long)ctx->data;
+	__u64 random;
+	__u32 left, number;
+
+	if ((void *)(storm + 1) > (void *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	for (left = sw_zero() + storm->count; left && sw_can_loop; left--) {
+		random = storm_mix(storm->seed += 0x9e3779b97f4a7c15ull);
+		number = (__u32)(random >> 16) % storm->keys;
+		storm_key(&storm->key, number);
+		if ((random & 0xff) < storm->removals) {
+			storm_count(storm, sw_qp_remove(storm->window, &storm->key));
+		} else if (random & 0x100) {
+			storm->value.words[0] = random;
+			storm->value.words[1] = number;
+			storm->value.words[2] = ~random;
+			storm->value.words[3] = storm_mix(random ^ number);
+			storm_count(storm, sw_qp_insert_value(storm->window, &storm->key, &storm->value, SW_ANY));
+		}
+		storm_look(storm, number);
+	}
+	return XDP_PASS;
+}

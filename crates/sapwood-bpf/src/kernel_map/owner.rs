@@ -20,15 +20,15 @@ use crate::layout::root;
 use crate::raw::arena::Memory;
 
 /// The most entries: an index over them fits an arena.
-const ENTRIES_MAX: usize = 1 << 28;
+pub(super) const ENTRIES_MAX: usize = 1 << 28;
 /// Buckets of a chunk of the index's table, as a shift. All chunks lie side by side.
-const SHIFT: u32 = 9;
+pub(super) const SHIFT: u32 = 9;
 /// Buckets behind the last home.
 const SPARE: usize = 16;
 /// The most blocks of one size that are kept for removals.
 const KEPT_MAX: u32 = 64;
 /// Bytes of a bucket.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// What a map shall be like.
 #[derive(Clone)]
@@ -40,6 +40,8 @@ pub(super) struct Plan {
     pub(super) ring: Option<usize>,
     pub(super) retired: Option<usize>,
     pub(super) prefill: Vec<(usize, usize)>,
+    pub(super) buckets: Option<usize>,
+    pub(super) full: bool,
     pub(super) fail_every: u64,
 }
 
@@ -53,6 +55,8 @@ impl Plan {
             ring: None,
             retired: None,
             prefill: Vec::new(),
+            buckets: None,
+            full: false,
             fail_every: 0,
         }
     }
@@ -69,9 +73,13 @@ impl Plan {
                 return refuse("prefill", why);
             }
         }
-        for (what, size) in [("ring", self.ring), ("retire_ring", self.retired)] {
+        for (what, size) in [
+            ("ring", self.ring),
+            ("retire_ring", self.retired),
+            ("index_buckets", self.buckets),
+        ] {
             if size.is_some_and(|size| size == 0 || size > ENTRIES_MAX) {
-                return refuse(what, format!("1 to {ENTRIES_MAX} blocks"));
+                return refuse(what, format!("1 to {ENTRIES_MAX}"));
             }
         }
         if self.parts == 0 {
@@ -98,12 +106,17 @@ impl Plan {
     /// The capacity of a class's ring: how many blocks it usually has at most, and how many it has at first.
     fn ring_of(&self, class: usize) -> (usize, usize) {
         let all = self.ring_size();
+        let units = k::units(class);
+        if self.parts & k::TRIE == 0 && units > self.leaf_units(k::KEY_MAX) {
+            return (1, 0);
+        }
         // Large leaves are rarer, large branches rare.
-        let usual = match k::units(class) {
-            0..=24 => all,
-            25..=k::EXACT => (all / 4).max(all.min(16)),
-            _ => all.min(8),
+        let (usual, first) = match units {
+            0..=24 => (all, (all / 32).max(all.min(8))),
+            25..=k::EXACT => ((all / 4).max(all.min(16)), (all / 64).max(all.min(4))),
+            _ => (all.min(8), all.min(2)),
         };
+        let first = if self.full { usual } else { first };
         let wanted = self
             .prefill
             .iter()
@@ -111,7 +124,7 @@ impl Plan {
             .map(|(_, entries)| *entries)
             .sum::<usize>();
         match wanted {
-            0 => (usual, (usual / 8).max(usual.min(8))),
+            0 => (usual, first),
             // So that all can be taken.
             _ => (usual, (wanted + KEPT_MAX as usize).max(usual)),
         }
@@ -122,8 +135,8 @@ impl Plan {
 pub(super) struct Supply {
     pub(super) ring: Ring,
     /// So many blocks shall be there after a step, and at most, when programs take many.
-    target: u32,
-    most: u32,
+    pub(super) target: u32,
+    pub(super) most: u32,
 }
 
 /// Who supplies a map's memory. All that it goes by lies outside the window.
@@ -139,12 +152,12 @@ pub(super) struct Owner {
     pub(super) buckets: usize,
     pub(super) buckets_at: usize,
     pub(super) secrets: Vec<u64>,
-    grace: Arc<KernelGrace>,
+    pub(super) grace: Arc<KernelGrace>,
     /// Given up before the grace period that runs, and since it began.
-    closing: Option<(u64, Vec<u32>)>,
-    open: Vec<u32>,
+    pub(super) closing: Option<(u64, Vec<u32>)>,
+    pub(super) open: Vec<u32>,
     /// Bytes of the window that have memory behind them.
-    populated: usize,
+    pub(super) populated: usize,
     pub(super) refused: u64,
 }
 
@@ -183,7 +196,7 @@ impl Owner {
         let retired_at = cut(plan.retire_size() * 4);
         let with_index = plan.parts & k::INDEX != 0;
         let homes = match with_index {
-            true => homes_for(plan.max_entries),
+            true => plan.buckets.unwrap_or(homes_for(plan.max_entries)),
             false => 0,
         };
         let buckets = homes
@@ -253,6 +266,8 @@ impl Owner {
         }
         self.set_u32(k::MAX, plan.max_entries as u32);
         self.set_u32(k::PARTS, plan.parts);
+        self.set_u64(k::NODES, u64::from(self.blocks.frontier()) * 8);
+        self.set_u64(k::FRONTIER, u64::from(self.blocks.frontier()) * 8);
         self.set_u64(
             root(Published::VALUE_BYTES) as usize,
             plan.value_bytes as u64,
@@ -281,7 +296,7 @@ impl Owner {
         word.load(Ordering::Acquire)
     }
 
-    fn set_u32(&self, at: usize, value: u32) {
+    pub(super) fn set_u32(&self, at: usize, value: u32) {
         let word = self.memory.u32(self.window.at + at);
         word.store(value, Ordering::Release);
     }
@@ -329,8 +344,9 @@ impl Owner {
     }
 
     /// Fills the rings. One that is half empty is fuller from now on.
-    fn fill(&mut self, done: &mut Serviced) {
+    pub(super) fn fill(&mut self, done: &mut Serviced) {
         let (memory, window) = (&self.memory, &self.window);
+        let said = memory.u64(window.at + k::FRONTIER);
         let (blocks, populated) = (&mut self.blocks, &mut self.populated);
         let mut references = Vec::new();
         for (class, supply) in self.supplies.iter_mut().enumerate() {
@@ -360,11 +376,11 @@ impl Owner {
             });
             if !references.is_empty() {
                 done.given += references.len();
+                // Before programs know of them: who takes the map over after this process died relies on it.
+                said.store(u64::from(blocks.frontier()) * 8, Ordering::Release);
                 supply.ring.put(&references);
             }
         }
-        let frontier = self.blocks.frontier() as u64 * 8;
-        self.set_u64(k::FRONTIER, frontier);
     }
 
     pub(super) fn memory(&self) -> Result<KernelMapMemory, Error> {
@@ -394,12 +410,13 @@ impl Owner {
     }
 }
 
-/// Makes sure that there is memory up to `end`, in bytes of the window: an eighth more than was asked for, if that can be had.
+/// Makes sure that there is memory up to `end`, in bytes of the window: somewhat more than was asked for, if that can be had,
+/// because each time takes a system call.
 fn populate(memory: &Memory, window: &WindowInfo, end: usize, populated: &mut usize) -> bool {
     if end <= *populated {
         return true;
     }
-    let more = end + (end / 8).max(64 << 10);
+    let more = end + (end / 64).clamp(64 << 10, 1 << 20);
     for wanted in [more.min(window.len), end] {
         if memory.populate(window.at + *populated, window.at + wanted) {
             *populated = wanted;

@@ -30,14 +30,16 @@ type Path = Vec<Step>;
 
 /// What the walk over the trie has found so far.
 #[derive(Default)]
-struct Found {
-    /// First units of the blocks.
-    blocks: BTreeSet<u32>,
-    leaves: BTreeMap<u32, Vec<u8>>,
-    branches: usize,
-    branch_units: usize,
-    leaf_units: usize,
-    depth: usize,
+pub(super) struct Found {
+    /// Blocks: first unit, units.
+    pub(super) blocks: BTreeMap<u32, u32>,
+    /// Blocks are not known beforehand.
+    pub(super) new: bool,
+    pub(super) leaves: BTreeMap<u32, Vec<u8>>,
+    pub(super) branches: usize,
+    pub(super) branch_units: usize,
+    pub(super) leaf_units: usize,
+    pub(super) depth: usize,
 }
 
 impl Owner {
@@ -49,6 +51,16 @@ impl Owner {
             return Err("a program has the lock".into());
         }
         let mut found = Found::default();
+        let shape = self.check_map(&mut found)?;
+        self.check_blocks(found.blocks.into_keys().collect())?;
+        match before == (self.u32(k::LOCK), self.u64(k::SEQUENCE)) {
+            true => Ok(shape),
+            false => Err("a program has changed the map meanwhile".into()),
+        }
+    }
+
+    /// Walks trie and index.
+    pub(super) fn check_map(&self, found: &mut Found) -> Result<KernelMapShape, String> {
         let mut shape = KernelMapShape {
             refused: self.refused,
             ..KernelMapShape::default()
@@ -60,56 +72,46 @@ impl Owner {
             if !with_trie {
                 return Err("a map without trie has a root".into());
             }
-            self.walk(cell, &mut found)?;
+            self.walk(cell, found)?;
         }
         if self.plan.parts & k::INDEX != 0 {
-            self.check_index(&mut found, with_trie, &mut shape)?;
+            self.check_index(found, with_trie, &mut shape)?;
         }
         shape.entries = found.leaves.len();
         shape.branches = found.branches;
         shape.depth = found.depth;
-        self.check_counts(&found)?;
-        self.check_blocks(found.blocks)?;
-        match before == (self.u32(k::LOCK), self.u64(k::SEQUENCE)) {
-            true => Ok(shape),
-            false => Err("a program has changed the map meanwhile".into()),
-        }
+        self.check_counts(found)?;
+        Ok(shape)
     }
 
     /// Takes note of a node; it must lie in a block of just this size that programs have.
     fn node(&self, at: u32, units: usize, found: &mut Found) -> Result<(), String> {
         let wanted = k::units(k::class(units)) as u32;
-        match self.blocks.given(at) {
-            Some(units) if units == wanted => {}
-            other => return Err(format!("node {at} of {wanted} units lies in {other:?}")),
+        let given = self.blocks.given(at);
+        if !found.new && given != Some(wanted) {
+            return Err(format!("node {at} of {wanted} units lies in {given:?}"));
         }
-        match found.blocks.insert(at) {
-            true => Ok(()),
-            false => Err(format!("node {at} is there twice")),
-        }
-    }
-
-    /// Whether so many units from a node on may be read.
-    fn inside(&self, at: u32, units: usize) -> Result<usize, String> {
-        let end = at as usize + units;
-        match at as usize >= k::FIRST && end <= self.blocks.frontier() as usize {
-            true => Ok(at as usize * 8),
-            false => Err(format!("a reference to {at}")),
+        match found.blocks.insert(at, wanted) {
+            None => Ok(()),
+            Some(_) => Err(format!("node {at} is there twice")),
         }
     }
 
-    fn byte(&self, at: usize) -> u8 {
-        (self.u64(at & !7) >> (at % 8 * 8)) as u8
+    /// The block of a node that programs gave up.
+    pub(super) fn given_up(&self, cell: u32, found: &mut Found) -> Result<(), String> {
+        let units = match cell & 1 {
+            0 => self.branch(cell >> 1)?.units,
+            _ => self.plan.leaf_units(self.key(cell >> 1)?.len()),
+        };
+        self.node(cell >> 1, units, found)
     }
 
     fn leaf(&self, at: u32, found: &mut Found) -> Result<Vec<u8>, String> {
-        let text = self.inside(at, self.plan.leaf_units(0))? + self.plan.value_bytes;
-        let len = usize::from(self.byte(text));
+        let key = self.key(at)?;
+        let (len, text) = (key.len(), at as usize * 8 + self.plan.value_bytes);
         let units = self.plan.leaf_units(len);
-        self.inside(at, units)?;
         self.node(at, units, found)?;
         found.leaf_units += units;
-        let key = (0..len).map(|i| self.byte(text + 1 + i)).collect();
         let padding = (1 + len..(1 + len).next_multiple_of(8)).find(|&i| self.byte(text + i) != 0);
         match padding {
             None => Ok(key),
@@ -212,35 +214,6 @@ impl Owner {
             }
         }
         Ok(())
-    }
-
-    /// The hash of a key, as programs reckon it.
-    fn hash(&self, key: &[u8]) -> u64 {
-        let mut bytes = vec![key.len() as u8];
-        bytes.extend(key);
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
-        let mut sum = 0u64;
-        for (word, secret) in bytes.chunks(8).zip(&self.secrets) {
-            let word = word
-                .iter()
-                .rev()
-                .fold(0u64, |all, byte| all << 8 | u64::from(*byte));
-            let low = (word as u32).wrapping_add(*secret as u32);
-            let high = ((word >> 32) as u32).wrapping_add((secret >> 32) as u32);
-            sum = sum.wrapping_add(u64::from(low) * u64::from(high));
-        }
-        sum = (sum ^ sum >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        sum = (sum ^ sum >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        sum ^ sum >> 32
-    }
-
-    fn home(&self, hash: u64) -> usize {
-        (((hash >> 32) * self.homes as u64) >> 32) as usize
-    }
-
-    fn words(&self, bucket: usize) -> (u64, u64) {
-        let at = self.buckets_at + bucket * 64;
-        (self.u64(at), self.u64(at + 8))
     }
 
     /// Checks the index: with a trie, that it has just its leaves; without one, these are the map's leaves.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sapwood::key::dns_name_from_wire;
 use sapwood_bpf::NameRule;
-use sapwood_bpf::layout::NamesVerdict;
+use sapwood_bpf::layout::xdp_names::NamesVerdict;
 
 /// A name in wire form; labels are between dots, and a backslash before three digits is a byte.
 pub fn wire(name: &str) -> Vec<u8> {

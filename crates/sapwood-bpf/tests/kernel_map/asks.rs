@@ -11,7 +11,7 @@ use sapwood_bpf::{BpfArena, Loader, Programs};
 const SELFTEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernel_map.bpf.o"));
 
 /// What can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     Trie = 0,
     Index = 1,

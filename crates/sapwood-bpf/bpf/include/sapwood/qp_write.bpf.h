@@ -42,7 +42,7 @@ struct sw_qp_value {
 #define SW_KQP_SAME 256
 #define SW_KQP_EMPTY 257
 /* More branches than lie above a leaf. */
-#define SW_KQP_DEPTH 260
+#define SW_KQP_DEPTH_MAX 260
 
 /*
  * Scratch: what the steps of an operation tell each other. It lies in the window, and not in registers, so that the verifier looks at each step by
@@ -51,17 +51,19 @@ struct sw_qp_value {
 enum sw_kqp_scratch {
 	SW_KQP_VALUE = 0, /* the new value, eight words */
 	SW_KQP_LIMIT = 64, /* references from SW_KQP_FIRST up to so many behind it may be followed */
-	SW_KQP_SLOT = 72, /* the place of the cell where a descent ended */
-	SW_KQP_CELL = 80, /* that cell */
-	SW_KQP_PARENT = 88, /* the place of the branch that has this cell; 0: it is the root */
-	SW_KQP_PARENT_SLOT = 96, /* the place of the cell that leads to that branch */
+	SW_KQP_SLOT = 72, /* the place of the cell that a new key changes */
+	SW_KQP_CELL = 80, /* that cell; after a search, that of the leaf */
+	SW_KQP_DEPTH = 88, /* the number of branches on the path */
 	SW_KQP_OTHER = 104, /* the byte of a leaf where it and a key part */
 	SW_KQP_BUCKET = 112, /* the place of a bucket; 0: the key has none */
 	SW_KQP_BUCKET_SLOT = 120, /* the slot in it */
 	SW_KQP_FAR = 128, /* how far behind its home it is */
 	SW_KQP_LEAF = 136, /* the reference of a block for a leaf */
 	SW_KQP_BRANCH = 144, /* the reference of a block for a branch */
+	SW_KQP_PATH = 192, /* the way to a leaf, a word for each branch and one for the leaf */
 };
+
+_Static_assert(SW_KQP_SCRATCH + SW_KQP_PATH + (SW_KQP_DEPTH_MAX + 1) * 8 <= SW_KQP_RINGS, "the path fits the header page");
 
 SW_INLINE __u64 sw_kqp_get(sw_at window, __u32 what)
 {
@@ -256,7 +258,7 @@ SW_INLINE __u32 sw_kqp_leaf_cell(sw_at window, sw_at leaf)
 
 /*
  * Finds a key: the place of its leaf; -ENOENT; or an error. When it lies in the index, SW_KQP_BUCKET says where, and when the trie was
- * asked, SW_KQP_SLOT does. Of a key that is not there, `*part` says where it parts from those that are, for sw_kqp_add.
+ * asked, the path does. Of a key that is not there, `*part` says where it parts from those that are, for sw_kqp_add.
  */
 SW_INLINE long sw_kqp_find(sw_at window, const struct sw_key *key, __u64 hash, __u32 parts, long *part)
 {
@@ -283,14 +285,14 @@ SW_INLINE long sw_kqp_find(sw_at window, const struct sw_key *key, __u64 hash, _
 	return -ENOENT;
 }
 
-/* Goes down to a leaf that the index found, so that SW_KQP_SLOT and its fellows are set: 0, -EUCLEAN when it is not there, -ELOOP. */
+/* Goes down to a leaf that the index found, so that there is a path: 0, -EUCLEAN when it is not there, -ELOOP. */
 SW_INLINE long sw_kqp_reach(sw_at window, const struct sw_key *key, __u32 cell)
 {
-	long error = sw_kqp_descend(window, key, ~0u);
+	long found = sw_kqp_descend(window, key);
 
-	if (error)
-		return error;
-	return (__u32)sw_kqp_get(window, SW_KQP_CELL) == cell ? 0 : -EUCLEAN;
+	if (found < 0)
+		return found;
+	return found == cell ? 0 : -EUCLEAN;
 }
 
 /* Replaces the value of the leaf at `leaf`. `seen` says whether the trie has led there. */
@@ -322,7 +324,7 @@ SW_GLOBAL long sw_kqp_replace(__u64 window, const struct sw_key *key SW_NONNULL,
 	if (bucket)
 		sw_publish_u32(bucket + SW_QP_BUCKET_LEAVES + sw_kqp_get(window, SW_KQP_BUCKET_SLOT) * 4, cell);
 	if (parts & SW_KQP_TRIE)
-		sw_publish_u32(sw_kqp_get(window, SW_KQP_SLOT), cell);
+		sw_publish_u32(sw_kqp_path_slot(window, (__u32)sw_kqp_get(window, SW_KQP_DEPTH)), cell);
 	sw_kqp_retire(window, old);
 	return 0;
 }

@@ -32,37 +32,45 @@ SW_INLINE __u32 sw_kqp_units(__u32 header)
 	return (sw_qp_first(header) + 4 * sw_qp_labels(header) + 7) / 8;
 }
 
-/*
- * Goes down as a key leads, to a leaf, or the first branch whose offset is `stop` or more; where the key's label is missing, by the
- * first child. Notes where it ended. The trie must not be empty. 0, -EUCLEAN, -ELOOP.
- */
-SW_GLOBAL long sw_kqp_descend(__u64 window, const struct sw_key *key SW_NONNULL, __u32 stop)
+/* The entry of a path: the offset of the branch at this depth, and where in the window the cell is that leads to it. */
+SW_INLINE sw_at sw_kqp_path(sw_at window, __u32 depth)
 {
-	sw_at slot = window + SW_QP_ROOT, parent = 0, parent_slot = 0, node;
+	return window + SW_KQP_SCRATCH + SW_KQP_PATH + (__u64)depth * 8;
+}
+SW_INLINE sw_at sw_kqp_path_slot(sw_at window, __u32 depth)
+{
+	return window + sw_u32(sw_kqp_path(window, depth));
+}
+
+/*
+ * Goes down to a leaf as a key leads, and where the key's label is missing, by the first child. The path says by which cells, and
+ * SW_KQP_DEPTH how many branches there are. The trie must not be empty. The leaf's cell, or -EUCLEAN, -ELOOP.
+ */
+SW_GLOBAL long sw_kqp_descend(__u64 window, const struct sw_key *key SW_NONNULL)
+{
+	__u64 slot = SW_QP_ROOT, limit = sw_kqp_get(window, SW_KQP_LIMIT);
 	__u32 cell, header, offset, length = key->length, depth;
+	sw_at node;
 	int label;
 
-	for (depth = sw_zero(); depth < SW_KQP_DEPTH && sw_can_loop; depth++) {
-		cell = sw_u32(slot);
-		if (!sw_kqp_inside(window, cell >> 1))
+	for (depth = sw_zero(); depth < SW_KQP_DEPTH_MAX && sw_can_loop; depth++) {
+		cell = sw_u32(window + slot);
+		if ((__u64)(cell >> 1) - SW_KQP_FIRST >= limit)
 			return -EUCLEAN;
+		if (cell & SW_QP_LEAF) {
+			sw_set_u64(sw_kqp_path(window, depth), slot);
+			sw_kqp_set(window, SW_KQP_DEPTH, depth);
+			return cell;
+		}
 		node = sw_qp_node(window, cell);
 		header = sw_u32(node);
 		offset = sw_qp_offset(header);
-		if ((cell & SW_QP_LEAF) || offset >= stop) {
-			sw_kqp_set(window, SW_KQP_SLOT, slot);
-			sw_kqp_set(window, SW_KQP_CELL, cell);
-			sw_kqp_set(window, SW_KQP_PARENT, parent);
-			sw_kqp_set(window, SW_KQP_PARENT_SLOT, parent_slot);
-			return 0;
-		}
-		parent = node;
-		parent_slot = slot;
-		slot = node + sw_kqp_cells(header);
+		sw_set_u64(sw_kqp_path(window, depth), (__u64)offset << 32 | slot);
+		slot = node - window + sw_kqp_cells(header);
 		if (offset < length) {
 			label = sw_qp_label(node, header, sw_key_byte(key, offset));
 			if (label >= 0)
-				slot = node + sw_qp_first(header) + (__u32)label * 4;
+				slot = node - window + sw_qp_first(header) + (__u32)label * 4;
 		}
 	}
 	return -ELOOP;
@@ -104,14 +112,15 @@ SW_GLOBAL long sw_kqp_mismatch(__u64 window, const struct sw_key *key SW_NONNULL
 /* Where in the trie a key parts from all that are there: an offset, SW_KQP_SAME, SW_KQP_EMPTY; or an error. */
 SW_GLOBAL long sw_kqp_seek(__u64 window, const struct sw_key *key SW_NONNULL)
 {
-	long error;
+	long cell;
 
 	if (!sw_u32(window + SW_QP_ROOT))
 		return SW_KQP_EMPTY;
-	error = sw_kqp_descend(window, key, ~0u);
-	if (error)
-		return error;
-	return sw_kqp_mismatch(window, key, (__u32)sw_kqp_get(window, SW_KQP_CELL));
+	cell = sw_kqp_descend(window, key);
+	if (cell < 0)
+		return cell;
+	sw_kqp_set(window, SW_KQP_CELL, cell);
+	return sw_kqp_mismatch(window, key, (__u32)cell);
 }
 
 /* The label of a key at an offset. */
@@ -132,20 +141,30 @@ SW_INLINE __u32 sw_kqp_more(__u32 header, __u32 byte)
 	return sw_kqp_header(sw_qp_offset(header), labels + 1, end);
 }
 
-/* The units of the branch that a new key needs, 0 if none, and notes the cell that will lead to it; or an error. */
+/*
+ * The units of the branch that a new key needs, 0 if none, and notes the cell that will lead to it: that of the first node on the path
+ * that is a leaf, or a branch whose offset is not before `part`. Or an error.
+ */
 SW_GLOBAL long sw_kqp_plan(__u64 window, const struct sw_key *key SW_NONNULL, __u32 part)
 {
-	__u32 header, cell;
-	long error;
+	__u32 header, cell, depth;
+	sw_at slot;
 
 	if (part == SW_KQP_EMPTY) {
 		sw_kqp_set(window, SW_KQP_SLOT, window + SW_QP_ROOT);
 		return 0;
 	}
-	error = sw_kqp_descend(window, key, part);
-	if (error)
-		return error;
-	cell = (__u32)sw_kqp_get(window, SW_KQP_CELL);
+	/* Keys mostly part near the leaf. */
+	for (depth = (__u32)sw_kqp_get(window, SW_KQP_DEPTH); depth && sw_can_loop; depth--) {
+		if (sw_u32(sw_kqp_path(window, depth - 1) + 4) < part)
+			break;
+	}
+	if (depth && sw_u32(sw_kqp_path(window, depth - 1) + 4) >= part)
+		return -ELOOP;
+	slot = sw_kqp_path_slot(window, depth);
+	cell = sw_u32(slot);
+	sw_kqp_set(window, SW_KQP_SLOT, slot);
+	sw_kqp_set(window, SW_KQP_CELL, cell);
 	header = sw_u32(sw_qp_node(window, cell));
 	if ((cell & SW_QP_LEAF) || sw_qp_offset(header) > part)
 		return 2;
@@ -419,18 +438,20 @@ SW_GLOBAL long sw_kqp_attach(__u64 window, const struct sw_key *key SW_NONNULL, 
 	return grown;
 }
 
-/* Takes the leaf where a descent ended out of the trie: the cell of the branch that this does away with, 0 if none; or an error. */
+/* Takes the leaf at the end of the path out of the trie: the cell of the branch that this does away with, 0 if none; or an error. */
 SW_GLOBAL long sw_kqp_detach(__u64 window)
 {
-	sw_at slot = sw_kqp_get(window, SW_KQP_SLOT), parent = sw_kqp_get(window, SW_KQP_PARENT), above;
+	__u32 depth = (__u32)sw_kqp_get(window, SW_KQP_DEPTH);
+	sw_at slot = sw_kqp_path_slot(window, depth), parent, above;
 	__u32 header, child, labels, end, ref, less;
 	long error;
 
-	if (!parent) {
+	if (!depth) {
 		sw_publish_u32(slot, 0);
 		return 0;
 	}
-	above = sw_kqp_get(window, SW_KQP_PARENT_SLOT);
+	above = sw_kqp_path_slot(window, depth - 1);
+	parent = sw_qp_node(window, sw_u32(above));
 	header = sw_u32(parent);
 	labels = sw_qp_labels(header);
 	end = sw_kqp_end(header);

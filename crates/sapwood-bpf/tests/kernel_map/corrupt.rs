@@ -1,0 +1,177 @@
+//! Windows full of random bytes: programs end with an answer or an error and write nothing outside, this process reads nothing outside, and
+//! everything ends.
+
+use std::time::{Duration, Instant};
+
+use sapwood_bpf::layout::kernel_map as k;
+use sapwood_bpf::{BpfArena, KernelGrace, KernelMap, NameMap};
+use sapwood_qsbr::Domain;
+
+use crate::asks::{ANY, Kernel, Side, User, What};
+use crate::kernel::Poke;
+use crate::{PARTS, can, key, with};
+
+/// Which words are spoilt.
+#[derive(Clone, Copy, Debug)]
+enum Where {
+    /// Everything behind the rings: index, branches, leaves.
+    Nodes,
+    /// Heads of the rings and what is in them.
+    Rings,
+    /// Counts and scratch, root and table.
+    Header,
+    All,
+}
+
+/// A word that leads somewhere wrong: anything, near what is true, or small.
+fn word(rng: &mut fastrand::Rng, units: u32) -> u64 {
+    let half = |rng: &mut fastrand::Rng| match rng.u8(..4) {
+        0 => rng.u32(..),
+        1 => rng.u32(..units * 2),
+        2 => rng.u32(..units) << 1 | rng.u32(..2),
+        _ => rng.u32(..300) << 16 | rng.u32(..64) | rng.u32(..16) << 27,
+    };
+    u64::from(half(rng)) << 32 | u64::from(half(rng))
+}
+
+fn spoil(
+    poke: &Poke,
+    map: (usize, usize, usize),
+    place: Where,
+    rng: &mut fastrand::Rng,
+    share: usize,
+) {
+    let (at, fixed, frontier) = map;
+    let ranges: &[(usize, usize)] = match place {
+        Where::Nodes => &[(fixed / 2, frontier)],
+        Where::Rings => &[(k::RINGS, fixed)],
+        Where::Header => &[
+            (64, 112),
+            (k::COUNT, k::MAX),
+            (k::SCRATCH, k::SCRATCH + 256),
+        ],
+        Where::All => &[(64, 112), (k::COUNT, k::MAX), (k::RINGS, frontier)],
+    };
+    for (start, end) in ranges {
+        let words = (end - start) / 8;
+        // Single words, or whole stretches.
+        let run = (256 / share).clamp(1, words);
+        for _ in 0..(words / share / run).max(1) {
+            let place = at + start / 8 * 8 + rng.usize(..=words - run) * 8;
+            let spoilt: Vec<_> = (0..run).map(|_| word(rng, (frontier / 8) as u32)).collect();
+            poke.words(place as u64, &spoilt);
+        }
+    }
+}
+
+/// The words of the arena outside a window, and outside the header's word for barriers.
+fn outside(arena: &BpfArena, window: std::ops::Range<usize>) -> Vec<u8> {
+    let mut image = arena.image();
+    let end = window.end.min(image.len());
+    image[window.start.min(end)..end].fill(0);
+    image
+}
+
+#[test]
+fn nothing_leads_astray() {
+    if !can() {
+        return;
+    }
+    let mut slowest = (Duration::ZERO, What::Lookup);
+    let seed = std::env::var("SAPWOOD_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
+    let mut rng = fastrand::Rng::with_seed(seed.unwrap_or(11));
+    let places = [Where::Nodes, Where::Rings, Where::Header, Where::All];
+    // One for all: each takes some grace periods to be made.
+    let grace = KernelGrace::new().unwrap();
+    let domain = Domain::builder().source(grace.clone()).build();
+    // Longer by the environment.
+    let soak = std::env::var("SAPWOOD_SOAK").ok();
+    let soak = Duration::from_secs(soak.and_then(|text| text.parse().ok()).unwrap_or(0));
+    let begin = Instant::now();
+    for (round, place) in places.into_iter().cycle().enumerate() {
+        if round >= 8 && begin.elapsed() >= soak {
+            println!("{round} rounds; the longest operation: {slowest:?}");
+            return;
+        }
+        let arena = BpfArena::create(8 << 20).unwrap();
+        let poke = Poke::new(&arena);
+        let mut sides: Vec<Box<dyn Side>> = vec![Box::new(Kernel::new(&arena))];
+        if round % 4 == 3 {
+            sides.extend(User::new(&arena, "gcc").map(|side| Box::new(side) as Box<dyn Side>));
+        }
+        let before = NameMap::<u64>::builder(&arena, "before")
+            .bytes(256 << 10)
+            .domain(&domain)
+            .build()
+            .unwrap();
+        let map = with(
+            KernelMap::<[u64; 2]>::builder(&arena, "map"),
+            PARTS[round % 3],
+        )
+        .max_entries(400)
+        .bytes(512 << 10)
+        .ring(16)
+        .grace(&grace)
+        .build()
+        .unwrap();
+        let after = NameMap::<u64>::builder(&arena, "after")
+            .with_index()
+            .bytes(256 << 10)
+            .domain(&domain)
+            .build()
+            .unwrap();
+        for i in 0..200u64 {
+            before.insert(i.to_le_bytes(), i).unwrap();
+            after.insert(i.to_le_bytes(), i).unwrap();
+        }
+        let window = map.window().clone();
+        let whole = outside(&arena, window.at..window.at + window.len);
+        for _ in 0..400 {
+            let key = key(&mut rng);
+            sides[0].ask(What::InsertValue, window.number, ANY, &key, &[1, 2]);
+            map.service().unwrap();
+        }
+        map.verify().unwrap();
+        let memory = map.memory().unwrap();
+        for share in [5000, 2000, 1000, 400, 200, 50, 10, 3, 1] {
+            let bounds = (window.at, memory.fixed, memory.frontier);
+            spoil(&poke, bounds, place, &mut rng, share);
+            for step in 0..200 {
+                let key = key(&mut rng);
+                let side = rng.usize(..sides.len());
+                let what = [
+                    What::InsertValue,
+                    What::Remove,
+                    What::Lookup,
+                    What::Trie,
+                    What::Index,
+                ][rng.usize(..5)];
+                let flags = rng.u64(..3);
+                let began = Instant::now();
+                sides[side].ask(what, window.number, flags, &key, &[5, 6]);
+                let took = began.elapsed();
+                slowest = (took, what).max(slowest);
+                assert!(took < Duration::from_secs(3), "{what:?} took {took:?}");
+                // Wrong answers are right here, crashes are not.
+                let _ = map.get(&key);
+                if step % 8 == 0 {
+                    let _ = map.service();
+                }
+            }
+            let _ = (map.verify(), map.memory(), map.len());
+            let _ = map.for_each(|_, _| ());
+            if let Ok(reader) = map.reader() {
+                let _ = reader.prefix("a").take(10_000).count();
+            }
+        }
+        let now = outside(&arena, window.at..window.at + window.len);
+        assert!(
+            now == whole,
+            "{place:?}: something outside the window was changed"
+        );
+        before.verify().unwrap();
+        after.verify().unwrap();
+    }
+}

@@ -1,0 +1,215 @@
+//! All processors write at once, from programs, while this process services the map and reads it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use libbpf_rs::ProgramInput;
+use sapwood_bpf::{BpfArena, KernelMap, KernelMapBuilder, Programs};
+
+use crate::asks::Kernel;
+use crate::{PARTS, can, with};
+
+/// Keys are numbers below this.
+pub const KEYS: u32 = 2000;
+/// Operations of one run of a program.
+const COUNT: u32 = 200;
+
+/// As `struct storm` in the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub done: u64,
+    pub found: u64,
+    pub torn: u64,
+    pub no_entry: u64,
+    pub no_memory: u64,
+    pub busy: u64,
+    pub full: u64,
+    pub other: u64,
+    pub error: i64,
+}
+
+impl Counts {
+    pub fn add(&mut self, more: Counts) {
+        self.done += more.done;
+        self.found += more.found;
+        self.torn += more.torn;
+        self.no_entry += more.no_entry;
+        self.no_memory += more.no_memory;
+        self.busy += more.busy;
+        self.full += more.full;
+        self.other += more.other;
+        if more.other > 0 {
+            self.error = more.error;
+        }
+    }
+}
+
+pub fn run(programs: &Programs, window: u32, seed: u64, removals: u32) -> Counts {
+    let mut data = vec![0u8; 64 + 64 + 256];
+    data[0..4].copy_from_slice(&window.to_ne_bytes());
+    data[4..8].copy_from_slice(&KEYS.to_ne_bytes());
+    data[8..16].copy_from_slice(&seed.to_ne_bytes());
+    data[16..20].copy_from_slice(&COUNT.to_ne_bytes());
+    data[20..24].copy_from_slice(&removals.to_ne_bytes());
+    let mut out = vec![0u8; data.len()];
+    let result = programs
+        .program("sw_storm")
+        .unwrap()
+        .test_run(ProgramInput {
+            data_in: Some(&data),
+            data_out: Some(&mut out),
+            ..Default::default()
+        })
+        .unwrap();
+    assert_eq!(result.return_value, 2);
+    let number = |i: usize| {
+        let at = 24 + 4 * i;
+        u64::from(u32::from_ne_bytes(out[at..at + 4].try_into().unwrap()))
+    };
+    Counts {
+        done: number(0),
+        found: number(1),
+        torn: number(2),
+        no_entry: number(3),
+        no_memory: number(4),
+        busy: number(5),
+        full: number(6),
+        other: number(7),
+        error: i64::from_ne_bytes(out[56..64].try_into().unwrap()),
+    }
+}
+
+fn mix(x: u64) -> u64 {
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+/// The key of a number, as the program makes it.
+fn key(number: u32) -> Vec<u8> {
+    let mut key: Vec<u8> = (0..7)
+        .map(|i| b'a' + (number >> (2 * i) & 3) as u8)
+        .collect();
+    key.resize(7 + number as usize % 8, b'x');
+    key
+}
+
+pub fn is_whole(key_of: &[u8], value: [u64; 4]) -> bool {
+    value[1] < u64::from(KEYS)
+        && key(value[1] as u32) == key_of
+        && value[2] == !value[0]
+        && value[3] == mix(value[0] ^ value[1])
+}
+
+/// How long; longer by the environment.
+fn time() -> Duration {
+    let soak = std::env::var("SAPWOOD_SOAK").ok();
+    let seconds = soak.and_then(|text| text.parse::<u64>().ok());
+    seconds.map_or(Duration::from_millis(700), |seconds| {
+        Duration::from_secs(seconds) / PARTS.len() as u32
+    })
+}
+
+fn storm(arena: &BpfArena, builder: KernelMapBuilder<[u64; 4]>, parts: (bool, bool)) -> Counts {
+    let map: KernelMap<[u64; 4]> = with(builder, parts)
+        .max_entries(KEYS as usize)
+        .bytes(16 << 20)
+        .build()
+        .unwrap();
+    let window = map.window().number;
+    let service = map.spawn_service(Duration::from_micros(200)).unwrap();
+    let ends = AtomicBool::new(false);
+    let cpus = std::thread::available_parallelism().map_or(2, |n| n.get());
+    let mut all = Counts::default();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cpus)
+            .map(|cpu| {
+                let (ends, arena) = (&ends, &arena);
+                scope.spawn(move || {
+                    let mut set = rustix::thread::CpuSet::new();
+                    set.set(cpu);
+                    // Where the processors are not the first ones, threads run where they may.
+                    let _ = rustix::thread::sched_setaffinity(None, &set);
+                    let Kernel(programs) = Kernel::new(arena);
+                    let mut rng = fastrand::Rng::with_seed(cpu as u64);
+                    let mut counts = Counts::default();
+                    while !ends.load(Ordering::Relaxed) {
+                        // Times of growing and of shrinking.
+                        let removals = [20, 60, 120, 250][rng.usize(..4)];
+                        for _ in 0..20 {
+                            counts.add(run(&programs, window, rng.u64(..), removals));
+                        }
+                    }
+                    counts
+                })
+            })
+            .collect();
+        let until = Instant::now() + time();
+        let mut rng = fastrand::Rng::with_seed(99);
+        let (mut seen, mut walks) = (0, 0);
+        while Instant::now() < until {
+            for _ in 0..100 {
+                let key = key(rng.u32(..KEYS));
+                if let Some(value) = map.get(&key).unwrap_or(None) {
+                    assert!(is_whole(&key, value), "{key:?} {value:x?}");
+                    seen += 1;
+                }
+            }
+            let walked = map.for_each(|key, value| assert!(is_whole(key, value), "{key:?}"));
+            walks += u32::from(walked.is_ok());
+            assert!(map.len() <= KEYS as usize);
+        }
+        ends.store(true, Ordering::Relaxed);
+        for thread in threads {
+            all.add(thread.join().unwrap());
+        }
+        assert!(seen > 0 && walks > 0, "{seen} values, {walks} walks");
+    });
+    // What programs gave up at the end comes back.
+    let until = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < until {
+        let m = map.memory().unwrap();
+        if m.retired + m.waiting == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    service.stop().unwrap();
+    let shape = map.verify().unwrap();
+    let m = map.memory().unwrap();
+    assert_eq!((shape.refused, m.retired, m.waiting), (0, 0, 0));
+    assert_eq!(m.live, m.branches + m.leaves);
+    let mut entries = 0;
+    map.for_each(|_, _| entries += 1).unwrap();
+    assert_eq!(entries, shape.entries);
+    println!("{parts:?}: {all:?}; {shape:?}; {m:?}");
+    all
+}
+
+#[test]
+fn all_processors_write() {
+    if !can() {
+        return;
+    }
+    let arena = BpfArena::create(128 << 20).unwrap();
+    for (i, parts) in PARTS.into_iter().enumerate() {
+        let builder = KernelMap::builder(&arena, &format!("usual{i}"));
+        let counts = storm(&arena, builder.ring(1024), parts);
+        assert_eq!(
+            (counts.torn, counts.other, counts.full),
+            (0, 0, 0),
+            "{counts:?}"
+        );
+        assert!(counts.done > 1000 && counts.found > 1000, "{counts:?}");
+        // Rings that run empty, and blocks that cannot be had.
+        let builder = KernelMap::builder(&arena, &format!("short{i}"));
+        let builder = builder.ring(2).retire_ring(4).fail_every(3);
+        let counts = storm(&arena, builder, parts);
+        assert_eq!(
+            (counts.torn, counts.other, counts.full),
+            (0, 0, 0),
+            "{counts:?}"
+        );
+        assert!(counts.done > 0 && counts.no_memory > 0, "{counts:?}");
+    }
+}

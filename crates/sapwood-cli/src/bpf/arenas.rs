@@ -1,0 +1,165 @@
+//! `sapwood bpf list`, `dump` and `verify`: what is in arenas that are pinned.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use sapwood_bpf::{BpfArena, Bytes, Error as BpfError};
+use serde_json::json;
+
+use crate::cli::bpf::{DumpArgs, ListArgs, VerifyArgs};
+use crate::errors::{Answer, Error, Outcome, complain};
+use crate::output::Output;
+
+/// `list`.
+pub fn list(args: &ListArgs) -> Outcome {
+    sapwood_bpf::check()?;
+    let mut paths = Vec::new();
+    find(&args.path, &mut paths)?;
+    let alone = paths == [args.path.clone()];
+    let mut out = Output::lines(args.json);
+    for path in &paths {
+        let arena = match BpfArena::open(path) {
+            Ok(arena) => arena,
+            // Programs, links, other maps.
+            Err(BpfError::NotAnArena { .. } | BpfError::Io { .. }) if !alone => continue,
+            Err(error) if alone => return Err(error.into()),
+            Err(error) => {
+                complain(&format!("{}: {error}", path.display()));
+                continue;
+            }
+        };
+        let windows = match arena.windows() {
+            Ok(windows) => windows,
+            Err(error) => {
+                complain(&format!("{}: {error}", path.display()));
+                continue;
+            }
+        };
+        let shown = path.display().to_string();
+        if args.json {
+            let windows: Vec<_> = windows
+                .iter()
+                .map(|window| {
+                    json!({
+                        "number": window.number,
+                        "name": window.name,
+                        "kind": window.kind.name(),
+                        "bytes": window.len,
+                    })
+                })
+                .collect();
+            out.document(&json!({
+                "arena": shown,
+                "bytes": arena.bytes(),
+                "bytes_left": arena.bytes_left(),
+                "windows": windows,
+            }))?;
+            continue;
+        }
+        if windows.is_empty() {
+            out.fields(&[shown.as_bytes(), b"-", b"", b"empty", b"0"])?;
+        }
+        for window in windows {
+            out.fields(&[
+                shown.as_bytes(),
+                window.number.to_string().as_bytes(),
+                window.name.as_bytes(),
+                window.kind.name().as_bytes(),
+                window.len.to_string().as_bytes(),
+            ])?;
+        }
+    }
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// A pinned object, or all that are in a folder and below it, in order.
+fn find(path: &Path, found: &mut Vec<PathBuf>) -> Result<(), Error> {
+    let metadata = std::fs::symlink_metadata(path).map_err(Error::read(path))?;
+    if !metadata.is_dir() {
+        found.push(path.to_owned());
+        return Ok(());
+    }
+    let mut inside = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(Error::read(path))? {
+        let entry = entry.map_err(Error::read(path))?;
+        // The kernel's own lists are files of another kind, and links lead to what is found anyway.
+        if !entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+            inside.push(entry.path());
+        }
+    }
+    inside.sort();
+    for path in inside {
+        // What is gone meanwhile is not there.
+        match find(&path, found) {
+            Err(Error::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// `dump`.
+pub fn dump(args: &DumpArgs) -> Outcome {
+    sapwood_bpf::check()?;
+    let arena = BpfArena::open(&args.arena)?;
+    let reader = arena.reader::<Bytes>(&args.map)?;
+    let form = args.form();
+    let mut out = Output::lines(args.json);
+    out.form = form;
+    let prefix = match &args.prefix {
+        Some(text) => form.parse(text.as_bytes()).map_err(Error::Usage)?,
+        None => Default::default(),
+    };
+    let limit = args.limit.unwrap_or(usize::MAX);
+    for entry in reader.prefix(&prefix).take(limit) {
+        let (key, Bytes(value)) = entry?;
+        match <[u8; 8]>::try_from(&value[..]) {
+            Ok(word) => out.entry(&key, u64::from_ne_bytes(word))?,
+            Err(_) => {
+                let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+                if out.json {
+                    out.document(
+                        &json!({ "key": out.key_json(&key)?, "value": { "hex": digits } }),
+                    )?;
+                } else {
+                    let key = form.show(&key).map_err(Error::Usage)?;
+                    out.fields(&[&key, digits.as_bytes()])?;
+                }
+            }
+        }
+    }
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// `verify`.
+pub fn verify(args: &VerifyArgs) -> Outcome {
+    sapwood_bpf::check()?;
+    let arena = BpfArena::open(&args.arena)?;
+    let checked = arena
+        .reader::<Bytes>(&args.map)
+        .and_then(|reader| reader.verify());
+    let mut out = Output::lines(args.json);
+    let answer = match checked {
+        Ok(entries) if args.json => {
+            out.document(&json!({ "ok": true, "entries": entries }))?;
+            Answer::Yes
+        }
+        Ok(entries) => {
+            out.text(&format!("{}: {entries} entries, sound\n", args.map))?;
+            Answer::Yes
+        }
+        Err(BpfError::Damaged(what)) => {
+            if args.json {
+                out.document(&json!({ "ok": false, "error": what }))?;
+            } else {
+                complain(&format!("damaged: {what}"));
+            }
+            Answer::No
+        }
+        Err(error) => return Err(error.into()),
+    };
+    out.flush()?;
+    Ok(answer)
+}

@@ -1,0 +1,206 @@
+//! `sapwood bpf names`: DNS queries are dropped by the names that they ask for.
+
+use std::io::{self, BufRead};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use sapwood_bpf::{
+    BpfArena, NameRule, NamesCounts, PinnedNames, XdpMode, XdpNames, interface_index,
+};
+use serde_json::{Map, Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::list::read;
+use crate::cli::bpf::{FilterArgs, LoadArgs, PinArgs, RunArgs};
+use crate::errors::{Answer, Error, Outcome, complain};
+use crate::output::Output;
+
+/// The name of the list's window.
+const WINDOW: &str = "blocked";
+
+/// How long a signal may wait.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Reads the list and puts the filter on its interfaces.
+fn start(args: &FilterArgs) -> Result<XdpNames, Error> {
+    sapwood_bpf::check()?;
+    let bytes = usize::try_from(args.bytes)
+        .ok()
+        .and_then(|bytes| bytes.checked_next_multiple_of(4096))
+        .ok_or_else(|| Error::Usage(format!("--bytes {} is too much", args.bytes)))?;
+    let interfaces = args
+        .interfaces
+        .iter()
+        .map(|name| Ok((name, interface_index(name)?)))
+        .collect::<Result<Vec<_>, Error>>()?;
+    let list = read(&args.list, args.strict)?;
+    let arena = BpfArena::create(bytes)?;
+    let mut filter = XdpNames::load(&arena, WINDOW, list)?;
+    let mode = args.generic.then_some(XdpMode::Generic);
+    let count = filter.rules().map().len();
+    for (name, index) in interfaces {
+        let link = filter.attach(index, mode)?;
+        if let Some(why) = link.native_refused() {
+            complain(&format!(
+                "{name}: the driver takes no program ({why}); generic mode is slower"
+            ));
+        }
+        complain(&format!("{name}: {count} names, {} mode", link.mode()));
+    }
+    Ok(filter)
+}
+
+/// `load`.
+pub fn load(args: &LoadArgs) -> Outcome {
+    let filter = start(&args.filter)?;
+    filter.pin(&args.pin)?;
+    filter.leave();
+    Ok(Answer::Yes)
+}
+
+/// `stats`.
+pub fn stats(args: &PinArgs) -> Outcome {
+    sapwood_bpf::check()?;
+    let counts = PinnedNames::open(&args.pin)?.counts()?;
+    let mut out = Output::lines(args.json);
+    show(&mut out, &counts)?;
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// `unload`.
+pub fn unload(args: &PinArgs) -> Outcome {
+    sapwood_bpf::check()?;
+    let pins = PinnedNames::open(&args.pin)?;
+    let counts = pins.counts()?;
+    pins.unpin()?;
+    let mut out = Output::lines(args.json);
+    show(&mut out, &counts)?;
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// Prints counts: name, tab, number a line, or one document.
+fn show(out: &mut Output, counts: &NamesCounts) -> Result<(), Error> {
+    if out.json {
+        let fields = counts
+            .iter()
+            .map(|(verdict, count)| (verdict.name().replace('-', "_"), Value::from(count)));
+        let mut document: Map<String, Value> = fields.collect();
+        document.insert("packets".into(), counts.total().into());
+        return out.document(&document.into());
+    }
+    for (verdict, count) in counts.iter() {
+        out.fields(&[verdict.name().as_bytes(), count.to_string().as_bytes()])?;
+    }
+    out.fields(&[b"packets", counts.total().to_string().as_bytes()])
+}
+
+/// `run`.
+pub fn run(args: &RunArgs) -> Outcome {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let filter = start(&args.filter)?;
+    let mut out = Output::lines(args.json);
+    let commands = (!args.no_commands).then(lines);
+    let ended = commands_until(&filter, commands.as_ref(), &stop, &mut out);
+    let counts = filter.counts()?;
+    drop(filter);
+    ended?;
+    show(&mut out, &counts)?;
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// The lines of stdin, read by a thread: a read cannot be ended by a signal.
+fn lines() -> Receiver<io::Result<Vec<u8>>> {
+    let (send, receive) = sync_channel(64);
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().split(b'\n') {
+            if send.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receive
+}
+
+/// Does what commands say until they end, or a signal comes.
+fn commands_until(
+    filter: &XdpNames,
+    commands: Option<&Receiver<io::Result<Vec<u8>>>>,
+    stop: &AtomicBool,
+    out: &mut Output,
+) -> Result<(), Error> {
+    while !stop.load(Ordering::Relaxed) {
+        let Some(commands) = commands else {
+            std::thread::sleep(PAUSE);
+            continue;
+        };
+        match commands.recv_timeout(PAUSE) {
+            Ok(Ok(line)) => {
+                let line = String::from_utf8_lossy(&line).into_owned();
+                let words: Vec<&str> = line.split_whitespace().collect();
+                if words == ["quit"] {
+                    return Ok(());
+                }
+                command(filter, &words, out)?;
+                out.flush()?;
+            }
+            Ok(Err(error)) => return Err(Error::read("-".as_ref())(error)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// One command. One that is wrong is complained of, and nothing ends.
+fn command(filter: &XdpNames, words: &[&str], out: &mut Output) -> Result<(), Error> {
+    let done = match words {
+        [] => return Ok(()),
+        ["stats"] => return show(out, &filter.counts()?),
+        ["block", name] => filter.rules().block(name).map(|_| (*name, "blocked")),
+        ["allow", name] => filter.rules().allow(name).map(|_| (*name, "allowed")),
+        ["free", name] => filter
+            .rules()
+            .free(name)
+            .map(|was| (*name, if was { "freed" } else { "absent" })),
+        ["rule", name] => match filter.rules().rule_for(name) {
+            Ok(rule) => return tell(name, rule, out),
+            Err(error) => Err(error),
+        },
+        _ => {
+            complain(&format!(
+                "\"{}\" is no command; there are: block NAME, allow NAME, free NAME, rule NAME, stats, quit",
+                words.join(" ").escape_debug()
+            ));
+            return Ok(());
+        }
+    };
+    match done {
+        // The list is as it was.
+        Err(error) => complain(&error.to_string()),
+        Ok((name, done)) if out.json => out.document(&json!({ "name": name, "done": done }))?,
+        Ok((name, done)) => out.fields(&[done.as_bytes(), name.as_bytes()])?,
+    }
+    Ok(())
+}
+
+/// Which rule holds for a name.
+fn tell(name: &str, rule: Option<(String, NameRule)>, out: &mut Output) -> Result<(), Error> {
+    let (by, word) = match &rule {
+        Some((by, NameRule::Block)) => (by.as_str(), "block"),
+        Some((by, NameRule::Allow)) => (by.as_str(), "allow"),
+        None => ("", "none"),
+    };
+    if out.json {
+        let by = rule.as_ref().map(|(by, _)| by);
+        return out.document(&json!({ "name": name, "rule": word, "by": by }));
+    }
+    out.fields(&[word.as_bytes(), name.as_bytes(), by.as_bytes()])
+}

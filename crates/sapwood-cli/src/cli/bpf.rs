@@ -1,0 +1,218 @@
+//! The arguments of `sapwood bpf` and their help.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::keys::KeyForm;
+use crate::numbers::size;
+
+/// How a list of names is written.
+macro_rules! list_form {
+    () => {
+        "one name a line, or an address and names, as in a hosts file. \"!\" before a name makes it an exception. \
+Empty lines are passed over, and so is everything from a # on. Lines that hold no names are reported and left out, or end \
+everything under --strict. Of a name that comes twice, the last line holds."
+    };
+}
+/// What can be done with maps in the kernel.
+#[derive(Debug, Subcommand)]
+pub enum BpfCommand {
+    /// Drops DNS queries for names of a list, and for names below them, on network interfaces
+    #[command(
+        long_about = "Drops DNS queries for names of a list, and for names below them, on network interfaces.
+
+A query is a UDP packet to port 53 that arrives on the interface, over IPv4 or IPv6, behind one VLAN tag at most; the name of its \
+first question counts, in any letter case. The closest enclosing name of the list says what becomes of it. Everything else \
+passes as it came: TCP, fragments, compressed names, malformed packets. All packets are counted, each once.",
+        after_help = "Examples:
+  sapwood bpf names run blocked.txt -i eth0
+  sapwood bpf names load blocked.txt -i eth0 --pin /sys/fs/bpf/names
+  sapwood bpf names stats /sys/fs/bpf/names
+  sapwood bpf names unload /sys/fs/bpf/names"
+    )]
+    Names {
+        /// What to do.
+        #[command(subcommand)]
+        command: NamesCommand,
+    },
+    /// Lists the arenas that are pinned, and what is in them
+    #[command(
+        after_help = "For each window of each arena: path, number, name, kind, and bytes of address space, with tabs between.
+
+Examples:
+  sapwood bpf list
+  sapwood bpf list /sys/fs/bpf/names --json"
+    )]
+    List(ListArgs),
+    /// Lists the entries of a map in a pinned arena, in order, while others write it
+    #[command(
+        after_help = "Key and value, with a tab between. Values of 8 bytes are shown as numbers, others in hexadecimal digits.
+
+Examples:
+  sapwood bpf dump /sys/fs/bpf/names/arena blocked --dns
+  sapwood bpf dump /sys/fs/bpf/names/arena blocked --dns --prefix example.org --limit 20"
+    )]
+    Dump(DumpArgs),
+    /// Checks a map in a pinned arena: every invariant of its structure
+    #[command(
+        after_help = "Exit code 1 when it is damaged. A change that is made meanwhile may look like damage.
+
+Example:
+  sapwood bpf verify /sys/fs/bpf/names/arena blocked"
+    )]
+    Verify(VerifyArgs),
+}
+
+/// What can be done with a list of names.
+#[derive(Debug, Subcommand)]
+pub enum NamesCommand {
+    /// Drops queries as long as this runs; commands on stdin change the list
+    #[command(
+        long_about = concat!("Drops queries as long as this runs. It ends with its standard input, or by a signal, takes the \
+program off the interfaces and prints what became of all packets.
+
+Commands, one a line: \"block NAME\", \"allow NAME\" (an exception below a name that is blocked), \"free NAME\" (takes its rule away), \
+\"rule NAME\" (what holds for it, and by which name), \"stats\", \"quit\". A change holds from the next packet on, and loses none.
+
+The list: ", list_form!()),
+        after_help = "Examples:
+  sapwood bpf names run blocked.txt -i eth0
+  sapwood bpf names run blocked.txt -i eth0 -i eth1 --no-commands
+  echo 'block ads.example' | sapwood bpf names run /dev/null -i lo"
+    )]
+    Run(RunArgs),
+    /// Puts the filter on interfaces and leaves it there, pinned
+    #[command(
+        long_about = concat!("Puts the filter on interfaces and leaves it there, pinned in a new folder of a BPF file system: it stays \
+when this has ended, until \"unload\".
+
+The list: ", list_form!()),
+        after_help = "Example:
+  sapwood bpf names load blocked.txt -i eth0 --pin /sys/fs/bpf/names"
+    )]
+    Load(LoadArgs),
+    /// Shows what became of all packets so far
+    #[command(after_help = "Example:
+  sapwood bpf names stats /sys/fs/bpf/names --json")]
+    Stats(PinArgs),
+    /// Takes the filter off its interfaces, and prints what became of all packets
+    #[command(after_help = "Example:
+  sapwood bpf names unload /sys/fs/bpf/names")]
+    Unload(PinArgs),
+}
+
+/// A list and interfaces.
+#[derive(Debug, Args)]
+pub struct FilterArgs {
+    /// The list.
+    #[arg(value_name = "FILE")]
+    pub list: PathBuf,
+    /// The interface whose incoming packets are looked at; may be given more than once.
+    #[arg(short, long = "interface", value_name = "NAME", required = true)]
+    pub interfaces: Vec<String>,
+    /// In the kernel's own code rather than in the driver: slower, but for any interface.
+    #[arg(long)]
+    pub generic: bool,
+    /// Address space for the list, 4 GiB at most; memory is taken as it is used.
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
+    pub bytes: u64,
+    /// Stop at the first line that holds no names.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// `bpf names run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The list and the interfaces.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// Read no commands: run until a signal comes.
+    #[arg(long)]
+    pub no_commands: bool,
+    /// Answers are JSON documents, one a line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `bpf names load`.
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// The list and the interfaces.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// The folder to pin it in; must not be there.
+    #[arg(long, value_name = "DIR")]
+    pub pin: PathBuf,
+}
+
+/// A filter that is pinned.
+#[derive(Debug, Args)]
+pub struct PinArgs {
+    /// The folder that it is pinned in.
+    #[arg(value_name = "DIR")]
+    pub pin: PathBuf,
+    /// The answer is a JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `bpf list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// A pinned arena, or a folder to look for them in, and in all folders below.
+    #[arg(default_value = "/sys/fs/bpf")]
+    pub path: PathBuf,
+    /// Answers are JSON documents, one a line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `bpf dump`.
+#[derive(Debug, Args)]
+pub struct DumpArgs {
+    /// The pinned arena.
+    pub arena: PathBuf,
+    /// The name of the map's window.
+    pub map: String,
+    /// Only keys that start with this.
+    #[arg(long, value_name = "KEY")]
+    pub prefix: Option<OsString>,
+    /// At most this many entries.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Keys are domain names.
+    #[arg(long, conflicts_with = "hex")]
+    pub dns: bool,
+    /// Keys are given and shown in hexadecimal digits.
+    #[arg(long)]
+    pub hex: bool,
+    /// Answers are JSON documents, one a line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl DumpArgs {
+    /// How keys are written.
+    pub fn form(&self) -> KeyForm {
+        match (self.dns, self.hex) {
+            (true, _) => KeyForm::Dns,
+            (_, true) => KeyForm::Hex,
+            _ => KeyForm::Bytes,
+        }
+    }
+}
+
+/// `bpf verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The pinned arena.
+    pub arena: PathBuf,
+    /// The name of the map's window.
+    pub map: String,
+    /// The answer is a JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
