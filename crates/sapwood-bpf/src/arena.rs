@@ -3,13 +3,14 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use sapwood_arena::{Arena, ArenaOptions, HeaderMode, Region};
+use sapwood_arena::{Arena, ArenaOptions, HeaderMode};
 
 use crate::error::Error;
 use crate::layout::{Kind, page};
 use crate::raw::arena::{Memory, PAGE};
+use crate::raw::space;
 use crate::raw::window::Window;
 use crate::support;
 
@@ -92,10 +93,15 @@ impl BpfArena {
         self.memory.len()
     }
 
-    /// Bytes of address space that no window has.
+    /// Bytes of address space that no window has, the most in one piece.
     pub fn bytes_left(&self) -> usize {
-        let used = self.memory.u64(page::USED_AT).load(Ordering::Relaxed);
-        self.bytes().saturating_sub(used as usize)
+        let gaps = self
+            .listed()
+            .map(|listed| space::gaps(&self.memory, &listed));
+        let largest = gaps
+            .ok()
+            .and_then(|gaps| gaps.into_iter().map(|gap| gap.1).max());
+        largest.unwrap_or(0)
     }
 
     /// A copy of what the arena holds, header page and all windows: what C programs in user space read as `sw_base`, and what
@@ -133,6 +139,10 @@ impl BpfArena {
     /// What the system says.
     pub fn try_clone_fd(&self) -> Result<OwnedFd, Error> {
         self.memory.handle()
+    }
+
+    pub(crate) fn changes(&self) -> &Mutex<()> {
+        &self.changes
     }
 
     pub(crate) fn memory(&self) -> &Arc<Memory> {
@@ -257,13 +267,38 @@ impl BpfArena {
         layout_hash: u64,
     ) -> Result<(Arena, WindowInfo), Error> {
         let (window, info) = self.cut_window(name, bytes)?;
+        Ok((self.arena_in(window, &info, layout_hash)?, info))
+    }
+
+    fn arena_in(
+        &self,
+        window: Window,
+        info: &WindowInfo,
+        layout_hash: u64,
+    ) -> Result<Arena, Error> {
         let options = ArenaOptions::default()
             .header(HeaderMode::Page)
             .layout_hash(layout_hash)
             .limit(info.len);
         let arena = Arena::with_region(Box::new(window), options)
-            .map_err(|_| Error::NoMemory { bytes: PAGE })?;
-        Ok((arena, info))
+            .map_err(|_| Error::NoMemory { bytes: PAGE });
+        if arena.is_err() {
+            self.let_go(info);
+        }
+        arena
+    }
+
+    /// As [`make_window`](Self::make_window), to be put into the place of another ([`replace_window`](Self::replace_window)).
+    pub(crate) fn make_successor(
+        &self,
+        old: &WindowInfo,
+        bytes: usize,
+        layout_hash: u64,
+    ) -> Result<(Arena, WindowInfo), Error> {
+        let changes = self.lock();
+        let (window, info) = self.cut(&old.name, old.number, bytes)?;
+        drop(changes);
+        Ok((self.arena_in(window, &info, layout_hash)?, info))
     }
 
     /// As [`make_window`](Self::make_window), with nothing in it, not even pages.
@@ -275,7 +310,8 @@ impl BpfArena {
         name: &str,
         bytes: usize,
     ) -> Result<(Window, WindowInfo), Error> {
-        let _changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changes = self.lock();
+        self.claim()?;
         let refuse = |why| Error::Name {
             name: name.to_owned(),
             why,
@@ -287,22 +323,40 @@ impl BpfArena {
         if all.iter().any(|info| info.name == name) {
             return Err(refuse("there is one of this name"));
         }
+        let mut taken: Vec<u32> = all.iter().map(|info| info.number).collect();
+        taken.extend(space::held(&self.memory).iter().map(|held| held.number));
         let number = (0..page::WINDOWS_MAX as u32)
-            .find(|number| all.iter().all(|info| info.number != *number))
+            .find(|number| !taken.contains(number))
             .ok_or(Error::TooManyWindows(page::WINDOWS_MAX))?;
-        let window = Window::cut(&self.memory, bytes).map_err(|left| Error::NoRoom {
+        self.cut(name, number, bytes)
+    }
+
+    /// Cuts a window; the caller holds the lock and owns the arena.
+    fn cut(&self, name: &str, number: u32, bytes: usize) -> Result<(Window, WindowInfo), Error> {
+        let no_room = || Error::NoRoom {
             name: name.to_owned(),
             bytes,
-            left,
-        })?;
+            left: self.bytes_left(),
+        };
+        let len = bytes.max(PAGE).checked_next_multiple_of(PAGE);
+        let len = len.filter(|len| *len <= self.bytes_left());
+        let len = len.ok_or_else(no_room)?;
+        let mut window = space::cut(&self.memory, &self.listed()?, &[], number, len);
+        if window.is_none() {
+            // There is room, but some of it had other windows before.
+            let clean = self.reclaim_locked()?;
+            window = space::cut(&self.memory, &self.listed()?, &clean, number, len);
+        }
         let info = WindowInfo {
             number,
             kind: Kind::None,
-            at: window.at(),
-            len: window.capacity(),
+            at: 0,
+            len,
             name: name.to_owned(),
         };
-        Ok((window, info))
+        let window = window.ok_or_else(no_room)?;
+        let at = window.at();
+        Ok((window, WindowInfo { at, ..info }))
     }
 
     /// Shows a window to programs and other processes, as holding this.
@@ -327,12 +381,27 @@ impl BpfArena {
             .store(kind as u32, Ordering::Release);
     }
 
-    /// Takes a window away: from now on programs find none of its number. Its memory stays the arena's until the arena goes.
+    /// Forgets a window that was never opened.
+    pub(crate) fn let_go(&self, info: &WindowInfo) {
+        space::release(&self.memory, |held| {
+            if held.at == info.at {
+                held.listed = false;
+            }
+        });
+    }
+
+    /// Takes a window away: from now on programs find none of its number. Its memory stays as it is until nobody can be reading it: see
+    /// [`reclaim`](Self::reclaim).
     pub(crate) fn close_window(&self, number: u32) {
         let entry = page::WINDOWS_AT + number as usize * page::WINDOW_BYTES;
         self.memory
             .u32(entry + page::WINDOW_KIND)
             .store(Kind::None as u32, Ordering::Release);
+        space::release(&self.memory, |held| {
+            if held.number == number {
+                held.listed = false;
+            }
+        });
     }
 }
 

@@ -122,6 +122,17 @@ pub enum Error {
         /// What they are.
         why: String,
     },
+    /// A folder that pins cannot be in.
+    #[error("{} is not in a BPF file system; one is mounted at /sys/fs/bpf, or by: mount -t bpf bpf {}", .0.display(), .0.display())]
+    NoBpffs(PathBuf),
+    /// Another process writes the arena's maps.
+    #[error(
+        "the arena is owned by the process {pid}, which lives (or may: see BpfArena::forget_owner); one process writes, others read"
+    )]
+    Owned {
+        /// The owner.
+        pid: u32,
+    },
     /// A map is changed faster than it can be read from outside.
     #[error(
         "{0:?} is changed faster than it can be read from outside its owner's process; try again"

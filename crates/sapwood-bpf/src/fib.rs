@@ -111,7 +111,8 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibMapBuilder<F,
         let bytes = self.bytes.unwrap_or_else(|| self.arena.bytes_left());
         let hash = Published::layout_hash::<F, V>();
         let (memory, window) = self.arena.make_window(&self.name, bytes.min(most), hash)?;
-        let fib = self.fib.domain(&domain).build_from_in(memory, prefixes)?;
+        let fib = self.fib.domain(&domain).build_from_in(memory, prefixes);
+        let fib = fib.inspect_err(|_| self.arena.let_go(&window))?;
         let kind = kind::<F>();
         self.arena.open_window(&window, kind);
         Ok(FibMap {

@@ -318,7 +318,8 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         let (header, window) = self.arena.make_window(&self.name, bytes, hash)?;
         // The header page is written; the rest of the window is this module's.
         drop(header);
-        let owner = Owner::make(self.arena.memory(), &window, &plan, grace)?;
+        let owner = Owner::make(self.arena.memory(), &window, &plan, grace);
+        let owner = owner.inspect_err(|_| self.arena.let_go(&window))?;
         self.arena.open_window(&window, Kind::KernelQp);
         Ok(KernelMap::of(&self.arena, window, owner))
     }

@@ -19,6 +19,8 @@ pub mod route;
 ///   24 | bytes given to windows           |
 ///   32 | generation                      |   one more with each owner
 ///   40 | spare                           |   for barriers
+///   48 | owner                           |   0: none; else process and start, `pid | start << 22`
+///   56 | owner's namespace of processes  |   its inode
 ///   64 | windows, 32 times 64 bytes      |
 /// ```
 pub mod page {
@@ -38,6 +40,10 @@ pub mod page {
     pub const GENERATION_AT: usize = 32;
     /// A word for barriers.
     pub const SPARE_AT: usize = 40;
+    /// Who writes: a process and when it started.
+    pub const OWNER_AT: usize = 48;
+    /// The namespace in which the owner has its number.
+    pub const OWNER_SPACE_AT: usize = 56;
     /// Where the windows' entries begin.
     pub const WINDOWS_AT: usize = 64;
     /// How many there may be.
@@ -52,6 +58,10 @@ pub mod page {
     pub const WINDOW_LEN: usize = 16;
     /// In an entry: its name, up to 24 bytes.
     pub const WINDOW_NAME: usize = 24;
+    /// In an entry of a map that user space writes: bytes from its beginning that have memory.
+    pub const WINDOW_USED: usize = 48;
+    /// In such an entry: where the window begins that has them, which is another one while its successor is made.
+    pub const WINDOW_USED_OF: usize = 56;
     /// The longest name.
     pub const NAME_MAX: usize = 24;
 }
@@ -230,7 +240,7 @@ pub(crate) const fn root(index: usize) -> u64 {
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct NextHop {
+pub struct MirrorHop {
     /// The interface; 0: none.
     pub ifindex: u32,
     /// The most bytes of an IP packet there; 0: not known.
@@ -247,7 +257,7 @@ pub struct NextHop {
     pub gateway: [u8; 16],
 }
 
-impl NextHop {
+impl MirrorHop {
     /// Send it on: everything is known.
     pub const FORWARD: u8 = 0;
     /// The kernel's: addresses of this machine, several next hops, tunnels, no route, and whatever else programs do not do.
@@ -256,7 +266,8 @@ impl NextHop {
     pub const RESOLVE: u8 = 2;
 }
 
-const _: () = assert!(size_of::<NextHop>() == 36 && std::mem::offset_of!(NextHop, gateway) == 20);
+const _: () =
+    assert!(size_of::<MirrorHop>() == 36 && std::mem::offset_of!(MirrorHop, gateway) == 20);
 
 /// All constants of `layout.h`: name and value.
 pub fn constants() -> Vec<(String, u64)> {
@@ -336,10 +347,10 @@ pub fn constants() -> Vec<(String, u64)> {
     for (name, value) in lpm::Published::layout() {
         add(&format!("LPM_{name}"), value);
     }
-    add("HOP_BYTES", size_of::<NextHop>() as u64);
-    add("HOP_FORWARD", NextHop::FORWARD.into());
-    add("HOP_KERNEL", NextHop::KERNEL.into());
-    add("HOP_RESOLVE", NextHop::RESOLVE.into());
+    add("HOP_BYTES", size_of::<MirrorHop>() as u64);
+    add("HOP_FORWARD", MirrorHop::FORWARD.into());
+    add("HOP_KERNEL", MirrorHop::KERNEL.into());
+    add("HOP_RESOLVE", MirrorHop::RESOLVE.into());
     for (name, value) in route::constants() {
         add(&name, value);
     }

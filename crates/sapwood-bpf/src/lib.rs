@@ -14,6 +14,8 @@
 
 pub mod layout;
 
+pub use layout::MirrorHop;
+
 #[cfg(feature = "kernel")]
 mod arena;
 #[cfg(feature = "kernel")]
@@ -31,9 +33,15 @@ mod loader;
 #[cfg(feature = "kernel")]
 mod mirror;
 #[cfg(feature = "kernel")]
+mod name_rules;
+#[cfg(feature = "kernel")]
 mod names;
 #[cfg(feature = "kernel")]
 pub mod objects;
+#[cfg(feature = "kernel")]
+mod owner;
+#[cfg(feature = "kernel")]
+mod pinned;
 #[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
@@ -68,7 +76,11 @@ pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
 pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
 #[cfg(feature = "kernel")]
+pub use name_rules::{NameRule, NameRules};
+#[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
+#[cfg(feature = "kernel")]
+pub use pinned::{Pinned, PinnedProgram};
 #[cfg(feature = "kernel")]
 pub use route_cache::{
     KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
@@ -80,11 +92,13 @@ pub use words::Words;
 #[cfg(feature = "kernel")]
 pub use xdp::{XdpLink, XdpMode, interface_index};
 #[cfg(feature = "kernel")]
-pub use xdp_names::{NameRule, NamesCounts, PinnedNames, XdpNames};
+pub use xdp_names::{NamesCounts, PinnedNames, XdpNames};
 #[cfg(feature = "kernel")]
 pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
 
-/// The example of the guide compiles.
+/// The examples of the pages compile.
 #[cfg(all(doctest, feature = "kernel"))]
 #[doc = include_str!("../../../docs/bpf.md")]
-struct Guide;
+#[doc = include_str!("../../../docs/bpf-maps.md")]
+#[doc = include_str!("../../../docs/bpf-programs.md")]
+struct Pages;

@@ -25,6 +25,9 @@ use crate::layout::Kind;
 /// println!("programs name it {}", names.window().number);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Such a map belongs to the process that made it. When that dies, programs go on reading what it left, and another process
+/// [takes it over](NameMapBuilder::take_over).
 pub struct NameMap<V: Send + Sync + 'static> {
     map: QpShared<V>,
     arena: BpfArena,
@@ -91,16 +94,58 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NameMapBuilde
         let (memory, window) =
             self.arena
                 .make_window(&self.name, bytes, Published::layout_hash::<V>())?;
-        let map = self.map.domain(&domain).build_sorted_in(memory, entries)?;
+        let map = self.map.domain(&domain).build_sorted_in(memory, entries);
+        let map = map.inspect_err(|_| self.arena.let_go(&window))?;
         self.arena.open_window(&window, Kind::Qp);
-        Ok(NameMap {
-            map,
-            window: WindowInfo {
-                kind: Kind::Qp,
-                ..window
-            },
-            arena: self.arena,
-        })
+        Ok(NameMap::of(map, self.arena, window))
+    }
+
+    /// Takes over the map that a dead owner left: reads it, checking every word, builds it anew in another window, and lets programs see
+    /// that one under the same number, in one store. They find all entries at any time. Then it waits for the programs that may still
+    /// read the old one, and gives its memory back: 4 to 20 ms.
+    ///
+    /// What the owner was doing when it died is done or not done: entries whose insertion had returned are there. Both maps are in the arena
+    /// for a time, so it must have room for them.
+    ///
+    /// ```no_run
+    /// use sapwood_bpf::{BpfArena, NameMap};
+    /// let arena = BpfArena::open("/sys/fs/bpf/names/arena")?;
+    /// let names = NameMap::<u64>::builder(&arena, "blocked").with_index().take_over()?;
+    /// names.insert("example.org", 1)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Owned`] while the owner lives; [`Error::NoWindow`]; [`Error::Value`]; [`Error::Damaged`]: the map stays as it is, for
+    /// programs too, and [`BpfArena::remove_window`] makes way for another of its name. And those of [`build`](Self::build).
+    pub fn take_over(self) -> Result<NameMap<V>, Error> {
+        let old = self.arena.inherit(&self.name, Kind::Qp)?;
+        let domain = match self.domain {
+            Some(domain) => domain,
+            None => kernel_domain()?,
+        };
+        let reader = self.arena.reader_of::<V>(old.clone())?;
+        reader.verify()?;
+        let bytes = self.bytes.unwrap_or_else(|| self.arena.bytes_left());
+        let hash = Published::layout_hash::<V>();
+        let (memory, window) = self.arena.make_successor(&old, bytes, hash)?;
+        let mut failed = None;
+        let entries = reader
+            .iter()
+            .map_while(|entry| entry.map_err(|error| failed = Some(error)).ok());
+        let map = self.map.domain(&domain).build_sorted_in(memory, entries);
+        let map = match (map, failed) {
+            (Ok(map), None) => map,
+            (map, failed) => {
+                // The region first, then the place.
+                let error = failed.or(map.err().map(Error::Map));
+                self.arena.let_go(&window);
+                return Err(error.unwrap_or(Error::Damaged(self.name)));
+            }
+        };
+        self.arena.replace_window(&old, &window);
+        self.arena.reclaim()?;
+        Ok(NameMap::of(map, self.arena, window))
     }
 }
 
@@ -118,6 +163,14 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NameMap<V> {
 }
 
 impl<V: Send + Sync + 'static> NameMap<V> {
+    fn of(map: QpShared<V>, arena: BpfArena, window: WindowInfo) -> NameMap<V> {
+        let window = WindowInfo {
+            kind: Kind::Qp,
+            ..window
+        };
+        NameMap { map, arena, window }
+    }
+
     /// Its window: the number is how programs name it.
     pub fn window(&self) -> &WindowInfo {
         &self.window

@@ -110,6 +110,14 @@ impl BpfArena {
             Ok(window) => window,
             Err(_) => self.window(name, Kind::Qp)?,
         };
+        self.reader_of(window)
+    }
+
+    /// As [`reader`](Self::reader), of the map in this window.
+    pub(crate) fn reader_of<V: ForeignValue>(
+        &self,
+        window: WindowInfo,
+    ) -> Result<Foreign<V>, Error> {
         let reader = Foreign {
             arena: self.clone(),
             window,

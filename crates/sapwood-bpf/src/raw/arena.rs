@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::libbpf_sys as sys;
@@ -20,6 +21,22 @@ pub(crate) struct Memory {
     map: MapHandle,
     base: NonNull<u8>,
     len: usize,
+    /// What this process has cut.
+    pub(crate) held: Mutex<Vec<Held>>,
+    /// What this process wrote as the owner's name; 0: it is not the owner.
+    pub(crate) claimed: AtomicU64,
+}
+
+/// A window that this process has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) number: u32,
+    pub(crate) at: usize,
+    pub(crate) len: usize,
+    /// Somebody uses its memory as a region.
+    pub(crate) region: bool,
+    /// It is, or will be, in the list of windows.
+    pub(crate) listed: bool,
 }
 
 // SAFETY: a mapping belongs to the process; what lies in it is only reached through atomics, or by the owner of a window.
@@ -29,6 +46,11 @@ unsafe impl Sync for Memory {}
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        let claimed = self.claimed.load(Ordering::Relaxed);
+        if claimed != 0 {
+            let owner = self.u64(page::OWNER_AT);
+            let _ = owner.compare_exchange(claimed, 0, Ordering::Release, Ordering::Relaxed);
+        }
         // SAFETY: the mapping is ours, and whoever used it held this.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
@@ -112,7 +134,13 @@ impl Memory {
         match mapped {
             Ok(p) if p.addr() as u64 == at => {
                 let base = NonNull::new(p.cast::<u8>()).ok_or(Error::Address { at })?;
-                Ok(Memory { map, base, len })
+                Ok(Memory {
+                    map,
+                    base,
+                    len,
+                    held: Mutex::default(),
+                    claimed: AtomicU64::new(0),
+                })
             }
             Ok(p) => {
                 // SAFETY: just mapped, by us.
@@ -187,7 +215,7 @@ impl Memory {
             .store(self.len as u64, Ordering::Relaxed);
         self.u64(page::USED_AT)
             .store(PAGE as u64, Ordering::Relaxed);
-        self.u64(page::GENERATION_AT).store(1, Ordering::Relaxed);
+        self.u64(page::GENERATION_AT).store(0, Ordering::Relaxed);
         self.u64(0).store(page::MAGIC, Ordering::Release);
         Ok(())
     }
@@ -222,6 +250,23 @@ pub(crate) fn pin(fd: std::os::fd::RawFd, path: &std::ffi::CStr) -> std::io::Res
     // SAFETY: a descriptor and a string that ends in 0.
     match unsafe { sys::bpf_obj_pin(fd, path.as_ptr()) } {
         0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Runs a program on a packet, and gives what it returns; `out` gets the packet as it leaves.
+pub(crate) fn run(fd: BorrowedFd<'_>, packet: &[u8], out: &mut [u8]) -> std::io::Result<u32> {
+    let mut options = sys::bpf_test_run_opts {
+        sz: size_of::<sys::bpf_test_run_opts>() as sys::size_t,
+        data_in: packet.as_ptr().cast(),
+        data_size_in: packet.len() as u32,
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        ..Default::default()
+    };
+    // SAFETY: both buffers have the sizes that are given.
+    match unsafe { sys::bpf_prog_test_run_opts(fd.as_raw_fd(), &raw mut options) } {
+        0 => Ok(options.retval),
         _ => Err(std::io::Error::last_os_error()),
     }
 }

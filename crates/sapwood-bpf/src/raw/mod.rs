@@ -3,5 +3,6 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod arena;
+pub(crate) mod space;
 pub(crate) mod window;
 pub(crate) mod xdp;

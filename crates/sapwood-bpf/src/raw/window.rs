@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use sapwood_arena::{ArenaFull, Region};
 
 use super::arena::{Memory, PAGE};
+use super::space;
 use crate::layout::page;
 
 /// Bytes that a window grows by at least.
@@ -15,48 +16,59 @@ const STEP: usize = 64 << 10;
 /// The memory of one map.
 pub(crate) struct Window {
     memory: Arc<Memory>,
+    number: u32,
     at: usize,
     capacity: usize,
     len: usize,
 }
 
 impl Window {
-    /// Cuts a window of whole pages off the arena: memory that nobody was given before, so zeroed or never used. `None` when there
-    /// is not so much left, and how much there is.
-    pub(crate) fn cut(memory: &Arc<Memory>, bytes: usize) -> Result<Window, usize> {
-        let used = memory.u64(page::USED_AT);
-        let mut at = used.load(Ordering::Relaxed);
-        loop {
-            let left = memory.len().saturating_sub(at as usize);
-            let capacity = bytes.max(PAGE).checked_next_multiple_of(PAGE);
-            let Some(capacity) = capacity.filter(|capacity| *capacity <= left) else {
-                return Err(left);
-            };
-            if (at as usize) < PAGE || at % PAGE as u64 != 0 {
-                return Err(0);
-            }
-            let end = at + capacity as u64;
-            match used.compare_exchange(at, end, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => {
-                    return Ok(Window {
-                        memory: Arc::clone(memory),
-                        at: at as usize,
-                        capacity,
-                        len: 0,
-                    });
-                }
-                Err(now) => at = now,
-            }
+    /// The window of this number with so many bytes from `at` on, whole pages.
+    ///
+    /// # Safety
+    /// No one else has any of them, in this process or another, until this is dropped, and they are zeros or were never used.
+    pub(crate) unsafe fn new(
+        memory: &Arc<Memory>,
+        number: u32,
+        at: usize,
+        capacity: usize,
+    ) -> Window {
+        debug_assert!(at >= PAGE && at + capacity <= memory.len());
+        Window {
+            memory: Arc::clone(memory),
+            number,
+            at,
+            capacity,
+            len: 0,
         }
     }
 
     pub(crate) fn at(&self) -> usize {
         self.at
     }
+
+    /// Where its list entry says how much of it has memory.
+    fn say(&self) {
+        let entry = page::WINDOWS_AT + self.number as usize * page::WINDOW_BYTES;
+        let word = |at| self.memory.u64(entry + at);
+        word(page::WINDOW_USED_OF).store(0, Ordering::Release);
+        word(page::WINDOW_USED).store(self.len as u64, Ordering::Release);
+        word(page::WINDOW_USED_OF).store(self.at as u64, Ordering::Release);
+    }
 }
 
-// SAFETY: the memory from `base` to `base + len` is mapped as long as `memory` is held, and is this window's alone: `cut` gives
-// no byte out twice, as its counter only grows. (Who writes into an arena of ours without this library breaks that promise, as does
+impl Drop for Window {
+    fn drop(&mut self) {
+        space::release(&self.memory, |held| {
+            if held.at == self.at {
+                held.region = false;
+            }
+        });
+    }
+}
+
+// SAFETY: the memory from `base` to `base + len` is mapped as long as `memory` is held, and is this window's alone, by the
+// promise to `new`. (Who writes into an arena of ours without this library breaks that promise, as does
 // who writes into any process's memory.) The base does not move and is aligned to a page. Pages are populated before they are
 // counted, and zeroed when they are new.
 unsafe impl Region for Window {
@@ -92,6 +104,7 @@ unsafe impl Region for Window {
         for len in [wanted, min_len.next_multiple_of(PAGE)] {
             if self.memory.populate(self.at + self.len, self.at + len) {
                 self.len = len;
+                self.say();
                 return Ok(());
             }
         }

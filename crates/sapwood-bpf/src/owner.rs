@@ -1,0 +1,255 @@
+//! Who owns an arena, what becomes of a dead owner's windows, and of memory that no window has any more.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+use libbpf_rs::ProgramInput;
+
+use crate::arena::{BpfArena, WindowInfo};
+use crate::error::Error;
+use crate::grace::KernelGrace;
+use crate::layout::{Kind, page};
+use crate::loader::Loader;
+use crate::raw::arena::PAGE;
+use crate::raw::space;
+
+/// Bits of a process's number in the owner's word; Linux has no larger ones.
+const PID_BITS: u32 = 22;
+
+const FREE_PAGES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/free-pages.bpf.o"));
+
+/// When a process started, in ticks since the machine did; `None` when there is none of this number.
+fn started(pid: u64) -> Result<Option<u64>, Error> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = match std::fs::read_to_string(&path) {
+        Ok(stat) => stat,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // A process that ends while it is asked for.
+        Err(error) if error.raw_os_error() == Some(3) => return Ok(None),
+        Err(error) => return Err(Error::io(format!("reading {path}"), error)),
+    };
+    // Behind the name, which may hold anything: the state, and 19 fields on, the start. The dead that wait for their parents are dead.
+    let mut fields = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or("")
+        .split_ascii_whitespace();
+    let state = fields.next().unwrap_or("");
+    if matches!(state, "Z" | "X") {
+        return Ok(None);
+    }
+    let start = fields.nth(18).and_then(|field| field.parse().ok());
+    start.map(Some).ok_or_else(|| {
+        Error::io(
+            format!("reading {path}"),
+            io::Error::from(io::ErrorKind::InvalidData),
+        )
+    })
+}
+
+fn process_space() -> Result<u64, Error> {
+    use std::os::unix::fs::MetadataExt;
+    let path = "/proc/self/ns/pid";
+    match std::fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.ino()),
+        Err(error) => Err(Error::io(format!("reading {path}"), error)),
+    }
+}
+
+impl BpfArena {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ()> {
+        self.changes()
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The process that owns the arena: it makes windows and writes maps, until it lets go of all handles or dies. `None` when there is
+    /// none. Reading needs no owner.
+    ///
+    /// # Errors
+    /// What the system says of the process.
+    pub fn owner(&self) -> Result<Option<u32>, Error> {
+        let word = self.memory().u64(page::OWNER_AT).load(Ordering::Acquire);
+        Ok(match self.lives(word)? {
+            true => Some((word & ((1 << PID_BITS) - 1)) as u32),
+            false => None,
+        })
+    }
+
+    /// Whether the owner of this name lives, as far as can be known: one in another namespace of processes may.
+    fn lives(&self, word: u64) -> Result<bool, Error> {
+        let (pid, start) = (word & ((1 << PID_BITS) - 1), word >> PID_BITS);
+        if word == 0 {
+            return Ok(false);
+        }
+        let space = self.memory().u64(page::OWNER_SPACE_AT);
+        if space.load(Ordering::Acquire) != process_space()? {
+            return Ok(true);
+        }
+        Ok(started(pid)? == Some(start))
+    }
+
+    /// Makes this process the owner, if nobody is. One more generation, then.
+    pub(crate) fn claim(&self) -> Result<(), Error> {
+        let memory = self.memory();
+        let word = memory.u64(page::OWNER_AT);
+        let pid = u64::from(std::process::id());
+        let start = started(pid)?.unwrap_or_default();
+        let me = start << PID_BITS | pid;
+        loop {
+            let owner = word.load(Ordering::Acquire);
+            if owner == me && memory.claimed.load(Ordering::Relaxed) == me {
+                return Ok(());
+            }
+            // A number of ours from another namespace, or from before this process mapped the arena again, is not us.
+            if owner != me && self.lives(owner)? {
+                return Err(Error::Owned {
+                    pid: (owner & ((1 << PID_BITS) - 1)) as u32,
+                });
+            }
+            let swapped = word.compare_exchange(owner, me, Ordering::AcqRel, Ordering::Relaxed);
+            if swapped.is_ok() {
+                let space = memory.u64(page::OWNER_SPACE_AT);
+                space.store(process_space()?, Ordering::Release);
+                memory.claimed.store(me, Ordering::Relaxed);
+                memory
+                    .u64(page::GENERATION_AT)
+                    .fetch_add(1, Ordering::AcqRel);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Forgets the owner, for when it is known to be dead and this process cannot see so, because it ran in another namespace of
+    /// processes.
+    ///
+    /// If it lives all the same, and writes, both owners damage each other's maps: wrong answers, and crashes in both processes.
+    pub fn forget_owner(&self) {
+        let word = self.memory().u64(page::OWNER_AT);
+        word.store(0, Ordering::Release);
+    }
+
+    /// Takes a dead owner's window off the list: programs find none of its name and number from now on.
+    ///
+    /// # Errors
+    /// [`Error::NoWindow`], [`Error::Owned`]; [`Error::Name`] when the window is this process's own.
+    pub fn remove_window(&self, name: &str) -> Result<(), Error> {
+        let _changes = self.lock();
+        self.claim()?;
+        let info = self
+            .windows()?
+            .into_iter()
+            .find(|info| info.name == name)
+            .ok_or_else(|| Error::NoWindow {
+                name: name.to_owned(),
+                kind: "window",
+                there: "see BpfArena::windows".to_owned(),
+            })?;
+        self.not_ours(&info)?;
+        self.close_window(info.number);
+        Ok(())
+    }
+
+    fn not_ours(&self, info: &WindowInfo) -> Result<(), Error> {
+        let held = space::held(self.memory());
+        match held.iter().any(|held| held.at == info.at) {
+            true => Err(Error::Name {
+                name: info.name.clone(),
+                why: "this process has the window already",
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// The window of a dead owner's map, shortened to what has memory, so that there is room for its successor.
+    pub(crate) fn inherit(&self, name: &str, kind: Kind) -> Result<WindowInfo, Error> {
+        let _changes = self.lock();
+        self.claim()?;
+        let mut info = self.window(name, kind)?;
+        self.not_ours(&info)?;
+        let entry = page::WINDOWS_AT + info.number as usize * page::WINDOW_BYTES;
+        let word = |at| self.memory().u64(entry + at).load(Ordering::Acquire) as usize;
+        let used = word(page::WINDOW_USED);
+        let known = word(page::WINDOW_USED_OF) == info.at && used % PAGE == 0;
+        if known && (PAGE..info.len).contains(&used) {
+            let len = self.memory().u64(entry + page::WINDOW_LEN);
+            len.store(used as u64, Ordering::Release);
+            info.len = used;
+        }
+        Ok(info)
+    }
+
+    /// Lets programs see another window in the place of this number's, of the same kind. They load the kind, which stays, and then the
+    /// place, which changes in one store: they see the one or the other, and both are whole.
+    pub(crate) fn replace_window(&self, old: &WindowInfo, new: &WindowInfo) {
+        let entry = page::WINDOWS_AT + new.number as usize * page::WINDOW_BYTES;
+        let (at, len) = (entry + page::WINDOW_AT, entry + page::WINDOW_LEN);
+        // Readers in other processes load place and length one after the other: any two of them must be inside.
+        let shorter = old.len.min(new.len) as u64;
+        self.memory().u64(len).store(shorter, Ordering::Release);
+        self.memory()
+            .u64(at)
+            .store(new.at as u64, Ordering::Release);
+        self.memory()
+            .u64(len)
+            .store(new.len as u64, Ordering::Release);
+    }
+
+    /// Gives memory back to the system that windows had which are no more; how many bytes of address space have none now. It waits for
+    /// the programs that are running, as they may still read there: 4 to 20 ms.
+    ///
+    /// A window that needs such address space does so by itself.
+    ///
+    /// # Errors
+    /// [`Error::Owned`], [`Error::NoGrace`], [`Error::Damaged`], and what the kernel says.
+    pub fn reclaim(&self) -> Result<usize, Error> {
+        let _changes = self.lock();
+        self.claim()?;
+        let clean = self.reclaim_locked()?;
+        Ok(clean.iter().map(|(_, len)| len).sum())
+    }
+
+    /// What has been given back: places and bytes. While the lock is held, nobody gets any of it.
+    pub(crate) fn reclaim_locked(&self) -> Result<Vec<(usize, usize)>, Error> {
+        let listed = self.listed()?;
+        let fresh = space::fresh(self.memory());
+        let gaps = space::gaps(self.memory(), &listed);
+        let gaps: Vec<_> = gaps
+            .into_iter()
+            .filter(|(at, _)| *at < fresh)
+            .map(|(at, len)| (at, len.min(fresh - at)))
+            .collect();
+        if gaps.is_empty() {
+            return Ok(gaps);
+        }
+        KernelGrace::new()?.wait()?;
+        let programs = Loader::open(self, FREE_PAGES)?
+            .allow_sleepable("sw_free_pages")
+            .load()?;
+        let program = programs.program("sw_free_pages")?;
+        for (at, len) in &gaps {
+            let mut pages = Vec::new();
+            pages.extend((*at as u64).to_ne_bytes());
+            pages.extend(((*len / PAGE) as u64).to_ne_bytes());
+            program
+                .test_run(ProgramInput {
+                    context_in: Some(&mut pages),
+                    ..Default::default()
+                })
+                .map_err(|error| Error::system("giving pages back", error))?;
+        }
+        if let Some((at, len)) = gaps.last() {
+            if at + len == fresh {
+                space::set_fresh(self.memory(), *at);
+            }
+        }
+        Ok(gaps)
+    }
+
+    /// Where windows are, of all owners.
+    pub(crate) fn listed(&self) -> Result<Vec<(usize, usize)>, Error> {
+        let all = self.windows()?;
+        Ok(all.iter().map(|info| (info.at, info.len)).collect())
+    }
+}

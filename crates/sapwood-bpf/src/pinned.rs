@@ -1,0 +1,216 @@
+//! What outlives its owner: an arena, programs and their links, pinned in one folder.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::{Link, Program};
+
+use crate::arena::BpfArena;
+use crate::error::Error;
+use crate::loader::Programs;
+use crate::support;
+
+/// What a BPF file system says that it is.
+const BPFFS: u64 = 0xcafe_4a11;
+
+const ARENA: &str = "arena";
+const PROGRAM: &str = "prog-";
+const LINK: &str = "link-";
+
+/// A folder of a BPF file system in which an arena, its programs and their links are pinned: as `arena`, `prog-NAME` and `link-NAME`. They
+/// live on, and go on working, whatever becomes of the process that made them.
+///
+/// ```no_run
+/// use sapwood_bpf::{BpfArena, Loader, NameMap, Pinned};
+/// // The first time.
+/// let pinned = Pinned::create("/sys/fs/bpf/names")?;
+/// let arena = BpfArena::create(256 << 20)?;
+/// let programs = Loader::open_file(&arena, "xdp-names.bpf.o")?.load()?;
+/// pinned.pin_arena(&arena)?;
+/// pinned.pin_programs(&programs)?;
+/// # drop((arena, programs));
+/// // Another process, later.
+/// let arena = Pinned::open("/sys/fs/bpf/names")?.arena()?;
+/// let names = NameMap::<u64>::builder(&arena, "blocked").take_over()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Pinned {
+    folder: PathBuf,
+}
+
+/// A program that was pinned.
+pub struct PinnedProgram {
+    fd: OwnedFd,
+}
+
+fn is_bpffs(folder: &Path) -> Result<(), Error> {
+    let doing = || format!("looking at {}", folder.display());
+    match rustix::fs::statfs(folder) {
+        Ok(system) if system.f_type as u64 == BPFFS => Ok(()),
+        Ok(_) => Err(Error::NoBpffs(folder.to_owned())),
+        Err(error) => Err(Error::io(doing(), error.into())),
+    }
+}
+
+impl Pinned {
+    /// A folder for pins; it is made if it is not there. The one above it must be there, in a BPF file system.
+    ///
+    /// # Errors
+    /// [`Error::NoBpffs`], and what the system says: that there is no folder above it, or that it holds pins already.
+    pub fn create(folder: impl Into<PathBuf>) -> Result<Pinned, Error> {
+        support::check()?;
+        let folder = folder.into();
+        if let Some(above) = folder.parent() {
+            is_bpffs(above)?;
+        }
+        let doing = || format!("making the folder {}", folder.display());
+        match std::fs::create_dir(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(Error::io(doing(), error));
+            }
+            _ => {}
+        }
+        let pinned = Pinned { folder };
+        match pinned.names()?.is_empty() {
+            true => Ok(pinned),
+            false => Err(Error::io(
+                format!("pinning in {}", pinned.folder.display()),
+                std::io::Error::new(std::io::ErrorKind::AlreadyExists, "it holds pins already"),
+            )),
+        }
+    }
+
+    /// A folder that holds pins.
+    ///
+    /// # Errors
+    /// [`Error::NoBpffs`], and what the system says.
+    pub fn open(folder: impl Into<PathBuf>) -> Result<Pinned, Error> {
+        support::check()?;
+        let folder = folder.into();
+        is_bpffs(&folder)?;
+        Ok(Pinned { folder })
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What is pinned in it, in alphabetic order: `arena`, `link-…`, `prog-…`, and whatever else is there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn names(&self) -> Result<Vec<String>, Error> {
+        let doing = || format!("reading {}", self.folder.display());
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.folder).map_err(|error| Error::io(doing(), error))? {
+            let entry = entry.map_err(|error| Error::io(doing(), error))?;
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Pins the arena.
+    ///
+    /// # Errors
+    /// What the system says: that one is pinned here already.
+    pub fn pin_arena(&self, arena: &BpfArena) -> Result<(), Error> {
+        support::pin(arena.fd(), &self.folder.join(ARENA))
+    }
+
+    /// The arena.
+    ///
+    /// # Errors
+    /// As [`BpfArena::open`].
+    pub fn arena(&self) -> Result<BpfArena, Error> {
+        BpfArena::open(self.folder.join(ARENA))
+    }
+
+    /// Pins all loaded programs of an object, by their names.
+    ///
+    /// # Errors
+    /// What the system says: that one of this name is pinned here already. Those before it stay pinned.
+    pub fn pin_programs(&self, programs: &Programs) -> Result<(), Error> {
+        for program in programs.object().progs() {
+            let name = program.name().to_string_lossy().into_owned();
+            if program.autoload() {
+                let path = self.folder.join(format!("{PROGRAM}{name}"));
+                support::pin(program.as_fd(), &path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A pinned program.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn program(&self, name: &str) -> Result<PinnedProgram, Error> {
+        let path = self.folder.join(format!("{PROGRAM}{name}"));
+        let fd =
+            Program::fd_from_pinned_path(&path).map_err(|error| Error::pinned(&path, error))?;
+        Ok(PinnedProgram { fd })
+    }
+
+    /// Pins a link, by which a program is attached, under a name.
+    ///
+    /// # Errors
+    /// What the system says: that one of this name is pinned here already.
+    pub fn pin_link(&self, name: &str, link: BorrowedFd<'_>) -> Result<(), Error> {
+        support::pin(link, &self.folder.join(format!("{LINK}{name}")))
+    }
+
+    /// A pinned link.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn link(&self, name: &str) -> Result<Link, Error> {
+        let path = self.folder.join(format!("{LINK}{name}"));
+        Link::open(&path).map_err(|error| Error::pinned(&path, error))
+    }
+
+    /// Removes all pins and the folder. Links first: what nobody else holds is detached, then unloaded, and at last the arena goes.
+    ///
+    /// # Errors
+    /// What the system says: that something else is in the folder.
+    pub fn remove(self) -> Result<(), Error> {
+        let names = self.names()?;
+        for kind in [LINK, PROGRAM, ARENA] {
+            for name in names.iter().filter(|name| name.starts_with(kind)) {
+                let path = self.folder.join(name);
+                std::fs::remove_file(&path)
+                    .map_err(|error| Error::io(format!("removing {}", path.display()), error))?;
+            }
+        }
+        let doing = || format!("removing {}", self.folder.display());
+        std::fs::remove_dir(&self.folder).map_err(|error| Error::io(doing(), error))
+    }
+}
+
+impl PinnedProgram {
+    /// Runs the program on a packet of its kind (`BPF_PROG_TEST_RUN`), and gives what it returns. `out` gets the packet as it leaves.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn run(&self, packet: &[u8], out: &mut [u8]) -> Result<u32, Error> {
+        crate::raw::arena::run(self.as_fd(), packet, out)
+            .map_err(|error| Error::io("running a pinned program", error))
+    }
+}
+
+impl AsFd for PinnedProgram {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl fmt::Debug for PinnedProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PinnedProgram")
+            .field("fd", &self.fd)
+            .finish()
+    }
+}
