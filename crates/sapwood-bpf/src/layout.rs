@@ -74,7 +74,7 @@ pub mod page {
 ///             1280 | lock: u32                                                        |   programs
 ///             1344 | entries, branches, their units, units of leaves: u32 each        |   programs, under the lock
 ///             1360 | sequence: u64, one more with each unlocking                      |   programs, under the lock
-///             1408 | most entries, parts: u32 each; bytes in use: u64                 |   user space
+///             1408 | most entries, parts: u32 each; bytes in use, of them before blocks: u64 each
 ///             1472 | scratch                                                          |   programs, under the lock
 /// next pages  4096 | heads of the rings, 128 bytes each: one a size of blocks, retired |
 ///                  | slots of the rings | table | buckets | blocks                     |
@@ -100,6 +100,8 @@ pub mod kernel_map {
     pub const PARTS: usize = 1412;
     /// Where the bytes from the window's beginning are that are in use.
     pub const FRONTIER: usize = 1416;
+    /// Where the word is that says where blocks begin, in bytes from the window's beginning.
+    pub const NODES: usize = 1424;
     /// Where the scratch of the program that has the lock is.
     pub const SCRATCH: usize = 1472;
     /// The heads of the rings.
@@ -238,7 +240,7 @@ pub(crate) const fn root(index: usize) -> u64 {
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct NextHop {
+pub struct MirrorHop {
     /// The interface; 0: none.
     pub ifindex: u32,
     /// The most bytes of an IP packet there; 0: not known.
@@ -255,7 +257,7 @@ pub struct NextHop {
     pub gateway: [u8; 16],
 }
 
-impl NextHop {
+impl MirrorHop {
     /// Send it on: everything is known.
     pub const FORWARD: u8 = 0;
     /// The kernel's: addresses of this machine, several next hops, tunnels, no route, and whatever else programs do not do.
@@ -264,7 +266,8 @@ impl NextHop {
     pub const RESOLVE: u8 = 2;
 }
 
-const _: () = assert!(size_of::<NextHop>() == 36 && std::mem::offset_of!(NextHop, gateway) == 20);
+const _: () =
+    assert!(size_of::<MirrorHop>() == 36 && std::mem::offset_of!(MirrorHop, gateway) == 20);
 
 /// All constants of `layout.h`: name and value.
 pub fn constants() -> Vec<(String, u64)> {
@@ -344,10 +347,10 @@ pub fn constants() -> Vec<(String, u64)> {
     for (name, value) in lpm::Published::layout() {
         add(&format!("LPM_{name}"), value);
     }
-    add("HOP_BYTES", size_of::<NextHop>() as u64);
-    add("HOP_FORWARD", NextHop::FORWARD.into());
-    add("HOP_KERNEL", NextHop::KERNEL.into());
-    add("HOP_RESOLVE", NextHop::RESOLVE.into());
+    add("HOP_BYTES", size_of::<MirrorHop>() as u64);
+    add("HOP_FORWARD", MirrorHop::FORWARD.into());
+    add("HOP_KERNEL", MirrorHop::KERNEL.into());
+    add("HOP_RESOLVE", MirrorHop::RESOLVE.into());
     for (name, value) in route::constants() {
         add(&name, value);
     }

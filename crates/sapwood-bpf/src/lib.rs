@@ -14,6 +14,8 @@
 
 pub mod layout;
 
+pub use layout::MirrorHop;
+
 #[cfg(feature = "kernel")]
 mod arena;
 #[cfg(feature = "kernel")]
@@ -30,6 +32,8 @@ mod kernel_map;
 mod loader;
 #[cfg(feature = "kernel")]
 mod mirror;
+#[cfg(feature = "kernel")]
+mod name_rules;
 #[cfg(feature = "kernel")]
 mod names;
 #[cfg(feature = "kernel")]
@@ -67,10 +71,13 @@ pub use grace::{KernelGrace, Way, kernel_domain};
 pub use kernel_map::{
     KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape, Serviced,
 };
+pub use layout::MirrorHop;
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
 pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
+#[cfg(feature = "kernel")]
+pub use name_rules::{NameRule, NameRules};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
@@ -86,11 +93,13 @@ pub use words::Words;
 #[cfg(feature = "kernel")]
 pub use xdp::{XdpLink, XdpMode, interface_index};
 #[cfg(feature = "kernel")]
-pub use xdp_names::{NameRule, NamesCounts, PinnedNames, XdpNames};
+pub use xdp_names::{NamesCounts, PinnedNames, XdpNames};
 #[cfg(feature = "kernel")]
 pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
 
-/// The example of the guide compiles.
+/// The examples of the pages compile.
 #[cfg(all(doctest, feature = "kernel"))]
 #[doc = include_str!("../../../docs/bpf.md")]
-struct Guide;
+#[doc = include_str!("../../../docs/bpf-maps.md")]
+#[doc = include_str!("../../../docs/bpf-programs.md")]
+struct Pages;

@@ -6,8 +6,9 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use crate::arena::BpfArena;
 use crate::error::Error;
-use crate::layout::route::{MODE_CACHE, MODE_RESOLVER, RouteVerdict};
+use crate::layout::route::{MODE_CACHE, MODE_RESOLVER, MODE_TABLE, RouteVerdict};
 use crate::loader::{Loader, Programs};
+use crate::mirror::RouteMirror;
 use crate::route_cache::KernelRouteCache;
 use crate::xdp::{XdpLink, XdpMode};
 
@@ -30,6 +31,8 @@ pub enum RouteMode {
     Resolver,
     /// The route cache, and the kernel's table for flows that it does not know.
     Cache,
+    /// Tables that mirror the kernel's.
+    Table,
 }
 
 impl fmt::Display for RouteMode {
@@ -37,6 +40,7 @@ impl fmt::Display for RouteMode {
         f.write_str(match self {
             RouteMode::Resolver => "resolver",
             RouteMode::Cache => "cache",
+            RouteMode::Table => "table",
         })
     }
 }
@@ -100,6 +104,10 @@ impl RouteCounts {
 /// answer holds for its destination and flow for as long as the cache says that answers are fresh: that late, at most, does a change of
 /// the kernel's routes or neighbours take effect. [`KernelRouteCache::invalidate_all`] makes it take effect at once.
 ///
+/// With a mirror of the kernel's tables ([`RouteMirror`]) neither is asked: a change takes effect as soon as the mirror has heard of it, in
+/// a millisecond or so. Rules, other tables and whether the kernel forwards at all (`net.ipv4.ip_forward`) do not count then, and prefixes with
+/// several ways are left to the kernel.
+///
 /// Everything else passes to the kernel as it came, and is counted by the reason: packets for this machine, without a known
 /// neighbour, too long, with options, at their last hop. The source of a packet is not checked (`rp_filter`), and firewall
 /// rules do not see what is forwarded.
@@ -123,6 +131,7 @@ pub struct XdpRoute {
     programs: Programs,
     mode: RouteMode,
     cache: Option<KernelRouteCache>,
+    mirror: Option<RouteMirror>,
 }
 
 impl XdpRoute {
@@ -133,9 +142,10 @@ impl XdpRoute {
     pub fn resolver(arena: &BpfArena) -> Result<XdpRoute, Error> {
         Ok(XdpRoute {
             links: Vec::new(),
-            programs: load(arena, MODE_RESOLVER, 0)?,
+            programs: load(arena, [MODE_RESOLVER, 0, 0, 0])?,
             mode: RouteMode::Resolver,
             cache: None,
+            mirror: None,
         })
     }
 
@@ -148,9 +158,35 @@ impl XdpRoute {
     pub fn cached(cache: KernelRouteCache) -> Result<XdpRoute, Error> {
         Ok(XdpRoute {
             links: Vec::new(),
-            programs: load(cache.arena(), MODE_CACHE, cache.window().number)?,
+            programs: load(cache.arena(), [MODE_CACHE, cache.window().number, 0, 0])?,
             mode: RouteMode::Cache,
             cache: Some(cache),
+            mirror: None,
+        })
+    }
+
+    /// Loads the program so that it asks the tables of this mirror, which must be of the network namespace that the interfaces are in.
+    ///
+    /// ```no_run
+    /// use sapwood_bpf::{BpfArena, IpMap, RouteMirror, XdpRoute};
+    /// let arena = BpfArena::create(256 << 20)?;
+    /// let mirror = RouteMirror::start(IpMap::new(&arena, "routes", 64 << 20)?)?;
+    /// let router = XdpRoute::mirrored(mirror)?;
+    /// # let _ = router;
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Loader`].
+    pub fn mirrored(mirror: RouteMirror) -> Result<XdpRoute, Error> {
+        let map = mirror.map();
+        let [v4, v6] = [map.window4().number, map.window6().number];
+        Ok(XdpRoute {
+            links: Vec::new(),
+            programs: load(map.arena(), [MODE_TABLE, 0, v4, v6])?,
+            mode: RouteMode::Table,
+            cache: None,
+            mirror: Some(mirror),
         })
     }
 
@@ -162,6 +198,11 @@ impl XdpRoute {
     /// The cache, if there is one.
     pub fn cache(&self) -> Option<&KernelRouteCache> {
         self.cache.as_ref()
+    }
+
+    /// The mirror, if there is one.
+    pub fn mirror(&self) -> Option<&RouteMirror> {
+        self.mirror.as_ref()
     }
 
     /// The programs and their maps.
@@ -227,17 +268,15 @@ impl fmt::Debug for XdpRoute {
         f.debug_struct("XdpRoute")
             .field("mode", &self.mode)
             .field("cache", &self.cache)
+            .field("mirror", &self.mirror)
             .field("links", &self.links)
             .finish_non_exhaustive()
     }
 }
 
 /// The programs, loaded with this configuration: `struct sw_xdp_config`.
-fn load(arena: &BpfArena, mode: u32, cache: u32) -> Result<Programs, Error> {
-    let config: Vec<u8> = [mode, cache, 0, 0]
-        .into_iter()
-        .flat_map(u32::to_ne_bytes)
-        .collect();
+fn load(arena: &BpfArena, config: [u32; 4]) -> Result<Programs, Error> {
+    let config: Vec<u8> = config.into_iter().flat_map(u32::to_ne_bytes).collect();
     let mut loader = Loader::open(arena, OBJECT)?;
     let mut set = false;
     for mut map in loader.object_mut().maps_mut() {

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use common::netns::Netns;
 use libbpf_rs::ProgramInput;
 use sapwood_bpf::layout::route::RouteVerdict::{self, *};
-use sapwood_bpf::{BpfArena, KernelRouteCache, NextHop, RouteCounts, RouteMode, XdpRoute};
+use sapwood_bpf::{
+    BpfArena, IpMap, KernelRouteCache, NextHop, RouteCounts, RouteMirror, RouteMode, XdpRoute,
+};
 use zerocopy::IntoBytes;
 
 fn can() -> bool {
@@ -102,16 +104,32 @@ impl Network {
         attach(&self.second, "s2", false);
     }
 
-    fn ping(&self, to: &str, count: u32) {
+    /// Sends so many, two milliseconds apart, and returns whether all came back, and what ping said.
+    fn try_ping(&self, to: &str, count: u32) -> (bool, String) {
         let count = count.to_string();
         let out = self
             .client
             .run(&["ping", "-q", "-i", "0.002", "-c", &count, "-W", "2", to]);
         let said = text(&out);
-        assert!(
-            out.status.success() && said.contains(&format!(" {count} received")),
-            "{said}"
-        );
+        let all = out.status.success() && said.contains(&format!(" {count} received"));
+        (all, said)
+    }
+
+    fn ping(&self, to: &str, count: u32) {
+        let (all, said) = self.try_ping(to, count);
+        assert!(all, "{said}");
+    }
+
+    /// Waits until all on the way know their neighbours, as the kernel takes its time to find them.
+    fn reach(&self, to: &str) {
+        let begin = Instant::now();
+        loop {
+            let (all, said) = self.try_ping(to, 2);
+            if all {
+                return;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(20), "{said}");
+        }
     }
 }
 
@@ -128,6 +146,13 @@ fn cached(arena: &BpfArena, fresh: Duration) -> XdpRoute {
     XdpRoute::cached(cache).unwrap()
 }
 
+/// With tables that mirror the router's.
+fn mirrored(arena: &BpfArena, router: &Netns) -> XdpRoute {
+    let map = IpMap::new(arena, "routes", 4 << 20).unwrap();
+    let mirror = router.inside(|| RouteMirror::start(map).unwrap());
+    XdpRoute::mirrored(mirror).unwrap()
+}
+
 #[test]
 fn real_tools() {
     if !can() {
@@ -136,9 +161,10 @@ fn real_tools() {
     let Some(network) = Network::new() else {
         return;
     };
-    for mode in [RouteMode::Resolver, RouteMode::Cache] {
-        let arena = BpfArena::create(4 << 20).unwrap();
+    for mode in [RouteMode::Resolver, RouteMode::Cache, RouteMode::Table] {
+        let arena = BpfArena::create(16 << 20).unwrap();
         let mut program = match mode {
+            RouteMode::Table => mirrored(&arena, &network.router),
             RouteMode::Cache => cached(&arena, Duration::from_millis(100)),
             _ => XdpRoute::resolver(&arena).unwrap(),
         };
@@ -147,7 +173,7 @@ fn real_tools() {
         assert_eq!(program.links().len(), 6);
         for to in ["10.81.9.1", "fd81:9::1"] {
             // Neighbours are the kernel's to find.
-            network.ping(to, 2);
+            network.reach(to);
             let before = program.counts().unwrap();
             network.ping(to, 200);
             let counts = program.counts().unwrap().since(&before);
@@ -161,7 +187,8 @@ fn real_tools() {
                     assert!(counts.get(Resolved) >= 6, "{counts:?}");
                     assert!(counts.get(Cached) >= 5 * counts.get(Resolved), "{counts:?}");
                 }
-                _ => assert_eq!(counts.get(Cached), 0),
+                RouteMode::Table => assert_eq!(counts.forwarded(), counts.get(Table)),
+                _ => assert_eq!(counts.forwarded(), counts.get(Resolved)),
             }
             // To the router itself.
             network.ping(
@@ -254,17 +281,23 @@ fn routes_that_change() {
     let Some(network) = Network::new() else {
         return;
     };
-    let arena = BpfArena::create(4 << 20).unwrap();
+    let arena = BpfArena::create(16 << 20).unwrap();
+    let program = cached(&arena, Duration::from_millis(100));
+    change_routes(&network, program);
+    // A mirror is no later than that, and is told by nobody but the kernel.
+    change_routes(&network, mirrored(&arena, &network.router));
+}
+
+fn change_routes(network: &Network, mut program: XdpRoute) {
     let fresh = Duration::from_millis(100);
-    let mut program = cached(&arena, fresh);
     network.attach(&mut program);
     for to in ["10.81.9.1", "fd81:9::1"] {
         let address: IpAddr = to.parse().unwrap();
         network.route_by(2);
-        network.ping(to, 2);
+        network.reach(to);
         network.route_by(3);
         std::thread::sleep(fresh);
-        network.ping(to, 2);
+        network.reach(to);
         network.route_by(2);
         std::thread::sleep(fresh);
         let stop = AtomicBool::new(false);
@@ -289,7 +322,9 @@ fn routes_that_change() {
             pause();
             // Changed, and the cache told.
             network.route_by(2);
-            program.cache().unwrap().invalidate_all();
+            if let Some(cache) = program.cache() {
+                cache.invalidate_all();
+            }
             let at_once = Instant::now();
             pause();
             // Withdrawn.
@@ -323,7 +358,10 @@ fn routes_that_change() {
         assert_eq!(between(&second, at_once + slack, end), 0);
         assert_eq!(between(&first, gone + fresh + slack, end), 0);
     }
-    program.cache().unwrap().verify().unwrap();
+    match program.mirror() {
+        Some(mirror) => mirror.map().verify().unwrap(),
+        None => program.cache().unwrap().verify().unwrap(),
+    }
 }
 
 fn ipv4(to: [u8; 4], hops: u8, more: usize) -> Vec<u8> {
@@ -439,7 +477,7 @@ fn every_kind_of_frame() {
     let Some(network) = Network::new() else {
         return;
     };
-    let arena = BpfArena::create(4 << 20).unwrap();
+    let arena = BpfArena::create(16 << 20).unwrap();
     let (near, far) = ([2, 0, 0, 0, 7, 1], [2, 0, 0, 0, 7, 2]);
     let text = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
     let router = &network.router;
@@ -457,10 +495,12 @@ fn every_kind_of_frame() {
             "permanent",
         ]);
     }
-    for cache in [false, true] {
-        let mut program = match cache {
-            true => cached(&arena, Duration::from_secs(60)),
-            false => XdpRoute::resolver(&arena).unwrap(),
+    for mode in [RouteMode::Resolver, RouteMode::Cache, RouteMode::Table] {
+        let cache = mode == RouteMode::Cache;
+        let mut program = match mode {
+            RouteMode::Cache => cached(&arena, Duration::from_secs(60)),
+            RouteMode::Table => mirrored(&arena, router),
+            _ => XdpRoute::resolver(&arena).unwrap(),
         };
         let index = router.index("r0");
         router
@@ -488,6 +528,7 @@ fn every_kind_of_frame() {
             let verdict = match verdict {
                 // Two of the frames may be of one flow.
                 Resolved if cache && (round > 0 || counts.get(Cached) == 1) => Cached,
+                Resolved if mode == RouteMode::Table => Table,
                 other => other,
             };
             assert_eq!(

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Forwards IPv4 and IPv6 packets to where the kernel would: the resolver is the kernel's own table (bpf_fib_lookup), asked for each packet, or
- * for each flow that the route cache does not know.
+ * for each flow that the route cache does not know; or the tables that mirror it are asked.
  *
  * What it does not forward, it passes to the kernel as it came, and counts why: the kernel answers for itself, resolves neighbours,
  * sends ICMP errors, and drops.
  */
 #include <linux/bpf.h>
+#include "sapwood/hop.bpf.h"
+#include "sapwood/lpm.bpf.h"
 #include "sapwood/route.bpf.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
@@ -211,6 +213,28 @@ SW_INLINE __u32 sw_find_cached(struct xdp_md *ctx, struct sw_packet *packet, str
 	return verdict;
 }
 
+/* Asks the tables that mirror the kernel's: SW_XDP_ROUTE_TABLE and the next hop, or why there is none. */
+SW_INLINE __u32 sw_find_table(const struct sw_packet *packet, struct sw_route_value *value)
+{
+	struct sw_next_hop hop;
+	long found;
+
+	if (packet->ask.family == SW_FAMILY4)
+		found = sw_lpm4_lookup_be(sw_xdp_config.table4, packet->ask.ipv4_dst);
+	else
+		found = sw_lpm6_lookup_be(sw_xdp_config.table6, packet->ask.ipv6_dst);
+	if (found <= 0)
+		return SW_XDP_ROUTE_NO_ROUTE;
+	sw_next_hop_read(found, &hop);
+	if (hop.action != SW_HOP_FORWARD)
+		return hop.action == SW_HOP_RESOLVE ? SW_XDP_ROUTE_NO_NEIGHBOUR : SW_XDP_ROUTE_NO_ROUTE;
+	value->hop.ifindex = hop.ifindex;
+	value->hop.mtu = hop.mtu;
+	__builtin_memcpy(value->hop.smac, hop.smac, 6);
+	__builtin_memcpy(value->hop.dmac, hop.dmac, 6);
+	return SW_XDP_ROUTE_TABLE;
+}
+
 /* Writes the addresses and one hop less; the packet is what sw_read saw. 0 if it is not there any more. */
 SW_INLINE int sw_rewrite(struct xdp_md *ctx, const struct sw_route_value *value, int is_v6)
 {
@@ -248,9 +272,11 @@ SW_INLINE int sw_route_packet(struct xdp_md *ctx, struct sw_packet *packet, __u3
 	is_v6 = packet->ask.family == SW_FAMILY6;
 	if (sw_xdp_config.mode == SW_XDP_ROUTE_MODE_CACHE)
 		*verdict = sw_find_cached(ctx, packet, &value);
+	else if (sw_xdp_config.mode == SW_XDP_ROUTE_MODE_TABLE)
+		*verdict = sw_find_table(packet, &value);
 	else
 		*verdict = sw_resolve(ctx, &packet->ask, &value);
-	if (*verdict != SW_XDP_ROUTE_CACHED && *verdict != SW_XDP_ROUTE_RESOLVED)
+	if (*verdict != SW_XDP_ROUTE_CACHED && *verdict != SW_XDP_ROUTE_RESOLVED && *verdict != SW_XDP_ROUTE_TABLE)
 		return XDP_PASS;
 	if (value.hop.mtu && packet->bytes > value.hop.mtu) {
 		*verdict = SW_XDP_ROUTE_TOO_LONG;

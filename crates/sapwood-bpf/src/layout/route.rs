@@ -183,6 +183,8 @@ impl RouteVerdict {
 pub const MODE_RESOLVER: u32 = 0;
 /// It asks the cache, and the kernel's table for what the cache does not know.
 pub const MODE_CACHE: u32 = 1;
+/// It asks the tables that mirror the kernel's.
+pub const MODE_TABLE: u32 = 2;
 
 /// The constants of the C header.
 pub(super) fn constants() -> Vec<(String, u64)> {
@@ -235,5 +237,6 @@ pub(super) fn constants() -> Vec<(String, u64)> {
     all.push(("XDP_ROUTE_COUNTS".into(), RouteVerdict::ALL.len() as u64));
     all.push(("XDP_ROUTE_MODE_RESOLVER".into(), MODE_RESOLVER.into()));
     all.push(("XDP_ROUTE_MODE_CACHE".into(), MODE_CACHE.into()));
+    all.push(("XDP_ROUTE_MODE_TABLE".into(), MODE_TABLE.into()));
     all
 }

@@ -11,14 +11,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use netlink_sys::Socket;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use sapwood::lpm::FibMemory;
+use sapwood_arena::ArenaFull;
 
 use self::netlink::{Heard, asking, everything, hear, listening};
 use self::table::Model;
 use crate::error::Error;
 use crate::fib::IpMap;
-use crate::layout::NextHop;
+use crate::layout::MirrorHop;
 
 /// Bytes of the buffer for notifications, unless it is said otherwise: some thousand changes.
 const BUFFER: usize = 1 << 20;
@@ -35,7 +38,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// A thread of its own asks the kernel for all routes, neighbours and links, and then listens to what changes. When the kernel had to
 /// say more than its buffer took, everything is asked for once more, and what differs is written; routes that did not change are never
 /// missing meanwhile. Followed are the main table and the local one, as the kernel does without rules of one's own. What a program cannot
-/// do is marked as the kernel's ([`NextHop::KERNEL`]).
+/// do is marked as the kernel's ([`MirrorHop::KERNEL`]).
 ///
 /// Next hops have their hardware addresses filled in. A neighbour on a network without a gateway is a prefix of its own, of the address's
 /// full length; so the tables have a few entries more than the kernel has routes.
@@ -66,7 +69,7 @@ pub struct RouteMirror {
 /// ```
 #[derive(Debug)]
 pub struct RouteMirrorBuilder {
-    map: IpMap<NextHop>,
+    map: IpMap<MirrorHop>,
     buffer: usize,
 }
 
@@ -91,7 +94,7 @@ pub struct MirrorStats {
 }
 
 struct Shared {
-    map: IpMap<NextHop>,
+    map: IpMap<MirrorHop>,
     ends: AtomicBool,
     /// In the order of [`MirrorStats`].
     counts: [AtomicU64; 6],
@@ -168,12 +171,12 @@ impl RouteMirror {
     ///
     /// # Errors
     /// As there.
-    pub fn start(map: IpMap<NextHop>) -> Result<RouteMirror, Error> {
+    pub fn start(map: IpMap<MirrorHop>) -> Result<RouteMirror, Error> {
         RouteMirror::builder(map).start()
     }
 
     /// A mirror made to measure. The tables should be empty and are its own: nobody else writes them.
-    pub fn builder(map: IpMap<NextHop>) -> RouteMirrorBuilder {
+    pub fn builder(map: IpMap<MirrorHop>) -> RouteMirrorBuilder {
         RouteMirrorBuilder {
             map,
             buffer: BUFFER,
@@ -181,7 +184,7 @@ impl RouteMirror {
     }
 
     /// The tables.
-    pub fn map(&self) -> &IpMap<NextHop> {
+    pub fn map(&self) -> &IpMap<MirrorHop> {
         &self.shared.map
     }
 
@@ -306,22 +309,30 @@ impl Follower {
     fn write(&mut self) -> Option<sapwood::Error> {
         let map = &self.shared.map;
         let (mut changes, mut left, mut refused) = (0, Vec::new(), None);
+        let mut later = Vec::new();
+        let mut done = |net: IpNet, result: Result<(), sapwood::Error>| match result {
+            Ok(()) => changes += 1,
+            Err(error) => {
+                left.push(net);
+                refused.get_or_insert(error);
+            }
+        };
+        // What is withdrawn first: it makes room.
         for net in self.model.take_dirty() {
-            let wanted = self.model.wanted(net);
-            if map.get(net) == wanted {
-                continue;
+            match (map.get(net), self.model.wanted(net)) {
+                (Some(_), None) => done(net, map.remove(net).map(drop)),
+                (old, Some(hop)) if old != Some(hop) => later.push((net, hop, old.is_some())),
+                _ => {}
             }
-            let done = match wanted {
-                Some(hop) => map.insert(net, hop).map(drop).map_err(|no| no.error),
-                None => map.remove(net).map(drop),
+        }
+        for (net, hop, known) in later {
+            let room = match (known, net) {
+                (true, _) => Ok(()),
+                (false, IpNet::V4(_)) => has_room(&map.v4().memory()),
+                (false, IpNet::V6(_)) => has_room(&map.v6().memory()),
             };
-            match done {
-                Ok(()) => changes += 1,
-                Err(error) => {
-                    left.push(net);
-                    refused.get_or_insert(error);
-                }
-            }
+            let insert = || map.insert(net, hop).map(drop).map_err(|no| no.error);
+            done(net, room.and_then(|()| insert()));
         }
         self.shared.count(CHANGES, changes);
         self.shared.count(REFUSED, left.len() as u64);
@@ -334,4 +345,17 @@ impl Follower {
         self.model.put_back(left);
         refused
     }
+}
+
+/// Whether a table may take more routes. To take one away needs memory, too, for a moment: a sixteenth is left for that.
+fn has_room(memory: &FibMemory) -> Result<(), sapwood::Error> {
+    let arena = &memory.arena;
+    let spare = (arena.reserved / 16).min(256 << 10);
+    if arena.live + arena.retired + spare < arena.reserved {
+        return Ok(());
+    }
+    Err(sapwood::Error::ArenaFull(ArenaFull {
+        requested: spare,
+        limit: arena.reserved,
+    }))
 }

@@ -11,7 +11,8 @@ use netlink_packet_core::{
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteType,
+    RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -174,10 +175,6 @@ fn event(message: RouteNetlinkMessage, flags: Option<u16>) -> Option<Event> {
             }
             let (net, route) = route(&message)?;
             let has = |flag| flags.is_some_and(|flags| flags & flag != 0);
-            // In IPv6, a route of the same rank makes one of several next hops of both, and is told of alone.
-            if has(NLM_F_APPEND) && matches!(net, IpNet::V6(_)) {
-                return Some(Event::Everything);
-            }
             let how = match () {
                 () if has(NLM_F_REPLACE) => How::Instead,
                 // Answers come in order.
@@ -270,6 +267,10 @@ fn route(message: &RouteMessage) -> Option<(IpNet, Route)> {
             | RouteAttribute::NhId(_)
             | RouteAttribute::EncapType(_)
             | RouteAttribute::Encap(_) => simple = false,
+            // Shorter packets than the interface takes.
+            RouteAttribute::Metrics(metrics) => {
+                simple &= !metrics.iter().any(|one| matches!(one, RouteMetric::Mtu(_)));
+            }
             _ => {}
         }
     }

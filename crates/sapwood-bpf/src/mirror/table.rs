@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use crate::layout::NextHop;
+use crate::layout::MirrorHop;
 
 /// Where a route leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,16 +74,15 @@ impl Model {
     pub(super) fn note(&mut self, event: Event) -> bool {
         match event {
             Event::Route(net, route, how) => {
-                let all = self.routes.entry(net).or_default();
-                // Those of this rank, which stand together.
-                let begin = all.partition_point(|other| other.rank < route.rank);
-                let end = all.partition_point(|other| other.rank <= route.rank);
-                match how {
-                    How::Instead if begin < end => all[begin] = route,
-                    How::First | How::Instead => all.insert(begin, route),
-                    How::Last => all.insert(end, route),
+                // In IPv6, those of a rank are one route with several next hops, or are not, and what is told of is the one or the
+                // other.
+                let all = self.routes.get(&net).into_iter().flatten();
+                let same = all.filter(|other| other.rank == route.rank).count();
+                let alone = same == 0 || (how == How::Instead && same == 1);
+                if net.addr().is_ipv6() && !alone {
+                    return false;
                 }
-                self.touch(net);
+                self.put(net, route, how);
             }
             Event::NoRoute(net, route) => {
                 let Some(all) = self.routes.get_mut(&net) else {
@@ -92,6 +91,10 @@ impl Model {
                 let Some(at) = all.iter().position(|other| *other == route) else {
                     return false;
                 };
+                let same = all.iter().filter(|other| other.rank == route.rank).count();
+                if net.addr().is_ipv6() && (same > 1 || route.target == Target::Kernel) {
+                    return false;
+                }
                 all.remove(at);
                 if all.is_empty() {
                     self.routes.remove(&net);
@@ -119,6 +122,19 @@ impl Model {
         true
     }
 
+    fn put(&mut self, net: IpNet, route: Route, how: How) {
+        let all = self.routes.entry(net).or_default();
+        // Those of this rank, which stand together.
+        let begin = all.partition_point(|other| other.rank < route.rank);
+        let end = all.partition_point(|other| other.rank <= route.rank);
+        match how {
+            How::Instead if begin < end => all[begin] = route,
+            How::First | How::Instead => all.insert(begin, route),
+            How::Last => all.insert(end, route),
+        }
+        self.touch(net);
+    }
+
     /// The routes of a prefix have changed.
     fn touch(&mut self, net: IpNet) {
         self.dirty.insert(net);
@@ -136,8 +152,11 @@ impl Model {
     pub(super) fn replace(&mut self, events: impl IntoIterator<Item = Event>) {
         let mut new = Model::default();
         for event in events {
-            // Links are told before routes; none of them can be unknown.
-            let _ = new.note(event);
+            match event {
+                Event::Route(net, route, how) => new.put(net, route, how),
+                // Nothing of this contradicts what was told before.
+                other => drop(new.note(other)),
+            }
         }
         new.dirty.extend(self.dirty.drain());
         new.dirty.extend(self.routes.keys());
@@ -164,9 +183,9 @@ impl Model {
     }
 
     /// What the table must say for exactly this prefix.
-    pub(super) fn wanted(&self, net: IpNet) -> Option<NextHop> {
-        if let Some(route) = self.routes.get(&net).and_then(|all| all.first()) {
-            return Some(self.hop(net, route.target));
+    pub(super) fn wanted(&self, net: IpNet) -> Option<MirrorHop> {
+        if let Some(target) = self.routes.get(&net).and_then(|all| best(net, all)) {
+            return Some(self.hop(net, target));
         }
         // A neighbour on a network that is reached without a gateway.
         let address = net.addr();
@@ -175,28 +194,28 @@ impl Model {
         }
         let range = (address, 0)..=(address, u32::MAX);
         self.neighbours.range(range).next()?;
-        match self.longest(address)?.target {
+        match self.longest(address)? {
             target @ Target::Via { gateway: None, .. } => {
                 let hop = self.hop(net, target);
-                (hop.action == NextHop::FORWARD).then_some(hop)
+                (hop.action == MirrorHop::FORWARD).then_some(hop)
             }
             _ => None,
         }
     }
 
     /// The best route of the longest prefix of an address.
-    fn longest(&self, address: IpAddr) -> Option<&Route> {
+    fn longest(&self, address: IpAddr) -> Option<Target> {
         let net = IpNet::from(address);
         (0..=net.max_prefix_len()).rev().find_map(|len| {
             let net = IpNet::new(address, len).ok()?.trunc();
-            self.routes.get(&net)?.first()
+            best(net, self.routes.get(&net)?)
         })
     }
 
-    fn hop(&self, net: IpNet, target: Target) -> NextHop {
-        let kernel = NextHop {
-            action: NextHop::KERNEL,
-            ..NextHop::default()
+    fn hop(&self, net: IpNet, target: Target) -> MirrorHop {
+        let kernel = MirrorHop {
+            action: MirrorHop::KERNEL,
+            ..MirrorHop::default()
         };
         let Target::Via { ifindex, gateway } = target else {
             return kernel;
@@ -226,18 +245,30 @@ impl Model {
             }
             Some(IpAddr::V6(six)) => (10, six.octets()),
         };
-        NextHop {
+        MirrorHop {
             ifindex,
             mtu: mtu.try_into().unwrap_or(0),
             action: match dmac {
-                Some(_) => NextHop::FORWARD,
-                None => NextHop::RESOLVE,
+                Some(_) => MirrorHop::FORWARD,
+                None => MirrorHop::RESOLVE,
             },
             family,
             smac,
             dmac: dmac.copied().unwrap_or_default(),
             gateway: address,
         }
+    }
+}
+
+/// Where the best route of a prefix leads.
+fn best(net: IpNet, all: &[Route]) -> Option<Target> {
+    match all {
+        // In IPv6 they are one route with several next hops, or the kernel takes whom it knows to be there.
+        [first, second, ..] if first.rank == second.rank && net.addr().is_ipv6() => {
+            Some(Target::Kernel)
+        }
+        [first, ..] => Some(first.target),
+        [] => None,
     }
 }
 
@@ -320,17 +351,20 @@ mod tests {
         model.take_dirty();
         assert_eq!(
             asked(&model, "0.0.0.0/0"),
-            Some((NextHop::RESOLVE, 2, [0; 6]))
+            Some((MirrorHop::RESOLVE, 2, [0; 6]))
         );
         assert!(model.note(Event::Neighbour(2, address("10.1.0.1"), Some(MAC))));
         let mut dirty = model.take_dirty();
         dirty.sort();
         assert_eq!(dirty, [net("0.0.0.0/0"), net("10.1.0.1/32")]);
-        assert_eq!(asked(&model, "0.0.0.0/0"), Some((NextHop::FORWARD, 2, MAC)));
+        assert_eq!(
+            asked(&model, "0.0.0.0/0"),
+            Some((MirrorHop::FORWARD, 2, MAC))
+        );
         // And is a neighbour itself.
         assert_eq!(
             asked(&model, "10.1.0.1/32"),
-            Some((NextHop::FORWARD, 2, MAC))
+            Some((MirrorHop::FORWARD, 2, MAC))
         );
         assert_eq!(asked(&model, "10.1.0.2/32"), None);
         assert!(model.note(Event::Neighbour(2, address("10.1.0.1"), Some(MAC))));
@@ -338,7 +372,7 @@ mod tests {
         assert!(model.note(Event::Neighbour(2, address("10.1.0.1"), None)));
         assert_eq!(
             asked(&model, "0.0.0.0/0"),
-            Some((NextHop::RESOLVE, 2, [0; 6]))
+            Some((MirrorHop::RESOLVE, 2, [0; 6]))
         );
         assert_eq!(asked(&model, "10.1.0.1/32"), None);
     }
@@ -350,7 +384,7 @@ mod tests {
         assert!(model.note(known));
         assert_eq!(
             asked(&model, "10.1.2.3/32"),
-            Some((NextHop::FORWARD, 2, MAC))
+            Some((MirrorHop::FORWARD, 2, MAC))
         );
         model.take_dirty();
         // A longer prefix by another way: the neighbour is none for it.
@@ -366,7 +400,7 @@ mod tests {
         assert!(model.note(Event::NoRoute(net("10.1.2.0/24"), other)));
         assert_eq!(
             asked(&model, "10.1.2.3/32"),
-            Some((NextHop::FORWARD, 2, MAC))
+            Some((MirrorHop::FORWARD, 2, MAC))
         );
     }
 
@@ -393,7 +427,7 @@ mod tests {
             target: Target::Kernel,
         };
         assert!(model.note(Event::Route(prefix, local, How::First)));
-        assert_eq!(asked(&model, "10.2.0.0/16").unwrap().0, NextHop::KERNEL);
+        assert_eq!(asked(&model, "10.2.0.0/16").unwrap().0, MirrorHop::KERNEL);
         for gone in [local, near, far] {
             assert!(model.note(Event::NoRoute(prefix, gone)));
         }
@@ -406,23 +440,23 @@ mod tests {
         let prefix = net("10.3.0.0/16");
         for ifindex in [1, 9] {
             assert!(model.note(Event::Route(prefix, route(0, ifindex, ""), How::Instead)));
-            assert_eq!(asked(&model, "10.3.0.0/16").unwrap().0, NextHop::KERNEL);
+            assert_eq!(asked(&model, "10.3.0.0/16").unwrap().0, MirrorHop::KERNEL);
         }
         let local = net("fe80::/64");
         assert!(model.note(Event::Route(local, route(0, 2, ""), How::First)));
         assert!(model.note(Event::Neighbour(2, address("fe80::1"), Some(MAC))));
-        assert_eq!(asked(&model, "fe80::/64").unwrap().0, NextHop::KERNEL);
+        assert_eq!(asked(&model, "fe80::/64").unwrap().0, MirrorHop::KERNEL);
         assert_eq!(asked(&model, "fe80::1/128"), None);
         let by = Event::Route(net("::/0"), route(0, 2, "fe80::1"), How::First);
         assert!(model.note(by));
-        assert_eq!(asked(&model, "::/0"), Some((NextHop::FORWARD, 2, MAC)));
+        assert_eq!(asked(&model, "::/0"), Some((MirrorHop::FORWARD, 2, MAC)));
         // A link that goes down.
         let down = Link {
             up: false,
             ..model.links[&2]
         };
         assert!(!model.note(Event::Link(2, down)));
-        assert_eq!(asked(&model, "::/0").unwrap().0, NextHop::KERNEL);
+        assert_eq!(asked(&model, "::/0").unwrap().0, MirrorHop::KERNEL);
     }
 
     #[test]

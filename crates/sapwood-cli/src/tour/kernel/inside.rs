@@ -28,10 +28,10 @@ struct Questions {
 }
 
 impl Questions {
-    fn new<'k>(
+    fn new(
         arena: &BpfArena,
         name: &str,
-        asked: &[(&'k [u8], u64)],
+        asked: &[(&[u8], u64)],
         longest: usize,
     ) -> Result<Self, sapwood_bpf::Error> {
         let image = (longest + 1).div_ceil(32) * 4;
