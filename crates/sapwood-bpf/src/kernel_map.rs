@@ -143,13 +143,29 @@ pub struct KernelMapShape {
 
 struct Shared {
     owner: Mutex<Owner>,
+    /// Service waits for the owner.
+    waits: AtomicBool,
     /// No service any more.
     ends: AtomicBool,
 }
 
 impl Shared {
     fn owner(&self) -> MutexGuard<'_, Owner> {
+        // Who reads in a loop would get the lock again before a thread that sleeps for it has woken up.
+        for _ in 0..1000 {
+            if !self.waits.load(Ordering::Relaxed) {
+                break;
+            }
+            std::thread::yield_now();
+        }
         self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn step(&self) -> Result<Serviced, Error> {
+        self.waits.store(true, Ordering::Relaxed);
+        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        self.waits.store(false, Ordering::Relaxed);
+        owner.step()
     }
 }
 
@@ -217,6 +233,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
         KernelMap {
             shared: Arc::new(Shared {
                 owner: Mutex::new(owner),
+                waits: AtomicBool::new(false),
                 ends: AtomicBool::new(false),
             }),
             arena: arena.clone(),
@@ -380,7 +397,7 @@ impl<V> KernelMap<V> {
     /// # Errors
     /// [`Error::NoGrace`] when the kernel refuses to wait for its readers: rings are filled with what there is, and nothing is freed any more.
     pub fn service(&self) -> Result<Serviced, Error> {
-        self.shared.owner().step()
+        self.shared.step()
     }
 
     /// A thread that services the map, every so often while programs write, and more seldom (up to every fourth time) when they do not. It ends
@@ -397,7 +414,7 @@ impl<V> KernelMap<V> {
             .spawn(move || {
                 let mut idle = 0;
                 while !told.load(Ordering::Acquire) && !shared.ends.load(Ordering::Acquire) {
-                    let done = shared.owner().step()?;
+                    let done = shared.step()?;
                     idle = if done.is_idle() {
                         (idle + 1).min(15)
                     } else {

@@ -1,6 +1,6 @@
 //! The owner is killed while programs write; another process takes the map over.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sapwood_bpf::{BpfArena, Error, KernelMap};
@@ -54,6 +54,16 @@ fn the_owner_is_killed() {
     let windows: Vec<u32> = arena.windows().unwrap().iter().map(|w| w.number).collect();
     assert_eq!(windows.len(), PARTS.len());
     let ends = AtomicBool::new(false);
+    let rounds = AtomicU64::new(0);
+    // At least so long, and so many rounds of the programs, on a busy machine too.
+    let wait = |millis, more| {
+        let enough = rounds.load(Ordering::Relaxed) + more;
+        std::thread::sleep(Duration::from_millis(millis));
+        let late = Instant::now() + Duration::from_secs(30);
+        while rounds.load(Ordering::Relaxed) < enough && Instant::now() < late {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
     std::thread::scope(|scope| {
         let storm = scope.spawn(|| {
             let Kernel(programs) = Kernel::new(&arena);
@@ -64,18 +74,19 @@ fn the_owner_is_killed() {
                     seed += 1;
                     counts.add(run(&programs, *window, seed, 20 + 50 * (seed as u32 % 4)));
                 }
+                rounds.fetch_add(1, Ordering::Relaxed);
             }
             counts
         });
-        std::thread::sleep(Duration::from_millis(300));
+        wait(300, 20);
         owner.kill();
-        std::thread::sleep(Duration::from_millis(50));
+        wait(50, 2);
         let heirs = PARTS.map(|parts| {
             let map = KernelMap::<[u64; 4]>::adopt(&arena, &format!("{parts:?}")).unwrap();
             let service = map.spawn_service(Duration::from_micros(300)).unwrap();
             (map, service)
         });
-        std::thread::sleep(Duration::from_millis(300));
+        wait(300, 20);
         ends.store(true, Ordering::Relaxed);
         let counts = storm.join().unwrap();
         for ((map, service), counts) in heirs.into_iter().zip(counts) {

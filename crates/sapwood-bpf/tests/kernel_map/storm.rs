@@ -1,6 +1,6 @@
 //! All processors write at once, from programs, while this process services the map and reads it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::ProgramInput;
@@ -110,7 +110,13 @@ fn time() -> Duration {
     })
 }
 
-fn storm(arena: &BpfArena, builder: KernelMapBuilder<[u64; 4]>, parts: (bool, bool)) -> Counts {
+/// Until the time is over, and so many changes were made and values found; on a busy machine this may take longer.
+fn storm(
+    arena: &BpfArena,
+    builder: KernelMapBuilder<[u64; 4]>,
+    parts: (bool, bool),
+    least: u64,
+) -> Counts {
     let map: KernelMap<[u64; 4]> = with(builder, parts)
         .max_entries(KEYS as usize)
         .bytes(16 << 20)
@@ -119,12 +125,13 @@ fn storm(arena: &BpfArena, builder: KernelMapBuilder<[u64; 4]>, parts: (bool, bo
     let window = map.window().number;
     let service = map.spawn_service(Duration::from_micros(200)).unwrap();
     let ends = AtomicBool::new(false);
+    let (done, found) = (AtomicU64::new(0), AtomicU64::new(0));
     let cpus = std::thread::available_parallelism().map_or(2, |n| n.get());
     let mut all = Counts::default();
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..cpus)
             .map(|cpu| {
-                let (ends, arena) = (&ends, &arena);
+                let (ends, arena, done, found) = (&ends, &arena, &done, &found);
                 scope.spawn(move || {
                     let mut set = rustix::thread::CpuSet::new();
                     set.set(cpu);
@@ -137,7 +144,10 @@ fn storm(arena: &BpfArena, builder: KernelMapBuilder<[u64; 4]>, parts: (bool, bo
                         // Times of growing and of shrinking.
                         let removals = [20, 60, 120, 250][rng.usize(..4)];
                         for _ in 0..20 {
-                            counts.add(run(&programs, window, rng.u64(..), removals));
+                            let more = run(&programs, window, rng.u64(..), removals);
+                            done.fetch_add(more.done, Ordering::Relaxed);
+                            found.fetch_add(more.found, Ordering::Relaxed);
+                            counts.add(more);
                         }
                     }
                     counts
@@ -147,7 +157,13 @@ fn storm(arena: &BpfArena, builder: KernelMapBuilder<[u64; 4]>, parts: (bool, bo
         let until = Instant::now() + time();
         let mut rng = fastrand::Rng::with_seed(99);
         let (mut seen, mut walks) = (0, 0);
-        while Instant::now() < until {
+        let late = until + Duration::from_secs(30);
+        let enough = || {
+            done.load(Ordering::Relaxed)
+                .min(found.load(Ordering::Relaxed))
+                > least
+        };
+        while Instant::now() < until || (!enough() && Instant::now() < late) {
             for _ in 0..100 {
                 let key = key(rng.u32(..KEYS));
                 if let Some(value) = map.get(&key).unwrap_or(None) {
@@ -194,7 +210,7 @@ fn all_processors_write() {
     let arena = BpfArena::create(128 << 20).unwrap();
     for (i, parts) in PARTS.into_iter().enumerate() {
         let builder = KernelMap::builder(&arena, &format!("usual{i}"));
-        let counts = storm(&arena, builder.ring(1024), parts);
+        let counts = storm(&arena, builder.ring(1024), parts, 1000);
         assert_eq!(
             (counts.torn, counts.other, counts.full),
             (0, 0, 0),
@@ -204,7 +220,7 @@ fn all_processors_write() {
         // Rings that run empty, and blocks that cannot be had.
         let builder = KernelMap::builder(&arena, &format!("short{i}"));
         let builder = builder.ring(2).retire_ring(4).fail_every(3);
-        let counts = storm(&arena, builder, parts);
+        let counts = storm(&arena, builder, parts, 10);
         assert_eq!(
             (counts.torn, counts.other, counts.full),
             (0, 0, 0),
