@@ -1,9 +1,9 @@
 //! The maps over byte strings that are compared: ours, and the kernel's hash tables.
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use sapwood_bpf::{BpfArena, NameMap, Programs};
+use sapwood_bpf::{BpfArena, KernelMap, NameMap, Programs};
 
-use super::rig;
+use super::rig::{self, Questions};
 use crate::clock::CpuClock;
 use crate::keylist::KeyList;
 
@@ -33,6 +33,9 @@ pub trait Engine {
 
     /// The program that changes it, if one can.
     fn program(&self, change: Change) -> Option<&'static str>;
+
+    /// The program that walks over all of it.
+    fn walk(&self) -> &'static str;
 
     /// The number of its window, if it lies in one.
     fn window(&self) -> u32 {
@@ -140,6 +143,10 @@ impl Engine for Ours {
         None
     }
 
+    fn walk(&self) -> &'static str {
+        "sw_run_walk"
+    }
+
     fn window(&self) -> u32 {
         self.map.window().number
     }
@@ -175,6 +182,7 @@ pub struct Hash {
     name: &'static str,
     lookup: &'static str,
     changes: [&'static str; 3],
+    walk: &'static str,
     map: MapHandle,
 }
 
@@ -194,6 +202,7 @@ impl Hash {
                     "sw_run_hash_insert",
                     "sw_run_hash_overwrite",
                 ],
+                walk: "sw_run_hash_walk",
                 map: rig::handle(programs, "sw_hash")?,
             }
         } else {
@@ -205,6 +214,7 @@ impl Hash {
                     "sw_run_hash_noprealloc_insert",
                     "sw_run_hash_noprealloc_overwrite",
                 ],
+                walk: "sw_run_hash_noprealloc_walk",
                 map: rig::handle(programs, "sw_hash_noprealloc")?,
             }
         };
@@ -253,6 +263,10 @@ impl Engine for Hash {
         Some(self.changes[change as usize])
     }
 
+    fn walk(&self) -> &'static str {
+        self.walk
+    }
+
     fn change(&self, change: Change, keys: &Changed<'_>) -> Result<f64, String> {
         keys.timed(|| {
             for (key, value) in keys.pairs() {
@@ -272,5 +286,83 @@ impl Engine for Hash {
 
     fn memory(&self) -> Result<u64, String> {
         rig::memlock(&self.map)
+    }
+}
+
+/// Our map that programs write: filled by them, serviced by this process.
+pub struct Written {
+    name: &'static str,
+    map: KernelMap<u64>,
+}
+
+impl Written {
+    /// A map for these entries, with an index alone, or with a trie as well; programs insert them all. `questions` is where
+    /// they are asked to.
+    pub fn new(
+        arena: &BpfArena,
+        programs: &Programs,
+        trie: bool,
+        entries: &KeyList,
+        questions: &mut Questions,
+    ) -> Result<Self, String> {
+        let bytes = (32 << 20) + 384 * entries.len() + 3 * entries.key_bytes();
+        let name = if trie { "written" } else { "written-indexed" };
+        let mut builder = KernelMap::builder(arena, name)
+            .bytes(bytes)
+            .max_entries(entries.len())
+            .ring(8192)
+            .retire_ring(32_768)
+            .with_index();
+        if trie {
+            builder = builder.with_trie();
+        }
+        let written = Self {
+            name: if trie {
+                "sapwood-bpf"
+            } else {
+                "sapwood-bpf-index"
+            },
+            map: builder.build().map_err(|e| e.to_string())?,
+        };
+        let at_a_time = questions.most();
+        for from in (0..entries.len()).step_by(at_a_time) {
+            let count = at_a_time.min(entries.len() - from);
+            questions.set(entries.run(from, count));
+            written.change(programs, Change::Insert, questions)?;
+        }
+        Ok(written)
+    }
+
+    /// The name in tables and records.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Has programs change these keys; nanoseconds a key, without what the loop takes.
+    pub fn change(
+        &self,
+        programs: &Programs,
+        change: Change,
+        keys: &Questions,
+    ) -> Result<f64, String> {
+        let program = match change {
+            Change::Remove => "sw_run_remove",
+            Change::Insert => "sw_run_insert",
+            Change::Overwrite => "sw_run_overwrite",
+        };
+        self.service()?;
+        let window = self.map.window().number;
+        let answers = rig::ask_between(programs, program, keys, window, || self.service())?;
+        let wrong = answers.wrong;
+        if wrong > 0 {
+            return Err(format!("WRONG: {}: {program}: {wrong} answers", self.name));
+        }
+        Ok(answers.each)
+    }
+
+    /// What a thread does all the while: fills the rings.
+    fn service(&self) -> Result<(), String> {
+        while self.map.service().map_err(|e| e.to_string())?.given > 0 {}
+        Ok(())
     }
 }

@@ -30,6 +30,8 @@ pub struct Questions {
     /// Words of each image.
     image: usize,
     count: usize,
+    /// How often each is asked.
+    passes: usize,
 }
 
 impl Questions {
@@ -46,7 +48,41 @@ impl Questions {
             words,
             image,
             count: 0,
+            passes: 1,
         })
+    }
+
+    /// Room for so many questions of one word: an address, and in the upper half the expected answer.
+    pub fn room_for_addresses(arena: &BpfArena, name: &str, count: usize) -> Result<Self, String> {
+        Ok(Self {
+            words: Words::create(arena, name, count).map_err(|e| e.to_string())?,
+            image: 0,
+            count: 0,
+            passes: 1,
+        })
+    }
+
+    /// Writes other questions of one word.
+    ///
+    /// # Panics
+    /// When there is no room for so many.
+    pub fn set_addresses(&mut self, questions: impl IntoIterator<Item = (u32, u32)>) {
+        self.count = 0;
+        for (address, value) in questions {
+            let word = u64::from(address) | u64::from(value) << 32;
+            self.words.set(self.count, word);
+            self.count += 1;
+        }
+    }
+
+    /// The same, to be asked over and over: four times in each call.
+    pub fn again(self) -> Self {
+        Self { passes: 4, ..self }
+    }
+
+    /// How many there is room for.
+    pub fn most(&self) -> usize {
+        self.words.len() / (1 + self.image)
     }
 
     /// Writes other questions; keys that are not expected to be there have the value 0.
@@ -88,6 +124,30 @@ pub fn hash_keys(list: &KeyList, bytes: usize) -> Vec<u8> {
     all
 }
 
+/// Runs a program once over a packet of these words, and returns what it makes of them.
+pub fn call(programs: &Programs, program: &str, packet: &[u64]) -> Result<Vec<u64>, String> {
+    let fail = |why: String| format!("{program}: {why}");
+    let found = programs.program(program).map_err(|e| e.to_string())?;
+    let packet: Vec<u8> = packet.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let mut out = vec![0; packet.len()];
+    let done = found
+        .test_run(ProgramInput {
+            data_in: Some(&packet),
+            data_out: Some(&mut out),
+            ..Default::default()
+        })
+        .map_err(|e| fail(e.to_string()))?
+        .return_value;
+    // XDP_PASS.
+    if done != 2 {
+        return Err(fail(format!("returned {done}")));
+    }
+    let words = out.chunks_exact(8);
+    Ok(words
+        .map(|word| u64::from_ne_bytes(word.try_into().expect("a chunk has 8 bytes")))
+        .collect())
+}
+
 /// Has the program answer all questions, about the map in this window.
 pub fn ask(
     programs: &Programs,
@@ -95,41 +155,48 @@ pub fn ask(
     questions: &Questions,
     window: u32,
 ) -> Result<Answers, String> {
-    let fail = |why: String| format!("{program}: {why}");
-    let program = programs.program(program).map_err(|e| e.to_string())?;
+    ask_between(programs, program, questions, window, || Ok(()))
+}
+
+/// As [`ask`], and after each call something else is done.
+pub fn ask_between(
+    programs: &Programs,
+    program: &str,
+    questions: &Questions,
+    window: u32,
+    mut between: impl FnMut() -> Result<(), String>,
+) -> Result<Answers, String> {
     let question = 8 * (1 + questions.image);
     let mut times = Vec::new();
     let mut wrong = 0;
-    for from in (0..questions.count).step_by(CALL) {
-        let count = CALL.min(questions.count - from);
-        let mut run = [0u64; 6];
-        run[0] = (questions.words.window().at + from * question) as u64;
-        run[1] = count as u64 | (questions.image as u64) << 32;
-        run[2] = u64::from(window);
-        let run: Vec<u8> = run.into_iter().flat_map(u64::to_ne_bytes).collect();
-        let mut out = vec![0; run.len()];
-        let done = program
-            .test_run(ProgramInput {
-                data_in: Some(&run),
-                data_out: Some(&mut out),
-                ..Default::default()
-            })
-            .map_err(|e| fail(e.to_string()))?
-            .return_value;
-        let word = |at: usize| {
-            let word = out[8 * at..8 * at + 8].try_into().expect("8 bytes");
-            u64::from_ne_bytes(word)
+    let calls: Vec<usize> = match questions.passes {
+        1 => (0..questions.count).step_by(CALL).collect(),
+        _ => vec![0; 8],
+    };
+    for from in calls {
+        let count = match questions.passes {
+            1 => CALL.min(questions.count - from),
+            _ => questions.count,
         };
-        // XDP_PASS.
-        if done != 2 || word(5) != 0 {
-            return Err(fail(format!(
-                "returned {}, {} of {count} questions left",
-                done,
-                word(5)
-            )));
+        let asked = count * questions.passes;
+        let packet = [
+            (questions.words.window().at + from * question) as u64,
+            count as u64 | (questions.image as u64) << 32,
+            u64::from(window) | (asked as u64) << 32,
+            0,
+            0,
+            0,
+        ];
+        let out = call(programs, program, &packet)?;
+        if out[5] != 0 {
+            return Err(format!(
+                "{program}: {} of {asked} questions not answered",
+                out[5]
+            ));
         }
-        times.push(word(3) as f64 / count as f64);
-        wrong += word(4);
+        times.push(out[3] as f64 / asked as f64);
+        wrong += out[4];
+        between()?;
     }
     times.sort_by(f64::total_cmp);
     Ok(Answers {
@@ -138,7 +205,7 @@ pub fn ask(
     })
 }
 
-/// Loads an object whose maps are made for so many entries, and hash maps for keys of so many bytes.
+/// Loads an object whose maps are made for so many entries, its hash tables for keys of so many bytes.
 pub fn load(
     arena: &BpfArena,
     object: &[u8],
@@ -147,11 +214,15 @@ pub fn load(
 ) -> Result<Programs, String> {
     let mut loader = Loader::open(arena, object).map_err(|e| e.to_string())?;
     for mut map in loader.object_mut().maps_mut() {
-        if map.name().to_string_lossy().starts_with("sw_hash") {
-            map.set_key_size(key_bytes as u32)
-                .and_then(|()| map.set_max_entries(entries as u32))
-                .map_err(|e| e.to_string())?;
-        }
+        let name = map.name().to_string_lossy().into_owned();
+        let sized = match name.as_str() {
+            "sw_hash" | "sw_hash_noprealloc" => map
+                .set_key_size(key_bytes as u32)
+                .and_then(|()| map.set_max_entries(entries as u32)),
+            "sw_lpm_trie" => map.set_max_entries(entries as u32),
+            _ => Ok(()),
+        };
+        sized.map_err(|e| e.to_string())?;
     }
     loader.load().map_err(|e| e.to_string())
 }

@@ -14,6 +14,8 @@
 
 pub mod layout;
 
+pub use layout::MirrorHop;
+
 #[cfg(feature = "kernel")]
 mod arena;
 #[cfg(feature = "kernel")]

@@ -9,4 +9,10 @@
 /// # let _ = programs;
 /// # Ok::<(), sapwood_bpf::Error>(())
 /// ```
-pub const BENCH_NAMES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/names.bpf.o"));
+pub const BENCH_NAMES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-names.bpf.o"));
+
+/// The same of maps that programs write.
+pub const BENCH_WRITES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-writes.bpf.o"));
+
+/// The same of tables of prefixes.
+pub const BENCH_PREFIXES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-prefixes.bpf.o"));

@@ -154,6 +154,7 @@ impl KernelRouteCacheBuilder {
         let memory = self.arena.memory();
         // Stores of programs to pages that are not there would vanish.
         if !memory.populate(window.at, window.at + bytes) {
+            self.arena.let_go(&window);
             return Err(Error::NoMemory { bytes });
         }
         shape.write(memory, window.at);

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kernel::{Beside, Pins, Poke, skipped};
-use sapwood_bpf::{BpfArena, Error, Loader, NameMap, Pinned, PinnedProgram};
+use sapwood_bpf::{BpfArena, Error, Loader, NameMap, Pinned, PinnedProgram, Words};
 
 const LOOKUP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
 
@@ -317,7 +317,7 @@ fn memory_of_windows_that_are_no_more() {
         drop(one);
         if round % 2 == 0 {
             // The first one's place is used while the second one lives on.
-            let scratch = arena.scratch("scratch", 1 << 20).unwrap();
+            let scratch = Words::create(&arena, "scratch", 1 << 17).unwrap();
             let info = scratch.window();
             let image = arena.image();
             assert!(

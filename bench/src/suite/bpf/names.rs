@@ -1,12 +1,12 @@
 //! Exact matches of byte strings.
 
-use crate::bpf::engines::{Change, Changed, Engine, Hash, Ours};
+use crate::bpf::engines::{Change, Changed, Engine, Hash, Ours, Written};
 use crate::bpf::rig::{self, KEY_MAX, Questions};
 use crate::keylist::KeyList;
 use crate::report::{self, Measure, Report, Samples};
 use crate::suite::Options;
 use crate::suite::names::Case as Keys;
-use sapwood_bpf::{BpfArena, objects};
+use sapwood_bpf::{BpfArena, Programs, Words, layout, objects};
 
 pub const CASES: [&str; 5] = ["kallsyms", "btf", "paths", "domains-1m", "random-binary"];
 
@@ -88,13 +88,12 @@ impl Case {
             }
             list.picked(places)
         };
-        let thousand = drawn(&self.present, 1000.min(self.present.len()), 4 * round);
         let changes = self.present.shuffled(4 * round + 1);
         let changes = changes.picked(0..changes.len().min(many / 8));
         Lists {
             hits: drawn(&self.present, many, 4 * round + 2),
             misses: drawn(&self.absent, many, 4 * round + 3),
-            hot: drawn(&thousand, many / 8, round),
+            hot: drawn(&self.present, 1000, 4 * round),
             changes,
         }
     }
@@ -109,7 +108,7 @@ impl Case {
         let lists = self.lists(0, options);
         let mut hits = room("hits", lists.hits.len())?;
         let mut misses = room("misses", lists.misses.len())?;
-        let mut hot = room("hot", lists.hot.len())?;
+        let mut hot = room("hot", lists.hot.len())?.again();
         let mut changes = room("changes", lists.changes.len())?;
 
         let order = self.present.shuffled(1);
@@ -126,6 +125,17 @@ impl Case {
                 _ => Box::new(Hash::new(&programs, false, &all)?),
             });
         }
+        // Their maps are apart, as programs write them.
+        let writers = rig::load(&arena, objects::BENCH_WRITES, 0, 0)?;
+        let mut written = Vec::new();
+        for (name, trie) in [("sapwood-bpf", true), ("sapwood-bpf-index", false)] {
+            if options.wants_engine(name) {
+                let map = Written::new(&arena, &writers, trie, &order, &mut changes)?;
+                written.push(map);
+            }
+        }
+        let cursor =
+            Words::create(&arena, "cursor", layout::CURSOR_BYTES / 8).map_err(|e| e.to_string())?;
         let mut samples = Samples::new(self.name, &ENGINES);
         for engine in &engines {
             let memory = engine.memory()? as f64 / 1e6;
@@ -156,7 +166,18 @@ impl Case {
                     samples.add(engine.name(), &Measure::new(metric, each, "ns"));
                 }
             }
+            for engine in &engines {
+                let each = self.walk(&programs, &**engine, cursor.window().at)?;
+                samples.add(engine.name(), &Measure::new("walk_ns", each, "ns"));
+            }
             let empty = rig::ask(&programs, "sw_run_empty", &changes, 0)?.each;
+            for map in &written {
+                let mut each = [0.0; 3];
+                for change in Change::ALL {
+                    each[change as usize] = map.change(&writers, change, &changes)? - empty;
+                }
+                bpf_changes(map.name(), each, &mut samples);
+            }
             for engine in &engines {
                 for measure in self.changes(&**engine, &changed)? {
                     samples.add(engine.name(), &measure);
@@ -168,13 +189,10 @@ impl Case {
                     };
                     let answers = rig::ask(&programs, program, &changes, engine.window())?;
                     right(engine.name(), program, answers.wrong)?;
-                    bpf[change as usize] = (answers.each - empty).max(0.0);
+                    bpf[change as usize] = answers.each - empty;
                 }
-                let [_, insert, overwrite] = bpf;
-                if insert > 0.0 {
-                    samples.add(engine.name(), &Measure::new("insert_bpf_ns", insert, "ns"));
-                    let mean = (insert + overwrite) / 2.0;
-                    samples.add(engine.name(), &Measure::new("update_bpf_ns", mean, "ns"));
+                if engine.program(Change::Insert).is_some() {
+                    bpf_changes(engine.name(), bpf, &mut samples);
                 }
                 engine.tidy()?;
             }
@@ -186,6 +204,21 @@ impl Case {
         }
         report.rows.extend(rows);
         Ok(())
+    }
+
+    /// A walk over all of a map, by a program; nanoseconds an entry.
+    fn walk(&self, programs: &Programs, engine: &dyn Engine, cursor: usize) -> Result<f64, String> {
+        let packet = [cursor as u64, engine.window().into(), 0, 0, 0];
+        let out = rig::call(programs, engine.walk(), &packet)?;
+        let (entries, sum) = (out[3] as i64, out[4]);
+        if (entries, sum) != (self.present.len() as i64, self.present.sum()) {
+            return Err(format!(
+                "WRONG: {}: a walk: {entries} entries of {}",
+                engine.name(),
+                self.present.len()
+            ));
+        }
+        Ok(out[2] as f64 / self.present.len() as f64)
     }
 
     /// Changes by this process.
@@ -205,6 +238,14 @@ impl Case {
         measures.push(Measure::new("update_user_batch_ns", sum / 3.0, "ns"));
         Ok(measures)
     }
+}
+
+/// What a program took for each change, empty loop subtracted.
+fn bpf_changes(engine: &'static str, each: [f64; 3], samples: &mut Samples) {
+    let [_, insert, overwrite] = each.map(|each| each.max(0.0));
+    samples.add(engine, &Measure::new("insert_bpf_ns", insert, "ns"));
+    let mean = (insert + overwrite) / 2.0;
+    samples.add(engine, &Measure::new("update_bpf_ns", mean, "ns"));
 }
 
 /// A wrong answer ends the run.

@@ -92,6 +92,35 @@ impl Blocks {
         }
     }
 
+    /// Those that a dead owner had: programs have these blocks, and the rest below the frontier is free. `None` when they overlap or lie outside.
+    pub(super) fn rebuilt(
+        first: u32,
+        limit: u32,
+        frontier: u32,
+        given: &BTreeMap<u32, u32>,
+    ) -> Option<Blocks> {
+        let mut blocks = Blocks::new(first, limit, 0);
+        blocks.frontier = frontier;
+        let mut at = first;
+        for (&begin, &units) in given {
+            let end = begin.checked_add(units)?;
+            if begin < at || end > frontier {
+                return None;
+            }
+            if begin > at {
+                blocks.put_free(at, begin - at);
+            }
+            blocks.begins.set(begin, true);
+            blocks.given.set(begin, true);
+            blocks.given_units += units;
+            at = end;
+        }
+        if frontier > at {
+            blocks.put_free(at, frontier - at);
+        }
+        Some(blocks)
+    }
+
     pub(super) fn frontier(&self) -> u32 {
         self.frontier
     }
@@ -279,6 +308,21 @@ mod tests {
                 assert!(blocks.all_given().eq(all));
             }
         }
+    }
+
+    #[test]
+    fn blocks_are_rebuilt() {
+        let given = [(10, 4), (14, 2), (20, 5)].into_iter().collect();
+        let mut blocks = Blocks::rebuilt(8, 100, 30, &given).unwrap();
+        blocks.verify().unwrap();
+        assert_eq!(blocks.units().free, 2 + 4 + 5);
+        assert_eq!(blocks.give(4, |_| true), Some(16));
+        assert_eq!(blocks.give(6, |_| true), Some(30));
+        blocks.verify().unwrap();
+        let overlap = [(10, 4), (13, 2)].into_iter().collect();
+        assert!(Blocks::rebuilt(8, 100, 30, &overlap).is_none());
+        let outside = [(28, 4)].into_iter().collect();
+        assert!(Blocks::rebuilt(8, 100, 30, &outside).is_none());
     }
 
     #[test]

@@ -53,7 +53,8 @@ impl Owner {
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
         let mut bytes = vec![key.len() as u8];
         bytes.extend(key);
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        // Programs take four words at a time.
+        bytes.resize(bytes.len().next_multiple_of(32), 0);
         let mut sum = 0u64;
         for (word, secret) in bytes.chunks(8).zip(&self.secrets) {
             let word = word
@@ -65,7 +66,6 @@ impl Owner {
             sum = sum.wrapping_add(u64::from(low) * u64::from(high));
         }
         sum = (sum ^ sum >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        sum = (sum ^ sum >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         sum ^ sum >> 32
     }
 

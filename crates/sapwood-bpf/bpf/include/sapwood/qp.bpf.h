@@ -27,7 +27,7 @@
 #define SW_KEY_MAX 254
 #define SW_KEY_WORDS 32
 
-/* A key as it lies in a leaf: its length, its bytes, and zeros to the end. */
+/* A key as it lies in a leaf: its length, its bytes, and zeros to the end, or up to a multiple of 32 bytes at least. */
 struct sw_key {
 	union {
 		__u64 words[SW_KEY_WORDS];
@@ -69,36 +69,63 @@ SW_INLINE sw_at sw_qp_node(sw_at window, __u32 cell)
 	return window + (__u64)(cell & ~1u) * 4;
 }
 
+/* The high bits of the bytes of a word that are as those of the pattern; only the lowest that is set is sure to be right. */
+SW_INLINE __u64 sw_qp_hits(__u64 word, __u64 pattern)
+{
+	word ^= pattern;
+	return (word - SW_ONES) & ~word & SW_HIGHS;
+}
+
+/* Whether a is less than b, both below 2^63: 1 or 0, without a branch. */
+SW_INLINE __u64 sw_less(__u64 a, __u64 b)
+{
+	__u64 difference = a - b;
+
+	sw_hide(difference);
+	return difference >> 63;
+}
+
+/*
+ * Where the cell of the child with this label is; 0 if there is no such child. A lookup waits for each step of this, so there are as few
+ * as may be, and branches only where they say what kind of branch it is.
+ */
+SW_INLINE sw_at sw_qp_cell(sw_at node, __u32 header, __u64 byte)
+{
+	__u64 labels = sw_qp_labels(header), pattern = byte * SW_ONES, word, bit, eight = 0;
+	sw_at cells = node + sw_qp_first(header);
+
+	if (labels <= SW_QP_SMALL_MAX) {
+		if (labels > 8) {
+			/* They ascend: the word is the first one whose last label is not less. */
+			eight = sw_less(sw_u8_of(node, 4 + 7), byte) +
+				(sw_less(sw_u8_of(node, 4 + 15), byte) & sw_less(15, labels)) +
+				(sw_less(sw_u8_of(node, 4 + 23), byte) & sw_less(23, labels));
+			eight *= 8;
+			word = sw_u64_of(node + eight, 4);
+		} else {
+			word = sw_u64_of(node, 4);
+		}
+		word = sw_qp_hits(word, pattern);
+		if (!word)
+			return 0;
+		/* The bytes up to the lowest hit, times four; cells may follow the labels in the same word. */
+		word = (((word - 1) & SW_ONES) * (4 * SW_ONES) >> 56) + eight * 4;
+		return word <= labels * 4 ? cells + word - 4 : 0;
+	}
+	node += byte >> 6;
+	word = sw_u64_of(node + (byte >> 6) * 7, 8);
+	bit = 1ull << (byte & 63);
+	if (!(word & bit))
+		return 0;
+	return cells + (sw_u8_of(node, 4) + (__u64)sw_popcount(word & (bit - 1))) * 4;
+}
+
 /* The number of the label among those of a branch; -1 if it has none such. */
 SW_INLINE int sw_qp_label(sw_at node, __u32 header, __u32 byte)
 {
-	__u32 labels = sw_qp_labels(header);
-	__u64 word, hits, pattern = byte * SW_ONES;
-	__u32 i;
+	sw_at cell = sw_qp_cell(node, header, byte);
 
-	if (labels <= 8) {
-		word = sw_u64(node + 4) ^ pattern;
-		hits = (word - SW_ONES) & ~word & SW_HIGHS;
-		/* The lowest hit is a true one; up to four labels are followed by cells. */
-		i = sw_first_byte(hits | 1ull << 63);
-		return hits && i < labels ? (int)i : -1;
-	}
-	if (labels <= SW_QP_SMALL_MAX) {
-		for (i = sw_zero(); i < labels && sw_can_loop; i += 8) {
-			word = sw_u64(node + 4 + i) ^ pattern;
-			hits = (word - SW_ONES) & ~word & SW_HIGHS;
-			if (hits) {
-				i += sw_first_byte(hits);
-				return i < labels ? (int)i : -1;
-			}
-		}
-		return -1;
-	}
-	word = sw_u64(node + 8 + ((byte >> 6) << 3));
-	hits = 1ull << (byte & 63);
-	if (!(word & hits))
-		return -1;
-	return (int)(sw_u8(node + 4 + (byte >> 6)) + sw_popcount(word & (hits - 1)));
+	return cell ? (int)(cell - node - sw_qp_first(header)) / 4 : -1;
 }
 
 /*
@@ -122,16 +149,54 @@ SW_INLINE __u32 sw_key_byte(const struct sw_key *key, __u32 i)
 	return ((const __u8 *)key)[i & (SW_KEY_WORDS * 8 - 1)];
 }
 
+/* All ones if the word of this number is one of the first so many, else 0. */
+SW_INLINE __u64 sw_among(__u32 i, __u64 words)
+{
+	__s64 before = (__s64)i - (__s64)words;
+
+	/* Or the compiler makes a branch of it. */
+	sw_hide(before);
+	return (__u64)(before >> 63);
+}
+
+/* Words that a key of this length takes with the length in front. */
+SW_INLINE __u64 sw_key_words(const struct sw_key *key)
+{
+	return key->length / 8 + 1;
+}
+
+/*
+ * The bits in which four words of a leaf and a key differ, of those words that the key has. What lies behind a leaf is read,
+ * and not used: no branch depends on the length of a key, as the processor would guess it wrong.
+ */
+SW_INLINE __u64 sw_qp_differ(sw_at at, const __u64 *words, __u64 left)
+{
+	__u64 b = sw_among(1, left), c = sw_among(2, left), d = sw_among(3, left);
+
+	return (sw_u64(at) ^ words[0]) | ((sw_u64_of(at, 8) ^ words[1]) & b) |
+	       ((sw_u64_of(at, 16) ^ words[2]) & c) |
+	       ((sw_u64_of(at, 24) ^ words[3]) & d);
+}
+
 /* Whether a leaf has this key. */
 SW_INLINE int sw_qp_is_key(sw_at leaf, __u32 value_bytes, const struct sw_key *key)
 {
-	__u32 i, left;
+	__u64 words = sw_key_words(key);
+	sw_at at = leaf + value_bytes;
+	__s64 left;
+	__u32 i;
 
-	sw_each_word(i, left, key->length / 8 + 1) {
-		if (sw_u64(leaf + value_bytes + i * 8) != sw_key_word(key, i))
+	if (sw_qp_differ(at, key->words, words))
+		return 0;
+	i = sw_zero() & 28;
+	for (left = words - 4; left > 0 && sw_can_loop; left -= 4) {
+		i = (i + 4) & 28;
+		sw_hide(i);
+		i &= 28;
+		if (sw_qp_differ(at + i * 8, key->words + i, left))
 			return 0;
 	}
-	return !left;
+	return left <= 0;
 }
 
 /* Looks a key up in the trie alone. */
@@ -139,59 +204,79 @@ SW_GLOBAL long sw_qp_trie_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS), node;
 	__u32 cell, header, offset, length, depth;
-	int label;
 
 	sw_use_arena();
 	if (!window)
 		return -EINVAL;
 	length = key->length;
-	cell = sw_u32(window + SW_QP_ROOT);
+	cell = sw_u32_of(window, SW_QP_ROOT);
+	if (!cell)
+		return -ENOENT;
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
-		if (!cell)
-			return -ENOENT;
-		node = sw_qp_node(window, cell);
 		if (cell & 1) {
-			__u32 value_bytes = sw_u32(window + SW_QP_VALUE_BYTES);
-
-			return sw_qp_is_key(node, value_bytes, key) ? (long)node : -ENOENT;
+			node = sw_qp_node(window, cell);
+			return sw_qp_is_key(node, sw_u32_of(window, SW_QP_VALUE_BYTES), key) ? (long)node : -ENOENT;
 		}
-		header = sw_u32(node);
+		node = window + (__u64)cell * 4;
+		header = sw_u32_of(node, 0);
 		offset = sw_qp_offset(header);
+		sw_hide(offset);
 		if (offset >= length) {
 			if (offset > length || !(header & SW_QP_END))
 				return -ENOENT;
 			cell = sw_u32(node + sw_qp_first(header) - 4);
 			continue;
 		}
-		label = sw_qp_label(node, header, sw_key_byte(key, offset));
-		if (label < 0)
+		/* The length is a byte, so the offset is in the key. */
+		node = sw_qp_cell(node, header, key->bytes[offset]);
+		if (!node)
 			return -ENOENT;
-		cell = sw_u32(node + sw_qp_first(header) + (__u32)label * 4);
+		cell = sw_u32_of(node, 0);
 	}
 	return -ELOOP;
 }
 
-/* The hash of a key: NH over its words, mixed. See docs/shared.md. */
+/* The products of NH, of a word and of four. */
+SW_INLINE __u64 sw_nh(__u64 word, __u64 secret)
+{
+	return (__u64)((__u32)word + (__u32)secret) * (__u64)((__u32)(word >> 32) + (__u32)(secret >> 32));
+}
+SW_INLINE __u64 sw_nh_four(sw_at secrets, const __u64 *words)
+{
+	return sw_nh(words[0], sw_u64_of(secrets, 0)) + sw_nh(words[1], sw_u64_of(secrets, 8)) +
+	       sw_nh(words[2], sw_u64_of(secrets, 16)) + sw_nh(words[3], sw_u64_of(secrets, 24));
+}
+
+/* The hash of a key: NH over its words, four at a time, mixed. See docs/shared.md. */
 SW_INLINE __u64 sw_qp_hash(sw_at window, const struct sw_key *key)
 {
-	__u64 sum = 0, word, secret;
+	sw_at secrets = window + SW_QP_SECRETS;
+	__u64 sum = sw_nh_four(secrets, key->words);
 	__u32 i, left;
 
-	sw_each_word(i, left, key->length / 8 + 1) {
-		word = sw_key_word(key, i);
-		secret = sw_u64(window + SW_QP_SECRETS + i * 8);
-		sum += (__u64)((__u32)word + (__u32)secret) *
-		       (__u64)((__u32)(word >> 32) + (__u32)(secret >> 32));
+	i = sw_zero() & 28;
+	for (left = key->length / 32; left && sw_can_loop; left--) {
+		i = (i + 4) & 28;
+		sw_hide(i);
+		i &= 28;
+		sum += sw_nh_four(secrets + i * 8, key->words + i);
 	}
 	sum = (sum ^ sum >> 32) * 0x9e3779b97f4a7c15ull;
-	sum = (sum ^ sum >> 29) * 0xbf58476d1ce4e5b9ull;
 	return sum ^ sum >> 32;
+}
+
+/* The tag of a hash: its low byte, 1 for 0. */
+SW_INLINE __u32 sw_qp_tag(__u64 hash)
+{
+	__u64 low = hash & 0xff;
+
+	return (__u32)(low | (low - 1) >> 63);
 }
 
 /* Where a bucket of a table is; 0 when its chunk is not there. */
 SW_INLINE sw_at sw_qp_bucket(sw_at window, sw_at table, __u32 shift, __u32 bucket)
 {
-	__u32 entry = sw_acquire_u32(table + SW_QP_TABLE_DIRECTORY + (__u64)(bucket >> shift) * 4);
+	__u32 entry = sw_acquire_u32_of(table + (__u64)(bucket >> shift) * 4, SW_QP_TABLE_DIRECTORY);
 
 	if (!entry)
 		return 0;
@@ -224,11 +309,10 @@ SW_INLINE long sw_qp_look(sw_at window, sw_at table, __u64 hash, const struct sw
 {
 	__u64 low, high, pattern, sizes = sw_u64(table + SW_QP_TABLE_HOMES);
 	__u32 homes = (__u32)sizes, shift = sw_u32(table + SW_QP_TABLE_SHIFT) & 31;
-	__u32 home = (__u32)(((hash >> 32) * homes) >> 32), tag = hash & 0xff, far, reach;
+	__u32 home = (__u32)(((hash >> 32) * homes) >> 32), tag = sw_qp_tag(hash), far, reach;
 	__u32 value_bytes = sw_u32(window + SW_QP_VALUE_BYTES);
 	sw_at bucket = sw_qp_bucket(window, table, shift, home), leaf, behind;
 
-	tag |= !tag;
 	if (!bucket)
 		return -EAGAIN;
 	low = sw_acquire_u64(bucket);
@@ -268,8 +352,8 @@ SW_INLINE long sw_qp_look(sw_at window, sw_at table, __u64 hash, const struct sw
 	return high & 0xffull << SW_QP_BUCKET_SPILLED ? -ENODATA : -ENOENT;
 }
 
-/* Looks a key up by the index. -ENODATA when there is none, or it does not know. */
-SW_GLOBAL long sw_qp_index_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
+/* As sw_qp_index_lookup, with all that may have to be looked at. */
+SW_GLOBAL long sw_qp_index_closer(__u32 map, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS), table;
 	__u32 ref, tries;
@@ -294,6 +378,62 @@ SW_GLOBAL long sw_qp_index_lookup(__u32 map, const struct sw_key *key SW_NONNULL
 			return -ENOENT;
 	}
 	return -ENODATA;
+}
+
+/*
+ * What settles nine of ten lookups by the index, and needs no loop for short keys: the first slot of the home with the tag has the key, or
+ * no slot has the tag and no key that is at home there lies elsewhere. -EAGAIN when that does not settle it.
+ */
+SW_GLOBAL long sw_qp_index_first(__u32 map, const struct sw_key *key SW_NONNULL)
+{
+	sw_at window = sw_window_in(map, SW_QP_KINDS), table, bucket, leaf;
+	__u64 hash, low, high, hits, last, other, pattern;
+	__u32 ref, home, tag;
+
+	sw_use_arena();
+	if (!window)
+		return -EINVAL;
+	ref = sw_acquire_u32_of(window, SW_QP_TABLE);
+	if (!ref)
+		return -ENODATA;
+	hash = sw_qp_hash(window, key);
+	table = sw_ref(window, ref);
+	home = (__u32)(((hash >> 32) * sw_u32_of(table, SW_QP_TABLE_HOMES)) >> 32);
+	bucket = sw_qp_bucket(window, table, sw_u32_of(table, SW_QP_TABLE_SHIFT) & 31, home);
+	if (bucket) {
+		tag = sw_qp_tag(hash);
+		pattern = tag * SW_ONES;
+		low = sw_acquire_u64(bucket);
+		high = sw_acquire_u64_of(bucket, 8);
+		/* Slots 0 to 7 as the bits 0, 8, …, and slots 8 to 11 as the bits 4, 12, … */
+		hits = sw_zero_bytes(low ^ pattern) >> 7 | (sw_zero_bytes(high ^ pattern) >> 3 & 0x10101010);
+		if (!hits) {
+			if (!(high & (SW_QP_BUCKET_MOVED | 0xffull << SW_QP_BUCKET_SPILLED |
+				      1ull << (SW_QP_BUCKET_FILTER + (tag & 7)))))
+				return -ENOENT;
+		} else if (!(high & SW_QP_BUCKET_MOVED)) {
+			last = hits & -hits;
+			other = -(last & 0x10101010);
+			sw_hide(other);
+			leaf = bucket + (((last - 1) & SW_ONES) * SW_ONES >> 56) * 4 +
+			       ((__u64)((__s64)other >> 63) & 28);
+			leaf = sw_qp_node(window, sw_acquire_u32_of(leaf, SW_QP_BUCKET_LEAVES));
+			if (sw_qp_is_key(leaf, sw_u32_of(window, SW_QP_VALUE_BYTES), key))
+				return (long)leaf;
+		}
+	}
+	return -EAGAIN;
+}
+
+/*
+ * Looks a key up by the index. -ENODATA when there is none, or it does not know. Two functions that do not call each other, as the kernel
+ * limits what the stacks of those that do have together.
+ */
+SW_INLINE long sw_qp_index_lookup(__u32 map, const struct sw_key *key)
+{
+	long found = sw_qp_index_first(map, key);
+
+	return found == -EAGAIN ? sw_qp_index_closer(map, key) : found;
 }
 
 /* Looks a key up: by the index if there is one, else in the trie. */

@@ -1,6 +1,7 @@
-//! Compaction beside writers: branches are copied into fresh memory in depth-first order, a bounded number at a time, and
+//! Compaction beside writers: branches are copied into fresh memory in key order, in clusters, a bounded number at a time, and
 //! the memory that they leave is swept. Leaves stay where they are, as readers may hold references to values.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use sapwood_arena::{Area, ArenaFull};
@@ -9,13 +10,15 @@ use super::lock::{self, Met};
 use super::shard::Held;
 use super::trie::{Slot, Trie};
 use crate::qp::raw::cursor::Cursor;
-use crate::qp::raw::node::{self, Branch};
+use crate::qp::raw::node::{self, Branch, LEAF};
 use crate::qp::raw::parts;
 use crate::qp::raw::tree::{branch_cell, kind_of, ref_of};
 use crate::sync;
 
 /// Leaves that are looked at for each branch that may be moved: most leaves hang in a branch that was moved already.
 const LOOKS: usize = 8;
+/// Bytes of branches that are laid side by side: a cache line.
+const CLUSTER: usize = 64;
 /// Units of 8 bytes that are swept for each branch that might have been moved.
 const SWEEP: usize = 64;
 
@@ -115,19 +118,24 @@ impl<V> Trie<V> {
                 }
                 looked += 1;
                 let mut slot = Slot::Root;
-                for frame in &mut cursor.stack {
-                    if self.depot.is_vacated(ref_of(frame.cell)) {
+                for depth in 0..cursor.stack.len() {
+                    let cell = cursor.stack[depth].cell;
+                    if self.depot.is_vacated(ref_of(cell)) {
                         // SAFETY: the branch was met in that slot.
-                        match unsafe { self.relocate(held, slot, frame.cell) }? {
-                            Some(new) => frame.cell = new,
-                            None => {
-                                // Somebody changed something on this way.
-                                from = key.to_vec();
-                                continue 'anew;
-                            }
+                        let Some(cluster) = (unsafe { self.relocate_cluster(held, slot, cell) })?
+                        else {
+                            // Somebody changed something on this way.
+                            from = key.to_vec();
+                            continue 'anew;
+                        };
+                        moved += cluster.len();
+                        // Others of the cluster may be on the way, too.
+                        for frame in &mut cursor.stack[depth..] {
+                            let copy = cluster.iter().find(|(old, _)| *old == frame.cell);
+                            frame.cell = copy.map_or(frame.cell, |(_, new)| *new);
                         }
-                        moved += 1;
                     }
+                    let frame = &cursor.stack[depth];
                     slot = Slot::Child {
                         branch: frame.cell,
                         index: usize::from(frame.index),
@@ -136,6 +144,50 @@ impl<V> Trie<V> {
                 cursor.next(&view);
             }
             return Ok(None);
+        }
+    }
+
+    /// Copies the branch `cell` of a slot to new memory, and behind it as many of the branches below it, level by level, as fit a
+    /// cache line: a descent so meets two branches or more in each line that it reads. Returns all that were moved, old cell and
+    /// new; `None` when the first is not in the slot any more. Those below that others change meanwhile stay for later.
+    ///
+    /// # Safety
+    /// This thread holds a guard, under which it met the branch in the slot.
+    unsafe fn relocate_cluster(
+        &self,
+        held: &mut Held<'_>,
+        slot: Slot,
+        cell: u32,
+    ) -> Result<Option<Vec<(u32, u32)>>, ArenaFull> {
+        // SAFETY: the caller's promise; whatever is met below is alive under the guard as well.
+        unsafe {
+            let size = |cell| node::block_of(lock::plain(self.branch(cell).h));
+            let mut bytes = size(cell);
+            let Some(top) = self.relocate(held, slot, cell)? else {
+                return Ok(None);
+            };
+            let mut moved = vec![(cell, top)];
+            let mut at = 0;
+            while let Some(&(_, branch)) = moved.get(at) {
+                let b = self.branch(branch);
+                for index in 0..b.children() {
+                    let child = b.cell(index);
+                    if child & LEAF != 0 || !self.depot.is_vacated(ref_of(child)) {
+                        continue;
+                    }
+                    let size = size(child);
+                    let slot = Slot::Child { branch, index };
+                    if bytes + size > CLUSTER {
+                        continue;
+                    }
+                    if let Some(new) = self.relocate(held, slot, child)? {
+                        bytes += size;
+                        moved.push((child, new));
+                    }
+                }
+                at += 1;
+            }
+            Ok(Some(moved))
         }
     }
 
