@@ -71,7 +71,6 @@ pub use grace::{KernelGrace, Way, kernel_domain};
 pub use kernel_map::{
     KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape, Serviced,
 };
-pub use layout::MirrorHop;
 #[cfg(feature = "kernel")]
 pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]

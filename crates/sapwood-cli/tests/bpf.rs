@@ -361,7 +361,10 @@ fn bpf_names_stay_when_they_are_pinned() {
         .out("blocked: 4 entries, sound\n");
     // Its owner has ended, so others may change it, one after the other.
     let change = |what: &str, names: &[&str]| {
-        s.run_with(&[&["bpf", "names", what, pins.text()], names].concat(), b"org\n\nnet\n")
+        s.run_with(
+            &[&["bpf", "names", what, pins.text()], names].concat(),
+            b"org\n\nnet\n",
+        )
     };
     change("block", &["mil", "-"])
         .code(0)

@@ -100,8 +100,12 @@ fn names(args: &ChangeArgs) -> Result<Vec<String>, Error> {
         }
     }
     for name in &all {
-        dns_name(name)
-            .map_err(|error| Error::Usage(format!("\"{}\" is not a domain name: {error}", name.escape_debug())))?;
+        dns_name(name).map_err(|error| {
+            Error::Usage(format!(
+                "\"{}\" is not a domain name: {error}",
+                name.escape_debug()
+            ))
+        })?;
     }
     Ok(all)
 }
