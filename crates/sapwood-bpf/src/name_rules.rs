@@ -71,6 +71,16 @@ impl NameRules {
         Ok(NameRules { map })
     }
 
+    /// Takes over the list of this name that a dead owner left: all rules hold at any time. Both copies are in the arena for a moment; see
+    /// [`NameMapBuilder::take_over`](crate::NameMapBuilder::take_over).
+    ///
+    /// # Errors
+    /// As there: [`Error::Owned`] while its owner lives.
+    pub fn take_over(arena: &BpfArena, list: &str) -> Result<NameRules, Error> {
+        let map = NameMap::builder(arena, list).take_over()?;
+        Ok(NameRules { map })
+    }
+
     /// A map that is there as a list: keys as [`dns_name`] makes them, values of [`NameRule::value`].
     pub fn of(map: NameMap<u64>) -> NameRules {
         NameRules { map }

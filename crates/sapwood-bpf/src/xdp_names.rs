@@ -248,6 +248,15 @@ impl PinnedNames {
         BpfArena::open(self.folder.join(ARENA_PIN))
     }
 
+    /// Takes over the list of this name, when its owner has ended: the program asks it as before. [Leave](NameRules::leave) it at the
+    /// end, or it is closed.
+    ///
+    /// # Errors
+    /// As [`NameRules::take_over`].
+    pub fn take_over(&self, list: &str) -> Result<NameRules, Error> {
+        NameRules::take_over(&self.arena()?, list)
+    }
+
     /// What became of all packets so far, on all interfaces together.
     ///
     /// # Errors

@@ -359,9 +359,37 @@ fn bpf_names_stay_when_they_are_pinned() {
     s.run(&["bpf", "verify", &arena, "blocked"])
         .code(0)
         .out("blocked: 4 entries, sound\n");
+    // Its owner has ended, so others may change it, one after the other.
+    let change = |what: &str, names: &[&str]| {
+        s.run_with(
+            &[&["bpf", "names", what, pins.text()], names].concat(),
+            b"org\n\nnet\n",
+        )
+    };
+    change("block", &["mil", "-"])
+        .code(0)
+        .out("blocked\tmil\nblocked\torg\nblocked\tnet\n")
+        .quiet();
+    change("free", &["one.test", "three.test"])
+        .code(1)
+        .out("freed\tone.test\nabsent\tthree.test\n");
+    change("allow", &["www.ads.example", "--json"])
+        .code(0)
+        .out("{\"done\":\"allowed\",\"name\":\"www.ads.example\"}\n");
+    change("block", &["a..b"])
+        .code(2)
+        .complains("empty label at byte 2");
+    change("rule", &["a.www.ads.example", "ads.example", "one.test", "x.org"])
+        .code(0)
+        .out("allow\ta.www.ads.example\twww.ads.example\nblock\tads.example\tads.example\nnone\tone.test\t\nblock\tx.org\torg\n");
+    assert_eq!(lab.arrive(&asked), [false, true, true, false]);
+    assert_eq!(lab.arrive(&["www.ads.example", "net"]), [true, false]);
+    s.run(&["bpf", "verify", &arena, "blocked"])
+        .code(0)
+        .out("blocked: 7 entries, sound\n");
     s.run(&["bpf", "names", "unload", pins.text()])
         .code(0)
-        .says("dropped\t4\n");
+        .says("dropped\t7\n");
     assert!(!pins.0.exists());
     assert_eq!(lab.arrive(&asked), [true; 4]);
     s.run(&["bpf", "names", "unload", pins.text()]).code(2);

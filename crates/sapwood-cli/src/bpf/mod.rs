@@ -7,6 +7,7 @@ mod route;
 
 use crate::cli::bpf::{BpfCommand, NamesCommand, RouteCommand};
 use crate::errors::Outcome;
+use names::Change;
 
 /// Does what the arguments say.
 pub fn run(command: &BpfCommand) -> Outcome {
@@ -14,6 +15,10 @@ pub fn run(command: &BpfCommand) -> Outcome {
         BpfCommand::Names { command } => match command {
             NamesCommand::Run(args) => names::run(args),
             NamesCommand::Load(args) => names::load(args),
+            NamesCommand::Block(args) => names::change(args, Change::Block),
+            NamesCommand::Allow(args) => names::change(args, Change::Allow),
+            NamesCommand::Free(args) => names::change(args, Change::Free),
+            NamesCommand::Rule(args) => names::rule(args),
             NamesCommand::Stats(args) => names::stats(args),
             NamesCommand::Unload(args) => names::unload(args),
         },

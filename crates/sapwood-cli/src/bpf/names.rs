@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use sapwood::key::{dns_name, dns_name_to_text};
 use sapwood_bpf::{
-    BpfArena, NameRule, NamesCounts, PinnedNames, XdpMode, XdpNames, interface_index,
+    BpfArena, NameRule, NameRules, NamesCounts, PinnedNames, XdpMode, XdpNames, interface_index,
 };
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::list::read;
-use crate::cli::bpf::{FilterArgs, LoadArgs, PinArgs, RunArgs};
+use crate::cli::bpf::{ChangeArgs, FilterArgs, LoadArgs, PinArgs, RunArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::output::Output;
 
@@ -57,6 +58,99 @@ pub fn load(args: &LoadArgs) -> Outcome {
     let filter = start(&args.filter)?;
     filter.pin(&args.pin)?;
     filter.leave();
+    Ok(Answer::Yes)
+}
+
+/// What is done to a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is blocked.
+    Block,
+    /// It is an exception.
+    Allow,
+    /// It has no rule any more.
+    Free,
+}
+
+impl Change {
+    /// Does it; what came of it.
+    fn make(self, rules: &NameRules, name: &str) -> Result<&'static str, Error> {
+        Ok(match self {
+            Change::Block => rules.block(name).map(|_| "blocked")?,
+            Change::Allow => rules.allow(name).map(|_| "allowed")?,
+            Change::Free if rules.free(name)? => "freed",
+            Change::Free => "absent",
+        })
+    }
+}
+
+/// The names of the arguments, and of stdin where they say so. All are good.
+fn names(args: &ChangeArgs) -> Result<Vec<String>, Error> {
+    let mut all = Vec::new();
+    for name in &args.names {
+        if name != "-" {
+            all.push(name.clone());
+            continue;
+        }
+        for line in io::stdin().lock().lines() {
+            let line = line.map_err(Error::read("-".as_ref()))?;
+            if !line.trim().is_empty() {
+                all.push(line.trim().to_owned());
+            }
+        }
+    }
+    for name in &all {
+        dns_name(name).map_err(|error| {
+            Error::Usage(format!(
+                "\"{}\" is not a domain name: {error}",
+                name.escape_debug()
+            ))
+        })?;
+    }
+    Ok(all)
+}
+
+/// `block`, `allow`, `free`.
+pub fn change(args: &ChangeArgs, change: Change) -> Outcome {
+    sapwood_bpf::check()?;
+    let names = names(args)?;
+    let rules = PinnedNames::open(&args.pin)?.take_over(WINDOW)?;
+    let mut out = Output::lines(args.json);
+    let changed = names.iter().try_fold(Answer::Yes, |answer, name| {
+        let done = change.make(&rules, name)?;
+        said(&mut out, name, done)?;
+        Ok(if done == "absent" { Answer::No } else { answer })
+    });
+    // Whatever went wrong: the list stays the filter's.
+    rules.leave();
+    out.flush()?;
+    changed
+}
+
+/// `rule`.
+pub fn rule(args: &ChangeArgs) -> Outcome {
+    sapwood_bpf::check()?;
+    let names = names(args)?;
+    let arena = PinnedNames::open(&args.pin)?.arena()?;
+    let list = arena.reader::<u64>(WINDOW)?;
+    let mut out = Output::lines(args.json);
+    for name in &names {
+        let mut key = dns_name(name).map_err(|error| Error::Usage(error.to_string()))?;
+        let found = loop {
+            if let Some(value) = list.get(&key)? {
+                let by = dns_name_to_text(&key).map_err(|error| Error::Usage(error.to_string()))?;
+                break Some((by, NameRule::of(value)));
+            }
+            if key.pop().is_none() {
+                break None;
+            }
+            // The name above: the last label goes, up to the end of the one before.
+            let end = key.iter().rposition(|&byte| byte == 0);
+            key.truncate(end.map_or(0, |end| end + 1));
+        };
+        tell(name, found, &mut out)?;
+    }
+    out.flush()?;
     Ok(Answer::Yes)
 }
 
@@ -164,15 +258,12 @@ fn command(filter: &XdpNames, words: &[&str], out: &mut Output) -> Result<(), Er
     let done = match words {
         [] => return Ok(()),
         ["stats"] => return show(out, &filter.counts()?),
-        ["block", name] => filter.rules().block(name).map(|_| (*name, "blocked")),
-        ["allow", name] => filter.rules().allow(name).map(|_| (*name, "allowed")),
-        ["free", name] => filter
-            .rules()
-            .free(name)
-            .map(|was| (*name, if was { "freed" } else { "absent" })),
+        ["block", name] => (name, Change::Block.make(filter.rules(), name)),
+        ["allow", name] => (name, Change::Allow.make(filter.rules(), name)),
+        ["free", name] => (name, Change::Free.make(filter.rules(), name)),
         ["rule", name] => match filter.rules().rule_for(name) {
             Ok(rule) => return tell(name, rule, out),
-            Err(error) => Err(error),
+            Err(error) => (name, Err(error.into())),
         },
         _ => {
             complain(&format!(
@@ -184,11 +275,18 @@ fn command(filter: &XdpNames, words: &[&str], out: &mut Output) -> Result<(), Er
     };
     match done {
         // The list is as it was.
-        Err(error) => complain(&error.to_string()),
-        Ok((name, done)) if out.json => out.document(&json!({ "name": name, "done": done }))?,
-        Ok((name, done)) => out.fields(&[done.as_bytes(), name.as_bytes()])?,
+        (_, Err(error)) => complain(&error.to_string()),
+        (name, Ok(done)) => said(out, name, done)?,
     }
     Ok(())
+}
+
+/// What was done to a name.
+fn said(out: &mut Output, name: &str, done: &str) -> Result<(), Error> {
+    if out.json {
+        return out.document(&json!({ "name": name, "done": done }));
+    }
+    out.fields(&[done.as_bytes(), name.as_bytes()])
 }
 
 /// Which rule holds for a name.

@@ -16,6 +16,14 @@ Empty lines are passed over, and so is everything from a # on. Lines that hold n
 everything under --strict. Of a name that comes twice, the last line holds."
     };
 }
+/// What changes do to a list whose owner has ended.
+macro_rules! change_form {
+    () => {
+        "A list has one owner at a time, and the one that made it has ended: so it is copied, which takes about a second for \
+a million names, and room for both in its address space. The filter works on meanwhile. Give many names at once rather than one after the other."
+    };
+}
+
 /// What can be done with maps in the kernel.
 #[derive(Debug, Subcommand)]
 pub enum BpfCommand {
@@ -29,6 +37,7 @@ passes as it came: TCP, fragments, compressed names, malformed packets. All pack
         after_help = "Examples:
   sapwood bpf names run blocked.txt -i eth0
   sapwood bpf names load blocked.txt -i eth0 --pin /sys/fs/bpf/names
+  sapwood bpf names block /sys/fs/bpf/names more.example
   sapwood bpf names stats /sys/fs/bpf/names
   sapwood bpf names unload /sys/fs/bpf/names"
     )]
@@ -168,6 +177,37 @@ The list: ", list_form!()),
   sapwood bpf names load blocked.txt -i eth0 --pin /sys/fs/bpf/names"
     )]
     Load(LoadArgs),
+    /// Blocks names, and all names below them, in a filter that is pinned
+    #[command(
+        long_about = concat!("Blocks names, and all names below them, in a filter that is pinned. ", change_form!()),
+        after_help = "Examples:
+  sapwood bpf names block /sys/fs/bpf/names ads.example more.example
+  sapwood bpf names block /sys/fs/bpf/names - < more.txt"
+    )]
+    Block(ChangeArgs),
+    /// Lets names pass, though a name above them be blocked
+    #[command(
+        long_about = concat!("Lets queries for names, and for all names below them, pass, though a name above be blocked. ", change_form!()),
+        after_help = "Example:
+  sapwood bpf names allow /sys/fs/bpf/names good.ads.example"
+    )]
+    Allow(ChangeArgs),
+    /// Takes the rules of names away
+    #[command(
+        long_about = concat!("Takes the rules of names away, so that for each the closest one above it holds, if any. Exit code 1 when a name \
+had none. ", change_form!()),
+        after_help = "Example:
+  sapwood bpf names free /sys/fs/bpf/names ads.example"
+    )]
+    Free(ChangeArgs),
+    /// Shows which rule holds for names, and by which name
+    #[command(
+        after_help = "\"block\", \"allow\" or \"none\", the name, and the name that has the rule, with tabs between.
+
+Example:
+  sapwood bpf names rule /sys/fs/bpf/names www.ads.example"
+    )]
+    Rule(ChangeArgs),
     /// Shows what became of all packets so far
     #[command(after_help = "Example:
   sapwood bpf names stats /sys/fs/bpf/names --json")]
@@ -230,6 +270,20 @@ pub struct PinArgs {
     #[arg(value_name = "DIR")]
     pub pin: PathBuf,
     /// The answer is a JSON document.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A filter that is pinned, and names.
+#[derive(Debug, Args)]
+pub struct ChangeArgs {
+    /// The folder that it is pinned in.
+    #[arg(value_name = "DIR")]
+    pub pin: PathBuf,
+    /// The names; "-" reads more from stdin, one a line.
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+    /// Answers are JSON documents, one a line.
     #[arg(long)]
     pub json: bool,
 }
