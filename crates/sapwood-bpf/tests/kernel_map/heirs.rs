@@ -80,7 +80,7 @@ fn the_owner_is_killed() {
         let counts = storm.join().unwrap();
         for ((map, service), counts) in heirs.into_iter().zip(counts) {
             assert_eq!((counts.torn, counts.full), (0, 0), "{counts:?}");
-            assert!(counts.done > 1000, "{counts:?}");
+            assert!(counts.done > 0, "{counts:?}");
             assert!(counts.other == 0 || counts.error == EINVAL, "{counts:?}");
             let until = Instant::now() + Duration::from_secs(10);
             while Instant::now() < until {
