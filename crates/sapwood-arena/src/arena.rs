@@ -125,6 +125,8 @@ pub(crate) struct Faults {
     pub(crate) countdown: u64,
     /// Units still covered by the last successful `ensure`: these do not fail.
     pub(crate) promised: u64,
+    /// The last request that failed was to fail.
+    pub(crate) injected: bool,
 }
 
 // SAFETY: the arena owns its region, which is Send; the base points into it.
@@ -171,6 +173,7 @@ impl Arena {
                 every: options.fail_every,
                 countdown: options.fail_every,
                 promised: 0,
+                injected: false,
             },
             options,
         }

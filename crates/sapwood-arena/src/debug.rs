@@ -76,8 +76,15 @@ impl Arena {
         self.special = true;
     }
 
+    /// Whether the request that failed last failed by fault injection: then nothing is wrong with the arena that its user could
+    /// mend before asking again.
+    pub fn failed_by_injection(&self) -> bool {
+        self.faults.injected
+    }
+
     /// Counts a request; whether it is to fail.
     fn fault(&mut self, bytes: usize) -> Result<(), ArenaFull> {
+        self.faults.injected = false;
         if self.faults.countdown == 0 {
             return Ok(());
         }
@@ -86,6 +93,7 @@ impl Arena {
             return Ok(());
         }
         self.faults.countdown = self.faults.every;
+        self.faults.injected = true;
         Err(ArenaFull {
             requested: bytes,
             limit: self.limit_bytes(),

@@ -177,6 +177,7 @@ impl Blocks {
             Some(r) => r.get(),
             None => match self.arena.alloc(bytes, kind, area(kind)) {
                 Ok(r) => r.get(),
+                Err(full) if self.arena.failed_by_injection() => return Err(full),
                 // What is kept for blocks of other sizes may make one of this size.
                 Err(_) => {
                     self.clear_pool();

@@ -124,7 +124,10 @@ impl<V: Eq + Hash> Shared<V> {
             };
         }
         let added = writer.values.add(&mut writer.blocks.arena, value);
-        let added = added.or_else(|(value, _)| {
+        let added = added.or_else(|(value, full)| {
+            if writer.blocks.arena.failed_by_injection() {
+                return Err((value, full));
+            }
             // What is kept for nodes may make room.
             writer.blocks.clear_pool();
             writer.values.add(&mut writer.blocks.arena, value)
