@@ -16,7 +16,9 @@ use crate::foreign::{Foreign, ForeignValue};
 use crate::grace::KernelGrace;
 use crate::layout::Kind;
 use crate::layout::kernel_map as k;
+use crate::layout::root;
 
+mod adopt;
 mod blocks;
 mod owner;
 mod read;
@@ -172,6 +174,61 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
     }
 }
 
+impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
+    /// Takes over a map whose owner is gone: another process that ended or was killed. Programs that used it go on to do so, with all that is in it.
+    ///
+    /// While this looks for what is free (some hundred nanoseconds an entry, after a grace period), programs find no window (`-EINVAL`). There must be no
+    /// other owner: two would give the same memory to programs twice. A process that dies just here leaves the map closed.
+    ///
+    /// ```no_run
+    /// use sapwood_bpf::{BpfArena, KernelMap};
+    /// let arena = BpfArena::open("/sys/fs/bpf/flows")?;
+    /// let flows = KernelMap::<u64>::adopt(&arena, "flows")?;
+    /// # let _ = flows;
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoWindow`]; [`Error::Value`] when its values have another size; [`Error::Damaged`] when it is not whole: then it stays as it was;
+    /// [`Error::NoGrace`].
+    pub fn adopt(arena: &BpfArena, name: &str) -> Result<KernelMap<V>, Error> {
+        let window = arena.window(name, Kind::KernelQp)?;
+        let bytes = arena
+            .memory()
+            .u64(window.at + root(Published::VALUE_BYTES) as usize)
+            .load(Ordering::Acquire);
+        if bytes != size_of::<V>() as u64 {
+            return Err(Error::Value {
+                name: name.to_owned(),
+                why: format!("its values have {bytes} bytes"),
+            });
+        }
+        let grace = KernelGrace::new()?;
+        arena.close_window(window.number);
+        let owner = grace.wait().and_then(|()| {
+            Owner::adopt(arena.memory(), &window, size_of::<V>(), grace)
+                .map_err(|why| Error::Damaged(format!("{name}: {why}")))
+        });
+        arena.open_window(&window, Kind::KernelQp);
+        Ok(KernelMap::of(arena, window, owner?))
+    }
+
+    fn of(arena: &BpfArena, window: WindowInfo, owner: Owner) -> KernelMap<V> {
+        KernelMap {
+            shared: Arc::new(Shared {
+                owner: Mutex::new(owner),
+                ends: AtomicBool::new(false),
+            }),
+            arena: arena.clone(),
+            window: WindowInfo {
+                kind: Kind::KernelQp,
+                ..window
+            },
+            values: PhantomData,
+        }
+    }
+}
+
 impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
     /// The most entries. Default: 65,536.
     pub fn max_entries(mut self, most: usize) -> Self {
@@ -264,18 +321,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         let owner = Owner::make(self.arena.memory(), &window, &plan, grace);
         let owner = owner.inspect_err(|_| self.arena.let_go(&window))?;
         self.arena.open_window(&window, Kind::KernelQp);
-        Ok(KernelMap {
-            shared: Arc::new(Shared {
-                owner: Mutex::new(owner),
-                ends: AtomicBool::new(false),
-            }),
-            arena: self.arena,
-            window: WindowInfo {
-                kind: Kind::KernelQp,
-                ..window
-            },
-            values: PhantomData,
-        })
+        Ok(KernelMap::of(&self.arena, window, owner))
     }
 }
 
@@ -337,7 +383,7 @@ impl<V> KernelMap<V> {
         self.shared.owner().step()
     }
 
-    /// A thread that services the map, every so often while programs write, and more seldom (up to every 16th time) when they do not. It ends
+    /// A thread that services the map, every so often while programs write, and more seldom (up to every fourth time) when they do not. It ends
     /// when the handle is dropped.
     ///
     /// # Errors

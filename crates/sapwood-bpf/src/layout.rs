@@ -74,7 +74,7 @@ pub mod page {
 ///             1280 | lock: u32                                                        |   programs
 ///             1344 | entries, branches, their units, units of leaves: u32 each        |   programs, under the lock
 ///             1360 | sequence: u64, one more with each unlocking                      |   programs, under the lock
-///             1408 | most entries, parts: u32 each; bytes in use: u64                 |   user space
+///             1408 | most entries, parts: u32 each; bytes in use, of them before blocks: u64 each
 ///             1472 | scratch                                                          |   programs, under the lock
 /// next pages  4096 | heads of the rings, 128 bytes each: one a size of blocks, retired |
 ///                  | slots of the rings | table | buckets | blocks                     |
@@ -100,6 +100,8 @@ pub mod kernel_map {
     pub const PARTS: usize = 1412;
     /// Where the bytes from the window's beginning are that are in use.
     pub const FRONTIER: usize = 1416;
+    /// Where the word is that says where blocks begin, in bytes from the window's beginning.
+    pub const NODES: usize = 1424;
     /// Where the scratch of the program that has the lock is.
     pub const SCRATCH: usize = 1472;
     /// The heads of the rings.

@@ -33,6 +33,8 @@ mod loader;
 #[cfg(feature = "kernel")]
 mod mirror;
 #[cfg(feature = "kernel")]
+mod name_rules;
+#[cfg(feature = "kernel")]
 mod names;
 #[cfg(feature = "kernel")]
 pub mod objects;
@@ -74,6 +76,8 @@ pub use loader::{Loader, Programs};
 #[cfg(feature = "kernel")]
 pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
 #[cfg(feature = "kernel")]
+pub use name_rules::{NameRule, NameRules};
+#[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
 pub use pinned::{Pinned, PinnedProgram};
@@ -88,7 +92,7 @@ pub use words::Words;
 #[cfg(feature = "kernel")]
 pub use xdp::{XdpLink, XdpMode, interface_index};
 #[cfg(feature = "kernel")]
-pub use xdp_names::{NameRule, NamesCounts, PinnedNames, XdpNames};
+pub use xdp_names::{NamesCounts, PinnedNames, XdpNames};
 #[cfg(feature = "kernel")]
 pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
 

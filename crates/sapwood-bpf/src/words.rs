@@ -38,10 +38,8 @@ impl Words {
             left: arena.bytes_left(),
         })?;
         let (mut memory, window) = arena.cut_window(name, bytes)?;
-        if memory.grow(bytes).is_err() {
-            arena.let_go(&window);
-            return Err(Error::NoMemory { bytes });
-        }
+        let grown = memory.grow(bytes).map_err(|_| Error::NoMemory { bytes });
+        grown.inspect_err(|_| arena.let_go(&window))?;
         arena.open_window(&window, Kind::Words);
         Ok(Words {
             arena: arena.clone(),

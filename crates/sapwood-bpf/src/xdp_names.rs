@@ -5,13 +5,12 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use sapwood::key::{dns_name, dns_name_to_text};
 
 use crate::arena::BpfArena;
 use crate::error::Error;
-use crate::layout::xdp_names::{ALLOW, BLOCK, NamesVerdict};
+use crate::layout::xdp_names::NamesVerdict;
 use crate::loader::{Loader, Programs};
-use crate::names::NameMap;
+use crate::name_rules::{NameRule, NameRules};
 use crate::support;
 use crate::xdp::{XdpLink, XdpMode};
 
@@ -29,33 +28,6 @@ const COUNTS_PIN: &str = "counts";
 const PROGRAM_PIN: &str = "program";
 const LINK_PIN: &str = "link-";
 const OTHER_PINS: [&str; 3] = [ARENA_PIN, COUNTS_PIN, PROGRAM_PIN];
-
-/// What becomes of queries for a name, and for all names below it that have no rule of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameRule {
-    /// They are dropped.
-    Block,
-    /// They pass: an exception below a name that is blocked.
-    Allow,
-}
-
-impl NameRule {
-    /// What stands in the map for it.
-    pub fn value(self) -> u64 {
-        match self {
-            NameRule::Block => BLOCK,
-            NameRule::Allow => ALLOW,
-        }
-    }
-
-    /// What a value in the map stands for.
-    pub fn of(value: u64) -> NameRule {
-        match value {
-            BLOCK => NameRule::Block,
-            _ => NameRule::Allow,
-        }
-    }
-}
 
 /// Packets by what became of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,7 +89,7 @@ impl NamesCounts {
 /// let arena = BpfArena::create(256 << 20)?;
 /// let mut filter = XdpNames::load(&arena, "blocked", [("ads.example", NameRule::Block)])?;
 /// filter.attach(interface_index("eth0")?, None)?;
-/// filter.allow("good.ads.example")?;
+/// filter.rules().allow("good.ads.example")?;
 /// println!("{} queries dropped", filter.counts()?.get(NamesVerdict::Dropped));
 /// # Ok::<(), sapwood_bpf::Error>(())
 /// ```
@@ -125,96 +97,44 @@ pub struct XdpNames {
     // Dropped first: a program without a list would let everything pass.
     links: Vec<XdpLink>,
     programs: Programs,
-    names: NameMap<u64>,
+    rules: NameRules,
 }
 
 impl XdpNames {
     /// Makes a list of this name in the arena, and loads the program for it. Of a name that comes twice, the last rule holds.
     ///
     /// # Errors
-    /// [`Error::DnsName`] for the first name that is none; those of [`NameMapBuilder`](crate::NameMapBuilder) and [`Loader`].
+    /// Those of [`NameRules::new`] and [`Loader`].
     pub fn load<N: AsRef<[u8]>>(
         arena: &BpfArena,
         list: &str,
         names: impl IntoIterator<Item = (N, NameRule)>,
     ) -> Result<XdpNames, Error> {
-        let mut entries = Vec::new();
-        for (name, rule) in names {
-            entries.push((key(name)?, rule.value()));
-        }
-        // Equal keys stay in their order.
-        entries.sort_by(|a, b| a.0.cmp(&b.0));
-        XdpNames::with(NameMap::builder(arena, list).build_sorted(entries)?)
+        XdpNames::with(NameRules::new(arena, list, names)?)
     }
 
-    /// Loads the program for a map that is there: keys as [`dns_name`] makes them, values of [`NameRule::value`].
+    /// Loads the program for a list that is there.
     ///
     /// # Errors
     /// Those of [`Loader`].
-    pub fn with(names: NameMap<u64>) -> Result<XdpNames, Error> {
-        let programs = program_for(names.arena(), names.window().number)?;
+    pub fn with(rules: NameRules) -> Result<XdpNames, Error> {
+        let map = rules.map();
+        let programs = program_for(map.arena(), map.window().number)?;
         Ok(XdpNames {
             links: Vec::new(),
             programs,
-            names,
+            rules,
         })
     }
 
-    /// The list: keys of domain names, values of [`NameRule::value`]. What is changed here takes effect as by the methods below.
-    pub fn names(&self) -> &NameMap<u64> {
-        &self.names
+    /// The list. What is changed in it holds from the next packet on.
+    pub fn rules(&self) -> &NameRules {
+        &self.rules
     }
 
     /// The program and its maps.
     pub fn programs(&self) -> &Programs {
         &self.programs
-    }
-
-    /// Blocks a name and all below it, from the next packet on; whether it had no rule.
-    ///
-    /// # Errors
-    /// [`Error::DnsName`]; [`Error::Map`] when there is no memory.
-    pub fn block(&self, name: impl AsRef<[u8]>) -> Result<bool, Error> {
-        self.set(name, NameRule::Block)
-    }
-
-    /// Lets queries for a name and all below it pass, though a name above it be blocked; whether it had no rule.
-    ///
-    /// # Errors
-    /// As [`block`](Self::block).
-    pub fn allow(&self, name: impl AsRef<[u8]>) -> Result<bool, Error> {
-        self.set(name, NameRule::Allow)
-    }
-
-    /// Sets the rule of a name; whether it had none.
-    ///
-    /// # Errors
-    /// As [`block`](Self::block).
-    pub fn set(&self, name: impl AsRef<[u8]>, rule: NameRule) -> Result<bool, Error> {
-        let inserted = self.names.insert(key(name)?, rule.value());
-        Ok(inserted.map_err(sapwood::Error::from)?)
-    }
-
-    /// Takes the rule of a name away, so that the closest one above it holds; whether it had one. Rules of names below stay.
-    ///
-    /// # Errors
-    /// As [`block`](Self::block): a smaller node of the map is made beside the old one.
-    pub fn free(&self, name: impl AsRef<[u8]>) -> Result<bool, Error> {
-        Ok(self.names.remove(key(name)?)?)
-    }
-
-    /// The rule for a name, and which name it is that has it.
-    ///
-    /// # Errors
-    /// [`Error::DnsName`].
-    pub fn rule_for(&self, name: impl AsRef<[u8]>) -> Result<Option<(String, NameRule)>, Error> {
-        let key = key(name)?;
-        let pin = self.names.pin();
-        let found = pin.view().longest_prefix(&key);
-        Ok(
-            found
-                .and_then(|(key, value)| Some((dns_name_to_text(key).ok()?, NameRule::of(*value)))),
-        )
     }
 
     /// Puts the program on the interface of this number, until it is taken off, or this is dropped; see [`XdpLink::attach`].
@@ -253,7 +173,7 @@ impl XdpNames {
             folder: folder.to_owned(),
         };
         let pin = || -> Result<(), Error> {
-            self.names.arena().pin(folder.join(ARENA_PIN))?;
+            self.rules.map().arena().pin(folder.join(ARENA_PIN))?;
             support::pin(self.programs.map(COUNTS)?.as_fd(), &folder.join(COUNTS_PIN))?;
             support::pin(
                 self.programs.program(PROGRAM)?.as_fd(),
@@ -276,8 +196,7 @@ impl XdpNames {
     /// Ends without taking anything away: for a process that ends, too, and has [pinned](Self::pin) it. The list can be read
     /// afterwards, and taken over by another owner.
     pub fn leave(self) {
-        // What a drop would do is to close the window.
-        std::mem::forget(self.names);
+        self.rules.leave();
     }
 
     /// What became of all packets so far, on all interfaces together.
@@ -391,7 +310,7 @@ impl PinnedNames {
 impl fmt::Debug for XdpNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("XdpNames")
-            .field("names", &self.names)
+            .field("rules", &self.rules)
             .field("links", &self.links)
             .finish_non_exhaustive()
     }
@@ -413,13 +332,4 @@ fn program_for(arena: &BpfArena, window: u32) -> Result<Programs, Error> {
         });
     }
     loader.load()
-}
-
-/// The key of a name.
-fn key(name: impl AsRef<[u8]>) -> Result<Vec<u8>, Error> {
-    let name = name.as_ref();
-    dns_name(name).map_err(|error| Error::DnsName {
-        name: String::from_utf8_lossy(name).into_owned(),
-        error,
-    })
 }

@@ -117,8 +117,12 @@ fn child_process() {
     }
 }
 
-/// Kills a child, and gives the number of the last key that it said was in.
+/// Kills a child, and gives the number of the last key that it was heard to say was in.
 fn kill(mut child: Beside) -> u64 {
+    // It has written some, however busy the machine is.
+    for _ in 0..3 {
+        child.wait_for(".");
+    }
     child.kill();
     let mut said = String::new();
     let out = child.0.stdout.as_mut().unwrap();
@@ -127,7 +131,7 @@ fn kill(mut child: Beside) -> u64 {
         let number = line.strip_prefix("at ")?.strip_suffix('.')?;
         number.parse().ok()
     });
-    last.expect("it came somewhere")
+    last.unwrap_or(0)
 }
 
 /// Lets a thread end that looks at this.
@@ -317,7 +321,7 @@ fn memory_of_windows_that_are_no_more() {
         drop(one);
         if round % 2 == 0 {
             // The first one's place is used while the second one lives on.
-            let scratch = Words::create(&arena, "scratch", (1 << 20) / 8).unwrap();
+            let scratch = Words::create(&arena, "scratch", 1 << 17).unwrap();
             let info = scratch.window();
             let image = arena.image();
             assert!(

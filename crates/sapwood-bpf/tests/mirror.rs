@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -11,10 +11,13 @@ use std::time::{Duration, Instant};
 use common::netns::Netns;
 use ipnet::IpNet;
 use sapwood_bpf::layout::MirrorHop;
-use sapwood_bpf::{BpfArena, IpMap, RouteMirror};
+use sapwood_bpf::{BpfArena, FibMap, IpMap, RouteMirror};
 
 /// How long the mirror may take on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The next hop of each prefix: interface and gateway, or nothing for what is the kernel's.
+type Table = BTreeMap<IpNet, Option<(u32, Option<IpAddr>)>>;
 
 /// A router with two cables, its mirror, and the namespaces at the other ends.
 struct Setup {
@@ -25,6 +28,12 @@ struct Setup {
 }
 
 fn setup(buffer: usize) -> Option<Setup> {
+    setup_with(buffer, |arena| {
+        IpMap::new(arena, "routes", 16 << 20).unwrap()
+    })
+}
+
+fn setup_with(buffer: usize, map: impl FnOnce(&BpfArena) -> IpMap<MirrorHop>) -> Option<Setup> {
     if let Err(why) = sapwood_bpf::check() {
         println!("skipped: {why}");
         return None;
@@ -39,8 +48,7 @@ fn setup(buffer: usize) -> Option<Setup> {
         (&right, "e0", &["10.2.0.2/24", "fd02::2/64"]),
     );
     let arena = BpfArena::create(64 << 20).unwrap();
-    let map = IpMap::new(&arena, "routes", 16 << 20).unwrap();
-    let builder = RouteMirror::builder(map).receive_buffer(buffer);
+    let builder = RouteMirror::builder(map(&arena)).receive_buffer(buffer);
     let mirror = router.inside(|| builder.start().unwrap());
     Some(Setup {
         ports: [router.index("r0"), router.index("r1")],
@@ -140,7 +148,7 @@ impl Setup {
     }
 
     /// What the kernel's tables say: the best route of each prefix, nothing where it is the kernel's.
-    fn kernel_tables(&self) -> BTreeMap<IpNet, Option<(u32, Option<IpAddr>)>> {
+    fn kernel_tables(&self) -> Table {
         let mut all = BTreeMap::new();
         for (family, table) in [
             ("-4", "local"),
@@ -176,15 +184,40 @@ impl Setup {
                     .position(|name| Some(*name) == behind("dev"));
                 let port = port.filter(|_| ours);
                 let via = behind("via").map(|text| text.parse().unwrap());
-                all.entry(net)
-                    .or_insert(port.map(|port| (self.ports[port], via)));
+                let hop = port.map(|port| (self.ports[port], via));
+                let rank = (table, behind("metric").map(str::to_owned));
+                let (before, best) = all.entry(net).or_insert_with(|| (rank.clone(), hop));
+                // Several IPv6 routes of one rank are as one with several next hops.
+                if *before == rank && *best != hop && family == "-6" {
+                    *best = None;
+                }
             }
         }
-        all
+        all.into_iter().map(|(net, (_, hop))| (net, hop)).collect()
     }
 
     /// Whether the tables are the same, but for the mirror's neighbours.
     fn same_tables(&self) -> bool {
+        let (kernel, known) = self.both_tables();
+        known == kernel
+    }
+
+    /// What is not the same, for people.
+    fn difference(&self) -> String {
+        let (kernel, known) = self.both_tables();
+        let nets: BTreeSet<&IpNet> = kernel.keys().chain(known.keys()).collect();
+        let differs = nets.iter().filter(|net| kernel.get(net) != known.get(net));
+        differs.fold(String::new(), |text, net| {
+            text + &format!(
+                "{net}: kernel {:?}, mirror {:?}\n",
+                kernel.get(net),
+                known.get(net)
+            )
+        })
+    }
+
+    /// The kernel's tables, and the mirror's.
+    fn both_tables(&self) -> (Table, Table) {
         let kernel = self.kernel_tables();
         let map = self.mirror.map();
         let four = map.v4().snapshot();
@@ -200,7 +233,7 @@ impl Setup {
                 known.insert(net, ours.then_some((hop.ifindex, gateway(&hop))));
             }
         }
-        known == kernel
+        (kernel, known)
     }
 }
 
@@ -367,4 +400,108 @@ fn lost_notifications_are_made_up_for() {
     assert_eq!(stats.failure, None);
     setup.mirror.map().verify().unwrap();
     println!("{stats:?}");
+}
+
+/// Whatever is done to the kernel's routes, in whatever order, the mirror says what they are in the end.
+#[test]
+fn random_changes() {
+    let Some(setup) = setup(1 << 20) else { return };
+    let seed = std::env::var("SAPWOOD_SEED").map_or(6, |text| text.parse().unwrap());
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("batch");
+    for round in 0..20 {
+        let mut batch = String::new();
+        for _ in 0..40 {
+            let six = rng.bool();
+            let net = match six {
+                true => format!("fd0{}:{}::/{}", rng.u8(3..5), rng.u8(0..3), rng.u8(30..36)),
+                false => format!(
+                    "10.{}.{}.0/{}",
+                    rng.u8(3..5),
+                    rng.u8(0..3) * 4,
+                    rng.u8(20..25)
+                ),
+            };
+            let by = |rng: &mut fastrand::Rng| match (six, rng.u8(1..3), rng.u8(2..5)) {
+                (true, port, host) => format!("via fd0{port}::{host}"),
+                (false, port, host) => format!("via 10.{port}.0.{host}"),
+            };
+            let via = match rng.u8(0..8) {
+                0 => format!("nexthop {} nexthop {}", by(&mut rng), by(&mut rng)),
+                1 => format!("dev r{}", rng.u8(0..2)),
+                _ => by(&mut rng),
+            };
+            let verbs = [
+                "add", "append", "prepend", "replace", "change", "del", "del",
+            ];
+            let verb = verbs[rng.usize(0..verbs.len())];
+            let metric = rng.u8(1..4);
+            match (verb, rng.u8(0..6)) {
+                (_, 0) => writeln!(batch, "route {verb} unreachable {net} metric {metric}"),
+                ("del", 1..4) => writeln!(batch, "route del {net}"),
+                _ => writeln!(batch, "route {verb} {net} {via} metric {metric}"),
+            }
+            .unwrap();
+        }
+        if rng.u8(0..4) == 0 {
+            writeln!(batch, "link set r1 down\nlink set r1 up").unwrap();
+            writeln!(batch, "addr replace fd02::1/64 dev r1 nodad").unwrap();
+        }
+        std::fs::write(&file, batch).unwrap();
+        // Some of it makes no sense to the kernel either, and is left out.
+        setup
+            .router
+            .run(&["ip", "-force", "-batch", file.to_str().unwrap()]);
+        let begin = Instant::now();
+        while !setup.same_tables() {
+            let told = std::fs::read_to_string(&file).unwrap();
+            let stats = setup.mirror.stats();
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "seed {seed}, round {round}: {told}{}{stats:?}\n{}",
+                setup.router.ip(&["-o", "route"]),
+                setup.difference()
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    setup.mirror.map().verify().unwrap();
+    println!("{:?}", setup.mirror.stats());
+}
+
+/// Tables that are full refuse routes until there is room again.
+#[test]
+fn full_tables() {
+    let small = |arena: &BpfArena| {
+        let domain = sapwood_bpf::kernel_domain().unwrap();
+        let four = FibMap::builder(arena, "four").root_bits(6).bytes(48 << 10);
+        let six = FibMap::builder(arena, "six").root_bits(6).bytes(48 << 10);
+        let (four, six) = (four.domain(&domain).build(), six.domain(&domain).build());
+        IpMap::of(four.unwrap(), six.unwrap())
+    };
+    let Some(setup) = setup_with(1 << 20, small) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("batch");
+    for verb in ["add", "del"] {
+        let mut batch = String::new();
+        for number in 0..2000u32 {
+            let [.., high, low] = (number * 29).to_be_bytes();
+            writeln!(batch, "route {verb} 10.{high}.{low}.192/27 via 10.1.0.2").unwrap();
+        }
+        std::fs::write(&file, batch).unwrap();
+        setup.router.ip(&["-batch", file.to_str().unwrap()]);
+        match verb {
+            "add" => soon("it is full", &setup.mirror, || {
+                setup.mirror.stats().failure.is_some()
+            }),
+            _ => soon("there is room", &setup.mirror, || {
+                setup.mirror.stats().failure.is_none() && setup.same_tables()
+            }),
+        }
+    }
+    assert!(setup.mirror.stats().refused > 0);
+    setup.mirror.map().verify().unwrap();
 }

@@ -39,7 +39,7 @@ struct Asking {
 
 impl Asking {
     fn new(arena: &BpfArena, window: u32) -> Asking {
-        let scratch = Words::create(&arena, "cursors", 2 * layout::CURSOR_BYTES / 8).unwrap();
+        let scratch = Words::create(arena, "cursors", 2 * layout::CURSOR_BYTES / 8).unwrap();
         Asking {
             programs: Loader::open(arena, SELFTEST).unwrap().load().unwrap(),
             window,

@@ -273,10 +273,10 @@ fn dig_gets_no_answer_for_what_is_blocked() {
             scope.spawn(move || assert_eq!(lab.dig(name, &[]), answered, "{name}"));
         }
     });
-    assert!(lab.filter.free("pop.test").unwrap());
+    assert!(lab.filter.rules().free("pop.test").unwrap());
     assert!(lab.dig("pop.test", &[]));
-    assert!(lab.filter.block("www.test").unwrap());
-    assert!(lab.filter.allow("good.www.test").unwrap());
+    assert!(lab.filter.rules().block("www.test").unwrap());
+    assert!(lab.filter.rules().allow("good.www.test").unwrap());
     assert!(!lab.dig("www.test", &[]));
     assert!(lab.dig("very.good.www.test", &[]));
     // Over TCP nobody listens, and the packets are counted.
@@ -304,7 +304,7 @@ fn a_stream_of_queries_while_the_list_changes() {
     let Some(lab) = Lab::new(names, None) else {
         return;
     };
-    assert_eq!(lab.filter.names().len(), many);
+    assert_eq!(lab.filter.rules().map().len(), many);
     let (begun, before) = lab.quiet();
     let (mut v4, mut v6) = (
         Client::new(&lab.client, CLIENT, SERVER),
@@ -323,9 +323,9 @@ fn a_stream_of_queries_while_the_list_changes() {
                     format!("x{i}.{}", name(i)),
                     format!("host-{i}x.zone-1.test"),
                 ] {
-                    lab.filter.block(&name).unwrap();
+                    lab.filter.rules().block(&name).unwrap();
                     if rng.u8(0..4) > 0 {
-                        lab.filter.free(&name).unwrap();
+                        lab.filter.rules().free(&name).unwrap();
                     }
                 }
                 churned += 2;
@@ -342,7 +342,7 @@ fn a_stream_of_queries_while_the_list_changes() {
             let turn = name(rng.usize(0..many));
             let free = round % 4 < 2;
             if free {
-                assert!(lab.filter.free(&turn).unwrap());
+                assert!(lab.filter.rules().free(&turn).unwrap());
                 changed += 1;
             }
             let other = |rng: &mut fastrand::Rng| loop {
@@ -372,7 +372,7 @@ fn a_stream_of_queries_while_the_list_changes() {
             passed += answered;
             dropped += batch.len() as u64 - answered;
             if free {
-                assert!(lab.filter.block(&turn).unwrap());
+                assert!(lab.filter.rules().block(&turn).unwrap());
                 changed += 1;
                 client.ask(&[(&turn, false), ("last.test", true)]);
                 dropped += 1;
@@ -392,7 +392,7 @@ fn a_stream_of_queries_while_the_list_changes() {
     assert_eq!(counts.total(), all - begun, "every packet is counted once");
     assert!(churned > 100);
     assert!(lab.server.odd.lock().unwrap().is_empty());
-    lab.filter.names().verify().unwrap();
+    lab.filter.rules().map().verify().unwrap();
 }
 
 /// What is no query for a whole name arrives as it was sent, and is counted.
@@ -529,7 +529,7 @@ fn on_and_off() {
     lab.behind
         .inside(|| second.attach(index, None).map(drop))
         .unwrap();
-    second.block("ads.test").unwrap();
+    second.rules().block("ads.test").unwrap();
     assert_eq!(second.links().len(), 1);
     client.ask(&on);
     drop(second);

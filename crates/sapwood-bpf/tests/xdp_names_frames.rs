@@ -113,16 +113,16 @@ fn names_and_their_parents() {
         filter.expect(&frame6(&query(name)), wanted);
     }
     // The root blocks all, but for what has a rule of its own.
-    filter.names.block(".").unwrap();
-    let rule = filter.names.rule_for("org").unwrap();
+    filter.names.rules().block(".").unwrap();
+    let rule = filter.names.rules().rule_for("org").unwrap();
     assert_eq!(rule, Some((".".into(), NameRule::Block)));
     assert_eq!(filter.run(&frame4(&query("org"))), Dropped);
     assert_eq!(filter.run(&frame4(&query("good.ads.example"))), Passed);
-    assert!(filter.names.free(".").unwrap());
-    assert!(!filter.names.free(".").unwrap());
+    assert!(filter.names.rules().free(".").unwrap());
+    assert!(!filter.names.rules().free(".").unwrap());
     assert_eq!(filter.run(&frame4(&query("org"))), Passed);
-    assert_eq!(filter.names.rule_for("org").unwrap(), None);
-    assert!(filter.names.block("a..b").is_err());
+    assert_eq!(filter.names.rules().rule_for("org").unwrap(), None);
+    assert!(filter.names.rules().block("a..b").is_err());
 }
 
 #[test]

@@ -104,16 +104,32 @@ impl Network {
         attach(&self.second, "s2", false);
     }
 
-    fn ping(&self, to: &str, count: u32) {
+    /// Sends so many, two milliseconds apart, and returns whether all came back, and what ping said.
+    fn try_ping(&self, to: &str, count: u32) -> (bool, String) {
         let count = count.to_string();
         let out = self
             .client
             .run(&["ping", "-q", "-i", "0.002", "-c", &count, "-W", "2", to]);
         let said = text(&out);
-        assert!(
-            out.status.success() && said.contains(&format!(" {count} received")),
-            "{said}"
-        );
+        let all = out.status.success() && said.contains(&format!(" {count} received"));
+        (all, said)
+    }
+
+    fn ping(&self, to: &str, count: u32) {
+        let (all, said) = self.try_ping(to, count);
+        assert!(all, "{said}");
+    }
+
+    /// Waits until all on the way know their neighbours, as the kernel takes its time to find them.
+    fn reach(&self, to: &str) {
+        let begin = Instant::now();
+        loop {
+            let (all, said) = self.try_ping(to, 2);
+            if all {
+                return;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(20), "{said}");
+        }
     }
 }
 
@@ -157,7 +173,7 @@ fn real_tools() {
         assert_eq!(program.links().len(), 6);
         for to in ["10.81.9.1", "fd81:9::1"] {
             // Neighbours are the kernel's to find.
-            network.ping(to, 2);
+            network.reach(to);
             let before = program.counts().unwrap();
             network.ping(to, 200);
             let counts = program.counts().unwrap().since(&before);
@@ -278,10 +294,10 @@ fn change_routes(network: &Network, mut program: XdpRoute) {
     for to in ["10.81.9.1", "fd81:9::1"] {
         let address: IpAddr = to.parse().unwrap();
         network.route_by(2);
-        network.ping(to, 2);
+        network.reach(to);
         network.route_by(3);
         std::thread::sleep(fresh);
-        network.ping(to, 2);
+        network.reach(to);
         network.route_by(2);
         std::thread::sleep(fresh);
         let stop = AtomicBool::new(false);

@@ -469,3 +469,41 @@ fn values_of_any_layout() {
     assert_eq!(set.lookup([10, 0, 0, 1].into()).unwrap().1, ());
     assert_eq!(set.lookup([11, 0, 0, 1].into()), None);
 }
+
+/// A table that has taken its last byte can be emptied, and filled again: what the writer keeps for blocks of some sizes is there for
+/// those of others.
+#[test]
+fn full_tables_can_be_emptied() {
+    for limit in [24 << 10, 48 << 10, 200 << 10] {
+        let fib: Ipv4Fib<u64> = Ipv4Fib::builder()
+            .root_bits(6)
+            .options(small().limit(limit))
+            .build()
+            .unwrap();
+        let mut rng = fastrand::Rng::with_seed(limit as u64);
+        let mut most = Vec::new();
+        for round in 0..3 {
+            let mut nets = Vec::new();
+            for value in 0.. {
+                let net = Prefix::truncated(rng.u128(..), rng.u8(8..=32));
+                match fib.insert(V4::net(net), value % 1000) {
+                    Ok(None) => nets.push(net),
+                    Ok(Some(_)) => {}
+                    Err(_) => break,
+                }
+            }
+            most.push(nets.len());
+            rng.shuffle(&mut nets);
+            let mut tries = 0;
+            while !nets.is_empty() {
+                nets.retain(|&net| fib.remove(V4::net(net)).is_err());
+                fib.reclaim(usize::MAX);
+                tries += 1;
+                assert!(tries < 100, "{limit} {round}: {} are left", nets.len());
+            }
+            assert!(fib.is_empty());
+            fib.verify().unwrap();
+        }
+        assert!(most.iter().all(|&n| n * 2 > most[0]), "{most:?}");
+    }
+}

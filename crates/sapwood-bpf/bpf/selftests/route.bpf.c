@@ -46,7 +46,7 @@ struct storm {
 	__u64 longest;
 };
 
-/* The words of an answer follow from the key and what was true. */
+/* The words of an answer follow from the key, what was true, and when. */
 SW_INLINE __u64 sw_mixed(__u64 a, __u64 b)
 {
 	a = (a ^ b) * 0x9e3779b97f4a7c15ull;
@@ -69,7 +69,7 @@ SW_GLOBAL long sw_storm_round(struct storm *storm SW_NONNULL)
 	got = sw_route_get(storm->window, &key, now, &value, &ticket);
 	if (!got) {
 		storm->hits++;
-		if (value.words[1] != sw_mixed(n, value.words[0]) || value.words[2] != ~value.words[1])
+		if (value.words[1] != sw_mixed(n ^ value.words[3], value.words[0]) || value.words[2] != ~value.words[1])
 			storm->wrong++;
 		if (value.words[0] < storm->least)
 			storm->old++;
@@ -91,9 +91,9 @@ SW_GLOBAL long sw_storm_round(struct storm *storm SW_NONNULL)
 	if (!now_true)
 		return -EINVAL;
 	value.words[0] = *(volatile __u64 *)now_true;
-	value.words[1] = sw_mixed(n, value.words[0]);
-	value.words[2] = ~value.words[1];
 	value.words[3] = now;
+	value.words[1] = sw_mixed(n ^ now, value.words[0]);
+	value.words[2] = ~value.words[1];
 	/* One key in eight has no route at times. */
 	got = sw_route_put(storm->window, &key, &value, &ticket,
 			   !(n & 7) && storm->random >> 63 ? SW_ROUTE_NEGATIVE : 0);

@@ -2,6 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::layout::kernel_map as k;
+
+/// So many free blocks of a size are kept as they are.
+const KEPT: usize = 4096;
+
 /// A set of units.
 #[derive(Default)]
 struct Bits(Vec<u64>);
@@ -55,6 +60,9 @@ pub(super) struct Blocks {
     waiting: Bits,
     free: BTreeMap<u32, u32>,
     sizes: BTreeSet<(u32, u32)>,
+    /// Free blocks by their units, kept as they are for the next request of that size: to merge them with their neighbours takes ten times as
+    /// long.
+    kept: Vec<Vec<u32>>,
     given_units: u32,
     waiting_units: u32,
     free_units: u32,
@@ -84,12 +92,42 @@ impl Blocks {
             waiting: Bits::default(),
             free: BTreeMap::new(),
             sizes: BTreeSet::new(),
+            kept: vec![Vec::new(); k::units(k::CLASSES - 1) + 1],
             given_units: 0,
             waiting_units: 0,
             free_units: 0,
             fail_every,
             requests: 0,
         }
+    }
+
+    /// Those that a dead owner had: programs have these blocks, and the rest below the frontier is free. `None` when they overlap or lie outside.
+    pub(super) fn rebuilt(
+        first: u32,
+        limit: u32,
+        frontier: u32,
+        given: &BTreeMap<u32, u32>,
+    ) -> Option<Blocks> {
+        let mut blocks = Blocks::new(first, limit, 0);
+        blocks.frontier = frontier;
+        let mut at = first;
+        for (&begin, &units) in given {
+            let end = begin.checked_add(units)?;
+            if begin < at || end > frontier {
+                return None;
+            }
+            if begin > at {
+                blocks.put_free(at, begin - at);
+            }
+            blocks.begins.set(begin, true);
+            blocks.given.set(begin, true);
+            blocks.given_units += units;
+            at = end;
+        }
+        if frontier > at {
+            blocks.put_free(at, frontier - at);
+        }
+        Some(blocks)
     }
 
     pub(super) fn frontier(&self) -> u32 {
@@ -112,27 +150,53 @@ impl Blocks {
         if self.fail_every != 0 && self.requests % self.fail_every == 0 {
             return None;
         }
-        let fits = self.sizes.range((units, 0)..).next().copied();
-        let at = match fits {
-            Some((len, at)) => {
-                self.take_free(at, len);
-                if len > units {
-                    self.put_free(at + units, len - units);
-                }
+        let kept = self.kept.get_mut(units as usize).and_then(Vec::pop);
+        let at = match kept {
+            Some(at) => {
+                self.free_units -= units;
                 at
             }
-            None => {
-                let end = self.frontier.checked_add(units)?;
-                if end > self.limit || !grow(end) {
-                    return None;
-                }
-                std::mem::replace(&mut self.frontier, end)
-            }
+            None => self
+                .cut(units)
+                .or_else(|| self.rise(units, grow))
+                .or_else(|| {
+                    self.merge_kept();
+                    self.cut(units)
+                })?,
         };
         self.begins.set(at, true);
         self.given.set(at, true);
         self.given_units += units;
         Some(at)
+    }
+
+    /// A block cut off the free memory that fits best.
+    fn cut(&mut self, units: u32) -> Option<u32> {
+        let (len, at) = self.sizes.range((units, 0)..).next().copied()?;
+        self.take_free(at, len);
+        if len > units {
+            self.put_free(at + units, len - units);
+        }
+        Some(at)
+    }
+
+    /// A block at the frontier, which rises.
+    fn rise(&mut self, units: u32, grow: impl FnOnce(u32) -> bool) -> Option<u32> {
+        let end = self.frontier.checked_add(units)?;
+        if end > self.limit || !grow(end) {
+            return None;
+        }
+        Some(std::mem::replace(&mut self.frontier, end))
+    }
+
+    /// Merges all kept blocks with their neighbours.
+    fn merge_kept(&mut self) {
+        for units in 0..self.kept.len() {
+            for at in std::mem::take(&mut self.kept[units]) {
+                self.free_units -= units as u32;
+                self.merge(at, units as u32);
+            }
+        }
     }
 
     /// The units of a block that programs have; `None` when it is none.
@@ -170,10 +234,20 @@ impl Blocks {
         if !self.waiting.get(at) {
             return;
         }
-        let mut units = self.size(at);
+        let units = self.size(at);
         self.waiting.set(at, false);
         self.waiting_units -= units;
-        let mut at = at;
+        match self.kept.get_mut(units as usize) {
+            Some(kept) if kept.len() < KEPT => {
+                kept.push(at);
+                self.free_units += units;
+            }
+            _ => self.merge(at, units),
+        }
+    }
+
+    /// Lists free memory, merged with what is listed on both sides.
+    fn merge(&mut self, mut at: u32, mut units: u32) {
         if let Some(&behind) = self.free.get(&(at + units)) {
             self.take_free(at + units, behind);
             units += behind;
@@ -203,7 +277,7 @@ impl Blocks {
         self.free_units -= units;
     }
 
-    /// Checks that blocks follow each other without a gap, that no free ones are neighbours, and that the counts are right.
+    /// Checks that blocks follow each other without a gap, that no free ones that are listed are neighbours, and that the counts are right.
     pub(super) fn verify(&self) -> Result<(), String> {
         let mut at = self.first;
         let mut found = Units {
@@ -213,6 +287,10 @@ impl Blocks {
             free: 0,
             frontier: self.frontier,
         };
+        let kept: BTreeMap<u32, u32> = (0..)
+            .zip(&self.kept)
+            .flat_map(|(units, all)| all.iter().map(move |at| (*at, units)))
+            .collect();
         let mut after_free = false;
         while at < self.frontier {
             if !self.begins.get(at) {
@@ -223,6 +301,7 @@ impl Blocks {
             match (self.given.get(at), self.waiting.get(at), free) {
                 (true, false, None) => found.given += units,
                 (false, true, None) => found.waiting += units,
+                (false, false, None) if kept.get(&at) == Some(&units) => found.free += units,
                 (false, false, Some(len)) if len == units && !after_free => {
                     if !self.sizes.contains(&(units, at)) {
                         return Err(format!("free block {at} of {units} units is not listed"));
@@ -279,6 +358,36 @@ mod tests {
                 assert!(blocks.all_given().eq(all));
             }
         }
+    }
+
+    #[test]
+    fn what_is_kept_is_merged_when_there_is_no_more() {
+        let mut blocks = Blocks::new(8, 1008, 0);
+        let all: Vec<_> = std::iter::from_fn(|| blocks.give(5, |_| true)).collect();
+        assert_eq!(all.len(), 200);
+        for at in all {
+            blocks.wait(at).unwrap();
+            blocks.free(at);
+        }
+        blocks.verify().unwrap();
+        let large: Vec<_> = std::iter::from_fn(|| blocks.give(100, |_| true)).collect();
+        assert_eq!(large.len(), 10);
+        blocks.verify().unwrap();
+    }
+
+    #[test]
+    fn blocks_are_rebuilt() {
+        let given = [(10, 4), (14, 2), (20, 5)].into_iter().collect();
+        let mut blocks = Blocks::rebuilt(8, 100, 30, &given).unwrap();
+        blocks.verify().unwrap();
+        assert_eq!(blocks.units().free, 2 + 4 + 5);
+        assert_eq!(blocks.give(4, |_| true), Some(16));
+        assert_eq!(blocks.give(6, |_| true), Some(30));
+        blocks.verify().unwrap();
+        let overlap = [(10, 4), (13, 2)].into_iter().collect();
+        assert!(Blocks::rebuilt(8, 100, 30, &overlap).is_none());
+        let outside = [(28, 4)].into_iter().collect();
+        assert!(Blocks::rebuilt(8, 100, 30, &outside).is_none());
     }
 
     #[test]

@@ -20,15 +20,15 @@ use crate::layout::root;
 use crate::raw::arena::Memory;
 
 /// The most entries: an index over them fits an arena.
-const ENTRIES_MAX: usize = 1 << 28;
+pub(super) const ENTRIES_MAX: usize = 1 << 28;
 /// Buckets of a chunk of the index's table, as a shift. All chunks lie side by side.
-const SHIFT: u32 = 9;
+pub(super) const SHIFT: u32 = 9;
 /// Buckets behind the last home.
 const SPARE: usize = 16;
 /// The most blocks of one size that are kept for removals.
 const KEPT_MAX: u32 = 64;
 /// Bytes of a bucket.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// What a map shall be like.
 #[derive(Clone)]
@@ -135,8 +135,8 @@ impl Plan {
 pub(super) struct Supply {
     pub(super) ring: Ring,
     /// So many blocks shall be there after a step, and at most, when programs take many.
-    target: u32,
-    most: u32,
+    pub(super) target: u32,
+    pub(super) most: u32,
 }
 
 /// Who supplies a map's memory. All that it goes by lies outside the window.
@@ -152,12 +152,12 @@ pub(super) struct Owner {
     pub(super) buckets: usize,
     pub(super) buckets_at: usize,
     pub(super) secrets: Vec<u64>,
-    grace: Arc<KernelGrace>,
+    pub(super) grace: Arc<KernelGrace>,
     /// Given up before the grace period that runs, and since it began.
-    closing: Option<(u64, Vec<u32>)>,
-    open: Vec<u32>,
+    pub(super) closing: Option<(u64, Vec<u32>)>,
+    pub(super) open: Vec<u32>,
     /// Bytes of the window that have memory behind them.
-    populated: usize,
+    pub(super) populated: usize,
     pub(super) refused: u64,
 }
 
@@ -266,6 +266,8 @@ impl Owner {
         }
         self.set_u32(k::MAX, plan.max_entries as u32);
         self.set_u32(k::PARTS, plan.parts);
+        self.set_u64(k::NODES, u64::from(self.blocks.frontier()) * 8);
+        self.set_u64(k::FRONTIER, u64::from(self.blocks.frontier()) * 8);
         self.set_u64(
             root(Published::VALUE_BYTES) as usize,
             plan.value_bytes as u64,
@@ -294,7 +296,7 @@ impl Owner {
         word.load(Ordering::Acquire)
     }
 
-    fn set_u32(&self, at: usize, value: u32) {
+    pub(super) fn set_u32(&self, at: usize, value: u32) {
         let word = self.memory.u32(self.window.at + at);
         word.store(value, Ordering::Release);
     }
@@ -342,8 +344,9 @@ impl Owner {
     }
 
     /// Fills the rings. One that is half empty is fuller from now on.
-    fn fill(&mut self, done: &mut Serviced) {
+    pub(super) fn fill(&mut self, done: &mut Serviced) {
         let (memory, window) = (&self.memory, &self.window);
+        let said = memory.u64(window.at + k::FRONTIER);
         let (blocks, populated) = (&mut self.blocks, &mut self.populated);
         let mut references = Vec::new();
         for (class, supply) in self.supplies.iter_mut().enumerate() {
@@ -373,11 +376,11 @@ impl Owner {
             });
             if !references.is_empty() {
                 done.given += references.len();
+                // Before programs know of them: who takes the map over after this process died relies on it.
+                said.store(u64::from(blocks.frontier()) * 8, Ordering::Release);
                 supply.ring.put(&references);
             }
         }
-        let frontier = self.blocks.frontier() as u64 * 8;
-        self.set_u64(k::FRONTIER, frontier);
     }
 
     pub(super) fn memory(&self) -> Result<KernelMapMemory, Error> {
@@ -407,12 +410,13 @@ impl Owner {
     }
 }
 
-/// Makes sure that there is memory up to `end`, in bytes of the window: an eighth more than was asked for, if that can be had.
+/// Makes sure that there is memory up to `end`, in bytes of the window: somewhat more than was asked for, if that can be had,
+/// because each time takes a system call.
 fn populate(memory: &Memory, window: &WindowInfo, end: usize, populated: &mut usize) -> bool {
     if end <= *populated {
         return true;
     }
-    let more = end + (end / 8).max(64 << 10);
+    let more = end + (end / 64).clamp(64 << 10, 1 << 20);
     for wanted in [more.min(window.len), end] {
         if memory.populate(window.at + *populated, window.at + wanted) {
             *populated = wanted;

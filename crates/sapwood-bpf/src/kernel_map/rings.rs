@@ -44,6 +44,32 @@ impl Ring {
         ring
     }
 
+    /// A ring that a dead owner made: its head says where the slots are and how many. `None` when they are not all in the window before `end`.
+    pub(super) fn found(
+        memory: &Arc<Memory>,
+        window: usize,
+        number: usize,
+        end: usize,
+    ) -> Option<Ring> {
+        let head = window + k::RINGS + number * k::RING_BYTES;
+        let load = |at: usize| memory.u32(head + at).load(Ordering::Acquire);
+        let capacity = load(k::RING_MASK).checked_add(1)?;
+        let slots = load(k::RING_SLOTS) as usize * 8;
+        let behind = k::RINGS + (k::CLASSES + 1) * k::RING_BYTES;
+        let fits = slots >= behind && slots + capacity as usize * 4 <= end;
+        (capacity.is_power_of_two() && fits).then(|| Ring {
+            memory: Arc::clone(memory),
+            head,
+            slots: window + slots,
+            capacity,
+            count: load(k::RING_USER),
+        })
+    }
+
+    pub(super) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
     fn store(&self, at: usize, value: u32) {
         let word = self.memory.u32(self.head + at);
         word.store(value, Ordering::Release);

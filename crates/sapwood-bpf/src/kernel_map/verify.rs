@@ -30,14 +30,16 @@ type Path = Vec<Step>;
 
 /// What the walk over the trie has found so far.
 #[derive(Default)]
-struct Found {
-    /// First units of the blocks.
-    blocks: BTreeSet<u32>,
-    leaves: BTreeMap<u32, Vec<u8>>,
-    branches: usize,
-    branch_units: usize,
-    leaf_units: usize,
-    depth: usize,
+pub(super) struct Found {
+    /// Blocks: first unit, units.
+    pub(super) blocks: BTreeMap<u32, u32>,
+    /// Blocks are not known beforehand.
+    pub(super) new: bool,
+    pub(super) leaves: BTreeMap<u32, Vec<u8>>,
+    pub(super) branches: usize,
+    pub(super) branch_units: usize,
+    pub(super) leaf_units: usize,
+    pub(super) depth: usize,
 }
 
 impl Owner {
@@ -49,6 +51,16 @@ impl Owner {
             return Err("a program has the lock".into());
         }
         let mut found = Found::default();
+        let shape = self.check_map(&mut found)?;
+        self.check_blocks(found.blocks.into_keys().collect())?;
+        match before == (self.u32(k::LOCK), self.u64(k::SEQUENCE)) {
+            true => Ok(shape),
+            false => Err("a program has changed the map meanwhile".into()),
+        }
+    }
+
+    /// Walks trie and index.
+    pub(super) fn check_map(&self, found: &mut Found) -> Result<KernelMapShape, String> {
         let mut shape = KernelMapShape {
             refused: self.refused,
             ..KernelMapShape::default()
@@ -60,33 +72,38 @@ impl Owner {
             if !with_trie {
                 return Err("a map without trie has a root".into());
             }
-            self.walk(cell, &mut found)?;
+            self.walk(cell, found)?;
         }
         if self.plan.parts & k::INDEX != 0 {
-            self.check_index(&mut found, with_trie, &mut shape)?;
+            self.check_index(found, with_trie, &mut shape)?;
         }
         shape.entries = found.leaves.len();
         shape.branches = found.branches;
         shape.depth = found.depth;
-        self.check_counts(&found)?;
-        self.check_blocks(found.blocks)?;
-        match before == (self.u32(k::LOCK), self.u64(k::SEQUENCE)) {
-            true => Ok(shape),
-            false => Err("a program has changed the map meanwhile".into()),
-        }
+        self.check_counts(found)?;
+        Ok(shape)
     }
 
     /// Takes note of a node; it must lie in a block of just this size that programs have.
     fn node(&self, at: u32, units: usize, found: &mut Found) -> Result<(), String> {
         let wanted = k::units(k::class(units)) as u32;
-        match self.blocks.given(at) {
-            Some(units) if units == wanted => {}
-            other => return Err(format!("node {at} of {wanted} units lies in {other:?}")),
+        let given = self.blocks.given(at);
+        if !found.new && given != Some(wanted) {
+            return Err(format!("node {at} of {wanted} units lies in {given:?}"));
         }
-        match found.blocks.insert(at) {
-            true => Ok(()),
-            false => Err(format!("node {at} is there twice")),
+        match found.blocks.insert(at, wanted) {
+            None => Ok(()),
+            Some(_) => Err(format!("node {at} is there twice")),
         }
+    }
+
+    /// The block of a node that programs gave up.
+    pub(super) fn given_up(&self, cell: u32, found: &mut Found) -> Result<(), String> {
+        let units = match cell & 1 {
+            0 => self.branch(cell >> 1)?.units,
+            _ => self.plan.leaf_units(self.key(cell >> 1)?.len()),
+        };
+        self.node(cell >> 1, units, found)
     }
 
     fn leaf(&self, at: u32, found: &mut Found) -> Result<Vec<u8>, String> {

@@ -11,8 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use netlink_sys::Socket;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use sapwood::lpm::FibMemory;
+use sapwood_arena::ArenaFull;
 
 use self::netlink::{Heard, asking, everything, hear, listening};
 use self::table::Model;
@@ -306,22 +309,30 @@ impl Follower {
     fn write(&mut self) -> Option<sapwood::Error> {
         let map = &self.shared.map;
         let (mut changes, mut left, mut refused) = (0, Vec::new(), None);
+        let mut later = Vec::new();
+        let mut done = |net: IpNet, result: Result<(), sapwood::Error>| match result {
+            Ok(()) => changes += 1,
+            Err(error) => {
+                left.push(net);
+                refused.get_or_insert(error);
+            }
+        };
+        // What is withdrawn first: it makes room.
         for net in self.model.take_dirty() {
-            let wanted = self.model.wanted(net);
-            if map.get(net) == wanted {
-                continue;
+            match (map.get(net), self.model.wanted(net)) {
+                (Some(_), None) => done(net, map.remove(net).map(drop)),
+                (old, Some(hop)) if old != Some(hop) => later.push((net, hop, old.is_some())),
+                _ => {}
             }
-            let done = match wanted {
-                Some(hop) => map.insert(net, hop).map(drop).map_err(|no| no.error),
-                None => map.remove(net).map(drop),
+        }
+        for (net, hop, known) in later {
+            let room = match (known, net) {
+                (true, _) => Ok(()),
+                (false, IpNet::V4(_)) => has_room(&map.v4().memory()),
+                (false, IpNet::V6(_)) => has_room(&map.v6().memory()),
             };
-            match done {
-                Ok(()) => changes += 1,
-                Err(error) => {
-                    left.push(net);
-                    refused.get_or_insert(error);
-                }
-            }
+            let insert = || map.insert(net, hop).map(drop).map_err(|no| no.error);
+            done(net, room.and_then(|()| insert()));
         }
         self.shared.count(CHANGES, changes);
         self.shared.count(REFUSED, left.len() as u64);
@@ -334,4 +345,17 @@ impl Follower {
         self.model.put_back(left);
         refused
     }
+}
+
+/// Whether a table may take more routes. To take one away needs memory, too, for a moment: a sixteenth is left for that.
+fn has_room(memory: &FibMemory) -> Result<(), sapwood::Error> {
+    let arena = &memory.arena;
+    let spare = (arena.reserved / 16).min(256 << 10);
+    if arena.live + arena.retired + spare < arena.reserved {
+        return Ok(());
+    }
+    Err(sapwood::Error::ArenaFull(ArenaFull {
+        requested: spare,
+        limit: arena.reserved,
+    }))
 }

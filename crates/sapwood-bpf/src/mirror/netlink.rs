@@ -175,10 +175,6 @@ fn event(message: RouteNetlinkMessage, flags: Option<u16>) -> Option<Event> {
             }
             let (net, route) = route(&message)?;
             let has = |flag| flags.is_some_and(|flags| flags & flag != 0);
-            // In IPv6, a route of the same rank makes one of several next hops of both, and is told of alone.
-            if has(NLM_F_APPEND) && matches!(net, IpNet::V6(_)) {
-                return Some(Event::Everything);
-            }
             let how = match () {
                 () if has(NLM_F_REPLACE) => How::Instead,
                 // Answers come in order.

@@ -74,16 +74,15 @@ impl Model {
     pub(super) fn note(&mut self, event: Event) -> bool {
         match event {
             Event::Route(net, route, how) => {
-                let all = self.routes.entry(net).or_default();
-                // Those of this rank, which stand together.
-                let begin = all.partition_point(|other| other.rank < route.rank);
-                let end = all.partition_point(|other| other.rank <= route.rank);
-                match how {
-                    How::Instead if begin < end => all[begin] = route,
-                    How::First | How::Instead => all.insert(begin, route),
-                    How::Last => all.insert(end, route),
+                // In IPv6, those of a rank are one route with several next hops, or are not, and what is told of is the one or the
+                // other.
+                let all = self.routes.get(&net).into_iter().flatten();
+                let same = all.filter(|other| other.rank == route.rank).count();
+                let alone = same == 0 || (how == How::Instead && same == 1);
+                if net.addr().is_ipv6() && !alone {
+                    return false;
                 }
-                self.touch(net);
+                self.put(net, route, how);
             }
             Event::NoRoute(net, route) => {
                 let Some(all) = self.routes.get_mut(&net) else {
@@ -92,6 +91,10 @@ impl Model {
                 let Some(at) = all.iter().position(|other| *other == route) else {
                     return false;
                 };
+                let same = all.iter().filter(|other| other.rank == route.rank).count();
+                if net.addr().is_ipv6() && (same > 1 || route.target == Target::Kernel) {
+                    return false;
+                }
                 all.remove(at);
                 if all.is_empty() {
                     self.routes.remove(&net);
@@ -119,6 +122,19 @@ impl Model {
         true
     }
 
+    fn put(&mut self, net: IpNet, route: Route, how: How) {
+        let all = self.routes.entry(net).or_default();
+        // Those of this rank, which stand together.
+        let begin = all.partition_point(|other| other.rank < route.rank);
+        let end = all.partition_point(|other| other.rank <= route.rank);
+        match how {
+            How::Instead if begin < end => all[begin] = route,
+            How::First | How::Instead => all.insert(begin, route),
+            How::Last => all.insert(end, route),
+        }
+        self.touch(net);
+    }
+
     /// The routes of a prefix have changed.
     fn touch(&mut self, net: IpNet) {
         self.dirty.insert(net);
@@ -136,8 +152,11 @@ impl Model {
     pub(super) fn replace(&mut self, events: impl IntoIterator<Item = Event>) {
         let mut new = Model::default();
         for event in events {
-            // Links are told before routes; none of them can be unknown.
-            let _ = new.note(event);
+            match event {
+                Event::Route(net, route, how) => new.put(net, route, how),
+                // Nothing of this contradicts what was told before.
+                other => drop(new.note(other)),
+            }
         }
         new.dirty.extend(self.dirty.drain());
         new.dirty.extend(self.routes.keys());
@@ -165,8 +184,8 @@ impl Model {
 
     /// What the table must say for exactly this prefix.
     pub(super) fn wanted(&self, net: IpNet) -> Option<MirrorHop> {
-        if let Some(route) = self.routes.get(&net).and_then(|all| all.first()) {
-            return Some(self.hop(net, route.target));
+        if let Some(target) = self.routes.get(&net).and_then(|all| best(net, all)) {
+            return Some(self.hop(net, target));
         }
         // A neighbour on a network that is reached without a gateway.
         let address = net.addr();
@@ -175,7 +194,7 @@ impl Model {
         }
         let range = (address, 0)..=(address, u32::MAX);
         self.neighbours.range(range).next()?;
-        match self.longest(address)?.target {
+        match self.longest(address)? {
             target @ Target::Via { gateway: None, .. } => {
                 let hop = self.hop(net, target);
                 (hop.action == MirrorHop::FORWARD).then_some(hop)
@@ -185,11 +204,11 @@ impl Model {
     }
 
     /// The best route of the longest prefix of an address.
-    fn longest(&self, address: IpAddr) -> Option<&Route> {
+    fn longest(&self, address: IpAddr) -> Option<Target> {
         let net = IpNet::from(address);
         (0..=net.max_prefix_len()).rev().find_map(|len| {
             let net = IpNet::new(address, len).ok()?.trunc();
-            self.routes.get(&net)?.first()
+            best(net, self.routes.get(&net)?)
         })
     }
 
@@ -238,6 +257,18 @@ impl Model {
             dmac: dmac.copied().unwrap_or_default(),
             gateway: address,
         }
+    }
+}
+
+/// Where the best route of a prefix leads.
+fn best(net: IpNet, all: &[Route]) -> Option<Target> {
+    match all {
+        // In IPv6 they are one route with several next hops, or the kernel takes whom it knows to be there.
+        [first, second, ..] if first.rank == second.rank && net.addr().is_ipv6() => {
+            Some(Target::Kernel)
+        }
+        [first, ..] => Some(first.target),
+        [] => None,
     }
 }
 

@@ -265,7 +265,7 @@ fn errors() {
         assert_eq!(side.ask(What::Insert, window, ANY, b"a", &[4]).0, EBUSY);
         assert_eq!(side.ask(What::Remove, window, ANY, b"a", &[]).0, EBUSY);
         assert!(
-            begin.elapsed() < Duration::from_secs(2),
+            begin.elapsed() < Duration::from_secs(10),
             "{:?}",
             begin.elapsed()
         );

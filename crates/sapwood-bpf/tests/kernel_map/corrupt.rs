@@ -153,7 +153,7 @@ fn nothing_leads_astray() {
                 sides[side].ask(what, window.number, flags, &key, &[5, 6]);
                 let took = began.elapsed();
                 slowest = (took, what).max(slowest);
-                assert!(took < Duration::from_secs(3), "{what:?} took {took:?}");
+                assert!(took < Duration::from_secs(10), "{what:?} took {took:?}");
                 // Wrong answers are right here, crashes are not.
                 let _ = map.get(&key);
                 if step % 8 == 0 {

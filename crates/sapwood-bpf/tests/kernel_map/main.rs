@@ -4,6 +4,7 @@
 mod asks;
 mod cases;
 mod corrupt;
+mod heirs;
 #[path = "../kernel/mod.rs"]
 mod kernel;
 mod storm;
@@ -247,7 +248,7 @@ fn in_user_space() {
     for compiler in ["gcc", "clang-19"] {
         let arena = BpfArena::create(64 << 20).unwrap();
         match User::new(&arena, compiler) {
-            Some(mut side) => all_parts(&arena, &mut side, 1000, 1),
+            Some(mut side) => all_parts(&arena, &mut side, 600, 1),
             None => println!("skipped: no {compiler}"),
         }
     }
@@ -271,4 +272,10 @@ fn in_the_kernel() {
         }
     }
     all_parts(&arena, &mut side, 4000, 100);
+}
+
+#[test]
+#[ignore = "a part of other tests, in a process of its own"]
+fn child_process() {
+    heirs::child();
 }

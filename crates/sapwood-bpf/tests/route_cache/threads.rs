@@ -119,13 +119,69 @@ fn all_processors_at_once() {
     );
 }
 
+/// What is under way while everything is invalidated, over and over: answers live long, so that a wrong one would be seen.
+#[test]
+fn nothing_older_than_an_invalidation() {
+    if !can() {
+        return;
+    }
+    let arena = BpfArena::create(4 << 20).unwrap();
+    let cache = KernelRouteCache::builder(&arena, "flows")
+        .capacity(64)
+        .fresh(Duration::from_secs(3))
+        .build()
+        .unwrap();
+    let programs = Loader::open(&arena, SELFTEST).unwrap().load().unwrap();
+    let (least, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let storm = |processor: usize| {
+        pin_to(processor);
+        let mut sums = Storm {
+            window: cache.window().number,
+            // Some more than there are slots: answers are stored all the time.
+            keys: 100,
+            random: processor as u64,
+            ..Storm::default()
+        };
+        while !stop.load(Ordering::Relaxed) {
+            sums.rounds = 100;
+            sums.least = least.load(Ordering::SeqCst);
+            sums = run(&programs, "sw_storm", sums);
+        }
+        sums
+    };
+    let (storms, truth) = std::thread::scope(|scope| {
+        let (storm, programs) = (&storm, &programs);
+        let threads: Vec<_> = (0..processors.max(2))
+            .map(|n| scope.spawn(move || storm(n % processors)))
+            .collect();
+        let (end, mut truth) = (Instant::now() + soak() / 2, 0u64);
+        let mut rng = fastrand::Rng::with_seed(4);
+        while Instant::now() < end {
+            truth += 1;
+            let map = programs.map("truth").unwrap();
+            map.update(&0u32.to_ne_bytes(), &truth.to_ne_bytes(), MapFlags::ANY)
+                .unwrap();
+            cache.invalidate_all();
+            least.store(truth, Ordering::SeqCst);
+            (0..rng.u32(0..3000)).for_each(|_| std::hint::spin_loop());
+        }
+        stop.store(true, Ordering::Relaxed);
+        let storms = threads.into_iter().map(|t| t.join().unwrap());
+        (storms.collect::<Vec<Storm>>(), truth)
+    });
+    cache.verify().unwrap();
+    println!("{truth} invalidations: {storms:?}");
+    assert!(truth > 10 && storms.iter().all(|s| s.hits > 0 && s.stored > 0));
+    assert!(storms.iter().all(|s| (s.wrong, s.old) == (0, 0)));
+}
+
 /// Whatever lies in the window, nobody crashes, hangs, or reads outside.
 #[test]
 fn damaged_memory() {
     if !can() {
         return;
     }
-    let began = Instant::now();
     for seed in 0..30u64 {
         let arena = BpfArena::create(2 << 20).unwrap();
         let cache = KernelRouteCache::builder(&arena, "flows")
@@ -160,7 +216,9 @@ fn damaged_memory() {
                 ticket: [rng.u64(..), rng.u64(0..3), rng.u64(0..3), rng.u64(..)],
                 ..Ask::default()
             };
+            let began = Instant::now();
             let result = run(&programs, "sw_ask", ask).result;
+            assert!(began.elapsed() < Duration::from_secs(20));
             assert!((-133..=80_000).contains(&result), "{step}: {result}");
             let key = key(rng.u64(0..50));
             // Any answer will do.
@@ -173,5 +231,4 @@ fn damaged_memory() {
         let opened = KernelRouteCache::open(&arena, "flows");
         assert!(seed % 3 != 0 || opened.is_err(), "{opened:?}");
     }
-    assert!(began.elapsed() < Duration::from_secs(120));
 }

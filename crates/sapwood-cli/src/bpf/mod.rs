@@ -3,8 +3,9 @@
 mod arenas;
 mod list;
 mod names;
+mod route;
 
-use crate::cli::bpf::{BpfCommand, NamesCommand};
+use crate::cli::bpf::{BpfCommand, NamesCommand, RouteCommand};
 use crate::errors::Outcome;
 
 /// Does what the arguments say.
@@ -15,6 +16,9 @@ pub fn run(command: &BpfCommand) -> Outcome {
             NamesCommand::Load(args) => names::load(args),
             NamesCommand::Stats(args) => names::stats(args),
             NamesCommand::Unload(args) => names::unload(args),
+        },
+        BpfCommand::Route { command } => match command {
+            RouteCommand::Run(args) => route::run(args),
         },
         BpfCommand::List(args) => arenas::list(args),
         BpfCommand::Dump(args) => arenas::dump(args),

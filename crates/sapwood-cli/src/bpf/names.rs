@@ -39,7 +39,7 @@ fn start(args: &FilterArgs) -> Result<XdpNames, Error> {
     let arena = BpfArena::create(bytes)?;
     let mut filter = XdpNames::load(&arena, WINDOW, list)?;
     let mode = args.generic.then_some(XdpMode::Generic);
-    let count = filter.names().len();
+    let count = filter.rules().map().len();
     for (name, index) in interfaces {
         let link = filter.attach(index, mode)?;
         if let Some(why) = link.native_refused() {
@@ -164,12 +164,13 @@ fn command(filter: &XdpNames, words: &[&str], out: &mut Output) -> Result<(), Er
     let done = match words {
         [] => return Ok(()),
         ["stats"] => return show(out, &filter.counts()?),
-        ["block", name] => filter.block(name).map(|_| (*name, "blocked")),
-        ["allow", name] => filter.allow(name).map(|_| (*name, "allowed")),
+        ["block", name] => filter.rules().block(name).map(|_| (*name, "blocked")),
+        ["allow", name] => filter.rules().allow(name).map(|_| (*name, "allowed")),
         ["free", name] => filter
+            .rules()
             .free(name)
             .map(|was| (*name, if was { "freed" } else { "absent" })),
-        ["rule", name] => match filter.rule_for(name) {
+        ["rule", name] => match filter.rules().rule_for(name) {
             Ok(rule) => return tell(name, rule, out),
             Err(error) => Err(error),
         },

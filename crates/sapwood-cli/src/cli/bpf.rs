@@ -37,6 +37,21 @@ passes as it came: TCP, fragments, compressed names, malformed packets. All pack
         #[command(subcommand)]
         command: NamesCommand,
     },
+    /// Forwards IPv4 and IPv6 packets between network interfaces, past the kernel
+    #[command(
+        long_about = "Forwards IPv4 and IPv6 packets between network interfaces, to where the kernel would, without going through it.
+
+Everything else passes to the kernel as it came, and is counted by the reason: packets for this machine, without a known neighbour, \
+too long, with options, at their last hop. Firewall rules do not see what is forwarded, and sources are not checked.",
+        after_help = "Examples:
+  sapwood bpf route run -i eth0 -i eth1
+  sapwood bpf route run -i eth0 -i eth1 --by table --json"
+    )]
+    Route {
+        /// What to do.
+        #[command(subcommand)]
+        command: RouteCommand,
+    },
     /// Lists the arenas that are pinned, and what is in them
     #[command(
         after_help = "For each window of each arena: path, number, name, kind, and bytes of address space, with tabs between.
@@ -63,6 +78,66 @@ Example:
   sapwood bpf verify /sys/fs/bpf/names/arena blocked"
     )]
     Verify(VerifyArgs),
+}
+
+/// What can be done with packets to be forwarded.
+#[derive(Debug, Subcommand)]
+pub enum RouteCommand {
+    /// Forwards packets as long as this runs, and prints what became of them
+    #[command(
+        long_about = "Forwards packets as long as this runs: until a signal comes or --seconds are over. Then the program is taken off the \
+interfaces, and what became of all packets is printed.
+
+A route or neighbour that changes in the kernel takes effect within --fresh (cache), in a millisecond or so (table), or at once \
+(resolver).",
+        after_help = "Examples:
+  sapwood bpf route run -i eth0 -i eth1
+  sapwood bpf route run -i eth0 -i eth1 --by table --seconds 60 --json"
+    )]
+    Run(RouteArgs),
+}
+
+/// Whom the program asks for next hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Hops {
+    /// The kernel's table, for each packet
+    Resolver,
+    /// A cache of what the kernel said a moment ago
+    Cache,
+    /// Tables in the arena that mirror the kernel's
+    Table,
+}
+
+/// `bpf route run`.
+#[derive(Debug, Args)]
+pub struct RouteArgs {
+    /// An interface whose packets are forwarded; give all of them.
+    #[arg(short, long = "interface", value_name = "NAME", required = true)]
+    pub interfaces: Vec<String>,
+    /// An interface that gets a program which passes everything: the other end of a veth pair, so that packets can be sent into it.
+    #[arg(long, value_name = "NAME")]
+    pub pass: Vec<String>,
+    /// Whom to ask for next hops.
+    #[arg(long, value_enum, default_value = "cache")]
+    pub by: Hops,
+    /// Entries of the cache.
+    #[arg(long, value_name = "N", default_value_t = 65_536)]
+    pub capacity: usize,
+    /// Milliseconds for which an answer is given again.
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    pub fresh: u64,
+    /// Milliseconds for which an entry keeps its place.
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    pub keep: u64,
+    /// Stop after so many seconds.
+    #[arg(long, value_name = "N")]
+    pub seconds: Option<u64>,
+    /// In the kernel's own code rather than in the driver: slower, but for any interface.
+    #[arg(long)]
+    pub generic: bool,
+    /// The answer is a JSON document.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What can be done with a list of names.

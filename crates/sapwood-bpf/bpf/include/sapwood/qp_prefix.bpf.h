@@ -105,7 +105,7 @@ SW_INLINE long sw_qp_longest_end(sw_at window, __u32 value_bytes, const struct s
  */
 SW_GLOBAL long sw_qp_longest_prefix(__u32 map, const struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_window(map, SW_KIND_QP), node, leaf = 0;
+	sw_at window = sw_window_in(map, SW_QP_KINDS), node, leaf = 0;
 	__u32 cell, header, offset, length, depth, agree, value_bytes, least = 0;
 	/* The deepest END and where it ends, and where the highest ends. */
 	__u32 end = 0, end_at = 0, first_at = 0;

@@ -20,7 +20,7 @@
  * A walk beside a writer ascends, gives no key twice, and misses none that is there throughout. sw_qp_next and sw_qp_prev look twice,
  * and begin anew when they see that the map was changed between.
  *
- * A walk lives in a cursor: SW_QP_CURSOR_BYTES of scratch memory in the arena (BpfArena::scratch), which nobody else uses meanwhile; one
+ * A walk lives in a cursor: SW_QP_CURSOR_BYTES of scratch memory in the arena (Words::create), which nobody else uses meanwhile; one
  * for each processor does, as programs of one type do not interrupt each other there. It ends with the run of the program, as what
  * was removed may be freed then.
  */

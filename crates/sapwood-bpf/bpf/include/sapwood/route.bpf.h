@@ -374,13 +374,13 @@ SW_INLINE int sw_route_expired(sw_at window, __u64 stamp, __u64 now)
 enum sw_route_done { SW_ROUTE_INSERTED, SW_ROUTE_REFRESHED, SW_ROUTE_OVERTAKEN, SW_ROUTE_UNKNOWN };
 
 /* Writes stamp and value of a slot. */
-SW_INLINE void sw_route_rewrite(sw_at slot, __u64 stamp, const struct sw_route_value *value, __u64 mask)
+SW_INLINE void sw_route_rewrite(sw_at slot, __u64 stamp, const struct sw_route_value *value)
 {
 	sw_set_u64(slot + SW_ROUTE_SLOT_STAMP, stamp);
-	sw_set_u64(slot + SW_ROUTE_SLOT_VALUE, value->words[0] & mask);
-	sw_set_u64(slot + SW_ROUTE_SLOT_VALUE + 8, value->words[1] & mask);
-	sw_set_u64(slot + SW_ROUTE_SLOT_VALUE + 16, value->words[2] & mask);
-	sw_set_u64(slot + SW_ROUTE_SLOT_VALUE + 24, value->words[3] & mask);
+	sw_set_u64(slot + SW_ROUTE_SLOT_VALUE, value->words[0]);
+	sw_set_u64(slot + SW_ROUTE_SLOT_VALUE + 8, value->words[1]);
+	sw_set_u64(slot + SW_ROUTE_SLOT_VALUE + 16, value->words[2]);
+	sw_set_u64(slot + SW_ROUTE_SLOT_VALUE + 24, value->words[3]);
 }
 
 /*
@@ -440,7 +440,7 @@ SW_GLOBAL long sw_route_put(__u32 number, const struct sw_route_key *key SW_NONN
 		later = (sw_u64(slot + SW_ROUTE_SLOT_STAMP) & ~1ull) - (stamp & ~1ull);
 		done = later && later >> 1 < sw_u64(window + SW_ROUTE_FRESH) ? SW_ROUTE_OVERTAKEN : SW_ROUTE_REFRESHED;
 		if (done == SW_ROUTE_REFRESHED)
-			sw_route_rewrite(slot, stamp, value, negative - 1);
+			sw_route_rewrite(slot, stamp, value);
 	} else if (way == -ENOENT) {
 		way = (int)sw_route_vacant(set);
 		if ((__u32)way >= ways) {
@@ -452,7 +452,7 @@ SW_GLOBAL long sw_route_put(__u32 number, const struct sw_route_key *key SW_NONN
 		sw_set_u64(slot + SW_ROUTE_SLOT_KEY, key->words[0]);
 		sw_set_u64(slot + SW_ROUTE_SLOT_KEY + 8, key->words[1]);
 		sw_set_u64(slot + SW_ROUTE_SLOT_KEY + 16, key->words[2]);
-		sw_route_rewrite(slot, stamp, value, negative - 1);
+		sw_route_rewrite(slot, stamp, value);
 		sw_set_u8(set + SW_ROUTE_SET_TAGS + (__u32)way, (__u8)tag);
 		done = SW_ROUTE_INSERTED;
 	} else {

@@ -175,7 +175,14 @@ impl Blocks {
         let kept = self.pool.take(&mut self.arena, bytes, kind, area(kind));
         let r = match kept {
             Some(r) => r.get(),
-            None => self.arena.alloc(bytes, kind, area(kind))?.get(),
+            None => match self.arena.alloc(bytes, kind, area(kind)) {
+                Ok(r) => r.get(),
+                // What is kept for blocks of other sizes may make one of this size.
+                Err(_) => {
+                    self.clear_pool();
+                    self.arena.alloc(bytes, kind, area(kind))?.get()
+                }
+            },
         };
         debug_assert!(r <= REF, "the arena's limit is what references reach");
         self.made.push(Block::new(r, kind, bytes));

@@ -123,7 +123,13 @@ impl<V: Eq + Hash> Shared<V> {
                 Err(error) => Err((value, error)),
             };
         }
-        let block = match writer.values.add(&mut writer.blocks.arena, value) {
+        let added = writer.values.add(&mut writer.blocks.arena, value);
+        let added = added.or_else(|(value, _)| {
+            // What is kept for nodes may make room.
+            writer.blocks.clear_pool();
+            writer.values.add(&mut writer.blocks.arena, value)
+        });
+        let block = match added {
             Ok(block) => block,
             Err((value, full)) => return Err((value, full.into())),
         };

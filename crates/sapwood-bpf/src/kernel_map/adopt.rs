@@ -1,0 +1,154 @@
+//! Taking over a map whose owner died: what is free is what nobody has.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use sapwood::qp::Published;
+use sapwood_arena::EXTRA_AT;
+
+use super::Serviced;
+use super::blocks::Blocks;
+use super::owner::{ENTRIES_MAX, LINE, Owner, Plan, SHIFT, Supply};
+use super::rings::{Damaged, Ring};
+use super::verify::Found;
+use crate::arena::WindowInfo;
+use crate::grace::KernelGrace;
+use crate::layout::kernel_map as k;
+use crate::layout::root;
+use crate::raw::arena::Memory;
+
+/// Rings that were made larger, to be filled beforehand, are not filled so far again.
+const RING_MAX: u32 = 4096;
+
+impl Owner {
+    /// The owner of a map that is there. No program uses it, and none has since the grace period before.
+    pub(super) fn adopt(
+        memory: &Arc<Memory>,
+        window: &WindowInfo,
+        value_bytes: usize,
+        grace: Arc<KernelGrace>,
+    ) -> Result<Owner, String> {
+        let u32 = |at: usize| memory.u32(window.at + at).load(Ordering::Acquire);
+        let u64 = |at: usize| memory.u64(window.at + at).load(Ordering::Acquire);
+        let units = |at: usize| {
+            let bytes = u64(at);
+            let inside = bytes % 8 == 0 && bytes <= (window.len - k::MARGIN * 8) as u64;
+            let units = u32::try_from(bytes / 8).ok().filter(|_| inside);
+            units.ok_or_else(|| format!("the header says {bytes} bytes"))
+        };
+        if window.len < (k::FIRST + k::MARGIN) * 8 + k::RINGS {
+            return Err("the window is too small".into());
+        }
+        let limit = u32::try_from(window.len / 8 - k::MARGIN).map_err(|_| "too large a window")?;
+        let (first, frontier) = (units(k::NODES)?, units(k::FRONTIER)?);
+        let heads = k::RINGS + (k::CLASSES + 1) * k::RING_BYTES;
+        let end = first as usize * 8;
+        if end < heads || frontier < first {
+            return Err(format!("blocks from {first} to {frontier}"));
+        }
+        let mut plan = Plan::new(value_bytes);
+        plan.max_entries = u32(k::MAX) as usize;
+        plan.parts = u32(k::PARTS);
+        let parts = plan.parts != 0 && plan.parts & !(k::INDEX | k::TRIE) == 0;
+        if plan.max_entries > ENTRIES_MAX || !parts {
+            return Err(format!(
+                "{} entries, parts {}",
+                plan.max_entries, plan.parts
+            ));
+        }
+        let (homes, buckets, buckets_at) = match plan.parts & k::INDEX {
+            0 => (0, 0, 0),
+            _ => table(&u32, u64(root(Published::TABLE) as usize), heads, end)?,
+        };
+        let ring = |number| {
+            let found = Ring::found(memory, window.at, number, end);
+            found.ok_or_else(|| format!("ring {number} is none"))
+        };
+        let supplies = (0..k::CLASSES).map(|class| {
+            let ring = ring(class)?;
+            let most = ring.capacity().min(RING_MAX);
+            let large = k::units(class) > k::EXACT;
+            let target = if large {
+                most.min(2)
+            } else {
+                (most / 32).max(most.min(8))
+            };
+            Ok(Supply { ring, target, most })
+        });
+        let mut owner = Owner {
+            supplies: supplies.collect::<Result<_, String>>()?,
+            retired: ring(k::CLASSES)?,
+            memory: Arc::clone(memory),
+            window: window.clone(),
+            plan,
+            blocks: Blocks::rebuilt(first, limit, frontier, &Default::default())
+                .ok_or("the frontier is none")?,
+            homes,
+            buckets,
+            buckets_at,
+            secrets: (0..Published::SECRETS)
+                .map(|i| u64(EXTRA_AT + 8 * i))
+                .collect(),
+            grace,
+            closing: None,
+            open: Vec::new(),
+            populated: frontier as usize * 8,
+            refused: 0,
+        };
+        // Nobody can have it.
+        owner.set_u32(k::LOCK, 0);
+        owner.find_blocks(first, limit, frontier)?;
+        owner.verify()?;
+        owner.fill(&mut Serviced::default());
+        Ok(owner)
+    }
+
+    /// Finds what programs have: in the map, in rings, given up. The rest is free.
+    fn find_blocks(&mut self, first: u32, limit: u32, frontier: u32) -> Result<(), String> {
+        let mut found = Found {
+            new: true,
+            ..Found::default()
+        };
+        self.check_map(&mut found)?;
+        let damaged = |Damaged| "a ring's count cannot be".to_owned();
+        for (class, supply) in self.supplies.iter().enumerate() {
+            for at in supply.ring.all_offered().map_err(damaged)? {
+                if found.blocks.insert(at, k::units(class) as u32).is_some() {
+                    return Err(format!("block {at} is in a ring and elsewhere"));
+                }
+            }
+        }
+        for cell in self.retired.waiting().map_err(damaged)? {
+            self.given_up(cell, &mut found)?;
+        }
+        let blocks = Blocks::rebuilt(first, limit, frontier, &found.blocks);
+        self.blocks = blocks.ok_or("blocks overlap")?;
+        Ok(())
+    }
+}
+
+/// Homes, buckets and where these are, of a table that lies before `end`, all chunks side by side.
+fn table(
+    u32: &impl Fn(usize) -> u32,
+    at: u64,
+    heads: usize,
+    end: usize,
+) -> Result<(usize, usize, usize), String> {
+    let refuse = || format!("the index's table at {at} is none");
+    let at = usize::try_from(at).ok().and_then(|at| at.checked_mul(8));
+    let at = at
+        .filter(|at| (heads..end - LINE).contains(at))
+        .ok_or_else(refuse)?;
+    let (homes, buckets) = (u32(at) as usize, u32(at + 4) as usize);
+    let chunks = buckets.div_ceil(1 << SHIFT);
+    if homes == 0 || homes > buckets || u32(at + 8) != SHIFT || at + 16 + chunks * 4 > end {
+        return Err(refuse());
+    }
+    let first = u32(at + 16) as usize * 8;
+    let side_by_side = (0..chunks)
+        .all(|chunk| u32(at + 16 + 4 * chunk) as usize * 8 == first + (chunk << SHIFT) * LINE);
+    match side_by_side && first % LINE == 0 && first >= heads && first + buckets * LINE <= end {
+        true => Ok((homes, buckets, first)),
+        false => Err(refuse()),
+    }
+}

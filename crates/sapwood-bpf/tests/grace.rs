@@ -1,0 +1,124 @@
+//! What a program found is not used again before it ends, however long it dwells on it.
+#![cfg(feature = "kernel")]
+
+mod kernel;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use kernel::skipped;
+use libbpf_rs::ProgramInput;
+use sapwood_bpf::{BpfArena, KernelGrace, Loader, NameMap, Programs, Way};
+use sapwood_qsbr::Domain;
+
+const DWELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dwell.bpf.o"));
+
+/// What a run of the program said: of its lookup, and how often what it found was something else.
+fn dwell(programs: &Programs, window: u32, rounds: u32, key: &[u8]) -> (i64, u64) {
+    let mut data = vec![0u8; 24 + 256];
+    data[0..4].copy_from_slice(&window.to_ne_bytes());
+    data[4..8].copy_from_slice(&rounds.to_ne_bytes());
+    data[24] = key.len() as u8;
+    data[25..25 + key.len()].copy_from_slice(key);
+    let mut out = vec![0u8; data.len()];
+    let program = programs.program("sw_dwell").unwrap();
+    let run = program
+        .test_run(ProgramInput {
+            data_in: Some(&data),
+            data_out: Some(&mut out),
+            ..Default::default()
+        })
+        .unwrap();
+    assert_eq!(run.return_value, 2);
+    let word = |at: usize| u64::from_ne_bytes(out[at..at + 8].try_into().unwrap());
+    (word(8) as i64, word(16))
+}
+
+/// The writer removes, frees and uses again, as fast as it can, until so many programs found something, or one met a change, or for so
+/// long. How many programs found something, how many of them met a change, and how many removals there were.
+fn race(domain: &Domain, enough: u64, long: Duration) -> (u64, u64, u64) {
+    let arena = BpfArena::create(16 << 20).unwrap();
+    let names = NameMap::<u64>::builder(&arena, "names")
+        .domain(domain)
+        .build()
+        .unwrap();
+    let programs = Loader::open(&arena, DWELL).unwrap().load().unwrap();
+    let window = names.window().number;
+    // About 20 ms of dwelling, whatever the machine is doing: the kernel ends loops after 250.
+    let key = b"key".as_slice();
+    names.insert(key, 1).unwrap();
+    let began = Instant::now();
+    assert!(dwell(&programs, window, 200_000, key).0 > 0);
+    let once = began.elapsed().as_secs_f64();
+    let rounds = ((200_000.0 * 0.02 / once) as u32).clamp(1000, 20_000_000);
+    let (stop, removals) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut i = 1;
+            while !stop.load(Ordering::Relaxed) {
+                i += 1;
+                names.remove(key).unwrap();
+                // Where the old leaf was is soon where others are, of the same size.
+                for other in [b"kez".as_slice(), b"kex", b"kew"] {
+                    names.insert(other, i << 8).unwrap();
+                    names.remove(other).unwrap();
+                }
+                names.insert(key, i << 8 | 1).unwrap();
+                names.reclaim(1000);
+                removals.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let (mut found, mut met) = (0, 0);
+        let began = Instant::now();
+        while began.elapsed() < long && met == 0 && found < enough {
+            let (result, changes) = dwell(&programs, window, rounds, key);
+            match result {
+                // Removed at that moment, or the kernel found it too long.
+                -2 | -40 => {}
+                place => {
+                    assert!(place > 0, "{place}");
+                    found += 1;
+                    met += u64::from(changes > 0);
+                }
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        (found, met, removals.load(Ordering::Relaxed))
+    })
+}
+
+fn with_the_kernel(way: Way) {
+    if skipped() {
+        return;
+    }
+    let grace = KernelGrace::by(way).unwrap();
+    let domain = Domain::builder().source(grace.clone()).build();
+    let (found, met, removals) = race(&domain, 25, Duration::from_secs(10));
+    println!(
+        "{way:?}: {found} programs dwelt, {removals} removals, {} periods",
+        grace.periods()
+    );
+    assert_eq!(met, 0, "of {found} programs that dwelt on what they found");
+    assert!(found > 0 && removals > 10 && grace.periods() > 2);
+}
+
+#[test]
+fn map_in_map_waits_for_programs() {
+    with_the_kernel(Way::MapInMap);
+}
+
+#[test]
+fn membarrier_waits_for_programs() {
+    with_the_kernel(Way::Membarrier);
+}
+
+#[test]
+fn without_the_kernel_programs_meet_other_entries() {
+    // That the tests above can fail.
+    if skipped() {
+        return;
+    }
+    let (found, met, removals) = race(&Domain::new(), u64::MAX, Duration::from_secs(30));
+    println!("without: {met} of {found} programs met a change, {removals} removals");
+    assert!(met > 0);
+}

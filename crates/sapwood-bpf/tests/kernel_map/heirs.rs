@@ -1,0 +1,163 @@
+//! The owner is killed while programs write; another process takes the map over.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use sapwood_bpf::{BpfArena, Error, KernelMap};
+
+use crate::asks::{ANY, EINVAL, Kernel, Side, What};
+use crate::kernel::{Beside, Pins, Poke};
+use crate::storm::{Counts, KEYS, is_whole, run};
+use crate::{PARTS, can, with};
+use sapwood_bpf::layout::kernel_map as k;
+
+/// What the owner that is killed does: makes a map of each sort, and services them.
+pub fn child() {
+    let Some((_, path)) = Beside::order() else {
+        return;
+    };
+    let arena = BpfArena::open(path).unwrap();
+    let maps = PARTS.map(|parts| {
+        let name = format!("{parts:?}");
+        let map = with(KernelMap::<[u64; 4]>::builder(&arena, &name), parts)
+            .max_entries(KEYS as usize)
+            .bytes(8 << 20)
+            .ring(256)
+            .build()
+            .unwrap();
+        let service = map.spawn_service(Duration::from_micros(300)).unwrap();
+        (map, service)
+    });
+    println!("ready");
+    std::thread::sleep(Duration::from_secs(60));
+    drop(maps);
+}
+
+#[test]
+fn the_owner_is_killed() {
+    if !can() {
+        return;
+    }
+    let pins = Pins::new("heirs");
+    let path = pins.path("arena");
+    let arena = BpfArena::create(64 << 20).unwrap();
+    arena.pin(&path).unwrap();
+    let mut owner = Beside::start("own", &path);
+    owner.wait_for("ready");
+    let wrong = KernelMap::<u64>::adopt(&arena, &format!("{:?}", PARTS[0]));
+    assert!(matches!(wrong, Err(Error::Value { .. })), "{wrong:?}");
+    let missing = KernelMap::<u64>::adopt(&arena, "no such map");
+    assert!(
+        matches!(missing, Err(Error::NoWindow { .. })),
+        "{missing:?}"
+    );
+    let windows: Vec<u32> = arena.windows().unwrap().iter().map(|w| w.number).collect();
+    assert_eq!(windows.len(), PARTS.len());
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let storm = scope.spawn(|| {
+            let Kernel(programs) = Kernel::new(&arena);
+            let mut counts = [Counts::default(); PARTS.len()];
+            let mut seed = 0;
+            while !ends.load(Ordering::Relaxed) {
+                for (window, counts) in windows.iter().zip(&mut counts) {
+                    seed += 1;
+                    counts.add(run(&programs, *window, seed, 20 + 50 * (seed as u32 % 4)));
+                }
+            }
+            counts
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        owner.kill();
+        std::thread::sleep(Duration::from_millis(50));
+        let heirs = PARTS.map(|parts| {
+            let map = KernelMap::<[u64; 4]>::adopt(&arena, &format!("{parts:?}")).unwrap();
+            let service = map.spawn_service(Duration::from_micros(300)).unwrap();
+            (map, service)
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        ends.store(true, Ordering::Relaxed);
+        let counts = storm.join().unwrap();
+        for ((map, service), counts) in heirs.into_iter().zip(counts) {
+            assert_eq!((counts.torn, counts.full), (0, 0), "{counts:?}");
+            assert!(counts.done > 0, "{counts:?}");
+            assert!(counts.other == 0 || counts.error == EINVAL, "{counts:?}");
+            let until = Instant::now() + Duration::from_secs(10);
+            while Instant::now() < until {
+                let m = map.memory().unwrap();
+                if m.retired + m.waiting == 0 {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            service.stop().unwrap();
+            let shape = map.verify().unwrap();
+            let m = map.memory().unwrap();
+            assert_eq!((shape.refused, m.live), (0, m.branches + m.leaves));
+            let mut entries = 0;
+            map.for_each(|key, value| {
+                assert!(is_whole(key, value), "{key:?}");
+                entries += 1;
+            })
+            .unwrap();
+            assert_eq!(entries, shape.entries);
+            println!("{counts:?}; {shape:?}; {m:?}");
+        }
+    });
+}
+
+#[test]
+fn a_damaged_map_has_no_heir() {
+    if !can() {
+        return;
+    }
+    let arena = BpfArena::create(16 << 20).unwrap();
+    let poke = Poke::new(&arena);
+    let mut side = Kernel::new(&arena);
+    let mut rng = fastrand::Rng::with_seed(5);
+    let map = KernelMap::<u64>::builder(&arena, "map")
+        .max_entries(300)
+        .bytes(1 << 20)
+        .build()
+        .unwrap();
+    let window = map.window().clone();
+    for i in 0..200u64 {
+        map.service().unwrap();
+        let key = i.to_le_bytes();
+        let (result, _) = side.ask(What::Insert, window.number, ANY, &key, &[i]);
+        assert_eq!(result, 0);
+    }
+    // No owner services it from here on, as if its process had ended.
+    std::mem::forget(map);
+    let frontier = arena.image()[window.at + k::FRONTIER..][..8].to_vec();
+    let frontier = u64::from_le_bytes(frontier.try_into().unwrap()) as usize;
+    let whole = arena.image();
+    let mut refused = 0;
+    for round in 0..60 {
+        let at = match round % 3 {
+            0 => rng.usize(k::COUNT / 8..(k::SCRATCH + 64) / 8) * 8,
+            1 => rng.usize(k::RINGS / 8..frontier / 8) * 8,
+            _ => rng.usize(6..14) * 8,
+        };
+        poke.words((window.at + at) as u64, &[rng.u64(..)]);
+        match KernelMap::<u64>::adopt(&arena, "map") {
+            Ok(map) => {
+                let _ = (map.verify(), map.service());
+                std::mem::forget(map);
+            }
+            Err(Error::Damaged(_) | Error::Value { .. }) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+        // As it was.
+        for page in (window.at..window.at + frontier).step_by(2048) {
+            let words: Vec<u64> = whole[page..page + 2048]
+                .chunks_exact(8)
+                .map(|word| u64::from_ne_bytes(word.try_into().unwrap()))
+                .collect();
+            poke.words(page as u64, &words);
+        }
+    }
+    assert!(refused > 10, "{refused}");
+    let map = KernelMap::<u64>::adopt(&arena, "map").unwrap();
+    assert_eq!(map.verify().unwrap().entries, 200);
+}

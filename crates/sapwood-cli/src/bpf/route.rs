@@ -1,0 +1,130 @@
+//! `sapwood bpf route`: packets are forwarded past the kernel, as long as this runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use sapwood_bpf::{
+    BpfArena, IpMap, KernelRouteCache, RouteCounts, RouteMirror, XdpMode, XdpRoute, interface_index,
+};
+use serde_json::{Map, Value};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::cli::bpf::{Hops, RouteArgs};
+use crate::errors::{Answer, Error, Outcome, complain};
+use crate::output::Output;
+
+/// How long a signal may wait.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Between two sweeps of the cache.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// `run`.
+pub fn run(args: &RouteArgs) -> Outcome {
+    sapwood_bpf::check()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let numbers = |names: &[String]| {
+        let numbers = names
+            .iter()
+            .map(|name| Ok((name.clone(), interface_index(name)?)));
+        numbers.collect::<Result<Vec<_>, Error>>()
+    };
+    let (interfaces, pass) = (numbers(&args.interfaces)?, numbers(&args.pass)?);
+    let mut router = start(args)?;
+    let mode = args.generic.then_some(XdpMode::Generic);
+    for (name, index) in interfaces {
+        let asked = router.mode();
+        let link = router.attach(index, mode)?;
+        if let Some(why) = link.native_refused() {
+            complain(&format!(
+                "{name}: the driver takes no program ({why}); generic mode is slower"
+            ));
+        }
+        complain(&format!("{name}: {asked}, {} mode", link.mode()));
+    }
+    for (_, index) in pass {
+        router.attach_pass(index, mode)?;
+    }
+    let ended = work(&router, args, &stop);
+    let counts = router.counts()?;
+    let stats = router.cache().map(KernelRouteCache::stats);
+    drop(router);
+    ended?;
+    let mut out = Output::lines(args.json);
+    show(&mut out, &counts)?;
+    out.flush()?;
+    if let Some(stats) = stats {
+        complain(&format!(
+            "the cache: {} hits, {} misses, {} inserted, {} evicted, {} swept",
+            stats.hit, stats.miss, stats.insert, stats.evict, stats.swept
+        ));
+    }
+    Ok(Answer::Yes)
+}
+
+/// The program, loaded so that it asks whom it shall ask.
+fn start(args: &RouteArgs) -> Result<XdpRoute, Error> {
+    Ok(match args.by {
+        Hops::Resolver => XdpRoute::resolver(&BpfArena::create(1 << 20)?)?,
+        Hops::Cache => {
+            // A line for each entry, and one for sixteen.
+            let bytes = args.capacity.saturating_mul(80).saturating_add(4 << 20);
+            let bytes = bytes.checked_next_multiple_of(4096).unwrap_or(usize::MAX);
+            let cache = KernelRouteCache::builder(&BpfArena::create(bytes)?, "flows")
+                .capacity(args.capacity)
+                .fresh(Duration::from_millis(args.fresh))
+                .keep(Duration::from_millis(args.keep))
+                .build()?;
+            XdpRoute::cached(cache)?
+        }
+        Hops::Table => {
+            let arena = BpfArena::create(1 << 30)?;
+            XdpRoute::mirrored(RouteMirror::start(IpMap::new(
+                &arena,
+                "routes",
+                256 << 20,
+            )?)?)?
+        }
+    })
+}
+
+/// Sweeps the cache now and then, until a signal comes or the time is over.
+fn work(router: &XdpRoute, args: &RouteArgs, stop: &AtomicBool) -> Result<(), Error> {
+    let began = Instant::now();
+    let mut swept = began;
+    while !stop.load(Ordering::Relaxed) {
+        if args
+            .seconds
+            .is_some_and(|most| began.elapsed().as_secs() >= most)
+        {
+            break;
+        }
+        if let (Some(cache), true) = (router.cache(), swept.elapsed() >= SWEEP) {
+            cache.sweep(KernelRouteCache::now(), cache.capacity())?;
+            swept = Instant::now();
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// Prints counts: name, tab, number a line, or one document.
+fn show(out: &mut Output, counts: &RouteCounts) -> Result<(), Error> {
+    if out.json {
+        let fields = counts
+            .iter()
+            .map(|(verdict, count)| (verdict.name().replace('-', "_"), Value::from(count)));
+        let mut document: Map<String, Value> = fields.collect();
+        document.insert("forwarded".into(), counts.forwarded().into());
+        document.insert("packets".into(), counts.total().into());
+        return out.document(&document.into());
+    }
+    for (verdict, count) in counts.iter() {
+        out.fields(&[verdict.name().as_bytes(), count.to_string().as_bytes()])?;
+    }
+    out.fields(&[b"forwarded", counts.forwarded().to_string().as_bytes()])?;
+    out.fields(&[b"packets", counts.total().to_string().as_bytes()])
+}
