@@ -294,3 +294,49 @@ fn ranges() {
     assert!(!rows.contains(&"1k range-set-blaze store_ns".to_owned()));
     assert!(csv.contains("# vma: without range-set-blaze: it takes out single indices"));
 }
+
+#[test]
+fn bpf() {
+    let cases = "random-binary,lpm-100k,drop-1m";
+    let (report, csv) = run("bpf", &["--cases", cases]);
+    if let Some(why) = report["skipped"].as_str() {
+        println!("skipped: {why}");
+        assert_eq!(report["rows"], Value::Array(vec![]));
+        assert!(csv.contains("# skipped: "));
+        return;
+    }
+    let rows = check(&report, "bpf");
+    for engine in [
+        "sapwood-bpf",
+        "sapwood-bpf-index",
+        "kernel-hash",
+        "kernel-hash-noprealloc",
+    ] {
+        for metric in [
+            "memory_mb",
+            "lookup_ns",
+            "miss_ns",
+            "hot_ns",
+            "walk_ns",
+            "insert_bpf_ns",
+            "update_bpf_ns",
+            "update_user_ns",
+        ] {
+            let row = format!("random-binary {engine} {metric}");
+            assert!(rows.contains(&row), "no {row}");
+        }
+    }
+    for engine in ["sapwood-bpf", "kernel-lpm-trie"] {
+        for metric in ["memory_mb", "lookup_ns", "hot_ns", "update_user_ns"] {
+            let row = format!("lpm-100k {engine} {metric}");
+            assert!(rows.contains(&row), "no {row}");
+        }
+    }
+    for row in [
+        "drop-1m sapwood-bpf-index drop_ms",
+        "drop-1m kernel-hash drop_ms",
+    ] {
+        assert!(rows.iter().any(|known| known == row), "no {row}");
+    }
+    assert!(csv.contains(" of more than 254 bytes\n"));
+}

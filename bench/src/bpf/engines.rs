@@ -352,7 +352,7 @@ impl Written {
         };
         self.service()?;
         let window = self.map.window().number;
-        let answers = rig::ask_between(programs, program, keys, window, || self.service())?;
+        let answers = rig::ask_between(programs, program, keys, window, 512, || self.service())?;
         let wrong = answers.wrong;
         if wrong > 0 {
             return Err(format!("WRONG: {}: {program}: {wrong} answers", self.name));

@@ -155,27 +155,28 @@ pub fn ask(
     questions: &Questions,
     window: u32,
 ) -> Result<Answers, String> {
-    ask_between(programs, program, questions, window, || Ok(()))
+    ask_between(programs, program, questions, window, CALL, || Ok(()))
 }
 
-/// As [`ask`], and after each call something else is done.
+/// As [`ask`], so many questions in a call, and after each call something else is done.
 pub fn ask_between(
     programs: &Programs,
     program: &str,
     questions: &Questions,
     window: u32,
+    at_once: usize,
     mut between: impl FnMut() -> Result<(), String>,
 ) -> Result<Answers, String> {
     let question = 8 * (1 + questions.image);
     let mut times = Vec::new();
     let mut wrong = 0;
     let calls: Vec<usize> = match questions.passes {
-        1 => (0..questions.count).step_by(CALL).collect(),
+        1 => (0..questions.count).step_by(at_once).collect(),
         _ => vec![0; 8],
     };
     for from in calls {
         let count = match questions.passes {
-            1 => CALL.min(questions.count - from),
+            1 => at_once.min(questions.count - from),
             _ => questions.count,
         };
         let asked = count * questions.passes;

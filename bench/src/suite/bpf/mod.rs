@@ -28,7 +28,12 @@
 //! Longest prefixes of IPv4 addresses, cases `lpm-100k` (random prefixes) and `lpm-full` (the global table, with `--data`), engines
 //! `sapwood-bpf` and `kernel-lpm-trie`: `lookup_ns` of addresses in a random prefix, `hot_ns`, `miss_ns` (where at least a thousand random
 //! addresses are in no prefix), `update_user_ns` (a removal or an insertion) and `memory_mb`.
+//!
+//! The case `drop-1m`: `drop_ms`, the processor time that it takes to let go of a map with a million names: of the thread that does it, and
+//! of the kernel's workers.
 
+#[cfg(feature = "bpf")]
+mod closing;
 #[cfg(feature = "bpf")]
 mod names;
 #[cfg(feature = "bpf")]
@@ -62,14 +67,18 @@ fn ready() -> Result<(), String> {
 
 #[cfg(feature = "bpf")]
 fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
-    let all = || names::CASES.into_iter().chain(prefixes::CASES);
+    let all = || {
+        let maps = names::CASES.into_iter().chain(prefixes::CASES);
+        maps.chain(closing::CASES)
+    };
     if !all().any(|case| options.wants_case(case)) {
         let all: Vec<_> = all().collect();
         return Err(format!("no such case; cases: {}", all.join(", ")));
     }
     println!("{}", report.machine);
     names::run(options, report)?;
-    prefixes::run(options, report)
+    prefixes::run(options, report)?;
+    closing::run(options, report)
 }
 
 #[cfg(not(feature = "bpf"))]

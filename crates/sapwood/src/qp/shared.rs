@@ -456,8 +456,8 @@ impl<V: Send + Sync + 'static> QpShared<V> {
         self.trie.reclaim(budget, &mut values)
     }
 
-    /// Moves up to `budget` branches into fresh memory in depth-first order, beside readers and writers, or sweeps what
-    /// they left; returns whether there is more to do. Call it again and again to compact the whole map; when the end is
+    /// Moves up to `budget` branches into fresh memory, in key order and in clusters that fit cache lines, beside readers and
+    /// writers, or sweeps what they left; returns whether there is more to do. Call it again and again to compact the whole map; when the end is
     /// reached, the next call begins anew. The first step of a compaction holds writers up for a moment.
     ///
     /// Iteration gains most: neighbours in order become neighbours in memory.

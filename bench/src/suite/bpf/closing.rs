@@ -1,0 +1,111 @@
+//! What the kernel does when a large map goes.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use sapwood_bpf::{BpfArena, NameMap};
+use sapwood_model::data;
+
+use crate::bpf::rig;
+use crate::clock::CpuClock;
+use crate::keylist::KeyList;
+use crate::report::{self, Measure, Report, Samples};
+use crate::suite::Options;
+
+pub const CASES: [&str; 1] = ["drop-1m"];
+
+const ENGINES: [&str; 2] = ["sapwood-bpf-index", "kernel-hash"];
+
+/// Runs the case, in three rounds at most: filling a map takes far longer than closing it.
+pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
+    let [case] = CASES;
+    if !options.wants_case(case) {
+        return Ok(());
+    }
+    let set = data::domains(options.size(1_000_000, 30_000), 1);
+    let how = format!("{} keys; {}", set.keys.len(), set.how);
+    println!("\n## {case}: {how}");
+    report.notes.push(format!("{case}: {how}"));
+    let mut keys = KeyList::numbered(&set.keys).sorted();
+    let short = (0..keys.len()).filter(|at| keys.key(*at).len() <= rig::KEY_MAX);
+    keys = keys.picked(short.collect::<Vec<_>>());
+    let mut samples = Samples::new(case, &ENGINES);
+    for round in options.rounds(1).take(3) {
+        eprintln!("bpf: {case}: round {}", round + 1);
+        for engine in ENGINES.into_iter().filter(|one| options.wants_engine(one)) {
+            let millis = match engine {
+                "kernel-hash" => theirs(&keys)?,
+                _ => ours(&keys)?,
+            };
+            samples.add(engine, &Measure::new("drop_ms", millis, "ms"));
+        }
+    }
+    let rows = samples.rows();
+    println!("{}", report::table(&rows));
+    report.rows.extend(rows);
+    Ok(())
+}
+
+fn ours(keys: &KeyList) -> Result<f64, String> {
+    let arena = BpfArena::create(1 << 30).map_err(|e| e.to_string())?;
+    let map = NameMap::builder(&arena, "names").with_index();
+    let map = map.build_sorted(keys.iter()).map_err(|e| e.to_string())?;
+    Ok(closing(move || {
+        drop(map);
+        drop(arena);
+    }))
+}
+
+fn theirs(keys: &KeyList) -> Result<f64, String> {
+    let longest = keys.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
+    let bytes = rig::hash_key(longest);
+    let options = sys::bpf_map_create_opts {
+        sz: size_of::<sys::bpf_map_create_opts>() as sys::size_t,
+        ..Default::default()
+    };
+    let (key, most) = (bytes as u32, keys.len() as u32);
+    let map = MapHandle::create(MapType::Hash, Some("sw_hash"), key, 8, most, &options)
+        .map_err(|e| e.to_string())?;
+    let padded = rig::hash_keys(keys, bytes);
+    let values: Vec<u8> = keys
+        .iter()
+        .flat_map(|(_, value)| value.to_ne_bytes())
+        .collect();
+    for (keys, values) in padded.chunks(4096 * bytes).zip(values.chunks(4096 * 8)) {
+        let count = (values.len() / 8) as u32;
+        map.update_batch(keys, values, count, MapFlags::ANY, MapFlags::ANY)
+            .map_err(|e| e.to_string())?;
+    }
+    Ok(closing(move || drop(map)))
+}
+
+/// Milliseconds of processor time that closing takes: of this thread, and of the kernel's workers in the second that follows, less
+/// what these take in any other second.
+fn closing(close: impl FnOnce()) -> f64 {
+    const WHILE: Duration = Duration::from_millis(500);
+    let begin = workers();
+    thread::sleep(WHILE);
+    let before = workers();
+    let clock = CpuClock::start();
+    close();
+    let own = clock.elapsed().as_secs_f64() * 1e3;
+    thread::sleep(WHILE);
+    let after = workers();
+    own + ((after - before) - (before - begin)).max(0.0)
+}
+
+/// Milliseconds of processor time that the kernel's workers have had.
+fn workers() -> f64 {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let worked = all.filter_map(|entry| {
+        let folder = entry.path();
+        let name = fs::read_to_string(folder.join("comm")).ok()?;
+        let times = fs::read_to_string(folder.join("schedstat")).ok()?;
+        let ns: f64 = times.split(' ').next()?.parse().ok()?;
+        name.starts_with("kworker").then_some(ns / 1e6)
+    });
+    worked.sum()
+}
