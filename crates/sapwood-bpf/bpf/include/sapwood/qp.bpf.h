@@ -12,6 +12,8 @@
  * Results: the place of a value (positive), or -ENOENT; -EINVAL when there is no such window; -ELOOP when the kernel ended a loop;
  * -EUCLEAN when what was read cannot be a map. Layout and protocol: docs/qp.md, docs/shared.md.
  *
+ * A change is in the index and in the trie one after the other: a program that asks both by turns may see a value go back by one change.
+ *
  * A program must hold no place across the end of its run: what is removed stays until the programs that were running then
  * have ended. Sleepable programs must not use these functions.
  */
@@ -37,6 +39,12 @@ struct sw_key {
 		};
 	};
 };
+
+_Static_assert(sizeof(struct sw_key) == 8 * SW_KEY_WORDS, "a key has 32 words");
+_Static_assert(SW_QP_LEAF == 1 && SW_QP_END == 1u << 24 && SW_QP_BIG == 1u << 25 && SW_QP_SMALL_MAX == 32,
+	       "qp.bpf.h is written for these branches");
+_Static_assert(SW_QP_BUCKET_BYTES == 64 && SW_QP_BUCKET_SLOTS == 12 && SW_QP_BUCKET_LEAVES == 16,
+	       "qp.bpf.h is written for these buckets");
 
 /*
  * Makes a key of so many bytes, a constant: the key must be all zeros before, as `struct sw_key key = {}` is.
