@@ -14,7 +14,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 bpf() { run cargo test --locked --no-fail-fast "$@" -- --nocapture 2>&1 | tee -a "$log"; }
 bpf -p sapwood-bpf --features kernel
-bpf -p sapwood-cli --features bpf bpf
+bpf -p sapwood-cli --features bpf --test bpf --test bpf_route
 bpf -p sapwood-bench --features bpf bpf
 if can_run && grep -n 'skipped: ' "$log"; then
     fail "This kernel can run BPF programs, but tests were skipped."
