@@ -318,8 +318,6 @@ fn bpf() {
             "miss_ns",
             "hot_ns",
             "walk_ns",
-            "insert_bpf_ns",
-            "update_bpf_ns",
             "update_user_ns",
         ] {
             let row = format!("random-binary {engine} {metric}");

@@ -328,7 +328,8 @@ impl Written {
         for from in (0..entries.len()).step_by(at_a_time) {
             let count = at_a_time.min(entries.len() - from);
             questions.set(entries.run(from, count));
-            written.change(programs, Change::Insert, questions)?;
+            // While wide branches come to be, each insertion takes a block of another size.
+            written.ask(programs, Change::Insert, questions, 16)?;
         }
         Ok(written)
     }
@@ -345,6 +346,17 @@ impl Written {
         change: Change,
         keys: &Questions,
     ) -> Result<f64, String> {
+        self.ask(programs, change, keys, 128)
+    }
+
+    /// The same with so many keys between two fillings of the rings.
+    fn ask(
+        &self,
+        programs: &Programs,
+        change: Change,
+        keys: &Questions,
+        at_once: usize,
+    ) -> Result<f64, String> {
         let program = match change {
             Change::Remove => "sw_run_remove",
             Change::Insert => "sw_run_insert",
@@ -352,7 +364,8 @@ impl Written {
         };
         self.service()?;
         let window = self.map.window().number;
-        let answers = rig::ask_between(programs, program, keys, window, 512, || self.service())?;
+        let answers =
+            rig::ask_between(programs, program, keys, window, at_once, || self.service())?;
         let wrong = answers.wrong;
         if wrong > 0 {
             return Err(format!("WRONG: {}: {program}: {wrong} answers", self.name));
