@@ -12,10 +12,12 @@ if can_run && ! grep -q ' /sys/fs/bpf bpf ' /proc/mounts; then
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-bpf() { run cargo test --locked --no-fail-fast "$@" -- --nocapture 2>&1 | tee -a "$log"; }
+bad=0
+bpf() { run cargo test --locked --no-fail-fast "$@" -- --nocapture 2>&1 | tee -a "$log" || bad=1; }
 bpf -p sapwood-bpf --features kernel
 bpf -p sapwood-cli --features bpf --test bpf --test bpf_route
 bpf -p sapwood-bench --features bpf bpf
 if can_run && grep -n 'skipped: ' "$log"; then
     fail "This kernel can run BPF programs, but tests were skipped."
 fi
+exit $bad
