@@ -42,6 +42,17 @@ bpf_tools() {
     has "${SAPWOOD_CLANG:-clang-19}" && has pkg-config || return 1
     printf '#include <libelf.h>\n#include <zlib.h>\n' | cc -fsyntax-only -xc - 2>/dev/null
 }
+# Whether the kernel can run them: then no test of them may be skipped.
+bpf_runs() {
+    [ "$(id -u)" = 0 ] && [ -e /sys/kernel/btf/vmlinux ] &&
+        printf '6.9\n%s\n' "$(uname -r | grep -oE '^[0-9]+\.[0-9]+')" | sort -V -C
+}
+# Makes ready for tests of BPF; where they can run, those that are not in bpf.sh fail rather than be skipped.
+bpf_ready() {
+    bpf_runs || return 0
+    export SAPWOOD_BPF_MUST_RUN=1
+    grep -q ' /sys/fs/bpf bpf ' /proc/mounts || run mount -t bpf bpf /sys/fs/bpf || say "no BPF file system under /sys/fs/bpf"
+}
 # All features that can be built here.
 all_features() { if bpf_tools; then echo --all-features; else echo "--features $FEATURES"; fi; }
 x86_64_linux() { [ "$(uname -sm)" = "Linux x86_64" ]; }

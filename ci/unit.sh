@@ -1,7 +1,13 @@
 #!/usr/bin/env bash
-# All tests and all examples in the documentation, but those of BPF (see bpf.sh); then the libraries without the standard library.
+# All tests and all examples in the documentation, but those of sapwood-bpf (see bpf.sh); then the libraries without the standard
+# library. The program and the benchmarks have their feature for BPF, if that can be built here.
 . "$(dirname "$0")/lib.sh"
 test() { run cargo test --locked --no-fail-fast "$@"; }
+features="$FEATURES"
+if bpf_tools; then
+    features="$features,sapwood-cli/bpf,sapwood-bench/bpf"
+    bpf_ready
+fi
 if x86_64_linux && [ -n "${CI_ONCE:-}" ]; then
     # In a run of all checks the address sanitizer has the libraries' larger tests (asan.sh): here are the others.
     packages=() without=() tests=()
@@ -19,12 +25,13 @@ if x86_64_linux && [ -n "${CI_ONCE:-}" ]; then
             esac
         done
     done
-    test --workspace "${without[@]}" --features sapwood-model/arbitrary
+    tools=sapwood-model/arbitrary${features#"$FEATURES"}
+    test --workspace "${without[@]}" --exclude sapwood-bpf --features "$tools"
     features=sapwood/usdt,sapwood-qsbr/tokio
     test "${packages[@]}" --features $features "${tests[@]}"
     test "${packages[@]}" --features $features --doc
 else
-    test --workspace --features "$FEATURES"
+    test --workspace --exclude sapwood-bpf --features "$features"
 fi
 for crate in $LIBRARIES; do
     run cargo build --locked -p "$crate" --no-default-features
