@@ -160,8 +160,11 @@ impl Pins {
     fn new(name: &str) -> Option<Pins> {
         let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
         if !mounts.contains(" /sys/fs/bpf bpf ") {
-            assert!(std::env::var_os("SAPWOOD_BPF_MUST_RUN").is_none(), "/sys/fs/bpf");
-        println!("skipped: no BPF file system under /sys/fs/bpf");
+            assert!(
+                std::env::var_os("SAPWOOD_BPF_MUST_RUN").is_none(),
+                "/sys/fs/bpf"
+            );
+            println!("skipped: no BPF file system under /sys/fs/bpf");
             return None;
         }
         let pid = std::process::id();
