@@ -23,6 +23,8 @@ const ROUNDS: usize = 5;
 struct Questions {
     words: Words,
     count: usize,
+    /// Questions about names that are there.
+    there: u64,
     /// Words of a key.
     image: usize,
 }
@@ -50,6 +52,7 @@ impl Questions {
         Ok(Questions {
             words,
             count: asked.len(),
+            there: asked.iter().filter(|(_, value)| *value != 0).count() as u64,
             image,
         })
     }
@@ -68,7 +71,7 @@ impl Questions {
             let run = [
                 (self.words.window().at + from * bytes) as u64,
                 count as u64 | (self.image as u64) << 32,
-                window.into(),
+                u64::from(window) | (count as u64) << 32,
                 0,
                 0,
                 0,
