@@ -159,9 +159,13 @@ fn show(tour: &mut Tour, set: &Set) -> Result<Value, Error> {
     ];
     for _ in 0..ROUNDS {
         for (list, times) in lists.iter().zip(&mut times) {
-            let (empty, _) = list
+            let (empty, wrong) = list
                 .ask(&programs, "sw_run_empty", window)
                 .map_err(failed)?;
+            // It looks nothing up, so it is wrong about every name that is there: all questions were asked.
+            tour.check(wrong == list.there, || {
+                format!("{wrong} of {} questions were asked", list.there)
+            })?;
             let engines = ["sw_run_index", "sw_run_trie", "sw_run_hash"];
             for (program, times) in engines.into_iter().zip(times) {
                 let (ns, wrong) = list.ask(&programs, program, window).map_err(failed)?;
