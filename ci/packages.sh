@@ -15,6 +15,8 @@ if [ "$(uname -s)" = Linux ]; then
     has ping || more+=(iputils-ping)
     has dig || more+=(bind9-dnsutils)
     has iperf3 || more+=(iperf3)
+    has ethtool || more+=(ethtool)
+    has sysctl || more+=(procps)
 fi
 [ ${#need[@]} -gt 0 ] || [ ${#more[@]} -gt 0 ] || exit 0
 if [ "$(id -u)" = 0 ] && has apt-get; then
