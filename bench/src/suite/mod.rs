@@ -28,7 +28,8 @@ pub enum Suite {
     Cache,
     /// Maps of ranges: lookups, changes, searches for gaps, memory; the nodes that changes ask for.
     Ranges,
-    /// Maps inside the kernel, against the kernel's own: lookups and changes by programs, memory. Needs the feature `bpf`, and root.
+    /// Maps inside the kernel, against the kernel's own: lookups and changes by programs, memory; packets forwarded. Needs the feature `bpf`,
+    /// and root.
     Bpf,
 }
 

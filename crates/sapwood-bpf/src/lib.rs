@@ -19,6 +19,8 @@ pub use layout::MirrorHop;
 #[cfg(feature = "kernel")]
 mod arena;
 #[cfg(feature = "kernel")]
+mod counts;
+#[cfg(feature = "kernel")]
 mod error;
 #[cfg(feature = "kernel")]
 mod fib;

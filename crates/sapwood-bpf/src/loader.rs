@@ -9,6 +9,7 @@ use libbpf_rs::{
 };
 
 use crate::arena::BpfArena;
+use crate::counts;
 use crate::error::Error;
 use crate::support;
 
@@ -229,6 +230,14 @@ impl Programs {
         self.map(map)?
             .update(key, value, MapFlags::ANY)
             .map_err(|error| Error::system(format!("updating {map}"), error))
+    }
+
+    /// What programs counted on all CPUs together: the first so many numbers of a `BPF_MAP_TYPE_PERCPU_ARRAY` of `u64`s.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], and what the system says.
+    pub fn counts<const N: usize>(&self, map: &str) -> Result<[u64; N], Error> {
+        counts::sums(&self.map(map)?)
     }
 
     /// A program by its name.

@@ -16,3 +16,6 @@ pub const BENCH_WRITES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-
 
 /// The same of tables of prefixes.
 pub const BENCH_PREFIXES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-prefixes.bpf.o"));
+
+/// Both ends of what the benchmark measures of [`XdpRoute`](crate::XdpRoute): a sender of frames, and a receiver that counts them.
+pub const BENCH_FORWARD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-forward.bpf.o"));

@@ -4,9 +4,10 @@ use std::fmt;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::MapHandle;
 
 use crate::arena::BpfArena;
+use crate::counts;
 use crate::error::Error;
 use crate::layout::xdp_names::NamesVerdict;
 use crate::loader::{Loader, Programs};
@@ -56,23 +57,6 @@ impl NamesCounts {
             *count = count.saturating_sub(before);
         }
         more
-    }
-
-    /// Reads the map that the program counts in.
-    fn read(map: &impl MapCore) -> Result<NamesCounts, Error> {
-        let mut counts = NamesCounts::default();
-        for (number, count) in (0u32..).zip(&mut counts.0) {
-            let words = map
-                .lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|error| Error::system("reading counts", error))?;
-            for word in words.unwrap_or_default() {
-                *count += word
-                    .try_into()
-                    .map(u64::from_ne_bytes)
-                    .map_err(|_| Error::Damaged("a count that is no u64".into()))?;
-            }
-        }
-        Ok(counts)
     }
 }
 
@@ -204,7 +188,7 @@ impl XdpNames {
     /// # Errors
     /// What the system says.
     pub fn counts(&self) -> Result<NamesCounts, Error> {
-        NamesCounts::read(&self.programs.map(COUNTS)?)
+        self.programs.counts(COUNTS).map(NamesCounts)
     }
 }
 
@@ -265,7 +249,7 @@ impl PinnedNames {
         let path = self.folder.join(COUNTS_PIN);
         let map =
             MapHandle::from_pinned_path(&path).map_err(|error| Error::pinned(&path, error))?;
-        NamesCounts::read(&map)
+        counts::sums(&map).map(NamesCounts)
     }
 
     /// The numbers of the interfaces on which it was when it was pinned, in the network namespace of its owner.

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use libbpf_rs::{MapCore, MapFlags};
-
 use crate::arena::BpfArena;
 use crate::error::Error;
 use crate::layout::route::{MODE_CACHE, MODE_RESOLVER, MODE_TABLE, RouteVerdict};
@@ -78,23 +76,6 @@ impl RouteCounts {
             *count = count.saturating_sub(before);
         }
         more
-    }
-
-    /// Reads the map that the program counts in.
-    fn read(map: &impl MapCore) -> Result<RouteCounts, Error> {
-        let mut counts = RouteCounts::default();
-        for (number, count) in (0u32..).zip(&mut counts.0) {
-            let words = map
-                .lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|error| Error::system("reading counts", error))?;
-            for word in words.unwrap_or_default() {
-                *count += word
-                    .try_into()
-                    .map(u64::from_ne_bytes)
-                    .map_err(|_| Error::Damaged("a count that is no u64".into()))?;
-            }
-        }
-        Ok(counts)
     }
 }
 
@@ -259,7 +240,7 @@ impl XdpRoute {
     /// # Errors
     /// What the system says.
     pub fn counts(&self) -> Result<RouteCounts, Error> {
-        RouteCounts::read(&self.programs.map(COUNTS)?)
+        self.programs.counts(COUNTS).map(RouteCounts)
     }
 }
 
