@@ -297,7 +297,7 @@ fn ranges() {
 
 #[test]
 fn bpf() {
-    let cases = "random-binary,lpm-100k,drop-1m";
+    let cases = "random-binary,lpm-100k,xdp-route-v4-1,xdp-route-v6-1k,xdp-route-netns-v4,drop-1m";
     let (report, csv) = run("bpf", &["--cases", cases]);
     if let Some(why) = report["skipped"].as_str() {
         assert!(std::env::var_os("SAPWOOD_BPF_MUST_RUN").is_none(), "{why}");
@@ -334,6 +334,11 @@ fn bpf() {
     for row in [
         "drop-1m sapwood-bpf-index drop_ms",
         "drop-1m kernel-hash drop_ms",
+        "xdp-route-v4-1 sapwood-xdp-cache packet_ns",
+        "xdp-route-v6-1k sapwood-xdp-resolver mpps",
+        "xdp-route-v6-1k sapwood-xdp-fib call_ns",
+        "xdp-route-netns-v4 sapwood-xdp-fib kpps",
+        "xdp-route-netns-v4 kernel-forwarding kpps",
     ] {
         assert!(rows.iter().any(|known| known == row), "no {row}");
     }

@@ -321,7 +321,7 @@ impl Case<'_> {
                 let kpps = flood.received as f64 / flood.seconds / 1e3;
                 let lost = 1.0 - flood.received as f64 / flood.sent as f64;
                 samples.add(engine, &Measure::new("kpps", kpps, "kpacket/s"));
-                samples.add(engine, &Measure::new("lost_pct", 100.0 * lost, "%"));
+                samples.add(engine, &Measure::new("lost", lost, "share"));
             }
         }
         drop(receivers);

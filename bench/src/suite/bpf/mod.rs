@@ -48,7 +48,7 @@
 //! Cases `xdp-route-netns-v4`, `-v6`: frames of 64 bytes of 1,000 flows from a namespace through the router to a third, for a second. The sender
 //! is a program too, run by the kernel with live frames; the programs are on the interfaces in native mode, and a program at the far end
 //! looks at addresses, hops, checksum and interface of every frame before it counts it: `kpps`, thousands a second of those that
-//! arrived, and `lost_pct`. Sending and receiving are in it, on the processor that forwards. Answers of the cache are fresh for 100 ms. The
+//! arrived, and `lost`, the share that did not. Sending and receiving are in it, on the processor that forwards. Answers of the cache are fresh for 100 ms. The
 //! peer is `kernel-forwarding`: the same frames, the same sender and receiver, no program on the router.
 //!
 //! The case `drop-1m`: `drop_ms`, the processor time that it takes to let go of a map with a million names: of the thread that does it, and
