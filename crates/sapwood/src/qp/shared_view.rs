@@ -422,3 +422,80 @@ impl<V: fmt::Debug> fmt::Debug for QpSharedRange<'_, V> {
         f.debug_map().entries(shown.map(Shown::of)).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::qp::QpShared;
+
+    /// The prefixes of a key when `change` happens as soon as the second way down has found the empty key.
+    fn prefixes(
+        map: &QpShared<u32>,
+        key: &[u8],
+        change: impl FnOnce(),
+    ) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
+        let pin = map.pin();
+        let view = pin.view().view();
+        let (mut found, mut change) = (Vec::new(), Some(change));
+        let longest = view.prefixes_of(key, |leaf| {
+            found.push(view.key(leaf).unwrap().to_vec());
+            if let Some(change) = change.take() {
+                change();
+            }
+        });
+        assert!(change.is_none(), "there was a second way");
+        (found, longest.map(|leaf| view.key(leaf).unwrap().to_vec()))
+    }
+
+    fn map(keys: &[&str]) -> QpShared<u32> {
+        let map = QpShared::new().unwrap();
+        for key in keys {
+            map.insert(key, 1).unwrap();
+        }
+        map
+    }
+
+    #[test]
+    fn a_prefix_that_becomes_a_lone_leaf_is_found() {
+        let map = map(&["", "a", "axy"]);
+        let (found, longest) = prefixes(&map, b"axz", || {
+            assert!(map.remove("axy").unwrap());
+        });
+        assert_eq!(found, [b"".to_vec(), b"a".to_vec()]);
+        assert_eq!(longest, Some(b"a".to_vec()));
+    }
+
+    #[test]
+    fn a_prefix_whose_value_changes_is_found_once() {
+        let map = map(&["", "a", "ab"]);
+        let (found, longest) = prefixes(&map, b"ax", || {
+            map.insert("a", 2).unwrap();
+        });
+        assert_eq!(found, [b"".to_vec(), b"a".to_vec()]);
+        assert_eq!(longest, Some(b"a".to_vec()));
+        // The same, when it is alone as well.
+        let (found, _) = prefixes(&map, b"ax", || {
+            assert!(map.remove("ab").unwrap());
+            map.insert("a", 3).unwrap();
+        });
+        assert_eq!(found, [b"".to_vec(), b"a".to_vec()]);
+    }
+
+    #[test]
+    fn a_prefix_that_comes_meanwhile_is_in_its_place() {
+        let map = map(&["", "a", "axyz"]);
+        let (found, longest) = prefixes(&map, b"axyq", || {
+            assert!(map.remove("axyz").unwrap());
+            map.insert("axy", 2).unwrap();
+            assert!(map.remove("a").unwrap());
+        });
+        assert_eq!(found, [b"".to_vec(), b"axy".to_vec()]);
+        assert_eq!(longest, Some(b"axy".to_vec()));
+        // The leaf that the first way ended at goes, and a shorter prefix comes.
+        let (found, longest) = prefixes(&map, b"axy", || {
+            map.insert("ax", 2).unwrap();
+            assert!(map.remove("axy").unwrap());
+        });
+        assert_eq!(found, [b"".to_vec(), b"ax".to_vec(), b"axy".to_vec()]);
+        assert_eq!(longest, Some(b"axy".to_vec()));
+    }
+}

@@ -211,6 +211,9 @@ impl<'a, V, M: Mem> View<'a, V, M> {
     ///
     /// Every stored prefix of `key` is an END child on the way down, or the last leaf itself: one leaf
     /// compared with `key` tells of all of them at once how far they agree.
+    ///
+    /// Beside writers the second way down may differ from the first. A key that is there throughout is still found, once; others may
+    /// be no prefixes.
     pub(crate) fn prefixes_of(&self, key: &[u8], mut each: impl FnMut(u32)) -> Option<u32> {
         let mut cell = self.root;
         if cell == 0 {
@@ -233,7 +236,9 @@ impl<'a, V, M: Mem> View<'a, V, M> {
         };
         let last_key = self.key(last)?;
         let agree = mismatch(key, last_key).unwrap_or(key.len());
+        let fits = last_key.len() == agree;
         let mut longest = None;
+        let mut late = None;
         if ends > 0 {
             let mut cell = self.root;
             let mut min = 0;
@@ -245,7 +250,8 @@ impl<'a, V, M: Mem> View<'a, V, M> {
                 min = b.offset() + 1;
                 if b.h & END != 0 {
                     let end = self.child(b, 0)?;
-                    if end != last {
+                    // At `agree` it is the last leaf's key, perhaps with another value.
+                    if end != last && !(fits && b.offset() == agree) {
                         each(end);
                         longest = Some(end);
                     }
@@ -255,10 +261,19 @@ impl<'a, V, M: Mem> View<'a, V, M> {
                     None => break,
                 };
             }
+            // An END child of the first way is a leaf by itself when its siblings went.
+            if cell & LEAF != 0 && cell != last {
+                let own = self.key(cell)?;
+                let new = key.starts_with(own) && !(fits && own.len() == agree);
+                late = new.then_some((cell, own.len()));
+            }
         }
-        if last_key.len() == agree {
-            each(last);
-            longest = Some(last);
+        let before = late.filter(|(_, len)| *len < agree);
+        let behind = late.filter(|(_, len)| *len >= agree);
+        let leaves = [before, fits.then_some((last, agree)), behind];
+        for (leaf, _) in leaves.into_iter().flatten() {
+            each(leaf);
+            longest = Some(leaf);
         }
         longest
     }
