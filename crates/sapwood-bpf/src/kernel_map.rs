@@ -23,6 +23,7 @@ mod blocks;
 mod owner;
 mod read;
 mod rings;
+mod slabs;
 mod verify;
 
 use owner::{Owner, Plan};
@@ -281,7 +282,8 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
     }
 
     /// The most blocks of one size that lie ready for programs, rounded up to a power of two: what programs can insert between two steps of
-    /// service. Default: a 64th of the entries, 64 to 4,096. Rings begin with a 32nd of that and grow as they are used.
+    /// service. Default: a 64th of the entries, 64 to 4,096. Rings begin with a 32nd of that and grow as they are used. A block whose ring has none
+    /// is cut off a slab; there are slabs for as many insertions, 128 at most, of whatever sizes (unless they were more than a 16th of the window).
     pub fn ring(mut self, blocks: usize) -> Self {
         self.plan.ring = Some(blocks);
         self
@@ -295,6 +297,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
     }
 
     /// The most blocks that programs give up between two steps of service, rounded up to a power of two. Default: four times the size of rings.
+    /// What they cut off slabs counts too; with fewer than 8 they cut nothing.
     pub fn retire_ring(mut self, blocks: usize) -> Self {
         self.plan.retired = Some(blocks);
         self

@@ -94,6 +94,10 @@ pub mod kernel_map {
     pub const LEAF_UNITS: usize = 1356;
     /// Where the sequence number is.
     pub const SEQUENCE: usize = 1360;
+    /// Where the reference is of what is left of the slab that programs cut blocks off.
+    pub const SLAB: usize = 1368;
+    /// Where the units are that are left of it.
+    pub const SLAB_LEFT: usize = 1372;
     /// Where the most entries are.
     pub const MAX: usize = 1408;
     /// Where the parts are.
@@ -118,8 +122,14 @@ pub mod kernel_map {
     pub const RING_USER: usize = 12;
     /// In a head: what programs have taken out, or put in.
     pub const RING_PROGRAMS: usize = 64;
-    /// Classes of blocks, each with a ring; the ring after them has what was retired.
+    /// Classes of blocks, each with a ring; the ring after them has what was retired, and the last one slabs.
     pub const CLASSES: usize = 51;
+    /// The ring of slabs.
+    pub const SLABS: usize = CLASSES + 1;
+    /// Units of a slab.
+    pub const SLAB_UNITS: usize = 1024;
+    /// Where the heads of the rings end.
+    pub const HEADS_END: usize = RINGS + (SLABS + 1) * RING_BYTES;
     /// The last class of one size: of so many units. Those above have 8 units more each.
     pub const EXACT: usize = 40;
     /// The smallest block, in units.
@@ -316,6 +326,8 @@ pub fn constants() -> Vec<(String, u64)> {
             ("BRANCH_UNITS", k::BRANCH_UNITS),
             ("LEAF_UNITS", k::LEAF_UNITS),
             ("SEQUENCE", k::SEQUENCE),
+            ("SLAB", k::SLAB),
+            ("SLAB_LEFT", k::SLAB_LEFT),
             ("MAX", k::MAX),
             ("PARTS", k::PARTS),
             ("FRONTIER", k::FRONTIER),
@@ -328,6 +340,8 @@ pub fn constants() -> Vec<(String, u64)> {
             ("RING_USER", k::RING_USER),
             ("RING_PROGRAMS", k::RING_PROGRAMS),
             ("CLASSES", k::CLASSES),
+            ("SLABS", k::SLABS),
+            ("SLAB_UNITS", k::SLAB_UNITS),
             ("EXACT", k::EXACT),
             ("LEAST", k::LEAST),
             ("FIRST", k::FIRST),

@@ -10,6 +10,7 @@ use super::Serviced;
 use super::blocks::Blocks;
 use super::owner::{ENTRIES_MAX, LINE, Owner, Plan, SHIFT, Supply};
 use super::rings::{Damaged, Ring};
+use super::slabs::{self, Slabs, is_cut};
 use super::verify::Found;
 use crate::arena::WindowInfo;
 use crate::grace::KernelGrace;
@@ -41,7 +42,7 @@ impl Owner {
         }
         let limit = u32::try_from(window.len / 8 - k::MARGIN).map_err(|_| "too large a window")?;
         let (first, frontier) = (units(k::NODES)?, units(k::FRONTIER)?);
-        let heads = k::RINGS + (k::CLASSES + 1) * k::RING_BYTES;
+        let heads = k::HEADS_END;
         let end = first as usize * 8;
         if end < heads || frontier < first {
             return Err(format!("blocks from {first} to {frontier}"));
@@ -75,8 +76,12 @@ impl Owner {
             };
             Ok(Supply { ring, target, most })
         });
+        let slabs = ring(k::SLABS)?;
+        let usual = slabs::wanted(&plan, usize::MAX, window.len);
+        let target = slabs.capacity().min(usual as u32);
         let mut owner = Owner {
             supplies: supplies.collect::<Result<_, String>>()?,
+            slabs: Slabs::new(slabs, target),
             retired: ring(k::CLASSES)?,
             memory: Arc::clone(memory),
             window: window.clone(),
@@ -95,8 +100,9 @@ impl Owner {
             populated: frontier as usize * 8,
             refused: 0,
         };
-        // Nobody can have it.
+        // Nobody can have it, and what is left of a slab is free.
         owner.set_u32(k::LOCK, 0);
+        owner.set_u32(k::SLAB_LEFT, 0);
         owner.find_blocks(first, limit, frontier)?;
         owner.verify()?;
         owner.fill(&mut Serviced::default());
@@ -118,9 +124,19 @@ impl Owner {
                 }
             }
         }
-        for cell in self.retired.waiting().map_err(damaged)? {
+        let slabs = self.slabs.ring.all_offered().map_err(damaged)?;
+        for &at in &slabs {
+            if found.blocks.insert(at, k::SLAB_UNITS as u32).is_some() {
+                return Err(format!("slab {at} is elsewhere, too"));
+            }
+            self.slabs.push(at);
+        }
+        let retired = self.retired.waiting().map_err(damaged)?;
+        let given_up = retired.iter().filter(|cell| !is_cut(**cell));
+        for &cell in given_up {
             self.given_up(cell, &mut found)?;
         }
+        self.slabs.skip(retired.len());
         let blocks = Blocks::rebuilt(first, limit, frontier, &found.blocks);
         self.blocks = blocks.ok_or("blocks overlap")?;
         Ok(())

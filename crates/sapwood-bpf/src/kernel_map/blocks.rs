@@ -229,6 +229,16 @@ impl Blocks {
         Some(units)
     }
 
+    /// Makes two of a block that programs have: of so many units, and of what is left. `false` when it is none or has not more.
+    pub(super) fn split(&mut self, at: u32, units: u32) -> bool {
+        let more = units > 0 && self.given(at).is_some_and(|all| all > units);
+        if more {
+            self.begins.set(at + units, true);
+            self.given.set(at + units, true);
+        }
+        more
+    }
+
     /// A waiting block that nobody reads any more.
     pub(super) fn free(&mut self, at: u32) {
         if !self.waiting.get(at) {
@@ -388,6 +398,24 @@ mod tests {
         assert!(Blocks::rebuilt(8, 100, 30, &overlap).is_none());
         let outside = [(28, 4)].into_iter().collect();
         assert!(Blocks::rebuilt(8, 100, 30, &outside).is_none());
+    }
+
+    #[test]
+    fn blocks_are_cut_off_others() {
+        let mut blocks = Blocks::new(8, 1008, 0);
+        let at = blocks.give(100, |_| true).unwrap();
+        assert!(blocks.split(at, 30) && blocks.split(at + 30, 69));
+        assert!(!blocks.split(at + 99, 1), "all of it");
+        assert!(!blocks.split(at + 1, 2), "not inside");
+        assert!(!blocks.split(at, 0));
+        assert_eq!(blocks.given(at), Some(30));
+        assert_eq!(blocks.given(at + 30), Some(69));
+        assert_eq!(blocks.given(at + 99), Some(1));
+        blocks.verify().unwrap();
+        assert_eq!(blocks.wait(at + 30), Some(69));
+        blocks.free(at + 30);
+        blocks.verify().unwrap();
+        assert_eq!(blocks.give(69, |_| false), Some(at + 30));
     }
 
     #[test]

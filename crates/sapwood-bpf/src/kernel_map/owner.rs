@@ -11,6 +11,7 @@ use sapwood_qsbr::GraceSource;
 
 use super::blocks::Blocks;
 use super::rings::{Damaged, Ring};
+use super::slabs::{self, Slabs, is_cut};
 use super::{KernelMapMemory, Serviced};
 use crate::arena::WindowInfo;
 use crate::error::Error;
@@ -146,6 +147,7 @@ pub(super) struct Owner {
     pub(super) plan: Plan,
     pub(super) blocks: Blocks,
     pub(super) supplies: Vec<Supply>,
+    pub(super) slabs: Slabs,
     pub(super) retired: Ring,
     /// Homes of the index, its buckets, and where in the window they begin.
     pub(super) homes: usize,
@@ -180,7 +182,7 @@ impl Owner {
         plan: &Plan,
         grace: Arc<KernelGrace>,
     ) -> Result<Owner, Error> {
-        let mut at = k::RINGS + (k::CLASSES + 1) * k::RING_BYTES;
+        let mut at = k::HEADS_END;
         let mut cut = |bytes: usize| {
             let begin = at.next_multiple_of(LINE);
             at = begin + bytes;
@@ -194,6 +196,9 @@ impl Owner {
             })
             .collect();
         let retired_at = cut(plan.retire_size() * 4);
+        let slabs = slabs::wanted(plan, plan.ring_size(), window.len);
+        let slots = slabs.max(1).next_power_of_two();
+        let slabs_at = cut(slots * 4);
         let with_index = plan.parts & k::INDEX != 0;
         let homes = match with_index {
             true => plan.buckets.unwrap_or(homes_for(plan.max_entries)),
@@ -230,6 +235,10 @@ impl Owner {
             });
         let mut owner = Owner {
             supplies: supplies.collect(),
+            slabs: Slabs::new(
+                Ring::new(memory, window.at, k::SLABS, slabs_at, slots as u32),
+                slabs as u32,
+            ),
             retired: Ring::new(
                 memory,
                 window.at,
@@ -315,7 +324,8 @@ impl Owner {
         let mut done = Serviced::default();
         match self.retired.fetch() {
             Ok(cells) => {
-                for cell in cells {
+                self.refused += self.slabs.look(&cells, &mut self.blocks);
+                for cell in cells.into_iter().filter(|cell| !is_cut(*cell)) {
                     match self.blocks.wait(cell >> 1) {
                         Some(_) => self.open.push(cell >> 1),
                         None => self.refused += 1,
@@ -325,6 +335,7 @@ impl Owner {
             }
             Err(Damaged) => self.refused += 1,
         }
+        self.slabs.fetched();
         if let Some((token, _)) = &self.closing {
             if self.grace.elapsed(*token) {
                 for block in self.closing.take().into_iter().flat_map(|(_, all)| all) {
@@ -381,12 +392,37 @@ impl Owner {
                 supply.ring.put(&references);
             }
         }
+        let Ok(there) = self.slabs.ring.offered() else {
+            self.refused += 1;
+            return;
+        };
+        for _ in there..self.slabs.target {
+            let grow = |end: u32| populate(memory, window, end as usize * 8, populated);
+            let Some(slab) = blocks.give(k::SLAB_UNITS as u32, grow) else {
+                done.starved = true;
+                break;
+            };
+            done.given += 1;
+            said.store(u64::from(blocks.frontier()) * 8, Ordering::Release);
+            self.slabs.push(slab);
+            self.slabs.ring.put(&[slab]);
+        }
+        let removals = self.plan.parts & k::TRIE != 0 && self.slabs.target > 1;
+        self.slabs.ring.keep(removals.into());
     }
 
-    pub(super) fn memory(&self) -> Result<KernelMapMemory, Error> {
+    /// Takes note of what programs cut off slabs.
+    pub(super) fn look(&mut self) -> Result<(), Damaged> {
+        let cells = self.retired.waiting()?;
+        self.refused += self.slabs.look(&cells, &mut self.blocks);
+        Ok(())
+    }
+
+    pub(super) fn memory(&mut self) -> Result<KernelMapMemory, Error> {
         let damaged = |Damaged| Error::Damaged("a ring's count cannot be".into());
+        self.look().map_err(damaged)?;
         let units = self.blocks.units();
-        let mut offered = 0;
+        let mut offered = self.slabs.units().map_err(damaged)? * 8;
         for (class, supply) in self.supplies.iter().enumerate() {
             offered += supply.ring.offered().map_err(damaged)? as usize * k::units(class) * 8;
         }

@@ -55,8 +55,7 @@ impl Ring {
         let load = |at: usize| memory.u32(head + at).load(Ordering::Acquire);
         let capacity = load(k::RING_MASK).checked_add(1)?;
         let slots = load(k::RING_SLOTS) as usize * 8;
-        let behind = k::RINGS + (k::CLASSES + 1) * k::RING_BYTES;
-        let fits = slots >= behind && slots + capacity as usize * 4 <= end;
+        let fits = slots >= k::HEADS_END && slots + capacity as usize * 4 <= end;
         (capacity.is_power_of_two() && fits).then(|| Ring {
             memory: Arc::clone(memory),
             head,

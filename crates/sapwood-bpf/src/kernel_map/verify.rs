@@ -7,6 +7,7 @@ use sapwood::qp::Published;
 use super::KernelMapShape;
 use super::owner::Owner;
 use super::rings::Damaged;
+use super::slabs::is_cut;
 use crate::layout::kernel_map as k;
 use crate::layout::root;
 
@@ -44,7 +45,9 @@ pub(super) struct Found {
 
 impl Owner {
     /// Walks everything.
-    pub(super) fn verify(&self) -> Result<KernelMapShape, String> {
+    pub(super) fn verify(&mut self) -> Result<KernelMapShape, String> {
+        self.look()
+            .map_err(|Damaged| "what was retired cannot be so much")?;
         self.blocks.verify()?;
         let before = (self.u32(k::LOCK), self.u64(k::SEQUENCE));
         if before.0 != 0 {
@@ -316,7 +319,24 @@ impl Owner {
                 }
             }
         }
-        for cell in self.retired.waiting().map_err(damaged)? {
+        let whole = Some(k::SLAB_UNITS as u32);
+        for at in self.slabs.ring.all_offered().map_err(damaged)? {
+            if self.blocks.given(at) != whole || !held.insert(at) {
+                return Err(format!("the ring of slabs has {at}"));
+            }
+        }
+        let (at, left) = self.slabs.left().unwrap_or_default();
+        let said = (self.u32(k::SLAB), self.u32(k::SLAB_LEFT));
+        if said.1 != left || (left > 0 && said.0 != at) {
+            return Err(format!(
+                "{left} units of a slab are left at {at}, programs say {said:?}"
+            ));
+        }
+        if left > 0 && (self.blocks.given(at) != Some(left) || !held.insert(at)) {
+            return Err(format!("what is left of a slab at {at} is elsewhere, too"));
+        }
+        let retired = self.retired.waiting().map_err(damaged)?;
+        for cell in retired.into_iter().filter(|cell| !is_cut(*cell)) {
             if self.blocks.given(cell >> 1).is_none() || !held.insert(cell >> 1) {
                 return Err(format!("programs gave {cell:#x} up"));
             }

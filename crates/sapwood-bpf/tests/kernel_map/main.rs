@@ -8,6 +8,7 @@ mod heirs;
 #[path = "../kernel/mod.rs"]
 mod kernel;
 mod storm;
+mod supply;
 
 use std::collections::BTreeMap;
 

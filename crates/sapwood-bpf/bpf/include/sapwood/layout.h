@@ -69,6 +69,8 @@
 #define SW_KQP_BRANCH_UNITS 1352u
 #define SW_KQP_LEAF_UNITS 1356u
 #define SW_KQP_SEQUENCE 1360u
+#define SW_KQP_SLAB 1368u
+#define SW_KQP_SLAB_LEFT 1372u
 #define SW_KQP_MAX 1408u
 #define SW_KQP_PARTS 1412u
 #define SW_KQP_FRONTIER 1416u
@@ -81,6 +83,8 @@
 #define SW_KQP_RING_USER 12u
 #define SW_KQP_RING_PROGRAMS 64u
 #define SW_KQP_CLASSES 51u
+#define SW_KQP_SLABS 52u
+#define SW_KQP_SLAB_UNITS 1024u
 #define SW_KQP_EXACT 40u
 #define SW_KQP_LEAST 2u
 #define SW_KQP_FIRST 512u

@@ -154,51 +154,8 @@ SW_INLINE long sw_kqp_has(sw_at ring, __u32 count, __u32 keep)
 	return have <= (keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0) ? -ENOMEM : 0;
 }
 
-/*
- * Takes a block for a leaf and one for a branch, each of so many units, or none if these are 0: both or neither. With `keep`, some
- * are left. 0, -ENOMEM; -EUCLEAN when a block is none.
- */
-SW_GLOBAL long sw_kqp_take(__u64 window, __u32 leaf, __u32 branch, __u32 keep)
-{
-	sw_at rings[2];
-	__u32 counts[2], ref;
-	long error;
-
-	rings[0] = sw_kqp_ring(window, sw_kqp_class(leaf));
-	rings[1] = sw_kqp_ring(window, sw_kqp_class(branch));
-	counts[0] = counts[1] = 0;
-	if (leaf) {
-		counts[0] = sw_u32(rings[0] + SW_KQP_RING_PROGRAMS);
-		error = sw_kqp_has(rings[0], counts[0], keep);
-		if (error)
-			return error;
-	}
-	if (branch) {
-		counts[1] = sw_u32(rings[1] + SW_KQP_RING_PROGRAMS) + (leaf && rings[0] == rings[1]);
-		error = sw_kqp_has(rings[1], counts[1], keep);
-		if (error)
-			return error;
-	}
-	error = 0;
-	if (leaf) {
-		ref = sw_u32(sw_kqp_ring_slot(window, rings[0], counts[0]));
-		sw_publish_u32(rings[0] + SW_KQP_RING_PROGRAMS, counts[0] + 1);
-		sw_kqp_set(window, SW_KQP_LEAF, ref);
-		if (!sw_kqp_inside(window, ref))
-			error = -EUCLEAN;
-	}
-	if (branch) {
-		ref = sw_u32(sw_kqp_ring_slot(window, rings[1], counts[1]));
-		sw_publish_u32(rings[1] + SW_KQP_RING_PROGRAMS, counts[1] + 1);
-		sw_kqp_set(window, SW_KQP_BRANCH, ref);
-		if (!sw_kqp_inside(window, ref))
-			error = -EUCLEAN;
-	}
-	return error;
-}
-
-/* Whether two blocks can be retired: 0, -ENOMEM when user space has not come to fetch those before, -EUCLEAN. */
-SW_GLOBAL long sw_kqp_room(__u64 window)
+/* Whether so many cells can be retired: 0, -ENOMEM when user space has not come to fetch those before, -EUCLEAN. */
+SW_GLOBAL long sw_kqp_room(__u64 window, __u32 cells)
 {
 	sw_at ring = sw_kqp_ring(window, SW_KQP_CLASSES);
 	__u32 mask = sw_u32(ring + SW_KQP_RING_MASK);
@@ -207,7 +164,7 @@ SW_GLOBAL long sw_kqp_room(__u64 window)
 
 	if (used > mask + 1 || last - SW_KQP_FIRST >= sw_kqp_get(window, SW_KQP_LIMIT))
 		return -EUCLEAN;
-	return mask + 1 - used < 2 ? -ENOMEM : 0;
+	return mask + 1 - used < cells ? -ENOMEM : 0;
 }
 
 /* Gives what a cell leads to up; there is room. */
@@ -218,6 +175,105 @@ SW_INLINE void sw_kqp_retire(sw_at window, __u32 cell)
 
 	sw_set_u32(sw_kqp_ring_slot(window, ring, count), cell);
 	sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
+}
+
+/*
+ * Gets so many units ready to be cut off the slab, as one block or two: of the next slab, when this one has less left. With `keep`, the
+ * last is left. 0, -ENOMEM, -EUCLEAN.
+ *
+ * What is cut off goes to user space by the ring of what is retired, so that it knows of a block before it hears that this is given up: twice the
+ * units, which no cell of a node can be, and 0 for a new slab.
+ */
+SW_GLOBAL long sw_kqp_slab(__u64 window, __u32 units, __u32 keep)
+{
+	sw_at ring = sw_kqp_ring(window, SW_KQP_SLABS);
+	/* Two blocks, a slab, and what the operation itself gives up. */
+	long error = sw_kqp_room(window, 5);
+	__u32 count, ref;
+
+	if (error)
+		return error;
+	if (sw_u32(window + SW_KQP_SLAB_LEFT) >= units)
+		return 0;
+	count = sw_u32(ring + SW_KQP_RING_PROGRAMS);
+	error = sw_kqp_has(ring, count, keep);
+	if (error)
+		return error;
+	ref = sw_u32(sw_kqp_ring_slot(window, ring, count));
+	sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
+	sw_kqp_retire(window, 0);
+	sw_set_u32(window + SW_KQP_SLAB, ref);
+	sw_set_u32(window + SW_KQP_SLAB_LEFT, SW_KQP_SLAB_UNITS);
+	return 0;
+}
+
+/* Cuts a block of a class off the slab. */
+SW_INLINE __u32 sw_kqp_cut(sw_at window, __u32 units)
+{
+	__u32 ref = sw_u32(window + SW_KQP_SLAB);
+
+	sw_kqp_retire(window, units << 1);
+	sw_set_u32(window + SW_KQP_SLAB, ref + units);
+	sw_set_u32(window + SW_KQP_SLAB_LEFT, sw_u32(window + SW_KQP_SLAB_LEFT) - units);
+	return ref;
+}
+
+/* Gets the block that is `count` from the beginning of a ring; or cuts it, when it has as many `units` and not 0. Notes it: 0, -EUCLEAN. */
+SW_GLOBAL long sw_kqp_get_block(__u64 window, __u64 ring, __u32 count, __u32 units, __u32 what)
+{
+	__u32 ref;
+
+	if (units) {
+		ref = sw_kqp_cut(window, units);
+	} else {
+		ref = sw_u32(sw_kqp_ring_slot(window, ring, count));
+		sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
+	}
+	/* One of the two. */
+	sw_kqp_set(window, what == SW_KQP_LEAF ? SW_KQP_LEAF : SW_KQP_BRANCH, ref);
+	return sw_kqp_inside(window, ref) ? 0 : -EUCLEAN;
+}
+
+/*
+ * Takes a block for a leaf and one for a branch, each of so many units, or none if these are 0: both or neither. A block whose ring has none
+ * is cut off the slab. With `keep`, some are left. 0, -ENOMEM; -EUCLEAN when a block is none.
+ */
+SW_GLOBAL long sw_kqp_take(__u64 window, __u32 leaf, __u32 branch, __u32 keep)
+{
+	sw_at rings[2];
+	__u32 counts[2], cuts[2];
+	long error;
+
+	rings[0] = sw_kqp_ring(window, sw_kqp_class(leaf));
+	rings[1] = sw_kqp_ring(window, sw_kqp_class(branch));
+	counts[0] = counts[1] = cuts[0] = cuts[1] = 0;
+	if (leaf) {
+		counts[0] = sw_u32(rings[0] + SW_KQP_RING_PROGRAMS);
+		error = sw_kqp_has(rings[0], counts[0], keep);
+		if (error == -ENOMEM)
+			cuts[0] = sw_kqp_block_units(leaf);
+		else if (error)
+			return error;
+	}
+	if (branch) {
+		counts[1] = sw_u32(rings[1] + SW_KQP_RING_PROGRAMS) + (leaf && !cuts[0] && rings[0] == rings[1]);
+		error = sw_kqp_has(rings[1], counts[1], keep);
+		if (error == -ENOMEM)
+			cuts[1] = sw_kqp_block_units(branch);
+		else if (error)
+			return error;
+	}
+	if (cuts[0] + cuts[1]) {
+		error = sw_kqp_slab(window, cuts[0] + cuts[1], keep);
+		if (error)
+			return error;
+	}
+	error = 0;
+	if (leaf)
+		error = sw_kqp_get_block(window, rings[0], counts[0], cuts[0], SW_KQP_LEAF);
+	if (branch && !error)
+		error = sw_kqp_get_block(window, rings[1], counts[1], cuts[1], SW_KQP_BRANCH);
+	return error;
 }
 
 /* Adds to one of the counts; the difference may be negative. */
@@ -313,7 +369,7 @@ SW_GLOBAL long sw_kqp_replace(__u64 window, const struct sw_key *key SW_NONNULL,
 		if (error)
 			return error;
 	}
-	error = sw_kqp_room(window);
+	error = sw_kqp_room(window, 2);
 	if (error)
 		return error;
 	error = sw_kqp_take(window, sw_kqp_leaf_units(window, key->length), 0, 1);
@@ -349,7 +405,7 @@ SW_GLOBAL long sw_kqp_add(__u64 window, const struct sw_key *key SW_NONNULL, __u
 			return error;
 		branch = (__u32)error;
 	}
-	error = sw_kqp_room(window);
+	error = sw_kqp_room(window, 2);
 	if (error)
 		return error;
 	error = sw_kqp_take(window, units, branch, 1);
@@ -393,7 +449,7 @@ SW_GLOBAL long sw_kqp_remove(__u64 window, const struct sw_key *key SW_NONNULL, 
 	cell = sw_kqp_leaf_cell(window, found);
 	if (!sw_kqp_inside(window, cell >> 1))
 		return -EUCLEAN;
-	error = sw_kqp_room(window);
+	error = sw_kqp_room(window, 2);
 	if (error)
 		return error;
 	if (parts & SW_KQP_TRIE) {
