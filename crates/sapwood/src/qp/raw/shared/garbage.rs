@@ -2,15 +2,15 @@
 
 use alloc::vec::Vec;
 
-use crossbeam_utils::CachePadded;
-use sapwood_arena::{Area, Arena};
+use sapwood_arena::Area;
 
+use super::commons::Commons;
 use super::lock::Met;
-use super::shard::{Contended, Counts, Garbage, Held, Inner, Shard};
+use super::shard::{Contended, Counts, Garbage, Held, Inner};
 use super::trie::Trie;
 use crate::qp::raw::leaf::LeafOf;
 use crate::qp::raw::node::LEAF;
-use crate::qp::raw::tree::ref_of;
+use crate::qp::raw::tree::{LEAF_KIND, ref_of};
 use crate::sync;
 
 /// Nodes that a shard collects before it asks for a grace period: the domain's counters are shared by all writers.
@@ -26,14 +26,39 @@ impl<V> Trie<V> {
     pub(crate) unsafe fn retire(&self, inner: &mut Inner, cell: u32) {
         // SAFETY: the caller's promise.
         let (bytes, kind) = unsafe { self.block(cell) };
-        inner.uncount(bytes, kind);
-        inner.counts.waiting.0 += 1;
-        inner.counts.waiting.1 += bytes as isize;
-        inner.open.push((Garbage::Node(cell), bytes as u32));
+        inner.retire_node(cell, bytes, kind);
+    }
+
+    /// Frees up to `budget` nodes of all shards that nobody can hold any more; hands out their values. With an empty
+    /// trie, pools give back what they keep.
+    pub(crate) fn reclaim(&self, budget: usize, values: &mut Vec<V>) -> usize {
+        let empty = self.is_vacant();
+        if empty {
+            self.empty_index();
+        }
+        self.reclaim_all(budget, values, empty)
+    }
+
+    /// Makes what free memory there is usable by everybody, after a block could not be had; whether there was any.
+    pub(crate) fn scavenge(&self, values: &mut Vec<V>) -> bool {
+        let found = self.reclaim(usize::MAX, values) > 0;
+        self.drain_pools() || found
+    }
+}
+
+impl Commons {
+    /// Takes a leaf that was unlinked, as `Trie::retire` does.
+    ///
+    /// # Safety
+    /// The leaf, with a value `V`, is unlinked, and this is the only call for it.
+    pub(crate) unsafe fn retire_leaf<V>(&self, inner: &mut Inner, cell: u32) {
+        // SAFETY: the caller's promise.
+        let size = unsafe { LeafOf::<V>::size(LeafOf::<V>::key_len(self.pointer(cell))) };
+        inner.retire_node(cell, (size + 7) & !7, LEAF_KIND);
     }
 
     /// Ends an operation: hands on what it unlinked when that has become much, and frees what can be freed.
-    pub(crate) fn settle(&self, inner: &mut Inner, met: Met, values: &mut Vec<V>) {
+    pub(crate) fn settle<V>(&self, inner: &mut Inner, met: Met, values: &mut Vec<V>) {
         inner.contended.operations += 1;
         if met.locks > 0 {
             inner.contended.met += 1;
@@ -62,7 +87,7 @@ impl<V> Trie<V> {
     }
 
     /// Frees up to `budget` nodes of a shard that nobody can hold any more; hands out their values.
-    fn reclaim_shard(&self, inner: &mut Inner, budget: usize, values: &mut Vec<V>) -> usize {
+    fn reclaim_shard<V>(&self, inner: &mut Inner, budget: usize, values: &mut Vec<V>) -> usize {
         let Inner {
             pool,
             queue,
@@ -77,7 +102,10 @@ impl<V> Trie<V> {
             unsafe {
                 match garbage {
                     Garbage::Node(cell) if cell & LEAF != 0 => {
-                        values.push(LeafOf::<V>::take(self.pointer(cell)));
+                        // A value that nothing becomes of is not read once more: its line is long gone from the cache.
+                        if LeafOf::<V>::BOXED || core::mem::needs_drop::<V>() {
+                            values.push(LeafOf::<V>::take(self.pointer(cell)));
+                        }
                         pool.free(&self.depot, ref_of(cell), bytes, Area::Leaves);
                     }
                     Garbage::Node(cell) => {
@@ -92,18 +120,11 @@ impl<V> Trie<V> {
     }
 
     /// Frees up to `budget` nodes of all shards that nobody can hold any more; hands out their values. With an empty
-    /// trie, pools give back what they keep.
-    pub(crate) fn reclaim(&self, budget: usize, values: &mut Vec<V>) -> usize {
+    /// map, pools give back what they keep.
+    pub(crate) fn reclaim_all<V>(&self, budget: usize, values: &mut Vec<V>, empty: bool) -> usize {
         let mut freed = 0;
-        let empty = self.is_vacant();
-        if empty {
-            self.empty_index();
-        }
-        for shard in &self.shards {
-            // A shard that is at work reclaims by itself.
-            let Some(mut inner) = sync::try_lock(&shard.inner) else {
-                continue;
-            };
+        // A shard that is at work reclaims by itself.
+        for mut inner in self.idle_shards() {
             self.seal(&mut inner);
             freed += self.reclaim_shard(&mut inner, budget - freed, values);
             if empty {
@@ -119,14 +140,12 @@ impl<V> Trie<V> {
         freed
     }
 
-    /// Makes what free memory there is usable by everybody, after a block could not be had; whether there was any.
-    pub(crate) fn scavenge(&self, values: &mut Vec<V>) -> bool {
-        let mut found = self.reclaim(usize::MAX, values) > 0;
-        for shard in &self.shards {
-            if let Some(mut inner) = sync::try_lock(&shard.inner) {
-                found |= inner.pool.bytes() > 0;
-                inner.pool.drain(&self.depot);
-            }
+    /// Gives back what pools keep; whether there was anything.
+    pub(crate) fn drain_pools(&self) -> bool {
+        let mut found = false;
+        for mut inner in self.idle_shards() {
+            found |= inner.pool.bytes() > 0;
+            inner.pool.drain(&self.depot);
         }
         found
     }
@@ -153,15 +172,5 @@ impl<V> Trie<V> {
             sum.waited += one.waited;
         }
         sum
-    }
-
-    /// Bytes of the trie's own structures outside the arena.
-    pub(crate) fn outside(&self) -> usize {
-        size_of::<Self>() + self.shards.len() * size_of::<CachePadded<Shard>>()
-    }
-
-    /// The arena's accounts.
-    pub(crate) fn arena_memory(&self) -> sapwood_arena::Memory {
-        self.depot.arena(|arena: &mut Arena| arena.memory())
     }
 }

@@ -20,7 +20,8 @@
 //! | [`lock`], `models` | the locks in the branches' headers, and loom's proof of them |
 //! | [`pool`] | a writer's free blocks |
 //! | [`shard`] | what a writer has for itself |
-//! | [`trie`] | root, slots, shards |
+//! | [`commons`] | memory, shards and limits, for a trie or an index alone |
+//! | [`trie`] | root and slots |
 //! | [`garbage`] | what waits for readers |
 //! | [`write`] | the changes |
 //! | [`points`] | the point index, in step with them |
@@ -29,6 +30,7 @@
 //! | [`verify`] | all of it checked |
 //! | [`ops`] | whole operations for callers with a guard |
 
+pub(crate) mod commons;
 pub(crate) mod compact;
 pub(crate) mod garbage;
 pub(crate) mod lock;

@@ -5,44 +5,11 @@
 //! writer that refuses (the key is there already, or is not there) answers only when both say the same: else it
 //! would speak of a change that lookups do not see yet.
 
-use sapwood_arena::{Area, Ref};
-
-use super::pool::Depot;
+use super::commons::Blocks;
 use super::shard::{Held, Inner};
 use super::trie::Trie;
-use crate::qp::raw::index::{Chunks, Found, Index};
+use crate::qp::raw::index::{Found, Index};
 use crate::qp::raw::leaf::LeafOf;
-
-/// Operations after which a writer counts the entries anew, and the number of entries below which it always does: the
-/// smallest tables run over before so many.
-const COUNT_EVERY: u64 = 64;
-const COUNT_BELOW: usize = 2048;
-
-/// Where a shared index gets its memory: blocks that it gives back wait for readers.
-struct Blocks<'t> {
-    depot: &'t Depot,
-    inner: &'t mut Inner,
-}
-
-impl Chunks for Blocks<'_> {
-    fn base(&self) -> *mut u8 {
-        self.depot.base()
-    }
-
-    fn alloc(&mut self, bytes: usize) -> Option<Ref> {
-        let block = self
-            .inner
-            .pool
-            .alloc(self.depot, bytes, Area::Leaves)
-            .ok()?;
-        self.inner.counts.index += ((bytes + 7) & !7) as isize;
-        Some(block)
-    }
-
-    unsafe fn free(&mut self, block: Ref, bytes: usize) {
-        self.inner.retire_block(block, bytes);
-    }
-}
 
 impl<V> Trie<V> {
     /// The hash of a key, when there is an index.
@@ -114,10 +81,7 @@ impl<V> Trie<V> {
     #[inline]
     pub(crate) unsafe fn index_step(&self, inner: &mut Inner) {
         if let Some(index) = &self.index {
-            if inner.about < COUNT_BELOW || inner.contended.operations % COUNT_EVERY == 0 {
-                inner.about = self.len();
-            }
-            let about = inner.about;
+            let about = self.about(inner);
             let mut blocks = Blocks {
                 depot: &self.depot,
                 inner,

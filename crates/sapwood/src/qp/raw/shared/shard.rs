@@ -1,4 +1,4 @@
-//! What each writer of a shared trie has for itself: free blocks, what waits for readers, counts.
+//! What each writer of a shared map has for itself: free blocks, what waits for readers, counts.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering, fence};
@@ -130,6 +130,14 @@ impl Inner {
         self.counts.waiting.0 += 1;
         self.counts.waiting.1 += bytes as isize;
         self.open.push((Garbage::Block(block), bytes as u32));
+    }
+
+    /// Takes a node that was unlinked.
+    pub(super) fn retire_node(&mut self, cell: u32, bytes: usize, kind: Kind) {
+        self.uncount(bytes, kind);
+        self.counts.waiting.0 += 1;
+        self.counts.waiting.1 += bytes as isize;
+        self.open.push((Garbage::Node(cell), bytes as u32));
     }
 
     /// A block for a node.

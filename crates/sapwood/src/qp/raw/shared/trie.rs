@@ -1,22 +1,20 @@
-//! What the users of a shared trie have in common: the root, slots and their locks, the shards.
+//! What the users of a shared trie have in common: the root, slots and their locks.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use core::sync::atomic::{AtomicIsize, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use core::ops::Deref;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use sapwood_arena::Kind;
-use sapwood_qsbr::{Domain, RetireQueue};
+use sapwood_qsbr::Domain;
 
+use super::commons::Commons;
 use super::lock::{Met, Parking};
-use super::pool::{Depot, POOLED, Pool};
-use super::shard::{
-    Contended, Counts, Garbage, Held, Inner, Shard, place_of, shards_of_this_machine, thread_number,
-};
+use super::pool::POOLED;
+use super::shard::{Counts, place_of};
 use crate::qp::raw::bulk::drop_values;
 use crate::qp::raw::index::Index;
 use crate::qp::raw::leaf::LeafOf;
-use crate::qp::raw::mem::{Live, byte_of};
+use crate::qp::raw::mem::Live;
 use crate::qp::raw::node::{self, BIG, Branch, LEAF};
 use crate::qp::raw::tree::{BIG_KIND, LEAF_KIND, SMALL_KIND, Tree};
 use crate::qp::raw::view::View;
@@ -38,13 +36,8 @@ struct Root {
 /// See the module.
 pub(crate) struct Trie<V> {
     root: CachePadded<Root>,
-    pub(crate) depot: Depot,
+    commons: Commons,
     pub(crate) parking: Parking,
-    pub(super) shards: Box<[CachePadded<Shard>]>,
-    domain: Domain,
-    /// The most entries, and how many there are; counted only when there is a most.
-    most: Option<usize>,
-    count: CachePadded<AtomicUsize>,
     /// Where in the arena others find the root cell, in bytes from the base.
     published: Option<usize>,
     pub(crate) compaction: Mutex<super::compact::Compaction>,
@@ -73,30 +66,13 @@ impl<V> Trie<V> {
             tree.arena.lend_all(kind, POOLED);
         }
         let (root, len) = (tree.root, tree.len);
-        let shard = |first: bool| Shard {
-            inner: Mutex::new(Inner {
-                pool: Pool::new(),
-                queue: RetireQueue::new(&domain),
-                open: Vec::new(),
-                about: len,
-                counts: if first { counts } else { Counts::default() },
-                contended: Contended::default(),
-            }),
-            len: AtomicIsize::new(if first { len as isize } else { 0 }),
-            sequence: AtomicU64::new(0),
-        };
-        let shards = (0..shards_of_this_machine()).map(|i| CachePadded::new(shard(i == 0)));
         let trie = Trie {
             root: CachePadded::new(Root {
                 cell: AtomicU32::new(root),
                 word: sync::AtomicU32::new(0),
             }),
-            shards: shards.collect(),
-            depot: Depot::new(tree.into_arena()),
+            commons: Commons::new(tree.into_arena(), domain, most, len, counts),
             parking: Parking::new(),
-            domain,
-            most,
-            count: CachePadded::new(AtomicUsize::new(len)),
             published: None,
             compaction: Mutex::default(),
             index,
@@ -119,10 +95,6 @@ impl<V> Trie<V> {
         }
     }
 
-    pub(crate) fn domain(&self) -> &Domain {
-        &self.domain
-    }
-
     /// What readers see, from the root as it is now.
     ///
     /// # Safety
@@ -137,45 +109,9 @@ impl<V> Trie<V> {
         unsafe { View::new(mem, self.root.cell.load(Ordering::Acquire)) }
     }
 
-    /// Entries: exact when no writer is at work; else each operation counts once, when it is done.
-    pub(crate) fn len(&self) -> usize {
-        let sum: isize = self
-            .shards
-            .iter()
-            .map(|shard| shard.len.load(Ordering::Relaxed))
-            .sum();
-        sum.max(0) as usize
-    }
-
     /// Whether there is no entry.
     pub(crate) fn is_vacant(&self) -> bool {
         self.root.cell.load(Ordering::Relaxed) == 0
-    }
-
-    pub(crate) fn most(&self) -> Option<usize> {
-        self.most
-    }
-
-    /// Takes the place of an entry more, if there may be one.
-    pub(crate) fn reserve_entry(&self) -> bool {
-        let Some(most) = self.most else { return true };
-        self.count
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
-                (n < most).then_some(n + 1)
-            })
-            .is_ok()
-    }
-
-    pub(crate) fn return_entry(&self) {
-        if self.most.is_some() {
-            self.count.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn pointer(&self, cell: u32) -> *mut u8 {
-        // SAFETY: cells point inside the arena.
-        unsafe { self.depot.base().add(byte_of(cell)) }
     }
 
     /// # Safety
@@ -259,50 +195,6 @@ impl<V> Trie<V> {
         self.parking.release(unsafe { self.word(slot) });
     }
 
-    /// A shard to work in.
-    pub(crate) fn shard(&self) -> Held<'_> {
-        let own = thread_number();
-        let n = self.shards.len();
-        for i in 0..n {
-            let shard = &*self.shards[(own + i) & (n - 1)];
-            if let Some(inner) = sync::try_lock(&shard.inner) {
-                return Held { shard, inner };
-            }
-        }
-        let shard = &*self.shards[own & (n - 1)];
-        Held {
-            shard,
-            inner: sync::lock(&shard.inner),
-        }
-    }
-
-    /// All shards, so that no writer is at work.
-    pub(crate) fn all_shards(&self) -> Vec<Held<'_>> {
-        let hold = |shard| Held::<'_> {
-            shard,
-            inner: sync::lock(&shard.inner),
-        };
-        self.shards.iter().map(|shard| hold(&**shard)).collect()
-    }
-
-    /// Runs `read`, and gives its result if nothing was changed meanwhile.
-    pub(crate) fn undisturbed<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
-        let mut before = Vec::with_capacity(self.shards.len());
-        for shard in &self.shards {
-            let sequence = shard.sequence.load(Ordering::Acquire);
-            if sequence % 2 == 1 {
-                return None;
-            }
-            before.push(sequence);
-        }
-        let result = read();
-        fence(Ordering::Acquire);
-        let same = |(shard, sequence): (&CachePadded<Shard>, &u64)| {
-            shard.sequence.load(Ordering::Relaxed) == *sequence
-        };
-        self.shards.iter().zip(&before).all(same).then_some(result)
-    }
-
     /// Bytes of a node, and what it counts as.
     ///
     /// # Safety
@@ -323,28 +215,20 @@ impl<V> Trie<V> {
 
     /// Empties the trie; no reader and no writer is left.
     fn drop_all(&mut self) {
-        let mut values = Vec::new();
-        for shard in &mut self.shards {
-            let inner = match shard.inner.get_mut() {
-                Ok(inner) => inner,
-                Err(poisoned) => poisoned.into_inner(),
-            };
-            let mut waiting = core::mem::take(&mut inner.open);
-            inner.queue.drain(|garbage| waiting.push(garbage));
-            // Leaves only: what a branch that waits refers to is live, or waits as well.
-            values.extend(
-                waiting
-                    .into_iter()
-                    .filter_map(|(garbage, _)| match garbage {
-                        Garbage::Node(cell) if cell & LEAF != 0 => Some(cell),
-                        _ => None,
-                    }),
-            );
-        }
+        let mut values = self.commons.take_waiting();
         let root = self.root.cell.load(Ordering::Relaxed);
         values.extend((root != 0).then_some(root));
         // SAFETY: `&mut self`: each leaf is below the root or waited, and nobody uses them afterwards.
         unsafe { drop_values::<V>(self.depot.base(), values) };
+    }
+}
+
+impl<V> Deref for Trie<V> {
+    type Target = Commons;
+
+    #[inline(always)]
+    fn deref(&self) -> &Commons {
+        &self.commons
     }
 }
 
