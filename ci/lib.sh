@@ -27,7 +27,7 @@ FEATURES="sapwood/usdt,sapwood-qsbr/tokio,sapwood-model/arbitrary"
 # The libraries' tests that the address sanitizer runs, and their unit tests with them. Not those that ask the maps the same questions
 # again, and not those that only a scheduler of threads runs.
 SANITIZED="differential batches drops full garbage unwinding compaction versions threads lpm_threads maple_threads
-    route_threads shared_threads shared lpm maple bitfile route_cache route_table damage files protect stress domain"
+    route_threads shared_threads shared point_map point_map_threads lpm maple bitfile route_cache route_table damage files protect stress domain"
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }

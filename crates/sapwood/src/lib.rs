@@ -6,6 +6,7 @@
 //! | a map of your own with lookups nearly as quick as a hash map's | [`qp::QpMap::with_index`] |
 //! | readers on many threads, one writer at a time, transactions, snapshots | [`qp::QpStore`] |
 //! | readers and writers on many threads | [`qp::QpShared`] |
+//! | the same for lookups of whole keys only, without order | [`qp::PointMap`] |
 //! | a table made once, read by many programs | [`qp::QpMap::save`] and [`qp::QpFile`] |
 //! | routes, looked up by address | [`lpm::Ipv4Fib`], [`lpm::Ipv6Fib`], [`lpm::IpFib`] |
 //! | prefixes of other strings of bits | [`lpm::BitFib`] |

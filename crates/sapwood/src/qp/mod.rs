@@ -7,10 +7,11 @@
 //! - [`QpMap`]: owned, `BTreeMap`'s surface and more.
 //! - [`QpStore`]: versions; transactions, readers that never wait, snapshots, differences.
 //! - [`QpShared`]: many writers at once.
+//! - [`PointMap`]: many writers at once, and no order: lookups of whole keys only, from a hash index over leaves.
 //! - [`QpFile`]: a saved map, mapped and checked.
 #![cfg_attr(
     not(feature = "std"),
-    doc = "\n[`QpStore`]: https://docs.rs\n[`QpShared`]: https://docs.rs\n[`QpFile`]: https://docs.rs"
+    doc = "\n[`QpStore`]: https://docs.rs\n[`QpShared`]: https://docs.rs\n[`PointMap`]: https://docs.rs\n[`QpFile`]: https://docs.rs"
 )]
 
 mod batch;
@@ -23,6 +24,10 @@ mod iter;
 mod iter_mut;
 mod map;
 mod memory;
+#[cfg(feature = "std")]
+mod point_map;
+#[cfg(feature = "std")]
+mod point_view;
 mod points;
 #[cfg(feature = "std")]
 mod published;
@@ -48,6 +53,10 @@ pub use map::{IntoIter, QpMap};
 pub use memory::QpMemory;
 #[cfg(feature = "std")]
 pub use memory::{QpSharedMemory, QpStoreMemory};
+#[cfg(feature = "std")]
+pub use point_map::{PointMap, PointMapBuilder, PointMapPin, PointMapReader};
+#[cfg(feature = "std")]
+pub use point_view::{PointMapIter, PointMapView};
 #[cfg(feature = "std")]
 pub use published::Published;
 #[cfg(feature = "std")]

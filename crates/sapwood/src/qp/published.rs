@@ -6,6 +6,7 @@ use sapwood_arena::{Arena, HeaderMode};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::map::sorted_tree;
+use super::point_map::{PointMap, PointMapBuilder};
 use super::raw::image::layout_hash;
 use super::raw::index::{Index, PORTABLE_WORDS};
 use super::shared::{QpShared, QpSharedBuilder};
@@ -33,11 +34,14 @@ pub struct Published(());
 impl Published {
     /// Root word: bytes of a value, a multiple of 8. A leaf is a value, a length, and a key; see `docs/qp.md`.
     pub const VALUE_BYTES: usize = 0;
-    /// Root word: 1 when there is an index.
+    /// Root word: 0 when there is only the trie, 1 when there is an index beside it, 2 when there is only the index
+    /// ([`PointMap`]).
     pub const HAS_INDEX: usize = 1;
-    /// Root word: the root cell, 0 while the map is empty.
+    /// The value of [`HAS_INDEX`](Self::HAS_INDEX) that says that there is no trie.
+    pub const ONLY_INDEX: u64 = 2;
+    /// Root word: the root cell, 0 while the map is empty, and always when there is no trie.
     pub const ROOT: usize = 2;
-    /// Root word: the reference of the index's table where lookups begin; 0: ask the trie.
+    /// Root word: the reference of the index's table where lookups begin; 0: ask the trie, or, when there is none, the map is empty.
     pub const TABLE: usize = 3;
     /// Words behind [`EXTRA_AT`](sapwood_arena::EXTRA_AT): the secrets of the index's hash, one for each word of a leaf from
     /// the length on; a long key begins with the first again.
@@ -89,27 +93,70 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> QpSharedBuild
         mut arena: Arena,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpShared<V>, Error> {
-        const {
-            assert!(
-                size_of::<V>() % 8 == 0 && align_of::<V>() <= 8,
-                "published values are whole words"
-            )
-        };
-        assert!(arena.is_stable(), "readers need a base that stays");
-        let has_page = arena.options().header_mode() == HeaderMode::Page;
-        assert!(has_page, "others find the map by its header page");
-        assert!(arena.memory().live == 0, "the arena is the map's alone");
-        arena.set_roots([0; 8])?;
-        arena.set_root(Published::VALUE_BYTES, size_of::<V>() as u64)?;
+        header::<V>(&mut arena)?;
         arena.set_root(Published::HAS_INDEX, u64::from(self.has_index()))?;
         let roots = arena.roots_at();
-        let index = self
-            .has_index()
-            .then(|| Index::published(seed(), roots + 8 * Published::TABLE));
-        if let Some(words) = index.as_ref().and_then(|index| index.portable_words()) {
-            arena.set_extra(words)?;
-        }
+        let index = match self.has_index() {
+            true => Some(published_index(&mut arena)?),
+            false => None,
+        };
         let tree = sorted_tree(arena, entries)?;
         self.finish_published(tree, index, roots + 8 * Published::ROOT)
+    }
+}
+
+/// Writes the header of a map with values of this type.
+fn header<V>(arena: &mut Arena) -> Result<(), Error> {
+    const {
+        assert!(
+            size_of::<V>() % 8 == 0 && align_of::<V>() <= 8,
+            "published values are whole words"
+        )
+    };
+    assert!(arena.is_stable(), "readers need a base that stays");
+    let has_page = arena.options().header_mode() == HeaderMode::Page;
+    assert!(has_page, "others find the map by its header page");
+    assert!(arena.memory().live == 0, "the arena is the map's alone");
+    arena.set_roots([0; 8])?;
+    arena.set_root(Published::VALUE_BYTES, size_of::<V>() as u64)?;
+    Ok(())
+}
+
+/// An index whose table and secrets are in the header.
+fn published_index<V>(arena: &mut Arena) -> Result<Index<V, true>, Error> {
+    let index = Index::published(seed(), arena.roots_at() + 8 * Published::TABLE);
+    if let Some(words) = index.portable_words() {
+        arena.set_extra(words)?;
+    }
+    Ok(index)
+}
+
+impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> PointMapBuilder<V> {
+    /// An empty map in an arena that others read, as [`QpSharedBuilder::build_in`] makes it: its header page says where the index
+    /// begins. The options given to the builder are not used.
+    ///
+    /// ```
+    /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
+    /// use sapwood::qp::{PointMap, Published};
+    /// let options = ArenaOptions::default()
+    ///     .backing(Backing::Mmap { reserve: 1 << 20 })
+    ///     .header(HeaderMode::Page)
+    ///     .layout_hash(Published::layout_hash::<u64>());
+    /// let map = PointMap::builder().build_in(Arena::create(options)?)?;
+    /// map.insert("larch", 7u64)?;
+    /// assert_eq!(map.get("larch"), Some(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when there is no room for the header.
+    ///
+    /// # Panics
+    /// As [`QpSharedBuilder::build_in`].
+    pub fn build_in(self, mut arena: Arena) -> Result<PointMap<V>, Error> {
+        header::<V>(&mut arena)?;
+        arena.set_root(Published::HAS_INDEX, Published::ONLY_INDEX)?;
+        let index = published_index(&mut arena)?;
+        Ok(self.finish(arena, index))
     }
 }

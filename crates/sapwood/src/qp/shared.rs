@@ -14,6 +14,7 @@ use sapwood_qsbr::{Domain, Guard, Pinned, Reader, TooManyReaders};
 use super::QpSharedMemory;
 use super::map::{QpMap, sorted_tree};
 use super::raw::index::Index;
+use super::raw::shared::shard::Contended;
 use super::raw::shared::trie::Trie;
 use super::raw::tree::Tree;
 use super::raw::version::stable_arena;
@@ -479,12 +480,7 @@ impl<V: Send + Sync + 'static> QpShared<V> {
 
     /// What writers met so far.
     pub fn contention(&self) -> Contention {
-        let contended = self.trie.contended();
-        Contention {
-            operations: contended.operations,
-            met_lock: contended.met,
-            waited: contended.waited,
-        }
+        Contention::of(self.trie.contended())
     }
 
     /// Where the memory is. Waits for writers that are at work.
@@ -517,6 +513,16 @@ pub struct Contention {
     pub met_lock: u64,
     /// Time that they waited for locks, all together.
     pub waited: Duration,
+}
+
+impl Contention {
+    pub(super) fn of(contended: Contended) -> Self {
+        Contention {
+            operations: contended.operations,
+            met_lock: contended.met,
+            waited: contended.waited,
+        }
+    }
 }
 
 /// A guard of a [`QpShared`] for a few operations. Stays on its thread.

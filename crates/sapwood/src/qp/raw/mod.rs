@@ -11,6 +11,8 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(feature = "std")]
+pub(crate) mod alone;
 pub(crate) mod batch;
 #[cfg(feature = "std")]
 pub(crate) mod bits;

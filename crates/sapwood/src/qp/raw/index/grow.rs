@@ -74,7 +74,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         SHARED && (len > self.urgent.load(Ordering::Relaxed) || self.is_pressed())
     }
 
-    fn set_limits(&self, high: usize, low: usize) {
+    pub(super) fn set_limits(&self, high: usize, low: usize) {
         self.high.store(high, Ordering::Relaxed);
         self.low.store(low, Ordering::Relaxed);
     }
@@ -84,7 +84,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         self.set_limits(0, usize::MAX);
     }
 
-    fn set_calm(&self, homes: u32) {
+    pub(super) fn set_calm(&self, homes: u32) {
         self.urgent.store(urgent_keys(homes), Ordering::Relaxed);
         self.set_limits(most_keys(homes), Self::fewest(homes));
     }
@@ -170,10 +170,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         self.wait_for_turn();
         if self.table.load(Ordering::Acquire) == 0 {
             let mut taken = self.taken();
-            if self
-                .make_first(chunks, Self::SMALLEST, &mut taken)
-                .is_none()
-            {
+            let made = self.make_first(chunks, Self::SMALLEST, &mut taken);
+            if made.is_none() && !self.alone {
                 let homeless = self.homeless.load(Ordering::Relaxed);
                 self.homeless.store(homeless + 1, Ordering::Release);
             }
@@ -306,7 +304,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
     ///
     /// # Safety
     /// It is the caller's turn; `at` is the current table, and has a next one.
-    unsafe fn move_some(
+    pub(super) unsafe fn move_some(
         &self,
         chunks: &mut impl Chunks,
         at: u32,
@@ -321,6 +319,14 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         unsafe {
             let t = Table::at(chunks.base(), at);
             let (homes, next) = (t.homes(), t.next().load(Ordering::Acquire));
+            if self.alone
+                && Table::at(chunks.base(), next)
+                    .next()
+                    .load(Ordering::Acquire)
+                    != 0
+            {
+                return self.move_both(chunks, at, taken);
+            }
             let quota = if self.is_urgent(len) {
                 KEYS_BEHIND
             } else {
@@ -338,7 +344,14 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                 if cursor + 1 < homes {
                     self.prefetch_leaves(base, t, cursor + 1);
                 }
-                keys += self.move_bucket(base, t, n, cursor);
+                match self.move_bucket(base, t, n, cursor) {
+                    Some(moved) => keys += moved,
+                    None => match self.move_further(chunks, at, next, cursor, taken)? {
+                        Some(moved) => keys += moved,
+                        None => return self.move_both(chunks, at, taken),
+                    },
+                }
+                let t = Table::at(chunks.base(), at);
                 buckets += 1;
                 cursor += 1;
                 self.work.cursor.store(cursor, Ordering::Relaxed);
@@ -379,16 +392,23 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Moves the keys that are at home in a bucket; how many there were.
+    /// Moves the keys that are at home in a bucket; how many there were. `None`: in an index that stands alone, one of them
+    /// found no slot, and nothing was moved.
     ///
     /// # Safety
     /// It is the caller's turn; all buckets before were moved, and the buckets of the next table are there in
     /// which these keys may lie.
-    unsafe fn move_bucket(&self, base: *mut u8, t: Table, next: Table, home: u32) -> usize {
+    pub(super) unsafe fn move_bucket(
+        &self,
+        base: *mut u8,
+        t: Table,
+        next: Table,
+        home: u32,
+    ) -> Option<usize> {
         // SAFETY: leaves in locked buckets are alive; what is at home in a locked bucket is changed by nobody else.
         unsafe {
             let Some(first) = t.bucket(home) else {
-                return 0;
+                return Some(0);
             };
             let mut words = first.lock::<SHARED>();
             let mut used = words.used();
@@ -398,8 +418,13 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                 let leaf = first.leaf(used.trailing_zeros() as usize);
                 let hash = self.hash_of(base, leaf);
                 debug_assert_eq!(t.home(hash), home);
-                let put = next.put::<SHARED>(hash, leaf);
-                debug_assert!(put != Put::Moved, "the next table has a next one");
+                if !self.put_moved(next, hash, leaf) {
+                    // Those before it, which have found one.
+                    let slots = words.used() ^ used;
+                    self.take_back(base, next, first, slots as u16);
+                    first.unlock_high(words);
+                    return None;
+                }
                 used &= used - 1;
             }
             if words.spilled() != 0 {
@@ -412,14 +437,30 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             if out == 0 {
                 words.set_moved();
                 first.unlock_high(words);
-            } else {
-                self.move_behind(base, t, next, home, words);
+            } else if !self.move_behind(base, t, next, home, words) {
+                return None;
             }
-            keys + out
+            Some(keys + out)
         }
     }
 
-    /// Moves the keys that are at home in a bucket and lie behind it, and ends the lock of the home.
+    /// Puts a leaf that is moved into the next table; false when it has no slot.
+    ///
+    /// # Safety
+    /// As for `move_bucket`, of which it is a part.
+    #[inline(always)]
+    unsafe fn put_moved(&self, next: Table, hash: u64, leaf: u32) -> bool {
+        // SAFETY: the caller's promise.
+        match unsafe { next.put::<SHARED>(hash, leaf, self.alone) } {
+            Put::Done | Put::Far => true,
+            Put::Full => false,
+            // SAFETY: as above.
+            Put::Moved => unsafe { self.put_further(next, hash, leaf) },
+        }
+    }
+
+    /// Moves the keys that are at home in a bucket and lie behind it, and ends the lock of the home. False: one of them found
+    /// no slot, and nothing was moved.
     ///
     /// # Safety
     /// As for `move_bucket`, of which it is a part: the home is locked, and these are its words.
@@ -431,7 +472,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         next: Table,
         home: u32,
         mut words: Words,
-    ) {
+    ) -> bool {
         // Which slots of which buckets behind.
         let mut found = [(0u32, 0u16); OUT_MAX as usize];
         let mut count = 0;
@@ -446,23 +487,29 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                     break;
                 };
                 let theirs = bucket.lock::<SHARED>();
-                let (mut used, mut slots) = (theirs.used(), 0);
-                while used != 0 && left > 0 {
+                let (mut used, mut slots, mut fits) = (theirs.used(), 0, true);
+                while used != 0 && left > 0 && fits {
                     // From the back: there are those that are not at home.
                     let slot = 31 - used.leading_zeros();
                     used ^= 1 << slot;
                     let leaf = bucket.leaf(slot as usize);
                     let hash = self.hash_of(base, leaf);
                     if t.home(hash) == home {
-                        next.put::<SHARED>(hash, leaf);
-                        slots |= 1 << slot;
-                        left -= 1;
+                        fits = self.put_moved(next, hash, leaf);
+                        if fits {
+                            slots |= 1 << slot;
+                            left -= 1;
+                        }
                     }
                 }
                 bucket.unlock_high(theirs);
                 if slots != 0 {
                     found[count] = (home + far, slots);
                     count += 1;
+                }
+                if !fits {
+                    self.take_all_back(base, t, next, home, words, &found[..count]);
+                    return false;
                 }
             }
             debug_assert_eq!(left, 0, "a key that lies behind is not there");
@@ -483,6 +530,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                 bucket.unlock(theirs);
             }
         }
+        true
     }
 }
 

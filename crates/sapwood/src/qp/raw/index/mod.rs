@@ -48,6 +48,10 @@
 //!
 //! A key that is absent all the while is never found: keys are compared whole.
 //!
+//! # Without a trie
+//!
+//! An index may stand [`alone`]: then it is the truth, and no key is spilled.
+//!
 //! # Locks
 //!
 //! Writers of a shared index lock the home, and then at most one bucket behind it; a mover locks an old bucket or two,
@@ -57,6 +61,8 @@
 //!
 //! Writers hold a guard too: a bucket that they wait for may be moved, and its chunk given back.
 
+#[cfg_attr(not(feature = "std"), allow(dead_code))]
+mod alone;
 mod bucket;
 mod grow;
 mod hash;
@@ -80,6 +86,8 @@ use super::mem::byte_of;
 #[cfg(feature = "std")]
 pub(crate) use self::hash::PORTABLE_WORDS;
 pub(crate) use self::table::Taken;
+#[cfg(feature = "std")]
+pub(crate) use self::{alone::Together, table::CHUNK_BYTES};
 
 /// Numbers of the layout that programs in other languages are compiled with.
 #[cfg(feature = "std")]
@@ -148,8 +156,13 @@ pub(crate) struct Index<V, const SHARED: bool> {
     urgent: AtomicUsize,
     /// Where in the arena others find `table`, in bytes from the base; 0: nowhere.
     published: usize,
+    /// There is no trie: a key that finds no slot is not in the map. See [`alone`].
+    alone: bool,
     #[cfg(test)]
     mask: u64,
+    /// How often the next table was too small.
+    #[cfg(test)]
+    moved_both: AtomicUsize,
     work: Work,
     values: PhantomData<fn() -> V>,
 }
@@ -179,8 +192,11 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             urgent: AtomicUsize::new(0),
             secrets: Secrets::new(seed),
             published: 0,
+            alone: false,
             #[cfg(test)]
             mask: u64::MAX,
+            #[cfg(test)]
+            moved_both: AtomicUsize::new(0),
             work: Work::default(),
             values: PhantomData,
         }
@@ -396,8 +412,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             // SAFETY: a table that the guard keeps.
             let table = unsafe { Table::at(chunks.base(), at) };
             // SAFETY: the caller's promise.
-            match unsafe { table.put::<SHARED>(hash, leaf) } {
-                Put::Done => return,
+            match unsafe { table.put::<SHARED>(hash, leaf, false) } {
+                Put::Done | Put::Full => return,
                 Put::Far => return self.press(),
                 Put::Moved => {}
             }

@@ -37,6 +37,10 @@ const SLACK: usize = LINE - UNIT;
 const SHIFT_MAX: u32 = 9;
 const SHIFT_MIN: u32 = 5;
 
+/// Bytes of the largest chunk: what a table that grows asks for.
+#[cfg(feature = "std")]
+pub(crate) const CHUNK_BYTES: usize = (LINE << SHIFT_MAX) + SLACK;
+
 /// Bytes of a chunk's block.
 fn chunk_bytes(buckets: u32) -> usize {
     buckets as usize * LINE + SLACK
@@ -89,7 +93,12 @@ pub(super) enum Put {
     Far,
     /// Its home is in the next table.
     Moved,
+    /// It found no slot, and nothing was changed.
+    Full,
 }
+
+/// Instead of how far from home a leaf lies: nowhere.
+const NOWHERE: u32 = u32::MAX;
 
 /// A table, as long as the arena lies at `base`.
 #[derive(Clone, Copy)]
@@ -233,12 +242,12 @@ impl Table {
         (home + WINDOW).min(self.total())
     }
 
-    /// Puts a leaf into the table. One that finds no slot is counted as spilled.
+    /// Puts a leaf into the table. One that finds no slot is counted as spilled, or, in a table that stands alone, is `Full`.
     ///
     /// # Safety
     /// As for `Index::insert`.
     #[inline]
-    pub(super) unsafe fn put<const SHARED: bool>(&self, hash: u64, leaf: u32) -> Put {
+    pub(super) unsafe fn put<const SHARED: bool>(&self, hash: u64, leaf: u32, alone: bool) -> Put {
         let home = self.home(hash);
         // SAFETY: homes are below `total`.
         let Some(first) = (unsafe { self.bucket(home) }) else {
@@ -259,16 +268,21 @@ impl Table {
             return Put::Done;
         }
         // SAFETY: locked, not moved, full.
-        let (words, far) = unsafe { self.put_behind::<SHARED>(home, words, hash, leaf) };
+        let (mut words, far) = unsafe { self.put_behind::<SHARED>(home, words, hash, leaf) };
+        if far == NOWHERE && !alone {
+            words.spill();
+        }
         first.unlock_high(words);
         if far < (self.total() / 16).clamp(2, FAR) {
             Put::Done
-        } else {
+        } else if far < NOWHERE || !alone {
             Put::Far
+        } else {
+            Put::Full
         }
     }
 
-    /// Puts a leaf into a bucket behind its home, which is full; the home's new words, and how far behind.
+    /// Puts a leaf into a bucket behind its home, which is full; the home's new words, and how far behind, or `NOWHERE`.
     ///
     /// # Safety
     /// The caller has locked the home, whose words these are, and it has not moved.
@@ -307,8 +321,7 @@ impl Table {
             words.go_out(at - home, tag_of(hash));
             return (words, at - home);
         }
-        words.spill();
-        (words, WINDOW)
+        (words, NOWHERE)
     }
 
     /// Takes a leaf out of the table, or puts another in its place; false when the home has moved.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering, fence};
 
 use crossbeam_utils::CachePadded;
-use sapwood_arena::{Area, Arena, Ref};
+use sapwood_arena::{Area, Arena, ArenaFull, Ref};
 use sapwood_qsbr::{Domain, RetireQueue};
 
 use super::pool::{Depot, Pool};
@@ -129,6 +129,16 @@ impl Commons {
         self.shards.iter().map(|shard| hold(&**shard)).collect()
     }
 
+    /// The same if no writer is at work now.
+    pub(crate) fn try_all_shards(&self) -> Option<Vec<Held<'_>>> {
+        let mut all = Vec::with_capacity(self.shards.len());
+        for shard in &self.shards {
+            let inner = sync::try_lock(&shard.inner)?;
+            all.push(Held { shard, inner });
+        }
+        Some(all)
+    }
+
     /// Shards whose writers are not at work now, one after the other.
     pub(super) fn idle_shards(&self) -> impl Iterator<Item = sync::MutexGuard<'_, Inner>> {
         self.shards
@@ -203,8 +213,21 @@ const COUNT_BELOW: usize = 2048;
 
 /// Where a shared index gets its memory: blocks that it gives back wait for readers.
 pub(crate) struct Blocks<'t> {
-    pub(crate) depot: &'t Depot,
-    pub(crate) inner: &'t mut Inner,
+    depot: &'t Depot,
+    inner: &'t mut Inner,
+    /// Why a block could not be had.
+    pub(crate) full: Option<ArenaFull>,
+}
+
+impl<'t> Blocks<'t> {
+    #[inline(always)]
+    pub(crate) fn new(depot: &'t Depot, inner: &'t mut Inner) -> Self {
+        Blocks {
+            depot,
+            inner,
+            full: None,
+        }
+    }
 }
 
 impl Chunks for Blocks<'_> {
@@ -213,11 +236,8 @@ impl Chunks for Blocks<'_> {
     }
 
     fn alloc(&mut self, bytes: usize) -> Option<Ref> {
-        let block = self
-            .inner
-            .pool
-            .alloc(self.depot, bytes, Area::Leaves)
-            .ok()?;
+        let block = self.inner.pool.alloc(self.depot, bytes, Area::Leaves);
+        let block = block.map_err(|full| self.full = Some(full)).ok()?;
         self.inner.counts.index += ((bytes + 7) & !7) as isize;
         Some(block)
     }

@@ -41,10 +41,7 @@ impl<V> Trie<V> {
     #[inline]
     pub(crate) unsafe fn index_insert(&self, held: &mut Held<'_>, hash: u64, leaf: u32) {
         if let Some(index) = &self.index {
-            let mut blocks = Blocks {
-                depot: &self.depot,
-                inner: &mut held.inner,
-            };
+            let mut blocks = Blocks::new(&self.depot, &mut held.inner);
             // SAFETY: the caller's promise: changes of one key come one after the other, as they need that lock.
             unsafe { index.insert(&mut blocks, hash, leaf) };
         }
@@ -82,10 +79,7 @@ impl<V> Trie<V> {
     pub(crate) unsafe fn index_step(&self, inner: &mut Inner) {
         if let Some(index) = &self.index {
             let about = self.about(inner);
-            let mut blocks = Blocks {
-                depot: &self.depot,
-                inner,
-            };
+            let mut blocks = Blocks::new(&self.depot, inner);
             // SAFETY: the caller's promise.
             unsafe { index.step(&mut blocks, about) };
         }
@@ -101,10 +95,7 @@ impl<V> Trie<V> {
         if !self.is_vacant() {
             return;
         }
-        let mut blocks = Blocks {
-            depot: &self.depot,
-            inner: &mut shards[0].inner,
-        };
+        let mut blocks = Blocks::new(&self.depot, &mut shards[0].inner);
         // SAFETY: all shards are held, so nobody writes; there is no entry, so what readers are told is right anyhow.
         unsafe { index.clear(&mut blocks) };
     }
@@ -115,10 +106,7 @@ impl<V> Trie<V> {
         let mut held = self.shard();
         // SAFETY: the trie is new: nobody else has it.
         unsafe {
-            let mut blocks = Blocks {
-                depot: &self.depot,
-                inner: &mut held.inner,
-            };
+            let mut blocks = Blocks::new(&self.depot, &mut held.inner);
             index.reserve(&mut blocks, len);
         }
         self.each_leaf(|leaf| {

@@ -1,5 +1,7 @@
-//! The index against a hash map of the standard library, alone and under many threads.
+//! The index, beside a trie and alone, against a hash map of the standard library, alone and under many threads.
 
+#[cfg(not(shuttle))]
+mod alone;
 #[cfg(not(shuttle))]
 mod owned;
 #[cfg(shuttle)]

@@ -33,11 +33,14 @@ impl Chunks for Kept<'_> {
 }
 
 impl World {
-    fn new(mask: u64) -> Self {
+    fn new(mask: u64, alone: bool) -> Self {
         let options = ArenaOptions::default().backing(Backing::HeapFixed(1 << 17));
         let mut arena = Arena::new(options);
         alloc(&mut arena, 8).unwrap();
         let mut index = Index::new(3);
+        if alone {
+            index = index.without_trie();
+        }
         index.mask = mask;
         World {
             base: arena.base().expose_provenance(),
@@ -93,7 +96,7 @@ fn key(i: usize) -> Vec<u8> {
 
 /// `here` keys are there before and after; others come and go while the table is moved for `len` keys.
 fn moved_beside_all(mask: u64, here: usize, len: usize) {
-    let world = Arc::new(World::new(mask));
+    let world = Arc::new(World::new(mask, false));
     let mut leaves: Vec<u32> = (0..here).map(|i| world.insert(&key(i), 1)).collect();
     let mover = {
         let world = world.clone();
@@ -157,7 +160,7 @@ fn one_home() {
 fn appearing_and_vanishing() {
     // The first table is made, and given up, beside others.
     let run = || {
-        let world = Arc::new(World::new(u64::MAX));
+        let world = Arc::new(World::new(u64::MAX, false));
         let threads: Vec<_> = (0..3)
             .map(|i| {
                 let world = world.clone();
@@ -179,4 +182,69 @@ fn appearing_and_vanishing() {
     };
     shuttle::check_random(run, 3000);
     shuttle::check_pct(run, 3000, 3);
+}
+
+#[test]
+fn alone_while_tables_run_over() {
+    // Nobody moves the table but those who find no slot; a walk and lookups beside them.
+    let run = |mask: u64, steady: usize, more: usize| {
+        let world = Arc::new(World::new(mask, true));
+        let len = Arc::new(AtomicUsize::new(0));
+        let add = |world: &World, len: &AtomicUsize, i: usize| {
+            let leaf = world.leaf(&key(i), 1);
+            let hash = world.index.hash(&key(i));
+            let count = || len.load(Ordering::Relaxed);
+            // SAFETY: the caller is alone with the key; nothing is freed.
+            let done = unsafe { (world.index).insert_alone(&mut Kept(world), hash, leaf, count) };
+            assert!(done, "there is memory");
+            len.fetch_add(1, Ordering::Relaxed);
+            leaf
+        };
+        let mut leaves: Vec<u32> = (0..steady).map(|i| add(&world, &len, i)).collect();
+        let writers: Vec<_> = (0..2)
+            .map(|w| {
+                let (world, len) = (world.clone(), len.clone());
+                thread::spawn(move || {
+                    let mut leaves = Vec::new();
+                    for i in 0..more {
+                        let i = steady + w * more + i;
+                        leaves.push(add(&world, &len, i));
+                        assert_eq!(world.find(&key(i)), Some(1));
+                    }
+                    world.remove(&key(steady + w * more), leaves.swap_remove(0));
+                    assert_eq!(world.find(&key(steady + w * more)), None);
+                    leaves
+                })
+            })
+            .collect();
+        let base = Kept(&world).base();
+        let (mut from, mut met) = (Some(0), Vec::new());
+        let mut out = super::super::alone::Together::new();
+        while let Some(at) = from {
+            // SAFETY: nothing is freed.
+            from = unsafe { world.index.leaves_from(base, at, &mut out) };
+            met.extend(out.iter().map(|(_, leaf)| *leaf));
+        }
+        for (i, leaf) in leaves.iter().enumerate() {
+            let times = met.iter().filter(|there| *there == leaf).count();
+            assert_eq!(times, 1, "key {i}");
+            assert_eq!(world.find(&key(i)), Some(1));
+        }
+        met.sort_unstable();
+        assert!(met.windows(2).all(|two| two[0] < two[1]));
+        for writer in writers {
+            leaves.extend(writer.join().unwrap());
+        }
+        // SAFETY: all other threads have ended.
+        let shape = unsafe { world.index.verify(base, leaves.iter().copied()) }.unwrap();
+        assert_eq!(
+            (shape.keys, shape.spilled, shape.sticky),
+            (leaves.len(), 0, 0)
+        );
+    };
+    // The smallest table has room for 72 keys, also behind its homes.
+    shuttle::check_random(move || run(u64::MAX, 66, 8), 1000);
+    shuttle::check_pct(move || run(u64::MAX, 66, 8), 1000, 3);
+    // Two homes: 75 keys each, most of them behind.
+    shuttle::check_random(move || run(!(0x7fff_ffff << 32), 64, 8), 300);
 }

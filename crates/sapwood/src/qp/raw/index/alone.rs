@@ -1,0 +1,423 @@
+//! An index without a trie: all that is in the map is here, so no key may be without a slot.
+//!
+//! Where an index beside a trie spills a key, this one makes room. An insertion that finds no slot takes the turn, begins a
+//! larger table or moves on, and tries again, until there is room, or no memory: then nothing was changed. A bucket whose keys find no slot
+//! in the next table is not moved: what was put there is taken back, while the home is locked and not MOVED, so nobody looked for it
+//! there. Such a table came to be too small while it stood half filled for want of memory. So a third one is made,
+//! whole and large enough for both, and all keys are moved there at once ([`move_both`](Index::move_both)): those of
+//! the second, too small one first, as the way to the third one leads through it.
+//!
+//! # Walks
+//!
+//! A walk goes through all hashes in ascending order, the keys of one home of the current table at a time. If the home was moved, it
+//! goes to the next table, for no more hashes than those of the home that it came from: behind them, keys may lie in either table. A key
+//! keeps its hash wherever it is moved, so none is given twice, and none is missed that is there throughout.
+
+use core::sync::atomic::Ordering;
+
+use smallvec::SmallVec;
+
+use super::bucket::{Bucket, SLOTS, Words};
+use super::table::{self, NOTHING, Put, Table, grown, homes_for, most_keys};
+use super::{Chunks, Index, Taken};
+use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::mem::byte_of;
+use crate::qp::raw::view::prefetch;
+
+/// A table of so many homes, a quarter full, has a slot for each key, unless dozens of hashes are nearly equal. They are
+/// secret and random.
+const HOPELESS: u32 = 64;
+
+/// Leaves of one home, with their hashes.
+pub(crate) type Together = SmallVec<[(u64, u32); 2 * SLOTS]>;
+
+impl<V, const SHARED: bool> Index<V, SHARED> {
+    /// The index of a map that has no trie.
+    pub(crate) fn without_trie(self) -> Self {
+        Index {
+            alone: true,
+            ..self
+        }
+    }
+
+    /// Adds a leaf whose key is not in the index, or changes nothing, when there is no memory for it. `len` counts the keys.
+    ///
+    /// # Safety
+    /// As for `insert`.
+    #[inline]
+    pub(crate) unsafe fn insert_alone(
+        &self,
+        chunks: &mut impl Chunks,
+        hash: u64,
+        leaf: u32,
+        len: impl Fn() -> usize,
+    ) -> bool {
+        debug_assert!(self.alone);
+        super::bucket::point();
+        let mut at = self.table.load(Ordering::Acquire);
+        loop {
+            if at == 0 || at == NOTHING {
+                // SAFETY: the caller's promise.
+                at = unsafe { self.first_table(chunks) };
+                if at == 0 {
+                    return false;
+                }
+            }
+            // SAFETY: a table that the guard keeps.
+            let table = unsafe { Table::at(chunks.base(), at) };
+            // SAFETY: the caller's promise.
+            match unsafe { table.put::<SHARED>(hash, leaf, true) } {
+                Put::Done => return true,
+                Put::Far => {
+                    self.press();
+                    return true;
+                }
+                Put::Moved => at = table.next().load(Ordering::Acquire),
+                Put::Full => {
+                    // SAFETY: the caller's promise.
+                    if unsafe { self.make_room(chunks, at, len()) }.is_none() {
+                        return false;
+                    }
+                    at = self.table.load(Ordering::Acquire);
+                }
+            }
+        }
+    }
+
+    /// After a key found no slot in the table `full`: moves on, or begins a larger table. `None`: no memory, or no table helps.
+    ///
+    /// # Safety
+    /// As for `insert`.
+    #[cold]
+    unsafe fn make_room(&self, chunks: &mut impl Chunks, full: u32, len: usize) -> Option<()> {
+        let whole = self.table.load(Ordering::Acquire) == full;
+        self.wait_for_turn();
+        let mut taken = self.taken();
+        // SAFETY: the caller's promise, and it is this thread's turn.
+        let done = unsafe { self.room(chunks, full, whole, len, &mut taken) };
+        self.set_taken(taken);
+        self.end_turn();
+        done
+    }
+
+    /// # Safety
+    /// As for `make_room`; it is the caller's turn.
+    unsafe fn room(
+        &self,
+        chunks: &mut impl Chunks,
+        full: u32,
+        whole: bool,
+        len: usize,
+        taken: &mut Taken,
+    ) -> Option<()> {
+        let at = self.table.load(Ordering::Acquire);
+        if at == 0 {
+            return Some(());
+        }
+        // SAFETY: the current table.
+        let t = unsafe { Table::at(chunks.base(), at) };
+        if t.next().load(Ordering::Acquire) == 0 {
+            if at != full || !whole {
+                // It was a move that has ended by now.
+                return Some(());
+            }
+            let homes = t.homes();
+            if homes >= HOPELESS && len < most_keys(homes) / 4 {
+                return None;
+            }
+            let wanted = grown(homes).max(homes_for(len).min(homes.saturating_mul(4)));
+            let next = table::make(chunks, wanted, taken)?;
+            // SAFETY: the arena may have moved, the table is where it was within it.
+            let t = unsafe { Table::at(chunks.base(), at) };
+            t.next().store(next, Ordering::Release);
+            self.work.cursor.store(0, Ordering::Relaxed);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.move_some(chunks, at, len, taken) }
+    }
+
+    /// Tries once more to move a bucket, after all memory is there that its keys may lie in. The outer `None`: there is none; the inner
+    /// one: they have no slot even so.
+    ///
+    /// # Safety
+    /// As for `move_bucket`.
+    #[cold]
+    pub(super) unsafe fn move_further(
+        &self,
+        chunks: &mut impl Chunks,
+        at: u32,
+        next: u32,
+        home: u32,
+        taken: &mut Taken,
+    ) -> Option<Option<usize>> {
+        // SAFETY: the caller's promise; tables are where they were within the arena.
+        unsafe {
+            let (t, n) = (Table::at(chunks.base(), at), Table::at(chunks.base(), next));
+            let (least, greatest) = t.hashes(home);
+            let end = n.window(n.home(greatest));
+            for chunk in n.chunk_of(n.home(least))..=n.chunk_of(end - 1) {
+                table::make_chunk(chunks, next, chunk, taken)?;
+            }
+            let base = chunks.base();
+            Some(self.move_bucket(base, Table::at(base, at), Table::at(base, next), home))
+        }
+    }
+
+    /// Moves all keys of the table and of its next one, which is too small, to a third one.
+    ///
+    /// # Safety
+    /// It is the caller's turn; `at` is the current table, and has a next one.
+    #[cold]
+    pub(super) unsafe fn move_both(
+        &self,
+        chunks: &mut impl Chunks,
+        at: u32,
+        taken: &mut Taken,
+    ) -> Option<()> {
+        // SAFETY: all three tables stay until the end, where they were within the arena.
+        unsafe {
+            let base = chunks.base();
+            let t = Table::at(base, at);
+            let next = t.next().load(Ordering::Acquire);
+            let n = Table::at(base, next);
+            let mut third = n.next().load(Ordering::Acquire);
+            if third == 0 {
+                third = table::make(chunks, grown(t.homes().saturating_add(n.homes())), taken)?;
+                for chunk in 0..Table::at(chunks.base(), third).chunks() {
+                    if table::make_chunk(chunks, third, chunk, taken).is_none() {
+                        table::free(chunks, third, taken);
+                        return None;
+                    }
+                }
+                super::bucket::point();
+                Table::at(chunks.base(), next)
+                    .next()
+                    .store(third, Ordering::Release);
+            }
+            let base = chunks.base();
+            let [t, n, last] = [at, next, third].map(|table| Table::at(base, table));
+            for home in 0..n.homes() {
+                if n.bucket(home)
+                    .is_some_and(|bucket| !bucket.load().is_moved())
+                {
+                    self.move_bucket(base, n, last, home)?;
+                }
+            }
+            for home in self.work.cursor.load(Ordering::Relaxed)..t.homes() {
+                self.move_bucket(base, t, n, home)?;
+                self.work.cursor.store(home + 1, Ordering::Relaxed);
+            }
+            super::bucket::point();
+            self.set_table(base, third);
+            table::free(chunks, at, taken);
+            table::free(chunks, next, taken);
+            self.work.pressed.store(0, Ordering::Relaxed);
+            self.set_calm(last.homes());
+            #[cfg(test)]
+            self.moved_both.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(())
+    }
+
+    /// Puts a leaf that is moved into the table after one from which its home was moved on.
+    ///
+    /// # Safety
+    /// As for `move_bucket`.
+    #[cold]
+    pub(super) unsafe fn put_further(&self, next: Table, hash: u64, leaf: u32) -> bool {
+        debug_assert!(self.alone, "the next table has a next one");
+        let after = next.next().load(Ordering::Acquire);
+        // SAFETY: the caller's promise: a table whose home was moved has a next one.
+        let put = unsafe { Table::at(next.base(), after).put::<SHARED>(hash, leaf, true) };
+        matches!(put, Put::Done | Put::Far)
+    }
+
+    /// Takes leaves out of the next table that are not to be moved after all: those in these slots.
+    ///
+    /// # Safety
+    /// As for `move_bucket`, of which it is a part; the bucket's leaves are alive.
+    #[cold]
+    pub(super) unsafe fn take_back(&self, base: *mut u8, next: Table, from: &Bucket, slots: u16) {
+        let mut slots = slots;
+        while slots != 0 {
+            let leaf = from.leaf(slots.trailing_zeros() as usize);
+            slots &= slots - 1;
+            // SAFETY: the caller's promise.
+            unsafe {
+                let hash = self.hash_of(base, leaf);
+                let mut table = next;
+                while !table.change::<SHARED>(hash, leaf, None) {
+                    table = Table::at(base, table.next().load(Ordering::Acquire));
+                }
+            }
+        }
+    }
+
+    /// The same for all leaves of a home, of which some lie behind; it ends the home's lock.
+    ///
+    /// # Safety
+    /// As for `take_back`.
+    #[cold]
+    pub(super) unsafe fn take_all_back(
+        &self,
+        base: *mut u8,
+        t: Table,
+        next: Table,
+        home: u32,
+        words: Words,
+        behind: &[(u32, u16)],
+    ) {
+        // SAFETY: the caller's promise. While the home is locked, its leaves stay in their slots.
+        unsafe {
+            for (at, slots) in behind {
+                if let Some(bucket) = t.bucket(*at) {
+                    self.take_back(base, next, bucket, *slots);
+                }
+            }
+            if let Some(first) = t.bucket(home) {
+                self.take_back(base, next, first, words.used() as u16);
+                first.unlock_high(words);
+            }
+        }
+    }
+
+    /// The leaves whose hashes begin with `from` or a little more; the number to go on from, unless these were the last.
+    ///
+    /// # Safety
+    /// As for `find`.
+    pub(crate) unsafe fn leaves_from(
+        &self,
+        base: *mut u8,
+        from: u32,
+        out: &mut Together,
+    ) -> Option<u32> {
+        out.clear();
+        super::bucket::point();
+        let mut at = self.table.load(Ordering::Acquire);
+        let (low, mut high) = (u64::from(from) << 32, u64::MAX);
+        while at != 0 && at != NOTHING {
+            // SAFETY: the guard keeps the table.
+            let table = unsafe { Table::at(base, at) };
+            let home = table.home(low);
+            high = high.min(table.hashes(home).1);
+            // SAFETY: the caller's promise.
+            if unsafe { self.read_home(base, table, home, (low, high), out) } {
+                break;
+            }
+            out.clear();
+            at = table.next().load(Ordering::Acquire);
+        }
+        if at == 0 && high == u64::MAX {
+            return None;
+        }
+        ((high >> 32) as u32).checked_add(1)
+    }
+
+    /// Collects the leaves at home in a bucket with hashes between these two; false when the home was moved.
+    ///
+    /// # Safety
+    /// As for `leaves_from`.
+    unsafe fn read_home(
+        &self,
+        base: *mut u8,
+        t: Table,
+        home: u32,
+        (low, high): (u64, u64),
+        out: &mut Together,
+    ) -> bool {
+        // SAFETY: homes are below `total`; the guard keeps chunks. The home is seen without MOVED first, so leaves in it and in the
+        // buckets within reach were in the index under the guard: see the module above.
+        unsafe {
+            let Some(first) = t.bucket(home) else {
+                return false;
+            };
+            let words = first.load();
+            if words.is_moved() {
+                return false;
+            }
+            take_cells(base, first, words.used(), out);
+            if words.out() > 0 {
+                for at in home + 1..=home + words.reach() {
+                    let Some(bucket) = t.bucket(at) else {
+                        return false;
+                    };
+                    let theirs = bucket.load();
+                    let mut used = theirs.used();
+                    let mut likely = 0;
+                    while used != 0 {
+                        let slot = used.trailing_zeros();
+                        used &= used - 1;
+                        let behind = words.may_be_behind(theirs.tag(slot as usize));
+                        likely |= u32::from(behind) << slot;
+                    }
+                    take_cells(base, bucket, likely, out);
+                }
+            }
+            if SHARED && t.bucket(home).is_none_or(|first| first.load().is_moved()) {
+                return false;
+            }
+            let mut kept = 0;
+            for i in 0..out.len() {
+                let leaf = out[i].1;
+                let hash = self.hash_of(base, leaf);
+                let is_new = |(other, there): &(u64, u32)| {
+                    *other != hash || !is_same_key::<V>(base, *there, leaf)
+                };
+                // A key that was removed and inserted meanwhile may have been met twice.
+                if t.home(hash) == home
+                    && (low..=high).contains(&hash)
+                    && out[..kept].iter().all(is_new)
+                {
+                    out[kept] = (hash, leaf);
+                    kept += 1;
+                }
+            }
+            out.truncate(kept);
+        }
+        true
+    }
+
+    /// Calls `each` with all leaves.
+    ///
+    /// # Safety
+    /// Nobody changes the index; the arena lies at `base`.
+    pub(crate) unsafe fn each_leaf(&self, base: *mut u8, mut each: impl FnMut(u32)) {
+        let mut at = self.table.load(Ordering::Relaxed);
+        while at != 0 && at != NOTHING {
+            // SAFETY: the chain of tables in use.
+            let t = unsafe { Table::at(base, at) };
+            for b in 0..t.total() {
+                // SAFETY: below `total`.
+                let Some(bucket) = (unsafe { t.bucket(b) }) else {
+                    continue;
+                };
+                let words = bucket.load();
+                let mut used = if words.is_moved() { 0 } else { words.used() };
+                while used != 0 {
+                    each(bucket.leaf(used.trailing_zeros() as usize));
+                    used &= used - 1;
+                }
+            }
+            at = t.next().load(Ordering::Relaxed);
+        }
+    }
+}
+
+/// Takes the cells of these slots down, and asks for their leaves.
+#[inline]
+fn take_cells(base: *mut u8, bucket: &Bucket, slots: u32, out: &mut Together) {
+    let mut slots = slots;
+    while slots != 0 {
+        let leaf = bucket.leaf(slots.trailing_zeros() as usize);
+        slots &= slots - 1;
+        prefetch(base.wrapping_add(byte_of(leaf)));
+        out.push((0, leaf));
+    }
+}
+
+/// # Safety
+/// Both are leaves of the arena at `base`, alive.
+unsafe fn is_same_key<V>(base: *mut u8, a: u32, b: u32) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { LeafOf::<V>::key(base.add(byte_of(a))) == LeafOf::<V>::key(base.add(byte_of(b))) }
+}

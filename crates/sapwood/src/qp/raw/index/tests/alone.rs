@@ -1,0 +1,247 @@
+//! An index without a trie: no key is ever without a slot, whatever memory there is.
+
+use std::collections::HashMap;
+use std::vec::Vec;
+
+use sapwood_arena::{ArenaOptions, Backing};
+
+use super::super::alone::Together;
+use super::*;
+
+/// Memory that there is, or is not; what is given back is overwritten.
+struct Fickle<'a> {
+    arena: &'a mut Arena,
+    /// Requests until there is none.
+    left: &'a mut u32,
+}
+
+impl Chunks for Fickle<'_> {
+    fn base(&self) -> *mut u8 {
+        self.arena.base()
+    }
+
+    fn alloc(&mut self, bytes: usize) -> Option<Ref> {
+        *self.left = self.left.checked_sub(1)?;
+        alloc(self.arena, bytes)
+    }
+
+    unsafe fn free(&mut self, block: Ref, bytes: usize) {
+        // SAFETY: the caller's promise, and there are no readers.
+        unsafe {
+            let p = self.arena.base().add(block.byte_offset());
+            p.write_bytes(0xdb, bytes);
+            self.arena.free(block, bytes, INDEX_KIND);
+        }
+    }
+}
+
+struct World {
+    arena: Arena,
+    index: Index<u64, true>,
+    oracle: HashMap<Vec<u8>, u32>,
+    left: u32,
+    refused: usize,
+}
+
+impl World {
+    fn new(mask: u64) -> Self {
+        let options = ArenaOptions::default().backing(Backing::HeapFixed(32 << 20));
+        let mut index = Index::new(5).without_trie();
+        index.mask = mask;
+        World {
+            arena: Arena::new(options),
+            index,
+            oracle: HashMap::new(),
+            left: u32::MAX,
+            refused: 0,
+        }
+    }
+
+    fn step(&mut self) {
+        let mut chunks = Fickle {
+            arena: &mut self.arena,
+            left: &mut self.left,
+        };
+        // SAFETY: everything is this test's own.
+        unsafe { self.index.step(&mut chunks, self.oracle.len()) };
+    }
+
+    fn set(&mut self, key: &[u8], there: bool) {
+        let hash = self.index.hash(key);
+        let old = self.oracle.remove(key);
+        if there {
+            let leaf = make_leaf(&mut self.arena, key, 1);
+            let mut chunks = Fickle {
+                arena: &mut self.arena,
+                left: &mut self.left,
+            };
+            let len = self.oracle.len() + usize::from(old.is_some());
+            // SAFETY: as above; `old` was inserted with this key.
+            let done = unsafe {
+                match old {
+                    Some(old) => {
+                        self.index.replace(chunks.base(), hash, old, leaf);
+                        true
+                    }
+                    None => self.index.insert_alone(&mut chunks, hash, leaf, || len),
+                }
+            };
+            if done {
+                self.oracle.insert(key.to_vec(), leaf);
+            } else {
+                self.refused += 1;
+                self.drop_leaf(leaf);
+            }
+        } else if let Some(old) = old {
+            // SAFETY: as above.
+            unsafe { self.index.remove(self.arena.base(), hash, old) };
+        }
+        if let Some(old) = old {
+            self.drop_leaf(old);
+        }
+        self.step();
+    }
+
+    /// Overwrites a leaf that nothing should name any more, and frees it.
+    fn drop_leaf(&mut self, leaf: u32) {
+        // SAFETY: as above.
+        unsafe {
+            let p = self.arena.base().add(byte_of(leaf));
+            let size = LeafOf::<u64>::size(LeafOf::<u64>::key_len(p));
+            p.write_bytes(0xdb, size);
+            self.arena.free(ref_of(leaf), size, LEAF_KIND);
+        }
+    }
+
+    /// Each key is found, walks meet each leaf once, and every count is right.
+    fn check(&self) {
+        let base = self.arena.base();
+        let mut met = HashMap::new();
+        let mut from = Some(0);
+        let mut out = Together::new();
+        while let Some(at) = from {
+            // SAFETY: as above.
+            from = unsafe { self.index.leaves_from(base, at, &mut out) };
+            for (_, leaf) in &out {
+                *met.entry(*leaf).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(met.len(), self.oracle.len());
+        for (key, leaf) in &self.oracle {
+            // SAFETY: as above.
+            let found = unsafe { self.index.find(base, self.index.hash(key), key) };
+            assert_eq!(found, Found::Leaf(*leaf));
+            assert_eq!(met.get(leaf), Some(&1));
+        }
+        let mut all = Vec::new();
+        // SAFETY: as above.
+        let shape = unsafe {
+            self.index.each_leaf(base, |leaf| all.push(leaf));
+            self.index.verify(base, self.oracle.values().copied())
+        };
+        let shape = shape.unwrap();
+        assert_eq!((shape.keys, shape.sticky), (self.oracle.len(), 0));
+        all.sort_unstable();
+        let mut expected: Vec<u32> = self.oracle.values().copied().collect();
+        expected.sort_unstable();
+        assert_eq!(all, expected);
+    }
+}
+
+fn key(i: u32) -> Vec<u8> {
+    format!("key {i}").into_bytes()
+}
+
+#[test]
+fn memory_that_comes_and_goes() {
+    let (rounds, keys) = if cfg!(miri) { (6, 200) } else { (60, 4000) };
+    for mask in [u64::MAX, !(0x00ff_ffff << 32), 0xffff_ffff_0000_0000] {
+        let mut world = World::new(mask);
+        let mut random = fastrand::Rng::with_seed(mask);
+        for round in 0..rounds {
+            // None, a few chunks, or all.
+            world.left = [0, random.u32(0..40), u32::MAX][random.usize(..3)];
+            let up = random.u8(0..=8);
+            for _ in 0..random.u32(1..keys * 2) {
+                let there = random.u8(..8) < up;
+                world.set(&key(random.u32(..keys)), there);
+            }
+            if round % 5 == 0 || cfg!(miri) {
+                world.check();
+            }
+        }
+        world.check();
+        assert!(cfg!(miri) || world.refused > 100, "{}", world.refused);
+        // Removal needs no memory.
+        world.left = 0;
+        for i in 0..keys {
+            world.set(&key(i), false);
+        }
+        world.check();
+    }
+}
+
+#[test]
+fn a_next_table_that_is_too_small() {
+    let n = if cfg!(miri) { 400 } else { 8000 };
+    let mut world = World::new(u64::MAX);
+    for i in 0..n {
+        world.set(&key(i), true);
+    }
+    // As few keys as make it shrink; then there is no memory, with the smaller table there in part.
+    let mut i = 0;
+    // SAFETY: the test's own.
+    let moves = |world: &World| unsafe {
+        let at = world.index.table.load(Ordering::Relaxed);
+        let table = Table::at(world.arena.base(), at);
+        let next = table.next().load(Ordering::Relaxed);
+        next != 0 && Table::at(world.arena.base(), next).homes() < table.homes()
+    };
+    while !moves(&world) {
+        world.set(&key(i), false);
+        i += 1;
+    }
+    world.left = 0;
+    let mut j = n;
+    while world.refused < 20 {
+        world.set(&key(j), true);
+        j += 1;
+    }
+    world.check();
+    let before = world.oracle.len();
+    // Without memory for a third table nothing comes of it.
+    for left in [0, 1, 3] {
+        world.left = left;
+        world.set(&key(j), true);
+        world.check();
+    }
+    world.left = u32::MAX;
+    for more in 0..n {
+        world.set(&key(j + more), true);
+        if more < 40 || more % (n / 8) == 0 {
+            world.check();
+        }
+    }
+    assert!(world.oracle.len() >= before + n as usize);
+    assert!(world.index.moved_both.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn equal_hashes_are_refused_when_no_table_helps() {
+    let mut world = World::new(0);
+    for i in 0..100 {
+        world.set(&key(i), true);
+    }
+    // Twelve at home, 63 elsewhere.
+    assert_eq!(world.oracle.len(), 75);
+    assert_eq!(world.refused, 25);
+    world.check();
+    assert!(
+        world.index.taken().bytes < 1 << 20,
+        "it did not grow for ever"
+    );
+    for i in 0..100 {
+        world.set(&key(i), false);
+    }
+    world.check();
+}
