@@ -125,6 +125,14 @@ pub enum Error {
     /// A folder that pins cannot be in.
     #[error("{} is not in a BPF file system; one is mounted at /sys/fs/bpf, or by: mount -t bpf bpf {}", .0.display(), .0.display())]
     NoBpffs(PathBuf),
+    /// A folder that does not hold what this library pins, and nothing else.
+    #[error("{} is not taken down: {why}", folder.display())]
+    NotPins {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// Another process writes the arena's maps.
     #[error(
         "the arena is owned by the process {pid}, which lives (or may: see BpfArena::forget_owner); one process writes, others read"

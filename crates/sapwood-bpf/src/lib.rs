@@ -82,7 +82,7 @@ pub use name_rules::{NameRule, NameRules};
 #[cfg(feature = "kernel")]
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
-pub use pinned::{Pinned, PinnedProgram};
+pub use pinned::{PinKind, Pinned, PinnedProgram};
 #[cfg(feature = "kernel")]
 pub use route_cache::{
     KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,

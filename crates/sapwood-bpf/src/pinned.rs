@@ -1,7 +1,7 @@
 //! What outlives its owner: an arena, programs and their links, pinned in one folder.
 
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{Link, Program};
@@ -38,6 +38,31 @@ const LINK: &str = "link-";
 #[derive(Clone, Debug)]
 pub struct Pinned {
     folder: PathBuf,
+}
+
+/// What a pin is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum PinKind {
+    /// A program's place: it is taken off with the last hold on this.
+    Link,
+    /// A program.
+    Program,
+    /// A map of the kernel's own.
+    Map,
+    /// The arena.
+    Arena,
+}
+
+impl fmt::Display for PinKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PinKind::Link => "link",
+            PinKind::Program => "program",
+            PinKind::Map => "map",
+            PinKind::Arena => "arena",
+        })
+    }
 }
 
 /// A program that was pinned.
@@ -170,6 +195,81 @@ impl Pinned {
     pub fn link(&self, name: &str) -> Result<Link, Error> {
         let path = self.folder.join(format!("{LINK}{name}"));
         Link::open(&path).map_err(|error| Error::pinned(&path, error))
+    }
+
+    /// What is pinned in the folder, whatever it is called: in the order in which it can be taken down.
+    ///
+    /// # Errors
+    /// [`Error::NotPins`] when no arena of this library is among it, or something that is no pin; what the system says.
+    pub fn kinds(&self) -> Result<Vec<(String, PinKind)>, Error> {
+        let refuse = |why: String| Error::NotPins {
+            folder: self.folder.clone(),
+            why,
+        };
+        let mut all = Vec::new();
+        for name in self.names()? {
+            match self.kind(&name)? {
+                Some(kind) => all.push((name, kind)),
+                None => return Err(refuse(format!("it holds {name:?}, which is no pin"))),
+            }
+        }
+        all.sort_by(|(a, one), (b, two)| (one, a).cmp(&(two, b)));
+        match all.last() {
+            Some((_, PinKind::Arena)) => Ok(all),
+            _ => Err(refuse("there is no arena in it".to_owned())),
+        }
+    }
+
+    fn kind(&self, name: &str) -> Result<Option<PinKind>, Error> {
+        let path = self.folder.join(name);
+        let metadata = std::fs::symlink_metadata(&path)
+            .map_err(|error| Error::io(format!("looking at {}", path.display()), error))?;
+        if !metadata.is_file() {
+            return Ok(None);
+        }
+        // Opens objects of any kind; what it is, the kernel says.
+        let Ok(object) = Link::open(&path) else {
+            return Ok(None);
+        };
+        let number = object.as_fd().as_raw_fd();
+        let what = rustix::fs::readlink(format!("/proc/self/fd/{number}"), [])
+            .map_err(|error| Error::io(format!("looking at {}", path.display()), error.into()))?;
+        drop(object);
+        Ok(match what.to_bytes() {
+            what if what.ends_with(b"bpf-link") || what.ends_with(b"bpf_link") => {
+                Some(PinKind::Link)
+            }
+            what if what.ends_with(b"bpf-prog") => Some(PinKind::Program),
+            what if what.ends_with(b"bpf-map") => match BpfArena::open(&path) {
+                // Of another version, or mapped by this process already.
+                Ok(_) | Err(Error::Version { .. } | Error::Address { .. }) => Some(PinKind::Arena),
+                Err(Error::NotAnArena { .. }) => Some(PinKind::Map),
+                Err(error) => return Err(error),
+            },
+            _ => None,
+        })
+    }
+
+    /// Takes all that is pinned in the folder down, and the folder: programs are taken off their places, whoever else holds these, then
+    /// unloaded, and maps and the arena go when nobody uses them any more. What it was.
+    ///
+    /// # Errors
+    /// As [`kinds`](Self::kinds); then nothing is changed.
+    pub fn take_down(self) -> Result<Vec<(String, PinKind)>, Error> {
+        let all = self.kinds()?;
+        for (name, kind) in &all {
+            let path = self.folder.join(name);
+            if *kind == PinKind::Link {
+                // Kinds of links that cannot be detached are gone with the last hold.
+                let link = Link::open(&path).map_err(|error| Error::pinned(&path, error))?;
+                let _ = link.detach();
+            }
+            std::fs::remove_file(&path)
+                .map_err(|error| Error::io(format!("removing {}", path.display()), error))?;
+        }
+        let doing = || format!("removing {}", self.folder.display());
+        std::fs::remove_dir(&self.folder).map_err(|error| Error::io(doing(), error))?;
+        Ok(all)
     }
 
     /// Removes all pins and the folder. Links first: what nobody else holds is detached, then unloaded, and at last the arena goes.

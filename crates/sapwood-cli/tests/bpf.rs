@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use common::{PROGRAM, Scratch};
 use netns::Netns;
+use sapwood_bpf::Pinned;
 use serde_json::json;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -398,4 +399,76 @@ fn bpf_names_stay_when_they_are_pinned() {
     assert!(!pins.0.exists());
     assert_eq!(lab.arrive(&asked), [true; 4]);
     s.run(&["bpf", "names", "unload", pins.text()]).code(2);
+}
+
+#[test]
+fn bpf_unload_takes_everything_down() {
+    let Some(lab) = Lab::new() else { return };
+    let Some(pins) = Pins::new("unload") else {
+        return;
+    };
+    let s = Scratch::new();
+    s.run(&["bpf", "unload", "--help"])
+        .code(0)
+        .says("sapwood bpf unload /sys/fs/bpf/names");
+    s.run(&["man", "bpf", "unload"]).code(0).says(".TH");
+    s.run(&["bpf", "unload", pins.text()])
+        .code(2)
+        .complains("No such file or directory");
+    // Nothing that is not ours, or no pin, is touched.
+    s.run(&["bpf", "unload", "."])
+        .code(2)
+        .complains("not in a BPF file system");
+    std::fs::create_dir(&pins.0).unwrap();
+    s.run(&["bpf", "unload", pins.text()])
+        .code(2)
+        .complains("there is no arena in it");
+    std::fs::remove_dir(&pins.0).unwrap();
+    s.file("list", LIST);
+    let load = [
+        "bpf",
+        "names",
+        "load",
+        "list",
+        "-i",
+        "s0",
+        "--bytes",
+        "64M",
+        "--pin",
+        pins.text(),
+    ];
+    lab.run(&s, &load).code(0);
+    assert_eq!(lab.arrive(&["ads.example"]), [false]);
+    let inside = pins.0.join("folder");
+    std::fs::create_dir(&inside).unwrap();
+    s.run(&["bpf", "unload", pins.text()])
+        .code(2)
+        .complains("it holds \"folder\", which is no pin");
+    assert_eq!(lab.arrive(&["ads.example"]), [false], "all is as it was");
+    std::fs::remove_dir(&inside).unwrap();
+    s.run(&["bpf", "unload", "/sys/fs/bpf"]).code(2);
+    assert_eq!(lab.arrive(&["ads.example"]), [false]);
+    let number = lab
+        .behind
+        .inside(|| sapwood_bpf::interface_index("s0"))
+        .unwrap();
+    s.run(&["bpf", "unload", pins.text()]).code(0).out(format!(
+        "link\tlink-{number}\nprogram\tprogram\nmap\tcounts\narena\tarena\n"
+    ));
+    assert!(!pins.0.exists());
+    assert_eq!(lab.arrive(&["ads.example"]), [true]);
+    // Off also when another process holds its place.
+    lab.run(&s, &load).code(0);
+    let held = Pinned::open(&pins.0).unwrap().link(&number.to_string());
+    let held = held.unwrap();
+    let ran = s.run(&["bpf", "unload", pins.text(), "--json"]);
+    let documents = ran.code(0).documents();
+    assert_eq!(documents[0]["folder"], json!(pins.text()));
+    assert_eq!(documents[0]["gone"][0]["kind"], json!("link"));
+    assert_eq!(
+        documents[0]["gone"][3],
+        json!({ "name": "arena", "kind": "arena" })
+    );
+    assert_eq!(lab.arrive(&["ads.example"]), [true]);
+    drop(held);
 }

@@ -1,12 +1,12 @@
-//! `sapwood bpf list`, `dump` and `verify`: what is in arenas that are pinned.
+//! `sapwood bpf list`, `dump`, `verify` and `unload`: what is in arenas that are pinned, and their end.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use sapwood_bpf::{BpfArena, Bytes, Error as BpfError};
+use sapwood_bpf::{BpfArena, Bytes, Error as BpfError, Pinned};
 use serde_json::json;
 
-use crate::cli::bpf::{DumpArgs, ListArgs, VerifyArgs};
+use crate::cli::bpf::{DumpArgs, ListArgs, PinArgs, VerifyArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::output::Output;
 
@@ -162,4 +162,24 @@ pub fn verify(args: &VerifyArgs) -> Outcome {
     };
     out.flush()?;
     Ok(answer)
+}
+
+/// `unload`.
+pub fn unload(args: &PinArgs) -> Outcome {
+    let gone = Pinned::open(&args.pin)?.take_down()?;
+    let mut out = Output::lines(args.json);
+    if args.json {
+        let gone: Vec<_> = gone
+            .iter()
+            .map(|(name, kind)| json!({ "name": name, "kind": kind.to_string() }))
+            .collect();
+        let folder = args.pin.display().to_string();
+        out.document(&json!({ "folder": folder, "gone": gone }))?;
+    } else {
+        for (name, kind) in gone {
+            out.fields(&[kind.to_string().as_bytes(), name.as_bytes()])?;
+        }
+    }
+    out.flush()?;
+    Ok(Answer::Yes)
 }

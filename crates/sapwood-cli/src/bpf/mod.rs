@@ -28,5 +28,6 @@ pub fn run(command: &BpfCommand) -> Outcome {
         BpfCommand::List(args) => arenas::list(args),
         BpfCommand::Dump(args) => arenas::dump(args),
         BpfCommand::Verify(args) => arenas::verify(args),
+        BpfCommand::Unload(args) => arenas::unload(args),
     }
 }

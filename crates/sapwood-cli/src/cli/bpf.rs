@@ -87,6 +87,19 @@ Example:
   sapwood bpf verify /sys/fs/bpf/names/arena blocked"
     )]
     Verify(VerifyArgs),
+    /// Takes down all that is pinned in a folder: programs go off their interfaces, then everything is unpinned
+    #[command(
+        long_about = "Takes down all that is pinned in a folder of a BPF file system beside an arena, and the folder, whoever pinned it: programs go off their \
+interfaces, then programs, maps and at last the arena are unpinned. They are gone when no process uses them any more.
+
+A folder without an arena of Sapwood's, or with anything in it that is no pin, is left as it is.",
+        after_help = "For each pin that is gone: link, program, map or arena, and its name, with a tab between.
+
+Examples:
+  sapwood bpf unload /sys/fs/bpf/names
+  sapwood bpf unload /sys/fs/bpf/names --json"
+    )]
+    Unload(PinArgs),
 }
 
 /// What can be done with packets to be forwarded.
@@ -263,7 +276,7 @@ pub struct LoadArgs {
     pub pin: PathBuf,
 }
 
-/// A filter that is pinned.
+/// Something that is pinned.
 #[derive(Debug, Args)]
 pub struct PinArgs {
     /// The folder that it is pinned in.
