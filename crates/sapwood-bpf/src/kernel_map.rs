@@ -53,6 +53,8 @@ pub struct KernelMap<V> {
     shared: Arc<Shared>,
     arena: BpfArena,
     window: WindowInfo,
+    /// Others have it now.
+    left: bool,
     values: PhantomData<fn() -> V>,
 }
 
@@ -166,7 +168,10 @@ impl Shared {
         self.waits.store(true, Ordering::Relaxed);
         let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
         self.waits.store(false, Ordering::Relaxed);
-        owner.step()
+        match self.ends.load(Ordering::Relaxed) {
+            true => Ok(Serviced::default()),
+            false => owner.step(),
+        }
     }
 }
 
@@ -194,8 +199,8 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
 impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
     /// Takes over a map whose owner is gone: another process that ended or was killed. Programs that used it go on to do so, with all that is in it.
     ///
-    /// While this looks for what is free (some hundred nanoseconds an entry, after a grace period), programs find no window (`-EINVAL`). There must be no
-    /// other owner: two would give the same memory to programs twice. A process that dies just here leaves the map closed.
+    /// While this looks for what is free (some hundred nanoseconds an entry, after a grace period), programs find no window (`-EINVAL`). A process that
+    /// dies just here leaves the map closed.
     ///
     /// ```no_run
     /// use sapwood_bpf::{BpfArena, KernelMap};
@@ -206,9 +211,11 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoWindow`]; [`Error::Value`] when its values have another size; [`Error::Damaged`] when it is not whole: then it stays as it was;
+    /// [`Error::NoWindow`]; [`Error::Value`] when its values have another size; [`Error::Owned`] while the owner lives: two would give the same memory
+    /// to programs twice; [`Error::Name`] when it is this process's own; [`Error::Damaged`] when it is not whole: then it stays as it was;
     /// [`Error::NoGrace`].
     pub fn adopt(arena: &BpfArena, name: &str) -> Result<KernelMap<V>, Error> {
+        let _changes = arena.lock();
         let window = arena.window(name, Kind::KernelQp)?;
         let bytes = arena
             .memory()
@@ -220,6 +227,8 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
                 why: format!("its values have {bytes} bytes"),
             });
         }
+        arena.claim()?;
+        arena.not_ours(&window)?;
         let grace = KernelGrace::new()?;
         arena.close_window(window.number);
         let owner = grace.wait().and_then(|()| {
@@ -227,7 +236,9 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
                 .map_err(|why| Error::Damaged(format!("{name}: {why}")))
         });
         arena.open_window(&window, Kind::KernelQp);
-        Ok(KernelMap::of(arena, window, owner?))
+        let owner = owner?;
+        arena.hold(&window);
+        Ok(KernelMap::of(arena, window, owner))
     }
 
     fn of(arena: &BpfArena, window: WindowInfo, owner: Owner) -> KernelMap<V> {
@@ -242,6 +253,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
                 kind: Kind::KernelQp,
                 ..window
             },
+            left: false,
             values: PhantomData,
         }
     }
@@ -354,6 +366,12 @@ impl<V> KernelMap<V> {
     /// The arena that it lies in.
     pub fn arena(&self) -> &BpfArena {
         &self.arena
+    }
+
+    /// Ends without closing the map: programs go on to use it, with the blocks that there are, and another owner
+    /// [adopts](KernelMap::adopt) it, when this process has let go of the arena, too.
+    pub fn leave(mut self) {
+        self.left = true;
     }
 
     /// The number of entries, as programs say.
@@ -507,8 +525,13 @@ fn value<V: FromBytes>(bytes: &[u8]) -> Result<V, Error> {
 impl<V> Drop for KernelMap<V> {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
+        // No step of service runs from here on.
+        drop(self.shared.owner());
         // The memory stays as it is for programs that are running.
-        self.arena.close_window(self.window.number);
+        match self.left {
+            true => self.arena.let_go(&self.window),
+            false => self.arena.close_window(self.window.number),
+        }
     }
 }
 

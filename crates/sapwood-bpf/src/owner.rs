@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::grace::KernelGrace;
 use crate::layout::{Kind, page};
 use crate::loader::Loader;
-use crate::raw::arena::PAGE;
+use crate::raw::arena::{Held, PAGE};
 use crate::raw::space;
 
 /// Bits of a process's number in the owner's word; Linux has no larger ones.
@@ -151,7 +151,7 @@ impl BpfArena {
         Ok(())
     }
 
-    fn not_ours(&self, info: &WindowInfo) -> Result<(), Error> {
+    pub(crate) fn not_ours(&self, info: &WindowInfo) -> Result<(), Error> {
         let held = space::held(self.memory());
         match held.iter().any(|held| held.at == info.at) {
             true => Err(Error::Name {
@@ -178,6 +178,17 @@ impl BpfArena {
             info.len = used;
         }
         Ok(info)
+    }
+
+    /// Takes note that this process has a window that another one made.
+    pub(crate) fn hold(&self, info: &WindowInfo) {
+        space::held(self.memory()).push(Held {
+            number: info.number,
+            at: info.at,
+            len: info.len,
+            region: false,
+            listed: true,
+        });
     }
 
     /// Lets programs see another window in the place of this number's, of the same kind. They load the kind, which stays, and then the

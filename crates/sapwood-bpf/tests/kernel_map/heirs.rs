@@ -51,6 +51,8 @@ fn the_owner_is_killed() {
         matches!(missing, Err(Error::NoWindow { .. })),
         "{missing:?}"
     );
+    let owned = KernelMap::<[u64; 4]>::adopt(&arena, &format!("{:?}", PARTS[0]));
+    assert!(matches!(owned, Err(Error::Owned { .. })), "{owned:?}");
     let windows: Vec<u32> = arena.windows().unwrap().iter().map(|w| w.number).collect();
     assert_eq!(windows.len(), PARTS.len());
     let ends = AtomicBool::new(false);
@@ -86,6 +88,8 @@ fn the_owner_is_killed() {
             let service = map.spawn_service(Duration::from_micros(300)).unwrap();
             (map, service)
         });
+        let mine = KernelMap::<[u64; 4]>::adopt(&arena, &format!("{:?}", PARTS[0]));
+        assert!(matches!(mine, Err(Error::Name { .. })), "{mine:?}");
         wait(300, 20);
         ends.store(true, Ordering::Relaxed);
         let counts = storm.join().unwrap();
@@ -139,7 +143,7 @@ fn a_damaged_map_has_no_heir() {
         assert_eq!(result, 0);
     }
     // No owner services it from here on, as if its process had ended.
-    std::mem::forget(map);
+    map.leave();
     let frontier = arena.image()[window.at + k::FRONTIER..][..8].to_vec();
     let frontier = u64::from_le_bytes(frontier.try_into().unwrap()) as usize;
     let whole = arena.image();
@@ -154,7 +158,7 @@ fn a_damaged_map_has_no_heir() {
         match KernelMap::<u64>::adopt(&arena, "map") {
             Ok(map) => {
                 let _ = (map.verify(), map.service());
-                std::mem::forget(map);
+                map.leave();
             }
             Err(Error::Damaged(_) | Error::Value { .. }) => refused += 1,
             Err(other) => panic!("{other}"),

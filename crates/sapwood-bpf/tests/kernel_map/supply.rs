@@ -103,12 +103,12 @@ fn an_heir_finds_what_was_cut() {
         .unwrap();
     let changes = random(3000);
     assert_eq!(refused(&map, &mut side, &changes[..1000], 100), 0);
-    // The owner dies when programs have cut and given up much that it never heard of.
+    // The owner goes when programs have cut and given up much that it never heard of.
     let window = map.window().number;
     for (key, _) in &changes[1000..1060] {
         assert_eq!(side.ask(What::Insert, window, ANY, key, &[7]).0, 0);
     }
-    std::mem::forget(map);
+    map.leave();
     let heir = KernelMap::<u64>::adopt(&arena, "map").unwrap();
     let shape = heir.verify().unwrap();
     assert_eq!((shape.entries, shape.refused), (1060, 0));
