@@ -334,6 +334,9 @@ fn bpf() {
     for row in [
         "drop-1m sapwood-bpf-index drop_ms",
         "drop-1m kernel-hash drop_ms",
+        "drop-1m sapwood-bpf-index held_us",
+        "drop-1m sapwood-bpf-at-once held_us",
+        "drop-1m kernel-hash held_us",
         "xdp-route-v4-1 sapwood-xdp-cache packet_ns",
         "xdp-route-v6-1k sapwood-xdp-resolver mpps",
         "xdp-route-v6-1k sapwood-xdp-fib call_ns",

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use sapwood_bpf::{BpfArena, NameMap};
 use sapwood_model::data;
 
+use crate::bpf::held::Watch;
 use crate::bpf::rig;
 use crate::clock::CpuClock;
 use crate::keylist::KeyList;
@@ -17,7 +18,7 @@ use crate::suite::Options;
 
 pub const CASES: [&str; 1] = ["drop-1m"];
 
-const ENGINES: [&str; 2] = ["sapwood-bpf-index", "kernel-hash"];
+const ENGINES: [&str; 3] = ["sapwood-bpf-index", "sapwood-bpf-at-once", "kernel-hash"];
 
 /// Runs the case, in three rounds at most: filling a map takes far longer than closing it.
 pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
@@ -33,15 +34,39 @@ pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
     let short = (0..keys.len()).filter(|at| keys.key(*at).len() <= rig::KEY_MAX);
     keys = keys.picked(short.collect::<Vec<_>>());
     let mut samples = Samples::new(case, &ENGINES);
+    let mut idle = [f64::INFINITY, 0.0];
     for round in options.rounds(1).take(3) {
         eprintln!("bpf: {case}: round {}", round + 1);
         for engine in ENGINES.into_iter().filter(|one| options.wants_engine(one)) {
-            let millis = match engine {
-                "kernel-hash" => theirs(&keys)?,
-                _ => ours(&keys)?,
+            let map = || match engine {
+                "kernel-hash" => theirs(&keys),
+                "sapwood-bpf-at-once" => ours(&keys, false),
+                _ => ours(&keys, true),
             };
+            let millis = closing(map()?)?;
             samples.add(engine, &Measure::new("drop_ms", millis, "ms"));
+            // Once more: the threads that watch cost processor time of their own.
+            let held = watched(map()?);
+            match held {
+                Ok((closing, without)) => {
+                    samples.add(engine, &Measure::new("held_us", closing, "us"));
+                    idle = [idle[0].min(without), idle[1].max(without)];
+                }
+                Err(why) => {
+                    let note = format!("{case}: no held_us: {why}");
+                    println!("{note}");
+                    report.notes.push(note);
+                }
+            }
         }
+    }
+    if idle[1] > 0.0 {
+        let [least, most] = idle;
+        let note = format!(
+            "{case}: in as much time without closing, a processor was held for {least:.0} to {most:.0} us"
+        );
+        println!("{note}");
+        report.notes.push(note);
     }
     let rows = samples.rows();
     println!("{}", report::table(&rows));
@@ -49,17 +74,25 @@ pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-fn ours(keys: &KeyList) -> Result<f64, String> {
+/// What closes a map.
+type Close = Box<dyn FnOnce() -> Result<(), String>>;
+
+fn ours(keys: &KeyList, in_pieces: bool) -> Result<Close, String> {
     let arena = BpfArena::create(1 << 30).map_err(|e| e.to_string())?;
     let map = NameMap::builder(&arena, "names").with_index();
     let map = map.build_sorted(keys.iter()).map_err(|e| e.to_string())?;
-    Ok(closing(move || {
+    Ok(Box::new(move || {
         drop(map);
+        // Waits for programs that may be running, and then takes its time.
+        if in_pieces {
+            arena.reclaim().map_err(|e| e.to_string())?;
+        }
         drop(arena);
+        Ok(())
     }))
 }
 
-fn theirs(keys: &KeyList) -> Result<f64, String> {
+fn theirs(keys: &KeyList) -> Result<Close, String> {
     let longest = keys.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
     let bytes = rig::hash_key(longest);
     let options = sys::bpf_map_create_opts {
@@ -79,22 +112,40 @@ fn theirs(keys: &KeyList) -> Result<f64, String> {
         map.update_batch(keys, values, count, MapFlags::ANY, MapFlags::ANY)
             .map_err(|e| e.to_string())?;
     }
-    Ok(closing(move || drop(map)))
+    Ok(Box::new(move || {
+        drop(map);
+        Ok(())
+    }))
+}
+
+/// How long one looks at what follows.
+const WHILE: Duration = Duration::from_millis(500);
+
+/// The longest that a processor was held in the second in which a map is closed, and in the second before: microseconds.
+fn watched(close: Close) -> Result<(f64, f64), String> {
+    let watch = Watch::start()?;
+    thread::sleep(2 * WHILE);
+    let without = watch.worst();
+    let begin = Instant::now();
+    close()?;
+    thread::sleep((2 * WHILE).saturating_sub(begin.elapsed()).max(WHILE));
+    let closing = watch.worst();
+    watch.end()?;
+    Ok((closing, without))
 }
 
 /// Milliseconds of processor time that closing takes: of this thread, and of the kernel's workers in the second that follows, less
 /// what these take in any other second.
-fn closing(close: impl FnOnce()) -> f64 {
-    const WHILE: Duration = Duration::from_millis(500);
+fn closing(close: Close) -> Result<f64, String> {
     let begin = workers();
     thread::sleep(WHILE);
     let before = workers();
     let clock = CpuClock::start();
-    close();
+    close()?;
     let own = clock.elapsed().as_secs_f64() * 1e3;
     thread::sleep(WHILE);
     let after = workers();
-    own + ((after - before) - (before - begin)).max(0.0)
+    Ok(own + ((after - before) - (before - begin)).max(0.0))
 }
 
 /// Milliseconds of processor time that the kernel's workers have had.

@@ -51,8 +51,15 @@
 //! arrived, and `lost`, the share that did not. Sending and receiving are in it, on the processor that forwards. Answers of the cache are fresh for 100 ms. The
 //! peer is `kernel-forwarding`: the same frames, the same sender and receiver, no program on the router.
 //!
-//! The case `drop-1m`: `drop_ms`, the processor time that it takes to let go of a map with a million names: of the thread that does it, and
-//! of the kernel's workers.
+//! The case `drop-1m`: a map with a million names goes, and its memory with it.
+//!
+//! | metric | what it is |
+//! |---|---|
+//! | `drop_ms` | processor time: of the thread that does it, and of the kernel's workers in the half second that follows |
+//! | `held_us` | the longest that any processor kept a real-time thread waiting in that second; a thread on each sleeps a tenth of a millisecond at a time. The notes have the same of a second in which nothing goes |
+//!
+//! Engines: `sapwood-bpf-index`, whose map is dropped and its memory given back in pieces (`BpfArena::reclaim`) before the arena is closed;
+//! `sapwood-bpf-at-once`, without that: the kernel frees it all when it closes the arena; `kernel-hash`.
 
 #[cfg(feature = "bpf")]
 mod closing;
