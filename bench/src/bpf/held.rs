@@ -66,7 +66,8 @@ impl Watch {
         self.ends.store(true, Ordering::Relaxed);
         let threads = self.threads.drain(..).map(JoinHandle::join);
         let gone = || Err("a thread that watches a processor is gone".to_owned());
-        threads.map(|end| end.unwrap_or_else(|_| gone())).collect()
+        let ends = threads.map(|end| end.unwrap_or_else(|_| gone()));
+        ends.fold(Ok(()), Result::and)
     }
 }
 
