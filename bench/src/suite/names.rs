@@ -14,6 +14,8 @@
 //! | `scan_mkeys` | entries a second with all key bytes read; maps that keep the order of the bytes only |
 //! | `bytes_per_key` | memory beyond the key bytes, malloc's rounding and headers included |
 //!
+//! Where the kernel does not show its symbols or types, the cases `kallsyms` and `btf` have names made after a model, and say so.
+//!
 //! The cases `threads-…`, for maps that many threads write to, are in [`threads`].
 
 use std::path::Path;
@@ -107,8 +109,10 @@ impl Case {
     pub(super) fn load(name: &'static str, options: &Options) -> Result<Self, Missing> {
         let million = options.size(1_000_000, 30_000);
         let mut set = match name {
-            "kallsyms" => data::kallsyms()?,
-            "btf" => data::btf_strings()?,
+            "kallsyms" => data::kallsyms()
+                .unwrap_or_else(|missing| missing.instead(data::symbols(121_000, 1))),
+            "btf" => data::btf_strings()
+                .unwrap_or_else(|missing| missing.instead(data::type_names(124_000, 1))),
             "paths" => data::paths(Path::new("/usr"), 100_000)?,
             "domains-real" => real_domains(options)?,
             "domains-1m" => data::domains(million, 1),

@@ -9,6 +9,8 @@ fn main() {
     let sets = [
         data::kallsyms(),
         data::btf_strings(),
+        Ok(data::symbols(121_000, 1)),
+        Ok(data::type_names(124_000, 1)),
         data::paths(Path::new("/usr"), 100_000),
         data::domains_gz(&domains.unwrap_or_default()),
         Ok(data::domains(1_000_000, 1)),

@@ -6,7 +6,7 @@
 //! questions; the round counts with the median of its calls, and the report has the median of the rounds. A wrong answer ends
 //! the run.
 //!
-//! Exact matches, cases `kallsyms`, `btf`, `paths`, `domains-1m`, `random-binary`:
+//! Exact matches, cases `kallsyms`, `btf`, `paths`, `domains-1m`, `random-binary`, of the same names as in the suite `names`:
 //!
 //! | metric | what it is |
 //! |---|---|

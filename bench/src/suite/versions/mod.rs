@@ -155,13 +155,10 @@ fn run_case(
     report.rows.extend(rows);
 }
 
-/// The kernel's symbols, or domains.
+/// The kernel's symbols, or what looks like them.
 fn symbols(options: &Options) -> DataSet {
-    let mut set = data::kallsyms().unwrap_or_else(|missing| {
-        let mut set = data::domains(121_000, 1);
-        set.how = format!("{missing}; {}", set.how);
-        set
-    });
+    let mut set =
+        data::kallsyms().unwrap_or_else(|missing| missing.instead(data::symbols(121_000, 1)));
     if options.quick {
         set.thin(20_000);
     }

@@ -161,7 +161,7 @@ impl Model {
 }
 
 /// One to three syllables: an onset, a vowel and now and then a coda.
-fn word(rng: &mut Rng) -> String {
+pub(super) fn word(rng: &mut Rng) -> String {
     const ONSETS: [&str; 24] = [
         "b", "c", "d", "f", "g", "h", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "st", "tr",
         "ch", "sh", "pl", "br", "", "",
@@ -178,7 +178,7 @@ fn word(rng: &mut Rng) -> String {
 }
 
 /// A rank below `ranks`, each about as likely as one divided by its place.
-fn zipf(rng: &mut Rng, ranks: usize) -> usize {
+pub(super) fn zipf(rng: &mut Rng, ranks: usize) -> usize {
     // The continuous law has the distribution function ln(1 + x) / ln(1 + ranks); this is its inverse.
     let rank = (rng.f64() * (ranks as f64 + 1.0).ln()).exp() - 1.0;
     (rank as usize).min(ranks - 1)

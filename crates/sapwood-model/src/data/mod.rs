@@ -9,11 +9,13 @@ mod files;
 mod random;
 pub mod ranges;
 pub mod routes;
+mod symbols;
 
 pub use btf::btf_strings;
 pub use domains::domains;
 pub use files::{domains_gz, kallsyms, paths};
 pub use random::{random_binary, random_u64};
+pub use symbols::{symbols, type_names};
 
 use std::collections::HashSet;
 use std::fmt;
@@ -129,6 +131,13 @@ impl Missing {
             reason: reason.to_string(),
         }
     }
+
+    /// Another set in the place of what is missing, whose description says so.
+    #[must_use]
+    pub fn instead(&self, mut set: DataSet) -> DataSet {
+        set.how = format!("{self}; {}", set.how);
+        set
+    }
 }
 
 impl fmt::Display for Missing {
@@ -156,6 +165,17 @@ mod tests {
         assert!(set.keys.last().is_some_and(|key| **key >= b"98"[..]));
         set.thin(100);
         assert_eq!(set.keys.len(), 70);
+    }
+
+    #[test]
+    fn what_stands_in_says_so() {
+        let missing = Missing::new("kallsyms", "the file has no names");
+        let set = missing.instead(symbols(10, 1));
+        assert_eq!(set.keys, symbols(10, 1).keys);
+        assert!(
+            set.how
+                .starts_with("no kallsyms: the file has no names; names made after a model")
+        );
     }
 
     #[test]
