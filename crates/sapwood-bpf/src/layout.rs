@@ -306,6 +306,7 @@ pub fn constants() -> Vec<(String, u64)> {
     }
     add("QP_VALUE_BYTES", root(Published::VALUE_BYTES));
     add("QP_HAS_INDEX", root(Published::HAS_INDEX));
+    add("QP_ONLY_INDEX", Published::ONLY_INDEX);
     add("QP_ROOT", root(Published::ROOT));
     add("QP_TABLE", root(Published::TABLE));
     add("QP_SECRETS", EXTRA_AT as u64);

@@ -45,6 +45,8 @@ mod owner;
 #[cfg(feature = "kernel")]
 mod pinned;
 #[cfg(feature = "kernel")]
+mod point_names;
+#[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
 mod route_cache;
@@ -66,7 +68,7 @@ pub use error::Error;
 #[cfg(feature = "kernel")]
 pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
 #[cfg(feature = "kernel")]
-pub use foreign::{Bytes, Foreign, ForeignIter, ForeignValue};
+pub use foreign::{Bytes, Foreign, ForeignEntries, ForeignIter, ForeignValue};
 #[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
 #[cfg(feature = "kernel")]
@@ -83,6 +85,8 @@ pub use name_rules::{NameRule, NameRules};
 pub use names::{NameMap, NameMapBuilder};
 #[cfg(feature = "kernel")]
 pub use pinned::{PinKind, Pinned, PinnedProgram};
+#[cfg(feature = "kernel")]
+pub use point_names::{PointNameMap, PointNameMapBuilder};
 #[cfg(feature = "kernel")]
 pub use route_cache::{
     KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,

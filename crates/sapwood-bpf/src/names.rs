@@ -104,6 +104,8 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NameMapBuilde
     /// that one under the same number, in one store. They find all entries at any time. Then it waits for the programs that may still
     /// read the old one, and gives its memory back: 4 to 20 ms.
     ///
+    /// It may have been a [`PointNameMap`](crate::PointNameMap) before.
+    ///
     /// What the owner was doing when it died is done or not done: entries whose insertion had returned are there. Both maps are in the arena
     /// for a time, so it must have room for them.
     ///
@@ -130,10 +132,18 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NameMapBuilde
         let hash = Published::layout_hash::<V>();
         let (memory, window) = self.arena.make_successor(&old, bytes, hash)?;
         let mut failed = None;
-        let entries = reader
-            .iter()
+        let read = reader
+            .unordered()
             .map_while(|entry| entry.map_err(|error| failed = Some(error)).ok());
-        let map = self.map.domain(&domain).build_sorted_in(memory, entries);
+        let map = self.map.domain(&domain);
+        let map = match reader.has_order()? {
+            true => map.build_sorted_in(memory, read),
+            false => {
+                let mut entries: Vec<_> = read.collect();
+                entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+                map.build_sorted_in(memory, entries)
+            }
+        };
         let map = match (map, failed) {
             (Ok(map), None) => map,
             (map, failed) => {

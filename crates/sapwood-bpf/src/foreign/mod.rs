@@ -1,5 +1,6 @@
 //! Reading maps that others write: another process, or programs in the kernel.
 
+mod index;
 mod nodes;
 mod verify;
 mod way;
@@ -10,6 +11,7 @@ use std::marker::PhantomData;
 use sapwood::qp::Published;
 use zerocopy::FromBytes;
 
+use self::index::{Index, Secrets};
 use self::nodes::{Nodes, Trouble, done_reading};
 use self::way::Way;
 use crate::arena::{BpfArena, WindowInfo};
@@ -216,6 +218,9 @@ impl<V: ForeignValue> Foreign<V> {
         let key = key.as_ref();
         let mut way = Way::default();
         let found = self.undisturbed(|nodes| {
+            if nodes.has_only_index() {
+                return Index::new(nodes).get(key);
+            }
             let mut read = || -> Result<Option<Vec<u8>>, Trouble> {
                 if !way.follow(nodes, key)? {
                     return Ok(None);
@@ -243,7 +248,31 @@ impl<V: ForeignValue> Foreign<V> {
         Ok(self.get(key)?.is_some())
     }
 
-    /// All entries, in order of their keys.
+    /// Whether the map has an order: a trie. Without one, [`iter`](Self::iter) and its like are refused.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn has_order(&self) -> Result<bool, Error> {
+        Ok(!self.nodes()?.0.has_only_index())
+    }
+
+    /// All entries, in order of their keys if the map has one, else in any.
+    ///
+    /// Of a map that is written meanwhile, no key comes twice, and what is there throughout is not missed, also while it is resized.
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::open("/sys/fs/bpf/names")?;
+    /// for entry in arena.reader::<u64>("hosts")?.unordered() {
+    ///     let (key, value) = entry?;
+    ///     println!("{} {value}", String::from_utf8_lossy(&key));
+    /// }
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    pub fn unordered(&self) -> ForeignEntries<'_, V> {
+        ForeignEntries::new(self)
+    }
+
+    /// All entries, in order of their keys. Of a map that has only an index: [`Error::Setting`].
     pub fn iter(&self) -> ForeignIter<'_, V> {
         ForeignIter::new(self, Vec::new(), Vec::new())
     }
@@ -265,7 +294,7 @@ impl<V: ForeignValue> Foreign<V> {
     /// As [`get`](Self::get).
     pub fn len(&self) -> Result<usize, Error> {
         let mut count = 0;
-        for entry in self.iter() {
+        for entry in self.unordered() {
             entry?;
             count += 1;
         }
@@ -277,11 +306,15 @@ impl<V: ForeignValue> Foreign<V> {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn is_empty(&self) -> Result<bool, Error> {
-        self.iter().next().transpose().map(|first| first.is_none())
+        let first = self.unordered().next().transpose()?;
+        Ok(first.is_none())
     }
 
-    /// Walks over everything and checks every invariant of the trie (`docs/qp.md`), and that no two nodes share a byte; how many
-    /// entries there are. For a map that nobody writes meanwhile: a change may look like damage.
+    /// Walks over everything and checks every invariant of trie and index (`docs/qp.md`, `docs/shared.md`), that they have the same entries, and
+    /// that no two nodes share a byte; how many entries there are. For a map that nobody writes meanwhile: a change may look like damage.
+    ///
+    /// What an owner was doing when it died is no damage: counts of a bucket that is locked, and up to 128 entries that trie and index do not
+    /// agree about.
     ///
     /// # Errors
     /// [`Error::Damaged`], with the first thing that is wrong and where.
@@ -301,6 +334,89 @@ impl<V> fmt::Debug for Foreign<V> {
 
 /// A key and the bytes of its value.
 type Copied = (Vec<u8>, Vec<u8>);
+
+/// Entries of a [`Foreign`] map, in order if it has one. Behind an error it ends.
+pub struct ForeignEntries<'a, V> {
+    reader: &'a Foreign<V>,
+    /// `None`: what the map has is not known yet.
+    ordered: Option<ForeignIter<'a, V>>,
+    /// The hashes that are next, and the entries read of those before.
+    from: Option<u32>,
+    ready: Vec<Copied>,
+    /// The hash that the walk goes by.
+    secrets: Option<Secrets>,
+    given: usize,
+}
+
+impl<'a, V: ForeignValue> ForeignEntries<'a, V> {
+    fn new(reader: &'a Foreign<V>) -> Self {
+        // A map that is closed by now says so at the first entry.
+        let ordered = reader.has_order().unwrap_or(true);
+        ForeignEntries {
+            reader,
+            ordered: ordered.then(|| reader.iter()),
+            from: Some(0),
+            ready: Vec::new(),
+            secrets: None,
+            given: 0,
+        }
+    }
+
+    fn advance(&mut self) -> Result<Option<(Vec<u8>, V)>, Error> {
+        loop {
+            if let Some((key, value)) = self.ready.pop() {
+                return Ok(Some((key, self.reader.value(&value)?)));
+            }
+            let Some(from) = self.from.take() else {
+                return Ok(None);
+            };
+            let (mut most, mut secrets) = (0, None);
+            let (ready, from) = self.reader.undisturbed(|nodes| {
+                let index = Index::new(nodes);
+                most = nodes.len() / 8;
+                secrets = Some(index.secrets);
+                index.some(from)
+            })?;
+            if self.secrets.is_some() && self.secrets != secrets {
+                // It was taken over and built anew: the walk has lost its way.
+                return Err(self.reader.error(Trouble::Changed));
+            }
+            (self.ready, self.from, self.secrets) = (ready, from, secrets);
+            self.given += self.ready.len();
+            // Each leaf has 8 bytes.
+            if self.given > most {
+                let name = &self.reader.window.name;
+                return Err(Error::Damaged(format!("{name}: more entries than room")));
+            }
+        }
+    }
+}
+
+impl<V: ForeignValue> Iterator for ForeignEntries<'_, V> {
+    type Item = Result<(Vec<u8>, V), Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(ordered) = &mut self.ordered {
+            return ordered.next();
+        }
+        let next = self.advance().transpose();
+        if !matches!(next, Some(Ok(_))) {
+            self.from = None;
+            self.ready.clear();
+        }
+        next
+    }
+}
+
+impl<V: ForeignValue> std::iter::FusedIterator for ForeignEntries<'_, V> {}
+
+impl<V> fmt::Debug for ForeignEntries<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForeignEntries")
+            .field("given", &self.given)
+            .finish_non_exhaustive()
+    }
+}
 
 /// Entries of a [`Foreign`] map in ascending order of keys. Behind an error it ends.
 pub struct ForeignIter<'a, V> {
@@ -375,6 +491,15 @@ impl<'a, V: ForeignValue> ForeignIter<'a, V> {
                 Some(nodes) => nodes,
                 None => self.reader.nodes()?.0,
             };
+            if nodes.has_only_index() {
+                return Err(Error::Setting {
+                    what: "order",
+                    why: format!(
+                        "{} has only an index, and so no order",
+                        self.reader.window.name
+                    ),
+                });
+            }
             // Each leaf has 8 bytes; who goes down again and again is always overtaken.
             if self.given > nodes.len() / 8 || self.way.steps > nodes.len() as u64 / 4 + (1 << 20) {
                 return Err(self.reader.error(Trouble::Changed));

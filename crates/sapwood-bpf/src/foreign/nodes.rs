@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use sapwood::qp::Published;
+use sapwood_arena::EXTRA_AT;
 
 use crate::raw::arena::{Memory, PAGE};
 
@@ -165,7 +166,15 @@ impl Nodes {
         self.memory.u64(self.at + at).load(Ordering::Relaxed)
     }
 
-    fn u32(&self, at: usize) -> u32 {
+    pub(super) fn u64_acquire(&self, at: usize) -> u64 {
+        self.memory.u64(self.at + at).load(Ordering::Acquire)
+    }
+
+    pub(super) fn u32_acquire(&self, at: usize) -> u32 {
+        self.memory.u32(self.at + at).load(Ordering::Acquire)
+    }
+
+    pub(super) fn u32(&self, at: usize) -> u32 {
         self.memory.u32(self.at + at).load(Ordering::Relaxed)
     }
 
@@ -181,8 +190,28 @@ impl Nodes {
         Nodes::root_word(&self.memory, self.at, Published::ROOT) as u32
     }
 
+    /// Whether there is an index, as the header page says.
+    pub(super) fn has_index(&self) -> u64 {
+        Nodes::root_word(&self.memory, self.at, Published::HAS_INDEX)
+    }
+
+    /// Whether there is no trie.
+    pub(super) fn has_only_index(&self) -> bool {
+        self.has_index() == Published::ONLY_INDEX
+    }
+
+    /// The reference of the index's table where lookups begin.
+    pub(super) fn table(&self) -> u32 {
+        Nodes::root_word(&self.memory, self.at, Published::TABLE) as u32
+    }
+
+    /// The secrets of the index's hash.
+    pub(super) fn secrets(&self) -> [u64; Published::SECRETS] {
+        std::array::from_fn(|i| self.u64(EXTRA_AT + 8 * i))
+    }
+
     /// Where the node of a cell begins, if `bytes` of it are inside, behind the header page.
-    fn inside(&self, at: usize, bytes: usize) -> bool {
+    pub(super) fn inside(&self, at: usize, bytes: usize) -> bool {
         at >= PAGE && bytes <= self.len && at <= self.len - bytes
     }
 

@@ -1,17 +1,20 @@
-//! Every invariant of a trie that somebody else wrote, walked.
+//! Every invariant of a map that somebody else wrote, walked.
 
 use std::collections::HashMap;
 
+use sapwood::qp::Published;
+
+use super::index::Index;
 use super::nodes::{Nodes, Trouble};
 use super::way::Way;
 
 /// Which units of 8 bytes have been met, by pages.
 #[derive(Default)]
-struct Met(HashMap<usize, [u64; 8]>);
+pub(super) struct Met(HashMap<usize, [u64; 8]>);
 
 impl Met {
     /// Marks a block; whether none of it was met before.
-    fn mark(&mut self, (from, to): (usize, usize)) -> bool {
+    pub(super) fn mark(&mut self, (from, to): (usize, usize)) -> bool {
         let mut new = true;
         for unit in from / 8..to / 8 {
             let page = self.0.entry(unit / 512).or_default();
@@ -26,6 +29,24 @@ impl Met {
 /// How many entries there are, if everything is as it must be.
 pub(super) fn verify(nodes: &Nodes) -> Result<usize, Trouble> {
     let mut met = Met::default();
+    match nodes.has_index() {
+        Published::ONLY_INDEX if nodes.root() != 0 => {
+            Err(Trouble::Damaged("a trie, where there is none", 0))
+        }
+        Published::ONLY_INDEX => Index::new(nodes).verify(&mut met, None),
+        0 => verify_trie(nodes, &mut met, |_| {}),
+        1 => {
+            let mut leaves = Vec::new();
+            let count = verify_trie(nodes, &mut met, |leaf| leaves.push(leaf))?;
+            Index::new(nodes).verify(&mut met, Some(&leaves))?;
+            Ok(count)
+        }
+        _ => Err(Trouble::Damaged("no map has such a header", 0)),
+    }
+}
+
+/// Checks the trie; calls `each` with its leaves.
+fn verify_trie(nodes: &Nodes, met: &mut Met, mut each: impl FnMut(u32)) -> Result<usize, Trouble> {
     let mut way = Way::default();
     let mut before: Option<Vec<u8>> = None;
     let mut count = 0;
@@ -51,6 +72,7 @@ pub(super) fn verify(nodes: &Nodes) -> Result<usize, Trouble> {
             return Err(Trouble::Damaged("a key that does not fit its place", at));
         }
         count += 1;
+        each(way.leaf);
         before = Some(key);
         way.step(nodes)?;
         checked = way.turned.map_or(0, |turned| turned + 1);

@@ -291,7 +291,11 @@ impl Owner {
             let bucket = self.buckets_at + (chunk << SHIFT) * LINE;
             self.set_u32(table_at + 16 + 4 * chunk, (bucket / 8) as u32);
         }
-        self.set_u64(root(Published::HAS_INDEX) as usize, 1);
+        let has = match plan.parts & k::TRIE {
+            0 => Published::ONLY_INDEX,
+            _ => 1,
+        };
+        self.set_u64(root(Published::HAS_INDEX) as usize, has);
         self.set_u64(root(Published::TABLE) as usize, (table_at / 8) as u64);
     }
 

@@ -112,7 +112,16 @@ pub fn dump(args: &DumpArgs) -> Outcome {
         None => Default::default(),
     };
     let limit = args.limit.unwrap_or(usize::MAX);
-    for entry in reader.prefix(&prefix).take(limit) {
+    // A map without order gives its entries as they come, and those with a prefix are looked for among all.
+    let entries: Box<dyn Iterator<Item = _>> = match reader.has_order()? {
+        true => Box::new(reader.prefix(&prefix)),
+        false => Box::new(reader.unordered()),
+    };
+    let wanted = entries.filter(|entry: &Result<(Vec<u8>, _), _>| match entry {
+        Ok((key, _)) => key.starts_with(&prefix),
+        Err(_) => true,
+    });
+    for entry in wanted.take(limit) {
         let (key, Bytes(value)) = entry?;
         match <[u8; 8]>::try_from(&value[..]) {
             Ok(word) => out.entry(&key, u64::from_ne_bytes(word))?,

@@ -73,6 +73,7 @@ Examples:
     /// Lists the entries of a map in a pinned arena, in order, while others write it
     #[command(
         after_help = "Key and value, with a tab between. Values of 8 bytes are shown as numbers, others in hexadecimal digits.
+A map that has only an index gives its entries in any order, and is read whole for those with a prefix.
 
 Examples:
   sapwood bpf dump /sys/fs/bpf/names/arena blocked --dns

@@ -25,6 +25,7 @@
 #define SW_KIND_WORDS 6u
 #define SW_QP_VALUE_BYTES 48u
 #define SW_QP_HAS_INDEX 56u
+#define SW_QP_ONLY_INDEX 2u
 #define SW_QP_ROOT 64u
 #define SW_QP_TABLE 72u
 #define SW_QP_SECRETS 1024u

@@ -10,7 +10,8 @@
  *             value = sw_u64(found);
  *
  * Results: the place of a value (positive), or -ENOENT; -EINVAL when there is no such window; -ELOOP when the kernel ended a loop;
- * -EUCLEAN when what was read cannot be a map. Layout and protocol: docs/qp.md, docs/shared.md.
+ * -EUCLEAN when what was read cannot be a map. A map may have a trie, an index, or both; what asks for order says -EOPNOTSUPP of one that has
+ * only an index (PointNameMap). Layout and protocol: docs/qp.md, docs/shared.md.
  *
  * A change is in the index and in the trie one after the other: a program that asks both by turns may see a value go back by one change.
  *
@@ -207,7 +208,13 @@ SW_INLINE int sw_qp_is_key(sw_at leaf, __u32 value_bytes, const struct sw_key *k
 	return left <= 0;
 }
 
-/* Looks a key up in the trie alone. */
+/* What is said of a map whose root is 0: that it is empty, or, -EOPNOTSUPP, that it has only an index: no trie, and so no order. */
+SW_INLINE long sw_qp_no_root(sw_at window, long empty)
+{
+	return sw_u32(window + SW_QP_HAS_INDEX) == SW_QP_ONLY_INDEX ? -EOPNOTSUPP : empty;
+}
+
+/* Looks a key up in the trie alone; -EOPNOTSUPP when there is none. */
 SW_GLOBAL long sw_qp_trie_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS), node;
@@ -219,7 +226,7 @@ SW_GLOBAL long sw_qp_trie_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
 	length = key->length;
 	cell = sw_u32_of(window, SW_QP_ROOT);
 	if (!cell)
-		return -ENOENT;
+		return sw_qp_no_root(window, -ENOENT);
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
 		if (cell & 1) {
 			node = sw_qp_node(window, cell);
@@ -360,7 +367,7 @@ SW_INLINE long sw_qp_look(sw_at window, sw_at table, __u64 hash, const struct sw
 	return high & 0xffull << SW_QP_BUCKET_SPILLED ? -ENODATA : -ENOENT;
 }
 
-/* As sw_qp_index_lookup, with all that may have to be looked at. */
+/* As sw_qp_index_lookup, with all that may have to be looked at. -EAGAIN when tables were resized again and again meanwhile. */
 SW_GLOBAL long sw_qp_index_closer(__u32 map, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS), table;
@@ -375,8 +382,8 @@ SW_GLOBAL long sw_qp_index_closer(__u32 map, const struct sw_key *key SW_NONNULL
 	if (!ref)
 		return -ENODATA;
 	hash = sw_qp_hash(window, key);
-	/* A lookup that is overtaken by more than a few resizes asks the trie. */
-	for (tries = sw_zero(); tries < 4 && sw_can_loop; tries++) {
+	/* A lookup that is overtaken by more resizes than that asks the trie, if there is one. */
+	for (tries = sw_zero(); tries < 16 && sw_can_loop; tries++) {
 		table = sw_ref(window, ref);
 		found = sw_qp_look(window, table, hash, key);
 		if (found != -EAGAIN)
@@ -385,7 +392,7 @@ SW_GLOBAL long sw_qp_index_closer(__u32 map, const struct sw_key *key SW_NONNULL
 		if (!ref || ref == SW_QP_TABLE_NOTHING)
 			return -ENOENT;
 	}
-	return -ENODATA;
+	return -EAGAIN;
 }
 
 /*
@@ -434,8 +441,8 @@ SW_GLOBAL long sw_qp_index_first(__u32 map, const struct sw_key *key SW_NONNULL)
 }
 
 /*
- * Looks a key up by the index. -ENODATA when there is none, or it does not know. Two functions that do not call each other, as the kernel
- * limits what the stacks of those that do have together.
+ * Looks a key up by the index. -ENODATA when there is none, or it does not know; -EAGAIN when it was resized again and again meanwhile.
+ * Two functions that do not call each other, as the kernel limits what the stacks of those that do have together.
  */
 SW_INLINE long sw_qp_index_lookup(__u32 map, const struct sw_key *key)
 {
@@ -444,12 +451,21 @@ SW_INLINE long sw_qp_index_lookup(__u32 map, const struct sw_key *key)
 	return found == -EAGAIN ? sw_qp_index_closer(map, key) : found;
 }
 
-/* Looks a key up: by the index if there is one, else in the trie. */
+/*
+ * Looks a key up: by the index if there is one, else in the trie. -EAGAIN in a map without a trie that was resized again and again
+ * meanwhile, which takes a map that is small and changes fast.
+ */
 SW_INLINE long sw_qp_lookup(__u32 map, const struct sw_key *key)
 {
-	long found = sw_qp_index_lookup(map, key);
+	long indexed = sw_qp_index_lookup(map, key), found;
 
-	return found == -ENODATA ? sw_qp_trie_lookup(map, key) : found;
+	if (indexed != -ENODATA && indexed != -EAGAIN)
+		return indexed;
+	found = sw_qp_trie_lookup(map, key);
+	if (found != -EOPNOTSUPP)
+		return found;
+	/* There is only the index: without a table it is empty. */
+	return indexed == -ENODATA ? -ENOENT : -EAGAIN;
 }
 
 #endif

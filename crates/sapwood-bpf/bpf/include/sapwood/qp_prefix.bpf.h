@@ -95,7 +95,7 @@ SW_INLINE long sw_qp_longest_end(sw_at window, __u32 value_bytes, const struct s
 
 /*
  * The entry with the longest key that is a prefix of this one (the key itself included): the place of its value; -ENOENT when there is
- * none; -EINVAL, -ELOOP and -EUCLEAN as for sw_qp_lookup.
+ * none; -EOPNOTSUPP when the map has only an index; -EINVAL, -ELOOP and -EUCLEAN as for sw_qp_lookup.
  *
  * What it gives was there and is a prefix. Beside writers it may not be the longest at any one moment: the way down may meet two
  * changes that never stood together.
@@ -117,7 +117,7 @@ SW_GLOBAL long sw_qp_longest_prefix(__u32 map, const struct sw_key *key SW_NONNU
 	length = key->length;
 	cell = sw_u32(window + SW_QP_ROOT);
 	if (!cell)
-		return -ENOENT;
+		return sw_qp_no_root(window, -ENOENT);
 	value_bytes = sw_u32(window + SW_QP_VALUE_BYTES);
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
 		if (!cell)

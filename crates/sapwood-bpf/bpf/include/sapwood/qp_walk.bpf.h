@@ -14,7 +14,7 @@
  *     }
  *
  * Results: the place of a leaf (positive), which is the place of its value; 0 when there is none; -EINVAL when there is no such window
- * or cursor; -E2BIG when the map is deeper than a cursor (never while all its keys have at most 254 bytes); -ELOOP when the kernel
+ * or cursor; -EOPNOTSUPP when the map has only an index; -E2BIG when the map is deeper than a cursor (never while all its keys have at most 254 bytes); -ELOOP when the kernel
  * ended a loop; -EAGAIN when the map was changed again and again meanwhile; -EUCLEAN when what was read cannot be a map.
  *
  * A walk beside a writer ascends, gives no key twice, and misses none that is there throughout. sw_qp_next and sw_qp_prev look twice,
@@ -214,7 +214,7 @@ SW_GLOBAL long sw_qp_first_leaf(__u32 map)
 	if (!window)
 		return -EINVAL;
 	cell = sw_u32(window + SW_QP_ROOT);
-	return cell ? sw_qp_down(window, cell, 0) : 0;
+	return cell ? sw_qp_down(window, cell, 0) : sw_qp_no_root(window, 0);
 }
 
 /* The entry with the greatest key. Example: long found = sw_qp_last_leaf(NAMES); */
@@ -227,7 +227,7 @@ SW_GLOBAL long sw_qp_last_leaf(__u32 map)
 	if (!window)
 		return -EINVAL;
 	cell = sw_u32(window + SW_QP_ROOT);
-	return cell ? sw_qp_down(window, cell, 1) : 0;
+	return cell ? sw_qp_down(window, cell, 1) : sw_qp_no_root(window, 0);
 }
 
 /* Some leaf that tells where a key leaves the trie: below the branch where it does, or its own. Of an empty map: 0. */
@@ -239,7 +239,7 @@ SW_GLOBAL long sw_qp_near(sw_at window, const struct sw_key *key SW_NONNULL)
 
 	sw_use_arena();
 	if (!cell)
-		return 0;
+		return sw_qp_no_root(window, 0);
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
 		if (!cell)
 			return -EUCLEAN;
@@ -391,11 +391,15 @@ SW_INLINE long sw_qp_walk_below(sw_at window, sw_at cursor, __u32 depth, __u32 c
 SW_GLOBAL long sw_qp_walk_begin(__u32 map, sw_at cursor)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS);
+	__u32 cell;
 	long error;
 
 	sw_use_arena();
 	error = sw_qp_walk_nothing(window, cursor);
-	return error ? error : sw_qp_walk_below(window, cursor, 0, sw_u32(window + SW_QP_ROOT));
+	if (error)
+		return error;
+	cell = sw_u32(window + SW_QP_ROOT);
+	return cell ? sw_qp_walk_below(window, cursor, 0, cell) : sw_qp_no_root(window, 0);
 }
 
 /*
@@ -415,6 +419,8 @@ SW_GLOBAL long sw_qp_walk_prefix(__u32 map, sw_at cursor, const struct sw_key *p
 	if (error)
 		return error;
 	cell = sw_u32(window + SW_QP_ROOT);
+	if (!cell)
+		return sw_qp_no_root(window, 0);
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
 		if (!cell)
 			return 0;
@@ -458,7 +464,7 @@ SW_GLOBAL long sw_qp_walk_near(sw_at window, sw_at cursor, const struct sw_key *
 
 	sw_use_arena();
 	if (!cell)
-		return 0;
+		return sw_qp_no_root(window, 0);
 	for (depth = sw_zero(); depth <= SW_QP_CURSOR_DEPTH_MAX && sw_can_loop; depth++) {
 		if (!cell)
 			return -EUCLEAN;
