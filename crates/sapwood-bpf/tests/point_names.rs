@@ -667,9 +667,16 @@ fn damaged_maps() {
         }
         put_back(7, 1);
         // A key in a slot where it does not belong.
-        let chunk = (whole[table + 2] as u32 & !7) as usize;
-        let is_used = |at: &usize| whole[*at] as u8 != 0 && whole[at + 1] >> 33 & 1 == 0;
-        let bucket = (chunk..).step_by(8).find(is_used).unwrap();
+        let (total, shift) = (whole[table] >> 32, whole[table + 1] as u32);
+        let place = |b: u64| {
+            let chunk = (b >> shift) as usize;
+            let entry = (whole[table + 2 + chunk / 2] >> (chunk % 2 * 32)) as u32;
+            let inside = (b as usize & ((1 << shift) - 1)) * 8;
+            (entry != 0).then_some((entry & !7) as usize + inside)
+        };
+        // Nothing is looked at in a bucket that was moved.
+        let is_used = |at: &usize| whole[*at] as u8 & 0xa5 != 0 && whole[at + 1] >> 33 & 1 == 0;
+        let bucket = (0..total).filter_map(place).find(is_used).unwrap();
         poke.words((info.at + bucket * 8) as u64, &[whole[bucket] ^ 0x5a]);
         let answer = reader.verify();
         assert!(matches!(answer, Err(Error::Damaged(_))), "{answer:?}");

@@ -428,6 +428,12 @@ impl<'a> Index<'a> {
                     if tag != tag_of(hash) || b < home || b - home >= WINDOW {
                         return damaged("a key in a bucket that is not its own");
                     }
+                    if b != home {
+                        let (out, reach, filter) = &mut homes[home as usize];
+                        *out += 1;
+                        *reach = (*reach).max(b - home);
+                        *filter |= 1 << (tag % 8);
+                    }
                     // A table before this one where it is at home: then it was being moved.
                     if let Some(before) = self.at_home(&tables[..i], hash)? {
                         match before.is_locked() {
@@ -438,12 +444,6 @@ impl<'a> Index<'a> {
                     if self.at_home(&tables[i..=i], hash)?.is_none() {
                         // It was moved, and was about to be taken out here.
                         continue;
-                    }
-                    if b != home {
-                        let (out, reach, filter) = &mut homes[home as usize];
-                        *out += 1;
-                        *reach = (*reach).max(b - home);
-                        *filter |= 1 << (tag % 8);
                     }
                     self.mark_leaf(met, &leaf, in_trie.is_some())?;
                     if keys.insert(key, cell).is_some() {

@@ -34,6 +34,7 @@ pub const EINVAL: i64 = -22;
 pub const E2BIG: i64 = -7;
 pub const ENOSPC: i64 = -28;
 pub const ENODATA: i64 = -61;
+pub const EOPNOTSUPP: i64 = -95;
 
 /// Bytes of a question and its answer.
 const ASK: usize = 24 + 64 + 256;

@@ -12,7 +12,9 @@ mod supply;
 
 use std::collections::BTreeMap;
 
-use asks::{E2BIG, EEXIST, ENODATA, ENOENT, ENOMEM, EXIST, Kernel, NOEXIST, Side, User, What};
+use asks::{
+    E2BIG, EEXIST, ENODATA, ENOENT, ENOMEM, EOPNOTSUPP, EXIST, Kernel, NOEXIST, Side, User, What,
+};
 use sapwood_bpf::{BpfArena, KernelGrace, KernelMap, KernelMapBuilder};
 
 /// Whether the kernel has what is needed; says why not.
@@ -107,6 +109,10 @@ impl<V> Pair<'_, V> {
                 What::Index => self.parts.0,
                 _ => true,
             };
+            if what == What::Trie && !has {
+                assert_eq!(result, EOPNOTSUPP, "{key:?}");
+                continue;
+            }
             match wanted {
                 Some(wanted) if has && !(what == What::Index && result == ENODATA) => {
                     assert!(result > 0, "{what:?} {key:?}: {result}");
