@@ -169,6 +169,9 @@ impl Engine for Ours {
 
     fn tidy(&self) -> Result<(), String> {
         while self.map.compact_step(4096).map_err(|e| e.to_string())? {}
+        // What the compaction left is free when no program reads it any more.
+        self.map.domain().synchronize();
+        self.map.reclaim(usize::MAX);
         Ok(())
     }
 

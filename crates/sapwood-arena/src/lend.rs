@@ -94,7 +94,7 @@ impl Arena {
     /// and not cut off long runs, which need new memory.
     pub fn has_gaps(&self, area: Area) -> bool {
         let area = area as usize;
-        self.space_free(area) > self.spaces[area].owned / 8
+        self.spaces[area].lists.units > self.spaces[area].owned / 8
     }
 
     /// Whether lent runs may be cut up. Not in the modes for tests that look at each block by itself: there, lend

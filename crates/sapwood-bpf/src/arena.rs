@@ -280,8 +280,10 @@ impl BpfArena {
             .header(HeaderMode::Page)
             .layout_hash(layout_hash)
             .limit(info.len);
-        let arena = Arena::with_region(Box::new(window), options)
-            .map_err(|_| Error::NoMemory { bytes: PAGE });
+        let arena = self.load_freer().and_then(|()| {
+            Arena::with_region(Box::new(window), options)
+                .map_err(|_| Error::NoMemory { bytes: PAGE })
+        });
         if arena.is_err() {
             self.let_go(info);
         }

@@ -1,10 +1,9 @@
 //! Who owns an arena, what becomes of a dead owner's windows, and of memory that no window has any more.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
-
-use libbpf_rs::ProgramInput;
 
 use crate::arena::{BpfArena, WindowInfo};
 use crate::error::Error;
@@ -16,9 +15,6 @@ use crate::raw::space;
 
 /// Bits of a process's number in the owner's word; Linux has no larger ones.
 const PID_BITS: u32 = 22;
-
-/// Bytes that are given back at once: the kernel lets nobody else have the processor meanwhile.
-const PIECE: usize = 64 * PAGE;
 
 const FREE_PAGES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/free-pages.bpf.o"));
 
@@ -225,6 +221,22 @@ impl BpfArena {
         Ok(clean.iter().map(|(_, len)| len).sum())
     }
 
+    /// Loads the program that gives pages back, if it is not there.
+    pub(crate) fn load_freer(&self) -> Result<(), Error> {
+        if self.memory().freer.get().is_some() {
+            return Ok(());
+        }
+        let programs = Loader::open(self, FREE_PAGES)?
+            .allow_sleepable("sw_free_pages")
+            .load()?;
+        let program = programs.program("sw_free_pages")?;
+        let program = program.as_fd().try_clone_to_owned();
+        let program = program.map_err(|error| Error::io("copying a descriptor", error))?;
+        // Another thread may have been quicker.
+        let _ = self.memory().freer.set(program);
+        Ok(())
+    }
+
     /// What has been given back: places and bytes. While the lock is held, nobody gets any of it.
     pub(crate) fn reclaim_locked(&self) -> Result<Vec<(usize, usize)>, Error> {
         let listed = self.listed()?;
@@ -239,26 +251,11 @@ impl BpfArena {
             return Ok(gaps);
         }
         KernelGrace::new()?.wait()?;
-        let programs = Loader::open(self, FREE_PAGES)?
-            .allow_sleepable("sw_free_pages")
-            .load()?;
-        let program = programs.program("sw_free_pages")?;
-        let pieces = gaps.iter().flat_map(|(at, len)| {
-            let (at, end) = (*at, at + len);
-            (at..end)
-                .step_by(PIECE)
-                .map(move |from| (from, PIECE.min(end - from)))
-        });
-        for (at, len) in pieces {
-            let mut pages = Vec::new();
-            pages.extend((at as u64).to_ne_bytes());
-            pages.extend(((len / PAGE) as u64).to_ne_bytes());
-            program
-                .test_run(ProgramInput {
-                    context_in: Some(&mut pages),
-                    ..Default::default()
-                })
-                .map_err(|error| Error::system("giving pages back", error))?;
+        self.load_freer()?;
+        for (at, len) in &gaps {
+            if !self.memory().free_pages(*at, at + len) {
+                return Err(Error::last("giving pages back"));
+            }
         }
         if let Some((at, len)) = gaps.last() {
             if at + len == fresh {

@@ -73,3 +73,66 @@ fn as_the_oracle() {
     }
     assert_eq!(ask(&programs, 2, 17, b""), Err(-22));
 }
+
+/// A map that has shrunk gives its pages back to the kernel, and programs find what is left.
+#[test]
+fn pages_that_nobody_needs_go_back() {
+    if let Err(why) = sapwood_bpf::check() {
+        println!("skipped: {why}");
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let names = NameMap::<u64>::builder(&arena, "names")
+        .with_index()
+        .build()
+        .unwrap();
+    let programs = Loader::open(&arena, SELFTEST).unwrap().load().unwrap();
+    let window = names.window().clone();
+    let key = |i: u64| format!("{:016x}.example", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let zeros = || {
+        let image = arena.image();
+        let end = image.len().min(window.at + window.len);
+        let pages = image[window.at..end].chunks(4096);
+        pages
+            .filter(|page| page.iter().all(|byte| *byte == 0))
+            .count()
+    };
+    let settle = || {
+        while names.compact_step(4096).unwrap() {}
+        names.domain().synchronize();
+        names.reclaim(usize::MAX);
+        names.verify().unwrap();
+    };
+    for round in 0..3 {
+        for i in 0..40_000u64 {
+            names.insert(key(i), i + round + 1).unwrap();
+        }
+        let before = zeros();
+        for i in (0..40_000u64).filter(|i| i % 1000 != 0) {
+            assert_eq!(names.remove(key(i)), Ok(true));
+        }
+        settle();
+        settle();
+        let memory = names.memory().arena;
+        let after = zeros();
+        assert!(memory.released > 2 << 20, "{memory:?}");
+        // Some were never written.
+        assert!(
+            (after - before) * 4096 >= memory.released * 4 / 5,
+            "{before} and {after} pages of zeros, {memory:?}"
+        );
+        for i in (0..40_000u64).step_by(500) {
+            let wanted = match i % 1000 {
+                0 => Ok(i + round + 1),
+                _ => Err(-2),
+            };
+            for what in 0..3 {
+                assert_eq!(
+                    ask(&programs, what, window.number, key(i).as_bytes()),
+                    wanted,
+                    "{round} {i} {what}"
+                );
+            }
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use sapwood::Error;
-use sapwood::arena::{ArenaOptions, DebugMode};
+use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::QpShared;
 use sapwood::qsbr::Domain;
 
@@ -345,6 +345,81 @@ fn compaction_makes_the_branches_dense() {
             "{before:#?}\n{after:#?}"
         );
     }
+}
+
+/// A map that is compacted again and again, all of it each time, must come to an end of the memory that it takes: first the
+/// branches move above all others, then into what that left.
+#[test]
+fn compactions_come_to_an_end_of_the_memory() {
+    let map = QpShared::builder().with_index().build().unwrap();
+    let n = if cfg!(miri) { 200 } else { 20_000u32 };
+    let key = |i: u32| i.wrapping_mul(0x9e37_79b9).to_be_bytes();
+    for i in 0..n {
+        map.insert(key(i), i).unwrap();
+    }
+    let mut frontiers = Vec::new();
+    for round in 0..if cfg!(miri) { 3 } else { 12u32 } {
+        // Some rounds in one step, some in many, with changes between the steps.
+        let budget = if round % 2 == 0 { usize::MAX } else { 700 };
+        let mut next = 0;
+        while map.compact_step(budget).unwrap() {
+            for _ in 0..10 {
+                next = (next + 7919) % n;
+                assert_eq!(map.remove(key(next)), Ok(true));
+                assert_eq!(map.insert(key(next), next), Ok(true));
+            }
+        }
+        map.domain().synchronize();
+        map.reclaim(usize::MAX);
+        map.verify().unwrap();
+        frontiers.push(map.memory().arena.frontier);
+    }
+    for i in 0..n {
+        assert_eq!(map.get(key(i)), Some(i));
+    }
+    if !cfg!(miri) {
+        let (early, late) = frontiers.split_at(4);
+        let highest = |all: &[usize]| all.iter().copied().max().unwrap_or(0);
+        assert!(highest(late) <= highest(early) * 21 / 20, "{frontiers:?}");
+    }
+}
+
+/// Without room, a compaction says so, and what it left behind can be used.
+#[test]
+fn a_compaction_without_room_leaves_the_map_usable() {
+    let options = ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 20 });
+    let map = QpShared::builder().options(options).build().unwrap();
+    let key = |i: u32| i.wrapping_mul(0x9e37_79b9).to_be_bytes();
+    let mut n = 0;
+    // All but a little of the memory.
+    while map.memory().arena.frontier < 1 << 20 && map.insert(key(n), n).is_ok() {
+        n += 1;
+    }
+    for i in (0..n).step_by(16) {
+        map.remove(key(i)).unwrap();
+    }
+    map.domain().synchronize();
+    map.reclaim(usize::MAX);
+    let mut full = 0;
+    for _ in 0..8 {
+        loop {
+            match map.compact_step(64) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(Error::ArenaFull(_)) => full += 1,
+                Err(other) => panic!("{other}"),
+            }
+            assert!(full < 1000, "it never ends");
+        }
+        map.domain().synchronize();
+        map.reclaim(usize::MAX);
+        map.verify().unwrap();
+    }
+    assert!(full > 0, "there was room");
+    for i in (0..n).step_by(16).take(n as usize / 64) {
+        assert_eq!(map.insert(key(i), i), Ok(true), "{i} of {n}");
+    }
+    map.verify().unwrap();
 }
 
 #[test]

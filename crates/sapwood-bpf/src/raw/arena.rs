@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapHandle, MapType};
@@ -16,6 +16,9 @@ use crate::layout::{BYTES_MAX, MAP_EXTRA, page};
 /// Pages as the kernel's arenas count them.
 pub(crate) const PAGE: usize = 4096;
 
+/// Bytes that are given back at once: the kernel lets nobody else have the processor meanwhile.
+const PIECE: usize = 64 * PAGE;
+
 /// The map and its mapping.
 pub(crate) struct Memory {
     map: MapHandle,
@@ -25,6 +28,8 @@ pub(crate) struct Memory {
     pub(crate) held: Mutex<Vec<Held>>,
     /// What this process wrote as the owner's name; 0: it is not the owner.
     pub(crate) claimed: AtomicU64,
+    /// The program that gives pages back, once it was asked for.
+    pub(crate) freer: OnceLock<OwnedFd>,
 }
 
 /// A window that this process has.
@@ -140,6 +145,7 @@ impl Memory {
                     len,
                     held: Mutex::default(),
                     claimed: AtomicU64::new(0),
+                    freer: OnceLock::new(),
                 })
             }
             Ok(p) => {
@@ -182,6 +188,28 @@ impl Memory {
             let p = self.base.as_ptr().add(from).cast();
             rustix::mm::madvise(p, to - from, Advice::LinuxPopulateWrite).is_ok()
         }
+    }
+
+    /// Gives these bytes back to the kernel, whole pages, which are zeros from then on; whether it did. No program may be about to use
+    /// what is there. Those who read it all the same find zeros.
+    pub(crate) fn free_pages(&self, from: usize, to: usize) -> bool {
+        let (from, to) = (from.next_multiple_of(PAGE), to.min(self.len) / PAGE * PAGE);
+        let Some(program) = self.freer.get().filter(|_| from < to) else {
+            return false;
+        };
+        (from..to).step_by(PIECE).all(|at| {
+            let mut pages = [at as u64, (PIECE.min(to - at) / PAGE) as u64];
+            let mut options = sys::bpf_test_run_opts {
+                sz: size_of::<sys::bpf_test_run_opts>() as sys::size_t,
+                ctx_in: pages.as_mut_ptr().cast(),
+                ctx_size_in: size_of_val(&pages) as u32,
+                ..Default::default()
+            };
+            // SAFETY: the context has the size that is given.
+            let done =
+                unsafe { sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+            done == 0 && options.retval == 0
+        })
     }
 
     /// A word of the arena. Words are only used as atomics by those who do not own the window that they are in.

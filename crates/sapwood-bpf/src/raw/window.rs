@@ -1,5 +1,6 @@
 //! A window of the arena as the region of one map: so much of it, from so far on.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,7 +71,7 @@ impl Drop for Window {
 // SAFETY: the memory from `base` to `base + len` is mapped as long as `memory` is held, and is this window's alone, by the
 // promise to `new`. (Who writes into an arena of ours without this library breaks that promise, as does
 // who writes into any process's memory.) The base does not move and is aligned to a page. Pages are populated before they are
-// counted, and zeroed when they are new.
+// counted, and zeroed when they are new; those that were given back are there again, as zeros, when they are next touched.
 unsafe impl Region for Window {
     fn base(&self) -> NonNull<u8> {
         // SAFETY: inside the mapping.
@@ -113,6 +114,11 @@ unsafe impl Region for Window {
 
     fn is_stable(&self) -> bool {
         true
+    }
+
+    fn release(&mut self, range: Range<usize>) -> bool {
+        let end = range.end.min(self.len);
+        self.memory.free_pages(self.at + range.start, self.at + end)
     }
 
     fn reserved(&self) -> usize {

@@ -18,6 +18,9 @@ const BATCH: usize = 64;
 /// The same where garbage is limited, so that the limit means something.
 const BATCH_LIMITED: usize = 1;
 
+/// So many nodes freed at once may leave whole pages.
+const MUCH: usize = 4096;
+
 impl<V> Trie<V> {
     /// Takes a node that was unlinked: it is freed when no reader can hold it.
     ///
@@ -126,15 +129,19 @@ impl Commons {
         // A shard that is at work reclaims by itself.
         for mut inner in self.idle_shards() {
             self.seal(&mut inner);
+            let before = freed;
             freed += self.reclaim_shard(&mut inner, budget - freed, values);
             if empty {
                 inner.pool.drain(&self.depot);
+            } else if freed - before >= MUCH {
+                // A compaction, most likely: what pools keep of it would hold the pages of all of it.
+                inner.pool.drain_nodes(&self.depot);
             }
             if freed >= budget {
                 break;
             }
         }
-        if empty {
+        if empty || freed >= MUCH {
             self.depot.arena(|arena| arena.release_free(usize::MAX));
         }
         freed

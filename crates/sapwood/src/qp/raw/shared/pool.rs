@@ -15,6 +15,10 @@ use crate::sync::{self, Mutex};
 pub(crate) const POOLED: Kind = Kind(3);
 /// The largest block that is pooled, in units of 8 bytes.
 const SMALL: usize = 40;
+/// Units of a cache line.
+const LINE: usize = 8;
+/// The limit for [`Depot::vacate_below`] below which all branches lie.
+pub(crate) const ALL: u32 = u32::MAX;
 /// The shortest and the longest run that is borrowed, in bytes.
 const RUN: (usize, usize) = (512, 8 << 10);
 /// Blocks of one size that fill gaps are borrowed this many units, and this many blocks, at a time.
@@ -62,12 +66,17 @@ impl Depot {
         f(&mut sync::lock(&self.arena))
     }
 
-    /// From now on, until it is 0 again: blocks of branches below `limit` go back to the arena.
+    /// From now on, until it is 0 again: blocks of branches below `limit` go back to the arena. With [`ALL`], new ones are cut from runs.
     pub(crate) fn vacate_below(&self, limit: u32) {
         self.vacate.store(limit, Ordering::Relaxed);
     }
 
-    /// Whether a branch at `r` is to be moved.
+    /// Whether branches are being moved into what is free, wherever that is.
+    pub(crate) fn is_filling(&self) -> bool {
+        self.vacate.load(Ordering::Relaxed) == ALL
+    }
+
+    /// Whether blocks of branches at `r` are not used again for the time being.
     #[inline]
     pub(crate) fn is_vacated(&self, r: Ref) -> bool {
         r.get() < self.vacate.load(Ordering::Relaxed)
@@ -110,10 +119,16 @@ impl Cache {
     }
 
     fn take(&mut self, units: usize) -> Option<u32> {
-        if let Some(block) = self.free.get_mut(units).and_then(Vec::pop) {
-            self.held -= units;
-            return Some(block);
-        }
+        self.take_free(units).or_else(|| self.take_next(units))
+    }
+
+    fn take_free(&mut self, units: usize) -> Option<u32> {
+        let block = self.free.get_mut(units)?.pop()?;
+        self.held -= units;
+        Some(block)
+    }
+
+    fn take_next(&mut self, units: usize) -> Option<u32> {
         if (self.end - self.at) as usize >= units {
             let block = self.at;
             self.at += units as u32;
@@ -211,13 +226,44 @@ impl Pool {
         depot.arena(|arena| arena.lend(bytes, POOLED, area))
     }
 
+    /// A block for a branch that lies in as few cache lines as it can: where it would reach into the next one, it begins
+    /// there, and what it leaves is kept for smaller ones. Those that say that they `fill` may be put there; others come one
+    /// after the other.
+    pub(crate) fn alloc_in_line(
+        &mut self,
+        depot: &Depot,
+        bytes: usize,
+        fill: bool,
+    ) -> Result<Ref, ArenaFull> {
+        let n = units(bytes);
+        if n > LINE || !depot.splits {
+            return self.alloc(depot, bytes, Area::Nodes);
+        }
+        let cache = &mut self.nodes;
+        if fill {
+            if let Some(block) = cache.take_free(n) {
+                return Ok(reference(block));
+            }
+        }
+        let rest = LINE - cache.at as usize % LINE;
+        if n > rest && cache.end.saturating_sub(cache.at) as usize >= rest + n {
+            cache.keep(cache.at, rest);
+            cache.at += rest as u32;
+        }
+        match cache.take_next(n) {
+            Some(block) => Ok(reference(block)),
+            None => self.refill(depot, n, Area::Nodes),
+        }
+    }
+
     #[cold]
     fn refill(&mut self, depot: &Depot, n: usize, area: Area) -> Result<Ref, ArenaFull> {
         let cache = self.cache(area);
         depot.arena(|arena| {
             let keep = (arena.frontier() / KEEP_SHARE).clamp(KEEP.0, KEEP.1);
             depot.keep.store(keep, Ordering::Relaxed);
-            if arena.has_gaps(area) {
+            let moving = depot.is_filling() && matches!(area, Area::Nodes);
+            if !moving && arena.has_gaps(area) {
                 return cache.fill_gaps(arena, n, area);
             }
             let run = cache.run;

@@ -149,9 +149,26 @@ impl Inner {
         area: Area,
     ) -> Result<Ref, ArenaFull> {
         let r = self.pool.alloc(depot, bytes, area)?;
+        self.count(bytes, kind);
+        Ok(r)
+    }
+
+    fn count(&mut self, bytes: usize, kind: Kind) {
         let count = &mut self.counts.live[place_of(kind)];
         count.0 += 1;
         count.1 += ((bytes + 7) & !7) as isize;
+    }
+
+    /// A block for a branch that is laid beside others in their order; see [`Pool::alloc_in_line`].
+    pub(crate) fn alloc_in_line(
+        &mut self,
+        depot: &Depot,
+        bytes: usize,
+        kind: Kind,
+        fill: bool,
+    ) -> Result<Ref, ArenaFull> {
+        let r = self.pool.alloc_in_line(depot, bytes, fill)?;
+        self.count(bytes, kind);
         Ok(r)
     }
 
