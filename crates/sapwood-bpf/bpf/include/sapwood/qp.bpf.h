@@ -395,6 +395,21 @@ SW_GLOBAL long sw_qp_index_closer(__u32 map, const struct sw_key *key SW_NONNULL
 	return -EAGAIN;
 }
 
+/* The slots among those of a bucket whose tags are zero in these words: slots 0 to 7 as the bits 0, 8, …, and slots 8 to 11 as 4, 12, … */
+SW_INLINE __u64 sw_qp_slots(__u64 low, __u64 high)
+{
+	return sw_zero_bytes(low) >> 7 | (sw_zero_bytes(high) >> 3 & 0x10101010);
+}
+
+/* Four times the first of such slots, of which there is one: where its cell is behind that of slot 0. */
+SW_INLINE __u64 sw_qp_first_slot(__u64 slots)
+{
+	__u64 last = slots & -slots, other = -(last & 0x10101010);
+
+	sw_hide(other);
+	return (((last - 1) & SW_ONES) * SW_ONES >> 56) * 4 + ((__u64)((__s64)other >> 63) & 28);
+}
+
 /*
  * What settles nine of ten lookups by the index, and needs no loop for short keys: the first slot of the home with the tag has the key, or
  * no slot has the tag and no key that is at home there lies elsewhere. -EAGAIN when that does not settle it.
@@ -402,7 +417,7 @@ SW_GLOBAL long sw_qp_index_closer(__u32 map, const struct sw_key *key SW_NONNULL
 SW_GLOBAL long sw_qp_index_first(__u32 map, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS), table, bucket, leaf;
-	__u64 hash, low, high, hits, last, other, pattern;
+	__u64 hash, low, high, hits, pattern;
 	__u32 ref, home, tag;
 
 	sw_use_arena();
@@ -420,18 +435,13 @@ SW_GLOBAL long sw_qp_index_first(__u32 map, const struct sw_key *key SW_NONNULL)
 		pattern = tag * SW_ONES;
 		low = sw_acquire_u64(bucket);
 		high = sw_acquire_u64_of(bucket, 8);
-		/* Slots 0 to 7 as the bits 0, 8, …, and slots 8 to 11 as the bits 4, 12, … */
-		hits = sw_zero_bytes(low ^ pattern) >> 7 | (sw_zero_bytes(high ^ pattern) >> 3 & 0x10101010);
+		hits = sw_qp_slots(low ^ pattern, high ^ pattern);
 		if (!hits) {
 			if (!(high & (SW_QP_BUCKET_MOVED | 0xffull << SW_QP_BUCKET_SPILLED |
 				      1ull << (SW_QP_BUCKET_FILTER + (tag & 7)))))
 				return -ENOENT;
 		} else if (!(high & SW_QP_BUCKET_MOVED)) {
-			last = hits & -hits;
-			other = -(last & 0x10101010);
-			sw_hide(other);
-			leaf = bucket + (((last - 1) & SW_ONES) * SW_ONES >> 56) * 4 +
-			       ((__u64)((__s64)other >> 63) & 28);
+			leaf = bucket + sw_qp_first_slot(hits);
 			leaf = sw_qp_node(window, sw_acquire_u32_of(leaf, SW_QP_BUCKET_LEAVES));
 			if (sw_qp_is_key(leaf, sw_u32_of(window, SW_QP_VALUE_BYTES), key))
 				return (long)leaf;

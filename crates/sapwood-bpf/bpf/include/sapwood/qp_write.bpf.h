@@ -424,6 +424,65 @@ SW_GLOBAL long sw_kqp_add(__u64 window, const struct sw_key *key SW_NONNULL, __u
 	return 0;
 }
 
+/*
+ * What settles most insertions where there is an index and values have one word, in one step: the first slot of the key's home that has its tag has the
+ * key; or no slot has the tag, no key that is at home there lies elsewhere, and in a map without trie a slot is free. What sw_qp_insert
+ * says; or -EAGAIN, when that does not settle it and nothing was done. The lock is held.
+ */
+SW_GLOBAL long sw_kqp_quick(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 value, __u64 flags)
+{
+	__u32 tag = sw_kqp_tag(hash), length = key->length, units = length / 8 + 2, count, entries, cell, i, left;
+	sw_at bucket = sw_kqp_bucket(window, hash, 0), ring, leaf;
+	__u64 low, high, slots, pattern = tag * SW_ONES;
+
+	if (!bucket)
+		return -EAGAIN;
+	low = sw_u64(bucket);
+	high = sw_u64_of(bucket, 8);
+	slots = sw_qp_slots(low ^ pattern, high ^ pattern);
+	if (slots) {
+		cell = sw_u32_of(bucket + sw_qp_first_slot(slots), SW_QP_BUCKET_LEAVES);
+		leaf = sw_qp_node(window, cell);
+		if (!sw_kqp_inside(window, cell >> 1) || !sw_qp_is_key(leaf, 8, key))
+			return -EAGAIN;
+		if (flags == SW_NOEXIST)
+			return -EEXIST;
+		sw_publish_u64(leaf, value);
+		return 0;
+	}
+	if (high & (SW_KQP_STICKY << SW_QP_BUCKET_SPILLED | 1ull << (SW_QP_BUCKET_FILTER + (tag & 7))))
+		return -EAGAIN;
+	if (flags == SW_EXIST)
+		return -ENOENT;
+	slots = sw_qp_slots(low, high);
+	entries = sw_u32(window + SW_KQP_COUNT);
+	ring = sw_kqp_ring(window, sw_kqp_class(units));
+	count = sw_u32(ring + SW_KQP_RING_PROGRAMS);
+	if (!slots || entries >= sw_u32(window + SW_KQP_MAX) || sw_kqp_has(ring, count, 1) ||
+	    (sw_u32(window + SW_KQP_PARTS) & SW_KQP_TRIE))
+		return -EAGAIN;
+	cell = sw_u32(sw_kqp_ring_slot(window, ring, count));
+	if (!sw_kqp_inside(window, cell))
+		return -EAGAIN;
+	sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
+	leaf = sw_ref(window, cell);
+	sw_set_u64(leaf, value);
+	sw_each_word(i, left, length / 8 + 1) {
+		leaf += 8;
+		sw_set_u64(leaf, sw_key_word(key, i));
+	}
+	slots = sw_qp_first_slot(slots);
+	sw_publish_u32(bucket + slots + SW_QP_BUCKET_LEAVES, cell << 1 | SW_QP_LEAF);
+	/* Its tag is 0 so far. */
+	if (slots < 32)
+		sw_publish_u64(bucket, low | (__u64)tag << slots * 2);
+	else
+		sw_publish_u64(bucket + 8, high | (__u64)tag << (slots - 32) * 2);
+	sw_kqp_count(window, SW_KQP_LEAF_UNITS, units);
+	sw_set_u32(window + SW_KQP_COUNT, entries + 1);
+	return 0;
+}
+
 /* Finds the key and does what is to be done; the lock is held, the value in the scratch. */
 SW_GLOBAL long sw_kqp_insert(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 flags)
 {
@@ -490,7 +549,8 @@ SW_INLINE long sw_kqp_begin(__u32 map, sw_at window)
 
 	if (sw_u32(window + SW_QP_VALUE_BYTES) > SW_KQP_VALUE_MAX || units < SW_KQP_FIRST + SW_KQP_MARGIN)
 		return -EUCLEAN;
-	if (sw_kqp_lock(window))
+	/* Mostly it is free. */
+	if (sw_cmpxchg_u32(window + SW_KQP_LOCK, 0, sw_kqp_self()) && sw_kqp_lock(window))
 		return -EBUSY;
 	sw_kqp_set(window, SW_KQP_LIMIT, units - SW_KQP_FIRST - SW_KQP_MARGIN);
 	return 0;
@@ -526,6 +586,13 @@ SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 	result = sw_kqp_begin(map, window);
 	if (result)
 		return result;
+	if ((sw_u32(window + SW_KQP_PARTS) & SW_KQP_INDEX) && sw_kqp_value_bytes(window) == 8) {
+		result = sw_kqp_quick(window, key, hash, value, flags);
+		if (result != -EAGAIN) {
+			sw_kqp_unlock(window);
+			return result;
+		}
+	}
 	sw_kqp_set(window, SW_KQP_VALUE, value);
 	for (i = sw_zero() + 8; i < sw_kqp_value_bytes(window) && sw_can_loop; i += 8)
 		sw_kqp_set(window, SW_KQP_VALUE + i, 0);
