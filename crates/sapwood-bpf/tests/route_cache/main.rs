@@ -6,6 +6,7 @@
 use sapwood_bpf::{BpfArena, KernelRouteCache, Loader, NextHop, RouteKey};
 
 mod ask;
+mod held;
 mod killed;
 mod model;
 mod same;
