@@ -127,7 +127,7 @@ fn interrupts_are_told_that_the_lock_is_taken() {
     // Few sets, so that interrupts meet the one that is being written.
     let cache = KernelRouteCache::builder(&arena, "cache")
         .capacity(32)
-        .fresh(Duration::from_micros(50))
+        .fresh(Duration::from_millis(1))
         .negative_ttl(Duration::from_micros(20))
         .build()
         .unwrap();

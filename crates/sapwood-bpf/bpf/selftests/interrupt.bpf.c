@@ -53,6 +53,27 @@ struct {
 	int (*max_entries)[2 * CPUS * KEYS];
 } values SEC(".maps");
 
+/* What was true when everything was invalidated for the last time: no older answer may be given. */
+struct {
+	int (*type)[2];
+	__u32 *key;
+	__u64 *value;
+	int (*max_entries)[1];
+} settled SEC(".maps");
+
+/* Something else is true from now on, and all answers of before are invalid. */
+static __attribute__((always_inline)) void news(__u32 window)
+{
+	__u32 zero = 0;
+	__u64 *now_true = map_lookup(&truth, &zero), *least = map_lookup(&settled, &zero), new;
+
+	if (!now_true || !least)
+		return;
+	new = __sync_fetch_and_add(now_true, 1) + 1;
+	sw_route_invalidate_all(window);
+	*(volatile __u64 *)least = new;
+}
+
 /* One change of the map. */
 SW_GLOBAL long sw_change(struct side *side SW_NONNULL, __u32 index)
 {
@@ -113,10 +134,15 @@ static __attribute__((always_inline)) void both(__u32 index)
 {
 	struct side *side = map_lookup(&sides, &index);
 	struct storm *storm = map_lookup(&storms, &index);
+	__u32 zero = 0;
+	__u64 *least = map_lookup(&settled, &zero);
 
-	if (!side || !storm || !storm->keys)
+	if (!side || !storm || !storm->keys || !least)
 		return;
 	sw_change(side, index);
+	if (index >= CPUS && side->random >> 61 < 3)
+		news(storm->window);
+	storm->least = *(volatile __u64 *)least;
 	storm->rounds++;
 	sw_storm_round(storm);
 }
