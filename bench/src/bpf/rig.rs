@@ -3,12 +3,10 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapHandle, ProgramInput};
-use sapwood_bpf::{BpfArena, Loader, Programs, Words};
+pub use sapwood_bpf::objects::KEY_MAX;
+use sapwood_bpf::{BpfArena, Loader, Programs, Words, objects};
 
 use crate::keylist::KeyList;
-
-/// The longest key that programs look up.
-pub const KEY_MAX: usize = 254;
 
 /// Questions in one call of a program: a millisecond or so.
 const CALL: usize = 4096;
@@ -21,10 +19,7 @@ pub struct Answers {
     pub wrong: u64,
 }
 
-/// Questions in the arena, read by all programs.
-///
-/// Each is the expected value, 0 for none, and the image of the key: its length, its bytes, and zeros up to a multiple of 32 bytes
-/// that is the same for all.
+/// Questions in the arena, read by all programs: see [`objects::question`].
 pub struct Questions {
     words: Words,
     /// Words of each image.
@@ -42,7 +37,7 @@ impl Questions {
         count: usize,
         longest: usize,
     ) -> Result<Self, String> {
-        let image = (longest + 1).div_ceil(32) * 4;
+        let image = objects::image_words(longest);
         let words = Words::create(arena, name, count * (1 + image)).map_err(|e| e.to_string())?;
         Ok(Self {
             words,
@@ -93,14 +88,8 @@ impl Questions {
         let mut at = 0;
         self.count = 0;
         for (key, value) in questions {
-            self.words.set(at, value);
-            at += 1;
-            let mut bytes = [0; 256];
-            bytes[0] = key.len() as u8;
-            bytes[1..=key.len()].copy_from_slice(key);
-            for word in bytes.chunks_exact(8).take(self.image) {
-                let word = word.try_into().expect("a chunk has 8 bytes");
-                self.words.set(at, u64::from_ne_bytes(word));
+            for word in objects::question(key, value, self.image) {
+                self.words.set(at, word);
                 at += 1;
             }
             self.count += 1;
@@ -180,23 +169,18 @@ pub fn ask_between(
             _ => questions.count,
         };
         let asked = count * questions.passes;
-        let packet = [
-            (questions.words.window().at + from * question) as u64,
-            count as u64 | (questions.image as u64) << 32,
-            u64::from(window) | (asked as u64) << 32,
-            0,
-            0,
-            0,
-        ];
-        let out = call(programs, program, &packet)?;
-        if out[5] != 0 {
+        let at = questions.words.window().at + from * question;
+        let done = objects::Run::new(at, count, questions.image, window, asked)
+            .by(programs, program)
+            .map_err(|e| format!("{program}: {e}"))?;
+        if done.left != 0 {
             return Err(format!(
                 "{program}: {} of {asked} questions not answered",
-                out[5]
+                done.left
             ));
         }
-        times.push(out[3] as f64 / asked as f64);
-        wrong += out[4];
+        times.push(done.ns as f64 / asked as f64);
+        wrong += done.wrong;
         between()?;
     }
     times.sort_by(f64::total_cmp);

@@ -1,4 +1,9 @@
-//! Objects of BPF programs that are compiled with this crate.
+//! Objects of BPF programs that are compiled with this crate, and how those that measure names are asked.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::error::Error;
+use crate::loader::Programs;
 
 /// What the benchmarks measure of names: lookups and changes in a loop, with the clock around them.
 ///
@@ -19,3 +24,106 @@ pub const BENCH_PREFIXES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/benc
 
 /// Both ends of what the benchmark measures of [`XdpRoute`](crate::XdpRoute): a sender of frames, and a receiver that counts them.
 pub const BENCH_FORWARD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-forward.bpf.o"));
+
+/// The longest key that programs of [`BENCH_NAMES`] and [`BENCH_WRITES`] take, in bytes.
+pub const KEY_MAX: usize = 254;
+
+/// Words of the image of a key, the same for all questions of a run: its length, its bytes, and zeros up to a multiple of 32 bytes that the longest
+/// key takes.
+///
+/// ```
+/// assert_eq!(sapwood_bpf::objects::image_words(31), 4);
+/// assert_eq!(sapwood_bpf::objects::image_words(32), 8);
+/// ```
+pub fn image_words(longest: usize) -> usize {
+    (longest + 1).div_ceil(32) * 4
+}
+
+/// The words of a question: the value that is expected (0: none), and the image of the key, of so many words.
+///
+/// ```
+/// let words: Vec<u64> = sapwood_bpf::objects::question(b"\x07", 5, 4).collect();
+/// assert_eq!(words, [5, u64::from_ne_bytes([1, 7, 0, 0, 0, 0, 0, 0]), 0, 0, 0]);
+/// ```
+///
+/// # Panics
+/// When the key has more than [`KEY_MAX`] bytes.
+pub fn question(key: &[u8], expected: u64, image: usize) -> impl Iterator<Item = u64> {
+    assert!(key.len() <= KEY_MAX, "a key of {} bytes", key.len());
+    let mut bytes = [0; KEY_MAX + 2];
+    bytes[0] = key.len() as u8;
+    bytes[1..=key.len()].copy_from_slice(key);
+    let word = move |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[8 * at + i]));
+    std::iter::once(expected).chain((0..image).map(word))
+}
+
+/// A run of a program of [`BENCH_NAMES`], [`BENCH_WRITES`] or [`BENCH_PREFIXES`] over questions in the arena: `struct run` of
+/// `bpf/bench/run.h`.
+///
+/// ```no_run
+/// use sapwood_bpf::{BpfArena, Loader, NameMap, Words, objects};
+/// let arena = BpfArena::create(64 << 20)?;
+/// let map = NameMap::<u64>::builder(&arena, "names").bytes(1 << 20).with_index().build()?;
+/// let programs = Loader::open(&arena, objects::BENCH_NAMES)?.load()?;
+/// let image = objects::image_words(3);
+/// let words = Words::create(&arena, "questions", 1 + image)?;
+/// for (at, word) in objects::question(b"who", 0, image).enumerate() {
+///     words.set(at, word);
+/// }
+/// let run = objects::Run::new(words.window().at, 1, image, map.window().number, 1);
+/// let done = run.by(&programs, "sw_run_index")?;
+/// assert_eq!((done.wrong, done.left), (0, 0));
+/// # Ok::<(), sapwood_bpf::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[non_exhaustive]
+pub struct Run {
+    /// Where the questions lie, in bytes from the beginning of the arena.
+    pub at: u64,
+    /// How many there are.
+    pub questions: u32,
+    /// Words of each key's image; 0 of prefixes.
+    pub image: u32,
+    /// The number of the map's window.
+    pub map: u32,
+    /// How many answers are wanted: after the last question comes the first.
+    pub count: u32,
+    /// What comes back: nanoseconds that it took.
+    pub ns: u64,
+    /// How many answers were not the expected ones.
+    pub wrong: u64,
+    /// How many questions were not answered.
+    pub left: u64,
+}
+
+impl Run {
+    /// So many questions from this place on, and so many answers to them about the map in this window.
+    ///
+    /// # Panics
+    /// When there are 2^32 or more.
+    pub fn new(at: usize, questions: usize, image: usize, map: u32, count: usize) -> Run {
+        let short = |number: usize| u32::try_from(number).expect("less than 2^32");
+        Run {
+            at: at as u64,
+            questions: short(questions),
+            image: short(image),
+            map,
+            count: short(count),
+            ..Run::default()
+        }
+    }
+
+    /// Has a program do it, and returns what it says.
+    ///
+    /// # Errors
+    /// As [`Programs::run`]; [`Error::Damaged`] when the program ended early.
+    pub fn by(mut self, programs: &Programs, program: &str) -> Result<Run, Error> {
+        /// XDP_PASS.
+        const DONE: u32 = 2;
+        match programs.run(program, self.as_mut_bytes())? {
+            DONE => Ok(self),
+            other => Err(Error::Damaged(format!("{program} returned {other}"))),
+        }
+    }
+}

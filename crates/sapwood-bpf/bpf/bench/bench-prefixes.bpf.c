@@ -26,7 +26,7 @@ struct {
 	__uint(max_entries, 1);
 } sw_lpm_trie SEC(".maps");
 
-/* A run: the packet. */
+/* A run: the packet. As in src/objects.rs. */
 struct run {
 	/* Where the questions lie, and how many there are. */
 	__u64 at;

@@ -26,7 +26,7 @@ struct {
 	__uint(max_entries, 1);
 } sw_scratch SEC(".maps");
 
-/* A run: the packet. */
+/* A run: the packet. As in src/objects.rs. */
 struct run {
 	/* Where the questions lie, how many there are, and the words of each key, a multiple of four. */
 	__u64 at;

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use sapwood_bpf::{BpfArena, Loader, NameMap, Programs, Words, objects};
+use sapwood_bpf::objects::{self, KEY_MAX, Run};
+use sapwood_bpf::{BpfArena, Loader, NameMap, Programs, Words};
 use serde_json::{Value, json};
 
 use crate::errors::Error;
@@ -11,15 +12,13 @@ use crate::progress::Progress;
 use crate::tour::Tour;
 use crate::tour::data::Set;
 
-/// The longest key that programs look up.
-const LONGEST: usize = 254;
 /// Questions in one run of a program.
 const RUN: usize = 4096;
 /// Questions of each kind.
 const QUESTIONS: usize = 65_536;
 const ROUNDS: usize = 5;
 
-/// Questions that lie in the arena: what is expected (0: nothing), and the key as a program has it.
+/// Questions that lie in the arena.
 struct Questions {
     words: Words,
     count: usize,
@@ -36,18 +35,13 @@ impl Questions {
         asked: &[(&[u8], u64)],
         longest: usize,
     ) -> Result<Self, sapwood_bpf::Error> {
-        let image = (longest + 1).div_ceil(32) * 4;
+        let image = objects::image_words(longest);
         let words = Words::create(arena, name, asked.len() * (1 + image))?;
-        for (i, (key, value)) in asked.iter().enumerate() {
-            let at = i * (1 + image);
-            words.set(at, *value);
-            let mut bytes = [0u8; 256];
-            bytes[0] = key.len() as u8;
-            bytes[1..=key.len()].copy_from_slice(key);
-            for (j, word) in bytes.chunks_exact(8).take(image).enumerate() {
-                let word = word.try_into().map_or(0, u64::from_ne_bytes);
-                words.set(at + 1 + j, word);
-            }
+        let all = asked
+            .iter()
+            .flat_map(|(key, value)| objects::question(key, *value, image));
+        for (at, word) in all.enumerate() {
+            words.set(at, word);
         }
         Ok(Questions {
             words,
@@ -68,23 +62,11 @@ impl Questions {
         let (mut ns, mut wrong) = (0, 0);
         for from in (0..self.count).step_by(RUN) {
             let count = RUN.min(self.count - from);
-            let run = [
-                (self.words.window().at + from * bytes) as u64,
-                count as u64 | (self.image as u64) << 32,
-                u64::from(window) | (count as u64) << 32,
-                0,
-                0,
-                0,
-            ];
-            let mut packet: Vec<u8> = run.into_iter().flat_map(u64::to_ne_bytes).collect();
-            programs.run(program, &mut packet)?;
-            let word = |at: usize| {
-                let word = packet[8 * at..8 * at + 8].try_into();
-                word.map_or(0, u64::from_ne_bytes)
-            };
-            ns += word(3);
+            let at = self.words.window().at + from * bytes;
+            let done = Run::new(at, count, self.image, window, count).by(programs, program)?;
+            ns += done.ns;
             // What was not asked was not answered.
-            wrong += word(4) + word(5);
+            wrong += done.wrong + done.left;
         }
         Ok((ns as f64 / self.count.max(1) as f64, wrong))
     }
@@ -105,7 +87,7 @@ fn failed(error: sapwood_bpf::Error) -> Error {
 fn show(tour: &mut Tour, set: &Set) -> Result<Value, Error> {
     let mut entries: Vec<(&[u8], u64)> = (1..)
         .zip(&set.keys)
-        .filter(|(_, key)| key.len() <= LONGEST)
+        .filter(|(_, key)| key.len() <= KEY_MAX)
         .map(|(value, key)| (&**key, value))
         .collect();
     let most = if tour.quick { RUN } else { QUESTIONS };
@@ -113,7 +95,7 @@ fn show(tour: &mut Tour, set: &Set) -> Result<Value, Error> {
     let misses: Vec<(&[u8], u64)> = set
         .misses
         .iter()
-        .filter(|key| key.len() <= LONGEST)
+        .filter(|key| key.len() <= KEY_MAX)
         .take(most)
         .map(|key| (&**key, 0))
         .collect();
