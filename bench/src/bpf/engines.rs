@@ -1,7 +1,7 @@
 //! The maps over byte strings that are compared: ours, and the kernel's hash tables.
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use sapwood_bpf::{BpfArena, KernelMap, NameMap, Programs};
+use sapwood_bpf::{BpfArena, KernelMap, NameMap, PointNameMap, Programs};
 
 use super::rig::{self, Questions};
 use crate::clock::CpuClock;
@@ -34,8 +34,13 @@ pub trait Engine {
     /// The program that changes it, if one can.
     fn program(&self, change: Change) -> Option<&'static str>;
 
-    /// The program that walks over all of it.
-    fn walk(&self) -> &'static str;
+    /// The program that walks over all of it, if one can.
+    fn walk(&self) -> Option<&'static str>;
+
+    /// A walk over all of it by this process, if there is one without a system call an entry: entries, and the sum of their values.
+    fn walk_here(&self) -> Option<(usize, u64)> {
+        None
+    }
 
     /// The number of its window, if it lies in one.
     fn window(&self) -> u32 {
@@ -95,36 +100,64 @@ impl<'a> Changed<'a> {
     }
 }
 
+/// What our maps have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// A trie.
+    Trie,
+    /// The point index.
+    Index,
+    /// Both.
+    Both,
+}
+
+impl Parts {
+    /// The name in tables and records of a map with these.
+    pub fn name(self) -> &'static str {
+        match self {
+            Parts::Trie => "sapwood-bpf",
+            Parts::Index => "sapwood-bpf-index",
+            Parts::Both => "sapwood-bpf-both",
+        }
+    }
+}
+
 /// Our map, which this process writes.
 pub struct Ours {
-    name: &'static str,
-    lookup: &'static str,
-    map: NameMap<u64>,
+    parts: Parts,
+    map: Map,
+}
+
+enum Map {
+    Names(NameMap<u64>),
+    Points(PointNameMap<u64>),
 }
 
 impl Ours {
     /// A map with these entries, inserted one by one.
-    pub fn new(arena: &BpfArena, index: bool, entries: &KeyList) -> Result<Self, String> {
+    pub fn new(arena: &BpfArena, parts: Parts, entries: &KeyList) -> Result<Self, String> {
         // Twice what any case was seen to take, and room for small ones.
         let bytes = (16 << 20) + 256 * entries.len() + 2 * entries.key_bytes();
-        let window = if index { "indexed" } else { "trie" };
-        let mut builder = NameMap::builder(arena, window).bytes(bytes);
-        if index {
-            builder = builder.with_index();
-        }
-        let map = builder.build().map_err(|e| e.to_string())?;
-        for (key, value) in entries.iter() {
-            map.insert(key, value).map_err(|e| e.to_string())?;
-        }
-        let ours = Self {
-            name: if index {
-                "sapwood-bpf-index"
-            } else {
-                "sapwood-bpf"
-            },
-            lookup: if index { "sw_run_index" } else { "sw_run_trie" },
-            map,
+        let names = |window| NameMap::builder(arena, window).bytes(bytes);
+        let map = match parts {
+            Parts::Trie => names("trie").build().map(Map::Names),
+            Parts::Both => names("both").with_index().build().map(Map::Names),
+            Parts::Index => {
+                let builder = PointNameMap::builder(arena, "index").bytes(bytes);
+                builder.build().map(Map::Points)
+            }
         };
+        let ours = Self {
+            parts,
+            map: map.map_err(|e| e.to_string())?,
+        };
+        for (key, value) in entries.iter() {
+            match &ours.map {
+                Map::Names(map) => map.insert(key, value),
+                Map::Points(map) => map.insert(key, value),
+            }
+            .map_err(|e| e.to_string())?;
+        }
         ours.tidy()?;
         Ok(ours)
     }
@@ -132,35 +165,61 @@ impl Ours {
 
 impl Engine for Ours {
     fn name(&self) -> &'static str {
-        self.name
+        self.parts.name()
     }
 
     fn lookup(&self) -> &'static str {
-        self.lookup
+        match self.parts {
+            Parts::Trie => "sw_run_trie",
+            _ => "sw_run_index",
+        }
     }
 
     fn program(&self, _change: Change) -> Option<&'static str> {
         None
     }
 
-    fn walk(&self) -> &'static str {
-        "sw_run_walk"
+    fn walk(&self) -> Option<&'static str> {
+        // Without a trie there is no order that a program could walk in.
+        (self.parts != Parts::Index).then_some("sw_run_walk")
+    }
+
+    fn walk_here(&self) -> Option<(usize, u64)> {
+        let count =
+            |(entries, sum): (usize, u64), value: u64| (entries + 1, sum.wrapping_add(value));
+        Some(match &self.map {
+            Map::Names(map) => {
+                let pin = map.pin();
+                (pin.view().iter()).fold((0, 0), |all, (_, value)| count(all, *value))
+            }
+            Map::Points(map) => {
+                let pin = map.pin();
+                (pin.view().iter()).fold((0, 0), |all, (_, value)| count(all, *value))
+            }
+        })
     }
 
     fn window(&self) -> u32 {
-        self.map.window().number
+        match &self.map {
+            Map::Names(map) => map.window().number,
+            Map::Points(map) => map.window().number,
+        }
     }
 
     fn change(&self, change: Change, keys: &Changed<'_>) -> Result<f64, String> {
+        let refused = || format!("{}: {change:?} refused", self.name());
         keys.timed(|| {
             for (key, value) in keys.list.iter() {
-                let done = match change {
-                    Change::Remove => self.map.remove(key).map_err(|e| e.to_string())?,
-                    Change::Insert => self.map.insert_new(key, value).is_ok(),
-                    Change::Overwrite => self.map.replace(key, value).is_ok(),
+                let done = match (&self.map, change) {
+                    (Map::Names(map), Change::Remove) => map.remove(key).is_ok_and(|was| was),
+                    (Map::Names(map), Change::Insert) => map.insert_new(key, value).is_ok(),
+                    (Map::Names(map), Change::Overwrite) => map.replace(key, value).is_ok(),
+                    (Map::Points(map), Change::Remove) => map.remove(key).is_ok_and(|was| was),
+                    (Map::Points(map), Change::Insert) => map.insert_new(key, value).is_ok(),
+                    (Map::Points(map), Change::Overwrite) => map.replace(key, value).is_ok(),
                 };
                 if !done {
-                    return Err(format!("{}: {change:?} refused", self.name));
+                    return Err(refused());
                 }
             }
             Ok(())
@@ -168,15 +227,27 @@ impl Engine for Ours {
     }
 
     fn tidy(&self) -> Result<(), String> {
-        while self.map.compact_step(4096).map_err(|e| e.to_string())? {}
-        // What the compaction left is free when no program reads it any more.
-        self.map.domain().synchronize();
-        self.map.reclaim(usize::MAX);
+        match &self.map {
+            Map::Names(map) => {
+                while map.compact_step(4096).map_err(|e| e.to_string())? {}
+                // What the compaction left is free when no program reads it any more.
+                map.domain().synchronize();
+                map.reclaim(usize::MAX);
+            }
+            Map::Points(map) => {
+                map.domain().synchronize();
+                map.reclaim(usize::MAX);
+            }
+        }
         Ok(())
     }
 
     fn memory(&self) -> Result<u64, String> {
-        Ok(self.map.memory().total() as u64)
+        let memory = match &self.map {
+            Map::Names(map) => map.memory(),
+            Map::Points(map) => map.memory(),
+        };
+        Ok(memory.total() as u64)
     }
 }
 
@@ -266,8 +337,8 @@ impl Engine for Hash {
         Some(self.changes[change as usize])
     }
 
-    fn walk(&self) -> &'static str {
-        self.walk
+    fn walk(&self) -> Option<&'static str> {
+        Some(self.walk)
     }
 
     fn change(&self, change: Change, keys: &Changed<'_>) -> Result<f64, String> {
@@ -299,32 +370,32 @@ pub struct Written {
 }
 
 impl Written {
-    /// A map for these entries, with an index alone, or with a trie as well; programs insert them all. `questions` is where
-    /// they are asked to.
+    /// A map for these entries with these parts; programs insert them all. `questions` is where they are asked to.
     pub fn new(
         arena: &BpfArena,
         programs: &Programs,
-        trie: bool,
+        parts: Parts,
         entries: &KeyList,
         questions: &mut Questions,
     ) -> Result<Self, String> {
         let bytes = (32 << 20) + 384 * entries.len() + 3 * entries.key_bytes();
-        let name = if trie { "written" } else { "written-indexed" };
-        let mut builder = KernelMap::builder(arena, name)
+        let name = match parts {
+            Parts::Trie => "written-trie",
+            Parts::Index => "written-index",
+            Parts::Both => "written-both",
+        };
+        let builder = KernelMap::builder(arena, name)
             .bytes(bytes)
             .max_entries(entries.len())
             .ring(8192)
-            .retire_ring(32_768)
-            .with_index();
-        if trie {
-            builder = builder.with_trie();
-        }
+            .retire_ring(32_768);
+        let builder = match parts {
+            Parts::Trie => builder.with_trie(),
+            Parts::Index => builder.with_index(),
+            Parts::Both => builder.with_index().with_trie(),
+        };
         let written = Self {
-            name: if trie {
-                "sapwood-bpf"
-            } else {
-                "sapwood-bpf-index"
-            },
+            name: parts.name(),
             map: builder.build().map_err(|e| e.to_string())?,
         };
         let at_a_time = questions.most();

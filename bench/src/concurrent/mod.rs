@@ -16,6 +16,7 @@
 mod dashmap;
 mod masstree;
 mod papaya;
+mod points;
 mod rwlock;
 mod scc;
 mod shared;
@@ -224,6 +225,7 @@ pub fn lanes() -> Vec<Lane> {
     vec![
         lane::<shared::Shared>(),
         lane::<shared::Indexed>(),
+        lane::<points::Points>(),
         lane::<dashmap::Dashmap>(),
         lane::<papaya::Papaya>(),
         lane::<scc::Scc>(),

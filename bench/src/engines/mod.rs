@@ -12,6 +12,7 @@ mod btree;
 mod hash;
 mod indexed;
 mod masstree;
+mod points;
 mod qp_trie;
 mod sapwood;
 mod scc;
@@ -181,6 +182,7 @@ pub fn lanes() -> Vec<Box<dyn Lane>> {
         lane::<indexed::IndexedBatch16>(),
         lane::<shared::Shared>(),
         lane::<shared::Indexed>(),
+        lane::<points::Points>(),
         lane::<hash::Foldhash>(),
         lane::<hash::Std>(),
         lane::<btree::Btree>(),

@@ -13,17 +13,19 @@
 //! | `lookup_ns` | a lookup of a random key that is there |
 //! | `hot_ns` | the same, of a thousand keys over and over, in random orders |
 //! | `miss_ns` | a lookup of a key that is not there: one of the keys with one byte changed, or a fresh random one |
-//! | `walk_ns` | a walk over the whole map by a program, an entry: in order, with `sw_qp_walk_step`; of hash tables in whatever order, with `bpf_for_each_map_elem` |
+//! | `walk_ns` | a walk over the whole map by a program, an entry: in order, with `sw_qp_walk_step`; of hash tables in whatever order, with `bpf_for_each_map_elem`; not of a map that has only an index |
+//! | `walk_user_ns` | the same by this process, processor time, in order if there is one: of our maps |
 //! | `insert_bpf_ns`, `update_bpf_ns` | a change by a program: insertions; the mean of insertions and overwriting |
 //! | `update_user_ns` | a change by this process, processor time: the mean of removals, insertions and overwriting, random keys |
 //! | `update_user_batch_ns` | the same by system calls that take 4,096 keys each |
 //! | `memory_mb` | all in, in 10^6 bytes: by the arena's accounts, or what the kernel says of its map |
 //!
-//! Engines: `sapwood-bpf` (the trie alone, branches in depth-first order) and `sapwood-bpf-index` (with the point index), written by this
-//! process; `kernel-hash` and `kernel-hash-noprealloc`, BPF_MAP_TYPE_HASH without and with BPF_F_NO_PREALLOC, as large as the set.
-//! Their keys are a byte with the length, the key, and zeros up to what the longest key takes in whole words of 8 bytes. Keys
-//! of more than 254 bytes are left out. Programs change maps of their own, made for that (`KernelMap`): with an index and a trie in the
-//! rows of `sapwood-bpf`, with an index alone in those of `sapwood-bpf-index`.
+//! Engines: `sapwood-bpf` (the trie alone, branches in depth-first order), `sapwood-bpf-index` (the point index alone: `PointNameMap`) and
+//! `sapwood-bpf-both`, written by this process; `kernel-hash` and `kernel-hash-noprealloc`, BPF_MAP_TYPE_HASH without and with
+//! BPF_F_NO_PREALLOC, as large as the set. Their keys are a byte with the length, the key, and zeros up to what the longest key takes in
+//! whole words of 8 bytes. Keys of more than 254 bytes are left out. Programs change maps of their own, made for that (`KernelMap`): with a trie,
+//! with an index, and with both, in the rows of the same names. In records of before `sapwood-bpf-both`, the map of this process called
+//! `sapwood-bpf-index` had both, and so had the map that programs change called `sapwood-bpf`.
 //!
 //! Longest prefixes of IPv4 addresses, cases `lpm-100k` (random prefixes) and `lpm-full` (the global table, with `--data`), engines
 //! `sapwood-bpf` and `kernel-lpm-trie`: `lookup_ns` of addresses in a random prefix, `hot_ns`, `miss_ns` (where at least a thousand random

@@ -1,7 +1,8 @@
 //! Exact matches of byte strings.
 
-use crate::bpf::engines::{Change, Changed, Engine, Hash, Ours, Written};
+use crate::bpf::engines::{Change, Changed, Engine, Hash, Ours, Parts, Written};
 use crate::bpf::rig::{self, KEY_MAX, Questions};
+use crate::clock::CpuClock;
 use crate::keylist::KeyList;
 use crate::report::{self, Measure, Report, Samples};
 use crate::suite::Options;
@@ -10,9 +11,10 @@ use sapwood_bpf::{BpfArena, Programs, Words, layout, objects};
 
 pub const CASES: [&str; 5] = ["kallsyms", "btf", "paths", "domains-1m", "random-binary"];
 
-const ENGINES: [&str; 4] = [
+const ENGINES: [&str; 5] = [
     "sapwood-bpf",
     "sapwood-bpf-index",
+    "sapwood-bpf-both",
     "kernel-hash",
     "kernel-hash-noprealloc",
 ];
@@ -120,8 +122,9 @@ impl Case {
             .filter(|name| options.wants_engine(name))
         {
             engines.push(match name {
-                "sapwood-bpf" => Box::new(Ours::new(&arena, false, &order)?),
-                "sapwood-bpf-index" => Box::new(Ours::new(&arena, true, &order)?),
+                "sapwood-bpf" => Box::new(Ours::new(&arena, Parts::Trie, &order)?),
+                "sapwood-bpf-index" => Box::new(Ours::new(&arena, Parts::Index, &order)?),
+                "sapwood-bpf-both" => Box::new(Ours::new(&arena, Parts::Both, &order)?),
                 "kernel-hash" => Box::new(Hash::new(&programs, true, &all)?),
                 _ => Box::new(Hash::new(&programs, false, &all)?),
             });
@@ -129,9 +132,9 @@ impl Case {
         // Their maps are apart, as programs write them.
         let writers = rig::load(&arena, objects::BENCH_WRITES, 0, 0)?;
         let mut written = Vec::new();
-        for (name, trie) in [("sapwood-bpf", true), ("sapwood-bpf-index", false)] {
-            if options.wants_engine(name) {
-                match Written::new(&arena, &writers, trie, &order, &mut changes) {
+        for parts in [Parts::Trie, Parts::Index, Parts::Both] {
+            if options.wants_engine(parts.name()) {
+                match Written::new(&arena, &writers, parts, &order, &mut changes) {
                     Ok(map) => written.push(map),
                     Err(why) => {
                         let note = format!("{}: no changes by programs: {why}", self.name);
@@ -174,8 +177,9 @@ impl Case {
                 }
             }
             for engine in &engines {
-                let each = self.walk(&programs, &**engine, cursor.window().at)?;
-                samples.add(engine.name(), &Measure::new("walk_ns", each, "ns"));
+                for measure in self.walks(&programs, &**engine, cursor.window().at)? {
+                    samples.add(engine.name(), &measure);
+                }
             }
             let empty = rig::ask(&programs, "sw_run_empty", &changes, 0)?.each;
             for map in &written {
@@ -213,19 +217,36 @@ impl Case {
         Ok(())
     }
 
-    /// A walk over all of a map, by a program; nanoseconds an entry.
-    fn walk(&self, programs: &Programs, engine: &dyn Engine, cursor: usize) -> Result<f64, String> {
-        let packet = [cursor as u64, engine.window().into(), 0, 0, 0];
-        let out = rig::call(programs, engine.walk(), &packet)?;
-        let (entries, sum) = (out[3] as i64, out[4]);
-        if (entries, sum) != (self.present.len() as i64, self.present.sum()) {
-            return Err(format!(
-                "WRONG: {}: a walk: {entries} entries of {}",
-                engine.name(),
-                self.present.len()
-            ));
+    /// Walks over all of a map, by a program and by this process; nanoseconds an entry.
+    fn walks(
+        &self,
+        programs: &Programs,
+        engine: &dyn Engine,
+        cursor: usize,
+    ) -> Result<Vec<Measure>, String> {
+        let all = (self.present.len(), self.present.sum());
+        let each = |metric, (entries, sum): (usize, u64), ns: f64| {
+            if (entries, sum) != all {
+                let name = engine.name();
+                return Err(format!(
+                    "WRONG: {name}: {metric}: {entries} entries of {}",
+                    all.0
+                ));
+            }
+            Ok(Measure::new(metric, ns / all.0 as f64, "ns"))
+        };
+        let mut measures = Vec::new();
+        if let Some(program) = engine.walk() {
+            let packet = [cursor as u64, engine.window().into(), 0, 0, 0];
+            let out = rig::call(programs, program, &packet)?;
+            measures.push(each("walk_ns", (out[3] as usize, out[4]), out[2] as f64)?);
         }
-        Ok(out[2] as f64 / self.present.len() as f64)
+        let clock = CpuClock::start();
+        if let Some(walked) = engine.walk_here() {
+            let ns = clock.elapsed().as_nanos() as f64;
+            measures.push(each("walk_user_ns", walked, ns)?);
+        }
+        Ok(measures)
     }
 
     /// Changes by this process.
