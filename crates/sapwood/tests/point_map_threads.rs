@@ -158,7 +158,7 @@ fn the_most_entries_are_never_passed() {
 
 #[test]
 fn a_full_arena_beside_other_writers() {
-    let options = ArenaOptions::default().backing(Backing::HeapFixed(1 << 16));
+    let options = ArenaOptions::default().backing(Backing::HeapFixed(1 << 14));
     let map = PointMap::builder().options(options).build().unwrap();
     let failed = AtomicUsize::new(0);
     let oracles: Vec<Oracle> = std::thread::scope(|scope| {
