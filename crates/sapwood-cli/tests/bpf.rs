@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use common::{PROGRAM, Scratch};
 use netns::Netns;
-use sapwood_bpf::Pinned;
+use sapwood_bpf::{BpfArena, Pinned, PointNameMap};
 use serde_json::json;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -471,4 +471,44 @@ fn bpf_unload_takes_everything_down() {
     );
     assert_eq!(lab.arrive(&["ads.example"]), [true]);
     drop(held);
+}
+
+#[test]
+fn a_map_without_order() {
+    if skipped() {
+        return;
+    }
+    let Some(pins) = Pins::new("points") else {
+        return;
+    };
+    let s = Scratch::new();
+    let pinned = Pinned::create(&pins.0).unwrap();
+    let arena = BpfArena::create(1 << 20).unwrap();
+    pinned.pin_arena(&arena).unwrap();
+    let map = PointNameMap::<u64>::builder(&arena, "points").build();
+    let map = map.unwrap();
+    for (i, key) in ["one", "two", "three"].into_iter().enumerate() {
+        map.insert(key, i as u64 + 1).unwrap();
+    }
+    let arena = format!("{}/arena", pins.text());
+    s.run(&["bpf", "list", pins.text()])
+        .code(0)
+        .out(format!("{arena}\t0\tpoints\tqp\t{}\n", (1 << 20) - 4096));
+    s.run(&["bpf", "dump", &arena, "points", "--prefix", "tw"])
+        .code(0)
+        .out("two\t2\n");
+    let ran = s.run(&["bpf", "dump", &arena, "points", "--json"]);
+    let mut documents = ran.code(0).documents();
+    documents.sort_by_key(|one| one["value"].as_u64());
+    assert_eq!(
+        documents,
+        [
+            json!({ "key": "one", "value": 1 }),
+            json!({ "key": "two", "value": 2 }),
+            json!({ "key": "three", "value": 3 }),
+        ]
+    );
+    s.run(&["bpf", "verify", &arena, "points"])
+        .code(0)
+        .out("points: 3 entries, sound\n");
 }

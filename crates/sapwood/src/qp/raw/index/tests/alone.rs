@@ -183,7 +183,7 @@ fn memory_that_comes_and_goes() {
 
 #[test]
 fn a_next_table_that_is_too_small() {
-    let n = if cfg!(miri) { 400 } else { 8000 };
+    let n = if cfg!(miri) { 150 } else { 8000 };
     let mut world = World::new(u64::MAX);
     for i in 0..n {
         world.set(&key(i), true);
