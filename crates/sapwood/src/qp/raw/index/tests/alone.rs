@@ -223,7 +223,8 @@ fn a_next_table_that_is_too_small() {
         }
     }
     assert!(world.oracle.len() >= before + n as usize);
-    assert!(world.index.moved_both.load(Ordering::Relaxed) > 0);
+    // Small tables are there in whole chunks, and run over in another way.
+    assert!(cfg!(miri) || world.index.moved_both.load(Ordering::Relaxed) > 0);
 }
 
 #[test]
