@@ -420,7 +420,7 @@ impl Written {
         change: Change,
         keys: &Questions,
     ) -> Result<f64, String> {
-        self.ask(programs, change, keys, 128)
+        self.ask(programs, change, keys, rig::CHANGES)
     }
 
     /// The same with so many keys between two fillings of the rings.

@@ -11,6 +11,9 @@ use crate::keylist::KeyList;
 /// Questions in one call of a program: a millisecond or so.
 const CALL: usize = 4096;
 
+/// Changes in one call, of all engines: between two calls, ours has what it took replaced.
+pub const CHANGES: usize = 128;
+
 /// What a program said about a list of questions.
 pub struct Answers {
     /// Nanoseconds a question, of the call that is the median.
@@ -145,6 +148,16 @@ pub fn ask(
     window: u32,
 ) -> Result<Answers, String> {
     ask_between(programs, program, questions, window, CALL, || Ok(()))
+}
+
+/// As [`ask`], as many questions in a call as there are changes.
+pub fn ask_changes(
+    programs: &Programs,
+    program: &str,
+    questions: &Questions,
+    window: u32,
+) -> Result<Answers, String> {
+    ask_between(programs, program, questions, window, CHANGES, || Ok(()))
 }
 
 /// As [`ask`], so many questions in a call, and after each call something else is done.

@@ -181,7 +181,7 @@ impl Case {
                     samples.add(engine.name(), &measure);
                 }
             }
-            let empty = rig::ask(&programs, "sw_run_empty", &changes, 0)?.each;
+            let empty = rig::ask_changes(&programs, "sw_run_empty", &changes, 0)?.each;
             for map in &written {
                 let mut each = [0.0; 3];
                 for change in Change::ALL {
@@ -198,7 +198,7 @@ impl Case {
                     let Some(program) = engine.program(change) else {
                         continue;
                     };
-                    let answers = rig::ask(&programs, program, &changes, engine.window())?;
+                    let answers = rig::ask_changes(&programs, program, &changes, engine.window())?;
                     right(engine.name(), program, answers.wrong)?;
                     bpf[change as usize] = answers.each - empty;
                 }
