@@ -105,7 +105,7 @@ impl Case {
         println!("\n## {}: {}", self.name, self.how);
         report.notes.push(format!("{}: {}", self.name, self.how));
         let key_bytes = rig::hash_key(self.longest);
-        let arena = BpfArena::create(1 << 31).map_err(|e| e.to_string())?;
+        let arena = BpfArena::create(4 << 30).map_err(|e| e.to_string())?;
         let programs = rig::load(&arena, objects::BENCH_NAMES, key_bytes, self.present.len())?;
         let room = |name, count| Questions::room(&arena, name, count, self.longest);
         let lists = self.lists(0, options);
