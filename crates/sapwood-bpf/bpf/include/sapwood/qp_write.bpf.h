@@ -285,18 +285,46 @@ SW_INLINE void sw_kqp_count(sw_at window, __u32 what, __u32 more)
 #include "qp_write_index.bpf.h"
 #include "qp_write_trie.bpf.h"
 
+/* Writes a key where it lies in a leaf: the words that it has, no more, as another block may follow. */
+SW_INLINE void sw_kqp_put_key(sw_at at, const struct sw_key *key)
+{
+	const __u64 *words;
+	__u32 i, left;
+
+	i = sw_zero() & 28;
+	for (left = key->length / 8 + 1; left >= 4 && sw_can_loop; left -= 4) {
+		sw_hide(i);
+		i &= 28;
+		words = key->words + i;
+		sw_set_u64(at, words[0]);
+		sw_set_u64(at + 8, words[1]);
+		sw_set_u64(at + 16, words[2]);
+		sw_set_u64(at + 24, words[3]);
+		i += 4;
+		at += 32;
+	}
+	sw_hide(i);
+	i &= 28;
+	words = key->words + i;
+	if (left & 2) {
+		sw_set_u64(at, words[0]);
+		sw_set_u64(at + 8, words[1]);
+		words += 2;
+		at += 16;
+	}
+	if (left & 1)
+		sw_set_u64(at, words[0]);
+}
+
 /* Writes the leaf of a key, with the value in the scratch, into the block that was taken for it. */
 SW_GLOBAL int sw_kqp_write_leaf(__u64 window, const struct sw_key *key SW_NONNULL)
 {
 	sw_at leaf = sw_ref(window, (__u32)sw_kqp_get(window, SW_KQP_LEAF));
-	__u32 bytes = sw_kqp_value_bytes(window), i, left;
+	__u32 bytes = sw_kqp_value_bytes(window), i;
 
 	for (i = sw_zero(); i < bytes && sw_can_loop; i += 8)
 		sw_set_u64(leaf + i, sw_kqp_get(window, SW_KQP_VALUE + i));
-	leaf += bytes;
-	sw_each_word(i, left, key->length / 8 + 1) {
-		sw_set_u64(leaf + i * 8, sw_key_word(key, i));
-	}
+	sw_kqp_put_key(leaf + bytes, key);
 	return 0;
 }
 
@@ -431,7 +459,7 @@ SW_GLOBAL long sw_kqp_add(__u64 window, const struct sw_key *key SW_NONNULL, __u
  */
 SW_GLOBAL long sw_kqp_quick(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 value, __u64 flags)
 {
-	__u32 tag = sw_kqp_tag(hash), length = key->length, units = length / 8 + 2, count, entries, cell, i, left;
+	__u32 tag = sw_kqp_tag(hash), length = key->length, units = length / 8 + 2, count, entries, cell;
 	sw_at bucket = sw_kqp_bucket(window, hash, 0), ring, leaf;
 	__u64 low, high, slots, pattern = tag * SW_ONES;
 
@@ -467,10 +495,7 @@ SW_GLOBAL long sw_kqp_quick(__u64 window, const struct sw_key *key SW_NONNULL, _
 	sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
 	leaf = sw_ref(window, cell);
 	sw_set_u64(leaf, value);
-	sw_each_word(i, left, length / 8 + 1) {
-		leaf += 8;
-		sw_set_u64(leaf, sw_key_word(key, i));
-	}
+	sw_kqp_put_key(leaf + 8, key);
 	slots = sw_qp_first_slot(slots);
 	sw_publish_u32(bucket + slots + SW_QP_BUCKET_LEAVES, cell << 1 | SW_QP_LEAF);
 	/* Its tag is 0 so far. */

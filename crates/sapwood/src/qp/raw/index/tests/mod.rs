@@ -12,9 +12,12 @@ mod shared;
 use sapwood_arena::{Area, Arena, Kind, Ref};
 
 use super::bucket::Words;
+#[cfg(not(shuttle))]
 use super::table::{self, WINDOW};
 use super::*;
-use crate::qp::raw::tree::{LEAF_KIND, leaf_cell, ref_of};
+#[cfg(not(shuttle))]
+use crate::qp::raw::tree::ref_of;
+use crate::qp::raw::tree::{LEAF_KIND, leaf_cell};
 
 const INDEX_KIND: Kind = Kind(5);
 
