@@ -5,7 +5,7 @@
 cargo "+$NIGHTLY" miri --version >/dev/null 2>&1 || fail "Miri is missing: run ci/setup.sh"
 # Saved files and clocks are the host's.
 export MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}" CARGO_TARGET_DIR="$TARGET/miri"
-export SAPWOOD_OPS="${SAPWOOD_OPS:-80}"
+export SAPWOOD_OPS="${SAPWOOD_OPS:-40}"
 miri() { run cargo "+$NIGHTLY" miri test --locked "$@"; }
 
 if [ -n "${MIRI_ALL:-}" ]; then
