@@ -90,7 +90,7 @@ impl Arena {
         unsafe { self.free(r, bytes, kind) };
     }
 
-    /// Whether more than an eighth of an area is free, so that blocks should be asked for one by one, which fills gaps,
+    /// Whether more than an eighth of an area is free and can be had now (not what waits for the sweep of an evacuation), so that blocks should be asked for one by one, which fills gaps,
     /// and not cut off long runs, which need new memory.
     pub fn has_gaps(&self, area: Area) -> bool {
         let area = area as usize;

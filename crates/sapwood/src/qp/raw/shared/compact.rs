@@ -209,8 +209,8 @@ impl<V> Trie<V> {
         }
     }
 
-    /// Copies the branch `cell` of a slot to new memory, and behind it as many of the branches below it, level by level, as fit a
-    /// cache line: a descent so meets two branches or more in each line that it reads. Returns all that were moved, old cell and
+    /// Copies the branch `cell` of a slot to new memory, and behind it as many of the branches below it, level by level, as fit two
+    /// cache lines: a descent so meets two branches or more in each line that it reads. Returns all that were moved, old cell and
     /// new; `None` when the first is not in the slot any more. Those below that others change meanwhile stay for later.
     ///
     /// # Safety
@@ -228,7 +228,7 @@ impl<V> Trie<V> {
             let Some(top) = self.relocate(held, slot, cell, self.is_lowest(cell))? else {
                 return Ok(None);
             };
-            // Up to the end of the line that it lies in.
+            // Up to the end of the two lines that it lies in.
             let mut bytes = byte_of(top) % CLUSTER + size(cell);
             left.made(top);
             let mut moved = vec![(cell, top)];
