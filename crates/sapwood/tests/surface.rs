@@ -9,8 +9,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use sapwood::Error;
+use sapwood::Reader;
 use sapwood::key::{dns_name, reverse_components};
-use sapwood::qp::{Entry, QpFile, QpMap, QpReader, QpStore, QpView, Snapshot, Txn};
+use sapwood::qp::{Entry, QpFile, QpMap, QpStore, QpView, Snapshot, Txn};
 
 type Model = BTreeMap<Vec<u8>, u32>;
 
@@ -501,7 +502,7 @@ fn maps_go_where_their_values_may_go() {
     send_and_sync::<sapwood::qp::IntoIter<u64>>();
     send_and_sync::<sapwood::qp::Iter<'_, u64>>();
     send::<QpMap<Cell<u8>>>();
-    send::<QpReader<u64>>();
+    send::<Reader<QpStore<u64>>>();
     not_send!(QpMap<Rc<u8>>, QpMap<MutexGuard<'static, u8>>);
     not_sync!(QpMap<Cell<u8>>, QpMap<Rc<u8>>);
     not_send!(
@@ -509,7 +510,7 @@ fn maps_go_where_their_values_may_go() {
         sapwood::qp::IterMut<'static, Rc<u8>>
     );
     not_send!(QpView<'static, u64>, Txn<'static, u64>);
-    not_sync!(QpView<'static, u64>, QpReader<u64>);
+    not_sync!(QpView<'static, u64>, Reader<QpStore<u64>>);
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! What each writer of a shared map has for itself: free blocks, what waits for readers, counts.
+//! What each writer has for itself: free blocks, what waits for readers, counts.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering, fence};
-use core::time::Duration;
 
 use sapwood_arena::{Area, ArenaFull, Kind, Ref};
 use sapwood_qsbr::RetireQueue;
 
-use super::pool::{Depot, Pool};
+use super::block_pool::{BlockPool, Depot};
+use crate::qp::Contention;
 use crate::qp::raw::tree::LEAF_KIND;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -33,15 +33,6 @@ impl Counts {
     }
 }
 
-/// What the operations of a shard met.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Contended {
-    pub(crate) operations: u64,
-    /// Operations that met a lock that was held, or had to begin anew.
-    pub(crate) met: u64,
-    pub(crate) waited: Duration,
-}
-
 /// What waits for readers.
 #[derive(Clone, Copy)]
 pub(super) enum Garbage {
@@ -52,15 +43,15 @@ pub(super) enum Garbage {
 }
 
 /// What one writer needs, behind the shard's lock.
-pub(crate) struct Inner {
-    pub(crate) pool: Pool,
+pub struct Inner {
+    pub(crate) pool: BlockPool,
     pub(super) queue: RetireQueue<(Garbage, u32)>,
     /// What was unlinked and is not in the queue yet, with its bytes.
     pub(super) open: Vec<(Garbage, u32)>,
     /// Entries that there are, or were some operations ago.
     pub(crate) about: usize,
     pub(crate) counts: Counts,
-    pub(crate) contended: Contended,
+    pub(crate) contention: Contention,
 }
 
 pub(crate) struct Shard {
@@ -72,7 +63,7 @@ pub(crate) struct Shard {
 }
 
 /// A shard that this thread works in.
-pub(crate) struct Held<'t> {
+pub struct Held<'t> {
     pub(crate) shard: &'t Shard,
     pub(crate) inner: MutexGuard<'t, Inner>,
 }
@@ -118,7 +109,7 @@ pub(super) fn shards_of_this_machine() -> usize {
 }
 
 /// The index of a kind in `Counts::live`.
-pub(super) fn place_of(kind: Kind) -> usize {
+pub(crate) fn place_of(kind: Kind) -> usize {
     usize::from(kind.0)
 }
 
@@ -133,7 +124,7 @@ impl Inner {
     }
 
     /// Takes a node that was unlinked.
-    pub(super) fn retire_node(&mut self, cell: u32, bytes: usize, kind: Kind) {
+    pub(crate) fn retire_node(&mut self, cell: u32, bytes: usize, kind: Kind) {
         self.uncount(bytes, kind);
         self.counts.waiting.0 += 1;
         self.counts.waiting.1 += bytes as isize;
@@ -159,7 +150,7 @@ impl Inner {
         count.1 += ((bytes + 7) & !7) as isize;
     }
 
-    /// A block for a branch that is laid beside others in their order; see [`Pool::alloc_in_line`].
+    /// A block for a branch that is laid beside others in their order; see [`BlockPool::alloc_in_line`].
     pub(crate) fn alloc_in_line(
         &mut self,
         depot: &Depot,
@@ -187,7 +178,7 @@ impl Inner {
         unsafe { self.pool.free(depot, r, bytes, area) };
     }
 
-    pub(super) fn uncount(&mut self, bytes: usize, kind: Kind) {
+    fn uncount(&mut self, bytes: usize, kind: Kind) {
         let count = &mut self.counts.live[place_of(kind)];
         count.0 -= 1;
         count.1 -= ((bytes + 7) & !7) as isize;

@@ -188,14 +188,14 @@ impl Cache {
 }
 
 /// See the module.
-pub(crate) struct Pool {
+pub(crate) struct BlockPool {
     nodes: Cache,
     leaves: Cache,
 }
 
-impl Pool {
+impl BlockPool {
     pub(crate) fn new() -> Self {
-        Pool {
+        BlockPool {
             nodes: Cache::new(),
             leaves: Cache::new(),
         }

@@ -30,9 +30,9 @@ const SPINS: u32 = 0;
 
 const LOTS: usize = if cfg!(loom) { 1 } else { 16 };
 
-/// What one operation met on its way.
+/// The contention that one operation met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Met {
+pub(crate) struct LockContention {
     /// Locks that were held by others, and changes by others that made it begin anew.
     pub(crate) locks: u32,
     /// How long it waited.
@@ -64,7 +64,7 @@ impl Parking {
 
     /// Locks a word and returns its other bits; `None` when it is obsolete.
     #[inline]
-    pub(crate) fn acquire(&self, word: &AtomicU32, met: &mut Met) -> Option<u32> {
+    pub(crate) fn acquire(&self, word: &AtomicU32, met: &mut LockContention) -> Option<u32> {
         sync::point();
         let h = word.load(Ordering::Relaxed);
         if h & STATE == 0
@@ -79,7 +79,7 @@ impl Parking {
 
     #[cold]
     #[inline(never)]
-    fn acquire_slow(&self, word: &AtomicU32, met: &mut Met) -> Option<u32> {
+    fn acquire_slow(&self, word: &AtomicU32, met: &mut LockContention) -> Option<u32> {
         met.locks += 1;
         #[cfg(not(any(loom, shuttle)))]
         let since = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! What the writers of a shared map have in common, be it a trie or an index alone: memory, shards, limits.
+//! What all writers of a map have in common, with a trie or without: memory, shards, limits.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,17 +8,16 @@ use crossbeam_utils::CachePadded;
 use sapwood_arena::{Area, Arena, ArenaFull, Ref};
 use sapwood_qsbr::{Domain, RetireQueue};
 
-use super::pool::{Depot, Pool};
-use super::shard::{
-    Contended, Counts, Garbage, Held, Inner, Shard, shards_of_this_machine, thread_number,
-};
+use super::block_pool::{BlockPool, Depot};
+use super::shard::{Counts, Garbage, Held, Inner, Shard, shards_of_this_machine, thread_number};
+use crate::qp::Contention;
 use crate::qp::raw::index::Chunks;
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::node::LEAF;
 use crate::sync::{self, Mutex};
 
 /// See the module.
-pub(crate) struct Commons {
+pub struct WriterPool {
     pub(crate) depot: Depot,
     pub(super) shards: Box<[CachePadded<Shard>]>,
     domain: Domain,
@@ -27,7 +26,7 @@ pub(crate) struct Commons {
     count: CachePadded<AtomicUsize>,
 }
 
-impl Commons {
+impl WriterPool {
     /// Those of a map with `len` entries in this arena, which has a stable base; `counts` is what is in use there.
     pub(crate) fn new(
         arena: Arena,
@@ -38,18 +37,18 @@ impl Commons {
     ) -> Self {
         let shard = |first: bool| Shard {
             inner: Mutex::new(Inner {
-                pool: Pool::new(),
+                pool: BlockPool::new(),
                 queue: RetireQueue::new(&domain),
                 open: Vec::new(),
                 about: len,
                 counts: if first { counts } else { Counts::default() },
-                contended: Contended::default(),
+                contention: Contention::default(),
             }),
             len: AtomicIsize::new(if first { len as isize } else { 0 }),
             sequence: AtomicU64::new(0),
         };
         let shards = (0..shards_of_this_machine()).map(|i| CachePadded::new(shard(i == 0)));
-        Commons {
+        WriterPool {
             shards: shards.collect(),
             depot: Depot::new(arena),
             domain,
@@ -167,7 +166,7 @@ impl Commons {
     /// What a writer counts as the number of entries after an operation: exact while there are few.
     #[inline]
     pub(crate) fn about(&self, inner: &mut Inner) -> usize {
-        if inner.about < COUNT_BELOW || inner.contended.operations % COUNT_EVERY == 0 {
+        if inner.about < COUNT_BELOW || inner.contention.operations % COUNT_EVERY == 0 {
             inner.about = self.len();
         }
         inner.about

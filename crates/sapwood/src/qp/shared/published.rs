@@ -5,12 +5,11 @@ use core::fmt;
 use sapwood_arena::{Arena, HeaderMode};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::map::sorted_tree;
-use super::point_map::{PointMap, PointMapBuilder};
-use super::raw::image::layout_hash;
-use super::raw::index::{Index, PORTABLE_WORDS};
-use super::shared::{QpShared, QpSharedBuilder};
+use super::{PointMap, PointMapBuilder, QpShared, QpSharedBuilder, SharedMap};
 use crate::Error;
+use crate::qp::map::sorted_tree;
+use crate::qp::raw::image::layout_hash;
+use crate::qp::raw::index::{Index, PORTABLE_WORDS};
 use crate::seed::seed;
 
 /// Where others find a published map: the words of the arena's header page. A second implementation is written from
@@ -50,7 +49,7 @@ impl Published {
     /// Numbers of the layouts of branches, leaves and buckets that others are compiled with: names as in `docs/qp.md` and
     /// `docs/shared.md`, in capitals, and values.
     pub fn layout() -> impl Iterator<Item = (&'static str, u64)> {
-        super::raw::published_layout().into_iter()
+        crate::qp::raw::published_layout().into_iter()
     }
 
     /// What the header calls the layout of a map with values of this type.
@@ -84,7 +83,7 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> QpSharedBuild
     /// As [`build_in`](Self::build_in), with entries in ascending order of keys. Of equal keys, the last wins.
     ///
     /// # Errors
-    /// As [`QpMap::from_sorted_iter`](super::QpMap::from_sorted_iter); [`Error::Full`].
+    /// As [`QpMap::from_sorted_iter`](crate::qp::QpMap::from_sorted_iter); [`Error::Full`].
     ///
     /// # Panics
     /// As [`build_in`](Self::build_in).
@@ -94,14 +93,16 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> QpSharedBuild
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpShared<V>, Error> {
         header::<V>(&mut arena)?;
-        arena.set_root(Published::HAS_INDEX, u64::from(self.has_index()))?;
+        arena.set_root(Published::HAS_INDEX, u64::from(self.index))?;
         let roots = arena.roots_at();
-        let index = match self.has_index() {
+        let index = match self.index {
             true => Some(published_index(&mut arena)?),
             false => None,
         };
         let tree = sorted_tree(arena, entries)?;
-        self.finish_published(tree, index, roots + 8 * Published::ROOT)
+        let mut trie = self.trie(tree, index)?;
+        trie.publish(roots + 8 * Published::ROOT);
+        Ok(SharedMap::of_raw(trie))
     }
 }
 
@@ -157,6 +158,6 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> PointMapBuild
         header::<V>(&mut arena)?;
         arena.set_root(Published::HAS_INDEX, Published::ONLY_INDEX)?;
         let index = published_index(&mut arena)?;
-        Ok(self.finish(arena, index))
+        Ok(self.build_over(arena, Some(index)))
     }
 }

@@ -5,22 +5,16 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::Alone;
-use crate::qp::QpSharedMemory;
+use super::IndexOnly;
 use crate::qp::raw::leaf::LeafOf;
-use crate::qp::raw::shared::commons::Commons;
-use crate::qp::raw::shared::lock;
-use crate::qp::raw::shared::verify::is_used;
+use crate::qp::raw::writers::accounts::is_used;
+use crate::qp::raw::writers::lock;
+use crate::qp::raw::writers::writer_pool::WriterPool;
 use crate::sync::{self, Ordering};
 
-impl<V> Alone<V> {
-    /// Where the memory is. Waits for writers that are at work.
-    pub(crate) fn memory(&self) -> QpSharedMemory {
-        self.memory_beside(size_of::<Self>() + size_of_val(&*self.stripes))
-    }
-
+impl<V> IndexOnly<V> {
     /// Walks everything; waits for writers that are at work, and holds back those that come.
-    pub(crate) fn verify(&self) -> Result<(), String> {
+    pub(super) fn verify_all(&self) -> Result<(), String> {
         let shards = self.all_shards();
         let idle = |stripe: &sync::AtomicU32| lock::is_idle(stripe.load(Ordering::Relaxed));
         if !self.stripes.iter().all(|stripe| idle(stripe)) {
@@ -44,7 +38,7 @@ impl<V> Alone<V> {
                 return Err(format!("the key of leaf {leaf:#x} is there twice"));
             }
         }
-        let (counts, ..) = Commons::sums(&shards);
+        let (counts, ..) = WriterPool::sums(&shards);
         let found = [(0, 0), (0, 0), (len as isize, bytes as isize)];
         if counts.live != found || counts.waiting.0 < 0 || counts.waiting.1 < 0 {
             return Err(format!(

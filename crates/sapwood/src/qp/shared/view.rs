@@ -1,75 +1,73 @@
-//! What a thread with a guard does with a map that has only the index.
+//! What a thread with a guard does with a shared map: reading, and changing with references to what was there.
 
 use alloc::vec::Vec;
 use core::fmt;
-use core::iter::FusedIterator;
 use core::ops::ControlFlow;
 
 use sapwood_qsbr::Guard;
 
-use super::iter::Shown;
-use super::map::checked;
-use super::raw::alone::Alone;
-use super::raw::alone::ops::{Removed, Test, Walk};
-use super::raw::shared::ops::Outcome;
-use super::raw::shared::write::Mode;
-use super::read;
-use super::shared_view::Exchange;
+use super::Order;
+use crate::qp::iter::Shown;
+use crate::qp::map::checked;
+use crate::qp::raw::writers::ops::{Mode, Operations, Outcome, Removed, Structure, Test};
+use crate::qp::read;
 use crate::{Error, Rejected};
 
-/// A [`PointMap`](super::PointMap) under a guard: references that it gives out live as long as the guard.
+/// A [`SharedMap`](super::SharedMap) under a guard: references that it gives out live as long as the
+/// guard.
 ///
-/// Stays on its thread. Operations on one key are linearizable.
-pub struct PointMapView<'g, V> {
-    map: &'g Alone<V>,
-    guard: Guard<'g>,
+/// Stays on its thread. Operations on one key are linearizable. A query that combines several entries is
+/// not: an ordered map has [`exact`](SharedView::exact) for that.
+pub struct SharedView<'g, O: Order, V: Send + Sync + 'static> {
+    pub(super) raw: &'g O::Raw<V>,
+    pub(super) guard: Guard<'g>,
 }
 
-impl<V> Clone for PointMapView<'_, V> {
+impl<O: Order, V: Send + Sync + 'static> Clone for SharedView<'_, O, V> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<V> Copy for PointMapView<'_, V> {}
+impl<O: Order, V: Send + Sync + 'static> Copy for SharedView<'_, O, V> {}
 
-impl<'g, V: Send + Sync + 'static> PointMapView<'g, V> {
+impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
     #[inline]
-    pub(super) fn new(map: &'g Alone<V>, guard: Guard<'g>) -> Self {
+    pub(super) fn new(raw: &'g O::Raw<V>, guard: Guard<'g>) -> Self {
         assert!(
-            guard.belongs_to(map.domain()),
+            guard.belongs_to(raw.domain()),
             "a guard of the map's own domain"
         );
-        PointMapView { map, guard }
+        SharedView { raw, guard }
     }
 
     /// Number of entries; exact while nobody writes.
     pub fn len(&self) -> usize {
-        self.map.len()
+        self.raw.len()
     }
 
-    /// Whether there is no entry; as [`len`](Self::len) says.
+    /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.raw.is_vacant()
     }
 
-    /// The value of a key. Waits for nobody. Two cache lines.
+    /// The value of a key. Waits for nobody. With an index, two cache lines; else O(key length).
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&'g V> {
-        let leaf = self.map.find(self.guard, key.as_ref())?;
-        Some(self.map.value(self.guard, leaf))
+        let leaf = self.raw.find_guarded(self.guard, key.as_ref())?;
+        Some(self.raw.value(self.guard, leaf))
     }
 
     /// The stored key and its value.
     pub fn get_key_value(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
-        let leaf = self.map.find(self.guard, key.as_ref())?;
-        Some(self.map.entry(self.guard, leaf))
+        let leaf = self.raw.find_guarded(self.guard, key.as_ref())?;
+        Some(self.raw.entry(self.guard, leaf))
     }
 
     /// Whether the key is stored.
     #[inline]
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
-        self.map.find(self.guard, key.as_ref()).is_some()
+        self.raw.find_guarded(self.guard, key.as_ref()).is_some()
     }
 
     /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`. Each is looked up at a moment of its own.
@@ -79,19 +77,24 @@ impl<'g, V: Send + Sync + 'static> PointMapView<'g, V> {
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], out: &mut [Option<&'g V>]) {
         assert_eq!(keys.len(), out.len(), "as many places as keys");
         let large = self.len() >= read::BATCH_FROM / 32;
-        self.map.find_many(self.guard, keys, large, |i, leaf| {
-            out[i] = (leaf != 0).then(|| self.map.value(self.guard, leaf));
+        if !large {
+            for (key, out) in keys.iter().zip(out) {
+                *out = self.get(key);
+            }
+            return;
+        }
+        self.raw.find_many_guarded(self.guard, keys, |i, leaf| {
+            out[i] = (leaf != 0).then(|| self.raw.value(self.guard, leaf));
         });
     }
 
-    /// All entries, in no order; weakly consistent: see [`PointMapIter`].
-    pub fn iter(&self) -> PointMapIter<'g, V> {
-        PointMapIter {
-            walk: self.map.walk(self.guard),
-        }
+    /// All entries. In an ordered map, in ascending order of keys and from both ends, see
+    /// [`QpSharedRange`](super::QpSharedRange); else in no order, see [`PointMapIter`](super::PointMapIter).
+    pub fn iter(&self) -> O::Iter<'g, V> {
+        O::iter(self.raw, self.guard)
     }
 
-    /// Calls `each` with all entries, in no order, until it breaks.
+    /// Calls `each` with all entries until it breaks, in the order of [`iter`](Self::iter).
     pub fn for_each<B>(
         &self,
         mut each: impl FnMut(&'g [u8], &'g V) -> ControlFlow<B>,
@@ -100,11 +103,6 @@ impl<'g, V: Send + Sync + 'static> PointMapView<'g, V> {
             each(key, value)?;
         }
         ControlFlow::Continue(())
-    }
-
-    /// A few keys of a walk, and where to go on.
-    pub(super) fn some_keys(&self, from: u32) -> (Vec<Vec<u8>>, Option<u32>) {
-        self.map.some_keys(self.guard, from)
     }
 
     /// Runs one change; a change that lacks memory is tried again after all free memory was collected.
@@ -116,9 +114,9 @@ impl<'g, V: Send + Sync + 'static> PointMapView<'g, V> {
     ) -> Result<Outcome<'g, V>, Rejected<V>> {
         let garbage = checked(key)
             .map(drop)
-            .and_then(|()| Ok(self.map.try_admit(key.len())?));
+            .and_then(|()| Ok(self.raw.try_admit(key.len())?));
         match garbage {
-            Ok(()) => self.map.change(self.guard, key, value, mode),
+            Ok(()) => self.raw.change(self.guard, key, value, mode),
             Err(error) => Err(Rejected { value, error }),
         }
     }
@@ -127,7 +125,7 @@ impl<'g, V: Send + Sync + 'static> PointMapView<'g, V> {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], [`Error::Full`], with the value given
-    /// back; the map is unchanged. See [`PointMap::insert`](super::PointMap::insert).
+    /// back; the map is unchanged.
     pub fn insert(&self, key: impl AsRef<[u8]>, value: V) -> Result<Option<&'g V>, Rejected<V>> {
         match self.change(key.as_ref(), value, &mut Mode::Put)? {
             Outcome::Replaced(old) => Ok(Some(old)),
@@ -165,7 +163,7 @@ impl<'g, V: Send + Sync + 'static> PointMapView<'g, V> {
 
     /// Replaces the value of a key if it equals `current`; says what it found.
     ///
-    /// The comparison must not wait for all writers: it must not call `verify`, `memory` or `contention`.
+    /// The comparison must not wait for all writers: it must not call `verify`, `memory`, `contention` or `exact`.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -210,17 +208,17 @@ impl<'g, V: Send + Sync + 'static> PointMapView<'g, V> {
         }
     }
 
-    /// Removes a key; the value can be read as long as the guard is held. Needs no memory.
+    /// Removes a key; the value can be read as long as the guard is held.
     ///
     /// # Errors
-    /// [`Error::GarbageLimit`].
+    /// As [`SharedMap::remove`](super::SharedMap::remove).
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<&'g V>, Error> {
         Ok(self.take(key.as_ref(), None)?.value)
     }
 
     /// Removes a key if its value passes a test. The test may be run several times; the last counts.
     ///
-    /// It must not wait for all writers: not call `verify`, `memory` or `contention`.
+    /// It must not wait for all writers: not call `verify`, `memory`, `contention` or `exact`.
     ///
     /// # Errors
     /// As [`remove`](Self::remove).
@@ -238,68 +236,48 @@ impl<'g, V: Send + Sync + 'static> PointMapView<'g, V> {
         key: &[u8],
         test: Option<&mut Test<'_, V>>,
     ) -> Result<Removed<'g, V>, Error> {
-        self.map.try_admit(key.len())?;
-        Ok(self.map.take(self.guard, key, test))
+        self.raw.try_admit(key.len())?;
+        Ok(self.raw.take(self.guard, key, test)?)
+    }
+
+    /// Some keys of a walk, and the place where it goes on.
+    pub(super) fn some_keys(
+        &self,
+        from: Option<Place<O, V>>,
+    ) -> (Vec<Vec<u8>>, Option<Place<O, V>>) {
+        self.raw.some_keys(self.guard, from)
     }
 }
 
-impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for PointMapView<'_, V> {
+/// A place in a walk over keys.
+type Place<O, V> = <<O as Order>::Raw<V> as Structure<V>>::Place;
+
+/// The result of a [`compare_exchange`](SharedView::compare_exchange).
+#[derive(Debug, PartialEq, Eq)]
+pub enum Exchange<'g, V> {
+    /// The value was replaced: the old one.
+    Done(&'g V),
+    /// It was another, or the key was not there.
+    Refused {
+        /// What was found.
+        found: Option<&'g V>,
+        /// The value that was to be stored.
+        value: V,
+    },
+}
+
+impl<O: Order, V: Send + Sync + fmt::Debug + 'static> fmt::Debug for SharedView<'_, O, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.iter().fmt(f)
-    }
-}
-
-impl<'g, V: Send + Sync + 'static> IntoIterator for PointMapView<'g, V> {
-    type Item = (&'g [u8], &'g V);
-    type IntoIter = PointMapIter<'g, V>;
-
-    fn into_iter(self) -> PointMapIter<'g, V> {
-        self.iter()
-    }
-}
-
-/// Entries of a [`PointMap`](super::PointMap) in no order, while others write.
-///
-/// Weakly consistent, also while tables grow and shrink: no key comes twice; a key that is there throughout is not skipped; of keys that are
-/// inserted or removed meanwhile some come and some do not. Each value was the key's at some time of the walk. It holds its guard.
-///
-/// ```
-/// # use sapwood::qp::PointMap;
-/// let map = PointMap::new()?;
-/// map.insert("a", 1)?;
-/// map.insert("b", 2)?;
-/// let pin = map.pin();
-/// let mut keys: Vec<_> = pin.view().iter().map(|(key, _)| key).collect();
-/// keys.sort();
-/// assert_eq!(keys, [b"a", b"b"]);
-/// # Ok::<(), sapwood::Error>(())
-/// ```
-pub struct PointMapIter<'g, V> {
-    walk: Walk<'g, V>,
-}
-
-impl<V> Clone for PointMapIter<'_, V> {
-    fn clone(&self) -> Self {
-        PointMapIter {
-            walk: self.walk.clone(),
-        }
-    }
-}
-
-impl<'g, V> Iterator for PointMapIter<'g, V> {
-    type Item = (&'g [u8], &'g V);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        self.walk.next()
-    }
-}
-
-impl<V> FusedIterator for PointMapIter<'_, V> {}
-
-impl<V: fmt::Debug> fmt::Debug for PointMapIter<'_, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.clone().map(|(k, v)| (k.escape_ascii(), v));
+        let shown = self.iter().map(|(k, v)| (k.escape_ascii(), v));
         f.debug_map().entries(shown.map(Shown::of)).finish()
+    }
+}
+
+impl<'g, O: Order, V: Send + Sync + 'static> IntoIterator for SharedView<'g, O, V> {
+    type Item = (&'g [u8], &'g V);
+    type IntoIter = O::Iter<'g, V>;
+
+    fn into_iter(self) -> O::Iter<'g, V> {
+        self.iter()
     }
 }

@@ -4,24 +4,21 @@ use alloc::vec::Vec;
 
 use sapwood_arena::{Area, ArenaFull};
 
-use super::Alone;
+use super::IndexOnly;
 use crate::qp::raw::index::CHUNK_BYTES;
 use crate::qp::raw::leaf::LeafOf;
-use crate::qp::raw::shared::commons::Blocks;
-use crate::qp::raw::shared::lock::Met;
-use crate::qp::raw::shared::shard::{Held, Inner};
-use crate::qp::raw::shared::write::{Done, Mode};
 use crate::qp::raw::tree::{LEAF_KIND, leaf_cell, ref_of};
+use crate::qp::raw::writers::lock::LockContention;
+use crate::qp::raw::writers::ops::{Done, Mode, Test};
+use crate::qp::raw::writers::shard::{Held, Inner};
+use crate::qp::raw::writers::writer_pool::Blocks;
 
-/// A test of a value.
-pub(crate) type Test<'a, V> = dyn FnMut(&V) -> bool + 'a;
-
-impl<V> Alone<V> {
-    /// Inserts, replaces, or does nothing, by the mode.
+impl<V> IndexOnly<V> {
+    /// As [`Structure::write`](crate::qp::raw::writers::ops::Structure::write).
     ///
     /// # Safety
-    /// This thread holds a guard of the domain, for as long as it uses leaves of the result.
-    pub(super) unsafe fn write(
+    /// As there.
+    pub(super) unsafe fn put(
         &self,
         held: &mut Held<'_>,
         key: &[u8],
@@ -29,7 +26,7 @@ impl<V> Alone<V> {
         mode: &mut Mode<'_, V>,
         values: &mut Vec<V>,
     ) -> Done<V> {
-        let mut met = Met::default();
+        let mut met = LockContention::default();
         let hash = self.index.hash(key);
         // SAFETY: the guard is held throughout; `put` is called under the stripe, with what was found there.
         let done = unsafe {
@@ -145,18 +142,18 @@ impl<V> Alone<V> {
         Done::NoMemory(value, full.unwrap_or(hopeless))
     }
 
-    /// Removes a key, if its value passes the test; its leaf, until the guard is gone.
+    /// As [`Structure::remove`](crate::qp::raw::writers::ops::Structure::remove).
     ///
     /// # Safety
-    /// This thread holds a guard of the domain, for as long as it uses the result.
-    pub(super) unsafe fn remove(
+    /// As there.
+    pub(super) unsafe fn cut(
         &self,
         held: &mut Held<'_>,
         key: &[u8],
         mut test: Option<&mut Test<'_, V>>,
         values: &mut Vec<V>,
     ) -> Option<u32> {
-        let mut met = Met::default();
+        let mut met = LockContention::default();
         let hash = self.index.hash(key);
         // SAFETY: the guard is held throughout; the index is changed under the stripe.
         let removed = unsafe {

@@ -5,7 +5,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::lock::{Met, Parking, is_idle, plain};
+use super::lock::{LockContention, Parking, is_idle, plain};
 use crate::sync::{AtomicU32, Ordering};
 
 /// A header as a small branch may have it.
@@ -32,7 +32,10 @@ impl Word {
 
     /// Adds one under the lock; whether the word was still live.
     fn add(&self) -> bool {
-        let Some(h) = self.parking.acquire(&self.word, &mut Met::default()) else {
+        let Some(h) = self
+            .parking
+            .acquire(&self.word, &mut LockContention::default())
+        else {
             return false;
         };
         assert_eq!(h, HEADER, "the other bits never change");
@@ -74,7 +77,7 @@ fn sleepers_wake_up_when_the_branch_is_abandoned() {
         assert!(
             shared
                 .parking
-                .acquire(&shared.word, &mut Met::default())
+                .acquire(&shared.word, &mut LockContention::default())
                 .is_some()
         );
         // SAFETY: the lock is held.
@@ -106,7 +109,9 @@ fn child_then_parent_does_not_deadlock() {
     });
 
     fn both(parent: &Word, child: &Word) {
-        let held = child.parking.acquire(&child.word, &mut Met::default());
+        let held = child
+            .parking
+            .acquire(&child.word, &mut LockContention::default());
         assert!(held.is_some());
         assert!(parent.add());
         child.parking.release(&child.word);
@@ -121,7 +126,9 @@ fn what_was_done_under_the_lock_is_seen_by_who_finds_it_obsolete() {
         let thread = {
             let (shared, replacement) = (Arc::clone(&shared), Arc::clone(&replacement));
             thread::spawn(move || {
-                let held = shared.parking.acquire(&shared.word, &mut Met::default());
+                let held = shared
+                    .parking
+                    .acquire(&shared.word, &mut LockContention::default());
                 assert!(held.is_some());
                 replacement.store(7, Ordering::Release);
                 shared.parking.abandon(&shared.word);
@@ -131,7 +138,7 @@ fn what_was_done_under_the_lock_is_seen_by_who_finds_it_obsolete() {
         // no more than to get there: no ordering is asked of the word itself.
         if shared
             .parking
-            .acquire(&shared.word, &mut Met::default())
+            .acquire(&shared.word, &mut LockContention::default())
             .is_some()
         {
             shared.parking.release(&shared.word);

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use sapwood_arena::Area;
 
-use super::commons::Commons;
-use super::lock::Met;
-use super::shard::{Contended, Counts, Garbage, Held, Inner};
-use super::trie::Trie;
+use super::lock::LockContention;
+use super::shard::{Garbage, Inner};
+use super::writer_pool::WriterPool;
+use crate::qp::Contention;
 use crate::qp::raw::leaf::LeafOf;
 use crate::qp::raw::node::LEAF;
 use crate::qp::raw::tree::{LEAF_KIND, ref_of};
@@ -21,36 +21,8 @@ const BATCH_LIMITED: usize = 1;
 /// So many nodes freed at once may leave whole pages.
 const MUCH: usize = 4096;
 
-impl<V> Trie<V> {
-    /// Takes a node that was unlinked: it is freed when no reader can hold it.
-    ///
-    /// # Safety
-    /// The node is whole and unlinked, and this is the only call for it.
-    pub(crate) unsafe fn retire(&self, inner: &mut Inner, cell: u32) {
-        // SAFETY: the caller's promise.
-        let (bytes, kind) = unsafe { self.block(cell) };
-        inner.retire_node(cell, bytes, kind);
-    }
-
-    /// Frees up to `budget` nodes of all shards that nobody can hold any more; hands out their values. With an empty
-    /// trie, pools give back what they keep.
-    pub(crate) fn reclaim(&self, budget: usize, values: &mut Vec<V>) -> usize {
-        let empty = self.is_vacant();
-        if empty {
-            self.empty_index();
-        }
-        self.reclaim_all(budget, values, empty)
-    }
-
-    /// Makes what free memory there is usable by everybody, after a block could not be had; whether there was any.
-    pub(crate) fn scavenge(&self, values: &mut Vec<V>) -> bool {
-        let found = self.reclaim(usize::MAX, values) > 0;
-        self.drain_pools() || found
-    }
-}
-
-impl Commons {
-    /// Takes a leaf that was unlinked, as `Trie::retire` does.
+impl WriterPool {
+    /// Retires a leaf that was unlinked.
     ///
     /// # Safety
     /// The leaf, with a value `V`, is unlinked, and this is the only call for it.
@@ -61,11 +33,11 @@ impl Commons {
     }
 
     /// Ends an operation: hands on what it unlinked when that has become much, and frees what can be freed.
-    pub(crate) fn settle<V>(&self, inner: &mut Inner, met: Met, values: &mut Vec<V>) {
-        inner.contended.operations += 1;
+    pub(crate) fn settle<V>(&self, inner: &mut Inner, met: LockContention, values: &mut Vec<V>) {
+        inner.contention.operations += 1;
         if met.locks > 0 {
-            inner.contended.met += 1;
-            inner.contended.waited += met.waited;
+            inner.contention.met_lock += 1;
+            inner.contention.waited += met.waited;
         }
         let batch = if self.domain().hard_limit().is_some() {
             BATCH_LIMITED
@@ -157,25 +129,13 @@ impl Commons {
         found
     }
 
-    /// Sums over shards that are all held.
-    pub(crate) fn sums(shards: &[Held<'_>]) -> (Counts, usize, usize) {
-        let mut counts = Counts::default();
-        let (mut pooled, mut overhead) = (0, 0);
-        for held in shards {
-            counts.add(&held.inner.counts);
-            pooled += held.inner.pool.bytes();
-            overhead += held.inner.pool.overhead();
-        }
-        (counts, pooled, overhead)
-    }
-
-    /// What operations met so far.
-    pub(crate) fn contended(&self) -> Contended {
-        let mut sum = Contended::default();
+    /// The contention of all operations so far.
+    pub(crate) fn contention(&self) -> Contention {
+        let mut sum = Contention::default();
         for shard in &self.shards {
-            let one = sync::lock(&shard.inner).contended;
+            let one = sync::lock(&shard.inner).contention;
             sum.operations += one.operations;
-            sum.met += one.met;
+            sum.met_lock += one.met_lock;
             sum.waited += one.waited;
         }
         sum
