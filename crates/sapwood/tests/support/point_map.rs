@@ -1,14 +1,11 @@
 //! What the tests of `PointMap` have in common.
 
-#[path = "steps.rs"]
-mod steps;
-
 use std::collections::HashMap;
 
 use sapwood::arena::{ArenaOptions, Backing};
 use sapwood::qp::PointMap;
 
-pub use steps::steps;
+pub use super::steps::steps;
 
 pub type Oracle = HashMap<Vec<u8>, u64>;
 

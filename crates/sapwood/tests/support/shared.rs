@@ -1,14 +1,11 @@
 //! What the tests of `QpShared` have in common.
 
-#[path = "steps.rs"]
-mod steps;
-
 use std::collections::BTreeMap;
 
 use sapwood::arena::{ArenaOptions, Backing};
 use sapwood::qp::{QpShared, QpSharedBuilder};
 
-pub use steps::steps;
+pub use super::steps::steps;
 
 /// Keys that share prefixes and are prefixes of each other.
 pub fn key(rng: &mut fastrand::Rng, alphabet: u8, longest: usize) -> Vec<u8> {
