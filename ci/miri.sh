@@ -34,7 +34,7 @@ both=0
         miri -p sapwood --lib -- index::tests::owned::removal index::tests::owned::no_memory &&
         miri -p sapwood --test all -- shared::a_panic_in shared::a_comparison &&
         miri -p sapwood --test all -- point_map::a_test_may &&
-        miri -p sapwood --test all -- shared_threads::values_are_dropped_once point_map_threads::values_are_dropped_once
+        miri -p sapwood --test all -- shared_threads::values_are_dropped_once
 } || both=1
 wait $! || both=1
 cat "$log"

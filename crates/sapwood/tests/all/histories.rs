@@ -1,4 +1,4 @@
-//! `QpShared` on real threads: recorded histories are linearizable, and a long run leaves what it must.
+//! Maps for many writers on real threads: recorded histories are linearizable, and a long run leaves what it must.
 //!
 //! `SAPWOOD_SOAK=600` makes the last test run for ten minutes.
 
@@ -6,16 +6,19 @@ use std::time::Duration;
 
 use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{Exchange, QpShared};
-use sapwood_model::shared_ops::{Absent, Present, SharedMap, drive, hot_keys};
+use sapwood::qp::{Exchange, Order, QpShared, SharedMap};
+use sapwood_model::shared_ops::{self, Absent, Present, drive, hot_keys};
 use sapwood_model::soak::{Length, soak};
 
-struct Shared {
-    map: QpShared<u64>,
-    compact: bool,
+use crate::support::shared::{builder, each_kind};
+
+/// A map, and what a writer does in a pause.
+struct Shared<O: Order> {
+    map: SharedMap<O, u64>,
+    pause: fn(&SharedMap<O, u64>),
 }
 
-impl SharedMap for Shared {
+impl<O: Order> shared_ops::SharedMap for Shared<O> {
     fn get(&self, key: &[u8]) -> Option<u64> {
         self.map.get(key)
     }
@@ -56,22 +59,8 @@ impl SharedMap for Shared {
     }
 
     fn pause(&self) {
-        if self.compact {
-            self.map.compact_step(20).unwrap();
-        }
+        (self.pause)(&self.map);
         self.map.reclaim(100);
-    }
-}
-
-fn shared(index: bool, debug: DebugMode, compact: bool) -> Shared {
-    let options = ArenaOptions::default()
-        .backing(Backing::Mmap { reserve: 1 << 30 })
-        .debug(debug);
-    let builder = QpShared::builder().options(options);
-    let builder = if index { builder.with_index() } else { builder };
-    Shared {
-        map: builder.build().unwrap(),
-        compact,
     }
 }
 
@@ -80,63 +69,96 @@ fn few() -> bool {
     std::env::var("SAPWOOD_OPS").is_ok_and(|ops| ops.parse().is_ok_and(|n: u64| n < 100_000))
 }
 
-/// Runs `test` on maps of all kinds.
-fn all_kinds(test: impl Fn(Shared, u64)) {
-    let mut seed = fastrand::u64(..);
-    for index in [false, true] {
-        for debug in [DebugMode::Off, DebugMode::Poison] {
-            for compact in [false, true] {
-                seed += 1;
-                println!("index {index}, {debug:?}, compacting {compact}, seed {seed}");
-                test(shared(index, debug, compact), seed);
-            }
-        }
-    }
+/// Options for memory of both modes.
+fn both_modes() -> [ArenaOptions; 2] {
+    [DebugMode::Off, DebugMode::Poison].map(|debug| {
+        ArenaOptions::default()
+            .backing(Backing::Mmap { reserve: 1 << 30 })
+            .debug(debug)
+    })
 }
 
-#[test]
-fn histories_are_linearizable() {
+/// How many maps `all_kinds` makes.
+const KINDS: u64 = 10;
+
+/// Runs `$test` on maps of all kinds, and on tries that are compacted meanwhile.
+macro_rules! all_kinds {
+    ($test:ident) => {{
+        let mut seed = fastrand::u64(..);
+        let mut run = |kind: &str, test: &dyn Fn(u64)| {
+            seed = seed.wrapping_add(1);
+            println!("{kind}, seed {seed}");
+            test(seed);
+        };
+        for options in both_modes() {
+            each_kind!(new => {
+                let map = new().options(options.clone()).build().unwrap();
+                run("as it is", &|seed| {
+                    $test(Shared { map: map.clone(), pause: |_| () }, seed)
+                });
+            });
+            for index in [false, true] {
+                let map = builder(index).options(options.clone()).build().unwrap();
+                run("compacted", &|seed| {
+                    let pause = |map: &QpShared<u64>| {
+                        map.compact_step(20).unwrap();
+                    };
+                    $test(Shared { map: map.clone(), pause }, seed)
+                });
+            }
+        }
+    }};
+}
+
+fn linearizable<O: Order>(shared: Shared<O>, seed: u64) {
     let (rounds, ops) = match (cfg!(miri), few()) {
         (true, _) => (1, 20),
         (false, true) => (4, 300),
         (false, false) => (20, 400),
     };
-    all_kinds(|shared, seed| {
-        for round in 0..rounds {
-            let keys = hot_keys(6);
-            for key in &keys {
-                shared.map.remove(key).unwrap();
-            }
-            let history = drive(&shared, 4, ops, &keys, seed.wrapping_add(round));
-            if let Err(error) = history.check() {
-                panic!("{error}");
-            }
+    for round in 0..rounds {
+        let keys = hot_keys(6);
+        for key in &keys {
+            shared.map.remove(key).unwrap();
         }
-        shared.map.verify().unwrap();
-    });
+        let history = drive(&shared, 4, ops, &keys, seed.wrapping_add(round));
+        if let Err(error) = history.check() {
+            panic!("{error}");
+        }
+    }
+    shared.map.verify().unwrap();
+}
+
+#[test]
+fn histories_are_linearizable() {
+    all_kinds!(linearizable);
+}
+
+fn a_long_run<O: Order>(shared: Shared<O>, seed: u64) {
+    let seconds: u64 = std::env::var("SAPWOOD_SOAK").map_or(0, |s| s.parse().expect("seconds"));
+    let length = match seconds {
+        0 if cfg!(miri) => Length::Operations(30),
+        0 if few() => Length::Operations(3000),
+        0 => Length::Operations(20_000),
+        all => Length::Time(Duration::from_millis(all * 1000 / KINDS)),
+    };
+    let expected = soak(&shared, 4, length, seed);
+    shared.map.verify().unwrap();
+    let pin = shared.map.pin();
+    let mut entries: Vec<_> = pin
+        .view()
+        .iter()
+        .map(|(key, value)| (key, *value))
+        .collect();
+    entries.sort_unstable();
+    let checked = expected.check(entries.into_iter());
+    assert_eq!(checked, Ok(shared.map.len()));
+    let contention = shared.map.contention();
+    assert!(contention.operations > 0);
+    println!("{} operations, {contention:?}", expected.operations);
 }
 
 #[test]
 fn a_long_run_leaves_what_it_must() {
-    let seconds = std::env::var("SAPWOOD_SOAK").map_or(0, |s| s.parse().expect("seconds"));
-    all_kinds(|shared, seed| {
-        let length = match seconds {
-            0 if cfg!(miri) => Length::Operations(30),
-            0 if few() => Length::Operations(3000),
-            0 => Length::Operations(20_000),
-            // Eight kinds share the time.
-            all => Length::Time(Duration::from_millis(all * 1000 / 8)),
-        };
-        let expected = soak(&shared, 4, length, seed);
-        shared.map.verify().unwrap();
-        let pin = shared.map.pin();
-        let entries = pin.view().iter().map(|(key, value)| (key, *value));
-        let checked = expected.check(entries);
-        assert_eq!(checked, Ok(shared.map.len()));
-        println!(
-            "{} operations, {:?}",
-            expected.operations,
-            shared.map.contention()
-        );
-    });
+    all_kinds!(a_long_run);
 }

@@ -23,8 +23,6 @@ mod maple_behaviours;
 mod maple_threads;
 mod memory;
 mod order;
-mod point_map;
-mod point_map_threads;
 mod route_cache;
 mod route_table;
 mod route_threads;
@@ -44,7 +42,6 @@ mod support {
     // The fuzz targets know this one by its file's name.
     #[path = "mod.rs"]
     pub mod maps;
-    pub mod point_map;
     pub mod ranges;
     pub mod ranges_script;
     pub mod script;

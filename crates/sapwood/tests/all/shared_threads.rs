@@ -1,18 +1,18 @@
-//! `QpShared` used by many threads at once.
+//! Maps for many writers, used by many threads at once. Each test that fits runs on every kind of map.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use sapwood::Error;
-use sapwood::arena::{ArenaOptions, DebugMode};
-use sapwood::qp::QpShared;
+use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qp::{PointMap, QpShared};
 
-use crate::support::shared::{agree, both, builder, key, small, steps};
+use crate::support::shared::{Kind, Oracle, agree, both, builder, each_kind, key, small, steps};
 
 #[test]
 fn threads_with_keys_of_their_own_do_not_disturb_each_other() {
-    both(|index| {
-        let map = builder(index)
+    each_kind!(new => {
+        let map = new()
             .options(small(ArenaOptions::default()))
             .build()
             .unwrap();
@@ -110,6 +110,84 @@ fn a_walk_skips_nothing_that_is_there_throughout_and_repeats_nothing() {
     });
 }
 
+/// Tables grow and shrink while readers look keys up that are always there, with values that say whether they are whole, and
+/// while walks go on.
+#[test]
+fn readers_and_walks_beside_tables_that_move() {
+    each_kind!(new => {
+        let options = small(ArenaOptions::default().debug(DebugMode::Poison));
+        let map = new().options(options).build().unwrap();
+        let value = |key: &[u8], version: u64| {
+            let sum: u64 = key.iter().map(|byte| u64::from(*byte) + 1).sum();
+            [version, version ^ sum << 32]
+        };
+        let fixed: Vec<Vec<u8>> = (0..200)
+            .map(|i| format!("fixed {i}").into_bytes())
+            .collect();
+        for k in &fixed {
+            map.insert(k, value(k, 0)).unwrap();
+        }
+        let n = steps(6_000);
+        let done = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for writer in 0..2u64 {
+                let (map, fixed, done) = (&map, &fixed, &done);
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(writer);
+                    for round in 1..=4 {
+                        for i in 0..n {
+                            let k = format!("coming {writer} {i}");
+                            map.insert(&k, value(k.as_bytes(), round)).unwrap();
+                            let k = &fixed[rng.usize(..fixed.len())];
+                            map.insert(k, value(k, round)).unwrap();
+                        }
+                        for i in 0..n {
+                            assert_eq!(map.remove(format!("coming {writer} {i}")), Ok(true));
+                        }
+                    }
+                    done.fetch_add(1, Ordering::Release);
+                });
+            }
+            let done = &done;
+            scope.spawn(|| {
+                let mut reader = map.reader("looks").unwrap();
+                let mut rng = fastrand::Rng::with_seed(77);
+                while done.load(Ordering::Acquire) < 2 {
+                    for _ in 0..100 {
+                        let view = reader.view();
+                        let k = &fixed[rng.usize(..fixed.len())];
+                        let found = view.get(k).expect("it is always there");
+                        assert_eq!(*found, value(k, found[0]));
+                        let k = format!("coming {} {}", rng.u8(..2), rng.usize(..n));
+                        if let Some(found) = view.get(&k) {
+                            assert_eq!(*found, value(k.as_bytes(), found[0]));
+                        }
+                        assert_eq!(view.get("never"), None);
+                    }
+                    reader.quiescent();
+                }
+            });
+            let mut walks = 0;
+            while done.load(Ordering::Acquire) < 2 || walks == 0 {
+                let pin = map.pin();
+                let mut seen: Vec<&[u8]> = Vec::new();
+                for (k, found) in pin.view() {
+                    assert_eq!(*found, value(k, found[0]));
+                    seen.push(k);
+                }
+                seen.sort_unstable();
+                assert!(seen.windows(2).all(|two| two[0] < two[1]), "a key twice");
+                for k in &fixed {
+                    assert!(seen.binary_search(&&k[..]).is_ok(), "{k:?} was skipped");
+                }
+                walks += 1;
+            }
+        });
+        map.verify().unwrap();
+        assert_eq!(map.len(), fixed.len());
+    });
+}
+
 #[test]
 fn exact_queries_see_one_moment() {
     // Two keys that are never there together, and never both absent for longer than a writer's step.
@@ -141,8 +219,8 @@ fn exact_queries_see_one_moment() {
 
 #[test]
 fn the_most_entries_are_never_passed() {
-    both(|index| {
-        let map = builder(index).max_entries(50).build().unwrap();
+    each_kind!(new => {
+        let map = new().max_entries(50).build().unwrap();
         let refused = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for thread in 0..4u8 {
@@ -162,12 +240,12 @@ fn the_most_entries_are_never_passed() {
                         } else {
                             map.remove(k).unwrap();
                         }
-                        let pin = map.pin();
-                        let view = pin.view();
                         // A walk by itself may meet entries that were never there together.
-                        assert!(view.iter().count() <= 4 * 30);
+                        assert!(map.pin().view().iter().count() <= 4 * 30);
                         if step % 16 == 0 {
-                            assert!(view.exact(|view| view.iter().count()) <= 50);
+                            if let Some(count) = Kind::exact_count(map) {
+                                assert!(count <= 50);
+                            }
                         }
                     }
                 });
@@ -180,16 +258,16 @@ fn the_most_entries_are_never_passed() {
         // As many as are missing fit, and not one more.
         let fitting = (0..100u8).filter(|i| map.insert([9, 9, *i], 1).is_ok());
         assert_eq!(fitting.count(), 50 - there);
-        let first = map.pin().view().first_key_value().unwrap().0.to_vec();
+        let first = map.pin().view().iter().next().unwrap().0.to_vec();
         assert_eq!(map.insert(first, 2), Ok(false));
     });
 }
 
 #[test]
 fn a_request_that_fails_changes_nothing_beside_other_writers() {
-    both(|index| {
+    each_kind!(new => {
         let options = ArenaOptions::default().fail_every(2);
-        let map = builder(index).options(small(options)).build().unwrap();
+        let map = new().options(small(options)).build().unwrap();
         let oracles: Vec<_> = std::thread::scope(|scope| {
             let work = |thread: u8| {
                 let map = &map;
@@ -232,9 +310,57 @@ fn a_request_that_fails_changes_nothing_beside_other_writers() {
 }
 
 #[test]
+fn a_full_arena_beside_other_writers() {
+    each_kind!(new => {
+        let options = ArenaOptions::default().backing(Backing::HeapFixed(1 << 14));
+        let map = new().options(options).build().unwrap();
+        let failed = AtomicUsize::new(0);
+        let oracles: Vec<Oracle> = std::thread::scope(|scope| {
+            let work = |thread: u8| {
+                let (map, failed) = (&map, &failed);
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(u64::from(thread));
+                    let mut oracle = Oracle::new();
+                    for step in 0..steps(20_000) {
+                        let mut k = key(&mut rng, 16, 3);
+                        k.push(thread);
+                        let v = rng.u64(..);
+                        if rng.u8(0..4) > step as u8 / 64 % 4 {
+                            match map.insert(&k, v) {
+                                Ok(new) => assert_eq!(new, oracle.insert(k, v).is_none()),
+                                Err(no) => {
+                                    assert!(matches!(no.error, Error::ArenaFull(_)));
+                                    assert_eq!(no.value, v);
+                                    assert_eq!(map.get(&k), oracle.get(&k).copied());
+                                    failed.fetch_add(1, Ordering::Relaxed);
+                                }
+                            }
+                        } else {
+                            match map.remove(&k) {
+                                Ok(was) => assert_eq!(was, oracle.remove(&k).is_some()),
+                                Err(error) => {
+                                    // A branch with a child less needs memory.
+                                    assert!(matches!(error, Error::ArenaFull(_)));
+                                    assert_eq!(map.get(&k), oracle.get(&k).copied());
+                                }
+                            }
+                        }
+                    }
+                    oracle
+                })
+            };
+            let threads: Vec<_> = (0..4).map(work).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        assert!(cfg!(miri) || failed.load(Ordering::Relaxed) > 10);
+        agree(&map, &oracles.into_iter().flatten().collect());
+    });
+}
+
+#[test]
 fn an_emptied_map_returns_its_memory() {
-    both(|index| {
-        let map = builder(index).build().unwrap();
+    each_kind!(new => {
+        let map = new().build().unwrap();
         let n = steps(100_000) as u32;
         std::thread::scope(|scope| {
             for thread in 0..4u32 {
@@ -288,30 +414,32 @@ fn values_are_dropped_once() {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
     }
-    let map = builder(true).max_entries(60).build().unwrap();
-    std::thread::scope(|scope| {
-        for thread in 0..4u64 {
-            let map = &map;
-            scope.spawn(move || {
-                let mut rng = fastrand::Rng::with_seed(thread);
-                for i in 0..steps(5_000) as u32 {
-                    let k = key(&mut rng, 4, 3);
-                    match rng.u8(0..5) {
-                        0 => drop(map.insert_new(&k, Counted::new(i))),
-                        1 => drop(map.replace(&k, Counted::new(i))),
-                        2 | 3 => drop(map.insert(&k, Counted::new(i))),
-                        _ => drop(map.remove(&k)),
+    each_kind!(new => {
+        let map = new().max_entries(60).build().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let map = &map;
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(thread);
+                    for i in 0..steps(5_000) as u32 {
+                        let k = key(&mut rng, 4, 3);
+                        match rng.u8(0..5) {
+                            0 => drop(map.insert_new(&k, Counted::new(i))),
+                            1 => drop(map.replace(&k, Counted::new(i))),
+                            2 | 3 => drop(map.insert(&k, Counted::new(i))),
+                            _ => drop(map.remove(&k)),
+                        }
                     }
-                }
-            });
-        }
+                });
+            }
+        });
+        assert!(DROPPED.load(Ordering::Relaxed) < MADE.load(Ordering::Relaxed));
+        drop(map);
+        assert_eq!(
+            DROPPED.load(Ordering::Relaxed),
+            MADE.load(Ordering::Relaxed)
+        );
     });
-    assert!(DROPPED.load(Ordering::Relaxed) < MADE.load(Ordering::Relaxed));
-    drop(map);
-    assert_eq!(
-        DROPPED.load(Ordering::Relaxed),
-        MADE.load(Ordering::Relaxed)
-    );
 }
 
 #[test]
@@ -361,4 +489,23 @@ fn compaction_beside_writers_loses_nothing_and_gives_memory_back() {
             agree(&map, &oracles.into_iter().flatten().collect());
         }
     });
+}
+
+#[test]
+fn a_view_of_another_domain_is_refused() {
+    let (a, b) = (
+        PointMap::<u8>::new().unwrap(),
+        PointMap::<u8>::new().unwrap(),
+    );
+    let reader = a.domain().register("of a").unwrap();
+    assert!(a.view(reader.guard()).is_empty());
+    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        b.view(reader.guard()).is_empty()
+    }));
+    assert!(refused.is_err());
+    let other = b.clone();
+    std::thread::spawn(move || other.insert("x", 1).unwrap())
+        .join()
+        .unwrap();
+    assert_eq!(b.get("x"), Some(1));
 }

@@ -5,7 +5,6 @@
 
 mod lpm;
 mod maple;
-mod points;
 mod route;
 mod shared;
 
