@@ -46,6 +46,9 @@ pub use memory::QpMemory;
 #[cfg(feature = "std")]
 pub use memory::{QpSharedMemory, QpStoreMemory};
 #[cfg(feature = "std")]
+pub use raw::mem::Checked;
+pub use raw::mem::Trusted;
+#[cfg(feature = "std")]
 pub use shared::{
     Contention, Exchange, Order, Ordered, PointMap, PointMapBuilder, PointMapIter, PointMapView,
     Published, QpShared, QpSharedBuilder, QpSharedRange, QpSharedView, SharedMap, SharedMapBuilder,
@@ -63,7 +66,7 @@ pub(crate) use file::save;
 pub(crate) use raw::{
     batch::LANES,
     bits::Alternatives,
-    mem::{Checked, Mem, Trusted},
+    mem::Mem,
     view::View,
 };
 #[cfg(feature = "std")]
