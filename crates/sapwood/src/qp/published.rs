@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::map::sorted_tree;
 use super::point_map::{PointMap, PointMapBuilder};
 use super::raw::image::layout_hash;
-use super::raw::index::{Index, PORTABLE_WORDS};
+use super::raw::index::Index;
 use super::shared::{QpShared, QpSharedBuilder};
 use crate::Error;
 use crate::seed::seed;
@@ -45,12 +45,12 @@ impl Published {
     pub const TABLE: usize = 3;
     /// Words behind [`EXTRA_AT`](sapwood_arena::EXTRA_AT): the secrets of the index's hash, one for each word of a leaf from
     /// the length on; a long key begins with the first again.
-    pub const SECRETS: usize = PORTABLE_WORDS;
+    pub const SECRETS: usize = super::format::hash::SECRETS;
 
     /// Numbers of the layouts of branches, leaves and buckets that others are compiled with: names as in `docs/qp.md` and
     /// `docs/shared.md`, in capitals, and values.
     pub fn layout() -> impl Iterator<Item = (&'static str, u64)> {
-        super::raw::published_layout().into_iter()
+        super::format::LAYOUT.into_iter()
     }
 
     /// What the header calls the layout of a map with values of this type.

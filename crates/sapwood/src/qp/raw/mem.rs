@@ -4,6 +4,8 @@
 #[cfg(feature = "std")]
 use super::leaf::LeafOf;
 use super::node::{self, Branch};
+#[cfg(feature = "std")]
+use crate::qp::format::leaf::LONG;
 
 /// A memory that cells point into.
 ///
@@ -29,11 +31,7 @@ pub unsafe trait Mem: Copy {
     fn hint(self, cell: u32) -> *const u8;
 }
 
-/// Byte offset of a cell's block.
-#[inline(always)]
-pub(crate) fn byte_of(cell: u32) -> usize {
-    (cell & !node::LEAF) as usize * 4
-}
+pub(crate) use crate::qp::format::byte_of;
 
 /// Memory that this process wrote.
 #[derive(Clone, Copy)]
@@ -128,8 +126,7 @@ unsafe impl Mem for Checked {
         }
         // SAFETY: 8 bytes are inside; base is page-aligned and cells are in units of 8 bytes.
         let b = unsafe { Branch::at(self.inside(at, 8)?) };
-        let right = node::header(b.offset(), node::labels_of(b.h), b.h & node::END != 0);
-        if b.h != right || b.children() < 2 || b.offset() < min {
+        if !node::is_sound(b.h, min) {
             return None;
         }
         self.inside(at, node::block_of(b.h))?;
@@ -144,10 +141,10 @@ unsafe impl Mem for Checked {
         }
         let p = self.inside(at, LeafOf::<V>::size(0))?;
         // The longest form of a length, when the file has that much; else a key of its length does not fit.
-        let long = self.inside(at, LeafOf::<V>::LEN_AT + 3).is_some();
+        let long = self.inside(at, LeafOf::<V>::key_at(LONG)).is_some();
         // SAFETY: the length byte is inside, and the long form is only read when it is inside too.
         let len = unsafe {
-            if *p.add(LeafOf::<V>::LEN_AT) == u8::MAX && !long {
+            if usize::from(*p.add(LeafOf::<V>::LEN_AT)) == LONG && !long {
                 return None;
             }
             LeafOf::<V>::key_len(p)

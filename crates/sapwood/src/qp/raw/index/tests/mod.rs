@@ -48,7 +48,7 @@ fn words_find_tags() {
                 .filter(|slot| tags[*slot] == tag)
                 .fold(0, |bits, slot| bits | 1 << slot);
             assert_eq!(words.matches(tag), expected, "{tags:?} {tag}");
-            assert_eq!(words.matches_by_word(tag), expected, "{tags:?} {tag}");
+            assert_eq!(words.slots_with(tag), expected, "{tags:?} {tag}");
         }
         assert_eq!(
             words.used().count_ones() as usize,
