@@ -11,8 +11,8 @@ use sapwood::qp::Published;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::arena::{BpfArena, WindowInfo};
+use crate::checked::{CheckedReader, CheckedValue};
 use crate::error::Error;
-use crate::foreign::{Foreign, ForeignValue};
 use crate::grace::KernelGrace;
 use crate::layout::Kind;
 use crate::layout::kernel_map as k;
@@ -389,9 +389,9 @@ impl<V> KernelMap<V> {
     ///
     /// # Errors
     /// [`Error::Setting`] when the map has no trie.
-    pub fn reader(&self) -> Result<Foreign<V>, Error>
+    pub fn reader(&self) -> Result<CheckedReader<V>, Error>
     where
-        V: ForeignValue,
+        V: CheckedValue,
     {
         match self.shared.owner().plan.parts & k::TRIE {
             0 => Err(Error::Setting {
