@@ -11,7 +11,7 @@ use sapwood::qp::Published;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::arena::{BpfArena, WindowInfo};
-use crate::checked::{CheckedReader, CheckedValue};
+use crate::checked::{CheckedReader, CheckedValue, value_of};
 use crate::error::Error;
 use crate::grace::KernelGrace;
 use crate::layout::Kind;
@@ -484,7 +484,7 @@ impl<V: FromBytes> KernelMap<V> {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<V>, Error> {
         let owner = self.shared.owner();
         match owner.get(key.as_ref())? {
-            Found::Value(bytes) => value(&bytes).map(Some),
+            Found::Value(bytes) => value_of(&bytes).map(Some),
             Found::Absent => Ok(None),
             Found::AskTrie => self.arena.reader::<V>(&self.window.name)?.get(key),
         }
@@ -511,15 +511,10 @@ impl<V: FromBytes> KernelMap<V> {
                 return Ok(());
             };
             for (key, bytes) in entries {
-                f(&key, value(&bytes)?);
+                f(&key, value_of(&bytes)?);
             }
         }
     }
-}
-
-fn value<V: FromBytes>(bytes: &[u8]) -> Result<V, Error> {
-    V::read_from_bytes(bytes)
-        .map_err(|_| Error::Damaged(format!("a value of {} bytes", bytes.len())))
 }
 
 impl<V> Drop for KernelMap<V> {

@@ -125,17 +125,23 @@ impl<'a, W: Window> Index<'a, W> {
 
     /// The tables that keys are at home in, from the one where lookups begin.
     pub(crate) fn tables(&self) -> Result<Vec<Table>, Trouble> {
-        let mut tables = Vec::new();
-        let mut at = self.start();
-        while at != 0 && at != NOTHING {
-            let table = self.table(at)?;
-            tables.push(table);
-            at = self.next(table);
-            if tables.len() == CHAIN {
-                return Err(Trouble::Damaged("tables without an end", table.at));
-            }
-        }
-        Ok(tables)
+        self.chain(self.start()).collect()
+    }
+
+    /// A table and those after it, each read when it is asked for.
+    fn chain(&self, start: u32) -> impl Iterator<Item = Result<Table, Trouble>> + '_ {
+        let mut last: Option<Table> = None;
+        (0..=CHAIN).map_while(move |count| {
+            let at = last.map_or(start, |last| self.next(last));
+            let table = match (at, count) {
+                (0 | NOTHING, _) => return None,
+                (_, CHAIN) => Err(Trouble::Damaged("tables without an end", at as usize * 8)),
+                _ => self.table(at),
+            };
+            // What is no table has none after it.
+            last = table.ok().or(last);
+            Some(table)
+        })
     }
 
     /// Where the buckets of a chunk begin, if it is there.
@@ -212,19 +218,15 @@ impl<'a, W: Window> Index<'a, W> {
     }
 
     fn follow(&self, start: u32, key: &[u8], seen: &mut Seen) -> Result<Option<Vec<u8>>, Trouble> {
-        let (hash, mut at) = (self.hash(key), start);
-        for _ in 0..CHAIN {
-            if at == 0 || at == NOTHING {
-                return Ok(None);
-            }
-            let table = self.table(at)?;
-            match self.look(table, hash, key, seen)? {
+        let hash = self.hash(key);
+        for table in self.chain(start) {
+            match self.look(table?, hash, key, seen)? {
                 Look::Found(value) => return Ok(Some(value)),
                 Look::Absent(_) => return Ok(None),
-                Look::Moved => at = self.next(table),
+                Look::Moved => {}
             }
         }
-        Err(Trouble::Damaged("tables without an end", at as usize * 8))
+        Ok(None)
     }
 
     /// Looks a key up in one table.
@@ -290,16 +292,11 @@ impl<'a, W: Window> Index<'a, W> {
     ) -> Result<(Vec<Copied>, Option<u32>), Trouble> {
         let (low, mut high) = (u64::from(from) << 32, u64::MAX);
         let mut entries: Vec<Copied> = Vec::new();
-        let mut at = start;
-        for _ in 0..CHAIN {
-            if at == 0 || at == NOTHING {
-                return Ok((entries, None));
-            }
-            let table = self.table(at)?;
+        for table in self.chain(start) {
+            let table = table?;
             let home = table.home(low);
             high = high.min(bucket::hashes(home, table.homes).1);
             let Some(first) = self.first(table, home)? else {
-                at = self.next(table);
                 continue;
             };
             let words = first.words;
@@ -321,6 +318,6 @@ impl<'a, W: Window> Index<'a, W> {
             self.first(table, home)?.ok_or(Trouble::Changed)?;
             return Ok((entries, ((high >> 32) as u32).checked_add(1)));
         }
-        Err(Trouble::Damaged("tables without an end", at as usize * 8))
+        Ok((entries, None))
     }
 }

@@ -51,7 +51,11 @@ impl<V: FromBytes> CheckedValue for V {
     }
 }
 
-/// A value of any size, for who lists maps without knowing what they hold.
+pub(crate) fn value_of<V: CheckedValue>(bytes: &[u8]) -> Result<V, Error> {
+    V::of(bytes).ok_or_else(|| Error::Damaged(format!("a value of {} bytes", bytes.len())))
+}
+
+/// A value of any size, for whoever lists maps without knowing what they hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Bytes(pub Vec<u8>);
 
@@ -233,11 +237,7 @@ impl<V: CheckedValue> CheckedReader<V> {
             path.look_again(nodes, true)?;
             result
         })?;
-        found.map(|bytes| self.value(&bytes)).transpose()
-    }
-
-    fn value(&self, bytes: &[u8]) -> Result<V, Error> {
-        V::of(bytes).ok_or_else(|| Error::Damaged(format!("a value of {} bytes", bytes.len())))
+        found.map(|bytes| value_of(&bytes)).transpose()
     }
 
     /// Whether a key is there.
@@ -362,7 +362,7 @@ impl<'a, V: CheckedValue> CheckedEntries<'a, V> {
     fn advance(&mut self) -> Result<Option<(Vec<u8>, V)>, Error> {
         loop {
             if let Some((key, value)) = self.ready.pop() {
-                return Ok(Some((key, self.reader.value(&value)?)));
+                return Ok(Some((key, value_of(&value)?)));
             }
             let Some(from) = self.from.take() else {
                 return Ok(None);
@@ -478,65 +478,46 @@ impl<'a, V: CheckedValue> CheckedIter<'a, V> {
         Ok(Some((key, value)))
     }
 
+    /// As `read`, if the path leads where it led.
+    fn attempt(&mut self, nodes: &Nodes<Place>, stands: bool) -> Result<Option<Copied>, Trouble> {
+        let read = self.read(nodes, stands);
+        match read {
+            Ok(None) => self.path.is_over(nodes),
+            _ => self.path.look_again(nodes, false),
+        }?;
+        read
+    }
+
     fn advance(&mut self) -> Result<Option<(Vec<u8>, V)>, Error> {
-        let mut damaged = 0;
-        let mut last = Trouble::Changed;
-        for _ in 0..TRIES {
-            let stood = self.nodes.take();
-            let stands = stood.is_some();
-            let nodes = match stood {
-                Some(nodes) => nodes,
-                None => self.reader.nodes()?,
-            };
-            if nodes.has_only_index() {
+        let (reader, stood) = (self.reader, self.nodes.take());
+        // A path that was left long ago may lead nowhere: only what is met from the root tells of damage.
+        let found = stood.and_then(|nodes| Some((self.attempt(&nodes, true).ok()?, nodes)));
+        let (found, nodes) = match found {
+            Some(found) => found,
+            None if reader.has_order()? => {
+                reader.undisturbed(|nodes| Ok((self.attempt(nodes, false)?, nodes.clone())))?
+            }
+            None => {
+                let name = &reader.window.name;
                 return Err(Error::Setting {
                     what: "order",
-                    why: format!(
-                        "{} has only an index, and so no order",
-                        self.reader.window.name
-                    ),
+                    why: format!("{name} has only an index, and so no order"),
                 });
             }
-            // Each leaf has 8 bytes; who goes down again and again is always overtaken.
-            if self.given > nodes.window.len() / 8
-                || self.path.steps > nodes.window.len() as u64 / 4 + (1 << 20)
-            {
-                return Err(self.reader.error(Trouble::Changed));
-            }
-            let read = self.read(&nodes, stands);
-            let same = match read {
-                Ok(None) => done(&nodes, &self.path),
-                _ => self.path.look_again(&nodes, false),
-            };
-            last = match (same, read) {
-                (Ok(()), Ok(None)) => return Ok(None),
-                (Ok(()), Ok(Some((key, value)))) => {
-                    if !key.starts_with(&self.prefix) {
-                        return Ok(None);
-                    }
-                    self.given += 1;
-                    self.from.clone_from(&key);
-                    self.strict = true;
-                    self.nodes = Some(nodes);
-                    return Ok(Some((key, self.reader.value(&value)?)));
-                }
-                (Err(trouble), _) | (Ok(()), Err(trouble)) => trouble,
-            };
-            // A path that was left long ago may lead nowhere: only what is met from the root tells of damage.
-            damaged += usize::from(last != Trouble::Changed && !stands);
-            if damaged == TRIES_DAMAGED {
-                break;
-            }
+        };
+        // Each leaf has 8 bytes; who goes down again and again is always overtaken.
+        let len = nodes.window.len();
+        if self.given > len / 8 || self.path.steps > len as u64 / 4 + (1 << 20) {
+            return Err(reader.error(Trouble::Changed));
         }
-        Err(self.reader.error(last))
-    }
-}
-
-/// Whether an empty path is one still.
-fn done(nodes: &Nodes<Place>, path: &Path) -> Result<(), Trouble> {
-    match path.is_over(nodes) {
-        true => Ok(()),
-        false => Err(Trouble::Changed),
+        let Some((key, value)) = found.filter(|(key, _)| key.starts_with(&self.prefix)) else {
+            return Ok(None);
+        };
+        self.given += 1;
+        self.from.clone_from(&key);
+        self.strict = true;
+        self.nodes = Some(nodes);
+        Ok(Some((key, value_of(&value)?)))
     }
 }
 

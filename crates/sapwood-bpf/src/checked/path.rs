@@ -181,9 +181,10 @@ impl Path {
             }
     }
 
-    /// Whether there is still nothing where the path ended.
-    pub(super) fn is_over(&self, nodes: &Nodes<impl Window>) -> bool {
-        nodes.root() == self.root
+    /// Looks at an empty path again: the map must have the root that it had.
+    pub(super) fn is_over(&self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
+        let same = nodes.root() == self.root;
+        same.then_some(()).ok_or(Trouble::Changed)
     }
 
     /// Looks at the path again: the root, or the last branches of a long path, must lead where they led.
@@ -202,9 +203,6 @@ impl Path {
             let next = self.frames.get(i + 1).map_or(self.leaf, |next| next.cell);
             same &= nodes.cell(&frame.branch, frame.index) == next && nodes.is_still(&frame.branch);
         }
-        match same {
-            true => Ok(()),
-            false => Err(Trouble::Changed),
-        }
+        same.then_some(()).ok_or(Trouble::Changed)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use sapwood::qp::Published;
-use sapwood::qp::format::bucket::{STICKY, WINDOW, filter_bit, tag_of};
+use sapwood::qp::format::bucket::{Home, STICKY, WINDOW, tag_of};
 
 use super::index::{Bucket, Index, Slot, Table};
 use super::nodes::{Nodes, Trouble, Window};
@@ -91,15 +91,6 @@ pub(crate) fn verify<W: Window>(
         check.index(&index, leaves.as_deref())?;
     }
     Ok(check.census)
-}
-
-/// What a home must count, by the keys that were found.
-#[derive(Clone, Copy, Default)]
-struct Home {
-    out: u32,
-    reach: u32,
-    filter: u8,
-    spilled: u32,
 }
 
 struct Check<'a, W, F> {
@@ -254,10 +245,7 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
             return damaged("a key in a bucket that is not its own");
         }
         if number != home {
-            let counted = &mut homes[home as usize];
-            counted.out += 1;
-            counted.reach = counted.reach.max(number - home);
-            counted.filter |= filter_bit(slot.tag);
+            homes[home as usize].add(number - home, slot.tag);
             self.census.displaced += 1;
         }
         // A table before this one where it is at home: then it was being moved.
@@ -288,11 +276,7 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
                 self.must_not_be("a bucket that is locked", at)?;
                 continue;
             }
-            let fits = words.out() == home.out
-                && words.reach() >= home.reach
-                && words.filter() & home.filter == home.filter
-                && (self.trie || words.spilled() == 0);
-            if !fits {
+            if !home.fits(words) || (!self.trie && words.spilled() != 0) {
                 return Err(Trouble::Damaged("counts that are wrong", at));
             }
             if words.spilled() != STICKY {

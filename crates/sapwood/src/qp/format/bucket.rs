@@ -288,6 +288,37 @@ impl Words {
     }
 }
 
+/// What a home must count, by the keys that are at home there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Home {
+    /// The number of keys behind.
+    pub out: u32,
+    /// How far behind they are at most.
+    pub reach: u32,
+    /// The bits of their tags.
+    pub filter: u8,
+    /// The number of keys without a slot.
+    pub spilled: u32,
+}
+
+impl Home {
+    /// Takes note of a key so far behind, with this tag.
+    pub fn add(&mut self, far: u32, tag: u8) {
+        self.out += 1;
+        self.reach = self.reach.max(far);
+        self.filter |= filter_bit(tag);
+    }
+
+    /// Whether a bucket counts these keys behind it.
+    pub const fn fits(&self, words: Words) -> bool {
+        let any = words.reach() > 0 || words.filter() != 0;
+        words.out() == self.out
+            && words.reach() >= self.reach
+            && words.filter() & self.filter == self.filter
+            && (self.out > 0 || !any)
+    }
+}
+
 /// The bytes that are 0, as bits; exact for every byte.
 const fn zero_bytes(x: u64) -> u32 {
     // The high bit of a byte: set where the byte is not 0. No carry leaves a byte.

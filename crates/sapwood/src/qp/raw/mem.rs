@@ -33,49 +33,28 @@ pub unsafe trait Mem: Copy {
 
 pub(crate) use crate::qp::format::byte_of;
 
-/// Memory that this process wrote.
+/// Memory that this process wrote. If it is `LIVE`, writers replace cells beside the readers.
 #[derive(Clone, Copy)]
-pub struct Trusted {
+pub struct Own<const LIVE: bool> {
     pub(crate) base: *mut u8,
 }
 
-// SAFETY: cells of a live trie point at whole nodes, by the structure's invariants.
-unsafe impl Mem for Trusted {
-    const TRUSTED: bool = true;
-
-    #[inline(always)]
-    unsafe fn branch(self, cell: u32, _min: usize) -> Option<Branch> {
-        // SAFETY: the caller's promise.
-        Some(unsafe { Branch::at(self.base.add(byte_of(cell))) })
-    }
-
-    #[inline(always)]
-    unsafe fn leaf<V>(self, cell: u32) -> Option<*mut u8> {
-        // SAFETY: the caller's promise.
-        Some(unsafe { self.base.add(byte_of(cell)) })
-    }
-
-    #[inline(always)]
-    fn hint(self, cell: u32) -> *const u8 {
-        self.base.wrapping_add(byte_of(cell))
-    }
-}
-
+/// Memory that this process wrote.
+pub type Trusted = Own<false>;
 /// Memory that this process wrote, in which writers replace cells beside the readers.
 #[cfg(feature = "std")]
-#[derive(Clone, Copy)]
-pub struct Live {
-    pub(crate) base: *mut u8,
-}
+pub type Live = Own<true>;
 
-// SAFETY: as for `Trusted`.
-#[cfg(feature = "std")]
-unsafe impl Mem for Live {
+// SAFETY: cells of a live trie point at whole nodes, by the structure's invariants.
+unsafe impl<const LIVE: bool> Mem for Own<LIVE> {
     const TRUSTED: bool = true;
 
     #[inline(always)]
     unsafe fn branch(self, cell: u32, _min: usize) -> Option<Branch> {
-        crate::sync::point();
+        #[cfg(feature = "std")]
+        if LIVE {
+            crate::sync::point();
+        }
         // SAFETY: the caller's promise.
         Some(unsafe { Branch::at(self.base.add(byte_of(cell))) })
     }

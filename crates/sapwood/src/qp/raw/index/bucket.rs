@@ -2,9 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-pub(super) use crate::qp::format::bucket::{
-    LINE, LOCK, OUT_MAX, SLOTS, STICKY, Words, filter_bit, tag_of,
-};
+pub(super) use crate::qp::format::bucket::{LINE, LOCK, OUT_MAX, SLOTS, STICKY, Words, tag_of};
 
 impl Words {
     /// The slots with this tag, as bits.

@@ -429,6 +429,21 @@ pub(super) fn make(chunks: &mut impl Chunks, homes: u32, taken: &mut Taken) -> O
     Some(r.get())
 }
 
+/// Makes a table with all its chunks; the reference of its header.
+pub(super) fn make_whole(chunks: &mut impl Chunks, homes: u32, taken: &mut Taken) -> Option<u32> {
+    let at = make(chunks, homes, taken)?;
+    // SAFETY: just made; nobody else knows of it.
+    unsafe {
+        for chunk in 0..Table::at(chunks.base(), at).chunks() {
+            if make_chunk(chunks, at, chunk, taken).is_none() {
+                free(chunks, at, taken);
+                return None;
+            }
+        }
+    }
+    Some(at)
+}
+
 /// Makes a chunk of empty buckets, if it is not there.
 ///
 /// # Safety

@@ -152,7 +152,7 @@ fn a_map_that_another_process_writes_until_it_is_killed() {
     if skipped() {
         return;
     }
-    let pins = Pins::new("foreign");
+    let pins = Pins::new("checked");
     let arena = BpfArena::create(64 << 20).unwrap();
     arena.pin(pins.path("arena")).unwrap();
     let mut child = Beside::start("churns", &pins.path("arena"));
