@@ -11,8 +11,8 @@ use sapwood::qp::Published;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::arena::{BpfArena, WindowInfo};
+use crate::checked::{CheckedReader, CheckedValue, value_of};
 use crate::error::Error;
-use crate::foreign::{Foreign, ForeignValue};
 use crate::grace::KernelGrace;
 use crate::layout::Kind;
 use crate::layout::kernel_map as k;
@@ -389,9 +389,9 @@ impl<V> KernelMap<V> {
     ///
     /// # Errors
     /// [`Error::Setting`] when the map has no trie.
-    pub fn reader(&self) -> Result<Foreign<V>, Error>
+    pub fn reader(&self) -> Result<CheckedReader<V>, Error>
     where
-        V: ForeignValue,
+        V: CheckedValue,
     {
         match self.shared.owner().plan.parts & k::TRIE {
             0 => Err(Error::Setting {
@@ -484,7 +484,7 @@ impl<V: FromBytes> KernelMap<V> {
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<V>, Error> {
         let owner = self.shared.owner();
         match owner.get(key.as_ref())? {
-            Found::Value(bytes) => value(&bytes).map(Some),
+            Found::Value(bytes) => value_of(&bytes).map(Some),
             Found::Absent => Ok(None),
             Found::AskTrie => self.arena.reader::<V>(&self.window.name)?.get(key),
         }
@@ -511,15 +511,10 @@ impl<V: FromBytes> KernelMap<V> {
                 return Ok(());
             };
             for (key, bytes) in entries {
-                f(&key, value(&bytes)?);
+                f(&key, value_of(&bytes)?);
             }
         }
     }
-}
-
-fn value<V: FromBytes>(bytes: &[u8]) -> Result<V, Error> {
-    V::read_from_bytes(bytes)
-        .map_err(|_| Error::Damaged(format!("a value of {} bytes", bytes.len())))
 }
 
 impl<V> Drop for KernelMap<V> {

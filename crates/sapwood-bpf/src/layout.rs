@@ -1,5 +1,49 @@
 //! What C programs rely on, in one place: the constants of `layout.h`, which is written from here.
 
+/// Numbers that people and C have names for: the C names are the same in capitals.
+macro_rules! named {
+    ($(#[$of:meta])* pub enum $Name:ident { $($(#[$doc:meta])* $Case:ident = $number:literal: $name:literal,)* }) => {
+        $(#[$of])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u32)]
+        #[non_exhaustive]
+        pub enum $Name {
+            $($(#[$doc])* $Case = $number,)*
+        }
+
+        impl $Name {
+            /// All that there are, by number.
+            pub const ALL: [$Name; [$($number),*].len()] = [$($Name::$Case),*];
+
+            /// What people call it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($Name::$Case => $name,)*
+                }
+            }
+
+            /// All of them as constants of C, behind a prefix.
+            pub(super) fn constants(prefix: &str) -> impl Iterator<Item = (String, u64)> + '_ {
+                $Name::ALL.into_iter().map(move |one| {
+                    let name = one.name().to_uppercase().replace('-', "_");
+                    (format!("{prefix}_{name}"), one as u64)
+                })
+            }
+        }
+    };
+}
+
+/// Constants, and a list of them for C, which has the same names if no others are given.
+macro_rules! numbers {
+    ($list:ident: $($(#[$doc:meta])* $name:ident $(as $c:literal)?: $Type:ty = $value:expr;)*) => {
+        $($(#[$doc])* pub const $name: $Type = $value;)*
+
+        pub(super) const $list: &[(&str, u64)] = &[$((numbers!(@ $name $($c)?), $name as u64)),*];
+    };
+    (@ $name:ident) => { stringify!($name) };
+    (@ $name:ident $c:literal) => { $c };
+}
+
 pub mod xdp_names;
 
 use sapwood_arena::EXTRA_AT;
@@ -82,68 +126,71 @@ pub mod page {
 /// head of a ring  0 | mask: u32 | slots: u32 | kept: u32 | user's count: u32 | ... | 64 | programs' count: u32 |
 /// ```
 pub mod kernel_map {
-    /// Where the lock is.
-    pub const LOCK: usize = 1280;
-    /// Where the number of entries is.
-    pub const COUNT: usize = 1344;
-    /// Where the number of branches is.
-    pub const BRANCHES: usize = 1348;
-    /// Where the units of all branches are.
-    pub const BRANCH_UNITS: usize = 1352;
-    /// Where the units of all leaves are.
-    pub const LEAF_UNITS: usize = 1356;
-    /// Where the sequence number is.
-    pub const SEQUENCE: usize = 1360;
-    /// Where the reference is of what is left of the slab that programs cut blocks off.
-    pub const SLAB: usize = 1368;
-    /// Where the units are that are left of it.
-    pub const SLAB_LEFT: usize = 1372;
-    /// Where the most entries are.
-    pub const MAX: usize = 1408;
-    /// Where the parts are.
-    pub const PARTS: usize = 1412;
-    /// Where the bytes from the window's beginning are that are in use.
-    pub const FRONTIER: usize = 1416;
+    numbers! { CONSTANTS:
+        /// Where the lock is.
+        LOCK: usize = 1280;
+        /// Where the number of entries is.
+        COUNT: usize = 1344;
+        /// Where the number of branches is.
+        BRANCHES: usize = 1348;
+        /// Where the units of all branches are.
+        BRANCH_UNITS: usize = 1352;
+        /// Where the units of all leaves are.
+        LEAF_UNITS: usize = 1356;
+        /// Where the sequence number is.
+        SEQUENCE: usize = 1360;
+        /// Where the reference is of what is left of the slab that programs cut blocks off.
+        SLAB: usize = 1368;
+        /// Where the units are that are left of it.
+        SLAB_LEFT: usize = 1372;
+        /// Where the most entries are.
+        MAX: usize = 1408;
+        /// Where the parts are.
+        PARTS: usize = 1412;
+        /// Where the bytes from the window's beginning are that are in use.
+        FRONTIER: usize = 1416;
+        /// Where the scratch of the program that has the lock is.
+        SCRATCH: usize = 1472;
+        /// The heads of the rings.
+        RINGS: usize = 4096;
+        /// Bytes of a head.
+        RING_BYTES: usize = 128;
+        /// In a head: the number of slots less one.
+        RING_MASK: usize = 0;
+        /// In a head: the reference of the slots.
+        RING_SLOTS: usize = 4;
+        /// In a head: blocks that insertions leave to removals.
+        RING_KEPT: usize = 8;
+        /// In a head: what user space has put in, or taken out.
+        RING_USER: usize = 12;
+        /// In a head: what programs have taken out, or put in.
+        RING_PROGRAMS: usize = 64;
+        /// Classes of blocks, each with a ring; the ring after them has what was retired, and the last one slabs.
+        CLASSES: usize = 51;
+        /// The ring of slabs.
+        SLABS: usize = CLASSES + 1;
+        /// Units of a slab.
+        SLAB_UNITS: usize = 1024;
+        /// The last class of one size: of so many units. Those above have 8 units more each.
+        EXACT: usize = 40;
+        /// The smallest block, in units.
+        LEAST: usize = 2;
+        /// The lowest reference that a node can have.
+        FIRST: usize = 512;
+        /// What is left free at the window's end, in units: no place that programs reckon from a node lies further from it.
+        MARGIN: usize = 192;
+        /// A part of the map: the index.
+        INDEX: u32 = 1;
+        /// A part of the map: the trie.
+        TRIE: u32 = 2;
+        /// The longest value.
+        VALUE_MAX: usize = 64;
+    }
+
     /// Where the word is that says where blocks begin, in bytes from the window's beginning.
     pub const NODES: usize = 1424;
-    /// Where the scratch of the program that has the lock is.
-    pub const SCRATCH: usize = 1472;
-    /// The heads of the rings.
-    pub const RINGS: usize = 4096;
-    /// Bytes of a head.
-    pub const RING_BYTES: usize = 128;
-    /// In a head: the number of slots less one.
-    pub const RING_MASK: usize = 0;
-    /// In a head: the reference of the slots.
-    pub const RING_SLOTS: usize = 4;
-    /// In a head: blocks that insertions leave to removals.
-    pub const RING_KEPT: usize = 8;
-    /// In a head: what user space has put in, or taken out.
-    pub const RING_USER: usize = 12;
-    /// In a head: what programs have taken out, or put in.
-    pub const RING_PROGRAMS: usize = 64;
-    /// Classes of blocks, each with a ring; the ring after them has what was retired, and the last one slabs.
-    pub const CLASSES: usize = 51;
-    /// The ring of slabs.
-    pub const SLABS: usize = CLASSES + 1;
-    /// Units of a slab.
-    pub const SLAB_UNITS: usize = 1024;
     /// Where the heads of the rings end.
     pub const HEADS_END: usize = RINGS + (SLABS + 1) * RING_BYTES;
-    /// The last class of one size: of so many units. Those above have 8 units more each.
-    pub const EXACT: usize = 40;
-    /// The smallest block, in units.
-    pub const LEAST: usize = 2;
-    /// The lowest reference that a node can have.
-    pub const FIRST: usize = 512;
-    /// What is left free at the window's end, in units: no place that programs reckon from a node lies further from it.
-    pub const MARGIN: usize = 192;
-    /// A part of the map: the index.
-    pub const INDEX: u32 = 1;
-    /// A part of the map: the trie.
-    pub const TRIE: u32 = 2;
-    /// The longest value.
-    pub const VALUE_MAX: usize = 64;
     /// The longest key.
     pub const KEY_MAX: usize = 254;
 
@@ -177,55 +224,30 @@ pub const CURSOR_BYTES: usize = 4096;
 /// Branches that a walk can have above it; a key of 254 bytes has 255 at most.
 const CURSOR_DEPTH_MAX: u64 = 320;
 
-/// What a window holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-#[non_exhaustive]
-pub enum Kind {
-    /// Nothing.
-    None = 0,
-    /// A map over byte strings that user space writes.
-    Qp = 1,
-    /// A table of IPv4 prefixes.
-    Lpm4 = 2,
-    /// A table of IPv6 prefixes.
-    Lpm6 = 3,
-    /// A map over byte strings that programs write.
-    KernelQp = 4,
-    /// A route cache.
-    Route = 5,
-    /// Words that programs and this process use as they like.
-    Words = 6,
+named! {
+    /// What a window holds.
+    pub enum Kind {
+        /// Nothing.
+        None = 0: "none",
+        /// A map over byte strings that user space writes.
+        Qp = 1: "qp",
+        /// A table of IPv4 prefixes.
+        Lpm4 = 2: "lpm4",
+        /// A table of IPv6 prefixes.
+        Lpm6 = 3: "lpm6",
+        /// A map over byte strings that programs write.
+        KernelQp = 4: "kernel-qp",
+        /// A route cache.
+        Route = 5: "route",
+        /// Words that programs and this process use as they like.
+        Words = 6: "words",
+    }
 }
 
 impl Kind {
-    /// All that there are.
-    pub const ALL: [Kind; 7] = [
-        Kind::None,
-        Kind::Qp,
-        Kind::Lpm4,
-        Kind::Lpm6,
-        Kind::KernelQp,
-        Kind::Route,
-        Kind::Words,
-    ];
-
     /// The kind of this number.
     pub fn of(number: u32) -> Option<Kind> {
         Kind::ALL.into_iter().find(|&kind| kind as u32 == number)
-    }
-
-    /// What people call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::None => "none",
-            Kind::Qp => "qp",
-            Kind::Lpm4 => "lpm4",
-            Kind::Lpm6 => "lpm6",
-            Kind::KernelQp => "kernel-qp",
-            Kind::Route => "route",
-            Kind::Words => "words",
-        }
     }
 }
 
@@ -300,9 +322,8 @@ pub fn constants() -> Vec<(String, u64)> {
     ] {
         add(name, value as u64);
     }
-    for kind in Kind::ALL {
-        let name = kind.name().to_uppercase().replace('-', "_");
-        add(&format!("KIND_{name}"), kind as u64);
+    for (name, value) in Kind::constants("KIND") {
+        add(&name, value);
     }
     add("QP_VALUE_BYTES", root(Published::VALUE_BYTES));
     add("QP_HAS_INDEX", root(Published::HAS_INDEX));
@@ -318,41 +339,8 @@ pub fn constants() -> Vec<(String, u64)> {
     for (name, value) in xdp_names::constants() {
         add(&name, value);
     }
-    {
-        use kernel_map as k;
-        for (name, value) in [
-            ("LOCK", k::LOCK),
-            ("COUNT", k::COUNT),
-            ("BRANCHES", k::BRANCHES),
-            ("BRANCH_UNITS", k::BRANCH_UNITS),
-            ("LEAF_UNITS", k::LEAF_UNITS),
-            ("SEQUENCE", k::SEQUENCE),
-            ("SLAB", k::SLAB),
-            ("SLAB_LEFT", k::SLAB_LEFT),
-            ("MAX", k::MAX),
-            ("PARTS", k::PARTS),
-            ("FRONTIER", k::FRONTIER),
-            ("SCRATCH", k::SCRATCH),
-            ("RINGS", k::RINGS),
-            ("RING_BYTES", k::RING_BYTES),
-            ("RING_MASK", k::RING_MASK),
-            ("RING_SLOTS", k::RING_SLOTS),
-            ("RING_KEPT", k::RING_KEPT),
-            ("RING_USER", k::RING_USER),
-            ("RING_PROGRAMS", k::RING_PROGRAMS),
-            ("CLASSES", k::CLASSES),
-            ("SLABS", k::SLABS),
-            ("SLAB_UNITS", k::SLAB_UNITS),
-            ("EXACT", k::EXACT),
-            ("LEAST", k::LEAST),
-            ("FIRST", k::FIRST),
-            ("MARGIN", k::MARGIN),
-            ("INDEX", k::INDEX as usize),
-            ("TRIE", k::TRIE as usize),
-            ("VALUE_MAX", k::VALUE_MAX),
-        ] {
-            add(&format!("KQP_{name}"), value as u64);
-        }
+    for (name, value) in kernel_map::CONSTANTS {
+        add(&format!("KQP_{name}"), *value);
     }
     add("LPM_VALUE_BYTES", root(lpm::Published::VALUE_BYTES));
     add("LPM_WIDTH", root(lpm::Published::WIDTH));

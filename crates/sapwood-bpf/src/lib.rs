@@ -19,13 +19,13 @@ pub use layout::MirrorHop;
 #[cfg(feature = "kernel")]
 mod arena;
 #[cfg(feature = "kernel")]
+mod checked;
+#[cfg(feature = "kernel")]
 mod counts;
 #[cfg(feature = "kernel")]
 mod error;
 #[cfg(feature = "kernel")]
 mod fib;
-#[cfg(feature = "kernel")]
-mod foreign;
 #[cfg(feature = "kernel")]
 mod grace;
 #[cfg(feature = "kernel")]
@@ -64,11 +64,11 @@ mod xdp_route;
 #[cfg(feature = "kernel")]
 pub use arena::{BpfArena, WindowInfo};
 #[cfg(feature = "kernel")]
+pub use checked::{Bytes, CheckedEntries, CheckedIter, CheckedReader, CheckedValue};
+#[cfg(feature = "kernel")]
 pub use error::Error;
 #[cfg(feature = "kernel")]
 pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
-#[cfg(feature = "kernel")]
-pub use foreign::{Bytes, Foreign, ForeignEntries, ForeignIter, ForeignValue};
 #[cfg(feature = "kernel")]
 pub use grace::{KernelGrace, Way, kernel_domain};
 #[cfg(feature = "kernel")]

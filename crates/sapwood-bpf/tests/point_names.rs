@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use kernel::{Beside, Pins, skipped};
 use libbpf_rs::ProgramInput;
 use sapwood_bpf::{
-    BpfArena, Bytes, Error, Foreign, KernelMap, Loader, NameMap, Pinned, PointNameMap, Programs,
+    BpfArena, Bytes, CheckedReader, Error, KernelMap, Loader, NameMap, Pinned, PointNameMap,
+    Programs,
 };
 
 const LOOKUP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
@@ -61,7 +62,7 @@ fn ask(programs: &Programs, what: u32, window: u32, key: &[u8]) -> Result<u64, i
     }
 }
 
-fn all(map: &Foreign<u64>) -> Vec<(Vec<u8>, u64)> {
+fn all(map: &CheckedReader<u64>) -> Vec<(Vec<u8>, u64)> {
     let mut all: Vec<_> = map.unordered().map(|entry| entry.unwrap()).collect();
     all.sort_unstable();
     all

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use kernel::{Poke, skipped};
 use libbpf_rs::ProgramInput;
-use sapwood_bpf::{BpfArena, Error, Foreign, Loader, NameMap, PointNameMap, Programs};
+use sapwood_bpf::{BpfArena, CheckedReader, Error, Loader, NameMap, PointNameMap, Programs};
 
 const LOOKUP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
 
@@ -145,7 +145,7 @@ fn read_from_outside_while_it_changes() {
 }
 
 /// Asks everything that can be asked. Any answer will do, and none may take long.
-fn ask_all(map: &Foreign<u64>, rng: &mut fastrand::Rng, most: usize) -> usize {
+fn ask_all(map: &CheckedReader<u64>, rng: &mut fastrand::Rng, most: usize) -> usize {
     let mut errors = 0;
     for _ in 0..20 {
         errors += usize::from(map.get(key(rng)).is_err());

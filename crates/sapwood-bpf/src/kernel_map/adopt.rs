@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sapwood::qp::Published;
+use sapwood::qp::format::bucket::LINE;
 use sapwood_arena::EXTRA_AT;
 
 use super::Serviced;
 use super::blocks::Blocks;
-use super::owner::{ENTRIES_MAX, LINE, Owner, Plan, SHIFT, Supply};
+use super::owner::{ENTRIES_MAX, Owner, Plan, SHIFT, Supply};
 use super::rings::{Damaged, Ring};
 use super::slabs::{self, Slabs, is_cut};
 use super::verify::Found;
 use crate::arena::WindowInfo;
+use crate::checked::{Index, Table};
 use crate::grace::KernelGrace;
 use crate::layout::kernel_map as k;
-use crate::layout::root;
 use crate::raw::arena::Memory;
 
 /// Rings that were made larger, to be filled beforehand, are not filled so far again.
@@ -57,10 +57,6 @@ impl Owner {
                 plan.max_entries, plan.parts
             ));
         }
-        let (homes, buckets, buckets_at) = match plan.parts & k::INDEX {
-            0 => (0, 0, 0),
-            _ => table(&u32, u64(root(Published::TABLE) as usize), heads, end)?,
-        };
         let ring = |number| {
             let found = Ring::found(memory, window.at, number, end);
             found.ok_or_else(|| format!("ring {number} is none"))
@@ -88,18 +84,17 @@ impl Owner {
             plan,
             blocks: Blocks::rebuilt(first, limit, frontier, &Default::default())
                 .ok_or("the frontier is none")?,
-            homes,
-            buckets,
-            buckets_at,
-            secrets: (0..Published::SECRETS)
-                .map(|i| u64(EXTRA_AT + 8 * i))
-                .collect(),
+            table: None,
+            secrets: std::array::from_fn(|i| u64(EXTRA_AT + 8 * i)),
             grace,
             closing: None,
             open: Vec::new(),
             populated: frontier as usize * 8,
             refused: 0,
         };
+        if owner.plan.parts & k::INDEX != 0 {
+            owner.table = Some(owner.find_table(end)?);
+        }
         // Nobody can have it, and what is left of a slab is free.
         owner.set_u32(k::LOCK, 0);
         owner.set_u32(k::SLAB_LEFT, 0);
@@ -141,30 +136,24 @@ impl Owner {
         self.blocks = blocks.ok_or("blocks overlap")?;
         Ok(())
     }
-}
 
-/// Homes, buckets and where these are, of a table that lies before `end`, all chunks side by side.
-fn table(
-    u32: &impl Fn(usize) -> u32,
-    at: u64,
-    heads: usize,
-    end: usize,
-) -> Result<(usize, usize, usize), String> {
-    let refuse = || format!("the index's table at {at} is none");
-    let at = usize::try_from(at).ok().and_then(|at| at.checked_mul(8));
-    let at = at
-        .filter(|at| (heads..end - LINE).contains(at))
-        .ok_or_else(refuse)?;
-    let (homes, buckets) = (u32(at) as usize, u32(at + 4) as usize);
-    let chunks = buckets.div_ceil(1 << SHIFT);
-    if homes == 0 || homes > buckets || u32(at + 8) != SHIFT || at + 16 + chunks * 4 > end {
-        return Err(refuse());
-    }
-    let first = u32(at + 16) as usize * 8;
-    let side_by_side = (0..chunks)
-        .all(|chunk| u32(at + 16 + 4 * chunk) as usize * 8 == first + (chunk << SHIFT) * LINE);
-    match side_by_side && first % LINE == 0 && first >= heads && first + buckets * LINE <= end {
-        true => Ok((homes, buckets, first)),
-        false => Err(refuse()),
+    /// The index's table: all of it lies between the rings' heads and `end`.
+    fn find_table(&self, end: usize) -> Result<Table, String> {
+        let nodes = self.nodes();
+        let index = Index::with_secrets(&nodes, self.secrets);
+        let tables = index.tables()?;
+        let &[table] = tables.as_slice() else {
+            return Err(format!("the index has {} tables", tables.len()));
+        };
+        let fits = |(from, to)| k::HEADS_END <= from && to <= end;
+        let mut fit = table.shift == SHIFT && fits(table.block());
+        for chunk in 0..table.chunks() {
+            let at = index.chunk(table, chunk)?;
+            fit &= at.is_some_and(|at| at % LINE == 0 && fits((at, at + table.bytes_of(chunk))));
+        }
+        match fit {
+            true => Ok(table),
+            false => Err(format!("the index's table at {} is none", table.at)),
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sapwood::qp::Published;
+use sapwood::qp::format::bucket::{self, LINE, SLOTS};
 use sapwood_arena::EXTRA_AT;
 use sapwood_qsbr::GraceSource;
 
@@ -14,6 +15,7 @@ use super::rings::{Damaged, Ring};
 use super::slabs::{self, Slabs, is_cut};
 use super::{KernelMapMemory, Serviced};
 use crate::arena::WindowInfo;
+use crate::checked::{Secrets, Table};
 use crate::error::Error;
 use crate::grace::KernelGrace;
 use crate::layout::kernel_map as k;
@@ -28,8 +30,6 @@ pub(super) const SHIFT: u32 = 9;
 const SPARE: usize = 16;
 /// The most blocks of one size that are kept for removals.
 const KEPT_MAX: u32 = 64;
-/// Bytes of a bucket.
-pub(super) const LINE: usize = 64;
 
 /// What a map shall be like.
 #[derive(Clone)]
@@ -149,11 +149,9 @@ pub(super) struct Owner {
     pub(super) supplies: Vec<Supply>,
     pub(super) slabs: Slabs,
     pub(super) retired: Ring,
-    /// Homes of the index, its buckets, and where in the window they begin.
-    pub(super) homes: usize,
-    pub(super) buckets: usize,
-    pub(super) buckets_at: usize,
-    pub(super) secrets: Vec<u64>,
+    /// The index's table, if there is one.
+    pub(super) table: Option<Table>,
+    pub(super) secrets: Secrets,
     pub(super) grace: Arc<KernelGrace>,
     /// Given up before the grace period that runs, and since it began.
     pub(super) closing: Option<(u64, Vec<u32>)>,
@@ -164,14 +162,12 @@ pub(super) struct Owner {
 }
 
 /// Words that nobody can guess.
-fn secrets() -> Vec<u64> {
-    (0..Published::SECRETS as u64)
-        .map(|i| {
-            let mut hasher = RandomState::new().build_hasher();
-            hasher.write_u64(i);
-            hasher.finish()
-        })
-        .collect()
+fn secrets() -> Secrets {
+    std::array::from_fn(|i| {
+        let mut hasher = RandomState::new().build_hasher();
+        hasher.write_usize(i);
+        hasher.finish()
+    })
 }
 
 impl Owner {
@@ -210,7 +206,15 @@ impl Owner {
             } else {
                 0
             };
-        let table_at = cut(16 + 4 * (buckets >> SHIFT).saturating_add(1));
+        let table = with_index.then(|| {
+            let chunks = bucket::chunks(buckets as u32, SHIFT);
+            Table {
+                at: cut(bucket::head_bytes(chunks)),
+                homes: homes as u32,
+                total: buckets as u32,
+                shift: SHIFT,
+            }
+        });
         let buckets_at = cut(buckets * LINE);
         let first = at.next_multiple_of(LINE) / 8;
         let limit = (window.len / 8).saturating_sub(k::MARGIN);
@@ -250,9 +254,7 @@ impl Owner {
             window: window.clone(),
             plan: plan.clone(),
             blocks: Blocks::new(first as u32, limit as u32, plan.fail_every),
-            homes,
-            buckets,
-            buckets_at,
+            table,
             secrets: secrets(),
             grace,
             closing: None,
@@ -260,7 +262,7 @@ impl Owner {
             populated: first * 8,
             refused: 0,
         };
-        owner.write_header(table_at);
+        owner.write_header(buckets_at);
         owner.fill(&mut Serviced::default());
         for supply in &mut owner.supplies {
             supply.target = supply.target.min(supply.most);
@@ -268,7 +270,7 @@ impl Owner {
         Ok(owner)
     }
 
-    fn write_header(&self, table_at: usize) {
+    fn write_header(&self, buckets_at: usize) {
         let plan = &self.plan;
         for (i, secret) in self.secrets.iter().enumerate() {
             self.set_u64(EXTRA_AT + 8 * i, *secret);
@@ -281,22 +283,24 @@ impl Owner {
             root(Published::VALUE_BYTES) as usize,
             plan.value_bytes as u64,
         );
-        if plan.parts & k::INDEX == 0 {
+        let Some(table) = self.table else {
             return;
-        }
-        self.set_u32(table_at, self.homes as u32);
-        self.set_u32(table_at + 4, self.buckets as u32);
-        self.set_u32(table_at + 8, SHIFT);
-        for chunk in 0..self.buckets.div_ceil(1 << SHIFT) {
-            let bucket = self.buckets_at + (chunk << SHIFT) * LINE;
-            self.set_u32(table_at + 16 + 4 * chunk, (bucket / 8) as u32);
+        };
+        self.set_u32(table.at + bucket::HOMES_AT, table.homes);
+        self.set_u32(table.at + bucket::TOTAL_AT, table.total);
+        self.set_u32(table.at + bucket::SHIFT_AT, SHIFT);
+        let mut at = buckets_at;
+        for chunk in 0..table.chunks() {
+            let entry = table.at + bucket::HEAD + 4 * chunk as usize;
+            self.set_u32(entry, (at / 8) as u32);
+            at += table.bytes_of(chunk);
         }
         let has = match plan.parts & k::TRIE {
             0 => Published::ONLY_INDEX,
             _ => 1,
         };
         self.set_u64(root(Published::HAS_INDEX) as usize, has);
-        self.set_u64(root(Published::TABLE) as usize, (table_at / 8) as u64);
+        self.set_u64(root(Published::TABLE) as usize, (table.at / 8) as u64);
     }
 
     pub(super) fn u32(&self, at: usize) -> u32 {
@@ -437,7 +441,7 @@ impl Owner {
         let bytes = |units: u32| units as usize * 8;
         Ok(KernelMapMemory {
             fixed: bytes(units.first),
-            index: self.buckets * LINE,
+            index: self.table.map_or(0, |table| table.total as usize * LINE),
             offered,
             live: bytes(units.given).saturating_sub(offered + retired),
             branches: bytes(self.u32(k::BRANCH_UNITS)),
@@ -468,5 +472,5 @@ fn populate(memory: &Memory, window: &WindowInfo, end: usize, populated: &mut us
 
 /// Homes of an index for so many keys: full, 88 of 100 slots are taken.
 fn homes_for(keys: usize) -> usize {
-    keys * 100 / (12 * 88) + 1
+    keys * 100 / (SLOTS * 88) + 1
 }

@@ -21,68 +21,69 @@
 
 use sapwood_arena::EXTRA_AT;
 
-/// Where the number of sets is.
-pub const SETS: usize = EXTRA_AT;
-/// Where the bytes of a set are.
-pub const STRIDE: usize = EXTRA_AT + 8;
-/// Where it is said where the first set is, in bytes from the window's beginning.
-pub const SETS_AT: usize = EXTRA_AT + 16;
-/// Where the nanoseconds are for which an answer is given again.
-pub const FRESH: usize = EXTRA_AT + 24;
-/// Where the generation of entries is: one more with each invalidation of all.
-pub const GENERATION: usize = EXTRA_AT + 32;
-/// Where the three secrets of the hash are.
-pub const SECRETS: usize = EXTRA_AT + 40;
-/// Where the slots of each set are said.
-pub const WAYS: usize = EXTRA_AT + 64;
-/// Where it is said how many sets have one slot more.
-pub const WIDER: usize = EXTRA_AT + 72;
-/// Where the nanoseconds are for which an entry keeps its slot.
-pub const KEEP: usize = EXTRA_AT + 80;
-/// Where the nanoseconds are for which a failure is given again; [`NEVER`]: failures are not kept.
-pub const NEGATIVE: usize = EXTRA_AT + 88;
-/// Where the longer one of both is for which something is given again.
-pub const LIFE: usize = EXTRA_AT + 96;
-/// Where the number of counters' places is, less one; they are a power of two.
-pub const CPU_MASK: usize = EXTRA_AT + 104;
-/// Where the number of all slots is.
-pub const CAPACITY: usize = EXTRA_AT + 112;
-/// Where the next sweep's set is; a line of its own.
-pub const CURSOR: usize = EXTRA_AT + 128;
-/// Where the counters begin.
-pub const COUNTERS: usize = 4096;
-/// Bytes of the counters of a processor.
-pub const COUNTERS_BYTES: usize = 128;
+numbers! { CONSTANTS:
+    /// Where the number of sets is.
+    SETS: usize = EXTRA_AT;
+    /// Where the bytes of a set are.
+    STRIDE: usize = EXTRA_AT + 8;
+    /// Where it is said where the first set is, in bytes from the window's beginning.
+    SETS_AT: usize = EXTRA_AT + 16;
+    /// Where the nanoseconds are for which an answer is given again.
+    FRESH: usize = EXTRA_AT + 24;
+    /// Where the generation of entries is: one more with each invalidation of all.
+    GENERATION: usize = EXTRA_AT + 32;
+    /// Where the three secrets of the hash are.
+    SECRETS: usize = EXTRA_AT + 40;
+    /// Where the slots of each set are said.
+    WAYS: usize = EXTRA_AT + 64;
+    /// Where it is said how many sets have one slot more.
+    WIDER: usize = EXTRA_AT + 72;
+    /// Where the nanoseconds are for which an entry keeps its slot.
+    KEEP: usize = EXTRA_AT + 80;
+    /// Where the nanoseconds are for which a failure is given again; [`NEVER`]: failures are not kept.
+    NEGATIVE as "NEGATIVE_TTL": usize = EXTRA_AT + 88;
+    /// Where the longer one of both is for which something is given again.
+    LIFE: usize = EXTRA_AT + 96;
+    /// Where the number of counters' places is, less one; they are a power of two.
+    CPU_MASK: usize = EXTRA_AT + 104;
+    /// Where the number of all slots is.
+    CAPACITY: usize = EXTRA_AT + 112;
+    /// Where the next sweep's set is; a line of its own.
+    CURSOR: usize = EXTRA_AT + 128;
+    /// Where the counters begin.
+    COUNTERS: usize = 4096;
+    /// Bytes of the counters of a processor.
+    COUNTERS_BYTES: usize = 128;
+    /// The most slots of a set.
+    SLOTS: usize = 16;
+    /// Bytes of a set's head, and of a slot.
+    LINE: usize = 64;
+    /// In a head: odd while a writer is inside.
+    SEQUENCE as "SET_SEQUENCE": usize = 0;
+    /// In a head: a byte for each slot; 0 for an empty one.
+    TAGS as "SET_TAGS": usize = 8;
+    /// In a head: which slots were hit, and from bit 16 on where the search for a victim goes on.
+    MARKS as "SET_MARKS": usize = 24;
+    /// In a head: the generation of all its entries.
+    SET_GENERATION: usize = 32;
+    /// In a head: how many invalidations of keys the set saw.
+    DISTURBANCES as "SET_DISTURBANCES": usize = 40;
+    /// In a slot: the time, shifted left by one, and whether it is a failure.
+    STAMP as "SLOT_STAMP": usize = 0;
+    /// In a slot: the key.
+    KEY as "SLOT_KEY": usize = 8;
+    /// In a slot: the value.
+    VALUE as "SLOT_VALUE": usize = 32;
+    /// Bytes of a key.
+    KEY_BYTES: usize = 24;
+    /// Bytes of a value.
+    VALUE_BYTES: usize = 32;
+    /// How often a set is looked at that another one is writing.
+    PATIENCE: usize = 128;
+}
 
 /// A time that is none.
 pub const NEVER: u64 = u64::MAX;
-
-/// The most slots of a set.
-pub const SLOTS: usize = 16;
-/// Bytes of a set's head, and of a slot.
-pub const LINE: usize = 64;
-/// In a head: odd while a writer is inside.
-pub const SEQUENCE: usize = 0;
-/// In a head: a byte for each slot; 0 for an empty one.
-pub const TAGS: usize = 8;
-/// In a head: which slots were hit, and from bit 16 on where the search for a victim goes on.
-pub const MARKS: usize = 24;
-/// In a head: the generation of all its entries.
-pub const SET_GENERATION: usize = 32;
-/// In a head: how many invalidations of keys the set saw.
-pub const DISTURBANCES: usize = 40;
-/// In a slot: the time, shifted left by one, and whether it is a failure.
-pub const STAMP: usize = 0;
-/// In a slot: the key.
-pub const KEY: usize = 8;
-/// In a slot: the value.
-pub const VALUE: usize = 32;
-/// Bytes of a key.
-pub const KEY_BYTES: usize = 24;
-/// Bytes of a value.
-pub const VALUE_BYTES: usize = 32;
-/// How often a set is looked at that another one is writing.
-pub const PATIENCE: usize = 128;
 
 /// What is counted, in the order of the words behind the last time.
 pub const EVENTS: [&str; 14] = [
@@ -104,72 +105,37 @@ pub const EVENTS: [&str; 14] = [
 
 const _: () = assert!(8 + 8 * EVENTS.len() <= COUNTERS_BYTES);
 
-/// What the program `xdp-route` does with a packet, and why: the number of its counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-#[non_exhaustive]
-pub enum RouteVerdict {
-    /// Forwarded, as the cache knew. What is not forwarded passes to the kernel.
-    Cached = 0,
-    /// Forwarded, as the kernel's table said.
-    Resolved = 1,
-    /// Forwarded, as the table in the arena said.
-    Table = 2,
-    /// No way out: the packet is for this machine, or for nobody.
-    NoRoute = 3,
-    /// No way out, as the cache knew.
-    Negative = 4,
-    /// The next hop's link address is not known; the kernel asks for it.
-    NoNeighbour = 5,
-    /// More bytes than go out there at once.
-    TooLong = 6,
-    /// A packet that has made its last hop.
-    Expired = 7,
-    /// Options that routers look at.
-    Options = 8,
-    /// To a group, or to or from addresses that are not forwarded.
-    NotUnicast = 9,
-    /// A packet that ends early, or whose lengths cannot be.
-    Malformed = 10,
-    /// Not IP.
-    Other = 11,
+named! {
+    /// What the program `xdp-route` does with a packet, and why: the number of its counter.
+    pub enum RouteVerdict {
+        /// Forwarded, as the cache knew. What is not forwarded passes to the kernel.
+        Cached = 0: "cached",
+        /// Forwarded, as the kernel's table said.
+        Resolved = 1: "resolved",
+        /// Forwarded, as the table in the arena said.
+        Table = 2: "table",
+        /// No way out: the packet is for this machine, or for nobody.
+        NoRoute = 3: "no-route",
+        /// No way out, as the cache knew.
+        Negative = 4: "negative",
+        /// The next hop's link address is not known; the kernel asks for it.
+        NoNeighbour = 5: "no-neighbour",
+        /// More bytes than go out there at once.
+        TooLong = 6: "too-long",
+        /// A packet that has made its last hop.
+        Expired = 7: "expired",
+        /// Options that routers look at.
+        Options = 8: "options",
+        /// To a group, or to or from addresses that are not forwarded.
+        NotUnicast = 9: "not-unicast",
+        /// A packet that ends early, or whose lengths cannot be.
+        Malformed = 10: "malformed",
+        /// Not IP.
+        Other = 11: "other",
+    }
 }
 
 impl RouteVerdict {
-    /// All that there are, by number.
-    pub const ALL: [RouteVerdict; 12] = [
-        RouteVerdict::Cached,
-        RouteVerdict::Resolved,
-        RouteVerdict::Table,
-        RouteVerdict::NoRoute,
-        RouteVerdict::Negative,
-        RouteVerdict::NoNeighbour,
-        RouteVerdict::TooLong,
-        RouteVerdict::Expired,
-        RouteVerdict::Options,
-        RouteVerdict::NotUnicast,
-        RouteVerdict::Malformed,
-        RouteVerdict::Other,
-    ];
-
-    /// What people call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            RouteVerdict::Cached => "cached",
-            RouteVerdict::Resolved => "resolved",
-            RouteVerdict::Table => "table",
-            RouteVerdict::NoRoute => "no-route",
-            RouteVerdict::Negative => "negative",
-            RouteVerdict::NoNeighbour => "no-neighbour",
-            RouteVerdict::TooLong => "too-long",
-            RouteVerdict::Expired => "expired",
-            RouteVerdict::Options => "options",
-            RouteVerdict::NotUnicast => "not-unicast",
-            RouteVerdict::Malformed => "malformed",
-            RouteVerdict::Other => "other",
-        }
-    }
-
     /// Whether the program sent the packet on.
     pub fn is_forwarded(self) -> bool {
         matches!(
@@ -188,40 +154,9 @@ pub const MODE_TABLE: u32 = 2;
 
 /// The constants of the C header.
 pub(super) fn constants() -> Vec<(String, u64)> {
-    let words = [
-        ("SETS", SETS),
-        ("STRIDE", STRIDE),
-        ("SETS_AT", SETS_AT),
-        ("FRESH", FRESH),
-        ("GENERATION", GENERATION),
-        ("SECRETS", SECRETS),
-        ("WAYS", WAYS),
-        ("WIDER", WIDER),
-        ("KEEP", KEEP),
-        ("NEGATIVE_TTL", NEGATIVE),
-        ("LIFE", LIFE),
-        ("CPU_MASK", CPU_MASK),
-        ("CAPACITY", CAPACITY),
-        ("CURSOR", CURSOR),
-        ("COUNTERS", COUNTERS),
-        ("COUNTERS_BYTES", COUNTERS_BYTES),
-        ("SLOTS", SLOTS),
-        ("LINE", LINE),
-        ("SET_SEQUENCE", SEQUENCE),
-        ("SET_TAGS", TAGS),
-        ("SET_MARKS", MARKS),
-        ("SET_GENERATION", SET_GENERATION),
-        ("SET_DISTURBANCES", DISTURBANCES),
-        ("SLOT_STAMP", STAMP),
-        ("SLOT_KEY", KEY),
-        ("SLOT_VALUE", VALUE),
-        ("KEY_BYTES", KEY_BYTES),
-        ("VALUE_BYTES", VALUE_BYTES),
-        ("PATIENCE", PATIENCE),
-    ];
-    let mut all: Vec<(String, u64)> = words
-        .into_iter()
-        .map(|(name, value)| (format!("ROUTE_{name}"), value as u64))
+    let words = CONSTANTS.iter();
+    let mut all: Vec<_> = words
+        .map(|(name, value)| (format!("ROUTE_{name}"), *value))
         .collect();
     all.push(("ROUTE_NEVER".into(), NEVER));
     for (i, event) in EVENTS.iter().enumerate() {
@@ -230,10 +165,7 @@ pub(super) fn constants() -> Vec<(String, u64)> {
             8 + 8 * i as u64,
         ));
     }
-    for verdict in RouteVerdict::ALL {
-        let name = verdict.name().to_uppercase().replace('-', "_");
-        all.push((format!("XDP_ROUTE_{name}"), verdict as u64));
-    }
+    all.extend(RouteVerdict::constants("XDP_ROUTE"));
     all.push(("XDP_ROUTE_COUNTS".into(), RouteVerdict::ALL.len() as u64));
     all.push(("XDP_ROUTE_MODE_RESOLVER".into(), MODE_RESOLVER.into()));
     all.push(("XDP_ROUTE_MODE_CACHE".into(), MODE_CACHE.into()));

@@ -20,6 +20,7 @@ mod diff;
 mod entry;
 #[cfg(feature = "std")]
 mod file;
+pub mod format;
 mod iter;
 mod iter_mut;
 mod map;

@@ -91,7 +91,7 @@ impl Forward {
             // cells, and there is room for more than four cells below the top. What comes before the wanted
             // cells lands below the new top, where nothing is.
             unsafe {
-                let last_four = b.p.add(node::end_at(b.h) - 16).cast::<[u32; 4]>();
+                let last_four = b.p.add(node::size_of(b.h) - 16).cast::<[u32; 4]>();
                 let to = self.cells.as_mut_ptr().add(self.top - 4).cast::<[u32; 4]>();
                 to.write_unaligned(last_four.read_unaligned());
             }

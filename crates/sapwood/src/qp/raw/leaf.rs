@@ -1,23 +1,13 @@
-//! The bytes of a leaf: value, key length, key.
-//!
-//! ```text
-//! 0            value (or a pointer to it, when its alignment is over 8)
-//! LEN_AT       u8 key length, or 255 and the length as u16
-//! LEN_AT + 1   key bytes (LEN_AT + 3 when the length is 255 and more)
-//!              the block is rounded up to 8 bytes
-//! ```
-//!
-//! The value comes first so that it is aligned with the block; a hit on a short key touches one line.
+//! Leaves in the arena, read and written through pointers.
 
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::{ptr, slice};
 
-/// The longest key.
-pub(crate) const MAX_KEY: usize = 65_535;
-/// Lengths from here on take two bytes more.
-const LONG: usize = 255;
+use crate::qp::format::leaf::{self, LONG};
+
+pub(crate) use crate::qp::format::leaf::MAX_KEY;
 
 /// The layout of leaves with values of type `V`.
 pub(crate) struct LeafOf<V>(PhantomData<V>);
@@ -36,13 +26,13 @@ impl<V> LeafOf<V> {
     /// Where the bytes of a key of this length are.
     #[inline(always)]
     pub(crate) const fn key_at(key_len: usize) -> usize {
-        Self::LEN_AT + if key_len < LONG { 1 } else { 3 }
+        leaf::key_at(Self::LEN_AT, key_len)
     }
 
     /// Bytes of the leaf of a key of this length, before rounding to units.
     #[inline(always)]
     pub(crate) const fn size(key_len: usize) -> usize {
-        Self::key_at(key_len) + key_len
+        leaf::size(Self::LEN_AT, key_len)
     }
 
     /// # Safety
@@ -55,7 +45,7 @@ impl<V> LeafOf<V> {
             if short < LONG {
                 short
             } else {
-                usize::from(p.add(Self::LEN_AT + 1).cast::<u16>().read_unaligned())
+                leaf::key_len(p.add(Self::LEN_AT).cast::<[u8; 3]>().read())
             }
         }
     }
@@ -81,7 +71,7 @@ impl<V> LeafOf<V> {
         unsafe {
             if key.len() < LONG {
                 usize::from(*p.add(Self::LEN_AT)) == key.len()
-                    && is_same(p.add(Self::LEN_AT + 1), key)
+                    && is_same(p.add(Self::key_at(0)), key)
             } else {
                 Self::key(p) == key
             }
@@ -109,21 +99,21 @@ impl<V> LeafOf<V> {
     #[inline]
     pub(crate) unsafe fn write(p: *mut u8, key: &[u8], value: V) {
         debug_assert!(key.len() <= MAX_KEY);
-        let size = Self::size(key.len());
         // SAFETY: the block has room; the last word is cleared first so that padding is zero.
         unsafe {
-            p.add(((size + 7) & !7) - 8).cast::<u64>().write(0);
+            p.add(leaf::block(Self::LEN_AT, key.len()) - 8)
+                .cast::<u64>()
+                .write(0);
             if Self::BOXED {
                 p.cast::<*mut V>().write(Box::into_raw(Box::new(value)));
             } else {
                 p.cast::<V>().write(value);
             }
+            let length = leaf::length(key.len());
             if key.len() < LONG {
-                *p.add(Self::LEN_AT) = key.len() as u8;
+                *p.add(Self::LEN_AT) = length[0];
             } else {
-                *p.add(Self::LEN_AT) = LONG as u8;
-                let len = p.add(Self::LEN_AT + 1).cast::<u16>();
-                len.write_unaligned(key.len() as u16);
+                p.add(Self::LEN_AT).cast::<[u8; 3]>().write(length);
             }
             ptr::copy_nonoverlapping(key.as_ptr(), p.add(Self::key_at(key.len())), key.len());
         }

@@ -4,6 +4,8 @@
 #[cfg(feature = "std")]
 use super::leaf::LeafOf;
 use super::node::{self, Branch};
+#[cfg(feature = "std")]
+use crate::qp::format::leaf::LONG;
 
 /// A memory that cells point into.
 ///
@@ -29,55 +31,30 @@ pub unsafe trait Mem: Copy {
     fn hint(self, cell: u32) -> *const u8;
 }
 
-/// Byte offset of a cell's block.
-#[inline(always)]
-pub(crate) fn byte_of(cell: u32) -> usize {
-    (cell & !node::LEAF) as usize * 4
+pub(crate) use crate::qp::format::byte_of;
+
+/// Memory that this process wrote. If it is `LIVE`, writers replace cells beside the readers.
+#[derive(Clone, Copy)]
+pub struct Own<const LIVE: bool> {
+    pub(crate) base: *mut u8,
 }
 
 /// Memory that this process wrote.
-#[derive(Clone, Copy)]
-pub struct Trusted {
-    pub(crate) base: *mut u8,
-}
-
-// SAFETY: cells of a live trie point at whole nodes, by the structure's invariants.
-unsafe impl Mem for Trusted {
-    const TRUSTED: bool = true;
-
-    #[inline(always)]
-    unsafe fn branch(self, cell: u32, _min: usize) -> Option<Branch> {
-        // SAFETY: the caller's promise.
-        Some(unsafe { Branch::at(self.base.add(byte_of(cell))) })
-    }
-
-    #[inline(always)]
-    unsafe fn leaf<V>(self, cell: u32) -> Option<*mut u8> {
-        // SAFETY: the caller's promise.
-        Some(unsafe { self.base.add(byte_of(cell)) })
-    }
-
-    #[inline(always)]
-    fn hint(self, cell: u32) -> *const u8 {
-        self.base.wrapping_add(byte_of(cell))
-    }
-}
-
+pub type Trusted = Own<false>;
 /// Memory that this process wrote, in which writers replace cells beside the readers.
 #[cfg(feature = "std")]
-#[derive(Clone, Copy)]
-pub struct Live {
-    pub(crate) base: *mut u8,
-}
+pub type Live = Own<true>;
 
-// SAFETY: as for `Trusted`.
-#[cfg(feature = "std")]
-unsafe impl Mem for Live {
+// SAFETY: cells of a live trie point at whole nodes, by the structure's invariants.
+unsafe impl<const LIVE: bool> Mem for Own<LIVE> {
     const TRUSTED: bool = true;
 
     #[inline(always)]
     unsafe fn branch(self, cell: u32, _min: usize) -> Option<Branch> {
-        crate::sync::point();
+        #[cfg(feature = "std")]
+        if LIVE {
+            crate::sync::point();
+        }
         // SAFETY: the caller's promise.
         Some(unsafe { Branch::at(self.base.add(byte_of(cell))) })
     }
@@ -128,8 +105,7 @@ unsafe impl Mem for Checked {
         }
         // SAFETY: 8 bytes are inside; base is page-aligned and cells are in units of 8 bytes.
         let b = unsafe { Branch::at(self.inside(at, 8)?) };
-        let right = node::header(b.offset(), node::labels_of(b.h), b.h & node::END != 0);
-        if b.h != right || b.children() < 2 || b.offset() < min {
+        if !node::is_sound(b.h, min) {
             return None;
         }
         self.inside(at, node::block_of(b.h))?;
@@ -144,10 +120,10 @@ unsafe impl Mem for Checked {
         }
         let p = self.inside(at, LeafOf::<V>::size(0))?;
         // The longest form of a length, when the file has that much; else a key of its length does not fit.
-        let long = self.inside(at, LeafOf::<V>::LEN_AT + 3).is_some();
+        let long = self.inside(at, LeafOf::<V>::key_at(LONG)).is_some();
         // SAFETY: the length byte is inside, and the long form is only read when it is inside too.
         let len = unsafe {
-            if *p.add(LeafOf::<V>::LEN_AT) == u8::MAX && !long {
+            if usize::from(*p.add(LeafOf::<V>::LEN_AT)) == LONG && !long {
                 return None;
             }
             LeafOf::<V>::key_len(p)

@@ -42,32 +42,3 @@ pub(crate) mod version;
 pub(crate) mod view;
 #[cfg(feature = "std")]
 pub(crate) mod writers;
-
-/// Numbers that programs in other languages are compiled with; see `Published::layout`.
-#[cfg(feature = "std")]
-pub(crate) fn published_layout() -> [(&'static str, u64); 20] {
-    use index::layout as index;
-    [
-        ("END", node::END.into()),
-        ("BIG", node::BIG.into()),
-        ("LEAF", node::LEAF.into()),
-        ("SMALL_MAX", node::SMALL_MAX as u64),
-        // A branch for each byte of the longest key, one for its end, and the leaf.
-        ("DEPTH_MAX", leaf::MAX_KEY as u64 + 2),
-        ("TABLE_HOMES", 0),
-        ("TABLE_TOTAL", 4),
-        ("TABLE_SHIFT", 8),
-        ("TABLE_NEXT", 12),
-        ("TABLE_DIRECTORY", index::HEAD),
-        ("TABLE_NOTHING", index::NOTHING),
-        ("BUCKET_BYTES", index::LINE),
-        ("BUCKET_SLOTS", index::SLOTS),
-        ("BUCKET_LEAVES", 16),
-        ("BUCKET_LOCK", index::LOCK),
-        ("BUCKET_MOVED", index::MOVED),
-        ("BUCKET_OUT", index::OUT),
-        ("BUCKET_REACH", index::REACH),
-        ("BUCKET_SPILLED", index::SPILLED),
-        ("BUCKET_FILTER", index::FILTER),
-    ]
-}

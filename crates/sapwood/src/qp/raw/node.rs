@@ -1,111 +1,19 @@
-//! The bytes of a branch: header, labels, cells. Drawn in `docs/qp.md`.
-//!
-//! A *cell* is a `u32`: bit 0 says leaf, the other 31 bits are the reference in units of 8 bytes
-//! (so the byte offset of a branch is `cell * 4`, and the empty cell is 0). Every branch starts with
-//! one header word:
-//!
-//! ```text
-//! bit 0..16   offset: the index of the key byte at which the children differ
-//! bit 16..24  number of labels - 1 (1..=256 labels)
-//! bit 24      END: the first cell is the child whose key ends at the offset
-//! bit 25      BIG: bitmap layout (more than 32 labels)
-//! bit 26      FRESH: made by the open transaction, not yet published, may be changed in place
-//! bit 27..31  where the cell of the first label is, in units of 4 bytes
-//! ```
-//!
-//! The last field follows from the others; it is there because a descent needs it at every level.
+//! Branches in the arena: searched by key byte, read and written through pointers.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Tag of a leaf cell.
-pub(crate) const LEAF: u32 = 1;
-/// Header bit: the first cell belongs to the key that ends at the branch's offset.
-pub(crate) const END: u32 = 1 << 24;
-/// Header bit: bitmap layout.
-pub(crate) const BIG: u32 = 1 << 25;
-/// Header bit: unpublished, owned by the open transaction.
-pub(crate) const FRESH: u32 = 1 << 26;
-
-/// The most labels in the small layout.
-pub(crate) const SMALL_MAX: usize = 32;
-/// Bytes of the largest branch: a bitmap and 257 cells.
+pub(crate) use crate::qp::format::LEAF;
 #[cfg(feature = "std")]
-pub(crate) const LARGEST: usize = BIG_CELLS + 257 * 4 + 4;
-/// Where the bitmap of a big branch starts: after the header and four rank bytes.
-pub(super) const BIG_MAP: usize = 8;
-/// Where the cells of a big branch start.
-const BIG_CELLS: usize = 40;
+pub(crate) use crate::qp::format::branch::LARGEST;
+pub(crate) use crate::qp::format::branch::{
+    BIG, BIG_MAP, END, FRESH, LABELS_AT, RANKS_AT, SMALL_MAX, bit_of, block_of, cells_at,
+    children_of, end_of, first_at, header, is_sound, is_up_to_8, is_up_to_32, label_of, labels_of,
+    offset_of, padded, size_of, word_of,
+};
 
 /// Low bit pattern of a SWAR search.
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
-
-/// The key byte index at which the children differ.
-#[inline(always)]
-pub(crate) fn offset_of(header: u32) -> usize {
-    (header & 0xffff) as usize
-}
-
-/// Number of labels, without the END child.
-#[inline(always)]
-pub(crate) fn labels_of(header: u32) -> usize {
-    ((header >> 16) & 0xff) as usize + 1
-}
-
-/// 1 when the branch has an END child.
-#[inline(always)]
-pub(crate) fn end_of(header: u32) -> usize {
-    ((header >> 24) & 1) as usize
-}
-
-/// Number of children, END included.
-#[inline(always)]
-pub(crate) fn children_of(header: u32) -> usize {
-    labels_of(header) + end_of(header)
-}
-
-/// Where the cell of the first label is.
-#[inline(always)]
-pub(crate) fn first_at(header: u32) -> usize {
-    (header >> 25) as usize & 0x3c
-}
-
-/// Where the cells start: END's first.
-#[inline(always)]
-pub(crate) fn cells_at(header: u32) -> usize {
-    first_at(header) - 4 * end_of(header)
-}
-
-/// Where the cells end.
-#[inline(always)]
-pub(crate) fn end_at(header: u32) -> usize {
-    first_at(header) + 4 * labels_of(header)
-}
-
-/// Bytes of the branch, before rounding to units.
-#[inline(always)]
-pub(crate) fn size_of(header: u32) -> usize {
-    end_at(header)
-}
-
-/// Bytes of the branch's block.
-#[inline(always)]
-pub(crate) fn block_of(header: u32) -> usize {
-    (size_of(header) + 7) & !7
-}
-
-/// Builds a header word; the layout follows from the number of labels.
-#[inline]
-pub(crate) fn header(offset: usize, labels: usize, end: bool) -> u32 {
-    debug_assert!(offset <= 0xffff && (1..=256).contains(&labels));
-    let (big, cells) = if labels > SMALL_MAX {
-        (BIG, BIG_CELLS)
-    } else {
-        (0, 4 + ((labels + 3) & !3))
-    };
-    let first = cells as u32 / 4 + u32::from(end);
-    offset as u32 | (labels as u32 - 1) << 16 | u32::from(end) << 24 | big | first << 27
-}
 
 /// A branch in the arena. All methods need `p` to point at a whole branch whose header is `h`.
 #[derive(Clone, Copy)]
@@ -181,19 +89,16 @@ impl Branch {
             return None;
         }
         if self.h & BIG == 0 {
-            // SAFETY: label i of a small branch is at byte 4 + i.
-            return Some(unsafe { *self.p.add(4 + i) });
+            // SAFETY: a small branch has this label.
+            return Some(unsafe { *self.p.add(LABELS_AT + i) });
         }
         let mut rest = i as u32;
         for w in 0..4 {
             // SAFETY: a big branch has four bitmap words.
-            let mut word = unsafe { self.map_word(w) };
+            let word = unsafe { self.map_word(w) };
             let n = word.count_ones();
             if rest < n {
-                for _ in 0..rest {
-                    word &= word - 1;
-                }
-                return Some((w as u32 * 64 + word.trailing_zeros()) as u8);
+                return Some(label_of(w, word, rest));
             }
             rest -= n;
         }
@@ -215,7 +120,7 @@ impl Branch {
     /// The branch is whole. The index may be out of bounds when the branch is not well formed.
     #[inline(always)]
     unsafe fn label_index(self, byte: u8) -> Option<usize> {
-        if self.h & 0x00f8_0000 == 0 {
+        if is_up_to_8(self.h) {
             // One to eight labels, in one path, so that the processor has nothing to guess.
             // SAFETY: every branch has at least 16 bytes. Up to four labels are padded to 4 bytes and followed by
             // cells; padding repeats the last label, so the first match is a real one unless there is none.
@@ -228,14 +133,13 @@ impl Branch {
             let i = hit.trailing_zeros() as usize / 8;
             // Without a match i is 8.
             (i < labels_of(self.h)).then_some(i)
-        } else if self.h & 0x00e0_0000 == 0 {
+        } else if is_up_to_32(self.h) {
             // SAFETY: more than eight labels and at most 32.
             unsafe { self.find_of_32(byte) }
         } else {
-            let w = usize::from(byte >> 6);
+            let (w, bit) = (word_of(byte), bit_of(byte));
             // SAFETY: more than 32 labels means the big layout, which has four words and ranks.
-            let (word, rank) = unsafe { (self.map_word(w), *self.p.add(4 + w)) };
-            let bit = 1u64 << (byte & 63);
+            let (word, rank) = unsafe { (self.map_word(w), *self.p.add(RANKS_AT + w)) };
             (word & bit != 0).then(|| usize::from(rank) + (word & (bit - 1)).count_ones() as usize)
         }
     }
@@ -309,16 +213,16 @@ impl Branch {
         let n = labels_of(self.h);
         let before = if n <= SMALL_MAX {
             let mut k = 0;
-            // SAFETY: label k of a small branch is at byte 4 + k.
-            while k < n && unsafe { *self.p.add(4 + k) } < byte {
+            // SAFETY: a small branch has this label.
+            while k < n && unsafe { *self.p.add(LABELS_AT + k) } < byte {
                 k += 1;
             }
             k
         } else {
-            let w = usize::from(byte >> 6);
+            let w = word_of(byte);
             // SAFETY: big layout.
-            let (word, rank) = unsafe { (self.map_word(w), *self.p.add(4 + w)) };
-            usize::from(rank) + (word & ((1u64 << (byte & 63)) - 1)).count_ones() as usize
+            let (word, rank) = unsafe { (self.map_word(w), *self.p.add(RANKS_AT + w)) };
+            usize::from(rank) + (word & (bit_of(byte) - 1)).count_ones() as usize
         };
         before + end_of(self.h)
     }

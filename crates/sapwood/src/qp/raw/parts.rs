@@ -3,7 +3,8 @@
 use core::ptr;
 
 use super::node::{
-    BIG, BIG_MAP, Branch, END, FRESH, block_of, cells_at, end_of, header, labels_of, size_of,
+    BIG, BIG_MAP, Branch, END, FRESH, LABELS_AT, RANKS_AT, bit_of, block_of, cells_at, end_of,
+    header, label_of, labels_of, padded, size_of, word_of,
 };
 
 /// A branch taken apart, to be changed and written anew.
@@ -33,15 +34,16 @@ impl Parts {
         parts.end = b.h & END != 0;
         parts.labels = labels_of(b.h);
         if b.h & BIG == 0 {
-            // SAFETY: a small branch holds its labels from byte 4.
-            unsafe { ptr::copy_nonoverlapping(b.p.add(4), parts.label.as_mut_ptr(), parts.labels) };
+            let labels = parts.label.as_mut_ptr();
+            // SAFETY: a small branch has as many labels.
+            unsafe { ptr::copy_nonoverlapping(b.p.add(LABELS_AT), labels, parts.labels) };
         } else {
             let mut k = 0;
             for w in 0..4 {
                 // SAFETY: a big branch.
                 let mut word = unsafe { b.map_word(w) };
                 while word != 0 && k < 256 {
-                    parts.label[k] = (w as u32 * 64 + word.trailing_zeros()) as u8;
+                    parts.label[k] = label_of(w, word, 0);
                     word &= word - 1;
                     k += 1;
                 }
@@ -124,20 +126,19 @@ impl Parts {
         unsafe {
             b.set_header(h);
             if h & BIG == 0 {
-                let padded = (self.labels + 3) & !3;
                 let last = self.label[self.labels - 1];
-                for k in 0..padded {
-                    *p.add(4 + k) = if k < self.labels { self.label[k] } else { last };
+                for k in 0..padded(self.labels) {
+                    *p.add(LABELS_AT + k) = if k < self.labels { self.label[k] } else { last };
                 }
             } else {
                 let mut map = [0u64; 4];
                 for &l in &self.label[..self.labels] {
-                    map[usize::from(l >> 6)] |= 1 << (l & 63);
+                    map[word_of(l)] |= bit_of(l);
                 }
                 let mut rank = 0u32;
                 for (w, word) in map.iter().enumerate() {
                     // At most 192 labels come before the last word, so a rank fits a byte.
-                    *p.add(4 + w) = rank as u8;
+                    *p.add(RANKS_AT + w) = rank as u8;
                     p.add(BIG_MAP + 8 * w).cast::<u64>().write(*word);
                     rank += word.count_ones();
                 }
@@ -185,7 +186,9 @@ pub(crate) unsafe fn write_pair(
     // SAFETY: 4 header + 4 labels + 8 cells fit the block.
     unsafe {
         branch.set_header(h | bits);
-        p.add(4).cast::<[u8; 4]>().write([first, last, last, last]);
+        p.add(LABELS_AT)
+            .cast::<[u8; 4]>()
+            .write([first, last, last, last]);
         branch.set_cell(0, a.1);
         branch.set_cell(1, b.1);
     }
@@ -214,7 +217,7 @@ pub(crate) unsafe fn copy_inserted(
     // SAFETY: the layouts of both headers bound every access.
     unsafe {
         out.set_header(h);
-        let (from, to) = (src.p.add(4), dst.add(4));
+        let (from, to) = (src.p.add(LABELS_AT), dst.add(LABELS_AT));
         let k = match byte {
             Some(byte) => {
                 let k = at - old_end;
@@ -229,7 +232,7 @@ pub(crate) unsafe fn copy_inserted(
             }
         };
         let last = *to.add(k - 1);
-        for i in k..(k + 3) & !3 {
+        for i in k..padded(k) {
             *to.add(i) = last;
         }
         let total = n + old_end;

@@ -9,7 +9,7 @@ use super::{PointMap, PointMapBuilder, QpShared, QpSharedBuilder, SharedMap};
 use crate::Error;
 use crate::qp::map::sorted_tree;
 use crate::qp::raw::image::layout_hash;
-use crate::qp::raw::index::{Index, PORTABLE_WORDS};
+use crate::qp::raw::index::Index;
 use crate::seed::seed;
 
 /// Where others find a published map: the words of the arena's header page. A second implementation is written from
@@ -44,12 +44,12 @@ impl Published {
     pub const TABLE: usize = 3;
     /// Words behind [`EXTRA_AT`](sapwood_arena::EXTRA_AT): the secrets of the index's hash, one for each word of a leaf from
     /// the length on; a long key begins with the first again.
-    pub const SECRETS: usize = PORTABLE_WORDS;
+    pub const SECRETS: usize = crate::qp::format::hash::SECRETS;
 
     /// Numbers of the layouts of branches, leaves and buckets that others are compiled with: names as in `docs/qp.md` and
     /// `docs/shared.md`, in capitals, and values.
     pub fn layout() -> impl Iterator<Item = (&'static str, u64)> {
-        crate::qp::raw::published_layout().into_iter()
+        crate::qp::format::LAYOUT.into_iter()
     }
 
     /// What the header calls the layout of a map with values of this type.

@@ -182,13 +182,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             let n = Table::at(base, next);
             let mut third = n.next().load(Ordering::Acquire);
             if third == 0 {
-                third = table::make(chunks, grown(t.homes().saturating_add(n.homes())), taken)?;
-                for chunk in 0..Table::at(chunks.base(), third).chunks() {
-                    if table::make_chunk(chunks, third, chunk, taken).is_none() {
-                        table::free(chunks, third, taken);
-                        return None;
-                    }
-                }
+                let homes = grown(t.homes().saturating_add(n.homes()));
+                third = table::make_whole(chunks, homes, taken)?;
                 super::bucket::point();
                 Table::at(chunks.base(), next)
                     .next()

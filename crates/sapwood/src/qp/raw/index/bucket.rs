@@ -1,63 +1,8 @@
-//! One bucket: a cache line of twelve tags, a word of state, and twelve leaf cells.
-//!
-//! ```text
-//! word 0        tags of the slots 0..8, slot 0 in the lowest byte; 0 = empty
-//! word 1        bits 0..32: tags of the slots 8..12; bits 32..64: state
-//! 16..64        twelve leaf cells, u32
-//!
-//! state   bit 32       LOCK: a writer is at work
-//!         bit 33       MOVED: the keys that are at home here are in the next table
-//!         bits 34..40  out: keys that are at home here and lie in a bucket behind
-//!         bits 40..48  reach: they lie at most so many buckets behind
-//!         bits 48..56  spilled: keys that are at home here and found no slot; all ones: not known any more
-//!         bits 56..64  filter: one bit for each tag (its lowest three bits) of the keys that lie behind; 0 if none do
-//! ```
-//!
-//! The filter keeps most misses from looking behind: a third of the homes of a full table have keys there, two or three.
-//!
-//! Both words are only ever read and written whole, so nothing depends on the order of bytes in them.
+//! Buckets in the arena: loaded, locked and stored.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Slots of a bucket.
-pub(super) const SLOTS: usize = 12;
-/// Bytes of a bucket.
-pub(super) const LINE: usize = 64;
-
-pub(super) const LOCK: u64 = 1 << 32;
-pub(super) const MOVED: u64 = 1 << 33;
-pub(super) const OUT: u32 = 34;
-/// The most keys of a home that lie elsewhere: so many leaves, and twelve, does a lookup compare if all hashes are equal.
-pub(super) const OUT_MAX: u32 = 0x3f;
-pub(super) const REACH: u32 = 40;
-/// The furthest that they may lie.
-pub(super) const REACH_MAX: u32 = 0xff;
-pub(super) const SPILLED: u32 = 48;
-/// A count of spilled keys that is not known any more: it stays.
-pub(super) const STICKY: u32 = 0xff;
-pub(super) const FILTER: u32 = 56;
-
-const ONES: u64 = 0x0101_0101_0101_0101;
-const LOWS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-
-/// The tag of a hash: from its low byte, never 0. The bucket follows from the high half.
-#[inline(always)]
-pub(super) fn tag_of(hash: u64) -> u8 {
-    let low = hash as u8;
-    low | u8::from(low == 0)
-}
-
-/// The bit of a tag in a home's filter.
-pub(super) fn filter_bit(tag: u8) -> u8 {
-    1 << (tag % 8)
-}
-
-/// A copy of a bucket's two words.
-#[derive(Clone, Copy)]
-pub(super) struct Words {
-    pub(super) low: u64,
-    pub(super) high: u64,
-}
+pub(super) use crate::qp::format::bucket::{LINE, LOCK, OUT_MAX, SLOTS, STICKY, Words, tag_of};
 
 impl Words {
     /// The slots with this tag, as bits.
@@ -76,14 +21,7 @@ impl Words {
             hits as u32 & 0xfff
         }
         #[cfg(not(target_arch = "x86_64"))]
-        self.matches_by_word(tag)
-    }
-
-    /// The same without vectors.
-    #[cfg(any(test, not(target_arch = "x86_64")))]
-    pub(super) fn matches_by_word(self, tag: u8) -> u32 {
-        let pattern = u64::from(tag).wrapping_mul(ONES);
-        zero_bytes(self.low ^ pattern) | (zero_bytes(self.high ^ pattern) & 0xf) << 8
+        self.slots_with(tag)
     }
 
     /// The slots in use, as bits.
@@ -97,142 +35,7 @@ impl Words {
     pub(super) fn free(self) -> u32 {
         self.matches(0)
     }
-
-    #[inline(always)]
-    pub(super) fn tag(self, slot: usize) -> u8 {
-        if slot < 8 {
-            (self.low >> (8 * slot)) as u8
-        } else {
-            (self.high >> (8 * (slot - 8))) as u8
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn set_tag(&mut self, slot: usize, tag: u8) {
-        let (word, at) = if slot < 8 {
-            (&mut self.low, 8 * slot)
-        } else {
-            (&mut self.high, 8 * (slot - 8))
-        };
-        *word = *word & !(0xff << at) | u64::from(tag) << at;
-    }
-
-    #[inline(always)]
-    pub(super) fn is_locked(self) -> bool {
-        self.high & LOCK != 0
-    }
-
-    #[inline(always)]
-    pub(super) fn is_moved(self) -> bool {
-        self.high & MOVED != 0
-    }
-
-    #[inline(always)]
-    pub(super) fn set_moved(&mut self) {
-        self.high |= MOVED;
-    }
-
-    /// Keys that are at home here and lie in a bucket behind.
-    #[inline(always)]
-    pub(super) fn out(self) -> u32 {
-        (self.high >> OUT) as u32 & OUT_MAX
-    }
-
-    /// How far behind they are at most.
-    #[inline(always)]
-    pub(super) fn reach(self) -> u32 {
-        (self.high >> REACH) as u32 & REACH_MAX
-    }
-
-    /// What is known of the tags of the keys that lie behind.
-    pub(super) fn filter(self) -> u8 {
-        (self.high >> FILTER) as u8
-    }
-
-    /// Whether a key with this tag may lie behind.
-    #[inline(always)]
-    pub(super) fn may_be_behind(self, tag: u8) -> bool {
-        self.high >> (FILTER + u32::from(tag % 8)) & 1 != 0
-    }
-
-    /// Whether every key that is at home here lies here or behind.
-    #[inline(always)]
-    pub(super) fn has_all(self) -> bool {
-        self.high & u64::from(STICKY) << SPILLED == 0
-    }
-
-    /// Whether this bucket, where the tag is not, is enough to know that a key that is at home here is absent.
-    #[inline(always)]
-    pub(super) fn rules_out(self, tag: u8) -> bool {
-        let filter = 1 << (FILTER + u32::from(tag % 8));
-        self.high & (MOVED | u64::from(STICKY) << SPILLED | filter) == 0
-    }
-
-    fn set_out(&mut self, out: u32, reach: u32, filter: u8) {
-        debug_assert!(out <= OUT_MAX && reach <= REACH_MAX);
-        let all = u64::from(OUT_MAX) << OUT | u64::from(REACH_MAX) << REACH | 0xff << FILTER;
-        let both = u64::from(out) << OUT | u64::from(reach) << REACH;
-        self.high = self.high & !all | both | u64::from(filter) << FILTER;
-    }
-
-    /// One key more lies behind, so far, with this tag.
-    pub(super) fn go_out(&mut self, far: u32, tag: u8) {
-        let filter = self.filter() | filter_bit(tag);
-        self.set_out(self.out() + 1, self.reach().max(far), filter);
-    }
-
-    /// One key less lies behind.
-    pub(super) fn come_back(&mut self) {
-        match self.out() {
-            0 | 1 => self.set_out(0, 0, 0),
-            out => self.set_out(out - 1, self.reach(), self.filter()),
-        }
-    }
-
-    /// Keys that are at home here and found no slot, or `STICKY`.
-    #[inline(always)]
-    pub(super) fn spilled(self) -> u32 {
-        (self.high >> SPILLED) as u32 & STICKY
-    }
-
-    /// One key more is spilled.
-    pub(super) fn spill(&mut self) {
-        if self.spilled() != STICKY {
-            self.high += 1 << SPILLED;
-        }
-    }
-
-    /// One key less is spilled.
-    pub(super) fn unspill(&mut self) {
-        let spilled = self.spilled();
-        debug_assert!(spilled > 0, "a key that was never inserted is removed");
-        if spilled != STICKY && spilled != 0 {
-            self.high -= 1 << SPILLED;
-        }
-    }
-
-    /// Nobody knows how many keys are spilled.
-    pub(super) fn stick(&mut self) {
-        self.high |= u64::from(STICKY) << SPILLED;
-    }
-
-    /// No keys, no lock, and nothing counted.
-    pub(super) fn is_empty(self) -> bool {
-        self.low == 0 && self.high == 0
-    }
 }
-
-/// The bytes that are 0, as bits; exact for every byte.
-#[cfg(any(test, not(target_arch = "x86_64")))]
-fn zero_bytes(x: u64) -> u32 {
-    // The high bit of a byte: set where the byte is not 0. No carry leaves a byte.
-    let some = ((x & LOWS) + LOWS) | x | LOWS;
-    // One bit a byte, gathered in the top byte: the summands do not overlap.
-    ((!some >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
-}
-
-#[cfg(all(not(test), target_arch = "x86_64"))]
-const _: (u64, u64) = (ONES, LOWS);
 
 /// A bucket in the arena.
 #[repr(C)]

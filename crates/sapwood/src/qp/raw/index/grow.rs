@@ -200,16 +200,9 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
 
     /// Makes a table with all its chunks where there is none.
     fn make_first(&self, chunks: &mut impl Chunks, homes: u32, taken: &mut Taken) -> Option<()> {
-        let at = table::make(chunks, homes, taken)?;
+        let at = table::make_whole(chunks, homes, taken)?;
         // SAFETY: just made; nobody else knows of it.
         unsafe {
-            let count = Table::at(chunks.base(), at).chunks();
-            for chunk in 0..count {
-                if table::make_chunk(chunks, at, chunk, taken).is_none() {
-                    table::free(chunks, at, taken);
-                    return None;
-                }
-            }
             if self.homeless.load(Ordering::Relaxed) > 0 {
                 let t = Table::at(chunks.base(), at);
                 for home in 0..homes {

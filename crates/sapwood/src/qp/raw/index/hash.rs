@@ -6,6 +6,7 @@ use core::hash::Hasher;
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 
+use crate::qp::format::hash::{SECRETS, hash};
 use crate::qp::raw::leaf::four_words;
 
 /// The secrets of one index.
@@ -19,12 +20,12 @@ use crate::qp::raw::leaf::four_words;
 /// some seeds, it puts a hundred into one bucket, and a lattice of numbers comes out with a variance of a third to four
 /// times a random one.
 ///
-/// An index that programs in other languages search has another hash, which they compute as well: see [`Portable`].
+/// An index that programs in other languages search has another hash, which they compute as well: see [`format::hash`](crate::qp::format::hash).
 #[repr(C)]
 pub(super) struct Secrets {
     words: [u64; 5],
     seed: u64,
-    portable: Option<Box<Portable>>,
+    portable: Option<Box<[u64; SECRETS]>>,
     seeds: SharedSeed,
 }
 
@@ -52,19 +53,19 @@ impl Secrets {
             hasher.write_u64(5 + i as u64);
             hasher.finish()
         });
-        secrets.portable = Some(Box::new(Portable { words }));
+        secrets.portable = Some(Box::new(words));
         secrets
     }
 
     /// What others need in order to compute the hash.
-    pub(super) fn words_of_portable(&self) -> Option<&[u64; PORTABLE_WORDS]> {
-        self.portable.as_deref().map(|portable| &portable.words)
+    pub(super) fn words_of_portable(&self) -> Option<&[u64; SECRETS]> {
+        self.portable.as_deref()
     }
 
     #[inline(always)]
     pub(super) fn hash(&self, key: &[u8]) -> u64 {
-        if let Some(portable) = &self.portable {
-            return portable.hash(key);
+        if let Some(words) = &self.portable {
+            return hash(words, key);
         }
         let len = key.len();
         if len.wrapping_sub(8) > 24 {
@@ -94,82 +95,10 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Words of a key that are hashed before the sum is mixed: those of the longest key with a length of one byte.
-pub(crate) const PORTABLE_WORDS: usize = 32;
-
-/// So many words are hashed at a time; what the key lacks are zeros.
-const PORTABLE_STEP: usize = 4;
-
-/// A hash for machines that have no product of 128 bits, such as the kernel's for BPF programs.
-///
-/// The key is taken as it lies in a leaf: length, bytes, and zeros, up to a multiple of four words, so that four are always hashed
-/// without a branch. A word `w` with the secret `s` of
-/// its place gives `(lo(w) + lo(s)) * (hi(w) + hi(s))`, sums modulo 2^32, product of 64 bits, and all of these are added. That is NH
-/// (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC: fast and secure message authentication", 1999): two keys that were
-/// chosen without knowing the secrets have equal sums with a chance of 2^-32. The products do not depend on each other. At the end, and
-/// after each 32 words of a long key, the sum is mixed, so that all bits of the hash depend on all of it.
-struct Portable {
-    words: [u64; PORTABLE_WORDS],
-}
-
-impl Portable {
-    #[inline(never)]
-    fn hash(&self, key: &[u8]) -> u64 {
-        let len = key.len();
-        let mut head = [0u8; 8];
-        let filled = if len < 255 {
-            head[0] = len as u8;
-            1
-        } else {
-            head[0] = 255;
-            head[1..3].copy_from_slice(&(len as u16).to_le_bytes());
-            3
-        };
-        let (first, rest) = key.split_at(len.min(8 - filled));
-        head[filled..filled + first.len()].copy_from_slice(first);
-        let mut sum = product(u64::from_le_bytes(head), self.words[0]);
-        let mut place = 1;
-        for bytes in rest.chunks(8) {
-            if place == PORTABLE_WORDS {
-                sum = mix(sum);
-                place = 0;
-            }
-            let word = match bytes.try_into() {
-                Ok(bytes) => u64::from_le_bytes(bytes),
-                Err(_) => {
-                    let mut last = [0; 8];
-                    last[..bytes.len()].copy_from_slice(bytes);
-                    u64::from_le_bytes(last)
-                }
-            };
-            sum = sum.wrapping_add(product(word, self.words[place]));
-            place += 1;
-        }
-        while place % PORTABLE_STEP != 0 {
-            sum = sum.wrapping_add(product(0, self.words[place]));
-            place += 1;
-        }
-        mix(sum)
-    }
-}
-
-#[inline(always)]
-fn product(word: u64, secret: u64) -> u64 {
-    let low = (word as u32).wrapping_add(secret as u32);
-    let high = ((word >> 32) as u32).wrapping_add((secret >> 32) as u32);
-    u64::from(low) * u64::from(high)
-}
-
-/// A bijection whose upper and lower bits depend on all bits (the constants are those of Steele, Lea and Flood's SplitMix).
-#[inline(always)]
-fn mix(sum: u64) -> u64 {
-    let sum = (sum ^ sum >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    sum ^ sum >> 32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::qp::format::hash::{STEP, mix, product};
 
     /// The variance of the numbers of keys of a home, and of a home's half and a tag, by their means: 1 if it is random.
     fn spread(secrets: &Secrets, keys: impl Iterator<Item = Vec<u8>>, n: usize) -> [f64; 2] {
@@ -257,14 +186,14 @@ mod tests {
                 vec![255, len as u8, (len >> 8) as u8]
             };
             bytes.extend(&key);
-            bytes.resize(bytes.len().next_multiple_of(8 * PORTABLE_STEP), 0);
+            bytes.resize(bytes.len().next_multiple_of(8 * STEP), 0);
             let mut sum = 0u64;
             for (i, word) in bytes.chunks(8).enumerate() {
-                if i > 0 && i % PORTABLE_WORDS == 0 {
+                if i > 0 && i % SECRETS == 0 {
                     sum = mix(sum);
                 }
                 let word = u64::from_le_bytes(word.try_into().unwrap());
-                sum = sum.wrapping_add(product(word, words[i % PORTABLE_WORDS]));
+                sum = sum.wrapping_add(product(word, words[i % SECRETS]));
             }
             assert_eq!(secrets.hash(&key), mix(sum), "{len}");
         }

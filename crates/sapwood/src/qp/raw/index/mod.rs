@@ -82,29 +82,12 @@ use self::hash::Secrets;
 use self::table::{NOTHING, Put, Table};
 use super::leaf::LeafOf;
 use super::mem::byte_of;
-
 #[cfg(feature = "std")]
-pub(crate) use self::hash::PORTABLE_WORDS;
+use crate::qp::format::hash::SECRETS;
+
 pub(crate) use self::table::Taken;
 #[cfg(feature = "std")]
 pub(crate) use self::{alone::Together, table::CHUNK_BYTES};
-
-/// Numbers of the layout that programs in other languages are compiled with.
-#[cfg(feature = "std")]
-pub(crate) mod layout {
-    use super::{bucket, table};
-
-    pub(crate) const HEAD: u64 = table::HEAD as u64;
-    pub(crate) const NOTHING: u64 = table::NOTHING as u64;
-    pub(crate) const LINE: u64 = bucket::LINE as u64;
-    pub(crate) const SLOTS: u64 = bucket::SLOTS as u64;
-    pub(crate) const LOCK: u64 = bucket::LOCK;
-    pub(crate) const MOVED: u64 = bucket::MOVED;
-    pub(crate) const OUT: u64 = bucket::OUT as u64;
-    pub(crate) const REACH: u64 = bucket::REACH as u64;
-    pub(crate) const SPILLED: u64 = bucket::SPILLED as u64;
-    pub(crate) const FILTER: u64 = bucket::FILTER as u64;
-}
 
 /// Where the index gets its memory: an owned map frees at once, a shared one retires.
 pub(crate) trait Chunks {
@@ -216,7 +199,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
 
     /// The secrets of the portable hash, if it is that.
     #[cfg(feature = "std")]
-    pub(crate) fn portable_words(&self) -> Option<&[u64; PORTABLE_WORDS]> {
+    pub(crate) fn portable_words(&self) -> Option<&[u64; SECRETS]> {
         self.secrets.words_of_portable()
     }
 

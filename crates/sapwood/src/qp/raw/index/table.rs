@@ -1,36 +1,25 @@
 //! A table of buckets: a block with a header and a directory, and the chunks that the directory names.
 //!
-//! ```text
-//! 0    homes: buckets that a key can be at home in
-//! 4    total: homes and the few buckets behind, for keys that found no slot at the end
-//! 8    shift: a chunk has 1 << shift buckets; the last one as many as are left
-//! 12   next: the table that the keys are being moved to, 0 if none, NOTHING if there is no other
-//! 16   directory: one word a chunk, 0 = not there (not yet, or not any more)
-//! ```
-//!
 //! Header and directory lie in the arena like all else, so a table that readers may still look at is given back as
-//! a node is. A directory word is the reference of the chunk's first bucket, aligned to a line, so that
-//! its lowest three bits are free: they say by how many units the chunk was moved to be so.
+//! a node is.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use sapwood_arena::{Ref, UNIT};
 
 use super::Chunks;
-use super::bucket::{Bucket, LINE, OUT_MAX, REACH_MAX, SLOTS, Words, tag_of};
+use super::bucket::{Bucket, LINE, OUT_MAX, SLOTS, Words, tag_of};
+use crate::qp::format::bucket::{
+    self as format, HEAD, HOMES_AT, NEXT_AT, SHIFT_AT, TOTAL_AT, head_bytes,
+};
+pub(super) use crate::qp::format::bucket::{NOTHING, WINDOW};
 
-/// How far from home a key may lie, its home included.
-pub(super) const WINDOW: u32 = REACH_MAX + 1;
 /// In a table that is not too full, hardly any key lies so far from home.
 const FAR: u32 = 64;
 /// Buckets behind the last home.
 const SPARE: u32 = 7;
-/// The table after the last one: there are no keys.
-pub(super) const NOTHING: u32 = u32::MAX;
-
 /// More than fit into an arena.
 const HOMES_MAX: u32 = 1 << 28;
-pub(super) const HEAD: usize = 16;
 /// More than a chunk, to align it.
 const SLACK: usize = LINE - UNIT;
 /// The most buckets of a chunk, as a shift: 32 KiB are mapped and cleared in some ten microseconds.
@@ -44,11 +33,6 @@ pub(crate) const CHUNK_BYTES: usize = (LINE << SHIFT_MAX) + SLACK;
 /// Bytes of a chunk's block.
 fn chunk_bytes(buckets: u32) -> usize {
     buckets as usize * LINE + SLACK
-}
-
-/// Bytes of a table's block.
-fn head_bytes(chunks: u32) -> usize {
-    (HEAD + 4 * chunks as usize + UNIT - 1) & !(UNIT - 1)
 }
 
 /// A table is full when so many of this many slots are taken.
@@ -123,31 +107,31 @@ impl Table {
     }
 
     #[inline(always)]
-    fn word(&self, i: usize) -> u32 {
+    fn word(&self, at: usize) -> u32 {
         // SAFETY: the first three words of the header never change after the table is made.
-        unsafe { self.head.cast::<u32>().add(i).read() }
+        unsafe { self.head.add(at).cast::<u32>().read() }
     }
 
     #[inline(always)]
     pub(super) fn homes(&self) -> u32 {
-        self.word(0)
+        self.word(HOMES_AT)
     }
 
     #[inline(always)]
     pub(super) fn total(&self) -> u32 {
-        self.word(1)
+        self.word(TOTAL_AT)
     }
 
     #[inline(always)]
     fn shift(&self) -> u32 {
-        self.word(2)
+        self.word(SHIFT_AT)
     }
 
     /// The table after this one.
     #[inline(always)]
     pub(super) fn next(&self) -> &AtomicU32 {
         // SAFETY: the header is alive and 8-aligned; this word is only used as an atomic.
-        unsafe { &*self.head.add(12).cast() }
+        unsafe { &*self.head.add(NEXT_AT).cast() }
     }
 
     #[inline(always)]
@@ -159,7 +143,7 @@ impl Table {
 
     /// How many chunks the table has when it is whole.
     pub(super) fn chunks(&self) -> u32 {
-        ((self.total() - 1) >> self.shift()) + 1
+        format::chunks(self.total(), self.shift())
     }
 
     /// The chunk of a bucket.
@@ -170,20 +154,18 @@ impl Table {
 
     /// The buckets of a chunk.
     fn buckets_of(&self, chunk: u32) -> u32 {
-        (self.total() - (chunk << self.shift())).min(1 << self.shift())
+        format::buckets_of(self.total(), self.shift(), chunk)
     }
 
     /// The bucket that a hash is at home in. A larger hash is never at home further ahead.
     #[inline(always)]
     pub(super) fn home(&self, hash: u64) -> u32 {
-        (((hash >> 32) * u64::from(self.homes())) >> 32) as u32
+        format::home(hash, self.homes())
     }
 
     /// The least and the greatest hash that are at home in a bucket.
     pub(super) fn hashes(&self, home: u32) -> (u64, u64) {
-        let first = |b: u64| (b << 32).div_ceil(u64::from(self.homes()));
-        let home = u64::from(home);
-        (first(home) << 32, (first(home + 1) << 32).wrapping_sub(1))
+        format::hashes(home, self.homes())
     }
 
     /// The table to look a hash up in: this one, or the next if the chunk of its home is gone.
@@ -231,7 +213,7 @@ impl Table {
         if entry == 0 {
             return core::ptr::null();
         }
-        let at = (entry & !7) as usize * UNIT + (bucket & ((1 << shift) - 1)) as usize * LINE;
+        let at = format::chunk_at(entry) + format::place_of(bucket, shift);
         // SAFETY: inside the chunk.
         unsafe { self.base.add(at).cast() }
     }
@@ -433,19 +415,33 @@ impl Taken {
 pub(super) fn make(chunks: &mut impl Chunks, homes: u32, taken: &mut Taken) -> Option<u32> {
     let total = homes + (homes / 2).min(SPARE);
     let shift = total.ilog2().saturating_sub(5).clamp(SHIFT_MIN, SHIFT_MAX);
-    let bytes = head_bytes(((total - 1) >> shift) + 1);
+    let bytes = head_bytes(format::chunks(total, shift));
     let r = chunks.alloc(bytes)?;
     // SAFETY: a new block of so many bytes.
     unsafe {
         let p = chunks.base().add(r.byte_offset());
         p.write_bytes(0, bytes);
-        let words = p.cast::<u32>();
-        words.write(homes);
-        words.add(1).write(total);
-        words.add(2).write(shift);
+        p.add(HOMES_AT).cast::<u32>().write(homes);
+        p.add(TOTAL_AT).cast::<u32>().write(total);
+        p.add(SHIFT_AT).cast::<u32>().write(shift);
     }
     taken.add(bytes);
     Some(r.get())
+}
+
+/// Makes a table with all its chunks; the reference of its header.
+pub(super) fn make_whole(chunks: &mut impl Chunks, homes: u32, taken: &mut Taken) -> Option<u32> {
+    let at = make(chunks, homes, taken)?;
+    // SAFETY: just made; nobody else knows of it.
+    unsafe {
+        for chunk in 0..Table::at(chunks.base(), at).chunks() {
+            if make_chunk(chunks, at, chunk, taken).is_none() {
+                free(chunks, at, taken);
+                return None;
+            }
+        }
+    }
+    Some(at)
 }
 
 /// Makes a chunk of empty buckets, if it is not there.

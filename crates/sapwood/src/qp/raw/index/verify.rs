@@ -7,9 +7,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use super::bucket::{STICKY, filter_bit, tag_of};
+use super::bucket::{SLOTS, STICKY, tag_of};
 use super::table::{self, NOTHING, Table};
 use super::{Index, Taken};
+use crate::qp::format::bucket::Home;
 
 /// What a walk met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,14 +25,6 @@ pub(crate) struct Shape {
     pub(crate) sticky: usize,
     /// Homes of all tables in use.
     pub(crate) homes: usize,
-}
-
-/// What the buckets of one table should count.
-struct Counts {
-    out: Vec<u32>,
-    reach: Vec<u32>,
-    filter: Vec<u8>,
-    spilled: Vec<u32>,
 }
 
 impl<V, const SHARED: bool> Index<V, SHARED> {
@@ -81,47 +74,14 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             if taken != self.taken() {
                 return Err(format!("{taken:?} taken, accounts say {:?}", self.taken()));
             }
-            let mut counts: Vec<Counts> = (tables.iter())
-                .map(|t| Counts {
-                    out: vec![0; t.homes() as usize],
-                    reach: vec![0; t.homes() as usize],
-                    filter: vec![0; t.homes() as usize],
-                    spilled: vec![0; t.homes() as usize],
-                })
-                .collect();
+            let homes = |t: &Table| vec![Home::default(); t.total() as usize];
+            let mut counts: Vec<_> = tables.iter().map(homes).collect();
             let mut live = BTreeMap::new();
             for (i, t) in tables.iter().enumerate() {
-                shape.homes += t.homes() as usize;
                 let from = if i == 0 { cursor } else { 0 };
-                for b in from..t.total() {
-                    let Some(bucket) = t.bucket(b) else { continue };
-                    let words = bucket.load();
-                    let mut used = words.used();
-                    while used != 0 {
-                        let slot = used.trailing_zeros() as usize;
-                        used &= used - 1;
-                        let leaf = bucket.leaf(slot);
-                        let hash = self.hash_of(base, leaf);
-                        let home = t.home(hash);
-                        if words.tag(slot) != tag_of(hash) || home < from {
-                            return Err(format!(
-                                "leaf {leaf:#x} in bucket {b}: home {home}, or tag"
-                            ));
-                        }
-                        if b < home || b >= t.window(home) {
-                            return Err(format!("leaf {leaf:#x} in bucket {b}, home is {home}"));
-                        }
-                        shape.keys += 1;
-                        if b != home {
-                            shape.displaced += 1;
-                            let reach = &mut counts[i].reach[home as usize];
-                            *reach = (*reach).max(b - home);
-                            counts[i].out[home as usize] += 1;
-                            counts[i].filter[home as usize] |= filter_bit(tag_of(hash));
-                        }
-                        if live.insert(leaf, i).is_some() {
-                            return Err(format!("leaf {leaf:#x} is there twice"));
-                        }
+                for leaf in self.check_slots(*t, from, &mut counts[i], &mut shape)? {
+                    if live.insert(leaf, i).is_some() {
+                        return Err(format!("leaf {leaf:#x} is there twice"));
                     }
                 }
             }
@@ -132,7 +92,7 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                     Some(i) if i == right => {}
                     Some(i) => return Err(format!("leaf {leaf:#x} in table {i}")),
                     None => {
-                        counts[right].spilled[tables[right].home(hash) as usize] += 1;
+                        counts[right][tables[right].home(hash) as usize].spilled += 1;
                         shape.spilled += 1;
                     }
                 }
@@ -152,11 +112,52 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         self.homeless.load(Ordering::Relaxed) as usize
     }
 
+    /// Checks where the leaves of a table lie, from bucket `from` on; the leaves.
+    ///
+    /// # Safety
+    /// As for `verify`.
+    unsafe fn check_slots(
+        &self,
+        t: Table,
+        from: u32,
+        counts: &mut [Home],
+        shape: &mut Shape,
+    ) -> Result<Vec<u32>, String> {
+        let mut leaves = Vec::new();
+        shape.homes += t.homes() as usize;
+        for b in from..t.total() {
+            // SAFETY: below `total`.
+            let Some(bucket) = (unsafe { t.bucket(b) }) else {
+                continue;
+            };
+            let words = bucket.load();
+            for slot in (0..SLOTS).filter(|slot| words.tag(*slot) != 0) {
+                let leaf = bucket.leaf(slot);
+                // SAFETY: the caller's promise.
+                let hash = unsafe { self.hash_of(t.base(), leaf) };
+                let home = t.home(hash);
+                if words.tag(slot) != tag_of(hash) || home < from {
+                    return Err(format!("leaf {leaf:#x} in bucket {b}: home {home}, or tag"));
+                }
+                if b < home || b >= t.window(home) {
+                    return Err(format!("leaf {leaf:#x} in bucket {b}, home is {home}"));
+                }
+                if b != home {
+                    shape.displaced += 1;
+                    counts[home as usize].add(b - home, tag_of(hash));
+                }
+                leaves.push(leaf);
+            }
+        }
+        shape.keys += leaves.len();
+        Ok(leaves)
+    }
+
     /// Compares a table's counts with what they should be; how many are not known any more.
     ///
     /// # Safety
     /// As for `verify`.
-    unsafe fn check_counts(&self, t: Table, moved: u32, counts: &Counts) -> Result<usize, String> {
+    unsafe fn check_counts(&self, t: Table, moved: u32, counts: &[Home]) -> Result<usize, String> {
         let mut sticky = 0;
         for b in 0..t.total() {
             // SAFETY: below `total`.
@@ -173,30 +174,16 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             if b < moved {
                 continue;
             }
-            let (out, reach) = match counts.out.get(b as usize) {
-                Some(out) => (*out, counts.reach[b as usize]),
-                None => (0, 0),
-            };
-            if words.out() != out || words.reach() < reach || (out == 0 && words.reach() > 0) {
-                return Err(format!(
-                    "{out} keys within {reach} buckets of {b}, counted {} and {}",
-                    words.out(),
-                    words.reach()
-                ));
+            let wanted = counts[b as usize];
+            if !wanted.fits(words) {
+                return Err(format!("bucket {b} has {words:x?}, needs {wanted:?}"));
             }
-            let filter = counts.filter.get(b as usize).copied().unwrap_or(0);
-            if words.filter() & filter != filter || (out == 0 && words.filter() != 0) {
-                return Err(format!(
-                    "bucket {b} has filter {:#x}, needs {filter:#x}",
-                    words.filter()
-                ));
-            }
-            let spilled = counts.spilled.get(b as usize).copied().unwrap_or(0);
             if words.spilled() == STICKY {
                 sticky += 1;
-            } else if words.spilled() != spilled {
+            } else if words.spilled() != wanted.spilled {
                 return Err(format!(
-                    "bucket {b} spilled {spilled}, counts {}",
+                    "bucket {b} spilled {}, counts {}",
+                    wanted.spilled,
                     words.spilled()
                 ));
             }

@@ -16,10 +16,8 @@
 use crate::sync::{self, AtomicU32, Condvar, Mutex, Ordering};
 use core::time::Duration;
 
-/// Held by a writer. (The bit that says FRESH in a store.)
-pub(crate) const LOCKED: u32 = 1 << 26;
-/// With `LOCKED`: somebody sleeps. Without: obsolete.
-pub(crate) const MARK: u32 = 1 << 31;
+/// `LOCKED`: held by a writer. `MARK` with it: somebody sleeps; without: obsolete.
+pub(crate) use crate::qp::format::branch::{FRESH as LOCKED, MARK};
 const STATE: u32 = LOCKED | MARK;
 
 /// Rounds of spinning before a writer goes to sleep.

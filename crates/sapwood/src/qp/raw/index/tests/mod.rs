@@ -48,7 +48,7 @@ fn words_find_tags() {
                 .filter(|slot| tags[*slot] == tag)
                 .fold(0, |bits, slot| bits | 1 << slot);
             assert_eq!(words.matches(tag), expected, "{tags:?} {tag}");
-            assert_eq!(words.matches_by_word(tag), expected, "{tags:?} {tag}");
+            assert_eq!(words.slots_with(tag), expected, "{tags:?} {tag}");
         }
         assert_eq!(
             words.used().count_ones() as usize,
@@ -64,7 +64,7 @@ fn words_count() {
         assert_eq!((words.out(), words.reach()), (i, (i / 7).min(40)));
         words.go_out(((i + 1) / 7).min(40), 3 + (i % 2 * 8) as u8);
         assert!(words.may_be_behind(11) && !words.may_be_behind(4));
-        assert_eq!(words.filter(), bucket::filter_bit(3));
+        assert_eq!(words.filter(), 1 << 3);
     }
     for i in (0..bucket::OUT_MAX).rev() {
         words.come_back();

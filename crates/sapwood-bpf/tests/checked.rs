@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use kernel::{Beside, Pins, Poke, skipped};
-use sapwood_bpf::{BpfArena, Bytes, Error, Foreign, NameMap};
+use sapwood_bpf::{BpfArena, Bytes, CheckedReader, Error, NameMap};
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
 
@@ -22,7 +22,7 @@ fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
     (0..len).map(|_| rng.u8(0..letters)).collect()
 }
 
-fn all(map: &Foreign<u64>) -> Vec<(Vec<u8>, u64)> {
+fn all(map: &CheckedReader<u64>) -> Vec<(Vec<u8>, u64)> {
     map.iter().map(|entry| entry.unwrap()).collect()
 }
 
@@ -152,7 +152,7 @@ fn a_map_that_another_process_writes_until_it_is_killed() {
     if skipped() {
         return;
     }
-    let pins = Pins::new("foreign");
+    let pins = Pins::new("checked");
     let arena = BpfArena::create(64 << 20).unwrap();
     arena.pin(pins.path("arena")).unwrap();
     let mut child = Beside::start("churns", &pins.path("arena"));
@@ -218,7 +218,7 @@ fn a_map_that_another_process_writes_until_it_is_killed() {
 }
 
 /// Asks everything that can be asked. Any answer will do, and none may take long.
-fn ask_all(map: &Foreign<u64>, rng: &mut fastrand::Rng, most: usize) -> usize {
+fn ask_all(map: &CheckedReader<u64>, rng: &mut fastrand::Rng, most: usize) -> usize {
     let mut errors = 0;
     for _ in 0..20 {
         errors += usize::from(map.get(key(rng)).is_err());

@@ -2,28 +2,31 @@
 
 mod index;
 mod nodes;
+mod path;
 mod verify;
-mod way;
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
 
 use sapwood::qp::Published;
 use zerocopy::FromBytes;
 
-use self::index::{Index, Secrets};
-use self::nodes::{Nodes, Trouble, done_reading};
-use self::way::Way;
+use self::path::Path;
+
+pub(crate) use self::index::{Index, Look, Secrets, Seen, Table};
+pub(crate) use self::nodes::{Copied, Nodes, Place, Trouble, Window};
+pub(crate) use self::verify::{Census, Node, verify};
 use crate::arena::{BpfArena, WindowInfo};
 use crate::error::Error;
-use crate::layout::{Kind, ROOTS_AT};
+use crate::layout::{Kind, root};
 
 /// How often an operation begins anew before it gives up: what was changed meanwhile, what looks damaged.
 const TRIES: usize = 64;
 const TRIES_DAMAGED: usize = 4;
 
-/// A value that a [`Foreign`] map gives: plain bytes.
-pub trait ForeignValue: Sized {
+/// A value that a [`CheckedReader`] map gives: plain bytes.
+pub trait CheckedValue: Sized {
     /// Whether a value of so many bytes is one.
     fn fits(bytes: usize) -> bool;
 
@@ -34,7 +37,7 @@ pub trait ForeignValue: Sized {
     fn layout_hash() -> Option<u64>;
 }
 
-impl<V: FromBytes> ForeignValue for V {
+impl<V: FromBytes> CheckedValue for V {
     fn fits(bytes: usize) -> bool {
         bytes == size_of::<V>()
     }
@@ -48,11 +51,15 @@ impl<V: FromBytes> ForeignValue for V {
     }
 }
 
-/// A value of any size, for who lists maps without knowing what they hold.
+pub(crate) fn value_of<V: CheckedValue>(bytes: &[u8]) -> Result<V, Error> {
+    V::of(bytes).ok_or_else(|| Error::Damaged(format!("a value of {} bytes", bytes.len())))
+}
+
+/// A value of any size, for whoever lists maps without knowing what they hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Bytes(pub Vec<u8>);
 
-impl ForeignValue for Bytes {
+impl CheckedValue for Bytes {
     fn fits(_: usize) -> bool {
         true
     }
@@ -77,7 +84,7 @@ impl ForeignValue for Bytes {
 /// - While somebody writes, each entry that is given was an entry at some time during the operation, walks ascend strictly, and a key
 ///   that is there throughout is not missed: as long as memory that was removed is not used again meanwhile.
 /// - A reader takes no part in the owner's grace periods, so the owner may use such memory again. What was read is then compared with
-///   its way from the root once more, and the operation begins anew if that has changed; that finds nearly all such cases, and is no
+///   its path from the root once more, and the operation begins anew if that has changed; that finds nearly all such cases, and is no
 ///   proof. Who needs one reads in the owner's process, or in a program.
 ///
 /// A damaged map may name pages of its window that nothing was written to yet; to read them takes memory.
@@ -95,7 +102,7 @@ impl ForeignValue for Bytes {
 /// }
 /// # Ok::<(), sapwood_bpf::Error>(())
 /// ```
-pub struct Foreign<V> {
+pub struct CheckedReader<V> {
     arena: BpfArena,
     window: WindowInfo,
     values: PhantomData<fn() -> V>,
@@ -107,7 +114,7 @@ impl BpfArena {
     /// # Errors
     /// [`Error::NoWindow`]; [`Error::Value`] when its values have another size, or its owner made it with another type;
     /// [`Error::Damaged`].
-    pub fn reader<V: ForeignValue>(&self, name: &str) -> Result<Foreign<V>, Error> {
+    pub fn reader<V: CheckedValue>(&self, name: &str) -> Result<CheckedReader<V>, Error> {
         let window = match self.window(name, Kind::KernelQp) {
             Ok(window) => window,
             Err(_) => self.window(name, Kind::Qp)?,
@@ -116,11 +123,11 @@ impl BpfArena {
     }
 
     /// As [`reader`](Self::reader), of the map in this window.
-    pub(crate) fn reader_of<V: ForeignValue>(
+    pub(crate) fn reader_of<V: CheckedValue>(
         &self,
         window: WindowInfo,
-    ) -> Result<Foreign<V>, Error> {
-        let reader = Foreign {
+    ) -> Result<CheckedReader<V>, Error> {
+        let reader = CheckedReader {
             arena: self.clone(),
             window,
             values: PhantomData,
@@ -130,7 +137,7 @@ impl BpfArena {
     }
 }
 
-impl<V: ForeignValue> Foreign<V> {
+impl<V: CheckedValue> CheckedReader<V> {
     /// Its window, as it was when the reader was made. An owner that takes the map over puts it elsewhere; readers follow.
     pub fn window(&self) -> &WindowInfo {
         &self.window
@@ -141,11 +148,11 @@ impl<V: ForeignValue> Foreign<V> {
     /// # Errors
     /// As [`BpfArena::reader`].
     pub fn value_bytes(&self) -> Result<usize, Error> {
-        Ok(self.nodes()?.1)
+        Ok(self.nodes()?.value_bytes)
     }
 
-    /// The window as it is now, and the bytes of its values.
-    fn nodes(&self) -> Result<(Nodes, usize), Error> {
+    /// The window as it is now.
+    fn nodes(&self) -> Result<Nodes<Place>, Error> {
         let WindowInfo {
             number, kind, name, ..
         } = &self.window;
@@ -157,7 +164,8 @@ impl<V: ForeignValue> Foreign<V> {
             });
         };
         let memory = self.arena.memory();
-        let bytes = Nodes::root_word(memory, at, Published::VALUE_BYTES);
+        let bytes = memory.u64(at + root(Published::VALUE_BYTES) as usize);
+        let bytes = bytes.load(Ordering::Acquire);
         let refuse = |why: String| Error::Value {
             name: name.clone(),
             why,
@@ -171,33 +179,29 @@ impl<V: ForeignValue> Foreign<V> {
         }
         if *kind == Kind::Qp {
             let hash = memory.u64(at + 16);
-            let hash = hash.load(std::sync::atomic::Ordering::Relaxed);
+            let hash = hash.load(Ordering::Relaxed);
             if V::layout_hash().is_some_and(|expected| expected != hash) {
                 return Err(refuse(format!(
                     "they have {bytes} bytes, but another alignment or layout ({hash:#018x})"
                 )));
             }
         }
-        Ok((Nodes::new(memory, at, len, bytes), bytes))
+        Ok(Nodes::new(Place::new(memory, at, len), bytes))
     }
 
     fn error(&self, trouble: Trouble) -> Error {
-        let name = &self.window.name;
-        match trouble {
-            Trouble::Damaged(why, at) => Error::Damaged(format!("{name}, byte {at}: {why}")),
-            Trouble::Changed => Error::Busy(name.clone()),
-        }
+        trouble.error(&self.window.name)
     }
 
     /// Runs `read` until it was not disturbed.
     fn undisturbed<R>(
         &self,
-        mut read: impl FnMut(&Nodes) -> Result<R, Trouble>,
+        mut read: impl FnMut(&Nodes<Place>) -> Result<R, Trouble>,
     ) -> Result<R, Error> {
         let mut damaged = 0;
         let mut last = Trouble::Changed;
         for _ in 0..TRIES {
-            let (nodes, _) = self.nodes()?;
+            let nodes = self.nodes()?;
             match read(&nodes) {
                 Ok(result) => return Ok(result),
                 Err(trouble) => last = trouble,
@@ -216,28 +220,24 @@ impl<V: ForeignValue> Foreign<V> {
     /// [`Error::Damaged`]; [`Error::Busy`] when it was changed again and again; [`Error::NoWindow`] when the map was closed.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<V>, Error> {
         let key = key.as_ref();
-        let mut way = Way::default();
+        let mut path = Path::default();
         let found = self.undisturbed(|nodes| {
             if nodes.has_only_index() {
                 return Index::new(nodes).get(key);
             }
             let mut read = || -> Result<Option<Vec<u8>>, Trouble> {
-                if !way.follow(nodes, key)? {
+                if !path.follow(nodes, key)? {
                     return Ok(None);
                 }
-                let leaf = nodes.leaf(way.leaf)?;
+                let leaf = nodes.leaf(path.leaf)?;
                 Ok((nodes.key(&leaf) == key).then(|| nodes.value(&leaf)))
             };
             let result = read();
             // What looks damaged may be what is written at this moment.
-            way.look_again(nodes, true)?;
+            path.look_again(nodes, true)?;
             result
         })?;
-        found.map(|bytes| self.value(&bytes)).transpose()
-    }
-
-    fn value(&self, bytes: &[u8]) -> Result<V, Error> {
-        V::of(bytes).ok_or_else(|| Error::Damaged(format!("a value of {} bytes", bytes.len())))
+        found.map(|bytes| value_of(&bytes)).transpose()
     }
 
     /// Whether a key is there.
@@ -253,7 +253,7 @@ impl<V: ForeignValue> Foreign<V> {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn has_order(&self) -> Result<bool, Error> {
-        Ok(!self.nodes()?.0.has_only_index())
+        Ok(!self.nodes()?.has_only_index())
     }
 
     /// All entries, in order of their keys if the map has one, else in any.
@@ -268,24 +268,24 @@ impl<V: ForeignValue> Foreign<V> {
     /// }
     /// # Ok::<(), sapwood_bpf::Error>(())
     /// ```
-    pub fn unordered(&self) -> ForeignEntries<'_, V> {
-        ForeignEntries::new(self)
+    pub fn unordered(&self) -> CheckedEntries<'_, V> {
+        CheckedEntries::new(self)
     }
 
     /// All entries, in order of their keys. Of a map that has only an index: [`Error::Setting`].
-    pub fn iter(&self) -> ForeignIter<'_, V> {
-        ForeignIter::new(self, Vec::new(), Vec::new())
+    pub fn iter(&self) -> CheckedIter<'_, V> {
+        CheckedIter::new(self, Vec::new(), Vec::new())
     }
 
     /// The entries whose keys are not less than this one.
-    pub fn from_key(&self, key: impl AsRef<[u8]>) -> ForeignIter<'_, V> {
-        ForeignIter::new(self, key.as_ref().to_vec(), Vec::new())
+    pub fn from_key(&self, key: impl AsRef<[u8]>) -> CheckedIter<'_, V> {
+        CheckedIter::new(self, key.as_ref().to_vec(), Vec::new())
     }
 
     /// The entries whose keys begin with this one.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> ForeignIter<'_, V> {
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> CheckedIter<'_, V> {
         let prefix = prefix.as_ref().to_vec();
-        ForeignIter::new(self, prefix.clone(), prefix)
+        CheckedIter::new(self, prefix.clone(), prefix)
     }
 
     /// How many entries there are, by a walk over all of them.
@@ -319,27 +319,24 @@ impl<V: ForeignValue> Foreign<V> {
     /// # Errors
     /// [`Error::Damaged`], with the first thing that is wrong and where.
     pub fn verify(&self) -> Result<usize, Error> {
-        let (nodes, _) = self.nodes()?;
-        verify::verify(&nodes).map_err(|trouble| self.error(trouble))
+        let nodes = self.nodes()?;
+        verify::verify_alone(&nodes).map_err(|trouble| self.error(trouble))
     }
 }
 
-impl<V> fmt::Debug for Foreign<V> {
+impl<V> fmt::Debug for CheckedReader<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Foreign")
+        f.debug_struct("CheckedReader")
             .field("window", &self.window)
             .finish()
     }
 }
 
-/// A key and the bytes of its value.
-type Copied = (Vec<u8>, Vec<u8>);
-
-/// Entries of a [`Foreign`] map, in order if it has one. Behind an error it ends.
-pub struct ForeignEntries<'a, V> {
-    reader: &'a Foreign<V>,
+/// Entries of a [`CheckedReader`] map, in order if it has one. Behind an error it ends.
+pub struct CheckedEntries<'a, V> {
+    reader: &'a CheckedReader<V>,
     /// `None`: what the map has is not known yet.
-    ordered: Option<ForeignIter<'a, V>>,
+    ordered: Option<CheckedIter<'a, V>>,
     /// The hashes that are next, and the entries read of those before.
     from: Option<u32>,
     ready: Vec<Copied>,
@@ -348,11 +345,11 @@ pub struct ForeignEntries<'a, V> {
     given: usize,
 }
 
-impl<'a, V: ForeignValue> ForeignEntries<'a, V> {
-    fn new(reader: &'a Foreign<V>) -> Self {
+impl<'a, V: CheckedValue> CheckedEntries<'a, V> {
+    fn new(reader: &'a CheckedReader<V>) -> Self {
         // A map that is closed by now says so at the first entry.
         let ordered = reader.has_order().unwrap_or(true);
-        ForeignEntries {
+        CheckedEntries {
             reader,
             ordered: ordered.then(|| reader.iter()),
             from: Some(0),
@@ -365,7 +362,7 @@ impl<'a, V: ForeignValue> ForeignEntries<'a, V> {
     fn advance(&mut self) -> Result<Option<(Vec<u8>, V)>, Error> {
         loop {
             if let Some((key, value)) = self.ready.pop() {
-                return Ok(Some((key, self.reader.value(&value)?)));
+                return Ok(Some((key, value_of(&value)?)));
             }
             let Some(from) = self.from.take() else {
                 return Ok(None);
@@ -373,12 +370,12 @@ impl<'a, V: ForeignValue> ForeignEntries<'a, V> {
             let (mut most, mut secrets) = (0, None);
             let (ready, from) = self.reader.undisturbed(|nodes| {
                 let index = Index::new(nodes);
-                most = nodes.len() / 8;
+                most = nodes.window.len() / 8;
                 secrets = Some(index.secrets);
                 index.some(from)
             })?;
             if self.secrets.is_some() && self.secrets != secrets {
-                // It was taken over and built anew: the walk has lost its way.
+                // It was taken over and built anew: the walk has lost its path.
                 return Err(self.reader.error(Trouble::Changed));
             }
             (self.ready, self.from, self.secrets) = (ready, from, secrets);
@@ -392,7 +389,7 @@ impl<'a, V: ForeignValue> ForeignEntries<'a, V> {
     }
 }
 
-impl<V: ForeignValue> Iterator for ForeignEntries<'_, V> {
+impl<V: CheckedValue> Iterator for CheckedEntries<'_, V> {
     type Item = Result<(Vec<u8>, V), Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -408,22 +405,22 @@ impl<V: ForeignValue> Iterator for ForeignEntries<'_, V> {
     }
 }
 
-impl<V: ForeignValue> std::iter::FusedIterator for ForeignEntries<'_, V> {}
+impl<V: CheckedValue> std::iter::FusedIterator for CheckedEntries<'_, V> {}
 
-impl<V> fmt::Debug for ForeignEntries<'_, V> {
+impl<V> fmt::Debug for CheckedEntries<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ForeignEntries")
+        f.debug_struct("CheckedEntries")
             .field("given", &self.given)
             .finish_non_exhaustive()
     }
 }
 
-/// Entries of a [`Foreign`] map in ascending order of keys. Behind an error it ends.
-pub struct ForeignIter<'a, V> {
-    reader: &'a Foreign<V>,
-    /// Where the way stands, if it does.
-    nodes: Option<Nodes>,
-    way: Way,
+/// Entries of a [`CheckedReader`] map in ascending order of keys. Behind an error it ends.
+pub struct CheckedIter<'a, V> {
+    reader: &'a CheckedReader<V>,
+    /// The window that the path stands in, if it does.
+    nodes: Option<Nodes<Place>>,
+    path: Path,
     /// The least key to give; it was given already when `strict`.
     from: Vec<u8>,
     strict: bool,
@@ -432,12 +429,12 @@ pub struct ForeignIter<'a, V> {
     over: bool,
 }
 
-impl<'a, V: ForeignValue> ForeignIter<'a, V> {
-    fn new(reader: &'a Foreign<V>, from: Vec<u8>, prefix: Vec<u8>) -> Self {
-        ForeignIter {
+impl<'a, V: CheckedValue> CheckedIter<'a, V> {
+    fn new(reader: &'a CheckedReader<V>, from: Vec<u8>, prefix: Vec<u8>) -> Self {
+        CheckedIter {
             reader,
             nodes: None,
-            way: Way::default(),
+            path: Path::default(),
             from,
             strict: false,
             prefix,
@@ -447,102 +444,84 @@ impl<'a, V: ForeignValue> ForeignIter<'a, V> {
     }
 
     /// To the next leaf: from the one before, or from the root.
-    fn go(&mut self, nodes: &Nodes, stands: bool) -> Result<(), Trouble> {
+    fn go(&mut self, nodes: &Nodes<Place>, stands: bool) -> Result<(), Trouble> {
         if stands {
-            self.way.step(nodes)?;
-            if self.way.leaf != 0 {
+            self.path.step(nodes)?;
+            if self.path.leaf != 0 {
                 return Ok(());
             }
             // The end is believed to the root only.
         }
         match self.from.is_empty() && !self.strict {
-            true => self.way.first(nodes),
-            false => self.way.seek(nodes, &self.from, self.strict),
+            true => self.path.first(nodes),
+            false => self.path.seek(nodes, &self.from, self.strict),
         }
     }
 
     /// The entry after the one before; `None`: the end.
-    fn read(&mut self, nodes: &Nodes, stands: bool) -> Result<Option<Copied>, Trouble> {
+    fn read(&mut self, nodes: &Nodes<Place>, stands: bool) -> Result<Option<Copied>, Trouble> {
         self.go(nodes, stands)?;
-        if self.way.leaf == 0 {
+        if self.path.leaf == 0 {
             return Ok(None);
         }
-        let leaf = nodes.leaf(self.way.leaf)?;
-        let (key, value) = (nodes.key(&leaf), nodes.value(&leaf));
+        let leaf = nodes.leaf(self.path.leaf)?;
+        let (key, value) = nodes.entry(&leaf);
         let before = self.strict.then_some(self.from.as_slice());
         let ascends = match before {
             Some(before) => key.as_slice() > before,
             None => key >= self.from,
         };
-        if !ascends || !self.way.leads_to(&key, before) {
+        if !ascends || !self.path.leads_to(&key, before) {
             let at = leaf.block().0;
             return Err(Trouble::Damaged("a key that does not fit its place", at));
         }
         Ok(Some((key, value)))
     }
 
+    /// As `read`, if the path leads where it led.
+    fn attempt(&mut self, nodes: &Nodes<Place>, stands: bool) -> Result<Option<Copied>, Trouble> {
+        let read = self.read(nodes, stands);
+        match read {
+            Ok(None) => self.path.is_over(nodes),
+            _ => self.path.look_again(nodes, false),
+        }?;
+        read
+    }
+
     fn advance(&mut self) -> Result<Option<(Vec<u8>, V)>, Error> {
-        let mut damaged = 0;
-        let mut last = Trouble::Changed;
-        for _ in 0..TRIES {
-            let stood = self.nodes.take();
-            let stands = stood.is_some();
-            let nodes = match stood {
-                Some(nodes) => nodes,
-                None => self.reader.nodes()?.0,
-            };
-            if nodes.has_only_index() {
+        let (reader, stood) = (self.reader, self.nodes.take());
+        // A path that was left long ago may lead nowhere: only what is met from the root tells of damage.
+        let found = stood.and_then(|nodes| Some((self.attempt(&nodes, true).ok()?, nodes)));
+        let (found, nodes) = match found {
+            Some(found) => found,
+            None if reader.has_order()? => {
+                reader.undisturbed(|nodes| Ok((self.attempt(nodes, false)?, nodes.clone())))?
+            }
+            None => {
+                let name = &reader.window.name;
                 return Err(Error::Setting {
                     what: "order",
-                    why: format!(
-                        "{} has only an index, and so no order",
-                        self.reader.window.name
-                    ),
+                    why: format!("{name} has only an index, and so no order"),
                 });
             }
-            // Each leaf has 8 bytes; who goes down again and again is always overtaken.
-            if self.given > nodes.len() / 8 || self.way.steps > nodes.len() as u64 / 4 + (1 << 20) {
-                return Err(self.reader.error(Trouble::Changed));
-            }
-            let read = self.read(&nodes, stands);
-            let same = match read {
-                Ok(None) => done(&nodes, &self.way),
-                _ => self.way.look_again(&nodes, false),
-            };
-            last = match (same, read) {
-                (Ok(()), Ok(None)) => return Ok(None),
-                (Ok(()), Ok(Some((key, value)))) => {
-                    if !key.starts_with(&self.prefix) {
-                        return Ok(None);
-                    }
-                    self.given += 1;
-                    self.from.clone_from(&key);
-                    self.strict = true;
-                    self.nodes = Some(nodes);
-                    return Ok(Some((key, self.reader.value(&value)?)));
-                }
-                (Err(trouble), _) | (Ok(()), Err(trouble)) => trouble,
-            };
-            // A way that was left long ago may lead nowhere: only what is met from the root tells of damage.
-            damaged += usize::from(last != Trouble::Changed && !stands);
-            if damaged == TRIES_DAMAGED {
-                break;
-            }
+        };
+        // Each leaf has 8 bytes; who goes down again and again is always overtaken.
+        let len = nodes.window.len();
+        if self.given > len / 8 || self.path.steps > len as u64 / 4 + (1 << 20) {
+            return Err(reader.error(Trouble::Changed));
         }
-        Err(self.reader.error(last))
+        let Some((key, value)) = found.filter(|(key, _)| key.starts_with(&self.prefix)) else {
+            return Ok(None);
+        };
+        self.given += 1;
+        self.from.clone_from(&key);
+        self.strict = true;
+        self.nodes = Some(nodes);
+        Ok(Some((key, value_of(&value)?)))
     }
 }
 
-/// Whether an empty way is one still.
-fn done(nodes: &Nodes, way: &Way) -> Result<(), Trouble> {
-    done_reading();
-    match way.is_over(nodes) {
-        true => Ok(()),
-        false => Err(Trouble::Changed),
-    }
-}
-
-impl<V: ForeignValue> Iterator for ForeignIter<'_, V> {
+impl<V: CheckedValue> Iterator for CheckedIter<'_, V> {
     type Item = Result<(Vec<u8>, V), Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -555,11 +534,11 @@ impl<V: ForeignValue> Iterator for ForeignIter<'_, V> {
     }
 }
 
-impl<V: ForeignValue> std::iter::FusedIterator for ForeignIter<'_, V> {}
+impl<V: CheckedValue> std::iter::FusedIterator for CheckedIter<'_, V> {}
 
-impl<V> fmt::Debug for ForeignIter<'_, V> {
+impl<V> fmt::Debug for CheckedIter<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ForeignIter")
+        f.debug_struct("CheckedIter")
             .field("given", &self.given)
             .finish()
     }

@@ -1,6 +1,8 @@
-//! The way from the root to a leaf: found by a key, led on to the next leaf, and looked at again.
+//! The path from the root to a leaf: found by a key, led on to the next leaf, and looked at again.
 
-use super::nodes::{Branch, LEAF, Nodes, Trouble, done_reading};
+use sapwood::qp::format::LEAF;
+
+use super::nodes::{Branch, Nodes, Trouble, Window};
 
 #[derive(Clone, Copy)]
 pub(super) struct Frame {
@@ -11,7 +13,7 @@ pub(super) struct Frame {
 
 /// A place in a trie: on a leaf, or nowhere.
 #[derive(Default)]
-pub(super) struct Way {
+pub(super) struct Path {
     root: u32,
     pub(super) frames: Vec<Frame>,
     /// The leaf's cell, or 0.
@@ -28,33 +30,45 @@ pub(super) fn mismatch(a: &[u8], b: &[u8]) -> Option<usize> {
     (common < a.len() || common < b.len()).then_some(common)
 }
 
-impl Way {
+impl Path {
+    /// From a cell down to a leaf, by the children that are picked: whether to a leaf.
     fn down(
         &mut self,
-        nodes: &Nodes,
+        nodes: &Nodes<impl Window>,
         mut cell: u32,
-        pick: impl Fn(&Branch) -> usize,
-    ) -> Result<(), Trouble> {
+        pick: impl Fn(&Branch) -> Option<usize>,
+    ) -> Result<bool, Trouble> {
         loop {
             // Also where it is no leaf: what is wrong with it may have been changed meanwhile.
             self.leaf = cell;
             if cell & LEAF != 0 {
-                return Ok(());
+                return Ok(true);
             }
             let min = self.frames.last().map_or(0, |top| top.branch.offset() + 1);
             let branch = nodes.branch(cell, min)?;
             self.steps += 1;
-            let index = pick(&branch);
+            let picked = pick(&branch);
+            let index = picked.unwrap_or(0);
             self.frames.push(Frame {
                 cell,
                 branch,
                 index,
             });
             cell = nodes.cell(&branch, index);
+            if picked.is_none() {
+                // So that the path can be looked at again.
+                self.leaf = cell;
+                return Ok(false);
+            }
         }
     }
 
-    fn begin(&mut self, nodes: &Nodes) -> bool {
+    /// To the first leaf below a cell.
+    fn down_first(&mut self, nodes: &Nodes<impl Window>, cell: u32) -> Result<(), Trouble> {
+        self.down(nodes, cell, |_| Some(0)).map(|_| ())
+    }
+
+    fn begin(&mut self, nodes: &Nodes<impl Window>) -> bool {
         self.frames.clear();
         self.leaf = 0;
         self.turned = None;
@@ -63,56 +77,44 @@ impl Way {
     }
 
     /// Follows a key as far as it leads: whether to a leaf.
-    pub(super) fn follow(&mut self, nodes: &Nodes, key: &[u8]) -> Result<bool, Trouble> {
+    pub(super) fn follow(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        key: &[u8],
+    ) -> Result<bool, Trouble> {
         if !self.begin(nodes) {
             return Ok(false);
         }
-        let mut cell = self.root;
-        loop {
-            self.leaf = cell;
-            if cell & LEAF != 0 {
-                return Ok(true);
-            }
-            let min = self.frames.last().map_or(0, |top| top.branch.offset() + 1);
-            let branch = nodes.branch(cell, min)?;
-            self.steps += 1;
-            let found = match branch.offset() > key.len() {
+        self.down(nodes, self.root, |branch| {
+            match branch.offset() > key.len() {
                 true => None,
                 false => branch.find(key.get(branch.offset()).copied()),
-            };
-            let index = found.unwrap_or(0);
-            self.frames.push(Frame {
-                cell,
-                branch,
-                index,
-            });
-            let next = nodes.cell(&branch, index);
-            if found.is_none() {
-                // So that the way can be looked at again.
-                self.leaf = next;
-                return Ok(false);
             }
-            cell = next;
-        }
+        })
     }
 
     /// To the first leaf.
-    pub(super) fn first(&mut self, nodes: &Nodes) -> Result<(), Trouble> {
+    pub(super) fn first(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         if !self.begin(nodes) {
             return Ok(());
         }
-        self.down(nodes, self.root, |_| 0)
+        self.down_first(nodes, self.root)
     }
 
     /// To the least leaf whose key is not less than `key`, or is greater when `strict`.
-    pub(super) fn seek(&mut self, nodes: &Nodes, key: &[u8], strict: bool) -> Result<(), Trouble> {
+    pub(super) fn seek(
+        &mut self,
+        nodes: &Nodes<impl Window>,
+        key: &[u8],
+        strict: bool,
+    ) -> Result<(), Trouble> {
         if !self.begin(nodes) {
             return Ok(());
         }
-        // Off the key's way, any leaf below tells where the key would leave it: the first.
+        // Off the key's path, any leaf below tells where the key would leave it: the first.
         self.down(nodes, self.root, |branch| {
             let byte = key.get(branch.offset()).copied();
-            branch.find(byte).unwrap_or(0)
+            Some(branch.find(byte).unwrap_or(0))
         })?;
         let found = nodes.key(&nodes.leaf(self.leaf)?);
         let Some(at) = mismatch(key, &found) else {
@@ -132,7 +134,7 @@ impl Way {
                 if rank < top.branch.children() {
                     top.index = rank;
                     let cell = nodes.cell(&top.branch, rank);
-                    return self.down(nodes, cell, |_| 0);
+                    return self.down_first(nodes, cell);
                 }
                 self.frames.pop();
                 return self.step(nodes).map(|()| self.turned = None);
@@ -141,19 +143,19 @@ impl Way {
             self.frames.pop();
         }
         match found.get(at) > key.get(at) {
-            true => self.down(nodes, below, |_| 0),
+            true => self.down_first(nodes, below),
             false => self.step(nodes).map(|()| self.turned = None),
         }
     }
 
     /// To the next leaf.
-    pub(super) fn step(&mut self, nodes: &Nodes) -> Result<(), Trouble> {
+    pub(super) fn step(&mut self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
         while let Some(top) = self.frames.last_mut() {
             if top.index + 1 < top.branch.children() {
                 top.index += 1;
                 let cell = nodes.cell(&top.branch, top.index);
                 self.turned = Some(self.frames.len() - 1);
-                return self.down(nodes, cell, |_| 0);
+                return self.down_first(nodes, cell);
             }
             self.frames.pop();
         }
@@ -162,7 +164,7 @@ impl Way {
         Ok(())
     }
 
-    /// Whether a key is one of those that this way leads to, and comes right after the one before.
+    /// Whether a key is one of those that this path leads to, and comes right after the one before.
     pub(super) fn leads_to(&self, key: &[u8], before: Option<&[u8]>) -> bool {
         let from = self.turned.unwrap_or(0);
         let labels = self.frames[from..].iter().all(|frame| {
@@ -171,7 +173,7 @@ impl Way {
         });
         labels
             && match (self.turned, before) {
-                // Where neighbours part, and nowhere else, their ways do.
+                // Where neighbours part, and nowhere else, their paths do.
                 (Some(turned), Some(before)) => {
                     mismatch(before, key) == Some(self.frames[turned].branch.offset())
                 }
@@ -179,15 +181,19 @@ impl Way {
             }
     }
 
-    /// Whether there is still nothing where the way ended.
-    pub(super) fn is_over(&self, nodes: &Nodes) -> bool {
-        nodes.root() == self.root
+    /// Looks at an empty path again: the map must have the root that it had.
+    pub(super) fn is_over(&self, nodes: &Nodes<impl Window>) -> Result<(), Trouble> {
+        let same = nodes.root() == self.root;
+        same.then_some(()).ok_or(Trouble::Changed)
     }
 
-    /// Looks at the way again: the root, or the last branches of a long way, must lead where they led.
-    pub(super) fn look_again(&self, nodes: &Nodes, whole: bool) -> Result<(), Trouble> {
+    /// Looks at the path again: the root, or the last branches of a long path, must lead where they led.
+    pub(super) fn look_again(
+        &self,
+        nodes: &Nodes<impl Window>,
+        whole: bool,
+    ) -> Result<(), Trouble> {
         const DEEPEST: usize = 16;
-        done_reading();
         let from = match whole {
             true => 0,
             false => self.frames.len().saturating_sub(DEEPEST),
@@ -197,9 +203,6 @@ impl Way {
             let next = self.frames.get(i + 1).map_or(self.leaf, |next| next.cell);
             same &= nodes.cell(&frame.branch, frame.index) == next && nodes.is_still(&frame.branch);
         }
-        match same {
-            true => Ok(()),
-            false => Err(Trouble::Changed),
-        }
+        same.then_some(()).ok_or(Trouble::Changed)
     }
 }

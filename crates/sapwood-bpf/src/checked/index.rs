@@ -1,0 +1,323 @@
+//! The hash index of a map that somebody else wrote: lookups and walks (`docs/shared.md`).
+//!
+//! As with tries: nothing is read that is not inside, and what was read is looked at again, from the table that the header
+//! names. A table, a chunk or a leaf that is used for something else meanwhile is noticed when that has changed, which is
+//! nearly always.
+
+use sapwood::qp::Published;
+use sapwood::qp::format::bucket::{self, LINE, NOTHING, Words, tag_of};
+use sapwood::qp::format::hash;
+
+use super::nodes::{Copied, Nodes, Trouble, Window};
+
+/// What the hash of one map depends on.
+pub(crate) type Secrets = [u64; Published::SECRETS];
+/// No chain of tables is longer: it is followed no further.
+const CHAIN: usize = 16;
+
+/// An index, as far as one operation relies on it.
+pub(crate) struct Index<'a, W> {
+    pub(super) nodes: &'a Nodes<W>,
+    pub(super) secrets: Secrets,
+}
+
+/// A table whose header and directory lie inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) at: usize,
+    pub(crate) homes: u32,
+    pub(crate) total: u32,
+    pub(crate) shift: u32,
+}
+
+impl Table {
+    /// Where its block begins and ends.
+    pub(crate) fn block(&self) -> (usize, usize) {
+        (self.at, self.at + bucket::head_bytes(self.chunks()))
+    }
+
+    pub(crate) fn chunks(&self) -> u32 {
+        bucket::chunks(self.total, self.shift)
+    }
+
+    /// Bytes of the buckets of a chunk.
+    pub(crate) fn bytes_of(&self, chunk: u32) -> usize {
+        bucket::buckets_of(self.total, self.shift, chunk) as usize * LINE
+    }
+
+    pub(super) fn home(&self, hash: u64) -> u32 {
+        bucket::home(hash, self.homes)
+    }
+}
+
+/// A bucket, as its words were read.
+#[derive(Clone, Copy)]
+pub(crate) struct Bucket {
+    pub(super) at: usize,
+    pub(super) words: Words,
+}
+
+/// A slot in use, as it was read.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot {
+    pub(super) bucket: usize,
+    number: usize,
+    pub(super) tag: u8,
+    pub(crate) cell: u32,
+}
+
+/// What one table says of a key.
+pub(crate) enum Look {
+    Found(Vec<u8>),
+    /// The flag: without a trie that knows better.
+    Absent(bool),
+    Moved,
+}
+
+/// What was read of a home, to be looked at again.
+#[derive(Default)]
+pub(crate) struct Seen {
+    home: Option<(Table, u32)>,
+    slot: Option<Slot>,
+}
+
+impl<'a, W: Window> Index<'a, W> {
+    /// An index whose hash depends on the secrets that the header page has.
+    pub(super) fn new(nodes: &'a Nodes<W>) -> Self {
+        Index::with_secrets(nodes, nodes.secrets())
+    }
+
+    pub(crate) fn with_secrets(nodes: &'a Nodes<W>, secrets: Secrets) -> Self {
+        Index { nodes, secrets }
+    }
+
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        hash::hash(&self.secrets, key)
+    }
+
+    pub(crate) fn table(&self, reference: u32) -> Result<Table, Trouble> {
+        let (nodes, at) = (self.nodes, reference as usize * 8);
+        if !nodes.inside(at, bucket::HEAD) {
+            return Err(Trouble::Damaged("a table outside the window", at));
+        }
+        let word = |offset| nodes.window.u32(at + offset);
+        let table = Table {
+            at,
+            homes: word(bucket::HOMES_AT),
+            total: word(bucket::TOTAL_AT),
+            shift: word(bucket::SHIFT_AT),
+        };
+        let sound = table.homes > 0
+            && table.total >= table.homes
+            && table.total - table.homes < bucket::WINDOW
+            && table.shift <= 20
+            // A table that grows into the window is not all there yet.
+            && table.total as usize <= nodes.window.len() / LINE * 4;
+        if !sound || !nodes.inside(at, table.block().1 - at) {
+            return Err(Trouble::Damaged("no table has such a header", at));
+        }
+        Ok(table)
+    }
+
+    fn next(&self, table: Table) -> u32 {
+        self.nodes.window.u32(table.at + bucket::NEXT_AT)
+    }
+
+    /// The tables that keys are at home in, from the one where lookups begin.
+    pub(crate) fn tables(&self) -> Result<Vec<Table>, Trouble> {
+        self.chain(self.start()).collect()
+    }
+
+    /// A table and those after it, each read when it is asked for.
+    fn chain(&self, start: u32) -> impl Iterator<Item = Result<Table, Trouble>> + '_ {
+        let mut last: Option<Table> = None;
+        (0..=CHAIN).map_while(move |count| {
+            let at = last.map_or(start, |last| self.next(last));
+            let table = match (at, count) {
+                (0 | NOTHING, _) => return None,
+                (_, CHAIN) => Err(Trouble::Damaged("tables without an end", at as usize * 8)),
+                _ => self.table(at),
+            };
+            // What is no table has none after it.
+            last = table.ok().or(last);
+            Some(table)
+        })
+    }
+
+    /// Where the buckets of a chunk begin, if it is there.
+    pub(crate) fn chunk(&self, table: Table, chunk: u32) -> Result<Option<usize>, Trouble> {
+        let word = table.at + bucket::HEAD + 4 * chunk as usize;
+        let entry = self.nodes.window.u32(word);
+        let at = bucket::chunk_at(entry);
+        match entry {
+            0 => Ok(None),
+            _ if self.nodes.inside(at, table.bytes_of(chunk)) => Ok(Some(at)),
+            _ => Err(Trouble::Damaged("a chunk outside the window", word)),
+        }
+    }
+
+    /// A bucket, if its chunk is there.
+    pub(crate) fn bucket(&self, table: Table, number: u32) -> Result<Option<Bucket>, Trouble> {
+        if number >= table.total {
+            return Err(Trouble::Damaged("keys behind the last bucket", table.at));
+        }
+        let chunk = self.chunk(table, number >> table.shift)?;
+        Ok(chunk.map(|chunk| self.read(chunk + bucket::place_of(number, table.shift))))
+    }
+
+    /// The bucket of a home, if it was not moved.
+    pub(super) fn first(&self, table: Table, home: u32) -> Result<Option<Bucket>, Trouble> {
+        let first = self.bucket(table, home)?;
+        Ok(first.filter(|first| !first.words.is_moved()))
+    }
+
+    fn read(&self, at: usize) -> Bucket {
+        let low = self.nodes.window.u64(at);
+        let high = self.nodes.window.u64(at + 8);
+        Bucket {
+            at,
+            words: Words { low, high },
+        }
+    }
+
+    fn cell(&self, bucket: usize, slot: usize) -> u32 {
+        let cells = bucket + bucket::CELLS_AT;
+        self.nodes.window.u32(cells + 4 * slot)
+    }
+
+    /// The slots of a bucket that are in use.
+    pub(crate) fn slots(&self, bucket: Bucket) -> impl Iterator<Item = Slot> + '_ {
+        let tags = (0..bucket::SLOTS).map(move |slot| (slot, bucket.words.tag(slot)));
+        tags.filter(|(_, tag)| *tag != 0)
+            .map(move |(number, tag)| Slot {
+                bucket: bucket.at,
+                number,
+                tag,
+                cell: self.cell(bucket.at, number),
+            })
+    }
+
+    /// Whether a slot is as it was.
+    fn is_still(&self, slot: &Slot) -> bool {
+        self.read(slot.bucket).words.tag(slot.number) == slot.tag
+            && self.cell(slot.bucket, slot.number) == slot.cell
+    }
+
+    /// The reference of the table where lookups begin.
+    fn start(&self) -> u32 {
+        self.nodes.table()
+    }
+
+    /// The value of a key.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Trouble> {
+        let (start, mut seen) = (self.start(), Seen::default());
+        let found = self.follow(start, key, &mut seen);
+        // What looks damaged may be what is written at this moment.
+        self.look_again(start, &seen)?;
+        found
+    }
+
+    fn follow(&self, start: u32, key: &[u8], seen: &mut Seen) -> Result<Option<Vec<u8>>, Trouble> {
+        let hash = self.hash(key);
+        for table in self.chain(start) {
+            match self.look(table?, hash, key, seen)? {
+                Look::Found(value) => return Ok(Some(value)),
+                Look::Absent(_) => return Ok(None),
+                Look::Moved => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks a key up in one table.
+    pub(crate) fn look(
+        &self,
+        table: Table,
+        hash: u64,
+        key: &[u8],
+        seen: &mut Seen,
+    ) -> Result<Look, Trouble> {
+        let home = table.home(hash);
+        let Some(first) = self.first(table, home)? else {
+            return Ok(Look::Moved);
+        };
+        seen.home = Some((table, home));
+        let tag = tag_of(hash);
+        let behind = match first.words.may_be_behind(tag) {
+            true => first.words.reach(),
+            false => 0,
+        };
+        for at in home..=home + behind {
+            let bucket = match at == home {
+                true => Some(first),
+                false => self.bucket(table, at)?,
+            };
+            let bucket = bucket.ok_or(Trouble::Changed)?;
+            for slot in self.slots(bucket).filter(|slot| slot.tag == tag) {
+                seen.slot = Some(slot);
+                let leaf = self.nodes.leaf(slot.cell)?;
+                if self.nodes.key(&leaf) == key {
+                    return Ok(Look::Found(self.nodes.value(&leaf)));
+                }
+            }
+        }
+        seen.slot = None;
+        Ok(Look::Absent(first.words.has_all()))
+    }
+
+    /// Whether what was read is still what leads to where it was found.
+    fn look_again(&self, start: u32, seen: &Seen) -> Result<(), Trouble> {
+        let home = |(table, home)| matches!(self.first(table, home), Ok(Some(_)));
+        let same = self.start() == start
+            && seen.home.is_none_or(home)
+            && seen.slot.is_none_or(|slot| self.is_still(&slot));
+        same.then_some(()).ok_or(Trouble::Changed)
+    }
+
+    /// The entries whose hashes begin with `from` or a little more, and where to go on, unless these were the last.
+    pub(super) fn some(&self, from: u32) -> Result<(Vec<Copied>, Option<u32>), Trouble> {
+        let start = self.start();
+        let mut slots = Vec::new();
+        let read = self.collect(start, from, &mut slots);
+        let same = self.start() == start && slots.iter().all(|slot| self.is_still(slot));
+        same.then_some(()).ok_or(Trouble::Changed)?;
+        read
+    }
+
+    fn collect(
+        &self,
+        start: u32,
+        from: u32,
+        slots: &mut Vec<Slot>,
+    ) -> Result<(Vec<Copied>, Option<u32>), Trouble> {
+        let (low, mut high) = (u64::from(from) << 32, u64::MAX);
+        let mut entries: Vec<Copied> = Vec::new();
+        for table in self.chain(start) {
+            let table = table?;
+            let home = table.home(low);
+            high = high.min(bucket::hashes(home, table.homes).1);
+            let Some(first) = self.first(table, home)? else {
+                continue;
+            };
+            let words = first.words;
+            let behind = if words.out() > 0 { words.reach() } else { 0 };
+            for at in home..=home + behind {
+                let bucket = self.bucket(table, at)?.ok_or(Trouble::Changed)?;
+                for slot in self.slots(bucket) {
+                    if at > home && !words.may_be_behind(slot.tag) {
+                        continue;
+                    }
+                    slots.push(slot);
+                    let (key, value) = self.nodes.entry(&self.nodes.leaf(slot.cell)?);
+                    let hash = self.hash(&key);
+                    if table.home(hash) == home && (low..=high).contains(&hash) {
+                        entries.push((key, value));
+                    }
+                }
+            }
+            self.first(table, home)?.ok_or(Trouble::Changed)?;
+            return Ok((entries, ((high >> 32) as u32).checked_add(1)));
+        }
+        Ok((entries, None))
+    }
+}

@@ -1,0 +1,302 @@
+//! Every invariant of a map that somebody else wrote, walked.
+
+use std::collections::{HashMap, HashSet};
+
+use sapwood::qp::Published;
+use sapwood::qp::format::bucket::{Home, STICKY, WINDOW, tag_of};
+
+use super::index::{Bucket, Index, Slot, Table};
+use super::nodes::{Nodes, Trouble, Window};
+use super::path::Path;
+
+/// As many entries may differ between trie and index as writers may have been at work when their process died.
+const UNDER_WAY: u32 = 128;
+
+/// What a node is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Node {
+    Branch,
+    Leaf,
+    /// A table of the index, or a chunk of its buckets.
+    Table,
+}
+
+/// What a walk over all of a map counts.
+#[derive(Default)]
+pub(crate) struct Census {
+    pub(crate) entries: usize,
+    pub(crate) branches: usize,
+    /// The most branches above a leaf.
+    pub(crate) depth: usize,
+    /// Entries that do not lie in their home bucket.
+    pub(crate) displaced: usize,
+    /// Entries that the index has no slot for.
+    pub(crate) spilled: usize,
+}
+
+/// Which units of 8 bytes have been met, by pages.
+#[derive(Default)]
+struct Met(HashMap<usize, [u64; 8]>);
+
+impl Met {
+    /// Marks a block; whether none of it was met before.
+    fn mark(&mut self, (from, to): (usize, usize)) -> bool {
+        let mut new = true;
+        for unit in from / 8..to / 8 {
+            let page = self.0.entry(unit / 512).or_default();
+            let (word, bit) = (unit % 512 / 64, 1 << (unit % 64));
+            new &= page[word] & bit == 0;
+            page[word] |= bit;
+        }
+        new
+    }
+}
+
+/// The number of entries, if everything is as it must be and no two nodes share a byte. What a writer was doing when its
+/// process died is allowed for.
+pub(super) fn verify_alone(nodes: &Nodes<impl Window>) -> Result<usize, Trouble> {
+    let has_index = nodes.has_index();
+    let trie = has_index != Published::ONLY_INDEX;
+    if has_index > 2 || (!trie && nodes.root() != 0) {
+        return Err(Trouble::Damaged("no map has such a header", 0));
+    }
+    let mut met = Met::default();
+    let index = (has_index != 0).then(|| Index::new(nodes));
+    let note = |_, block| match met.mark(block) {
+        true => Ok(()),
+        false => Err("a node over another node"),
+    };
+    verify(nodes, trie, index, false, note).map(|census| census.entries)
+}
+
+/// Walks everything. `note` takes note of each node and says why it cannot lie in its block, from byte to byte; it has to
+/// refuse the second of two nodes in one place. With `exact`, no writer has died: nothing is locked, and no entry is missing
+/// in trie or index.
+pub(crate) fn verify<W: Window>(
+    nodes: &Nodes<W>,
+    trie: bool,
+    index: Option<Index<'_, W>>,
+    exact: bool,
+    note: impl FnMut(Node, (usize, usize)) -> Result<(), &'static str>,
+) -> Result<Census, Trouble> {
+    let mut check = Check {
+        nodes,
+        trie,
+        exact,
+        note,
+        census: Census::default(),
+    };
+    let leaves = trie.then(|| check.trie()).transpose()?;
+    if let Some(index) = index {
+        check.index(&index, leaves.as_deref())?;
+    }
+    Ok(check.census)
+}
+
+struct Check<'a, W, F> {
+    nodes: &'a Nodes<W>,
+    trie: bool,
+    exact: bool,
+    note: F,
+    census: Census,
+}
+
+impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Check<'_, W, F> {
+    fn note(&mut self, node: Node, block: (usize, usize)) -> Result<(), Trouble> {
+        (self.note)(node, block).map_err(|why| Trouble::Damaged(why, block.0))
+    }
+
+    /// Checks the trie; the cells of its leaves.
+    fn trie(&mut self) -> Result<Vec<u32>, Trouble> {
+        let nodes = self.nodes;
+        let mut path = Path::default();
+        let mut before: Option<Vec<u8>> = None;
+        let mut leaves = Vec::new();
+        path.first(nodes)?;
+        let mut checked = 0;
+        while path.leaf != 0 {
+            // Each branch comes into the path once, as each is met once only. It ends for that.
+            for frame in &path.frames[checked..] {
+                nodes.check_spare(&frame.branch, self.exact)?;
+                self.note(Node::Branch, frame.branch.block())?;
+                self.census.branches += 1;
+            }
+            self.census.depth = self.census.depth.max(path.frames.len());
+            let key = self.leaf(path.leaf)?;
+            let ascends = before.as_ref().is_none_or(|before| *before < key);
+            if !ascends || !path.leads_to(&key, before.as_deref()) {
+                let at = nodes.leaf(path.leaf)?.block().0;
+                return Err(Trouble::Damaged("a key that does not fit its place", at));
+            }
+            leaves.push(path.leaf);
+            before = Some(key);
+            path.step(nodes)?;
+            checked = path.turned.map_or(0, |turned| turned + 1);
+        }
+        self.census.entries = leaves.len();
+        Ok(leaves)
+    }
+
+    /// Takes note of a leaf; its key.
+    fn leaf(&mut self, cell: u32) -> Result<Vec<u8>, Trouble> {
+        let leaf = self.nodes.leaf(cell)?;
+        self.note(Node::Leaf, leaf.block())?;
+        match self.nodes.is_padded(&leaf) {
+            true => Ok(self.nodes.key(&leaf)),
+            false => Err(Trouble::Damaged(
+                "a leaf that does not end in zeros",
+                leaf.block().0,
+            )),
+        }
+    }
+
+    /// Checks the index. With a trie, `trie` are the cells of its leaves; without one, the index has the map's leaves.
+    fn index(&mut self, index: &Index<'_, W>, trie: Option<&[u32]>) -> Result<(), Trouble> {
+        let tables = index.tables()?;
+        for table in &tables {
+            self.table(index, *table)?;
+        }
+        let homes = |table: &Table| vec![Home::default(); table.homes as usize];
+        let mut homes: Vec<_> = tables.iter().map(homes).collect();
+        let mut keys = HashMap::new();
+        for i in 0..tables.len() {
+            for number in 0..tables[i].total {
+                let Some(bucket) = index.first(tables[i], number)? else {
+                    // Nobody looks any more at what is in a bucket that was moved.
+                    self.must_not_be("a bucket that is not there", tables[i].at)?;
+                    continue;
+                };
+                for slot in index.slots(bucket) {
+                    let place = (i, number);
+                    if let Some(key) = self.slot(index, &tables, &mut homes[i], place, slot)? {
+                        if keys.insert(key, slot.cell).is_some() {
+                            return Err(Trouble::Damaged("a key twice", bucket.at));
+                        }
+                    }
+                }
+            }
+        }
+        let mut differ = 0;
+        match trie {
+            None => self.census.entries = keys.len(),
+            Some(_) if tables.is_empty() => {}
+            Some(trie) => {
+                let leaves: HashSet<u32> = trie.iter().copied().collect();
+                differ = keys.values().filter(|cell| !leaves.contains(cell)).count() as u32;
+                for cell in trie {
+                    let key = self.nodes.key(&self.nodes.leaf(*cell)?);
+                    let hash = index.hash(&key);
+                    if keys.contains_key(&key) {
+                        continue;
+                    }
+                    self.census.spilled += 1;
+                    if let Some((i, _)) = at_home(index, &tables, hash)? {
+                        homes[i][tables[i].home(hash) as usize].spilled += 1;
+                    }
+                }
+            }
+        }
+        for (table, homes) in tables.iter().zip(&homes) {
+            differ += self.counts(index, *table, homes)?;
+        }
+        match differ > if self.exact { 0 } else { UNDER_WAY } {
+            true => Err(Trouble::Damaged(
+                "an index that does not have what the trie has",
+                tables[0].at,
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// What only a process that died can have left.
+    fn must_not_be(&self, why: &'static str, at: usize) -> Result<(), Trouble> {
+        match self.exact {
+            true => Err(Trouble::Damaged(why, at)),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes note of a table and its chunks.
+    fn table(&mut self, index: &Index<'_, W>, table: Table) -> Result<(), Trouble> {
+        self.note(Node::Table, table.block())?;
+        for chunk in 0..table.chunks() {
+            if let Some(at) = index.chunk(table, chunk)? {
+                self.note(Node::Table, (at, at + table.bytes_of(chunk)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a slot of bucket `number` of the `i`th table. Its key, unless it lies elsewhere, too, because it was being
+    /// moved. A leaf that no trie has is noted.
+    fn slot(
+        &mut self,
+        index: &Index<'_, W>,
+        tables: &[Table],
+        homes: &mut [Home],
+        (i, number): (usize, u32),
+        slot: Slot,
+    ) -> Result<Option<Vec<u8>>, Trouble> {
+        let key = self.nodes.key(&self.nodes.leaf(slot.cell)?);
+        let hash = index.hash(&key);
+        let home = tables[i].home(hash);
+        let damaged = |why| Err(Trouble::Damaged(why, slot.bucket));
+        if slot.tag != tag_of(hash) || number < home || number - home >= WINDOW {
+            return damaged("a key in a bucket that is not its own");
+        }
+        if number != home {
+            homes[home as usize].add(number - home, slot.tag);
+            self.census.displaced += 1;
+        }
+        // A table before this one where it is at home: then it was being moved.
+        match at_home(index, tables, hash)? {
+            Some((before, first)) if before < i => match first.words.is_locked() {
+                true => Ok(None),
+                false => damaged("a key in a table that is not its own"),
+            },
+            Some((right, _)) if right == i => {
+                if !self.trie {
+                    self.leaf(slot.cell)?;
+                }
+                Ok(Some(key))
+            }
+            // It was moved, and was about to be taken out here.
+            _ => Ok(None),
+        }
+    }
+
+    /// Compares a table's counts with what they should be; how many spilled keys more or less than that are counted.
+    fn counts(&self, index: &Index<'_, W>, table: Table, homes: &[Home]) -> Result<u32, Trouble> {
+        let mut differ = 0;
+        for (number, home) in homes.iter().enumerate() {
+            let Some(Bucket { at, words }) = index.first(table, number as u32)? else {
+                continue;
+            };
+            if words.is_locked() {
+                self.must_not_be("a bucket that is locked", at)?;
+                continue;
+            }
+            if !home.fits(words) || (!self.trie && words.spilled() != 0) {
+                return Err(Trouble::Damaged("counts that are wrong", at));
+            }
+            if words.spilled() != STICKY {
+                differ += words.spilled().abs_diff(home.spilled);
+            }
+        }
+        Ok(differ)
+    }
+}
+
+/// The first table that a hash is at home in and was not moved from, and its home there.
+fn at_home<W: Window>(
+    index: &Index<'_, W>,
+    tables: &[Table],
+    hash: u64,
+) -> Result<Option<(usize, Bucket)>, Trouble> {
+    for (i, table) in tables.iter().enumerate() {
+        if let Some(first) = index.first(*table, table.home(hash))? {
+            return Ok(Some((i, first)));
+        }
+    }
+    Ok(None)
+}
