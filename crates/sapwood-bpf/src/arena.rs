@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use sapwood_arena::{Arena, ArenaOptions, HeaderMode};
+use sapwood_arena::{Arena, ArenaOptions, HeaderMode, Region};
 
 use crate::error::Error;
 use crate::layout::{Kind, page};
+use crate::own_window::OwnWindow;
 use crate::raw::arena::{Memory, PAGE};
 use crate::raw::space;
 use crate::raw::window::Window;
@@ -59,7 +60,7 @@ impl BpfArena {
         support::check()?;
         let memory = Memory::create(bytes)?;
         memory.write_page()?;
-        Ok(BpfArena::of(memory))
+        Ok(BpfArena::new(memory))
     }
 
     /// An arena that another process (or this one, before) pinned.
@@ -70,10 +71,10 @@ impl BpfArena {
         support::check()?;
         let memory = Memory::open_pinned(path.as_ref())?;
         memory.check_page()?;
-        Ok(BpfArena::of(memory))
+        Ok(BpfArena::new(memory))
     }
 
-    fn of(memory: Memory) -> BpfArena {
+    fn new(memory: Memory) -> BpfArena {
         BpfArena {
             memory: Arc::new(memory),
             changes: Arc::default(),
@@ -255,8 +256,8 @@ impl BpfArena {
         }))
     }
 
-    /// A new window of so many bytes (rounded up to pages), for one map: an arena of `sapwood-arena`, whose header page has
-    /// this layout hash, and the window's number. Programs see it when [`open_window`](Self::open_window) was called.
+    /// A new window of `bytes` (rounded up to pages) for one map: an arena of `sapwood-arena`, whose
+    /// header page has this layout hash, and the window. Programs see it from [`OwnWindow::open`] on.
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::TooManyWindows`], [`Error::Name`], [`Error::NoMemory`].
@@ -265,42 +266,32 @@ impl BpfArena {
         name: &str,
         bytes: usize,
         layout_hash: u64,
-    ) -> Result<(Arena, WindowInfo), Error> {
-        let (window, info) = self.cut_window(name, bytes)?;
-        Ok((self.arena_in(window, &info, layout_hash)?, info))
+    ) -> Result<(Arena, OwnWindow), Error> {
+        let (region, window) = self.cut_window(name, bytes)?;
+        Ok((self.arena_in(region, layout_hash)?, window))
     }
 
-    fn arena_in(
-        &self,
-        window: Window,
-        info: &WindowInfo,
-        layout_hash: u64,
-    ) -> Result<Arena, Error> {
+    fn arena_in(&self, region: Window, layout_hash: u64) -> Result<Arena, Error> {
         let options = ArenaOptions::default()
             .header(HeaderMode::Page)
             .layout_hash(layout_hash)
-            .limit(info.len);
-        let arena = self.load_freer().and_then(|()| {
-            Arena::with_region(Box::new(window), options)
-                .map_err(|_| Error::NoMemory { bytes: PAGE })
-        });
-        if arena.is_err() {
-            self.let_go(info);
-        }
-        arena
+            .limit(region.capacity());
+        self.load_freer()?;
+        Arena::with_region(Box::new(region), options).map_err(|_| Error::NoMemory { bytes: PAGE })
     }
 
-    /// As [`make_window`](Self::make_window), to be put into the place of another ([`replace_window`](Self::replace_window)).
+    /// As [`make_window`](Self::make_window), to be put into the place of another
+    /// ([`OwnWindow::replace`]).
     pub(crate) fn make_successor(
         &self,
         old: &WindowInfo,
         bytes: usize,
         layout_hash: u64,
-    ) -> Result<(Arena, WindowInfo), Error> {
+    ) -> Result<(Arena, OwnWindow), Error> {
         let changes = self.lock();
-        let (window, info) = self.cut(&old.name, old.number, bytes)?;
+        let (region, window) = self.cut(&old.name, old.number, bytes)?;
         drop(changes);
-        Ok((self.arena_in(window, &info, layout_hash)?, info))
+        Ok((self.arena_in(region, layout_hash)?, window))
     }
 
     /// As [`make_window`](Self::make_window), with nothing in it, not even pages.
@@ -311,7 +302,7 @@ impl BpfArena {
         &self,
         name: &str,
         bytes: usize,
-    ) -> Result<(Window, WindowInfo), Error> {
+    ) -> Result<(Window, OwnWindow), Error> {
         let _changes = self.lock();
         self.claim()?;
         let refuse = |why| Error::Name {
@@ -334,7 +325,7 @@ impl BpfArena {
     }
 
     /// Cuts a window; the caller holds the lock and owns the arena.
-    fn cut(&self, name: &str, number: u32, bytes: usize) -> Result<(Window, WindowInfo), Error> {
+    fn cut(&self, name: &str, number: u32, bytes: usize) -> Result<(Window, OwnWindow), Error> {
         let no_room = || Error::NoRoom {
             name: name.to_owned(),
             bytes,
@@ -343,22 +334,21 @@ impl BpfArena {
         let len = bytes.max(PAGE).checked_next_multiple_of(PAGE);
         let len = len.filter(|len| *len <= self.bytes_left());
         let len = len.ok_or_else(no_room)?;
-        let mut window = space::cut(&self.memory, &self.listed()?, &[], number, len);
-        if window.is_none() {
+        let mut region = space::cut(&self.memory, &self.listed()?, &[], number, len);
+        if region.is_none() {
             // There is room, but some of it had other windows before.
             let clean = self.reclaim_locked()?;
-            window = space::cut(&self.memory, &self.listed()?, &clean, number, len);
+            region = space::cut(&self.memory, &self.listed()?, &clean, number, len);
         }
+        let region = region.ok_or_else(no_room)?;
         let info = WindowInfo {
             number,
             kind: Kind::None,
-            at: 0,
+            at: region.at(),
             len,
             name: name.to_owned(),
         };
-        let window = window.ok_or_else(no_room)?;
-        let at = window.at();
-        Ok((window, WindowInfo { at, ..info }))
+        Ok((region, OwnWindow::new(self, info)))
     }
 
     /// Shows a window to programs and other processes, as holding this.
@@ -383,8 +373,8 @@ impl BpfArena {
             .store(kind as u32, Ordering::Release);
     }
 
-    /// Forgets a window that was never opened.
-    pub(crate) fn let_go(&self, info: &WindowInfo) {
+    /// Forgets a window that this process cut. One that is in the list stays there.
+    pub(crate) fn discard_window(&self, info: &WindowInfo) {
         space::release(&self.memory, |held| {
             if held.at == info.at {
                 held.listed = false;

@@ -41,17 +41,19 @@ mod names;
 #[cfg(feature = "kernel")]
 pub mod objects;
 #[cfg(feature = "kernel")]
+mod own_window;
+#[cfg(feature = "kernel")]
 mod owner;
 #[cfg(feature = "kernel")]
 mod pinned;
-#[cfg(feature = "kernel")]
-mod point_names;
 #[cfg(feature = "kernel")]
 mod raw;
 #[cfg(feature = "kernel")]
 mod route_cache;
 #[cfg(feature = "kernel")]
 mod support;
+#[cfg(feature = "kernel")]
+mod window_map;
 #[cfg(feature = "kernel")]
 mod words;
 #[cfg(feature = "kernel")]
@@ -82,17 +84,17 @@ pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
 #[cfg(feature = "kernel")]
 pub use name_rules::{NameRule, NameRules};
 #[cfg(feature = "kernel")]
-pub use names::{NameMap, NameMapBuilder};
+pub use names::{NameMap, NameMapBuilder, PointNameMap, PointNameMapBuilder};
 #[cfg(feature = "kernel")]
 pub use pinned::{PinKind, Pinned, PinnedProgram};
-#[cfg(feature = "kernel")]
-pub use point_names::{PointNameMap, PointNameMapBuilder};
 #[cfg(feature = "kernel")]
 pub use route_cache::{
     KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
 };
 #[cfg(feature = "kernel")]
 pub use support::check;
+#[cfg(feature = "kernel")]
+pub use window_map::{MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder};
 #[cfg(feature = "kernel")]
 pub use words::Words;
 #[cfg(feature = "kernel")]
