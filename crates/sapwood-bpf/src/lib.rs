@@ -66,6 +66,8 @@ mod xdp_route;
 #[cfg(feature = "kernel")]
 pub use arena::{BpfArena, WindowInfo};
 #[cfg(feature = "kernel")]
+pub use counts::{PacketCounts, Verdict};
+#[cfg(feature = "kernel")]
 pub use error::Error;
 #[cfg(feature = "kernel")]
 pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
