@@ -206,24 +206,14 @@ impl BpfArena {
     }
 
     fn place(&self, number: u32) -> Result<Option<(Kind, usize, usize)>, Error> {
-        let entry = page::WINDOWS_AT + number as usize * page::WINDOW_BYTES;
-        let kind = self
-            .memory
-            .u32(entry + page::WINDOW_KIND)
-            .load(Ordering::Acquire);
+        let kind = self.memory.entry_kind(number).load(Ordering::Acquire);
         let damaged = |what: String| Error::Damaged(format!("window {number}: {what}"));
         let kind = Kind::of(kind).ok_or_else(|| damaged(format!("kind {kind}")))?;
         if kind == Kind::None {
             return Ok(None);
         }
-        let at = self
-            .memory
-            .u64(entry + page::WINDOW_AT)
-            .load(Ordering::Acquire);
-        let len = self
-            .memory
-            .u64(entry + page::WINDOW_LEN)
-            .load(Ordering::Acquire);
+        let word = |field| self.memory.entry(number, field).load(Ordering::Acquire);
+        let (at, len) = (word(page::WINDOW_AT), word(page::WINDOW_LEN));
         let inside = at
             .checked_add(len)
             .is_some_and(|end| end <= self.memory.len() as u64);
@@ -235,14 +225,12 @@ impl BpfArena {
     }
 
     fn entry(&self, number: u32) -> Result<Option<WindowInfo>, Error> {
-        let entry = page::WINDOWS_AT + number as usize * page::WINDOW_BYTES;
-        let damaged = |what: String| Error::Damaged(format!("window {number}: {what}"));
         let Some((kind, at, len)) = self.place(number)? else {
             return Ok(None);
         };
         let mut name = Vec::new();
         for word in 0..page::NAME_MAX / 8 {
-            let word = self.memory.u64(entry + page::WINDOW_NAME + 8 * word);
+            let word = self.memory.entry(number, page::WINDOW_NAME + 8 * word);
             name.extend(word.load(Ordering::Relaxed).to_le_bytes());
         }
         let end = name.iter().position(|&byte| byte == 0);
@@ -252,7 +240,8 @@ impl BpfArena {
             kind,
             at,
             len,
-            name: String::from_utf8(name).map_err(|_| damaged("its name is no text".into()))?,
+            name: String::from_utf8(name)
+                .map_err(|_| Error::Damaged(format!("window {number}: its name is no text")))?,
         }))
     }
 
@@ -353,24 +342,20 @@ impl BpfArena {
 
     /// Shows a window to programs and other processes, as holding this.
     pub(crate) fn open_window(&self, info: &WindowInfo, kind: Kind) {
-        let entry = page::WINDOWS_AT + info.number as usize * page::WINDOW_BYTES;
         let mut name = [0u8; page::NAME_MAX];
         name[..info.name.len()].copy_from_slice(info.name.as_bytes());
+        let set = |field, value: u64| {
+            let word = self.memory.entry(info.number, field);
+            word.store(value, Ordering::Relaxed);
+        };
         for (i, word) in name.chunks_exact(8).enumerate() {
             let word = word.try_into().map_or(0, u64::from_le_bytes);
-            let place = self.memory.u64(entry + page::WINDOW_NAME + 8 * i);
-            place.store(word, Ordering::Relaxed);
+            set(page::WINDOW_NAME + 8 * i, word);
         }
-        let set = |at, value: usize| {
-            self.memory
-                .u64(entry + at)
-                .store(value as u64, Ordering::Relaxed)
-        };
-        set(page::WINDOW_LEN, info.len);
-        set(page::WINDOW_AT, info.at);
-        self.memory
-            .u32(entry + page::WINDOW_KIND)
-            .store(kind as u32, Ordering::Release);
+        set(page::WINDOW_LEN, info.len as u64);
+        set(page::WINDOW_AT, info.at as u64);
+        let place = self.memory.entry_kind(info.number);
+        place.store(kind as u32, Ordering::Release);
     }
 
     /// Forgets a window that this process cut. One that is in the list stays there.
@@ -385,10 +370,8 @@ impl BpfArena {
     /// Takes a window away: from now on programs find none of its number. Its memory stays as it is until nobody can be reading it: see
     /// [`reclaim`](Self::reclaim).
     pub(crate) fn close_window(&self, number: u32) {
-        let entry = page::WINDOWS_AT + number as usize * page::WINDOW_BYTES;
-        self.memory
-            .u32(entry + page::WINDOW_KIND)
-            .store(Kind::None as u32, Ordering::Release);
+        let place = self.memory.entry_kind(number);
+        place.store(Kind::None as u32, Ordering::Release);
         space::release(&self.memory, |held| {
             if held.number == number {
                 held.listed = false;

@@ -148,7 +148,7 @@ impl KernelRouteCacheBuilder {
             keep: self.keep.max(self.fresh),
             negative: self.negative,
             secrets: secrets(self.seed),
-            ..Shape::of(self.capacity, processors).ok_or_else(no_room)?
+            ..Shape::new(self.capacity, processors).ok_or_else(no_room)?
         };
         let bytes = shape.bytes();
         let (header, mut window) = self.arena.make_window(&self.name, bytes, LAYOUT)?;
@@ -272,7 +272,7 @@ impl KernelRouteCache {
     }
 
     fn set(&self, index: usize) -> Set<'_> {
-        Set::of(self.arena.memory(), self.window.at, &self.shape, index)
+        Set::new(self.arena.memory(), self.window.at, &self.shape, index)
     }
 
     fn generation(&self) -> u64 {

@@ -89,13 +89,8 @@ impl XdpRoute {
     /// # Errors
     /// Those of [`Loader`].
     pub fn resolver(arena: &BpfArena) -> Result<XdpRoute, Error> {
-        Ok(XdpRoute {
-            links: XdpLinks::default(),
-            programs: load(arena, [MODE_RESOLVER, 0, 0, 0])?,
-            mode: RouteMode::Resolver,
-            cache: None,
-            mirror: None,
-        })
+        let programs = load(arena, [MODE_RESOLVER, 0, 0, 0])?;
+        Ok(XdpRoute::new(programs, RouteMode::Resolver))
     }
 
     /// Loads the program so that it asks this cache first. Keys are [`RouteKey`](crate::RouteKey)s with the packet's destination, a hash of
@@ -105,12 +100,10 @@ impl XdpRoute {
     /// # Errors
     /// Those of [`Loader`].
     pub fn cached(cache: KernelRouteCache) -> Result<XdpRoute, Error> {
+        let programs = load(cache.arena(), [MODE_CACHE, cache.window().number, 0, 0])?;
         Ok(XdpRoute {
-            links: XdpLinks::default(),
-            programs: load(cache.arena(), [MODE_CACHE, cache.window().number, 0, 0])?,
-            mode: RouteMode::Cache,
             cache: Some(cache),
-            mirror: None,
+            ..XdpRoute::new(programs, RouteMode::Cache)
         })
     }
 
@@ -130,13 +123,21 @@ impl XdpRoute {
     pub fn mirrored(mirror: RouteMirror) -> Result<XdpRoute, Error> {
         let map = mirror.map();
         let [v4, v6] = [map.window4().number, map.window6().number];
+        let programs = load(map.arena(), [MODE_TABLE, 0, v4, v6])?;
         Ok(XdpRoute {
-            links: XdpLinks::default(),
-            programs: load(map.arena(), [MODE_TABLE, 0, v4, v6])?,
-            mode: RouteMode::Table,
-            cache: None,
             mirror: Some(mirror),
+            ..XdpRoute::new(programs, RouteMode::Table)
         })
+    }
+
+    fn new(programs: Programs, mode: RouteMode) -> XdpRoute {
+        XdpRoute {
+            links: XdpLinks::default(),
+            programs,
+            mode,
+            cache: None,
+            mirror: None,
+        }
     }
 
     /// Whom the program asks.

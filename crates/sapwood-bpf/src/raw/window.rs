@@ -50,8 +50,7 @@ impl Window {
 
     /// Where its list entry says how much of it has memory.
     fn say(&self) {
-        let entry = page::WINDOWS_AT + self.number as usize * page::WINDOW_BYTES;
-        let word = |at| self.memory.u64(entry + at);
+        let word = |field| self.memory.entry(self.number, field);
         word(page::WINDOW_USED_OF).store(0, Ordering::Release);
         word(page::WINDOW_USED).store(self.len as u64, Ordering::Release);
         word(page::WINDOW_USED_OF).store(self.at as u64, Ordering::Release);
