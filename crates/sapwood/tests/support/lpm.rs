@@ -1,9 +1,6 @@
 //! What the tests of the tables have in common: families as the oracle sees them, and comparison.
 #![allow(dead_code)] // Each test uses its part.
 
-#[path = "steps.rs"]
-mod steps;
-
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
@@ -12,7 +9,7 @@ use sapwood::lpm::{Family, Fib, FibBuilder, FibSnapshot, V4, V6};
 use sapwood_model::oracle::{Lpm, Prefix};
 
 #[allow(unused_imports)]
-pub use steps::steps;
+pub use super::steps::steps;
 
 /// A family, with its addresses as the oracle has them: left-aligned in 128 bits.
 pub trait Kind: Family {
