@@ -66,6 +66,7 @@ impl fmt::Display for PinKind {
 }
 
 /// A program that was pinned.
+#[derive(Debug)]
 pub struct PinnedProgram {
     fd: OwnedFd,
 }
@@ -317,13 +318,5 @@ impl PinnedProgram {
 impl AsFd for PinnedProgram {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-impl fmt::Debug for PinnedProgram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PinnedProgram")
-            .field("fd", &self.fd)
-            .finish()
     }
 }
