@@ -245,8 +245,9 @@ impl BpfArena {
         }))
     }
 
-    /// A new window of `bytes` (rounded up to pages) for one map: an arena of `sapwood-arena`, whose
-    /// header page has this layout hash, and the window. Programs see it from [`OwnWindow::open`] on.
+    /// A new window of `bytes` (rounded up to pages) for one map: an arena of `sapwood-arena`,
+    /// whose header page has this layout hash, and the window. Programs see it from
+    /// [`OwnWindow::open`] on.
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::TooManyWindows`], [`Error::Name`], [`Error::NoMemory`].

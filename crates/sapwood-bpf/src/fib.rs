@@ -20,11 +20,11 @@ pub type Ipv4Map<V> = FibMap<V4, V>;
 /// A table of IPv6 prefixes in an arena.
 pub type Ipv6Map<V> = FibMap<V6, V>;
 
-/// A longest-prefix-match table in an arena: this process writes it, with all methods of [`Fib`], and
-/// BPF programs look addresses up (`sapwood/lpm.bpf.h`). [`Ipv4Map`] and [`Ipv6Map`] are this.
+/// A longest-prefix-match table in an arena: this process writes it, with all methods of [`Fib`],
+/// and BPF programs look addresses up (`sapwood/lpm.bpf.h`). [`Ipv4Map`] and [`Ipv6Map`] are this.
 ///
-/// Values are plain bytes, a multiple of 4. Equal ones are stored once, so programs must not write to
-/// them. A table has 1 GiB at most.
+/// Values are plain bytes, a multiple of 4. Equal ones are stored once, so programs must not write
+/// to them. A table has 1 GiB at most.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, Ipv4Map};

@@ -49,7 +49,8 @@ cfg_if::cfg_if! {
         pub use foreign::{Bytes, Foreign, ForeignEntries, ForeignIter, ForeignValue};
         pub use grace::{KernelGrace, Way, kernel_domain};
         pub use kernel_map::{
-            KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape, Serviced,
+            KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape,
+            Serviced,
         };
         pub use loader::{Loader, Programs};
         pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};

@@ -12,8 +12,8 @@ use crate::window_map::{MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder}
 /// An ordered map over byte strings in an arena: this process writes it, with all methods of
 /// [`QpShared`], and BPF programs look names up (`sapwood/qp.bpf.h`).
 ///
-/// Values are plain bytes, a multiple of 8. Keys of more than 254 bytes may be stored, but no program
-/// finds them.
+/// Values are plain bytes, a multiple of 8. Keys of more than 254 bytes may be stored, but no
+/// program finds them.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, NameMap};
@@ -35,11 +35,11 @@ pub type NameMapBuilder<V> = WindowMapBuilder<QpShared<V>>;
 /// [`PointMap`], and BPF programs look whole keys up (`sapwood/qp.bpf.h`).
 ///
 /// It has only the hash index of a [`NameMap`], and no trie: a change takes a fraction of the time,
-/// and an entry takes less memory. Programs (`-EOPNOTSUPP`) and readers ([`Error::Setting`]) that ask
-/// for order are refused.
+/// and an entry takes less memory. Programs (`-EOPNOTSUPP`) and readers ([`Error::Setting`]) that
+/// ask for order are refused.
 ///
-/// Values are plain bytes, a multiple of 8. Keys of more than 254 bytes may be stored, but no program
-/// finds them.
+/// Values are plain bytes, a multiple of 8. Keys of more than 254 bytes may be stored, but no
+/// program finds them.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, PointNameMap};

@@ -13,8 +13,8 @@ use crate::grace::kernel_domain;
 use crate::layout::Kind;
 use crate::own_window::OwnWindow;
 
-/// A map that this process writes and BPF programs read, in a window of an arena. It has all methods
-/// of the map `M`. [`NameMap`](crate::NameMap), [`PointNameMap`](crate::PointNameMap) and
+/// A map that this process writes and BPF programs read, in a window of an arena. It has all
+/// methods of the map `M`. [`NameMap`](crate::NameMap), [`PointNameMap`](crate::PointNameMap) and
 /// [`FibMap`](crate::FibMap) are this.
 ///
 /// Such a map belongs to the process that made it. When that process dies, programs go on reading
@@ -99,7 +99,8 @@ impl<M: MapInWindow> WindowMapBuilder<M> {
     /// An empty map.
     ///
     /// # Errors
-    /// [`Error::NoRoom`], [`Error::Name`], [`Error::NoGrace`], and others that arena or domain give.
+    /// [`Error::NoRoom`], [`Error::Name`], [`Error::NoGrace`], and others that arena or domain
+    /// give.
     pub fn build(self) -> Result<WindowMap<M>, Error> {
         self.build_by(M::build_in)
     }
@@ -136,9 +137,9 @@ impl<M: NamesInWindow> WindowMapBuilder<M> {
     }
 
     /// Takes over the map that a dead owner left: reads it, checking every word, builds it anew in
-    /// another window, and lets programs see that one under the same number, in one store. They find
-    /// all entries at any time. Then it waits for the programs that may still read the old one, and
-    /// gives its memory back: 4 to 20 ms.
+    /// another window, and lets programs see that one under the same number, in one store. They
+    /// find all entries at any time. Then it waits for the programs that may still read the old
+    /// one, and gives its memory back: 4 to 20 ms.
     ///
     /// The dead owner may have had a [`NameMap`](crate::NameMap) or a
     /// [`PointNameMap`](crate::PointNameMap): this makes either of either.

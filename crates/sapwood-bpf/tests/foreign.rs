@@ -67,8 +67,8 @@ fn churn<K: Kind>(arena: &BpfArena) {
     }
 }
 
-/// A walk beside the writer: nothing twice, each value of its key, and all that stays. Whether it was
-/// not disturbed.
+/// A walk beside the writer: nothing twice, each value of its key, and all that stays. Whether it
+/// was not disturbed.
 fn is_walked(
     entries: impl Iterator<Item = Result<(Vec<u8>, u64), Error>>,
     mut each: impl FnMut(&[u8]),

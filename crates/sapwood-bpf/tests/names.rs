@@ -1,4 +1,5 @@
-//! Maps over byte strings that this process writes: looked up by programs, and read as from outside.
+//! Maps over byte strings that this process writes: looked up by programs, and read as from
+//! outside.
 #![cfg(feature = "kernel")]
 
 mod kernel;

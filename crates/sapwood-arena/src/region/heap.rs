@@ -89,8 +89,8 @@ impl HeapRegion {
     }
 }
 
-// SAFETY: the block is owned, zeroed, aligned to 64 bytes, replaced only in `extend`, which copies first;
-// `fixed` starts with `len == capacity`, so that `extend` never replaces it.
+// SAFETY: the block is owned, zeroed, aligned to 64 bytes, replaced only in `extend`, which copies
+// first; `fixed` starts with `len == capacity`, so that `extend` never replaces it.
 unsafe impl Region for HeapRegion {
     fn base(&self) -> NonNull<u8> {
         self.base

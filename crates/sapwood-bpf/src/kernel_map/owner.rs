@@ -456,8 +456,8 @@ impl Owner {
         Ok(())
     }
 
-    /// Blocks of this size for programs, and says how far blocks reach before programs know of them:
-    /// the process that takes the map over after this one died relies on it.
+    /// Blocks of this size for programs, and says how far blocks reach before programs know of
+    /// them: the process that takes the map over after this one died relies on it.
     fn give(&mut self, units: u32, wanted: u32, done: &mut Serviced) -> Vec<u32> {
         let (memory, window, populated) = (&self.memory, &self.window, &mut self.populated);
         let mut grow = |end: u32| populate(memory, window, end as usize * 8, populated);

@@ -1,7 +1,7 @@
 //! Dumps by rtnetlink: all links, neighbours or routes that the kernel knows.
 //!
-//! `sapwood-routes` compiles this file too. It is not published, so no published crate may depend on
-//! it; and it shall not depend on a crate that needs clang.
+//! `sapwood-routes` compiles this file too. It is not published, so no published crate may depend
+//! on it; and it shall not depend on a crate that needs clang.
 
 use std::io;
 

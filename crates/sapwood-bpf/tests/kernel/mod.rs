@@ -83,8 +83,8 @@ pub fn lookup(programs: &impl Answers, what: u32, window: u32, key: &[u8]) -> Re
     result(&data, 8)
 }
 
-/// Keys up to some length: short ones of few letters, long ones, and some of any bytes, so that there
-/// are branches of all sizes; and keys with lengths around an edge.
+/// Keys up to some length: short ones of few letters, long ones, and some of any bytes, so that
+/// there are branches of all sizes; and keys with lengths around an edge.
 pub fn key(rng: &mut fastrand::Rng, most: usize, edge: Range<usize>) -> Vec<u8> {
     let (len, letters) = match rng.u8(0..9) {
         0 => (rng.usize(0..most), 3),
@@ -177,7 +177,8 @@ impl Beside {
         panic!("the child ended: {}", String::from_utf8_lossy(&said));
     }
 
-    /// Kills it when it has said some lines, and gives the number of the last "at NUMBER." among them.
+    /// Kills it when it has said some lines, and gives the number of the last "at NUMBER." among
+    /// them.
     pub fn kill_at(mut self) -> u64 {
         use std::io::Read;
         // It has written some, however busy the machine is.
@@ -264,8 +265,8 @@ impl Damage {
         self.words(at, &self.whole[at..at + len]);
     }
 
-    /// Changes some words from the `at`th on: a bit, a byte, all; or overwrites them by others of the
-    /// window. How many.
+    /// Changes some words from the `at`th on: a bit, a byte, all; or overwrites them by others of
+    /// the window. How many.
     pub fn spoil(&self, rng: &mut fastrand::Rng, at: usize) -> usize {
         let len = [1, 1, 1, 8, 64][rng.usize(0..5)].min(self.last - at);
         let kind = rng.u8(0..4);
