@@ -6,11 +6,8 @@ mod kernel;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kernel::skipped;
-use libbpf_rs::ProgramInput;
-use sapwood_bpf::{BpfArena, Loader, NameMap, Programs, Words, layout};
-
-const SELFTEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/walk.bpf.o"));
+use kernel::{Answers, WALK, key, load, question, skipped, word};
+use sapwood_bpf::{BpfArena, NameMap, Programs, Words, layout};
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
 
@@ -41,7 +38,7 @@ impl Asking {
     fn new(arena: &BpfArena, window: u32) -> Asking {
         let scratch = Words::create(arena, "cursors", 2 * layout::CURSOR_BYTES / 8).unwrap();
         Asking {
-            programs: Loader::open(arena, SELFTEST).unwrap().load().unwrap(),
+            programs: load(arena, WALK),
             window,
             // The second one: places are not confused with the window's.
             cursor: (scratch.window().at + layout::CURSOR_BYTES) as u64,
@@ -51,30 +48,16 @@ impl Asking {
 
     /// What the program says: a code, a value, and a key (`None`: one that programs cannot have).
     fn ask(&self, what: What, key: &[u8]) -> (i64, u64, Option<Vec<u8>>) {
-        let mut data = vec![0u8; 32 + 256];
-        data[0..4].copy_from_slice(&(what as u32).to_ne_bytes());
-        data[4..8].copy_from_slice(&self.window.to_ne_bytes());
-        data[8..16].copy_from_slice(&self.cursor.to_ne_bytes());
-        data[32] = key.len() as u8;
-        data[33..33 + key.len()].copy_from_slice(key);
-        let mut out = vec![0u8; data.len()];
-        let program = self.programs.program("sw_ask").unwrap();
-        let run = program
-            .test_run(ProgramInput {
-                data_in: Some(&data),
-                data_out: Some(&mut out),
-                ..Default::default()
-            })
-            .unwrap();
-        assert_eq!(run.return_value, 2);
-        let word = |at: usize| u64::from_ne_bytes(out[at..at + 8].try_into().unwrap());
+        let mut out = question([what as u32, self.window], 32, key);
+        out[8..16].copy_from_slice(&self.cursor.to_ne_bytes());
+        self.programs.answer("sw_ask", &mut out);
         let len = usize::from(out[32]);
         let key = (len < 255).then(|| out[33..33 + len].to_vec());
         if key.is_some() {
             let rest = &out[33 + len..];
             assert!(rest.iter().all(|&byte| byte == 0), "zeros behind the key");
         }
-        (word(16) as i64, word(24), key)
+        (word(&out, 16) as i64, word(&out, 24), key)
     }
 
     /// As `ask`, where the answer is an entry or none.
@@ -92,16 +75,6 @@ impl Asking {
 
 fn known((key, value): (&Vec<u8>, &u64)) -> (Option<Vec<u8>>, u64) {
     ((key.len() < 255).then(|| key.clone()), *value)
-}
-
-fn key(rng: &mut fastrand::Rng, most: usize) -> Vec<u8> {
-    let (len, letters) = match rng.u8(0..8) {
-        0 => (rng.usize(0..most), 3),
-        1 => (rng.usize(0..4), 255),
-        2 => (rng.usize(most - 10..most), 2),
-        _ => (rng.usize(0..8), 4),
-    };
-    (0..len).map(|_| rng.u8(0..letters)).collect()
 }
 
 #[test]
@@ -126,7 +99,7 @@ fn as_the_oracle() {
     }
     for round in 1..2500u64 {
         // Keys that programs cannot have are walked over all the same.
-        let name = key(&mut rng, 300);
+        let name = key(&mut rng, 300, 290..300);
         if rng.u8(0..5) == 0 {
             assert_eq!(names.remove(&name).unwrap(), oracle.remove(&name).is_some());
         } else {
@@ -134,7 +107,7 @@ fn as_the_oracle() {
             oracle.insert(name.clone(), round);
         }
         let mut asked = match rng.bool() {
-            true => key(&mut rng, 255),
+            true => key(&mut rng, 255, 245..255),
             false => oracle
                 .keys()
                 .nth(rng.usize(0..oracle.len().max(1)))

@@ -232,6 +232,16 @@ impl Memory {
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
+    /// A field of a window's entry in the list.
+    pub(crate) fn entry(&self, number: u32, field: usize) -> &AtomicU64 {
+        self.u64(page::WINDOWS_AT + number as usize * page::WINDOW_BYTES + field)
+    }
+
+    /// What a window of this number holds: a [`Kind`](crate::layout::Kind).
+    pub(crate) fn entry_kind(&self, number: u32) -> &AtomicU32 {
+        self.u32(page::WINDOWS_AT + number as usize * page::WINDOW_BYTES + page::WINDOW_KIND)
+    }
+
     /// Writes the header page of a new arena.
     pub(crate) fn write_page(&self) -> Result<(), Error> {
         if !self.populate(0, PAGE) {

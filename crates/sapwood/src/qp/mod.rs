@@ -64,12 +64,7 @@ pub use txn::Txn;
 #[cfg(feature = "std")]
 pub(crate) use file::save;
 #[cfg(feature = "std")]
-pub(crate) use raw::{
-    batch::LANES,
-    bits::Alternatives,
-    mem::Mem,
-    view::View,
-};
+pub(crate) use raw::{batch::LANES, bits::Alternatives, mem::Mem, view::View};
 #[cfg(feature = "std")]
 pub(crate) use read::{range, seek};
 
