@@ -14,8 +14,9 @@ CARGO_FUZZ=0.13.2
 TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
-# Nothing in CI is debugged, and nothing is compiled twice for being incremental.
-export CARGO_INCREMENTAL=0
+# Nothing in CI is debugged, and nothing is compiled twice for being incremental. Reports of sanitizers name functions by
+# the table of symbols.
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 # Crates that are meant for others; the rest are tests and tools.
 LIBRARIES="sapwood-qsbr sapwood-arena sapwood"
 
@@ -24,9 +25,6 @@ BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
 # All features but those for BPF.
 FEATURES="sapwood/usdt,sapwood-qsbr/tokio,sapwood-model/arbitrary"
 
-# Modules of the libraries' `tests/all` that the address sanitizer leaves out, because they ask the maps the same questions
-# again. It runs the others, and the unit tests.
-UNSANITIZED="bitfib:: histories:: limits:: lpm_published:: maple_behaviours:: memory:: order:: surface:: core_only:: tokio_hooks::"
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
@@ -74,6 +72,15 @@ bpf_ready() {
 }
 # All features that can be built here.
 all_features() { if bpf_tools; then echo --all-features; else echo "--features $FEATURES"; fi; }
+# The test programs in the folders of crates, as cargo wants them.
+programs() { # folders
+    local folder file
+    for folder; do
+        for file in "$folder"/tests/*.rs "$folder"/tests/*/main.rs; do
+            [ ! -e "$file" ] || basename "${file%/main.rs}" .rs
+        done
+    done | sort -u | sed 's/^/--test /'
+}
 x86_64_linux() { [ "$(uname -sm)" = "Linux x86_64" ]; }
 # Tracked files, and new ones that are not ignored.
 files() { git ls-files -z --cached --others --exclude-standard -- "$@" | sort -zu | while IFS= read -r -d '' f; do [ -f "$f" ] && printf '%s\0' "$f"; done || true; }
