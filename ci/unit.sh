@@ -3,13 +3,17 @@
 # without the standard library. The program and the benchmarks have their feature for BPF, if that can be built here.
 . "$(dirname "$0")/lib.sh"
 ! bpf_tools || bpf_ready
-others=(crates/sapwood-{cli,model,routes} bench)
-libraries=(crates/sapwood{,-arena,-qsbr})
-# In a run of all checks the address sanitizer has the libraries' test programs (asan.sh).
-x86_64_linux && [ -n "${CI_ONCE:-}" ] || others+=("${libraries[@]}")
+folders=()
+for folder in crates/* bench; do
+    case " sapwood-bpf ${CI_ONCE:+$LIBRARIES} " in
+    # In a run of all checks the address sanitizer has the libraries' test programs (asan.sh).
+    *" ${folder#crates/} "*) ;;
+    *) folders+=("$folder") ;;
+    esac
+done
 # One choice of packages and features for all, here and in bpf.sh, so that each crate is compiled once.
 # shellcheck disable=SC2046 # words
-run cargo test --locked --no-fail-fast --workspace $(all_features) --lib --bins --examples $(programs "${others[@]}")
+run cargo test --locked --no-fail-fast --workspace $(all_features) --lib --bins $(programs "${folders[@]}")
 # shellcheck disable=SC2046
 run cargo test --locked --no-fail-fast --workspace $(all_features) --doc
 for crate in $LIBRARIES; do
