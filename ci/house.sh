@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The house rules that a search can see: nothing unfinished, nothing of one machine, unsafe code in its rooms only.
+# The house rules that a search can see: nothing unfinished, nothing of one machine, unsafe code
+# in its rooms only.
 . "$(dirname "$0")/lib.sh"
 bad=0
 

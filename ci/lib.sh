@@ -14,8 +14,8 @@ CARGO_FUZZ=0.13.2
 TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
-# Nothing in CI is debugged, and nothing is compiled twice for being incremental. Reports of sanitizers name functions by
-# the table of symbols.
+# Nothing in CI is debugged, and nothing is compiled twice for being incremental. Reports of
+# sanitizers name functions by the table of symbols.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 # Crates that are meant for others; the rest are tests and tools.
 LIBRARIES="sapwood-qsbr sapwood-arena sapwood"
@@ -33,8 +33,9 @@ skip() { say "skipped: $*"; exit 77; }
 has() { command -v "$1" >/dev/null 2>&1; }
 # Shows a command, then runs it.
 run() { printf '$ %s\n' "$*"; "$@"; }
-# The same for tests that are chosen by parts of their names, which follow `--`. A name that fits no test that passed is a
-# failure: otherwise a test that gets another name would silently run no more.
+# The same for tests that are chosen by parts of their names, which follow `--`. A name that fits
+# no test that passed is a failure: otherwise a test that gets another name would silently run no
+# more.
 chosen() {
     local log word before="" names="" code=0
     log=$(mktemp)
@@ -53,7 +54,8 @@ chosen() {
     rm -f "$log"
     return $code
 }
-# Whether BPF programs and their loader can be built here: the same questions that the build script asks.
+# Whether BPF programs and their loader can be built here: the same questions that the build
+# script asks.
 bpf_tools() {
     [ "$(uname -s)" = Linux ] || return 1
     has "${SAPWOOD_CLANG:-clang-19}" && has pkg-config || return 1
@@ -64,7 +66,8 @@ bpf_runs() {
     [ "$(id -u)" = 0 ] && [ -e /sys/kernel/btf/vmlinux ] &&
         printf '6.9\n%s\n' "$(uname -r | grep -oE '^[0-9]+\.[0-9]+')" | sort -V -C
 }
-# Makes ready for tests of BPF; where they can run, those that are not in bpf.sh fail rather than be skipped.
+# Makes ready for tests of BPF; where they can run, those that are not in bpf.sh fail rather than
+# be skipped.
 bpf_ready() {
     bpf_runs || return 0
     export SAPWOOD_BPF_MUST_RUN=1

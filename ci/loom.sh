@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The protocols of quiescent states and of locks under every order of its memory accesses (up to a number of preemptions).
+# The protocols of quiescent states and of locks under every order of its memory accesses (up to a
+# number of preemptions).
 . "$(dirname "$0")/lib.sh"
 export RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$TARGET/loom"
 # Schedules are many, but short: compiling takes longer than running.

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Undefined behaviour and data races in the unsafe code, by interpretation: the crates below, and short tests of each
-# structure, two at a time. SAPWOOD_OPS makes those against the oracles longer, MIRI_MORE=1 adds the unit tests of the
-# tries, MIRI_ALL=1 takes every test of the libraries (hours).
+# Undefined behaviour and data races in the unsafe code, by interpretation: the crates below, and
+# short tests of each structure, two at a time. SAPWOOD_OPS makes those against the oracles
+# longer, MIRI_MORE=1 adds the unit tests of the tries, MIRI_ALL=1 takes every test of the
+# libraries (hours).
 . "$(dirname "$0")/lib.sh"
 cargo "+$NIGHTLY" miri --version >/dev/null 2>&1 || fail "Miri is missing: run ci/setup.sh"
 # Saved files and clocks are the host's.
 export MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}" CARGO_TARGET_DIR="$TARGET/miri"
 export SAPWOOD_OPS="${SAPWOOD_OPS:-40}"
 miri() { chosen cargo "+$NIGHTLY" miri test --locked "$@"; }
-# One choice of packages and features for the tests of the structures, so that nothing is compiled twice.
+# One choice of packages and features for the tests of the structures, so that nothing is compiled
+# twice.
 structures() { miri -p sapwood "$@"; }
 
 if [ -n "${MIRI_ALL:-}" ]; then

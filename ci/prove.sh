@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The long proofs, which CI does not run: some hours. `ci/prove.sh NAME…` runs only those.
 #
-# Each proof writes its row of docs/proofs.md (or of the file SAPWOOD_PROOFS): when, of which commit, with which result,
-# and how much was done, as read from what the proof printed. Rows of proofs that are not run stay as they are.
+# Each proof writes its row of docs/proofs.md (or of the file SAPWOOD_PROOFS): when, of which
+# commit, with which result, and how much was done, as read from what the proof printed. Rows of
+# proofs that are not run stay as they are.
 . "$(dirname "$0")/lib.sh"
 record=${SAPWOOD_PROOFS:-docs/proofs.md}
 all="differential soak histories shuttle loom asan tsan miri fuzz bench-quick"
@@ -65,7 +66,8 @@ sum() { # output, pattern, what
     ' | sed -E ':again; s/^([0-9]+)([0-9]{3})/\1,\2/; t again'
 }
 
-# Runs a proof, and leaves in a file what was done. One whose counts cannot be read has proved nothing to record.
+# Runs a proof, and leaves in a file what was done. One whose counts cannot be read has proved
+# nothing to record.
 prove() { # name, file
     local output code=0
     output=$(mktemp)
@@ -83,7 +85,8 @@ prove() { # name, file
     return "$code"
 }
 
-# Writes the record beside and renames it: with a new row for one proof, and the rows of the others as they were.
+# Writes the record beside and renames it: with a new row for one proof, and the rows of the
+# others as they were.
 write_record() { # name, row
     local name row
     mkdir -p "$(dirname "$record")"

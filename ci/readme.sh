@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Every command in README.md runs: the code fences marked `sh`; those marked `sh no-check` are left out.
+# Every command in README.md runs: the code fences marked `sh`; those marked `sh no-check` are
+# left out.
 #
-# They run in a copy of what git has or would take, so that a file that was forgotten is missing there as it would be in
-# a fresh clone. In order, one shell for each fence; what is built is kept for the next time.
+# They run in a copy of what git has or would take, so that a file that was forgotten is missing
+# there as it would be in a fresh clone. In order, one shell for each fence; what is built is kept
+# for the next time.
 . "$(dirname "$0")/lib.sh"
 [ -f README.md ] || fail "there is no README.md"
 copy="$TARGET/readme"

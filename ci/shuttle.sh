@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The maps and the route cache under threads whose interleaving a scheduler chooses: every pair of operations, and more threads at
-# random. SHUTTLE_RUNS makes it longer.
+# The maps and the route cache under threads whose interleaving a scheduler chooses: every pair of
+# operations, and more threads at random. SHUTTLE_RUNS makes it longer.
 . "$(dirname "$0")/lib.sh"
 export RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR="$TARGET/shuttle"
 # Schedules are many, but short: compiling takes longer than running.

@@ -1,13 +1,16 @@
-# Read by test.sh and prove.sh: runs steps, each with its time, and ends with a table of them. Not a program.
+# Read by test.sh and prove.sh: runs steps, each with its time, and ends with a table of them. Not
+# a program.
 
 logs=$TARGET/ci-logs
 mkdir -p "$logs"
 passed=0 failed=0 skipped=0 table="" digest=""
 
-# Seconds of processor time that all children have taken: what a step costs, however busy the machine is.
+# Seconds of processor time that all children have taken: what a step costs, however busy the
+# machine is.
 work() { awk '{ print int(($16 + $17) / 100) }' /proc/$$/stat 2>/dev/null || echo 0; }
 
-# Runs a command as a step. Leaves behind: result, took (seconds), log (a file with all that the command printed).
+# Runs a command as a step. Leaves behind: result, took (seconds), log (a file with all that the
+# command printed).
 step() { # name, command...
     local name=$1 start=$SECONDS before code=0
     shift
@@ -25,7 +28,8 @@ step() { # name, command...
     table+=$(printf '  %-12s %-8s %5d s %9d s' "$name" "$result" "$took" "$(($(work) - before))")$'\n'
 }
 
-# Keeps what a failed step said, to say it again at the end: of a long output, the end is what people see first.
+# Keeps what a failed step said, to say it again at the end: of a long output, the end is what
+# people see first.
 dig() { # name
     digest+=$(printf '\n===== what %s said (all of it is in %s)\n' "$1" "$log")$'\n'
     digest+=$(grep -nE -A 4 'panicked at|^error|FAILED|^failures:|ERROR: |SUMMARY: |signal:' "$log" | tail -n 60 || true)$'\n'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# All tests and all examples in the documentation, but the test programs of sapwood-bpf (see bpf.sh); then the core alone,
-# without the standard library. The program and the benchmarks have their feature for BPF, if that can be built here.
+# All tests and all examples in the documentation, but the test programs of sapwood-bpf (see
+# bpf.sh); then the core alone, without the standard library. The program and the benchmarks have
+# their feature for BPF, if that can be built here.
 . "$(dirname "$0")/lib.sh"
 ! bpf_tools || bpf_ready
 folders=()
@@ -11,7 +12,8 @@ for folder in crates/* bench; do
     *) folders+=("$folder") ;;
     esac
 done
-# One choice of packages and features for all, here and in bpf.sh, so that each crate is compiled once.
+# One choice of packages and features for all, here and in bpf.sh, so that each crate is compiled
+# once.
 # shellcheck disable=SC2046 # words
 run cargo test --locked --no-fail-fast --workspace $(all_features) --lib --bins $(programs "${folders[@]}")
 # shellcheck disable=SC2046
