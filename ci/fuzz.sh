@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every fuzz target, or those named, for FUZZ_SECONDS each (6). What is found lies in fuzz/artifacts/.
+# Every fuzz target, or those named, for FUZZ_SECONDS each (6). What is found lies in
+# fuzz/artifacts/.
 . "$(dirname "$0")/lib.sh"
 x86_64_linux || skip "fuzzing runs on x86_64 Linux here"
 has cargo-fuzz || fail "cargo-fuzz is missing: run ci/setup.sh"

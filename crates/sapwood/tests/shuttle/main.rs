@@ -8,6 +8,7 @@ mod maple;
 mod route;
 mod shared;
 
+#[allow(dead_code)] // Each program uses its part.
 #[path = "../support"]
 mod support {
     pub mod lpm;

@@ -1,6 +1,7 @@
 //! Maps for many writers on real threads: recorded histories are linearizable, and a long run leaves what it must.
 //!
-//! `SAPWOOD_SOAK=600` makes the last test run for ten minutes.
+//! `SAPWOOD_SOAK=600` makes the last test run for ten minutes, `SAPWOOD_ROUNDS=1000` records a thousand histories of each
+//! kind of map.
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use sapwood_model::shared_ops::{self, Absent, Present, drive, hot_keys};
 use sapwood_model::soak::{Length, soak};
 
 use crate::support::shared::{builder, each_kind};
+use crate::support::steps::rounds;
 
 /// A map, and what a writer does in a pause.
 struct Shared<O: Order> {
@@ -111,12 +113,13 @@ macro_rules! all_kinds {
 }
 
 fn linearizable<O: Order>(shared: Shared<O>, seed: u64) {
-    let (rounds, ops) = match (cfg!(miri), few()) {
+    let (usual, ops) = match (cfg!(miri), few()) {
         (true, _) => (1, 20),
         (false, true) => (4, 300),
         (false, false) => (20, 400),
     };
-    for round in 0..rounds {
+    let rounds = rounds(usual);
+    for round in 0..rounds as u64 {
         let keys = hot_keys(6);
         for key in &keys {
             shared.map.remove(key).unwrap();
@@ -127,6 +130,7 @@ fn linearizable<O: Order>(shared: Shared<O>, seed: u64) {
         }
     }
     shared.map.verify().unwrap();
+    println!("{rounds} histories");
 }
 
 #[test]
