@@ -32,8 +32,13 @@ fn first_seed() -> u64 {
 }
 
 /// Runs `one(seed)` until all operations are done; prints what was run.
-fn seeds(what: &str, mut one: impl FnMut(u64) -> u64) {
-    let (first, all) = (first_seed(), operations());
+fn seeds(what: &str, one: impl FnMut(u64) -> u64) {
+    seeds_of(what, operations(), one);
+}
+
+/// The same for `all` operations.
+fn seeds_of(what: &str, all: u64, mut one: impl FnMut(u64) -> u64) {
+    let first = first_seed();
     let (mut done, mut seed) = (0, first);
     while done < all {
         done += one(seed);
@@ -173,23 +178,24 @@ fn reserved(options: ArenaOptions) -> ArenaOptions {
 /// Runs maps for many writers: with keys of all shapes; with few keys, which are small, and freed memory that is
 /// poisoned; and with too little memory.
 fn many_writers<M: ManyWriters>(what: &str, build: impl Fn(ArenaOptions, Option<usize>) -> M) {
+    let each = operations().div_ceil(3);
     let run = |map: &M, seed: u64, keys: KeyPool, small: usize, scarce: bool| {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
         let ops = OpGen::with(keys, Weights::MIXED).take(EACH);
         run_writers(map, ops, |n| rng.usize(..n), small, scarce)
     };
-    seeds(&format!("{what}, all shapes"), |seed| {
+    seeds_of(&format!("{what}, all shapes"), each, |seed| {
         let most = (seed % 4 == 0).then_some(150);
         let map = build(reserved(ArenaOptions::default()), most);
         run(&map, seed, KeyPool::new(seed, 400), 30, false).0
     });
-    seeds(&format!("{what}, small and poisoned"), |seed| {
+    seeds_of(&format!("{what}, small and poisoned"), each, |seed| {
         let keys = KeyPool::with_shapes(seed, 60, &[Shape::Tiny, Shape::Nested]);
         let map = build(reserved(loud()), None);
         run(&map, seed, keys, 60, false).0
     });
     let mut failed = 0;
-    seeds(&format!("{what}, with too little memory"), |seed| {
+    seeds_of(&format!("{what}, with too little memory"), each, |seed| {
         let options = match seed % 3 {
             0 => reserved(ArenaOptions::default()).fail_every(2 + seed % 11),
             1 => loud().backing(Backing::HeapFixed((16 << 10) << (seed % 4))),
