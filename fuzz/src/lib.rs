@@ -4,6 +4,8 @@
 
 pub mod counted;
 pub mod fence;
+#[cfg(feature = "kernel")]
+pub mod headers;
 pub mod image;
 
 use std::cell::RefCell;
