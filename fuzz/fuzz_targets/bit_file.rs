@@ -47,7 +47,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let count = input.below(40);
     let mut queries = prefixes(count, &mut input);
-    let mut builder = BitFileBuilder::new();
+    let mut builder = BitFileBuilder::<u64>::new();
     // Not all are stored.
     builder.extend(queries.iter().skip(input.below(4)).cloned().zip(0..));
     for i in 0..input.below(6) {

@@ -88,11 +88,14 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A domain that often allows little garbage. Whether it may refuse some, too.
+    /// A domain that often allows little garbage, though as much as any one change of a short key makes. Whether it may
+    /// refuse some, too.
     pub fn domain(&self) -> (Domain, bool) {
         match self.below(4) {
             0 => (
-                Domain::builder().hard_limit(512 << self.below(9)).build(),
+                Domain::builder()
+                    .hard_limit((16 << 10) << self.below(4))
+                    .build(),
                 true,
             ),
             _ => (Domain::builder().build(), false),

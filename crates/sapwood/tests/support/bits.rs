@@ -77,6 +77,7 @@ macro_rules! same_answers {
     }};
 }
 
+#[allow(unused_imports)] // By the fuzz target.
 pub(crate) use same_answers;
 
 macro_rules! same_tables {

@@ -149,6 +149,8 @@ struct Pair<F: Kind> {
     kept: Vec<(FibSnapshot<F, u32>, Lpm<u32>)>,
     scarce: bool,
     failed: usize,
+    /// Why a change failed.
+    last: Option<Error>,
 }
 
 impl<F: Kind> Pair<F> {
@@ -156,8 +158,9 @@ impl<F: Kind> Pair<F> {
     fn done<T>(&mut self, result: Result<T, impl Into<Error>>) -> Option<T> {
         match result.map_err(Into::into) {
             Ok(done) => Some(done),
-            Err(Error::ArenaFull(_) | Error::GarbageLimit(_)) if self.scarce => {
+            Err(error @ (Error::ArenaFull(_) | Error::GarbageLimit(_))) if self.scarce => {
                 self.failed += 1;
+                self.last = Some(error);
                 None
             }
             Err(error) => panic!("{error}"),
@@ -316,6 +319,7 @@ pub fn run_fib<F: Kind>(
         kept: Vec::new(),
         scarce,
         failed: 0,
+        last: None,
     };
     for step in 0..count {
         if !choices.more() {
@@ -338,7 +342,13 @@ pub fn run_fib<F: Kind>(
             break;
         }
     }
-    assert!(pair.oracle.is_empty() && pair.fib.is_empty());
+    assert!(
+        pair.oracle.is_empty(),
+        "{} are left: {:?}",
+        pair.fib.len(),
+        pair.last
+    );
+    assert!(pair.fib.is_empty());
     pair.fib.verify().unwrap();
     pair.fib.reclaim(usize::MAX);
     let memory = pair.fib.memory();

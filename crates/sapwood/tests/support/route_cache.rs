@@ -111,9 +111,9 @@ pub fn run_cache(
         };
         now += ahead;
         real += ahead;
-        if choices.below(200) == 0 {
-            let back = (1 + self::ahead(choices, 2 * KEEP)).min(oracle.last.saturating_sub(1));
-            now = oracle.last - back;
+        // Back behind what the cache has seen: it cannot know of less.
+        if choices.below(200) == 0 && oracle.last > 1 {
+            now = oracle.last - (1 + self::ahead(choices, 2 * KEEP)).min(oracle.last - 1);
         }
         let n = choices.below(keys) as u64;
         let hash = cache.hash(&key(n));
