@@ -32,7 +32,7 @@ shows() {
 # Its command, with how long it is.
 command_of() {
     case $1 in
-    differential) echo "SAPWOOD_OPS=${DIFFERENTIAL_OPS:-17000000} ci/diff.sh" ;;
+    differential) echo "SAPWOOD_OPS=${DIFFERENTIAL_OPS:-10000000} ci/diff.sh" ;;
     soak) echo "SAPWOOD_SOAK=${SOAK_SECONDS:-600} ci/diff.sh threads histories::a_long_run" ;;
     histories) echo "SAPWOOD_ROUNDS=${HISTORY_ROUNDS:-1000} ci/diff.sh threads histories_are_linearizable" ;;
     shuttle) echo "SHUTTLE_RUNS=${SHUTTLE_RUNS:-600} ci/shuttle.sh" ;;

@@ -28,6 +28,8 @@ mod unwinding;
 #[allow(dead_code)] // Each program uses its part.
 #[path = "../support"]
 mod support {
+    pub mod bitfile;
+    pub mod bits;
     pub mod folder;
     pub mod ledger;
     pub mod lpm;
@@ -36,6 +38,8 @@ mod support {
     #[path = "mod.rs"]
     pub mod maps;
     pub mod ranges;
+    pub mod route_cache;
     pub mod shared;
     pub mod steps;
+    pub mod writers;
 }

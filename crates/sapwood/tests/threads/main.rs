@@ -17,6 +17,7 @@ mod support {
     pub mod lpm;
     pub mod ranges;
     pub mod ranges_script;
+    pub mod route_table;
     pub mod script;
     pub mod shared;
     pub mod steps;

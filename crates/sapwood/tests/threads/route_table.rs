@@ -1,13 +1,13 @@
 //! The route table against a naive oracle, and under readers.
 #![cfg(not(shuttle))]
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
+use crate::support::route_table::run_table;
 use sapwood::Error;
-use sapwood::lpm::ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use sapwood::lpm::ipnet::{IpNet, Ipv4Net};
 use sapwood::route::{Group, RouteTable};
 
 fn ops(usual: u64) -> u64 {
@@ -19,94 +19,11 @@ fn ops(usual: u64) -> u64 {
     }
 }
 
-/// One of few prefixes, so that they nest and repeat.
-fn net(rng: &mut fastrand::Rng) -> IpNet {
-    let len = rng.u8(0..=6);
-    if rng.bool() {
-        let addr = Ipv4Addr::from(rng.u32(0..64) << 26);
-        IpNet::V4(Ipv4Net::new(addr, len).unwrap().trunc())
-    } else {
-        let addr = u128::from(rng.u32(0..64)) << 122;
-        IpNet::V6(Ipv6Net::new(addr.into(), len).unwrap().trunc())
-    }
-}
-
-fn group(rng: &mut fastrand::Rng) -> Group<u32> {
-    let n = rng.usize(0..4);
-    Group::new((0..n).map(|_| (rng.u32(0..6), rng.u32(0..3))))
-}
-
 #[test]
 fn as_the_oracle() {
     let mut rng = fastrand::Rng::with_seed(1);
-    let table = RouteTable::with_root_bits(6).unwrap();
-    let mut oracle = BTreeMap::<IpNet, Group<u32>>::new();
-    let flows: Vec<u64> = (0..4).map(|_| rng.u64(..)).collect();
-    for step in 0..ops(1_500) {
-        match rng.u8(0..20) {
-            0..=9 => {
-                let (net, group) = (net(&mut rng), group(&mut rng));
-                let old = table.insert(net, group.clone()).unwrap();
-                assert_eq!(old, oracle.insert(net, group));
-            }
-            10..=14 => {
-                let net = net(&mut rng);
-                assert_eq!(table.remove(net).unwrap(), oracle.remove(&net));
-            }
-            15 => {
-                // A group that is there, usually.
-                let old = oracle.values().nth(rng.usize(0..9)).cloned();
-                let (old, new) = (old.unwrap_or_else(|| group(&mut rng)), group(&mut rng));
-                let mut changed = 0;
-                for group in oracle.values_mut().filter(|group| **group == old) {
-                    *group = new.clone();
-                    changed += 1;
-                }
-                assert_eq!(table.replace_group(&old, &new), changed);
-            }
-            kind @ 16..=17 => {
-                let (hop, weight) = (rng.u32(0..6), rng.u32(0..3));
-                let mut changed = 0;
-                for group in oracle.values_mut().filter(|g| g.weight(&hop).is_some()) {
-                    *group = if kind == 16 {
-                        group.without(&hop)
-                    } else {
-                        group.with(hop, weight)
-                    };
-                    changed += 1;
-                }
-                let done = match kind {
-                    16 => table.remove_member(&hop),
-                    _ => table.set_weight(&hop, weight),
-                };
-                assert_eq!(done, changed);
-            }
-            _ => {
-                let net = net(&mut rng);
-                assert_eq!(table.get(net), oracle.get(&net).cloned());
-            }
-        }
-        for _ in 0..4 {
-            let addr = net(&mut rng).addr();
-            let covering = oracle.iter().filter(|(net, _)| net.contains(&addr));
-            let longest = covering.max_by_key(|(net, _)| net.prefix_len());
-            for flow in &flows {
-                let expected = longest.and_then(|(_, group)| group.member(*flow).copied());
-                assert_eq!(table.lookup(addr, *flow), expected, "{addr}");
-            }
-        }
-        if step % 50 == 0 {
-            table.verify().unwrap();
-            let all: Vec<_> = oracle.clone().into_iter().collect();
-            assert_eq!(table.to_vec(), all);
-            assert_eq!(table.len(), oracle.len());
-        }
-    }
-    for net in oracle.into_keys() {
-        table.remove(net).unwrap();
-    }
-    table.verify().unwrap();
-    assert!(table.is_empty() && table.groups() == 0);
+    let steps = ops(1_500) as usize;
+    assert_eq!(run_table(&mut rng, steps, 50), steps);
 }
 
 #[test]
