@@ -1,8 +1,11 @@
-//! Tables of prefixes under threads whose interleaving shuttle chooses: each answer is that of the old table or of the
-//! new one. `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood --test shuttle_lpm --release`; `SHUTTLE_RUNS` makes it longer.
+//! Tables of prefixes under threads whose interleaving shuttle chooses: each answer is that of the
+//! old table or of the new one. `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood --test shuttle_lpm
+//! --release`; `SHUTTLE_RUNS` makes it longer.
 
 #![cfg(shuttle)]
 
+#[path = "support/progress.rs"]
+mod progress;
 #[path = "support/script.rs"]
 mod script;
 #[path = "support/lpm.rs"]
@@ -10,32 +13,10 @@ mod table;
 
 use std::sync::Arc;
 
-use shuttle::sync::atomic::{AtomicUsize, Ordering};
-
 use sapwood::lpm::{Fib, V4};
 
-use script::{Progress, Script, ask_beside};
-
-#[derive(Default)]
-struct Counters {
-    begun: AtomicUsize,
-    done: AtomicUsize,
-}
-
-impl Progress for Counters {
-    fn done(&self) -> usize {
-        self.done.load(Ordering::SeqCst)
-    }
-
-    fn begun(&self) -> usize {
-        self.begun.load(Ordering::SeqCst)
-    }
-}
-
-fn runs() -> usize {
-    let set = std::env::var("SHUTTLE_RUNS").ok();
-    set.and_then(|n| n.parse().ok()).unwrap_or(60)
-}
+use progress::runs;
+use script::{Script, ask_beside};
 
 /// A writer with six steps and two readers, under random schedules.
 fn beside(seed: u64) {
@@ -45,32 +26,24 @@ fn beside(seed: u64) {
     shuttle::check_random(
         move || {
             let fib: Fib<V4, u32> = table::builder(6).build().unwrap();
-            let counters = Arc::new(Counters::default());
-            let readers: Vec<_> = (0..2)
-                .map(|reader| {
-                    let (fib, script) = (fib.clone(), Arc::clone(&script));
-                    let counters = Arc::clone(&counters);
-                    shuttle::thread::spawn(move || {
-                        let mut rng = fastrand::Rng::with_seed(seed + reader);
-                        let mut handle = fib.reader("test").unwrap();
-                        for _ in 0..4 {
-                            ask_beside(&fib, handle.view(), &script, &*counters, &mut rng);
-                            handle.quiescent();
-                        }
-                    })
-                })
-                .collect();
-            for (i, step) in script.steps.iter().enumerate() {
-                counters.begun.store(i + 1, Ordering::SeqCst);
-                step.on_fib(&fib);
-                counters.done.store(i + 1, Ordering::SeqCst);
-            }
-            for reader in readers {
-                reader.join().unwrap();
-            }
+            let asked = Arc::clone(&script);
+            let write = |number: usize| script.steps[number].on_fib(&fib);
+            progress::beside(
+                &fib,
+                script.steps.len(),
+                write,
+                move |fib, progress, number| {
+                    let mut rng = fastrand::Rng::with_seed(seed + number);
+                    let mut handle = fib.reader("test").unwrap();
+                    for _ in 0..4 {
+                        ask_beside(fib, handle.view(), &asked, progress, &mut rng);
+                        handle.quiescent();
+                    }
+                },
+            );
             fib.verify().unwrap();
         },
-        runs(),
+        runs(60),
     );
 }
 
@@ -81,8 +54,8 @@ fn lookups_are_of_the_old_table_or_the_new() {
     }
 }
 
-/// One of two prefixes is there at every time: no lookup may find neither. A lookup that read two root words, or a node
-/// that changes, would.
+/// One of two prefixes is there at every time: no lookup may find neither. A lookup that read two
+/// root words, or a node that changes, would.
 #[test]
 fn a_long_prefix_comes_and_a_short_one_goes() {
     for (short, long) in [
@@ -120,7 +93,7 @@ fn a_long_prefix_comes_and_a_short_one_goes() {
                 }
                 reader.join().unwrap();
             },
-            20 * runs(),
+            20 * runs(60),
         );
     }
 }

@@ -1,8 +1,11 @@
-//! Maps of ranges under threads whose interleaving shuttle chooses: each answer is that of the old map or of the new one.
-//! `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood --test shuttle_maple --release`; `SHUTTLE_RUNS` makes it longer.
+//! Maps of ranges under threads whose interleaving shuttle chooses: each answer is that of the old
+//! map or of the new one. `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood --test shuttle_maple
+//! --release`; `SHUTTLE_RUNS` makes it longer.
 
 #![cfg(shuttle)]
 
+#[path = "support/progress.rs"]
+mod progress;
 #[path = "support/ranges.rs"]
 mod ranges;
 #[path = "support/ranges_script.rs"]
@@ -10,33 +13,11 @@ mod script;
 
 use std::sync::Arc;
 
-use shuttle::sync::atomic::{AtomicUsize, Ordering};
-
 use sapwood::maple::MapleMap;
 
+use progress::runs;
 use ranges::{MAX, Range, tiny};
-use script::{Payload, Progress, Script, Step, Units};
-
-#[derive(Default)]
-struct Counters {
-    begun: AtomicUsize,
-    done: AtomicUsize,
-}
-
-impl Progress for Counters {
-    fn done(&self) -> usize {
-        self.done.load(Ordering::SeqCst)
-    }
-
-    fn begun(&self) -> usize {
-        self.begun.load(Ordering::SeqCst)
-    }
-}
-
-fn runs() -> usize {
-    let set = std::env::var("SHUTTLE_RUNS").ok();
-    set.and_then(|n| n.parse().ok()).unwrap_or(100)
-}
+use script::{Payload, Script, Step, Units};
 
 /// A writer with a few steps and two readers, under random schedules.
 fn beside<V: Payload>(script: Script, seed: u64) {
@@ -45,33 +26,25 @@ fn beside<V: Payload>(script: Script, seed: u64) {
         move || {
             let map: MapleMap<V> = tiny().build();
             script.prepare(&map);
-            let counters = Arc::new(Counters::default());
-            let readers: Vec<_> = (0..2)
-                .map(|reader| {
-                    let (map, script) = (map.clone(), Arc::clone(&script));
-                    let counters = Arc::clone(&counters);
-                    shuttle::thread::spawn(move || {
-                        let mut rng = fastrand::Rng::with_seed(seed + reader);
-                        let mut handle = map.reader("test").unwrap();
-                        for _ in 0..3 {
-                            script.ask(&map, handle.view(), &*counters, &mut rng);
-                            script.ask(&map, handle.view(), &*counters, &mut rng);
-                            handle.quiescent();
-                        }
-                    })
-                })
-                .collect();
-            for i in 0..script.steps.len() {
-                counters.begun.store(i + 1, Ordering::SeqCst);
-                script.make(&map, i);
-                counters.done.store(i + 1, Ordering::SeqCst);
-            }
-            for reader in readers {
-                reader.join().unwrap();
-            }
+            let asked = Arc::clone(&script);
+            let write = |number: usize| script.make(&map, number);
+            progress::beside(
+                &map,
+                script.steps.len(),
+                write,
+                move |map, progress, number| {
+                    let mut rng = fastrand::Rng::with_seed(seed + number);
+                    let mut handle = map.reader("test").unwrap();
+                    for _ in 0..3 {
+                        asked.ask(map, handle.view(), progress, &mut rng);
+                        asked.ask(map, handle.view(), progress, &mut rng);
+                        handle.quiescent();
+                    }
+                },
+            );
             script.check(&map, script.steps.len());
         },
-        runs(),
+        runs(100),
     );
 }
 
@@ -226,7 +199,7 @@ fn a_wide_entry_comes_and_small_ones_come_back() {
                 reader.join().unwrap();
                 map.verify().unwrap();
             },
-            2 * runs(),
+            2 * runs(100),
         );
     }
 }
@@ -257,6 +230,6 @@ fn a_step_to_the_next_entry_beside_a_store() {
             map.store(3..=24, 3).unwrap();
             reader.join().unwrap();
         },
-        10 * runs(),
+        10 * runs(100),
     );
 }

@@ -1,9 +1,9 @@
-//! `PointMap` under threads whose interleaving shuttle chooses: every pair of operations, and more threads at random, over keys
-//! that make the smallest tables come, grow and go.
-//! `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood --test shuttle_points --release`; `SHUTTLE_RUNS` makes it longer.
+//! `PointMap` under threads whose interleaving shuttle chooses: every pair of operations, and more
+//! threads at random, over keys that make the smallest tables come, grow and go. `RUSTFLAGS="--cfg
+//! shuttle" cargo test -p sapwood --test shuttle_points --release`; `SHUTTLE_RUNS` makes it longer.
 //!
-//! Whatever the schedule, the answers of all operations and what is left must be those of some order of the operations, one
-//! after the other, in which each thread's own keep theirs.
+//! Whatever the schedule, the answers of all operations and what is left must be those of some
+//! order of the operations, one after the other, in which each thread's own keep theirs.
 
 #![cfg(shuttle)]
 
@@ -109,7 +109,8 @@ fn explained(
     false
 }
 
-/// Runs the threads' operations on a map with so many keys (values 1) under one schedule, and a walk beside them.
+/// Runs the threads' operations on a map with so many keys (values 1) under one schedule, and a
+/// walk beside them.
 fn run(keys: u8, threads: &[Vec<Op>]) {
     let options = ArenaOptions::default()
         .backing(Backing::HeapFixed(1 << 16))
@@ -153,8 +154,8 @@ fn runs(n: usize) -> usize {
     std::env::var("SHUTTLE_RUNS").map_or(n, |runs| runs.parse().expect("a number"))
 }
 
-/// How many keys there are at the start: none, one, and as many as the smallest table is meant for, or a few more, so that it
-/// is being moved.
+/// How many keys there are at the start: none, one, and as many as the smallest table is meant for,
+/// or a few more, so that it is being moved.
 const WORLDS: [u8; 5] = [0, 1, 41, 43, 60];
 
 fn all_ops(keys: u8, value: u64) -> Vec<Op> {
