@@ -6,6 +6,6 @@ export RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR="$TARGET/shuttle"
 # Schedules are many, but short: compiling takes longer than running.
 export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0
 # shellcheck disable=SC2086 # one word or none
-chosen cargo test --locked -p sapwood --test shuttle --release -- shared:: lpm:: maple:: route:: ${SHOW:-}
+chosen cargo test --locked -p sapwood --test shuttle --release -- shared:: store:: lpm:: maple:: route:: ${SHOW:-}
 # The point index: keys that are looked up while they are moved.
 chosen cargo test --locked -p sapwood --lib --release -- schedules::

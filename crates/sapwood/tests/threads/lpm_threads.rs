@@ -1,30 +1,14 @@
 //! Readers of a table beside its writer: each answer is that of the old table or of the new one, never a third.
 //! `SAPWOOD_SOAK` sets how many seconds each test goes on.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sapwood::lpm::{Fib, Ipv4Fib, V4, V6};
 
 use crate::support::lpm::{self as table, Kind, builder, steps};
-use crate::support::script::{Progress, Script, ask_beside};
-
-#[derive(Default)]
-struct Counters {
-    begun: AtomicUsize,
-    done: AtomicUsize,
-    over: AtomicBool,
-}
-
-impl Progress for Counters {
-    fn done(&self) -> usize {
-        self.done.load(Ordering::SeqCst)
-    }
-
-    fn begun(&self) -> usize {
-        self.begun.load(Ordering::SeqCst)
-    }
-}
+use crate::support::progress::Progress;
+use crate::support::script::{Script, ask_beside};
 
 fn beside<F: Kind>(bits: u8, seed: u64, addresses: &[u128], lens: &[u8]) {
     let soak = std::env::var("SAPWOOD_SOAK")
@@ -35,18 +19,18 @@ fn beside<F: Kind>(bits: u8, seed: u64, addresses: &[u128], lens: &[u8]) {
         let seed = seed + 1000 * round;
         let script = Script::new::<F>(seed, addresses, lens, steps(8_000));
         let fib: Fib<F, u32> = builder(bits).build().unwrap();
-        let counters = Counters::default();
+        let progress = Progress::default();
         std::thread::scope(|scope| {
             for reader in 0..2 {
-                let (fib, script, counters) = (&fib, &script, &counters);
+                let (fib, script, progress) = (&fib, &script, &progress);
                 scope.spawn(move || {
                     let mut rng = fastrand::Rng::with_seed(seed + reader);
                     let mut handle = fib.reader("test").unwrap();
                     let mut asked = 0;
-                    while !counters.over.load(Ordering::Relaxed) || asked < 10 {
+                    while progress.done() < script.steps.len() || asked < 10 {
                         let view = handle.view();
                         for _ in 0..8 {
-                            ask_beside(fib, view, script, counters, &mut rng);
+                            ask_beside(fib, view, script, progress, &mut rng);
                             asked += 1;
                         }
                         handle.quiescent();
@@ -54,11 +38,8 @@ fn beside<F: Kind>(bits: u8, seed: u64, addresses: &[u128], lens: &[u8]) {
                 });
             }
             for (i, step) in script.steps.iter().enumerate() {
-                counters.begun.store(i + 1, Ordering::SeqCst);
-                step.on_fib(&fib);
-                counters.done.store(i + 1, Ordering::SeqCst);
+                progress.step(i, || step.on_fib(&fib));
             }
-            counters.over.store(true, Ordering::Relaxed);
         });
         fib.verify().unwrap();
         fib.reclaim(usize::MAX);

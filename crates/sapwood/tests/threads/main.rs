@@ -15,6 +15,7 @@ mod versions;
 #[path = "../support"]
 mod support {
     pub mod lpm;
+    pub mod progress;
     pub mod ranges;
     pub mod ranges_script;
     pub mod route_table;

@@ -2,32 +2,16 @@
 //! `SAPWOOD_SOAK` sets how many seconds each test goes on.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sapwood::Error;
 use sapwood::maple::{MapleBuilder, MapleMap};
 use sapwood::qsbr::Domain;
 
+use crate::support::progress::Progress;
 use crate::support::ranges::{MAX, steps, tiny};
-use crate::support::ranges_script::{Payload, Progress, Script, Units};
-
-#[derive(Default)]
-struct Counters {
-    begun: AtomicUsize,
-    done: AtomicUsize,
-    over: AtomicBool,
-}
-
-impl Progress for Counters {
-    fn done(&self) -> usize {
-        self.done.load(Ordering::SeqCst)
-    }
-
-    fn begun(&self) -> usize {
-        self.begun.load(Ordering::SeqCst)
-    }
-}
+use crate::support::ranges_script::{Payload, Script, Units};
 
 /// Units at the lower end, pages, and units that reach up to the last index.
 const SMALL: Units = Units { count: 96, size: 5 };
@@ -50,18 +34,18 @@ fn beside<V: Payload>(build: fn() -> MapleBuilder<V>, seed: u64, units: Units, g
         let script = Script::random(seed, units, gap, steps(4_000));
         let map = build().build();
         script.prepare(&map);
-        let counters = Counters::default();
+        let progress = Progress::default();
         std::thread::scope(|scope| {
             for reader in 0..2 {
-                let (map, script, counters) = (&map, &script, &counters);
+                let (map, script, progress) = (&map, &script, &progress);
                 scope.spawn(move || {
                     let mut rng = fastrand::Rng::with_seed(seed + reader);
                     let mut handle = map.reader("test").unwrap();
                     let mut asked = 0;
-                    while !counters.over.load(Ordering::Relaxed) || asked < 10 {
+                    while progress.done() < script.steps.len() || asked < 10 {
                         let view = handle.view();
                         for _ in 0..8 {
-                            script.ask(map, view, counters, &mut rng);
+                            script.ask(map, view, progress, &mut rng);
                             asked += 1;
                         }
                         handle.quiescent();
@@ -69,14 +53,11 @@ fn beside<V: Payload>(build: fn() -> MapleBuilder<V>, seed: u64, units: Units, g
                 });
             }
             for i in 0..script.steps.len() {
-                counters.begun.store(i + 1, Ordering::SeqCst);
-                script.make(&map, i);
-                counters.done.store(i + 1, Ordering::SeqCst);
+                progress.step(i, || script.make(&map, i));
                 if i % 256 == 0 {
                     script.check(&map, i + 1);
                 }
             }
-            counters.over.store(true, Ordering::Relaxed);
         });
         script.check(&map, script.steps.len());
         map.reclaim(usize::MAX);
