@@ -5,7 +5,7 @@
 test() { run cargo test --locked --no-fail-fast "$@"; }
 features="$FEATURES"
 if bpf_tools; then
-    features="$features,sapwood-cli/bpf,sapwood-bench/bpf"
+    features="$features,sapwood-cli/bpf,sapwood-tour/bpf,sapwood-bench/bpf"
     bpf_ready
 fi
 if x86_64_linux && [ -n "${CI_ONCE:-}" ]; then

@@ -60,7 +60,7 @@ impl Records {
     }
 
     /// The next record and its number, from 1.
-    pub fn next(&mut self) -> Result<Option<(u64, Record<'_>)>, Error> {
+    pub fn read(&mut self) -> Result<Option<(u64, Record<'_>)>, Error> {
         self.buffer.clear();
         // The delimiter may come on top of the limit.
         let read = (&mut self.reader)

@@ -17,7 +17,7 @@ pub fn read(path: &Path, strict: bool) -> Result<Vec<(String, NameRule)>, Error>
     let mut progress = Progress::new(format!("reading {}", path.display()), records.total, true);
     let mut all = Vec::new();
     let mut bad = 0;
-    while let Some((number, record)) = records.next()? {
+    while let Some((number, record)) = records.read()? {
         let names = match record {
             Record::TooLong(bytes) => Err(too_long(bytes)),
             Record::Whole(line) => parse(line),

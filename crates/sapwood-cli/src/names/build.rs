@@ -54,7 +54,7 @@ fn read(args: &BuildArgs, records: &mut Records) -> Result<(QpMap<u64>, Counts),
         records.total,
         true,
     );
-    while let Some((number, record)) = records.next()? {
+    while let Some((number, record)) = records.read()? {
         let parsed = match record {
             Record::TooLong(bytes) => Err(too_long(bytes)),
             Record::Whole(text) => {

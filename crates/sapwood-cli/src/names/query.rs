@@ -266,7 +266,7 @@ fn each_key(
         let input = Path::new("-");
         let mut records = Records::open(input, args.query.null)?;
         let unit = records.unit();
-        while let Some((number, record)) = records.next()? {
+        while let Some((number, record)) = records.read()? {
             match record {
                 Record::TooLong(bytes) => {
                     let text = format!("({unit} {number}, of {bytes} bytes)");

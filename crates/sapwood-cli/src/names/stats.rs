@@ -97,6 +97,7 @@ pub fn verify(args: &FileArgs) -> Outcome {
     say_whether_whole(&args.map, "map", args.json, opened)
 }
 
+/// Prints a document.
 pub fn document(value: &serde_json::Value) -> Outcome {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{value}")?;

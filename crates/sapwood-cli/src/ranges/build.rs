@@ -56,7 +56,7 @@ fn read(args: &BuildArgs) -> Result<(Ranges, Counts), Error> {
     let mut progress = Progress::new(format!("reading {input}"), records.total, true);
     let mut builder = Builder::default();
     let mut counts = Counts::default();
-    while let Some((number, record)) = records.next()? {
+    while let Some((number, record)) = records.read()? {
         let taken = match record {
             Record::TooLong(bytes) => Err(format!("{bytes} bytes, too long a line")),
             Record::Whole(line) => match parse_line(line) {

@@ -81,7 +81,7 @@ fn each_index(args: &GetArgs, mut each: impl FnMut(u64) -> Result<(), Error>) ->
         let input = Path::new("-");
         let mut records = Records::open(input, false)?;
         let unit = records.unit();
-        while let Some((line, record)) = records.next()? {
+        while let Some((line, record)) = records.read()? {
             let index = match record {
                 Record::Whole(text) if text.trim_ascii().is_empty() => continue,
                 Record::Whole(text) => number(&String::from_utf8_lossy(text.trim_ascii())),

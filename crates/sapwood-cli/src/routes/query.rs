@@ -85,7 +85,7 @@ fn each_address(
         let input = Path::new("-");
         let mut records = Records::open(input, false)?;
         let unit = records.unit();
-        while let Some((number, record)) = records.next()? {
+        while let Some((number, record)) = records.read()? {
             let text = match record {
                 Record::Whole(text) => String::from_utf8_lossy(text.trim_ascii()),
                 Record::TooLong(bytes) => Cow::Owned(format!("(of {bytes} bytes)")),

@@ -10,9 +10,9 @@ use sapwood::maple::MapleMap;
 use sapwood_model::data::ranges::{PAGE, pages_with_rare_gaps};
 use serde_json::{Value, json};
 
+use super::measure::{self, Rival};
 use super::spans::Spans;
-use super::{Chapter, Tour, cpu_time, figure, grouped, measure, median, timed};
-use crate::cli::Rival;
+use super::{Chapter, Tour, cpu_time, figure, grouped, median, timed};
 use crate::errors::Error;
 use crate::maps::Maps;
 use crate::numbers::{Base, bytes, length};

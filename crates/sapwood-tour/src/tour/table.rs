@@ -7,8 +7,8 @@ use sapwood::qp::QpMap;
 use serde_json::{Value, json};
 
 use super::data::{Flat, SAMPLE, Set};
-use super::{Chapter, Tour, figure, measure, median, mega, timed};
-use crate::cli::Rival;
+use super::measure::{self, Rival};
+use super::{Chapter, Tour, figure, median, mega, timed};
 use crate::errors::Error;
 use crate::progress::Progress;
 

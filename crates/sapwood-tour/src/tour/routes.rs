@@ -10,13 +10,13 @@ use sapwood_model::data::routes::{NEXT_HOPS, next_hops, routes_v4, routes_v6};
 use serde_json::{Value, json};
 
 use super::{Chapter, Tour, figure, grouped, timed};
+use crate::bench::family::Kind;
+use crate::bench::lookups::Course;
+use crate::bench::{HEADER, measure};
 use crate::cli::routes::SourceArgs;
 use crate::errors::{Error, shown};
 use crate::progress::Progress;
-use crate::routes::bench::{HEADER, measure};
-use crate::routes::family::Kind;
 use crate::routes::load::Routes as Table;
-use crate::routes::lookups::Course;
 
 /// Longest-prefix match with readers, and a cache in front of something slow.
 pub struct Routes;

@@ -5,21 +5,57 @@ use std::fs::File;
 use std::hint::black_box;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use clap::ValueEnum;
+use clap::{Parser, ValueEnum};
 use sapwood::maple::MapleMap;
 use sapwood::qp::QpMap;
 use serde_json::{Value, json};
 
 use super::spans::Spans;
-use crate::cli::{MeasureArgs, Rival};
 use crate::errors::{Answer, Error, Outcome};
 
 /// How the figures come about, for whoever reads them.
 pub const HOW: &str = "Memory: each map is filled in a process of its own, which reads the keys from a file one by one; the \
 figure is the growth of its resident anonymous memory (RssAnon of /proc/self/status), all costs of the allocator included.";
+
+/// The first argument of such a process.
+const MEASURE: &str = "measure-memory";
+
+/// Which map to fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Rival {
+    /// Ours.
+    Qp,
+    /// Ours, compacted.
+    QpCompacted,
+    /// `std::collections::HashMap`.
+    Hash,
+    /// hashbrown with foldhash.
+    Foldhash,
+    /// `std::collections::BTreeMap`.
+    Btree,
+    /// Ours of ranges; each key is a start and an end, 8 bytes each, big-endian.
+    Ranges,
+    /// `std::collections::BTreeMap` from starts to ends.
+    RangesBtree,
+}
+
+/// What the process is to do that measures one map.
+#[derive(Debug, Parser)]
+pub struct MeasureArgs {
+    /// The map.
+    pub rival: Rival,
+    /// Keys, each after its length in two bytes, least significant first.
+    pub keys: PathBuf,
+}
+
+/// What this process is to measure, if another one started it for that.
+pub fn asked() -> Option<MeasureArgs> {
+    let mut args = std::env::args_os().skip(1).peekable();
+    (args.peek()? == MEASURE).then(|| MeasureArgs::parse_from(args))
+}
 
 /// Writes keys for other processes, each after its length.
 pub fn write_keys<K: AsRef<[u8]>>(keys: impl Iterator<Item = K>, path: &Path) -> Result<(), Error> {
@@ -41,7 +77,7 @@ pub fn bytes(rival: Rival, keys: &Path) -> Result<u64, String> {
     let name = rival.to_possible_value().map(|v| v.get_name().to_owned());
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let child = Command::new(program)
-        .arg("measure-memory")
+        .arg(MEASURE)
         .arg(name.unwrap_or_default())
         .arg(keys)
         .stdin(Stdio::null())

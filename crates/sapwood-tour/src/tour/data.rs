@@ -151,7 +151,7 @@ fn lines(file: &Path) -> Result<DataSet, Error> {
     let mut records = Records::open(file, false)?;
     let mut keys: Vec<Box<[u8]>> = Vec::new();
     let mut long = 0;
-    while let Some((_, record)) = records.next()? {
+    while let Some((_, record)) = records.read()? {
         match record {
             Record::Whole([]) => {}
             Record::Whole(key) if key.len() <= MAX_KEY => keys.push(key.into()),
