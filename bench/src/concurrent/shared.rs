@@ -1,99 +1,93 @@
-//! Ours: the trie alone, and with the point index.
+//! Ours: the trie alone, the trie with the point index, and the index alone.
 
-use sapwood::qp::{QpShared, QpSharedReader};
+use sapwood::qp::{PointMap, PointMapReader, QpShared, QpSharedReader};
 
 use super::{ConcurrentEngine, Session, Waits};
 
-/// `QpShared`. A run of keys is done between two quiescent states.
-pub struct Shared(QpShared<u64>);
-
-/// `QpShared` with the point index.
-pub struct Indexed(Shared);
-
-/// A registered thread.
-pub struct Registered<'m> {
-    map: &'m QpShared<u64>,
-    reader: QpSharedReader<u64>,
+/// A registered thread. A run of keys is done between two quiescent states.
+pub struct Registered<'m, M, R> {
+    map: &'m M,
+    reader: R,
 }
 
 /// What a thread frees at most in a pause.
 const RECLAIM: usize = 1 << 10;
 
-impl ConcurrentEngine for Shared {
-    const NAME: &'static str = "sapwood-shared";
-    type Session<'m> = Registered<'m>;
+macro_rules! session {
+    ($map:ty, $reader:ty) => {
+        impl Session for Registered<'_, $map, $reader> {
+            #[inline]
+            fn get(&mut self, key: &[u8]) -> Option<u64> {
+                self.reader.view().get(key).copied()
+            }
 
-    fn new() -> Self {
-        Self(QpShared::new().expect("there is address space"))
-    }
+            #[inline]
+            fn insert(&mut self, key: &[u8], value: u64) -> bool {
+                let old = self.reader.view().insert(key, value);
+                old.expect("the key fits").is_none()
+            }
 
-    fn session(&self) -> Registered<'_> {
-        Registered {
-            map: &self.0,
-            reader: self.0.reader("bench").expect("there is room for one"),
+            #[inline]
+            fn replace(&mut self, key: &[u8], value: u64) -> Option<u64> {
+                self.reader.view().replace(key, value).ok().copied()
+            }
+
+            #[inline]
+            fn remove(&mut self, key: &[u8]) -> Option<u64> {
+                let old = self.reader.view().remove(key);
+                old.expect("there is memory, and no garbage limit").copied()
+            }
+
+            fn pause(&mut self) {
+                self.reader.quiescent();
+                self.map.reclaim(RECLAIM);
+            }
         }
-    }
-
-    fn waits(&self) -> Option<Waits> {
-        let contention = self.0.contention();
-        Some(Waits {
-            met: contention.met_lock,
-            nanoseconds: contention.waited.as_nanos() as u64,
-        })
-    }
-
-    fn mapped_bytes(&self) -> usize {
-        self.0.memory().arena.committed
-    }
+    };
 }
 
-impl ConcurrentEngine for Indexed {
-    const NAME: &'static str = "sapwood-shared-index";
-    type Session<'m> = Registered<'m>;
+session!(QpShared<u64>, QpSharedReader<u64>);
+session!(PointMap<u64>, PointMapReader<u64>);
 
-    fn new() -> Self {
-        let map = QpShared::builder().with_index().build();
-        Self(Shared(map.expect("there is address space")))
-    }
+macro_rules! engines {
+    ($($(#[$doc:meta])* $engine:ident($map:ty) = $name:literal, $new:expr;)*) => {$(
+        $(#[$doc])*
+        pub struct $engine($map);
 
-    fn session(&self) -> Registered<'_> {
-        self.0.session()
-    }
+        impl ConcurrentEngine for $engine {
+            const NAME: &'static str = $name;
 
-    fn waits(&self) -> Option<Waits> {
-        ConcurrentEngine::waits(&self.0)
-    }
+            fn new() -> Self {
+                Self($new.expect("there is address space"))
+            }
 
-    fn mapped_bytes(&self) -> usize {
-        ConcurrentEngine::mapped_bytes(&self.0)
-    }
+            fn session(&self) -> impl Session {
+                Registered {
+                    map: &self.0,
+                    reader: self.0.reader("bench").expect("there is room for one"),
+                }
+            }
+
+            fn waits(&self) -> Option<Waits> {
+                let contention = self.0.contention();
+                Some(Waits {
+                    met: contention.met_lock,
+                    nanoseconds: contention.waited.as_nanos() as u64,
+                })
+            }
+
+            fn mapped_bytes(&self) -> usize {
+                self.0.memory().arena.committed
+            }
+        }
+    )*};
 }
 
-impl Session for Registered<'_> {
-    #[inline]
-    fn get(&mut self, key: &[u8]) -> Option<u64> {
-        self.reader.view().get(key).copied()
-    }
-
-    #[inline]
-    fn insert(&mut self, key: &[u8], value: u64) -> bool {
-        let old = self.reader.view().insert(key, value);
-        old.expect("the key fits").is_none()
-    }
-
-    #[inline]
-    fn replace(&mut self, key: &[u8], value: u64) -> Option<u64> {
-        self.reader.view().replace(key, value).ok().copied()
-    }
-
-    #[inline]
-    fn remove(&mut self, key: &[u8]) -> Option<u64> {
-        let old = self.reader.view().remove(key);
-        old.expect("there is memory for a node").copied()
-    }
-
-    fn pause(&mut self) {
-        self.reader.quiescent();
-        self.map.reclaim(RECLAIM);
-    }
+engines! {
+    /// `QpShared`.
+    Shared(QpShared<u64>) = "sapwood-shared", QpShared::new();
+    /// `QpShared` with the point index.
+    Indexed(QpShared<u64>) = "sapwood-shared-index", QpShared::builder().with_index().build();
+    /// `PointMap`.
+    Points(PointMap<u64>) = "sapwood-points", PointMap::new();
 }

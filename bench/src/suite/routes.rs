@@ -74,9 +74,9 @@ pub fn run(options: &Options) -> Result<Report, String> {
     Ok(report)
 }
 
-fn lanes<F: Lanes>(options: &Options) -> Vec<Box<dyn Lane<F>>> {
+fn lanes<F: Lanes>(options: &Options) -> Vec<Lane<F>> {
     let mut lanes = F::lanes();
-    lanes.retain(|lane| options.wants_engine(lane.name()));
+    lanes.retain(|lane| options.wants_engine(lane.name));
     lanes
 }
 
@@ -217,17 +217,11 @@ impl<F: Lanes> Case<F> {
         }
     }
 
-    fn run(
-        &self,
-        options: &Options,
-        lanes: &[Box<dyn Lane<F>>],
-        cases_left: usize,
-        report: &mut Report,
-    ) {
+    fn run(&self, options: &Options, lanes: &[Lane<F>], cases_left: usize, report: &mut Report) {
         println!("\n## {}: {}", self.name, self.how);
         report.notes.push(format!("{}: {}", self.name, self.how));
         let mut able: Vec<_> = lanes.iter().collect();
-        let names: Vec<_> = able.iter().map(|lane| lane.name()).collect();
+        let names: Vec<_> = able.iter().map(|lane| lane.name).collect();
         let mut samples = Samples::new(self.name, &names);
         let mut wrong = BTreeMap::new();
         for round in options.rounds(cases_left) {
@@ -238,19 +232,19 @@ impl<F: Lanes> Case<F> {
                 options.rounds
             );
             if round == 0 {
-                able.retain(|lane| match self.check(&***lane) {
+                able.retain(|lane| match self.check(lane) {
                     Ok((bytes, mistakes)) => {
-                        samples.add(lane.name(), &bytes);
-                        if let Some(fault) = lane.unsafe_remove() {
-                            let note = format!("WRONG: {}: {fault}", lane.name());
+                        samples.add(lane.name, &bytes);
+                        if let Some(fault) = lane.unsafe_remove {
+                            let note = format!("WRONG: {}: {fault}", lane.name);
                             println!("{note}");
                             report.notes.push(note);
                         }
-                        wrong.insert(lane.name(), mistakes);
+                        wrong.insert(lane.name, mistakes);
                         true
                     }
                     Err(reason) => {
-                        let note = format!("{}: without {}: {reason}", self.name, lane.name());
+                        let note = format!("{}: without {}: {reason}", self.name, lane.name);
                         println!("{note}");
                         report.notes.push(note);
                         false
@@ -261,15 +255,15 @@ impl<F: Lanes> Case<F> {
             able.rotate_left(turn);
             for lane in &able {
                 let (Ok((measures, mistakes)), Ok((changes, more))) =
-                    (self.time(&***lane), self.grow(&***lane, round))
+                    (self.time(lane), self.grow(lane, round))
                 else {
                     // It could be had in the check, and cannot now.
                     continue;
                 };
                 for measure in measures.iter().chain(&changes) {
-                    samples.add(lane.name(), measure);
+                    samples.add(lane.name, measure);
                 }
-                *wrong.entry(lane.name()).or_default() += mistakes + more;
+                *wrong.entry(lane.name).or_default() += mistakes + more;
             }
         }
         for (engine, wrong) in wrong {
@@ -290,9 +284,9 @@ impl<F: Lanes> Case<F> {
     }
 
     /// Counts the memory, and the wrong answers.
-    fn check(&self, lane: &dyn Lane<F>) -> Result<(Measure, usize), String> {
+    fn check(&self, lane: &Lane<F>) -> Result<(Measure, usize), String> {
         alloc::trim();
-        let (built, allocated) = alloc::counted(|| lane.build(&self.routes));
+        let (built, allocated) = alloc::counted(|| (lane.build)(&self.routes));
         let mut built = built?;
         let bytes = allocated.max(0) as usize + built.mapped_bytes();
         let probes = [&self.random, &self.inside];
@@ -303,7 +297,7 @@ impl<F: Lanes> Case<F> {
         let mut wrong = full(&*built);
         let each = bytes as f64 / self.routes.len() as f64;
         let bytes = Measure::new("bytes_per_prefix", each, "B");
-        if lane.unsafe_remove().is_some() {
+        if lane.unsafe_remove.is_some() {
             return Ok((bytes, wrong));
         }
         built.remove(&self.some);
@@ -315,10 +309,10 @@ impl<F: Lanes> Case<F> {
     }
 
     /// One round of one engine, and how many answers were wrong, if the checksums say that any was.
-    fn time(&self, lane: &dyn Lane<F>) -> Result<(Vec<Measure>, usize), String> {
+    fn time(&self, lane: &Lane<F>) -> Result<(Vec<Measure>, usize), String> {
         alloc::trim();
         let clock = CpuClock::start();
-        let built = lane.build(&self.routes)?;
+        let built = (lane.build)(&self.routes)?;
         let building = clock.elapsed();
         let mut wrong = 0;
         let mut rate = |probe: &Probe<F>| {
@@ -336,7 +330,7 @@ impl<F: Lanes> Case<F> {
             Measure::new("intable_mlps", inside, "M/s"),
             Measure::new("build_ms", millis(building), "ms"),
         ];
-        if lane.unsafe_remove().is_some() {
+        if lane.unsafe_remove.is_some() {
             let clock = CpuClock::start();
             drop(built);
             measures.push(Measure::new("drop_ms", millis(clock.elapsed()), "ms"));
@@ -363,13 +357,13 @@ impl<F: Lanes> Case<F> {
     }
 
     /// Lets a table grow and shrink one route at a time, and counts wrong answers at both ends.
-    fn grow(&self, lane: &dyn Lane<F>, round: u32) -> Result<(Vec<Measure>, usize), String> {
+    fn grow(&self, lane: &Lane<F>, round: u32) -> Result<(Vec<Measure>, usize), String> {
         alloc::trim();
         let mut routes = self.routes.clone();
         let mut rng = Rng::with_seed(100 + u64::from(round));
         rng.shuffle(&mut routes);
         let nanos = |time: Duration| time.as_secs_f64() * 1e9 / routes.len() as f64;
-        let mut built = lane.empty(&self.routes)?;
+        let mut built = (lane.empty)(&self.routes)?;
         let clock = CpuClock::start();
         built.insert(&routes);
         let mut measures = vec![Measure::new("insert_ns", nanos(clock.elapsed()), "ns")];
@@ -380,7 +374,7 @@ impl<F: Lanes> Case<F> {
             wrong.iter().sum()
         };
         let mut wrong = mistakes(&*built, |probe| probe.full.clone());
-        if lane.unsafe_remove().is_none() {
+        if lane.unsafe_remove.is_none() {
             let mut routes = routes.clone();
             rng.shuffle(&mut routes);
             let clock = CpuClock::start();

@@ -37,7 +37,7 @@ pub fn run(options: &Options) -> Result<Report, String> {
         .filter(|case| options.wants_case(case))
         .collect();
     let mut lanes = ranges::lanes();
-    lanes.retain(|lane| options.wants_engine(lane.name()));
+    lanes.retain(|lane| options.wants_engine(lane.name));
     if cases.is_empty() || lanes.is_empty() {
         return Err(format!(
             "no such engine or case; cases: {}",
@@ -56,7 +56,7 @@ pub fn run(options: &Options) -> Result<Report, String> {
 fn run_case(
     work: &Work,
     options: &Options,
-    lanes: &[Box<dyn Lane>],
+    lanes: &[Lane],
     cases_left: usize,
     report: &mut Report,
 ) {
@@ -67,7 +67,7 @@ fn run_case(
     println!("\n## {}: {}", work.name, work.how);
     report.notes.push(format!("{}: {}", work.name, work.how));
     let mut able: Vec<_> = lanes.iter().collect();
-    let names: Vec<_> = able.iter().map(|lane| lane.name()).collect();
+    let names: Vec<_> = able.iter().map(|lane| lane.name).collect();
     let mut samples = Samples::new(work.name, &names);
     for round in options.rounds(cases_left) {
         eprintln!(
@@ -77,21 +77,21 @@ fn run_case(
             options.rounds
         );
         if round == 0 {
-            able.retain(|lane| match check(work, &***lane) {
+            able.retain(|lane| match check(work, lane) {
                 Ok((measures, requests)) => {
                     for measure in measures {
-                        samples.add(lane.name(), &measure);
+                        samples.add(lane.name, &measure);
                     }
                     if let Some(requests) = requests {
                         for text in histograms(&requests) {
-                            note(format!("{}: {}: {text}", work.name, lane.name()), report);
+                            note(format!("{}: {}: {text}", work.name, lane.name), report);
                         }
                     }
                     true
                 }
                 Err(reason) => {
                     note(
-                        format!("{}: without {}: {reason}", work.name, lane.name()),
+                        format!("{}: without {}: {reason}", work.name, lane.name),
                         report,
                     );
                     false
@@ -101,8 +101,8 @@ fn run_case(
         let turn = usize::from(round > 0 && !able.is_empty());
         able.rotate_left(turn);
         for lane in &able {
-            for measure in time(work, &***lane) {
-                samples.add(lane.name(), &measure);
+            for measure in time(work, lane) {
+                samples.add(lane.name, &measure);
             }
         }
     }
@@ -131,14 +131,14 @@ fn histograms(requests: &Requests) -> [String; 3] {
 }
 
 /// Compares all answers, counts the memory, and asks for the plans.
-fn check(work: &Work, lane: &dyn Lane) -> Result<(Vec<Measure>, Option<Requests>), String> {
-    let (name, expected) = (lane.name(), &work.expected);
+fn check(work: &Work, lane: &Lane) -> Result<(Vec<Measure>, Option<Requests>), String> {
+    let (name, expected) = (lane.name, &work.expected);
     if work.stream && !changes(work, lane) {
-        return Err(lane.no_erase().unwrap_or_default().to_owned());
+        return Err(lane.no_erase.unwrap_or_default().to_owned());
     }
     alloc::trim();
     let (built, allocated) = alloc::counted(|| -> Result<_, String> {
-        let mut built = lane.empty()?;
+        let mut built = (lane.empty)()?;
         built.apply(&work.base);
         if work.stream {
             assert_eq!(built.apply(&work.changes), expected.changed, "{name}");
@@ -160,7 +160,7 @@ fn check(work: &Work, lane: &dyn Lane) -> Result<(Vec<Measure>, Option<Requests>
     drop(built);
     let each = bytes as f64 / expected.entries.count as f64;
     let mut measures = vec![Measure::new("bytes_per_entry", each, "B")];
-    let requests = lane.requests(&work.base, &work.changes);
+    let requests = (lane.requests)(&work.base, &work.changes);
     if let Some(requests) = &requests {
         let counts = [
             ("nodes_requested", requests.planned.nodes()),
@@ -174,21 +174,21 @@ fn check(work: &Work, lane: &dyn Lane) -> Result<(Vec<Measure>, Option<Requests>
 }
 
 /// Whether the engine can make the changes.
-fn changes(work: &Work, lane: &dyn Lane) -> bool {
+fn changes(work: &Work, lane: &Lane) -> bool {
     let takes_out = |op: &Op| matches!(op, Op::Erase { .. } | Op::Clear { .. });
-    lane.no_erase().is_none() || !work.changes.iter().any(takes_out)
+    lane.no_erase.is_none() || !work.changes.iter().any(takes_out)
 }
 
 /// One round of one engine.
-fn time(work: &Work, lane: &dyn Lane) -> Vec<Measure> {
-    let (name, expected) = (lane.name(), &work.expected);
+fn time(work: &Work, lane: &Lane) -> Vec<Measure> {
+    let (name, expected) = (lane.name, &work.expected);
     alloc::trim();
     let mut measures = Vec::new();
     let mut measure = |metric, time: Duration, count: usize| {
         let each = time.as_secs_f64() * 1e9 / count as f64;
         measures.push(Measure::new(metric, each, "ns"));
     };
-    let mut built = lane.empty().expect("it could be had in the check");
+    let mut built = (lane.empty)().expect("it could be had in the check");
     built.apply(&work.base);
     if work.stream {
         let (time, changed) = timed(|| built.apply(&work.changes));
