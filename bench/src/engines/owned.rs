@@ -11,8 +11,9 @@ pub type Foldhash = hashbrown::HashMap<Box<[u8]>, u64, foldhash::fast::RandomSta
 pub type Std = HashMap<Box<[u8]>, u64>;
 /// The standard library's B-tree.
 pub type Btree = BTreeMap<Box<[u8]>, u64>;
-/// The crate qp-trie: a nibble at a time, safe Rust, vectors of children. It takes the lower nibble of a byte first, so its
-/// order is not that of the bytes (0x52 comes after 0x61), and its scan is not timed.
+/// The crate qp-trie: a nibble at a time, safe Rust, vectors of children. It takes the lower nibble
+/// of a byte first, so its order is not that of the bytes (0x52 comes after 0x61), and its scan is
+/// not timed.
 pub type QpTrie = qp_trie::Trie<Box<[u8]>, u64>;
 
 macro_rules! engines {

@@ -18,12 +18,11 @@ pub const BATCH16: u8 = 2;
 pub struct Sapwood<const INDEX: bool, const USE: u8>(QpMap<u64>);
 
 impl<const INDEX: bool, const USE: u8> Sapwood<INDEX, USE> {
-    fn new() -> QpMap<u64> {
-        if INDEX {
-            QpMap::with_index()
-        } else {
-            QpMap::new()
-        }
+    fn new() -> Self {
+        Self(match INDEX {
+            true => QpMap::with_index(),
+            false => QpMap::new(),
+        })
     }
 }
 
@@ -43,9 +42,9 @@ impl<const INDEX: bool, const USE: u8> Engine for Sapwood<INDEX, USE> {
     fn build(pairs: &KeyList) -> Self {
         let mut map = Self::new();
         for (key, value) in pairs.iter() {
-            map.insert(key, value).expect("the key fits");
+            map.0.insert(key, value).expect("the key fits");
         }
-        Self(map)
+        map
     }
 
     fn worst_insert(pairs: &KeyList) -> Option<Duration> {
@@ -53,7 +52,7 @@ impl<const INDEX: bool, const USE: u8> Engine for Sapwood<INDEX, USE> {
         (USE == AS_BUILT).then(|| {
             let mut map = Self::new();
             longest(pairs, |key, value| {
-                map.insert(key, value).expect("the key fits");
+                map.0.insert(key, value).expect("the key fits");
             })
         })
     }

@@ -1,4 +1,5 @@
-//! Ours for many writers, used by one thread: the trie alone, the trie with the point index, and the index alone.
+//! Ours for many writers, used by one thread: the trie alone, the trie with the point index, and
+//! the index alone.
 
 use std::time::Duration;
 
@@ -8,7 +9,10 @@ use super::{Engine, longest};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 macro_rules! engines {
-    ($($(#[$doc:meta])* $engine:ident($map:ty) = $name:literal, ordered: $ordered:literal, $new:expr;)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        $engine:ident($map:ty) = $name:literal, ordered: $ordered:literal, $new:expr;
+    )*) => {$(
         $(#[$doc])*
         pub struct $engine($map);
 
@@ -69,7 +73,8 @@ engines! {
     /// `QpShared`.
     Shared(QpShared<u64>) = "sapwood-shared", ordered: true, QpShared::new();
     /// `QpShared` with the point index.
-    Indexed(QpShared<u64>) = "sapwood-shared-index", ordered: true, QpShared::builder().with_index().build();
+    Indexed(QpShared<u64>) = "sapwood-shared-index", ordered: true,
+        QpShared::builder().with_index().build();
     /// `PointMap`.
     Points(PointMap<u64>) = "sapwood-points", ordered: false, PointMap::new();
 }

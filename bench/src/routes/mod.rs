@@ -2,10 +2,11 @@
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`Engine`], and name the type in `lanes`. An engine that looks addresses up
-//! many at once overrides nothing: [`Engine::lookups`] is given all of them. One whose readers need no lock
-//! overrides [`Engine::share`]; all others are put behind a [`Locked`]. One whose memory is not malloc's says how
-//! much it has in [`Engine::mapped_bytes`]. Two ways to use one table are two engines.
+//! Write a file here that implements [`Engine`], and name the type in `lanes`. An engine that looks
+//! addresses up many at once overrides nothing: [`Engine::lookups`] is given all of them. One whose
+//! readers need no lock overrides [`Engine::share`]; all others are put behind a [`Locked`]. One
+//! whose memory is not malloc's says how much it has in [`Engine::mapped_bytes`]. Two ways to use
+//! one table are two engines.
 
 mod dpdk;
 mod ip_network_table;
@@ -79,8 +80,8 @@ impl Family for V6 {
 pub trait Engine<F: Family>: Sized + Send + Sync + 'static {
     /// The name in tables and records.
     const NAME: &'static str;
-    /// A fault of [`remove`](Self::remove) that forbids to call it, even to find out how wrong it is. Such an engine is
-    /// said to be wrong, and measured without removals.
+    /// A fault of [`remove`](Self::remove) that forbids to call it, even to find out how wrong it
+    /// is. Such an engine is said to be wrong, and measured without removals.
     const UNSAFE_REMOVE: Option<&'static str> = None;
 
     /// An empty table with room for these routes, or why there is none here.
@@ -123,8 +124,8 @@ pub trait Shared<F: Family>: Send + Sync {
     /// Removes a route; readers do without it when this returns.
     fn remove(&self, net: F::Net);
 
-    /// Looks addresses up, [`BURST`] between two points where it lets the writer in, again and again until it is told to
-    /// stop; returns how many lookups that were.
+    /// Looks addresses up, [`BURST`] between two points where it lets the writer in, again and
+    /// again until it is told to stop; returns how many lookups that were.
     fn read_until(&self, stop: &Stop, addrs: &[F::Addr]) -> u64;
 }
 

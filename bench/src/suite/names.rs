@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 
 use sapwood_model::data::{self, DataSet, Missing};
 
-use super::{Options, mega_rate, threads};
+use super::{Options, mega_rate, mops, threads};
 use crate::alloc;
 use crate::engines::{self, Built, Lane};
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
-use crate::report::{self, Measure, Report, Samples};
+use crate::report::{Measure, Report, Samples};
 
 const CASES: [&str; 7] = [
     "kallsyms",
@@ -47,10 +47,7 @@ const QUICK_LOOKUPS: usize = 100_000;
 pub fn run(options: &Options) -> Result<Report, String> {
     let mut lanes = engines::lanes();
     lanes.retain(|lane| options.wants_engine(lane.name));
-    let mut cases: Vec<_> = CASES
-        .into_iter()
-        .filter(|case| options.wants_case(case))
-        .collect();
+    let mut cases = options.chosen(CASES);
     if lanes.is_empty() {
         cases.clear();
     }
@@ -75,8 +72,7 @@ pub fn run(options: &Options) -> Result<Report, String> {
                 case.run(options, &lanes, left, &mut report);
             }
             Err(missing) => {
-                println!("\n## {name}: {missing}");
-                report.notes.push(format!("{name}: {missing}"));
+                report.begin(format!("{name}: {missing}"));
             }
         }
     }
@@ -143,8 +139,7 @@ impl Case {
     }
 
     fn run(&self, options: &Options, lanes: &[Lane], cases_left: usize, report: &mut Report) {
-        println!("\n## {}: {}", self.name, self.how);
-        report.notes.push(format!("{}: {}", self.name, self.how));
+        report.begin(format!("{}: {}", self.name, self.how));
         let mut able = Vec::new();
         for lane in lanes {
             match (lane.form)(&self.present)
@@ -152,22 +147,14 @@ impl Case {
             {
                 Ok(form) => able.push((lane, form)),
                 Err(reason) => {
-                    let note = format!("{} cannot hold {}: {reason}", lane.name, self.name);
-                    println!("{note}");
-                    report.notes.push(note);
+                    report.note(format!("{} cannot hold {}: {reason}", lane.name, self.name));
                 }
             }
         }
         let names: Vec<_> = able.iter().map(|(lane, _)| lane.name).collect();
         let mut samples = Samples::new(self.name, &names);
         let mut losses = Vec::new();
-        for round in options.rounds(cases_left) {
-            eprintln!(
-                "names: {}: round {} of {}",
-                self.name,
-                round + 1,
-                options.rounds
-            );
+        for round in options.rounds(&format!("names: {}", self.name), cases_left) {
             let lists = self.lists(u64::from(round));
             able.rotate_left(usize::from(round > 0));
             for (lane, form) in &able {
@@ -193,18 +180,8 @@ impl Case {
                 }
             }
         }
-        let rows = samples.rows();
-        println!("{}", report::table(&rows));
-        for loss in losses {
-            println!("{loss}");
-            report.notes.push(loss);
-        }
-        for base in ["hashbrown-foldhash", "std-btreemap"] {
-            if let Some(ratios) = report::ratios(&rows, base) {
-                println!("\nas multiples of {base}:\n{ratios}");
-            }
-        }
-        report.rows.extend(rows);
+        losses.into_iter().for_each(|loss| report.note(loss));
+        report.end(samples, &["hashbrown-foldhash", "std-btreemap"]);
     }
 
     fn lists(&self, round: u64) -> Lists {
@@ -283,29 +260,14 @@ fn time(lane: &Lane, lists: &Lists, lookups: usize) -> (Vec<Measure>, u64) {
         lane,
     );
     let mut measures = vec![
-        Measure::new(
-            "hit_mops",
-            mega_rate(passes * lists.hit.len(), hitting),
-            "Mop/s",
-        ),
-        Measure::new(
-            "miss_mops",
-            mega_rate(passes * lists.miss.len(), missing),
-            "Mop/s",
-        ),
-        Measure::new(
-            "insert_mops",
-            mega_rate(passes * lists.insert.len(), building),
-            "Mop/s",
-        ),
+        mops("hit_mops", passes * lists.hit.len(), hitting),
+        mops("miss_mops", passes * lists.miss.len(), missing),
+        mops("insert_mops", passes * lists.insert.len(), building),
     ];
     if built.chained(&lists.hit).is_some() {
         let chained = || built.chained(&lists.hit).unwrap_or_default();
-        let rate = mega_rate(
-            passes * lists.hit.len(),
-            repeat(passes, chained, hits, lane),
-        );
-        measures.insert(1, Measure::new("hit_chained_mops", rate, "Mop/s"));
+        let time = repeat(passes, chained, hits, lane);
+        measures.insert(1, mops("hit_chained_mops", passes * lists.hit.len(), time));
     }
     if let Some(worst) = (lane.worst_insert)(&lists.insert) {
         measures.push(Measure::new(

@@ -36,17 +36,14 @@ use sapwood_model::oracle::{LpmByLength, Prefix};
 use super::{Options, mega_rate};
 use crate::alloc;
 use crate::clock::CpuClock;
-use crate::report::{self, Measure, Report, Samples};
+use crate::report::{Measure, Report, Samples};
 use crate::routes::{Built, Family, Lane, Lanes, Shared, Stop, Tally, V4, V6};
 
 const CASES: [&str; 5] = ["v4-full", "v6-full", "v4-gen", "v6-gen", "v4-100k-random"];
 
 /// Runs the suite.
 pub fn run(options: &Options) -> Result<Report, String> {
-    let cases: Vec<_> = CASES
-        .into_iter()
-        .filter(|case| options.wants_case(case))
-        .collect();
+    let cases = options.chosen(CASES);
     let (v4, v6) = (lanes::<V4>(options), lanes::<V6>(options));
     if cases.is_empty() || v4.is_empty() && v6.is_empty() {
         return Err(format!(
@@ -60,8 +57,7 @@ pub fn run(options: &Options) -> Result<Report, String> {
         let left = cases.len() - at;
         match routes(case, options) {
             Err(missing) => {
-                println!("\n## {case}: {missing}");
-                report.notes.push(format!("{case}: {missing}"));
+                report.begin(format!("{case}: {missing}"));
             }
             Ok(table) if case.starts_with("v6") => {
                 Case::<V6>::new(case, table, options).run(options, &v6, left, &mut report);
@@ -218,35 +214,24 @@ impl<F: Lanes> Case<F> {
     }
 
     fn run(&self, options: &Options, lanes: &[Lane<F>], cases_left: usize, report: &mut Report) {
-        println!("\n## {}: {}", self.name, self.how);
-        report.notes.push(format!("{}: {}", self.name, self.how));
+        report.begin(format!("{}: {}", self.name, self.how));
         let mut able: Vec<_> = lanes.iter().collect();
         let names: Vec<_> = able.iter().map(|lane| lane.name).collect();
         let mut samples = Samples::new(self.name, &names);
         let mut wrong = BTreeMap::new();
-        for round in options.rounds(cases_left) {
-            eprintln!(
-                "routes: {}: round {} of {}",
-                self.name,
-                round + 1,
-                options.rounds
-            );
+        for round in options.rounds(&format!("routes: {}", self.name), cases_left) {
             if round == 0 {
                 able.retain(|lane| match self.check(lane) {
                     Ok((bytes, mistakes)) => {
                         samples.add(lane.name, &bytes);
                         if let Some(fault) = lane.unsafe_remove {
-                            let note = format!("WRONG: {}: {fault}", lane.name);
-                            println!("{note}");
-                            report.notes.push(note);
+                            report.note(format!("WRONG: {}: {fault}", lane.name));
                         }
                         wrong.insert(lane.name, mistakes);
                         true
                     }
                     Err(reason) => {
-                        let note = format!("{}: without {}: {reason}", self.name, lane.name);
-                        println!("{note}");
-                        report.notes.push(note);
+                        report.note(format!("{}: without {}: {reason}", self.name, lane.name));
                         false
                     }
                 });
@@ -271,16 +256,10 @@ impl<F: Lanes> Case<F> {
             if wrong > 0 {
                 let note = format!("WRONG: {}: {engine}: {wrong} answers", self.name);
                 assert!(!engine.starts_with("sapwood"), "{note}");
-                println!("{note}");
-                report.notes.push(note);
+                report.note(note);
             }
         }
-        let rows = samples.rows();
-        println!("{}", report::table(&rows));
-        if let Some(ratios) = report::ratios(&rows, "prefix-trie") {
-            println!("\nas multiples of prefix-trie:\n{ratios}");
-        }
-        report.rows.extend(rows);
+        report.end(samples, &["prefix-trie"]);
     }
 
     /// Counts the memory, and the wrong answers.

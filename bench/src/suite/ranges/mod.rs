@@ -27,15 +27,12 @@ use super::Options;
 use crate::alloc;
 use crate::clock::CpuClock;
 use crate::ranges::{self, Lane, Op, Requests};
-use crate::report::{self, Measure, Report, Samples};
+use crate::report::{Measure, Report, Samples};
 use work::Work;
 
 /// Runs the suite.
 pub fn run(options: &Options) -> Result<Report, String> {
-    let cases: Vec<_> = work::CASES
-        .into_iter()
-        .filter(|case| options.wants_case(case))
-        .collect();
+    let cases = options.chosen(work::CASES);
     let mut lanes = ranges::lanes();
     lanes.retain(|lane| options.wants_engine(lane.name));
     if cases.is_empty() || lanes.is_empty() {
@@ -60,22 +57,11 @@ fn run_case(
     cases_left: usize,
     report: &mut Report,
 ) {
-    let note = |text: String, report: &mut Report| {
-        println!("{text}");
-        report.notes.push(text);
-    };
-    println!("\n## {}: {}", work.name, work.how);
-    report.notes.push(format!("{}: {}", work.name, work.how));
+    report.begin(format!("{}: {}", work.name, work.how));
     let mut able: Vec<_> = lanes.iter().collect();
     let names: Vec<_> = able.iter().map(|lane| lane.name).collect();
     let mut samples = Samples::new(work.name, &names);
-    for round in options.rounds(cases_left) {
-        eprintln!(
-            "ranges: {}: round {} of {}",
-            work.name,
-            round + 1,
-            options.rounds
-        );
+    for round in options.rounds(&format!("ranges: {}", work.name), cases_left) {
         if round == 0 {
             able.retain(|lane| match check(work, lane) {
                 Ok((measures, requests)) => {
@@ -84,16 +70,13 @@ fn run_case(
                     }
                     if let Some(requests) = requests {
                         for text in histograms(&requests) {
-                            note(format!("{}: {}: {text}", work.name, lane.name), report);
+                            report.note(format!("{}: {}: {text}", work.name, lane.name));
                         }
                     }
                     true
                 }
                 Err(reason) => {
-                    note(
-                        format!("{}: without {}: {reason}", work.name, lane.name),
-                        report,
-                    );
+                    report.note(format!("{}: without {}: {reason}", work.name, lane.name));
                     false
                 }
             });
@@ -106,12 +89,7 @@ fn run_case(
             }
         }
     }
-    let rows = samples.rows();
-    println!("{}", report::table(&rows));
-    if let Some(ratios) = report::ratios(&rows, ranges::REFERENCE) {
-        println!("\nas multiples of std-btreemap:\n{ratios}");
-    }
-    report.rows.extend(rows);
+    report.end(samples, &[ranges::REFERENCE]);
 }
 
 /// The requests for nodes as the kernel's series prints them.
