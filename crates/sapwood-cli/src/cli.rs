@@ -285,11 +285,7 @@ pub struct Query {
 impl Query {
     /// How keys are written.
     pub fn form(&self) -> KeyForm {
-        match (self.dns, self.hex) {
-            (true, _) => KeyForm::Dns,
-            (_, true) => KeyForm::Hex,
-            _ => KeyForm::Bytes,
-        }
+        KeyForm::new(self.dns, self.hex)
     }
 }
 

@@ -1,19 +1,20 @@
-//! What the program `sapwood` is made of: it builds, queries, checks and measures Sapwood tables. `sapwood-tour` shares
-//! its arguments, its input and its output.
+//! What the program `sapwood` is made of: it builds, queries, checks and measures Sapwood tables.
+//! `sapwood-tour` shares its arguments, its input and its output.
 
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "bpf")]
 mod bpf;
 pub mod cli;
+mod diff;
 pub mod errors;
 pub mod figures;
 mod keys;
 mod manual;
 pub mod maps;
-pub mod names;
+mod names;
 pub mod numbers;
-mod output;
+pub mod output;
 pub mod progress;
 mod ranges;
 pub mod records;
@@ -23,7 +24,6 @@ mod signals;
 mod target;
 mod tour;
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use cli::Command;
@@ -55,6 +55,6 @@ pub fn exit(outcome: Outcome) -> ExitCode {
         Err(error) => (2, error),
     };
     // When stderr is gone too, the exit code is all that is left to say.
-    let _ = writeln!(std::io::stderr(), "sapwood: {error}");
+    errors::complain(&error.to_string());
     ExitCode::from(code)
 }

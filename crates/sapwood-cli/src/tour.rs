@@ -1,4 +1,5 @@
-//! Starts `sapwood-tour`, which has the measurements, the oracles and the rivals that this program does without.
+//! Starts `sapwood-tour`, which has the measurements, the oracles and the rivals that this program
+//! does without.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -25,7 +26,8 @@ pub fn start() -> Outcome {
     Err(Error::Usage(format!("cannot start {NAME}: {error}")))
 }
 
-/// Where cargo runs this program in its checkout: cargo once more, so that what it runs is of today.
+/// Where cargo runs this program in its checkout: cargo once more, so that what it runs is of
+/// today.
 fn by_cargo() -> Option<Command> {
     let cargo = env::var_os("CARGO")?;
     let manifest = Path::new(HERE).with_file_name(NAME).join("Cargo.toml");

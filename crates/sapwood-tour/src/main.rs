@@ -1,9 +1,11 @@
-//! The program `sapwood-tour`: the measurements of `sapwood`, which starts it for `tour` and for `routes bench`. It has the
-//! oracles and the rivals that the users' program does without. All other commands are those of `sapwood`.
+//! The program `sapwood-tour`: the measurements of `sapwood`, which starts it for `tour` and for
+//! `routes bench`. It has the oracles and the rivals that the users' program does without. All
+//! other commands are those of `sapwood`.
 
 #![forbid(unsafe_code)]
 
 mod bench;
+mod beside;
 mod tour;
 
 use std::process::ExitCode;
@@ -11,7 +13,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use sapwood_cli::cli::routes::RoutesCommand;
 use sapwood_cli::cli::{Cli, Command};
-use sapwood_cli::{cli, errors, figures, maps, names, numbers, progress, records, routes};
+use sapwood_cli::{cli, errors, figures, maps, numbers, output, progress, records, routes};
 
 use tour::measure;
 

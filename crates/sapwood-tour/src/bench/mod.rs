@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::cli::routes::BenchArgs;
 use crate::errors::{Answer, Error, Outcome};
 use crate::figures::{figure, grouped, table};
-use crate::names::document;
+use crate::output::document;
 use crate::progress::Progress;
 use crate::routes::load::Routes;
 use family::Kind;

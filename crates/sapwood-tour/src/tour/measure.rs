@@ -1,6 +1,5 @@
 //! What memory a map takes, measured in a process of its own.
 
-use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -14,7 +13,9 @@ use sapwood::qp::QpMap;
 use serde_json::{Value, json};
 
 use super::spans::Spans;
-use crate::errors::{Answer, Error, Outcome};
+use super::table::{BTree, Compacted, Foldhash, Std};
+use crate::errors::{Error, Outcome};
+use crate::output::document;
 
 /// How the figures come about, for whoever reads them.
 pub const HOW: &str = "Memory: each map is filled in a process of its own, which reads the keys from a file one by one; the \
@@ -72,7 +73,8 @@ pub fn write_keys<K: AsRef<[u8]>>(keys: impl Iterator<Item = K>, path: &Path) ->
     write().map_err(Error::write(path))
 }
 
-/// Starts a process that fills a map with the keys of a file; bytes in all, or why that is not known.
+/// Starts a process that fills a map with the keys of a file; bytes in all, or why that is not
+/// known.
 pub fn bytes(rival: Rival, keys: &Path) -> Result<u64, String> {
     let name = rival.to_possible_value().map(|v| v.get_name().to_owned());
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
@@ -88,93 +90,71 @@ pub fn bytes(rival: Rival, keys: &Path) -> Result<u64, String> {
     answer["bytes"].as_u64().ok_or_else(|| "no figure".into())
 }
 
+/// A map that is filled key by key.
+pub trait Fill: Default {
+    /// Inserts a key.
+    fn put(&mut self, key: &[u8], value: u64) -> Result<(), Error>;
+
+    /// Between inserting and asking; not timed.
+    fn settle(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Fill for MapleMap<u32> {
+    fn put(&mut self, key: &[u8], value: u64) -> Result<(), Error> {
+        Ok(self
+            .store(range(key)?, value as u32)
+            .map_err(sapwood::Error::from)?)
+    }
+}
+
+impl Fill for Spans {
+    fn put(&mut self, key: &[u8], value: u64) -> Result<(), Error> {
+        self.store(range(key)?, value as u32);
+        Ok(())
+    }
+}
+
 /// The other process: fills one map and prints by how much its memory grew.
 pub fn run(args: &MeasureArgs) -> Outcome {
     let bytes = match args.rival {
-        Rival::Qp => grown(args, QpMap::new(), |map, key, value| {
-            map.insert(key, value).is_ok()
-        }),
-        Rival::QpCompacted => grown_and(
-            args,
-            QpMap::new(),
-            |map, key, value| map.insert(key, value).is_ok(),
-            |map| map.compact().is_ok(),
-        ),
-        Rival::Hash => grown(args, HashMap::<Box<[u8]>, u64>::new(), |map, key, value| {
-            map.insert(key.into(), value);
-            true
-        }),
-        Rival::Foldhash => {
-            let map = hashbrown::HashMap::with_hasher(foldhash::fast::RandomState::default());
-            grown(args, map, |map, key, value| {
-                map.insert(Box::<[u8]>::from(key), value);
-                true
-            })
-        }
-        Rival::Btree => grown(
-            args,
-            BTreeMap::<Box<[u8]>, u64>::new(),
-            |map, key, value| {
-                map.insert(key.into(), value);
-                true
-            },
-        ),
-        Rival::Ranges => grown(args, MapleMap::new(), |map, key, value| {
-            range(key).is_some_and(|range| map.store(range, value as u32).is_ok())
-        }),
-        Rival::RangesBtree => grown(args, Spans::default(), |map, key, value| {
-            range(key).is_some_and(|range| {
-                map.store(range, value as u32);
-                true
-            })
-        }),
+        Rival::Qp => grown::<QpMap<u64>>(&args.keys),
+        Rival::QpCompacted => grown::<Compacted>(&args.keys),
+        Rival::Hash => grown::<Std>(&args.keys),
+        Rival::Foldhash => grown::<Foldhash>(&args.keys),
+        Rival::Btree => grown::<BTree>(&args.keys),
+        Rival::Ranges => grown::<MapleMap<u32>>(&args.keys),
+        Rival::RangesBtree => grown::<Spans>(&args.keys),
     }?;
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}", json!({ "bytes": bytes }))?;
-    Ok(Answer::Yes)
+    document(&json!({ "bytes": bytes }))
 }
 
 /// A range in a key: its start and its end.
-fn range(key: &[u8]) -> Option<RangeInclusive<u64>> {
-    let (start, end) = key.split_first_chunk()?;
-    let end = end.try_into().ok()?;
-    Some(u64::from_be_bytes(*start)..=u64::from_be_bytes(end))
+fn range(key: &[u8]) -> Result<RangeInclusive<u64>, Error> {
+    let ends = key.split_first_chunk();
+    let ends = ends.and_then(|(start, end)| Some((*start, end.try_into().ok()?)));
+    let (start, end) = ends.ok_or_else(|| Error::Tour("a key is no range".into()))?;
+    Ok(u64::from_be_bytes(start)..=u64::from_be_bytes(end))
 }
 
-fn grown<M>(
-    args: &MeasureArgs,
-    map: M,
-    insert: impl FnMut(&mut M, &[u8], u64) -> bool,
-) -> Result<u64, Error> {
-    grown_and(args, map, insert, |_| true)
-}
-
-fn grown_and<M>(
-    args: &MeasureArgs,
-    mut map: M,
-    mut insert: impl FnMut(&mut M, &[u8], u64) -> bool,
-    finish: impl FnOnce(&mut M) -> bool,
-) -> Result<u64, Error> {
-    let file = File::open(&args.keys).map_err(Error::read(&args.keys))?;
+fn grown<M: Fill>(path: &Path) -> Result<u64, Error> {
+    let mut map = M::default();
+    let file = File::open(path).map_err(Error::read(path))?;
     let mut keys = BufReader::with_capacity(1 << 16, file);
     let mut key = vec![0; usize::from(u16::MAX)];
-    let full = || Error::Tour("a map is full".into());
     let before = resident()?;
     for value in 0.. {
         let mut len = [0; 2];
         match keys.read_exact(&mut len) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
-            read => read.map_err(Error::read(&args.keys))?,
+            read => read.map_err(Error::read(path))?,
         }
         let key = &mut key[..usize::from(u16::from_le_bytes(len))];
-        keys.read_exact(key).map_err(Error::read(&args.keys))?;
-        if !insert(&mut map, key, value) {
-            return Err(full());
-        }
+        keys.read_exact(key).map_err(Error::read(path))?;
+        map.put(key, value)?;
     }
-    if !finish(&mut map) {
-        return Err(full());
-    }
+    map.settle()?;
     let after = resident()?;
     black_box(&map);
     // The process ends anyway.
