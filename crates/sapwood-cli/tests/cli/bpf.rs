@@ -298,6 +298,13 @@ fn bpf_names_run_ends_by_a_signal() {
     assert_eq!(lab.arrive(&["ads.example"]), [true]);
 }
 
+/// Has the names of a list blocked on an interface, and pins it.
+fn load(pins: &Pins) -> [&str; 10] {
+    let head = "bpf names load list -i s0 --bytes 64M --pin";
+    let mut words = head.split(' ').chain([pins.text()]);
+    std::array::from_fn(|_| words.next().unwrap())
+}
+
 #[test]
 fn bpf_names_stay_when_they_are_pinned() {
     let Some(lab) = Lab::new() else { return };
@@ -306,18 +313,7 @@ fn bpf_names_stay_when_they_are_pinned() {
     };
     let s = Scratch::new();
     s.file("list", LIST);
-    let load = [
-        "bpf",
-        "names",
-        "load",
-        "list",
-        "-i",
-        "s0",
-        "--bytes",
-        "64M",
-        "--pin",
-        pins.text(),
-    ];
+    let load = load(&pins);
     lab.run(&s, &load)
         .code(0)
         .out("")
@@ -419,18 +415,7 @@ fn bpf_unload_takes_everything_down() {
         .complains("there is no arena in it");
     std::fs::remove_dir(&pins.0).unwrap();
     s.file("list", LIST);
-    let load = [
-        "bpf",
-        "names",
-        "load",
-        "list",
-        "-i",
-        "s0",
-        "--bytes",
-        "64M",
-        "--pin",
-        pins.text(),
-    ];
+    let load = load(&pins);
     lab.run(&s, &load).code(0);
     assert_eq!(lab.arrive(&["ads.example"]), [false]);
     let inside = pins.0.join("folder");

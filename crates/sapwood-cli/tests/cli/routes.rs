@@ -253,44 +253,6 @@ fn compressed_texts() {
     assert!(!s.path("d").exists());
 }
 
-#[test]
-fn bench() {
-    let s = table();
-    s.file("text", TEXT);
-    let quick = ["routes", "bench", "--rounds", "1", "--addresses", "1000"];
-    for file in ["t", "text"] {
-        s.run(&[&quick[..], &[file]].concat())
-            .code(0)
-            .says("| IPv4 Fib ")
-            .says("| IPv6 hash map a length ")
-            .says("IPv4: 4 routes, built in ")
-            .says(" changes beside a reader: ")
-            .says(" answers checked, all right.\n")
-            .quiet();
-    }
-    let documents = s.run(&[&quick[..], &["t", "--json"]].concat()).documents();
-    let figures = &documents[0];
-    assert_eq!(figures["ipv4"]["routes"], 4);
-    assert_eq!(figures["ipv6"]["routes"], 2);
-    for metric in [
-        "random_mlps",
-        "intable_mlps",
-        "intable_batch_mlps",
-        "updates",
-        "bytes",
-    ] {
-        assert!(figures["ipv4"][metric].as_f64() > Some(0.0), "{metric}");
-    }
-    s.file("empty", "");
-    s.run(&["routes", "bench", "empty"])
-        .code(2)
-        .complains("empty: no routes to measure with");
-    s.run(&["routes", "bench", "none"])
-        .code(2)
-        .complains("cannot read none: No such file");
-    s.run(&["routes", "bench", "t", "--rounds", "0"]).code(2);
-}
-
 /// Two prefixes of one peer, 192.0.2.1, by 198.51.100.1.
 fn dump() -> Vec<u8> {
     let record = |subtype: u8, body: &[u8]| {

@@ -9,7 +9,13 @@ use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// The program that is tested.
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_sapwood");
+pub const PROGRAM: &str = match (
+    option_env!("CARGO_BIN_EXE_sapwood"),
+    option_env!("CARGO_BIN_EXE_sapwood-tour"),
+) {
+    (Some(program), _) | (_, Some(program)) => program,
+    _ => panic!("cargo names the program of the package"),
+};
 
 /// A folder of its own, gone when dropped.
 pub struct Scratch(TempDir);

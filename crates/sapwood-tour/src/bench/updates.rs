@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use sapwood::lpm::Fib;
@@ -10,6 +9,7 @@ use sapwood_model::oracle::Prefix;
 
 use super::family::Kind;
 use super::lookups::Course;
+use crate::beside::{Pace, Paces};
 use crate::errors::Error;
 use crate::figures::{cpu_time, median};
 
@@ -80,33 +80,23 @@ pub fn run<F: Kind>(
     course: &Course<F>,
     slice: Duration,
     rounds: u64,
-    mut progress: impl FnMut(),
+    progress: impl FnMut(),
 ) -> Result<Updated, Error> {
     let fib = &course.fib;
     let targets = targets(course);
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
     let mut times: Vec<u32> = Vec::new();
-    let mut lookups = 0;
-    for round in 0..rounds {
-        let quiet = read(fib, &targets, slice)?;
-        alone.push(quiet.1);
-        let stop = AtomicBool::new(false);
-        let (read, written) = thread::scope(|scope| {
-            let writer = scope.spawn(|| write(fib, &targets, round, &stop));
-            let read = scope.spawn(|| read(fib, &targets, slice)).join();
-            stop.store(true, Ordering::Relaxed);
-            (read, writer.join())
-        });
-        let gone = |_| Error::Wrong("a thread panicked".into());
-        let busy = read.map_err(gone)??;
-        times.extend(written.map_err(gone)??);
-        beside.push(busy.1);
-        lookups += quiet.0 + busy.0;
-        progress();
-    }
+    let paces = Paces::measured(
+        rounds,
+        || read(fib, &targets, slice),
+        |round, stop| {
+            times.extend(write(fib, &targets, round, stop)?);
+            Ok(())
+        },
+        progress,
+    )?;
     while fib.reclaim(usize::MAX) > 0 {}
     fib.verify().map_err(Error::Wrong)?;
-    lookups += course.compare()?;
+    let lookups = paces.lookups + course.compare()?;
     times.sort_unstable();
     let at = |share: f64| {
         let place = (times.len() as f64 * share) as usize;
@@ -118,18 +108,14 @@ pub fn run<F: Kind>(
     Ok(Updated {
         updates: times.len() as u64,
         micros: [at(0.5), at(0.999), at(1.0)],
-        alone: median(alone),
-        beside: median(beside),
+        alone: median(paces.alone),
+        beside: median(paces.beside),
         lookups,
     })
 }
 
-/// Reads for a while: number of lookups, and millions a second.
-fn read<F: Kind>(
-    fib: &Fib<F, u32>,
-    targets: &[Target<F>],
-    time: Duration,
-) -> Result<(u64, f64), Error> {
+/// Reads for a while.
+fn read<F: Kind>(fib: &Fib<F, u32>, targets: &[Target<F>], time: Duration) -> Result<Pace, Error> {
     let mut reader = fib
         .reader("reader")
         .map_err(|e| Error::Usage(e.to_string()))?;
@@ -150,8 +136,8 @@ fn read<F: Kind>(
         }
         reader.quiescent();
     }
-    let cpu = (cpu_time() - cpu).as_secs_f64().max(1e-9);
-    Ok((lookups, lookups as f64 / cpu / 1e6))
+    let cpu = cpu_time() - cpu;
+    Ok(Pace { lookups, cpu })
 }
 
 /// Takes routes away, brings them back by a detour, and as they were, until it is stopped: nanoseconds of each change.

@@ -1,14 +1,15 @@
 //! Chapter: speed and memory beside the maps that everybody has.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::time::Duration;
 
 use sapwood::qp::QpMap;
 use serde_json::{Value, json};
 
 use super::data::{Flat, SAMPLE, Set};
-use super::{Chapter, Tour, figure, measure, median, mega, timed};
-use crate::cli::Rival;
+use super::measure::{self, Fill, Rival};
+use super::{Chapter, Tour, figure, grouped, median, mega, timed};
 use crate::errors::Error;
 use crate::progress::Progress;
 
@@ -16,20 +17,17 @@ use crate::progress::Progress;
 pub struct Speed;
 
 /// A map that is measured.
-trait Contender: Default {
+trait Contender: Fill {
     const KIND: Rival;
     const NAME: &'static str;
     /// Whether inserting is what makes it so, and worth a figure.
     const INSERTS: bool = true;
-    fn put(&mut self, key: &[u8], value: u64) -> Result<(), Error>;
-    /// Between inserting and asking; not timed.
-    fn settle(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
     /// Values of all keys that are there, added up.
     fn sum(&self, keys: &Flat) -> u64;
     /// A sum over all entries in order of keys; nothing, where there is no order.
-    fn scan(&self) -> Option<u64>;
+    fn scan(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// Reads a key and a value.
@@ -38,14 +36,16 @@ fn touch(sum: u64, key: &[u8], value: u64) -> u64 {
     sum.wrapping_add(u64::from(middle)).wrapping_add(value)
 }
 
-impl Contender for QpMap<u64> {
-    const KIND: Rival = Rival::Qp;
-    const NAME: &'static str = "QpMap";
-
+impl Fill for QpMap<u64> {
     fn put(&mut self, key: &[u8], value: u64) -> Result<(), Error> {
         self.insert(key, value).map_err(sapwood::Error::from)?;
         Ok(())
     }
+}
+
+impl Contender for QpMap<u64> {
+    const KIND: Rival = Rival::Qp;
+    const NAME: &'static str = "QpMap";
 
     fn sum(&self, keys: &Flat) -> u64 {
         keys.iter().filter_map(|key| self.get(key)).sum()
@@ -58,13 +58,9 @@ impl Contender for QpMap<u64> {
 
 /// A map in depth-first order, asked 16 keys at a time.
 #[derive(Default)]
-struct Compacted(QpMap<u64>);
+pub struct Compacted(QpMap<u64>);
 
-impl Contender for Compacted {
-    const KIND: Rival = Rival::QpCompacted;
-    const NAME: &'static str = "QpMap, compacted, in batches";
-    const INSERTS: bool = false;
-
+impl Fill for Compacted {
     fn put(&mut self, key: &[u8], value: u64) -> Result<(), Error> {
         self.0.put(key, value)
     }
@@ -72,6 +68,12 @@ impl Contender for Compacted {
     fn settle(&mut self) -> Result<(), Error> {
         Ok(self.0.compact()?)
     }
+}
+
+impl Contender for Compacted {
+    const KIND: Rival = Rival::QpCompacted;
+    const NAME: &'static str = "QpMap, compacted, in batches";
+    const INSERTS: bool = false;
 
     fn sum(&self, keys: &Flat) -> u64 {
         let (mut batch, mut out) = ([&[][..]; 16], [None; 16]);
@@ -92,58 +94,41 @@ impl Contender for Compacted {
     }
 }
 
-impl Contender for HashMap<Box<[u8]>, u64> {
-    const KIND: Rival = Rival::Hash;
-    const NAME: &'static str = "std HashMap";
+/// The standard library's hash map.
+pub type Std = HashMap<Box<[u8]>, u64>;
+/// hashbrown with foldhash.
+pub type Foldhash = hashbrown::HashMap<Box<[u8]>, u64, foldhash::fast::RandomState>;
+/// The standard library's B-tree.
+pub type BTree = BTreeMap<Box<[u8]>, u64>;
 
-    fn put(&mut self, key: &[u8], value: u64) -> Result<(), Error> {
-        self.insert(key.into(), value);
-        Ok(())
-    }
+macro_rules! rivals {
+    ($($map:ident = $name:literal, $kind:ident $(, $scan:item)?;)*) => {$(
+        impl Fill for $map {
+            fn put(&mut self, key: &[u8], value: u64) -> Result<(), Error> {
+                self.insert(key.into(), value);
+                Ok(())
+            }
+        }
 
-    fn sum(&self, keys: &Flat) -> u64 {
-        keys.iter().filter_map(|key| self.get(key)).sum()
-    }
+        impl Contender for $map {
+            const KIND: Rival = Rival::$kind;
+            const NAME: &'static str = $name;
 
-    fn scan(&self) -> Option<u64> {
-        None
-    }
+            fn sum(&self, keys: &Flat) -> u64 {
+                keys.iter().filter_map(|key| self.get(key)).sum()
+            }
+
+            $($scan)?
+        }
+    )*};
 }
 
-impl Contender for hashbrown::HashMap<Box<[u8]>, u64, foldhash::fast::RandomState> {
-    const KIND: Rival = Rival::Foldhash;
-    const NAME: &'static str = "hashbrown, foldhash";
-
-    fn put(&mut self, key: &[u8], value: u64) -> Result<(), Error> {
-        self.insert(key.into(), value);
-        Ok(())
-    }
-
-    fn sum(&self, keys: &Flat) -> u64 {
-        keys.iter().filter_map(|key| self.get(key)).sum()
-    }
-
-    fn scan(&self) -> Option<u64> {
-        None
-    }
-}
-
-impl Contender for BTreeMap<Box<[u8]>, u64> {
-    const KIND: Rival = Rival::Btree;
-    const NAME: &'static str = "std BTreeMap";
-
-    fn put(&mut self, key: &[u8], value: u64) -> Result<(), Error> {
-        self.insert(key.into(), value);
-        Ok(())
-    }
-
-    fn sum(&self, keys: &Flat) -> u64 {
-        keys.iter().filter_map(|key| self.get(key)).sum()
-    }
-
-    fn scan(&self) -> Option<u64> {
+rivals! {
+    Std = "std HashMap", Hash;
+    Foldhash = "hashbrown, foldhash", Foldhash;
+    BTree = "std BTreeMap", Btree, fn scan(&self) -> Option<u64> {
         Some(self.iter().fold(0, |sum, (k, v)| touch(sum, k, *v)))
-    }
+    };
 }
 
 /// The questions about one set, and the right answers.
@@ -159,11 +144,23 @@ struct Course<'a> {
 struct Results {
     name: &'static str,
     kind: Rival,
-    inserts: bool,
     insert: Vec<f64>,
     hit: Vec<f64>,
     miss: Vec<f64>,
     scan: Vec<f64>,
+}
+
+impl<'a> Course<'a> {
+    fn new(set: &'a Set) -> Self {
+        let hits = Flat::drawn(&set.keys, SAMPLE, 10);
+        Course {
+            set,
+            misses: Flat::drawn(&set.misses, SAMPLE, 11),
+            hit_sum: hits.iter().filter_map(|key| set.oracle.get(key)).sum(),
+            scan_sum: set.oracle.iter().fold(0, |sum, (k, v)| touch(sum, k, *v)),
+            hits,
+        }
+    }
 }
 
 impl Results {
@@ -171,12 +168,35 @@ impl Results {
         Results {
             name: C::NAME,
             kind: C::KIND,
-            inserts: C::INSERTS,
             insert: Vec::new(),
             hit: Vec::new(),
             miss: Vec::new(),
             scan: Vec::new(),
         }
+    }
+}
+
+impl Results {
+    /// Medians, as a row and as a document, with the bytes that the map takes.
+    fn shown(self, set: &Set, bytes: Option<&u64>) -> (Vec<String>, Value) {
+        let each = bytes.map(|bytes| *bytes as f64 / set.keys.len() as f64);
+        let own = set.key_bytes() as f64 / set.keys.len() as f64;
+        let beyond = each.map(|each| each - own);
+        let speed = |rounds: Vec<f64>| (!rounds.is_empty()).then(|| median(rounds));
+        let [hit, miss, insert, scan] = [self.hit, self.miss, self.insert, self.scan].map(speed);
+        let figures = [hit, miss, insert, scan, each, beyond];
+        let cells = figures.map(|value| value.map_or_else(|| "-".into(), figure));
+        let row = [self.name.to_owned()].into_iter().chain(cells).collect();
+        let document = json!({
+            "map": self.name,
+            "hit_mops": hit,
+            "miss_mops": miss,
+            "insert_mops": insert,
+            "scan_mops": scan,
+            "bytes_per_key": each,
+            "bytes_per_key_beyond": beyond,
+        });
+        (row, document)
     }
 }
 
@@ -232,82 +252,57 @@ impl Chapter for Speed {
         )?;
         tour.say(fold(measure::HOW))?;
         let folder = tempfile::tempdir().map_err(Error::write(&std::env::temp_dir()))?;
+        let keys = folder.path().join("keys");
         let sets = std::mem::take(&mut tour.sets);
-        let rounds = |set: &Set| match (tour.quick, set.keys.len() > 300_000) {
+        let quick = tour.quick;
+        let rounds = |set: &Set| match (quick, set.keys.len() > 300_000) {
             (false, false) => 5,
             _ => 3,
         };
-        let steps = sets.iter().map(|set| rounds(set) * 5 + 5).sum::<u64>();
-        let all_rounds: Vec<u64> = sets.iter().map(rounds).collect();
+        let steps = sets.iter().map(|set| rounds(set) * 5 + 5).sum();
         let mut progress = Progress::new("measuring", Some(steps), false);
         let mut figures = Vec::new();
-        for (set, rounds) in sets.iter().zip(all_rounds) {
-            progress.doing(format!("measuring {}", set.name));
-            let hits = Flat::drawn(&set.keys, SAMPLE, 10);
-            let course = Course {
-                set,
-                misses: Flat::drawn(&set.misses, SAMPLE, 11),
-                hit_sum: hits.iter().filter_map(|key| set.oracle.get(key)).sum(),
-                scan_sum: set.oracle.iter().fold(0, |sum, (k, v)| touch(sum, k, *v)),
-                hits,
-            };
-            let figures_of_set = contend(tour, &course, rounds, &mut progress)?;
-            let keys = folder.path().join("keys");
-            measure::write_keys(set.keys.iter(), &keys)?;
-            let mut rows = Vec::new();
-            let mut entries = Vec::new();
-            let mut unmeasured = None;
-            for results in figures_of_set {
-                let memory = measure::bytes(results.kind, &keys);
-                progress.step();
-                let each = memory.map(|bytes| bytes as f64 / set.keys.len() as f64);
-                let own = set.key_bytes() as f64 / set.keys.len() as f64;
-                let beyond = each.as_ref().ok().map(|each| each - own);
-                let speed = |rounds: Vec<f64>| (!rounds.is_empty()).then(|| median(rounds));
-                let insert = speed(results.insert).filter(|_| results.inserts);
-                let (hit, miss) = (speed(results.hit), speed(results.miss));
-                let scan = speed(results.scan);
-                let mut row = vec![results.name.to_owned()];
-                for value in [hit, miss, insert, scan, each.as_ref().ok().copied(), beyond] {
-                    row.push(value.map_or_else(|| "-".into(), figure));
-                }
-                rows.push(row);
-                entries.push(json!({
-                    "map": results.name,
-                    "hit_mops": hit,
-                    "miss_mops": miss,
-                    "insert_mops": insert,
-                    "scan_mops": scan,
-                    "bytes_per_key": each.as_ref().ok(),
-                    "bytes_per_key_beyond": beyond,
-                }));
-                unmeasured = unmeasured.or(each.err());
-            }
-            let title = format!("{} ({})", set.name, super::grouped(set.keys.len()));
-            progress.hide(|| {
-                tour.say(" ")?;
-                tour.table(
-                    &[
-                        &title,
-                        "hit",
-                        "miss",
-                        "insert",
-                        "scan",
-                        "B/key",
-                        "beyond key",
-                    ],
-                    &rows,
-                )?;
-                match unmeasured {
-                    Some(why) => tour.say(format!("memory was not measured: {why}")),
-                    None => Ok(()),
-                }
-            })?;
-            figures.push(json!({ "set": set.name, "rounds": rounds, "maps": entries }));
+        for set in &sets {
+            figures.push(compare(tour, set, rounds(set), &keys, &mut progress)?);
         }
         tour.sets = sets;
         Ok(json!({ "memory_how": measure::HOW, "sets": figures }))
     }
+}
+
+/// Measures all contenders on one set, and shows them.
+fn compare(
+    tour: &mut Tour,
+    set: &Set,
+    rounds: u64,
+    keys: &Path,
+    progress: &mut Progress,
+) -> Result<Value, Error> {
+    progress.doing(format!("measuring {}", set.name));
+    let all = contend(tour, &Course::new(set), rounds, progress)?;
+    measure::write_keys(set.keys.iter(), keys)?;
+    let (mut rows, mut maps) = (Vec::new(), Vec::new());
+    let mut unmeasured = None;
+    for results in all {
+        let memory = measure::bytes(results.kind, keys);
+        progress.step();
+        let (row, map) = results.shown(set, memory.as_ref().ok());
+        rows.push(row);
+        maps.push(map);
+        unmeasured = unmeasured.or(memory.err());
+    }
+    let title = format!("{} ({})", set.name, grouped(set.keys.len()));
+    let columns = ["hit", "miss", "insert", "scan", "B/key", "beyond key"];
+    let header = [&[&*title][..], &columns].concat();
+    progress.hide(|| {
+        tour.say(" ")?;
+        tour.table(&header, &rows)?;
+        match unmeasured {
+            Some(why) => tour.say(format!("memory was not measured: {why}")),
+            None => Ok(()),
+        }
+    })?;
+    Ok(json!({ "set": set.name, "rounds": rounds, "maps": maps }))
 }
 
 /// All rounds of all contenders on one set.
@@ -330,13 +325,7 @@ fn contend(
             all
         }};
     }
-    Ok(contenders![
-        QpMap<u64>,
-        Compacted,
-        HashMap<Box<[u8]>, u64>,
-        hashbrown::HashMap<Box<[u8]>, u64, foldhash::fast::RandomState>,
-        BTreeMap<Box<[u8]>, u64>,
-    ])
+    Ok(contenders![QpMap<u64>, Compacted, Std, Foldhash, BTree])
 }
 
 /// Breaks a sentence into lines.

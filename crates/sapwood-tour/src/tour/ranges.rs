@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use sapwood::maple::MapleMap;
 use sapwood_model::data::ranges::{PAGE, pages_with_rare_gaps};
 use serde_json::{Value, json};
 
+use super::measure::{self, Rival};
 use super::spans::Spans;
-use super::{Chapter, Tour, cpu_time, figure, grouped, measure, median, timed};
-use crate::cli::Rival;
+use super::{Chapter, Tour, cpu_time, figure, grouped, median, timed};
+use crate::beside::{Pace, Paces};
 use crate::errors::Error;
 use crate::maps::Maps;
 use crate::numbers::{Base, bytes, length};
@@ -47,6 +47,7 @@ struct Course {
 }
 
 /// Nanoseconds of one map.
+#[derive(Default)]
 struct Times {
     name: &'static str,
     build: f64,
@@ -61,13 +62,28 @@ impl Times {
     fn new(name: &'static str) -> Self {
         Times {
             name,
-            build: 0.0,
-            load: Vec::new(),
-            iterate: Vec::new(),
-            change: 0.0,
-            common: 0.0,
-            rare: 0.0,
+            ..Times::default()
         }
+    }
+
+    /// A row and a document, with the bytes that a range takes.
+    fn shown(self, bytes: Option<f64>) -> (Vec<String>, Value) {
+        let row = [
+            ("load_ns", Some(median(self.load))),
+            ("iterate_ns", Some(median(self.iterate))),
+            ("build_ns", Some(self.build)),
+            ("change_ns", Some(self.change)),
+            ("gap_common_ns", Some(self.common)),
+            ("gap_rare_ns", Some(self.rare)),
+            ("bytes_per_range", bytes),
+        ];
+        let mut cells = vec![self.name.to_owned()];
+        let mut document = json!({ "map": self.name });
+        for (name, value) in row {
+            cells.push(value.map_or_else(|| "-".into(), figure));
+            document[name] = json!(value);
+        }
+        (cells, document)
     }
 }
 
@@ -197,29 +213,82 @@ fn beside(
     })?;
     let mut times = [Times::new("MapleMap"), Times::new("std BTreeMap")];
     let [ours, theirs] = &mut times;
-    let (built, time) = timed(|| {
-        let map = Map::new();
-        for i in &course.shuffled {
-            map.store(course.ranges[*i as usize].clone(), *i)?;
-        }
-        Ok::<_, sapwood::Error>(map)
-    });
-    let map = built?;
-    ours.build = each(time, count);
-    progress.step();
-    let (mut spans, time) = timed(|| {
-        let mut spans = Spans::default();
-        for i in &course.shuffled {
-            spans.store(course.ranges[*i as usize].clone(), *i);
-        }
-        spans
-    });
-    theirs.build = each(time, count);
-    progress.step();
+    let (map, mut spans) = build(course, ours, theirs, progress)?;
     for _ in 0..ROUNDS {
         ask(tour, course, (&map, ours), (&spans, theirs))?;
         progress.step();
     }
+    change(tour, course, (&map, ours), (&mut spans, theirs))?;
+    progress.step();
+    gaps(tour, course, (&map, ours), (&spans, theirs))?;
+    progress.step();
+    progress.doing("measuring memory");
+    let memory = memory(course, progress)?;
+    let each = |bytes: &u64| *bytes as f64 / count as f64;
+    let bytes = memory.each_ref().map(|bytes| bytes.as_ref().ok().map(each));
+    let shown = times
+        .into_iter()
+        .zip(bytes)
+        .map(|(times, bytes)| times.shown(bytes));
+    let (rows, figures): (Vec<_>, Vec<_>) = shown.unzip();
+    let header = [
+        "ranges",
+        "load",
+        "iterate",
+        "build",
+        "change",
+        "gap, common",
+        "gap, rare",
+        "B/range",
+    ];
+    progress.hide(|| {
+        tour.table(&header, &rows)?;
+        match memory.into_iter().find_map(Result::err) {
+            Some(why) => tour.say(format!("memory was not measured: {why}")),
+            None => Ok(()),
+        }
+    })?;
+    Ok((map, json!({ "ranges": count, "maps": figures })))
+}
+
+/// Fills both.
+fn build(
+    course: &Course,
+    ours: &mut Times,
+    theirs: &mut Times,
+    progress: &mut Progress,
+) -> Result<(Map, Spans), Error> {
+    let entries = || {
+        let places = course.shuffled.iter();
+        places.map(|i| (course.ranges[*i as usize].clone(), *i))
+    };
+    let (map, time) = timed(|| {
+        let map = Map::new();
+        for (range, value) in entries() {
+            map.store(range, value)?;
+        }
+        Ok::<_, sapwood::Error>(map)
+    });
+    let map = map?;
+    ours.build = each(time, course.ranges.len());
+    progress.step();
+    let (spans, time) = timed(|| {
+        let mut spans = Spans::default();
+        entries().for_each(|(range, value)| spans.store(range, value));
+        spans
+    });
+    theirs.build = each(time, course.ranges.len());
+    progress.step();
+    Ok((map, spans))
+}
+
+/// Stores and clears, after which both must be the same.
+fn change(
+    tour: &mut Tour,
+    course: &Course,
+    (map, ours): (&Map, &mut Times),
+    (spans, theirs): (&mut Spans, &mut Times),
+) -> Result<(), Error> {
     let (done, time) = timed(|| {
         for (range, value) in &course.changes {
             match value {
@@ -240,7 +309,6 @@ fn beside(
         }
     });
     theirs.change = each(time, course.changes.len());
-    progress.step();
     let same = map.read(|view| {
         let entries = view.iter().map(|(range, value)| (range, *value));
         entries.eq(spans.iter())
@@ -249,55 +317,7 @@ fn beside(
     let verdict = map.verify();
     tour.check(verdict.is_ok(), || format!("the map: {verdict:?}"))?;
     tour.checks += map.len() as u64;
-    gaps(tour, course, (&map, ours), (&spans, theirs))?;
-    progress.step();
-    progress.doing("measuring memory");
-    let memory = memory(course, progress)?;
-    let mut rows = Vec::new();
-    let mut figures = Vec::new();
-    for (times, bytes) in times.into_iter().zip(&memory) {
-        let own = bytes
-            .as_ref()
-            .ok()
-            .map(|bytes| *bytes as f64 / count as f64);
-        let row = [
-            ("load_ns", Some(median(times.load))),
-            ("iterate_ns", Some(median(times.iterate))),
-            ("build_ns", Some(times.build)),
-            ("change_ns", Some(times.change)),
-            ("gap_common_ns", Some(times.common)),
-            ("gap_rare_ns", Some(times.rare)),
-            ("bytes_per_range", own),
-        ];
-        let shown = |value: Option<f64>| value.map_or_else(|| "-".into(), figure);
-        let cells = row.iter().map(|(_, value)| shown(*value));
-        rows.push([times.name.to_owned()].into_iter().chain(cells).collect());
-        let mut document = json!({ "map": times.name });
-        for (name, value) in row {
-            document[name] = json!(value);
-        }
-        figures.push(document);
-    }
-    progress.hide(|| {
-        tour.table(
-            &[
-                "ranges",
-                "load",
-                "iterate",
-                "build",
-                "change",
-                "gap, common",
-                "gap, rare",
-                "B/range",
-            ],
-            &rows,
-        )?;
-        match memory.into_iter().find_map(Result::err) {
-            Some(why) => tour.say(format!("memory was not measured: {why}")),
-            None => Ok(()),
-        }
-    })?;
-    Ok((map, json!({ "ranges": count, "maps": figures })))
+    Ok(())
 }
 
 /// Lookups, and all of them in order.
@@ -458,28 +478,18 @@ fn readers(tour: &mut Tour, course: &Course) -> Result<Value, Error> {
     for (range, i) in ranges.iter().zip(0..) {
         map.store(range.clone(), i).map_err(sapwood::Error::from)?;
     }
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
-    let (mut lookups, mut writing) = (0, Duration::ZERO);
     let stores = AtomicU64::new(0);
-    for _ in 0..rounds {
-        let (asked, speed) = read(&map, ranges, slice)?;
-        lookups += asked;
-        alone.push(speed);
-        let stop = AtomicBool::new(false);
-        let began = Instant::now();
-        let (pace, written) = thread::scope(|scope| {
-            let writer = scope.spawn(|| write(&map, ranges, &stop, &stores));
-            let pace = scope.spawn(|| read(&map, ranges, slice)).join();
-            stop.store(true, Ordering::Relaxed);
-            (pace, writer.join())
-        });
-        let gone = |_| Error::Tour("a thread panicked".into());
-        let (asked, speed) = pace.map_err(gone)??;
-        written.map_err(gone)??;
-        writing += began.elapsed();
-        lookups += asked;
-        beside.push(speed);
-    }
+    let Paces {
+        alone,
+        beside,
+        lookups,
+        writing,
+    } = Paces::measured(
+        rounds,
+        || read(&map, ranges, slice),
+        |_, stop| write(&map, ranges, stop, &stores),
+        || {},
+    )?;
     tour.checks += lookups;
     let verdict = map.verify();
     tour.check(verdict.is_ok(), || format!("the map: {verdict:?}"))?;
@@ -509,8 +519,8 @@ fn turn(ranges: &[Span]) -> u32 {
     ranges.len() as u32
 }
 
-/// Reads for a while: how many lookups, and millions of them a second.
-fn read(map: &Map, ranges: &[Span], time: Duration) -> Result<(u64, f64), Error> {
+/// Reads for a while.
+fn read(map: &Map, ranges: &[Span], time: Duration) -> Result<Pace, Error> {
     let mut reader = map
         .reader("reader")
         .map_err(|e| Error::Tour(e.to_string()))?;
@@ -533,8 +543,8 @@ fn read(map: &Map, ranges: &[Span], time: Duration) -> Result<(u64, f64), Error>
         reader.quiescent();
         lookups += A_VIEW as u64;
     }
-    let cpu = (cpu_time() - cpu).as_secs_f64().max(1e-9);
-    Ok((lookups, lookups as f64 / cpu / 1e6))
+    let cpu = cpu_time() - cpu;
+    Ok(Pace { lookups, cpu })
 }
 
 /// Until it is stopped: the first page of some range by itself, then all of the range as one again.

@@ -1,15 +1,14 @@
 //! Chapter: readers beside a busy writer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use sapwood::Reader;
-use sapwood::qp::QpStore;
+use sapwood::qp::{QpStore, QpView};
 use serde_json::{Value, json};
 
 use super::data::Set;
 use super::{Chapter, Tour, cpu_time, figure, grouped, median};
+use crate::beside::{Pace, Paces};
 use crate::errors::Error;
 use crate::progress::Progress;
 
@@ -48,31 +47,20 @@ impl Chapter for Readers {
             map.insert(twin, 0).map_err(sapwood::Error::from)?;
         }
         let store = QpStore::from_map(map)?;
-        let mut progress = Progress::new("reading and writing", Some(2 * rounds), false);
-        let (mut alone, mut beside) = (Vec::new(), Vec::new());
+        let mut progress = Progress::new("reading and writing", Some(rounds), false);
         let commits = AtomicU64::new(0);
-        let (mut lookups, mut writing) = (0, Duration::ZERO);
         let mut at = 0;
-        for _ in 0..rounds {
-            let pace = read(&store, set, slice, &mut at)?;
-            alone.push(pace.speed());
-            progress.step();
-            let stop = AtomicBool::new(false);
-            let began = Instant::now();
-            let (read, written) = thread::scope(|scope| {
-                let writer = scope.spawn(|| write(&store, set, &stop, &commits));
-                let read = scope.spawn(|| read(&store, set, slice, &mut at)).join();
-                stop.store(true, Ordering::Relaxed);
-                (read, writer.join())
-            });
-            let gone = |_| Error::Tour("a thread panicked".into());
-            let pace = read.map_err(gone)??;
-            written.map_err(gone)??;
-            writing += began.elapsed();
-            lookups += pace.lookups;
-            beside.push(pace.speed());
-            progress.step();
-        }
+        let Paces {
+            alone,
+            beside,
+            lookups,
+            writing,
+        } = Paces::measured(
+            rounds,
+            || read(&store, set, slice, &mut at),
+            |_, stop| write(&store, set, stop, &commits),
+            || progress.step(),
+        )?;
         drop(progress);
         tour.checks += lookups;
         let ratios = alone.iter().zip(&beside).map(|(a, b)| b / a).collect();
@@ -109,17 +97,6 @@ impl Chapter for Readers {
     }
 }
 
-struct Pace {
-    lookups: u64,
-    cpu: Duration,
-}
-
-impl Pace {
-    fn speed(&self) -> f64 {
-        self.lookups as f64 / self.cpu.as_secs_f64().max(1e-9) / 1e6
-    }
-}
-
 /// Reads for a while, from the place where the last one stopped.
 fn read(store: &QpStore<u64>, set: &Set, time: Duration, at: &mut usize) -> Result<Pace, Error> {
     let mut reader = store
@@ -128,7 +105,7 @@ fn read(store: &QpStore<u64>, set: &Set, time: Duration, at: &mut usize) -> Resu
     let (began, cpu) = (Instant::now(), cpu_time());
     let mut lookups = 0;
     while began.elapsed() < time {
-        read_one_view(&reader, set, at)?;
+        read_one_view(&reader.view(), set, at)?;
         reader.quiescent();
         lookups += A_VIEW as u64;
     }
@@ -138,8 +115,7 @@ fn read(store: &QpStore<u64>, set: &Set, time: Duration, at: &mut usize) -> Resu
     })
 }
 
-fn read_one_view(reader: &Reader<QpStore<u64>>, set: &Set, at: &mut usize) -> Result<(), Error> {
-    let view = reader.view();
+fn read_one_view(view: &QpView<'_, u64>, set: &Set, at: &mut usize) -> Result<(), Error> {
     let twins = TWINS.map(|twin| view.get(twin));
     if twins[0].is_none() || twins[0] != twins[1] {
         return Err(Error::Wrong(format!(

@@ -1,20 +1,23 @@
 //! `routes bench`: the library on a table of one's own.
 
+pub mod family;
+pub mod lookups;
+mod updates;
+
 use std::io::Write;
 use std::time::Duration;
 
 use sapwood::lpm::{V4, V6};
 use serde_json::{Value, json};
 
-use super::family::Kind;
-use super::load::Routes;
-use super::lookups::Course;
-use super::updates;
 use crate::cli::routes::BenchArgs;
 use crate::errors::{Answer, Error, Outcome};
 use crate::figures::{figure, grouped, table};
-use crate::names::document;
+use crate::output::document;
 use crate::progress::Progress;
+use crate::routes::load::Routes;
+use family::Kind;
+use lookups::Course;
 
 /// How long a reader reads, alone and beside the writer, in a round.
 const SLICE: Duration = Duration::from_millis(200);

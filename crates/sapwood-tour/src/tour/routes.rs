@@ -10,13 +10,13 @@ use sapwood_model::data::routes::{NEXT_HOPS, next_hops, routes_v4, routes_v6};
 use serde_json::{Value, json};
 
 use super::{Chapter, Tour, figure, grouped, timed};
+use crate::bench::family::Kind;
+use crate::bench::lookups::Course;
+use crate::bench::{HEADER, Measured, measure};
 use crate::cli::routes::SourceArgs;
 use crate::errors::{Error, shown};
 use crate::progress::Progress;
-use crate::routes::bench::{HEADER, measure};
-use crate::routes::family::Kind;
 use crate::routes::load::Routes as Table;
-use crate::routes::lookups::Course;
 
 /// Longest-prefix match with readers, and a cache in front of something slow.
 pub struct Routes;
@@ -55,33 +55,16 @@ impl Chapter for Routes {
              Beside them, a hash map for each length, the longest asked first. Addresses are random ones, and\n\
              ones inside prefixes of the table; batches are of 32. Every answer is compared.\n "
         ))?;
-        let (addresses, slice) = match tour.quick {
-            true => (100_000, Duration::from_millis(40)),
-            false => (250_000, Duration::from_millis(120)),
-        };
-        let (mut rows, mut more) = (Vec::new(), Vec::new());
         let mut figures = json!({ "how": how });
-        let (mut v4, mut v6) = (None, None);
-        if !table.v4.is_empty() {
-            let (course, seen) = measure::<V4>(table.v4, addresses, slice, 3, &mut progress)?;
-            v4 = Some(course);
-            rows.extend(seen.rows);
-            more.push(seen.more);
-            tour.checks += seen.checks;
-            figures["ipv4"] = seen.figures;
-        }
-        if !table.v6.is_empty() {
-            let (course, seen) = measure::<V6>(table.v6, addresses, slice, 3, &mut progress)?;
-            v6 = Some(course);
-            rows.extend(seen.rows);
-            more.push(seen.more);
-            tour.checks += seen.checks;
-            figures["ipv6"] = seen.figures;
-        }
+        let mut all = Vec::new();
+        let v4 = family::<V4>(tour, table.v4, &mut progress, &mut all)?;
+        let v6 = family::<V6>(tour, table.v6, &mut progress, &mut all)?;
         drop(progress);
+        let rows: Vec<_> = all.iter().flat_map(|(_, seen)| seen.rows.clone()).collect();
         tour.table(&HEADER, &rows)?;
-        for more in more {
-            tour.say(format!("\n{more}"))?;
+        for (name, seen) in all {
+            tour.say(format!("\n{}", seen.more))?;
+            figures[name] = seen.figures;
         }
         figures["cache"] = match (&v6, &v4) {
             (Some(course), _) => cache(tour, course)?,
@@ -90,6 +73,26 @@ impl Chapter for Routes {
         };
         Ok(figures)
     }
+}
+
+/// Measures a family that has routes.
+fn family<F: Kind>(
+    tour: &mut Tour,
+    routes: Vec<(F::Net, u32)>,
+    progress: &mut Progress,
+    all: &mut Vec<(String, Measured)>,
+) -> Result<Option<Course<F>>, Error> {
+    if routes.is_empty() {
+        return Ok(None);
+    }
+    let (addresses, slice) = match tour.quick {
+        true => (100_000, Duration::from_millis(40)),
+        false => (250_000, Duration::from_millis(120)),
+    };
+    let (course, seen) = measure::<F>(routes, addresses, slice, 3, progress)?;
+    tour.checks += seen.checks;
+    all.push((F::NAME.to_lowercase(), seen));
+    Ok(Some(course))
 }
 
 /// The user's table, and what to say of it.

@@ -1,6 +1,6 @@
 //! The tour's keys: names that this machine has, generated ones, and the user's.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use sapwood::key::{dns_name, dns_name_to_text};
@@ -39,7 +39,9 @@ impl Set {
         let mut rng = fastrand::Rng::with_seed(7);
         rng.shuffle(&mut data.keys);
         data.keys.truncate(limit);
-        let misses = absent(&data, &mut rng);
+        let count = data.keys.len().min(SAMPLE);
+        // A user's file may be too small or too dense for as many.
+        let misses = data.mutated_within(count, 4 * count, rng.u64(..));
         Set {
             name,
             how: data.how,
@@ -71,30 +73,6 @@ impl Set {
             "key_bytes": self.key_bytes(),
         })
     }
-}
-
-/// Keys that look like those of the set and are not in it. `DataSet::mutated` insists on a number of them, which a
-/// user's file may be too small or too dense for.
-fn absent(data: &DataSet, rng: &mut fastrand::Rng) -> Vec<Box<[u8]>> {
-    let count = data.keys.len().min(SAMPLE);
-    let present: HashSet<&[u8]> = data.keys.iter().map(|key| &**key).collect();
-    let mut absent = Vec::with_capacity(count);
-    for _ in 0..count * 4 {
-        if absent.len() == count {
-            break;
-        }
-        let mut key = data.keys[rng.usize(..data.keys.len())].clone();
-        let donor = &data.keys[rng.usize(..data.keys.len())];
-        if key.is_empty() || donor.is_empty() {
-            continue;
-        }
-        let at = rng.usize(..key.len());
-        key[at] = donor[rng.usize(..donor.len())];
-        if !present.contains(&*key) {
-            absent.push(key);
-        }
-    }
-    absent
 }
 
 /// All sets that are to be had, and why others are not.
@@ -151,7 +129,7 @@ fn lines(file: &Path) -> Result<DataSet, Error> {
     let mut records = Records::open(file, false)?;
     let mut keys: Vec<Box<[u8]>> = Vec::new();
     let mut long = 0;
-    while let Some((_, record)) = records.next()? {
+    while let Some((_, record)) = records.read()? {
         match record {
             Record::Whole([]) => {}
             Record::Whole(key) if key.len() <= MAX_KEY => keys.push(key.into()),
