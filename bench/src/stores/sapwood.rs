@@ -1,6 +1,5 @@
 //! Ours.
 
-use sapwood::Reader;
 use sapwood::qp::{QpStore, Txn as SapwoodTxn};
 
 use super::{Reader, Seen, Snapshot, Store, Txn, Writer};
@@ -10,7 +9,7 @@ use crate::keylist::KeyList;
 pub struct Sapwood(QpStore<u64>);
 
 /// A registered reader.
-pub struct Registered(Reader<QpStore<u64>>);
+pub struct Registered(sapwood::Reader<QpStore<u64>>);
 
 /// The writing side.
 pub struct Writing<'s> {
