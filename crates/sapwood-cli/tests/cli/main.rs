@@ -5,6 +5,7 @@ mod bpf;
 #[cfg(feature = "bpf")]
 mod bpf_route;
 mod build;
+mod common;
 mod damage;
 mod maps;
 mod program;
