@@ -51,8 +51,11 @@ fn as_the_oracle<K: Kind>() {
         for name in [&name, &other] {
             let want = oracle.get(name).copied();
             assert_eq!(reader.get(name).unwrap(), want);
-            // Programs know no longer ones.
-            for &what in K::WHATS.iter().filter(|_| name.len() <= 254) {
+            // Programs know no longer ones, and an index without entries is none to them.
+            for &what in K::WHATS {
+                if name.len() > 254 || (what == 1 && oracle.is_empty()) {
+                    continue;
+                }
                 assert_eq!(
                     ask(what, name),
                     want.ok_or(NO_ENTRY),

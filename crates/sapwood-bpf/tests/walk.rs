@@ -26,6 +26,15 @@ enum What {
     Whole,
 }
 
+/// A map, and what asks programs about it.
+fn set_up() -> (NameMap<u64>, Asking) {
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let names = NameMap::builder(&arena, "names").bytes(32 << 20);
+    let names = names.build().unwrap();
+    let asking = Asking::new(&arena, names.window().number);
+    (names, asking)
+}
+
 /// The programs, one map's window, one cursor.
 struct Asking {
     programs: Programs,
@@ -82,12 +91,7 @@ fn as_the_oracle() {
     if skipped() {
         return;
     }
-    let arena = BpfArena::create(64 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
-        .bytes(32 << 20)
-        .build()
-        .unwrap();
-    let asking = Asking::new(&arena, names.window().number);
+    let (names, asking) = set_up();
     let mut oracle = Oracle::new();
     let mut rng = fastrand::Rng::with_seed(21);
     for what in [What::First, What::Last, What::Next, What::Prev] {
@@ -167,12 +171,7 @@ fn what_cannot_be_walked() {
     if skipped() {
         return;
     }
-    let arena = BpfArena::create(64 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
-        .bytes(32 << 20)
-        .build()
-        .unwrap();
-    let mut asking = Asking::new(&arena, names.window().number);
+    let (names, mut asking) = set_up();
     // No such window; a cursor without memory; one that nothing was begun with.
     asking.window = 9;
     for what in [
@@ -220,12 +219,7 @@ fn walks_beside_a_writer() {
     if skipped() {
         return;
     }
-    let arena = BpfArena::create(64 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
-        .bytes(32 << 20)
-        .build()
-        .unwrap();
-    let asking = Asking::new(&arena, names.window().number);
+    let (names, asking) = set_up();
     for i in 0..500u64 {
         names.insert(format!("s/{i:x}"), 0).unwrap();
     }
