@@ -3,15 +3,14 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use sapwood_arena::ArenaFull;
 use sapwood_qsbr::Guard;
 
 use super::IndexOnly;
 use crate::qp::QpSharedMemory;
 use crate::qp::raw::index::{Found, Together};
 use crate::qp::raw::leaf::LeafOf;
-use crate::qp::raw::writers::ops::{Done, Mode, Operations, Structure, Test};
-use crate::qp::raw::writers::shard::{Held, Inner};
+use crate::qp::raw::writers::ops::{Operations, Structure};
+use crate::qp::raw::writers::shard::Inner;
 use crate::qp::raw::writers::writer_pool::Blocks;
 
 // SAFETY: the index names leaves that are linked: it is what links them.
@@ -39,29 +38,6 @@ unsafe impl<V> Structure<V> for IndexOnly<V> {
                 each(i, leaf);
             });
         }
-    }
-
-    unsafe fn write(
-        &self,
-        held: &mut Held<'_>,
-        key: &[u8],
-        value: V,
-        mode: &mut Mode<'_, V>,
-        values: &mut Vec<V>,
-    ) -> Done<V> {
-        // SAFETY: the caller's promise.
-        unsafe { self.put(held, key, value, mode, values) }
-    }
-
-    unsafe fn remove(
-        &self,
-        held: &mut Held<'_>,
-        key: &[u8],
-        test: Option<&mut Test<'_, V>>,
-        values: &mut Vec<V>,
-    ) -> Result<Option<u32>, ArenaFull> {
-        // SAFETY: the caller's promise.
-        Ok(unsafe { self.cut(held, key, test, values) })
     }
 
     fn some_keys(&self, _: Guard<'_>, from: Option<u32>) -> (Vec<Vec<u8>>, Option<u32>) {

@@ -15,8 +15,8 @@ use crate::qp::raw::index::Found;
 use crate::qp::raw::mem::Live;
 use crate::qp::raw::node;
 use crate::qp::raw::view::View;
-use crate::qp::raw::writers::ops::{Done, Mode, Structure, Test};
-use crate::qp::raw::writers::shard::{Held, Inner};
+use crate::qp::raw::writers::ops::Structure;
+use crate::qp::raw::writers::shard::Inner;
 use crate::qp::raw::writers::writer_pool::Blocks;
 
 /// How many keys a walk gives at once.
@@ -61,29 +61,6 @@ unsafe impl<V> Structure<V> for Trie<V> {
                 each(i, leaf);
             });
         }
-    }
-
-    unsafe fn write(
-        &self,
-        held: &mut Held<'_>,
-        key: &[u8],
-        value: V,
-        mode: &mut Mode<'_, V>,
-        values: &mut Vec<V>,
-    ) -> Done<V> {
-        // SAFETY: the caller's promise.
-        unsafe { self.put(held, key, value, mode, values) }
-    }
-
-    unsafe fn remove(
-        &self,
-        held: &mut Held<'_>,
-        key: &[u8],
-        test: Option<&mut Test<'_, V>>,
-        values: &mut Vec<V>,
-    ) -> Result<Option<u32>, ArenaFull> {
-        // SAFETY: the caller's promise.
-        unsafe { self.cut(held, key, test, values) }
     }
 
     fn some_keys(

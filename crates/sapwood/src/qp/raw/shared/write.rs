@@ -1,7 +1,5 @@
 //! Changes of a shared trie. See the folder for the protocol.
 
-use alloc::vec::Vec;
-
 use sapwood_arena::{Area, ArenaFull};
 use smallvec::SmallVec;
 
@@ -9,10 +7,10 @@ use super::trie::{Slot, Trie};
 use crate::qp::raw::leaf::{LeafOf, mismatch};
 use crate::qp::raw::node::{self, Branch, LEAF, SMALL_MAX};
 use crate::qp::raw::parts::{self, Parts};
-use crate::qp::raw::tree::{LEAF_KIND, SMALL_KIND, branch_cell, kind_of, leaf_cell, ref_of};
+use crate::qp::raw::tree::{SMALL_KIND, branch_cell, kind_of, ref_of};
 use crate::qp::raw::writers::lock::{self, LockContention};
-use crate::qp::raw::writers::ops::{Done, Mode, Test};
-use crate::qp::raw::writers::shard::Held;
+use crate::qp::raw::writers::ops::{Changes, Done, Mode, Test};
+use crate::qp::raw::writers::shard::{Held, Inner};
 use crate::sync;
 
 /// A branch on the way down.
@@ -56,6 +54,12 @@ enum Tried {
     NoMemory(ArenaFull),
 }
 
+/// A value that is to be stored: as it was given, or in a leaf that is not linked yet.
+enum Kept<V> {
+    Value(V),
+    Leaf(u32),
+}
+
 /// A leaf to be linked or unlinked, and the hash of its key.
 #[derive(Clone, Copy)]
 struct New {
@@ -67,6 +71,119 @@ struct New {
 struct Child {
     byte: Option<u8>,
     new: New,
+}
+
+// SAFETY: the leaves were met on ways from the root under the guard, or linked by the change itself.
+unsafe impl<V> Changes<V> for Trie<V> {
+    unsafe fn write(
+        &self,
+        held: &mut Held<'_>,
+        key: &[u8],
+        value: V,
+        mode: &mut Mode<'_, V>,
+        met: &mut LockContention,
+    ) -> Done<V> {
+        // The value, or the leaf that it is in.
+        let mut value = Kept::Value(value);
+        let hash = self.hash(key);
+        // SAFETY: the guard is held throughout; the leaf is ours until it is linked.
+        unsafe {
+            loop {
+                let way = self.walk(key);
+                let near = way.as_ref().map(|way| self.pointer(way.leaf));
+                let at = near.map(|near| mismatch(key, LeafOf::<V>::key(near)));
+                let there = match (&way, at) {
+                    (Some(way), Some(None)) => Some(way.leaf),
+                    _ => None,
+                };
+                if self.refuses(mode, there) {
+                    if !self.index_agrees(hash, key, there) {
+                        met.locks += 1;
+                        sync::wait();
+                        continue;
+                    }
+                    let value = self.value_of(held, value);
+                    return match there {
+                        Some(leaf) => Done::Exists(leaf, value),
+                        None => Done::Absent(value),
+                    };
+                }
+                let leaf = match value {
+                    Kept::Leaf(leaf) => leaf,
+                    Kept::Value(given) => match self.make_leaf(&mut held.inner, key, given) {
+                        Ok(leaf) => leaf,
+                        Err((value, full)) => return Done::NoMemory(value, full),
+                    },
+                };
+                value = Kept::Leaf(leaf);
+                let new = New { leaf, hash };
+                let tried = match (way, at.flatten()) {
+                    (None, _) => self.link(held, Slot::Root, 0, new, met),
+                    (Some(way), None) => self.link(held, way.top(), way.leaf, new, met),
+                    (Some(way), Some(at)) => self.part(held, way, key, at, new, met),
+                };
+                match tried {
+                    Tried::Done => return there.map_or(Done::Inserted(leaf), Done::Replaced),
+                    // The test is the user's and may panic: the value goes back to where that drops it.
+                    Tried::Again if matches!(mode, Mode::If(_)) => {
+                        value = Kept::Value(self.unmake_leaf(&mut held.inner, leaf));
+                    }
+                    Tried::Again => {}
+                    Tried::Full => return Done::Full(self.unmake_leaf(&mut held.inner, leaf)),
+                    Tried::NoMemory(full) => {
+                        return Done::NoMemory(self.unmake_leaf(&mut held.inner, leaf), full);
+                    }
+                }
+            }
+        }
+    }
+
+    unsafe fn remove(
+        &self,
+        held: &mut Held<'_>,
+        key: &[u8],
+        mut test: Option<&mut Test<'_, V>>,
+        met: &mut LockContention,
+    ) -> Result<Option<u32>, ArenaFull> {
+        let hash = self.hash(key);
+        // SAFETY: the guard is held throughout.
+        unsafe {
+            loop {
+                let way = self.walk(key);
+                let there = way.filter(|way| LeafOf::<V>::is_key(self.pointer(way.leaf), key));
+                let leaf = there.as_ref().map(|way| way.leaf);
+                let passes = leaf.is_some_and(|leaf| match &mut test {
+                    Some(test) => test(&*LeafOf::<V>::value_ptr(self.pointer(leaf))),
+                    None => true,
+                });
+                let (Some(mut way), true) = (there, passes) else {
+                    if self.index_agrees(hash, key, leaf) {
+                        return Ok(None);
+                    }
+                    met.locks += 1;
+                    sync::wait();
+                    continue;
+                };
+                let leaf = way.leaf;
+                let old = New { leaf, hash };
+                let tried = match way.frames.pop() {
+                    None => self.unlink_root(held, old, met),
+                    Some(frame) => self.unlink(held, way.top(), frame, old, met),
+                };
+                match tried {
+                    Tried::Done => return Ok(Some(leaf)),
+                    Tried::NoMemory(full) => return Err(full),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn step(&self, inner: &mut Inner) {
+        // SAFETY: the caller's promise: no branch is locked.
+        unsafe { self.index_step(inner) };
+    }
 }
 
 impl<V> Trie<V> {
@@ -97,116 +214,30 @@ impl<V> Trie<V> {
         Some(way)
     }
 
-    /// As [`Structure::write`](crate::qp::raw::writers::ops::Structure::write).
+    /// Whether a mode forbids the change of a key whose leaf is this, or that is not there.
     ///
     /// # Safety
-    /// As there.
-    pub(super) unsafe fn put(
-        &self,
-        held: &mut Held<'_>,
-        key: &[u8],
-        value: V,
-        mode: &mut Mode<'_, V>,
-        values: &mut Vec<V>,
-    ) -> Done<V> {
-        let mut met = LockContention::default();
-        let mut value = Some(value);
-        let mut leaf = 0;
-        let hash = self.hash(key);
-        // SAFETY: the guard is held throughout; the leaf is ours until it is linked.
-        let done = unsafe {
-            loop {
-                let way = self.walk(key);
-                let near = way.as_ref().map(|way| self.pointer(way.leaf));
-                let at = near.map(|near| mismatch(key, LeafOf::<V>::key(near)));
-                let found = way.as_ref().filter(|_| at == Some(None));
-                let refused = match (&mut *mode, found) {
-                    (Mode::New, Some(way)) => Some(Ok(way.leaf)),
-                    (Mode::Replace | Mode::If(_), None) => Some(Err(())),
-                    (Mode::If(test), Some(way)) => {
-                        let found = &*LeafOf::<V>::value_ptr(self.pointer(way.leaf));
-                        (!test(found)).then_some(Ok(way.leaf))
-                    }
-                    _ => None,
-                };
-                if let Some(refused) = refused {
-                    let there = found.map(|way| way.leaf);
-                    if !self.index_agrees(hash, key, there) {
-                        met.locks += 1;
-                        sync::wait();
-                        continue;
-                    }
-                    let value = self.unmake(held, leaf, value);
-                    break match refused {
-                        Ok(leaf) => Done::Exists(leaf, value),
-                        Err(()) => Done::Absent(value),
-                    };
-                }
-                if leaf == 0 {
-                    let size = LeafOf::<V>::size(key.len());
-                    let block = held.inner.alloc(&self.depot, size, LEAF_KIND, Area::Leaves);
-                    match (block, value.take()) {
-                        (Ok(r), Some(value)) => {
-                            leaf = leaf_cell(r);
-                            LeafOf::<V>::write(self.pointer(leaf), key, value);
-                        }
-                        (Err(full), Some(value)) => break Done::NoMemory(value, full),
-                        (_, None) => unreachable!("the value is in the leaf, or here"),
-                    }
-                }
-                let old = found.map(|way| way.leaf);
-                let new = New { leaf, hash };
-                let tried = match (way, at.flatten()) {
-                    (None, _) => self.link(held, Slot::Root, 0, new, &mut met),
-                    (Some(way), None) => self.link(held, way.top(), way.leaf, new, &mut met),
-                    (Some(way), Some(at)) => self.part(held, way, key, at, new, &mut met),
-                };
-                match tried {
-                    Tried::Done => {
-                        break match old {
-                            Some(old) => Done::Replaced(old),
-                            None => Done::Inserted(leaf),
-                        };
-                    }
-                    // The test is the user's and may panic: the value goes back to where that drops it.
-                    Tried::Again if matches!(mode, Mode::If(_)) => {
-                        value = Some(self.unmake(held, leaf, value));
-                        leaf = 0;
-                    }
-                    Tried::Again => {}
-                    Tried::Full => break Done::Full(self.unmake(held, leaf, value)),
-                    Tried::NoMemory(full) => {
-                        break Done::NoMemory(self.unmake(held, leaf, value), full);
-                    }
-                }
-            }
-        };
-        match done {
-            Done::Inserted(_) => held.add_len(1),
-            // SAFETY: unlinked just now, by us.
-            Done::Replaced(old) => unsafe { self.retire_node(&mut held.inner, old) },
-            _ => {}
+    /// The leaf was met under the guard.
+    unsafe fn refuses(&self, mode: &mut Mode<'_, V>, there: Option<u32>) -> bool {
+        match (mode, there) {
+            (Mode::New, Some(_)) | (Mode::Replace | Mode::If(_), None) => true,
+            // SAFETY: the caller's promise.
+            (Mode::If(test), Some(leaf)) => unsafe {
+                !test(&*LeafOf::<V>::value_ptr(self.pointer(leaf)))
+            },
+            _ => false,
         }
-        self.settle(&mut held.inner, met, values);
-        // SAFETY: the guard is held, and all locks of branches are released.
-        unsafe { self.index_step(&mut held.inner) };
-        done
     }
 
-    /// Takes the value back out of a leaf that was not linked.
+    /// The value, which may be in a leaf that was not linked.
     ///
     /// # Safety
     /// The leaf, if any, is ours.
-    unsafe fn unmake(&self, held: &mut Held<'_>, leaf: u32, value: Option<V>) -> V {
-        if let Some(value) = value {
-            return value;
-        }
-        // SAFETY: the caller's promise; the value is out before the block is freed.
-        unsafe {
-            let (bytes, _) = self.block(leaf);
-            let value = LeafOf::<V>::take(self.pointer(leaf));
-            held.inner.free(&self.depot, ref_of(leaf), bytes, LEAF_KIND);
-            value
+    unsafe fn value_of(&self, held: &mut Held<'_>, value: Kept<V>) -> V {
+        match value {
+            Kept::Value(value) => value,
+            // SAFETY: the caller's promise.
+            Kept::Leaf(leaf) => unsafe { self.unmake_leaf(&mut held.inner, leaf) },
         }
     }
 
@@ -398,68 +429,6 @@ impl<V> Trie<V> {
                 index: 0,
             })
         }
-    }
-
-    /// As [`Structure::remove`](crate::qp::raw::writers::ops::Structure::remove).
-    ///
-    /// # Errors
-    /// [`ArenaFull`] when there is no memory for the branch that becomes smaller.
-    ///
-    /// # Safety
-    /// As there.
-    pub(super) unsafe fn cut(
-        &self,
-        held: &mut Held<'_>,
-        key: &[u8],
-        mut test: Option<&mut Test<'_, V>>,
-        values: &mut Vec<V>,
-    ) -> Result<Option<u32>, ArenaFull> {
-        let mut met = LockContention::default();
-        let hash = self.hash(key);
-        // SAFETY: the guard is held throughout.
-        let removed = unsafe {
-            loop {
-                let way = self.walk(key);
-                let there = way.filter(|way| LeafOf::<V>::is_key(self.pointer(way.leaf), key));
-                let leaf = there.as_ref().map(|way| way.leaf);
-                let passes = leaf.is_some_and(|leaf| match &mut test {
-                    Some(test) => test(&*LeafOf::<V>::value_ptr(self.pointer(leaf))),
-                    None => true,
-                });
-                let (Some(mut way), true) = (there, passes) else {
-                    if self.index_agrees(hash, key, leaf) {
-                        break Ok(None);
-                    }
-                    met.locks += 1;
-                    sync::wait();
-                    continue;
-                };
-                let old = New {
-                    leaf: way.leaf,
-                    hash,
-                };
-                let leaf = old.leaf;
-                let tried = match way.frames.pop() {
-                    None => self.unlink_root(held, old, &mut met),
-                    Some(frame) => self.unlink(held, way.top(), frame, old, &mut met),
-                };
-                match tried {
-                    Tried::Done => break Ok(Some(leaf)),
-                    Tried::NoMemory(full) => break Err(full),
-                    _ => {}
-                }
-            }
-        };
-        if let Ok(Some(leaf)) = removed {
-            held.add_len(-1);
-            self.return_entry();
-            // SAFETY: unlinked just now, by us.
-            unsafe { self.retire_node(&mut held.inner, leaf) };
-        }
-        self.settle(&mut held.inner, met, values);
-        // SAFETY: the guard is held, and all locks of branches are released.
-        unsafe { self.index_step(&mut held.inner) };
-        removed
     }
 
     /// Takes the only leaf out.

@@ -30,7 +30,7 @@ const LOTS: usize = if cfg!(loom) { 1 } else { 16 };
 
 /// The contention that one operation met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LockContention {
+pub struct LockContention {
     /// Locks that were held by others, and changes by others that made it begin anew.
     pub(crate) locks: u32,
     /// How long it waited.

@@ -7,6 +7,7 @@ use core::ops::Deref;
 use sapwood_arena::ArenaFull;
 use sapwood_qsbr::{GarbageLimit, Guard};
 
+use super::lock::LockContention;
 use super::shard::{Held, Inner};
 use super::writer_pool::WriterPool;
 use crate::qp::QpSharedMemory;
@@ -62,12 +63,52 @@ pub(crate) struct Removed<'g, V> {
     pub(crate) last: bool,
 }
 
+/// The changes of a structure that many writers change.
+///
+/// # Safety
+/// Leaf cells that the functions give are those of whole leaves with values `V` in the arena of the
+/// [`WriterPool`], which were linked under the caller's guard.
+pub unsafe trait Changes<V>: Deref<Target = WriterPool> {
+    /// Inserts, replaces, or does nothing, by the mode.
+    ///
+    /// # Safety
+    /// This thread holds a guard of the domain for as long as it uses leaves of the result.
+    unsafe fn write(
+        &self,
+        held: &mut Held<'_>,
+        key: &[u8],
+        value: V,
+        mode: &mut Mode<'_, V>,
+        met: &mut LockContention,
+    ) -> Done<V>;
+
+    /// Removes a key if its value passes the test; its leaf, until the guard is gone.
+    ///
+    /// # Errors
+    /// [`ArenaFull`] when a removal needs memory and there is none.
+    ///
+    /// # Safety
+    /// This thread holds a guard of the domain for as long as it uses leaves of the result.
+    unsafe fn remove(
+        &self,
+        held: &mut Held<'_>,
+        key: &[u8],
+        test: Option<&mut Test<'_, V>>,
+        met: &mut LockContention,
+    ) -> Result<Option<u32>, ArenaFull>;
+
+    /// Lets the index grow or shrink by a step, when it is time.
+    ///
+    /// # Safety
+    /// This thread holds a guard of the domain, and no lock but its shard.
+    unsafe fn step(&self, inner: &mut Inner);
+}
+
 /// A structure that many writers change: what differs between a trie and an index alone.
 ///
 /// # Safety
-/// The leaf cells that `find`, `find_many`, `write` and `remove` give are those of whole leaves with
-/// values `V` in the arena of the [`WriterPool`], which were linked under the caller's guard.
-pub unsafe trait Structure<V>: Deref<Target = WriterPool> {
+/// As for [`Changes`].
+pub unsafe trait Structure<V>: Changes<V> {
     /// How much garbage a change may make beside the old leaf, in bytes.
     const GARBAGE: usize;
 
@@ -85,34 +126,6 @@ pub unsafe trait Structure<V>: Deref<Target = WriterPool> {
     /// # Safety
     /// As for `find`.
     unsafe fn find_many<K: AsRef<[u8]>>(&self, keys: &[K], each: impl FnMut(usize, u32));
-
-    /// Inserts, replaces, or does nothing, by the mode.
-    ///
-    /// # Safety
-    /// As for `find`.
-    unsafe fn write(
-        &self,
-        held: &mut Held<'_>,
-        key: &[u8],
-        value: V,
-        mode: &mut Mode<'_, V>,
-        values: &mut Vec<V>,
-    ) -> Done<V>;
-
-    /// Removes a key if its value passes the test; its leaf, until the guard is gone.
-    ///
-    /// # Errors
-    /// [`ArenaFull`] when a removal needs memory and there is none.
-    ///
-    /// # Safety
-    /// As for `find`.
-    unsafe fn remove(
-        &self,
-        held: &mut Held<'_>,
-        key: &[u8],
-        test: Option<&mut Test<'_, V>>,
-        values: &mut Vec<V>,
-    ) -> Result<Option<u32>, ArenaFull>;
 
     /// Some keys of a walk that begins at a place, or at the first key; the next place, unless the
     /// walk is over.
@@ -174,6 +187,38 @@ pub(crate) trait Operations<V>: Structure<V> {
         (key, self.value(guard, leaf))
     }
 
+    /// Counts a change that was made, retires the old leaf, and frees what can be freed; the values of
+    /// that are dropped when the shard is free again. Whether the map may be empty now.
+    ///
+    /// # Safety
+    /// This thread holds a guard of the domain, and no lock but the shard; the old leaf, if any, was
+    /// unlinked just now, by this thread.
+    #[inline]
+    unsafe fn finish(
+        &self,
+        mut held: Held<'_>,
+        met: LockContention,
+        entries: isize,
+        old: Option<u32>,
+    ) -> bool {
+        let mut values: Vec<V> = Vec::new();
+        if entries != 0 {
+            held.add_len(entries);
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Some(old) = old {
+                self.retire_leaf::<V>(&mut held.inner, old);
+            }
+            self.settle(&mut held.inner, met, &mut values);
+            self.step(&mut held.inner);
+        }
+        let vacant = self.may_be_vacant(&held.inner);
+        drop(held);
+        drop(values);
+        vacant
+    }
+
     /// Inserts, replaces, or does nothing, by the mode. When memory is lacking, the free memory of all
     /// writers is collected and the change is tried once more.
     fn change<'g>(
@@ -186,11 +231,19 @@ pub(crate) trait Operations<V>: Structure<V> {
         let mut value = value;
         let mut again = true;
         loop {
-            let mut values = Vec::new();
-            // SAFETY: the guard is held for 'g. The shard is free at the end of the statement, before
-            // values are dropped.
-            let done = unsafe { self.write(&mut self.shard(), key, value, mode, &mut values) };
-            drop(values);
+            let mut held = self.shard();
+            let mut met = LockContention::default();
+            // SAFETY: the guard is held for 'g; `write` has released its locks.
+            let done = unsafe {
+                let done = self.write(&mut held, key, value, mode, &mut met);
+                let (entries, old) = match done {
+                    Done::Inserted(_) => (1, None),
+                    Done::Replaced(old) => (0, Some(old)),
+                    _ => (0, None),
+                };
+                self.finish(held, met, entries, old);
+                done
+            };
             let refused = |value, error| Err(Rejected { value, error });
             return match done {
                 Done::Inserted(leaf) => Ok(Outcome::Inserted(self.value(guard, leaf))),
@@ -224,16 +277,22 @@ pub(crate) trait Operations<V>: Structure<V> {
     ) -> Result<Removed<'g, V>, ArenaFull> {
         let mut again = true;
         loop {
-            let mut values = Vec::new();
             let mut held = self.shard();
+            let mut met = LockContention::default();
             // SAFETY: as in `change`.
-            let removed = unsafe { self.remove(&mut held, key, test.as_deref_mut(), &mut values) };
-            let last = matches!(removed, Ok(Some(_))) && self.may_be_vacant(&held.inner);
-            drop(held);
-            drop(values);
+            let (removed, vacant) = unsafe {
+                let removed = self.remove(&mut held, key, test.as_deref_mut(), &mut met);
+                let old = removed.as_ref().ok().copied().flatten();
+                if old.is_some() {
+                    self.return_entry();
+                }
+                let vacant = self.finish(held, met, -isize::from(old.is_some()), old);
+                (removed, vacant)
+            };
             match removed {
                 Ok(leaf) => {
                     let value = leaf.map(|leaf| self.value(guard, leaf));
+                    let last = value.is_some() && vacant;
                     return Ok(Removed { value, last });
                 }
                 Err(_) if again && self.scavenge() => again = false,

@@ -12,8 +12,10 @@ use super::block_pool::{BlockPool, Depot};
 use super::shard::{Counts, Garbage, Held, Inner, Shard, shards_of_this_machine, thread_number};
 use crate::qp::Contention;
 use crate::qp::raw::index::Chunks;
+use crate::qp::raw::leaf::LeafOf;
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::node::LEAF;
+use crate::qp::raw::tree::{LEAF_KIND, leaf_cell, ref_of};
 use crate::sync::{self, Mutex};
 
 /// See the module.
@@ -95,6 +97,39 @@ impl WriterPool {
     pub(crate) fn pointer(&self, cell: u32) -> *mut u8 {
         // SAFETY: cells point inside the arena.
         unsafe { self.depot.base().add(byte_of(cell)) }
+    }
+
+    /// A new leaf; the value comes back when there is no memory for it.
+    pub(crate) fn make_leaf<V>(
+        &self,
+        inner: &mut Inner,
+        key: &[u8],
+        value: V,
+    ) -> Result<u32, (V, ArenaFull)> {
+        let size = LeafOf::<V>::size(key.len());
+        match inner.alloc(&self.depot, size, LEAF_KIND, Area::Leaves) {
+            Ok(r) => {
+                let leaf = leaf_cell(r);
+                // SAFETY: a new block of that size.
+                unsafe { LeafOf::<V>::write(self.pointer(leaf), key, value) };
+                Ok(leaf)
+            }
+            Err(full) => Err((value, full)),
+        }
+    }
+
+    /// Takes the value back out of a leaf that was not linked, and frees the leaf.
+    ///
+    /// # Safety
+    /// The leaf, with a value `V`, is this thread's own, and this is the last use of it.
+    pub(crate) unsafe fn unmake_leaf<V>(&self, inner: &mut Inner, leaf: u32) -> V {
+        // SAFETY: the caller's promise; the value is out before the block is freed.
+        unsafe {
+            let bytes = LeafOf::<V>::size(LeafOf::<V>::key_len(self.pointer(leaf)));
+            let value = LeafOf::<V>::take(self.pointer(leaf));
+            inner.free(&self.depot, ref_of(leaf), (bytes + 7) & !7, LEAF_KIND);
+            value
+        }
     }
 
     /// A shard to work in.
