@@ -7,4 +7,4 @@ export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0
 export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS:-2}"
 run cargo test --locked --lib -p sapwood-qsbr --release
 # The locks in the branches of the shared map.
-run cargo test --locked --lib -p sapwood --release models
+chosen cargo test --locked --lib -p sapwood --release -- models::

@@ -5,6 +5,6 @@
 export RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR="$TARGET/shuttle"
 # Schedules are many, but short: compiling takes longer than running.
 export CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=0
-run cargo test --locked -p sapwood --test shuttle --test shuttle_points --test shuttle_lpm --test shuttle_maple --test route_shuttle --release
+run cargo test --locked -p sapwood --test shuttle --release
 # The point index: keys that are looked up while they are moved.
-run cargo test --locked -p sapwood --lib --release -- schedules
+chosen cargo test --locked -p sapwood --lib --release -- schedules::

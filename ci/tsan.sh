@@ -9,9 +9,8 @@ export TSAN_OPTIONS="handle_segv=0:handle_sigbus=0"
 # Calls of the kernel that do not go through libc are hidden from the sanitizer, which then takes one thread's old pages for
 # another's. Loads that the compiler does not see into would hide races, so they are replaced by plain ones.
 export RUSTFLAGS="-Zsanitizer=thread --cfg rustix_use_libc --cfg sapwood_exact_loads" CARGO_TARGET_DIR="$TARGET/tsan"
-tsan() { run cargo "+$NIGHTLY" test --locked -Zbuild-std --target x86_64-unknown-linux-gnu "$@"; }
-tsan -p sapwood -p sapwood-qsbr --no-fail-fast --test '*threads' --test histories --test versions --test garbage \
-    --test route_table --test stress --test domain
+tsan() { chosen cargo "+$NIGHTLY" test --locked -Zbuild-std --target x86_64-unknown-linux-gnu "$@"; }
+tsan -p sapwood -p sapwood-qsbr --no-fail-fast --test all -- threads:: histories:: versions:: garbage:: route_table:: stress:: domain::
 tsan -p sapwood-qsbr --lib
 tsan -p sapwood-arena --lib -- beside
 tsan -p sapwood --lib -- index::tests::shared route::raw::slots route::thread

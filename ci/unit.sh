@@ -10,25 +10,13 @@ if bpf_tools; then
 fi
 if x86_64_linux && [ -n "${CI_ONCE:-}" ]; then
     # In a run of all checks the address sanitizer has the libraries' larger tests (asan.sh): here are the others.
-    packages=() without=() tests=()
-    for crate in $LIBRARIES; do
-        packages+=(-p "$crate") without+=(--exclude "$crate")
-        for file in "crates/$crate"/tests/*.rs "crates/$crate"/tests/*/main.rs; do
-            [ -e "$file" ] || continue
-            file=${file%/main.rs}
-            name=$(basename "$file" .rs)
-            # One line, so that words are compared whole.
-            # shellcheck disable=SC2086,SC2116
-            case " $(echo $SANITIZED) " in
-            *" $name "*) ;;
-            *) tests+=(--test "$name") ;;
-            esac
-        done
-    done
+    packages=() without=()
+    for crate in $LIBRARIES; do packages+=(-p "$crate") without+=(--exclude "$crate"); done
     tools=sapwood-model/arbitrary${features#"$FEATURES"}
     test --workspace "${without[@]}" --exclude sapwood-bpf --features "$tools"
     features=sapwood/usdt,sapwood-qsbr/tokio
-    test "${packages[@]}" --features $features "${tests[@]}"
+    # shellcheck disable=SC2086 # names have no spaces
+    chosen cargo test --locked --no-fail-fast "${packages[@]}" --features $features --test all -- $UNSANITIZED
     test "${packages[@]}" --features $features --doc
 else
     test --workspace --exclude sapwood-bpf --features "$features"

@@ -1,6 +1,7 @@
 //! Ours without order: the point index alone.
 
-use sapwood::qp::{PointMap, PointMapReader};
+use sapwood::Reader;
+use sapwood::qp::PointMap;
 
 use super::{ConcurrentEngine, Session, Waits};
 
@@ -10,7 +11,7 @@ pub struct Points(PointMap<u64>);
 /// A registered thread.
 pub struct Registered<'m> {
     map: &'m PointMap<u64>,
-    reader: PointMapReader<u64>,
+    reader: Reader<PointMap<u64>>,
 }
 
 /// What a thread frees at most in a pause.

@@ -1,6 +1,7 @@
 //! Ours: the trie alone, and with the point index.
 
-use sapwood::qp::{QpShared, QpSharedReader};
+use sapwood::Reader;
+use sapwood::qp::QpShared;
 
 use super::{ConcurrentEngine, Session, Waits};
 
@@ -13,7 +14,7 @@ pub struct Indexed(Shared);
 /// A registered thread.
 pub struct Registered<'m> {
     map: &'m QpShared<u64>,
-    reader: QpSharedReader<u64>,
+    reader: Reader<QpShared<u64>>,
 }
 
 /// What a thread frees at most in a pause.

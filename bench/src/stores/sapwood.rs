@@ -1,6 +1,7 @@
 //! Ours.
 
-use sapwood::qp::{QpReader, QpStore, Txn as SapwoodTxn};
+use sapwood::Reader;
+use sapwood::qp::{QpStore, Txn as SapwoodTxn};
 
 use super::{Reader, Seen, Snapshot, Store, Txn, Writer};
 use crate::keylist::KeyList;
@@ -9,7 +10,7 @@ use crate::keylist::KeyList;
 pub struct Sapwood(QpStore<u64>);
 
 /// A registered reader.
-pub struct Registered(QpReader<u64>);
+pub struct Registered(Reader<QpStore<u64>>);
 
 /// The writing side.
 pub struct Writing<'s> {

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sapwood::qp::{QpReader, QpStore};
+use sapwood::Reader;
+use sapwood::qp::QpStore;
 use sapwood::qsbr::Domain;
 
 /// One event loop: a turn handles a batch of packets, then announces that it holds nothing.
-fn event_loop(mut routes: QpReader<u64>, stop: &AtomicBool, handled: &AtomicU64) {
+fn event_loop(mut routes: Reader<QpStore<u64>>, stop: &AtomicBool, handled: &AtomicU64) {
     let mut packet = 0u32;
     let mut turns = 0u64;
     while !stop.load(Ordering::Relaxed) {

@@ -51,12 +51,16 @@ pub mod lpm;
 #[cfg(feature = "std")]
 pub mod maple;
 pub mod qp;
+#[cfg(feature = "std")]
+mod reader;
 pub mod route;
 mod seed;
 #[cfg(feature = "std")]
 mod sync;
 
 pub use error::{Error, Rejected};
+#[cfg(feature = "std")]
+pub use reader::{Pin, Readable, Reader};
 pub use sapwood_arena as arena;
 pub use sapwood_qsbr as qsbr;
 

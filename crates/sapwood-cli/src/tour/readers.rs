@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sapwood::qp::{QpReader, QpStore};
+use sapwood::Reader;
+use sapwood::qp::QpStore;
 use serde_json::{Value, json};
 
 use super::data::Set;
@@ -137,7 +138,7 @@ fn read(store: &QpStore<u64>, set: &Set, time: Duration, at: &mut usize) -> Resu
     })
 }
 
-fn read_one_view(reader: &QpReader<u64>, set: &Set, at: &mut usize) -> Result<(), Error> {
+fn read_one_view(reader: &Reader<QpStore<u64>>, set: &Set, at: &mut usize) -> Result<(), Error> {
     let view = reader.view();
     let twins = TWINS.map(|twin| view.get(twin));
     if twins[0].is_none() || twins[0] != twins[1] {

@@ -8,7 +8,7 @@ use core::hash::Hash;
 use core::marker::PhantomData;
 
 use sapwood_arena::{ArenaOptions, Backing};
-use sapwood_qsbr::{Domain, Guard, TooManyReaders};
+use sapwood_qsbr::{Domain, Guard};
 
 use super::family::{Family, Key, V4, V6};
 use super::memory::FibMemory;
@@ -18,8 +18,9 @@ use super::raw::table::Shared;
 use super::raw::writer::Writer;
 use super::snapshot::FibSnapshot;
 use super::txn::FibTxn;
-use super::view::{FibReader, FibView};
-use crate::{Error, Rejected};
+use super::view::FibView;
+use crate::reader::reading_methods;
+use crate::{Error, Readable, Rejected};
 
 /// What the values of a table must be: comparable, as equal ones are stored once, and cloneable, as a value that is
 /// replaced may still be read by others.
@@ -37,7 +38,7 @@ pub type Ipv6Fib<V> = Fib<V6, V>;
 
 /// A longest-prefix-match table: one writer at a time, readers that never wait. [`Ipv4Fib`] and [`Ipv6Fib`] are this.
 ///
-/// - A [`FibReader`] (one per thread) gives [`FibView`]s. A lookup loads one root word and reads memory that does not
+/// - A [`Reader`](crate::Reader) (one per thread) gives [`FibView`]s. A lookup loads one root word and reads memory that does not
 ///   change any more: it takes no lock, retries nothing and writes nothing. Its answer is the old table's or the new
 ///   one's, never a third.
 /// - [`insert`](Self::insert) and [`remove`](Self::remove) are visible at once. A [`FibTxn`] collects changes; its commit
@@ -217,38 +218,12 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         Ok(())
     }
 
-    /// The domain whose grace periods the table waits for.
-    pub fn domain(&self) -> &Domain {
-        self.shared.domain()
-    }
-
     /// Bits of an address that the root resolves.
     pub fn root_bits(&self) -> u8 {
         self.shared.bits() as u8
     }
 
-    /// Registers this thread (or the one that the reader is sent to) for reading.
-    ///
-    /// # Errors
-    /// When the domain has as many readers as it may have.
-    pub fn reader(&self, name: &str) -> Result<FibReader<F, V>, TooManyReaders> {
-        Ok(FibReader::new(self.domain().register(name)?, self.clone()))
-    }
-
-    /// Reads without a reader of one's own: a few nanoseconds more than through a [`FibReader`], and nothing to announce.
-    pub fn read<R>(&self, f: impl FnOnce(FibView<'_, F, V>) -> R) -> R {
-        let pinned = self.domain().pin();
-        f(self.view(pinned.guard()))
-    }
-
-    /// The table under a guard that the caller holds, for readers of several tables at once.
-    ///
-    /// # Panics
-    /// When the guard is of another domain.
-    #[inline]
-    pub fn view<'g>(&'g self, guard: Guard<'g>) -> FibView<'g, F, V> {
-        FibView::new(self.shared.view(guard), self)
-    }
+    reading_methods!(FibView<'g, F, V>);
 
     /// The longest prefix of an address, with a copy of its value. [`FibView`] gives references.
     pub fn lookup(&self, addr: F::Addr) -> Option<(F::Net, V)> {
@@ -398,6 +373,19 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     pub fn verify(&self) -> Result<(), String> {
         let writer = self.shared.write();
         self.shared.verify(&writer, u32::from(F::WIDTH))
+    }
+}
+
+impl<F: Family, V: NextHop> Readable for Fib<F, V> {
+    type View<'g> = FibView<'g, F, V>;
+
+    fn domain(&self) -> &Domain {
+        self.shared.domain()
+    }
+
+    #[inline]
+    fn view<'g>(&'g self, guard: Guard<'g>) -> FibView<'g, F, V> {
+        FibView::new(self.shared.view(guard), self)
     }
 }
 

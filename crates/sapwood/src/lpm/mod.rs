@@ -30,7 +30,7 @@ mod view;
 
 pub use bits::{
     AsBits, BitChildren, BitFib, BitFibBuilder, BitFile, BitFileBuilder, BitIter, BitMatches,
-    BitPrefix, BitReader, BitSnapshot, BitString, BitTxn, BitView, MAX_BITS,
+    BitPrefix, BitSnapshot, BitString, BitTxn, BitView, MAX_BITS,
 };
 pub use family::{Family, V4, V6};
 pub use fib::{Fib, FibBuilder, Ipv4Fib, Ipv6Fib, NextHop};
@@ -40,4 +40,4 @@ pub use memory::FibMemory;
 pub use published::Published;
 pub use snapshot::{Children, FibSnapshot, Iter};
 pub use txn::FibTxn;
-pub use view::{FibReader, FibView, Matches};
+pub use view::{FibView, Matches};

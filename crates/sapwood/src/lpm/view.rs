@@ -3,7 +3,6 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use sapwood_qsbr::Reader;
 use smallvec::SmallVec;
 
 use super::family::Family;
@@ -111,49 +110,6 @@ impl<F: Family, V: fmt::Debug> fmt::Debug for Matches<'_, F, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let found: SmallVec<[&(u8, &V); 8]> = self.found.as_slice().iter().collect();
         f.debug_tuple("Matches").field(&found).finish()
-    }
-}
-
-/// A thread's way into a [`Fib`]: registered once, then wait-free.
-///
-/// Call [`quiescent`](Self::quiescent) from time to time (once per burst of packets, say), or go
-/// [`offline`](Self::offline) before blocking: else the memory of old nodes is held back.
-pub struct FibReader<F: Family, V: NextHop> {
-    reader: Reader,
-    fib: Fib<F, V>,
-}
-
-impl<F: Family, V: NextHop> FibReader<F, V> {
-    pub(super) fn new(reader: Reader, fib: Fib<F, V>) -> Self {
-        FibReader { reader, fib }
-    }
-
-    /// The table as it is, and goes on to be: each lookup through the view sees the newest.
-    #[inline]
-    pub fn view(&self) -> FibView<'_, F, V> {
-        self.fib.view(self.reader.guard())
-    }
-
-    /// Says that this thread holds nothing. No view can be alive: the borrow checker sees to it.
-    #[inline]
-    pub fn quiescent(&mut self) {
-        self.reader.quiescent();
-    }
-
-    /// Takes the reader offline while the result lives: for a thread that is about to block.
-    pub fn offline(&mut self) -> sapwood_qsbr::Offline<'_> {
-        self.reader.offline()
-    }
-
-    /// The registered reader, for the hooks of an event loop.
-    pub fn reader_mut(&mut self) -> &mut Reader {
-        &mut self.reader
-    }
-}
-
-impl<F: Family, V: NextHop> fmt::Debug for FibReader<F, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FibReader").finish_non_exhaustive()
     }
 }
 

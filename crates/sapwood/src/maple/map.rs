@@ -4,16 +4,17 @@ use core::fmt;
 use core::ops::RangeInclusive;
 use std::sync::Arc;
 
-use sapwood_qsbr::{Domain, Guard, TooManyReaders};
+use sapwood_qsbr::{Domain, Guard};
 
 use super::builder::MapleBuilder;
 use super::memory::MapleMemory;
 use super::plan::{self, ErasePlan, EraseReservation, Reservation, StorePlan};
 use super::raw::table::{Config, Shared};
 use super::unknown::UnknownReservation;
-use super::view::{MapleReader, MapleView};
+use super::view::MapleView;
 use super::writer::MapleWriter;
-use crate::{Error, Rejected};
+use crate::reader::reading_methods;
+use crate::{Error, Readable, Rejected};
 
 /// A map from ranges of `u64` to values: one writer at a time, readers that never wait.
 ///
@@ -21,7 +22,7 @@ use crate::{Error, Rejected};
 /// one gap, equal neighbours are two entries unless [`store_coalescing`](Self::store_coalescing) is asked to join them.
 ///
 /// A map is a handle, cheap to clone: all handles are of one map ([`dup`](Self::dup) makes another). Reading on the map
-/// itself gives copies; a [`MapleReader`] gives references, and is quicker. Changes take the map's lock and are visible at
+/// itself gives copies; a [`Reader`](crate::Reader) gives references, and is quicker. Changes take the map's lock and are visible at
 /// once; [`write`](Self::write) holds it for many. An empty map has no memory in the arena.
 ///
 /// ```
@@ -81,36 +82,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         &self.shared
     }
 
-    /// The domain whose grace periods the map waits for.
-    pub fn domain(&self) -> &Domain {
-        self.shared.domain()
-    }
-
-    /// Registers this thread (or the one that the reader is sent to) for reading.
-    ///
-    /// # Errors
-    /// When the domain has as many readers as it may have.
-    pub fn reader(&self, name: &str) -> Result<MapleReader<V>, TooManyReaders> {
-        Ok(MapleReader::new(
-            self.domain().register(name)?,
-            self.clone(),
-        ))
-    }
-
-    /// Reads without a reader of one's own: a few nanoseconds more than through a [`MapleReader`], and nothing to announce.
-    pub fn read<T>(&self, f: impl FnOnce(MapleView<'_, V>) -> T) -> T {
-        let pinned = self.domain().pin();
-        f(self.view(pinned.guard()))
-    }
-
-    /// The map under a guard that the caller holds, for readers of several maps at once.
-    ///
-    /// # Panics
-    /// When the guard is of another domain.
-    #[inline]
-    pub fn view<'g>(&'g self, guard: Guard<'g>) -> MapleView<'g, V> {
-        MapleView::new(self.shared.view(guard))
-    }
+    reading_methods!(MapleView<'g, V>);
 
     /// A copy of the value at an index.
     pub fn get(&self, index: u64) -> Option<V> {
@@ -486,6 +458,19 @@ impl<V: Clone + Send + Sync + fmt::Debug + 'static> fmt::Debug for MapleMap<V> {
 ///
 /// # Panics
 /// For an empty range, and when the arena is full.
+impl<V: Clone + Send + Sync + 'static> Readable for MapleMap<V> {
+    type View<'g> = MapleView<'g, V>;
+
+    fn domain(&self) -> &Domain {
+        self.shared.domain()
+    }
+
+    #[inline]
+    fn view<'g>(&'g self, guard: Guard<'g>) -> MapleView<'g, V> {
+        MapleView::new(self.shared.view(guard))
+    }
+}
+
 impl<V: Clone + Send + Sync + 'static> Extend<(RangeInclusive<u64>, V)> for MapleMap<V> {
     fn extend<I: IntoIterator<Item = (RangeInclusive<u64>, V)>>(&mut self, entries: I) {
         for (range, value) in entries {

@@ -52,7 +52,7 @@ pub use map::MapleMap;
 pub use memory::MapleMemory;
 pub use plan::{ErasePlan, EraseReservation, Reservation, StorePlan};
 pub use unknown::UnknownReservation;
-pub use view::{MapleReader, MapleView};
+pub use view::MapleView;
 pub use writer::MapleWriter;
 
 use core::ops::RangeInclusive;

@@ -4,69 +4,11 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::RangeInclusive;
 
-use sapwood_qsbr::Reader;
-
 use super::fit;
 use super::iter::{Gaps, Iter};
-use super::map::MapleMap;
 use super::raw::finger::Entry;
 use super::raw::search::Fit;
 use super::raw::table::View;
-
-/// A thread's way into a [`MapleMap`]: registered once, then wait-free.
-///
-/// Call [`quiescent`](Self::quiescent) from time to time, or go [`offline`](Self::offline) before blocking: else the memory
-/// of old nodes is held back.
-///
-/// ```
-/// use sapwood::maple::MapleMap;
-/// let map = MapleMap::new();
-/// map.store(10..=19, 1)?;
-/// let mut reader = map.reader("worker")?;
-/// let view = reader.view();
-/// assert_eq!(view.get(15), Some(&1));
-/// assert_eq!(view.locate(25), (20..=u64::MAX, None));
-/// reader.quiescent();
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub struct MapleReader<V> {
-    reader: Reader,
-    map: MapleMap<V>,
-}
-
-impl<V: Clone + Send + Sync + 'static> MapleReader<V> {
-    pub(super) fn new(reader: Reader, map: MapleMap<V>) -> Self {
-        MapleReader { reader, map }
-    }
-
-    /// The map as it is, and goes on to be: each question to the view sees the newest.
-    #[inline]
-    pub fn view(&self) -> MapleView<'_, V> {
-        self.map.view(self.reader.guard())
-    }
-
-    /// Says that this thread holds nothing. No view can be alive: the borrow checker sees to it.
-    #[inline]
-    pub fn quiescent(&mut self) {
-        self.reader.quiescent();
-    }
-
-    /// Takes the reader offline while the result lives: for a thread that is about to block.
-    pub fn offline(&mut self) -> sapwood_qsbr::Offline<'_> {
-        self.reader.offline()
-    }
-
-    /// The registered reader, for the hooks of an event loop.
-    pub fn reader_mut(&mut self) -> &mut Reader {
-        &mut self.reader
-    }
-}
-
-impl<V> fmt::Debug for MapleReader<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MapleReader").finish_non_exhaustive()
-    }
-}
 
 /// A [`MapleMap`], read under a guard, or while its writer is left alone. Stays on its thread.
 ///

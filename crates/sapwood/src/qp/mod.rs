@@ -24,19 +24,11 @@ mod iter;
 mod iter_mut;
 mod map;
 mod memory;
-#[cfg(feature = "std")]
-mod point_map;
-#[cfg(feature = "std")]
-mod point_view;
 mod points;
-#[cfg(feature = "std")]
-mod published;
 mod raw;
 mod read;
 #[cfg(feature = "std")]
 mod shared;
-#[cfg(feature = "std")]
-mod shared_view;
 #[cfg(feature = "std")]
 mod store;
 #[cfg(feature = "std")]
@@ -54,17 +46,13 @@ pub use memory::QpMemory;
 #[cfg(feature = "std")]
 pub use memory::{QpSharedMemory, QpStoreMemory};
 #[cfg(feature = "std")]
-pub use point_map::{PointMap, PointMapBuilder, PointMapPin, PointMapReader};
+pub use shared::{
+    Contention, Exchange, Order, Ordered, PointMap, PointMapBuilder, PointMapIter, PointMapView,
+    Published, QpShared, QpSharedBuilder, QpSharedRange, QpSharedView, SharedMap, SharedMapBuilder,
+    SharedView, Unordered,
+};
 #[cfg(feature = "std")]
-pub use point_view::{PointMapIter, PointMapView};
-#[cfg(feature = "std")]
-pub use published::Published;
-#[cfg(feature = "std")]
-pub use shared::{Contention, QpShared, QpSharedBuilder, QpSharedPin, QpSharedReader};
-#[cfg(feature = "std")]
-pub use shared_view::{Exchange, QpSharedRange, QpSharedView};
-#[cfg(feature = "std")]
-pub use store::{QpReader, QpStore, QpStoreBuilder, QpView, Snapshot, Version};
+pub use store::{QpStore, QpStoreBuilder, QpView, Snapshot, Version};
 #[cfg(feature = "std")]
 pub use txn::Txn;
 

@@ -6,7 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use sapwood_arena::{ArenaOptions, Backing};
-use sapwood_qsbr::{Domain, Guard, Reader, TooManyReaders};
+use sapwood_qsbr::{Domain, Guard};
 
 use super::QpMap;
 use super::diff::Diff;
@@ -19,7 +19,8 @@ use super::raw::version::{Kept, Shared, stable_arena};
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
 use super::txn::Txn;
-use crate::Error;
+use crate::reader::reading_methods;
+use crate::{Error, Readable};
 
 /// Address space that a store reserves by default: as much as 31-bit references reach.
 pub(crate) const RESERVE: usize = 16 << 30;
@@ -45,7 +46,7 @@ impl fmt::Display for Version {
 ///
 /// - A [`Txn`] collects changes and sees them; [`commit`](Txn::commit) publishes all of them with one store,
 ///   dropping it leaves no trace.
-/// - A [`QpReader`] (one per thread) gives [`QpView`]s: the newest version, exact and unchanging for as long as
+/// - A [`Reader`](crate::Reader) (one per thread) gives [`QpView`]s: the newest version, exact and unchanging for as long as
 ///   the view is held. Reading takes no lock, retries nothing and writes nothing.
 /// - A [`Snapshot`] keeps a version alive, on any thread, for as long as it likes. The oldest snapshot holds back
 ///   the memory of everything that was changed after it.
@@ -176,43 +177,7 @@ impl<V: Send + Sync + 'static> QpStore<V> {
         Self::builder().build_sorted(map)
     }
 
-    /// The domain whose grace periods the store waits for.
-    pub fn domain(&self) -> &Domain {
-        self.shared.domain()
-    }
-
-    /// Registers this thread (or the one that the reader is sent to) for reading.
-    ///
-    /// # Errors
-    /// When the domain has as many readers as it may have.
-    pub fn reader(&self, name: &str) -> Result<QpReader<V>, TooManyReaders> {
-        Ok(QpReader {
-            reader: self.domain().register(name)?,
-            shared: Arc::clone(&self.shared),
-        })
-    }
-
-    /// Reads the newest version without a reader of one's own: a few nanoseconds more than through a
-    /// [`QpReader`], and nothing to announce.
-    ///
-    /// ```
-    /// # use sapwood::qp::QpStore;
-    /// let store = QpStore::<u32>::new()?;
-    /// assert!(store.read(|view| view.is_empty()));
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    pub fn read<R>(&self, f: impl FnOnce(QpView<'_, V>) -> R) -> R {
-        let pinned = self.domain().pin();
-        f(QpView::new(&self.shared, pinned.guard()))
-    }
-
-    /// The newest version under a guard that the caller holds, for readers of several stores at once.
-    ///
-    /// # Panics
-    /// When the guard is of another domain.
-    pub fn view<'g>(&'g self, guard: Guard<'g>) -> QpView<'g, V> {
-        QpView::new(&self.shared, guard)
-    }
+    reading_methods!(QpView<'g, V>);
 
     /// Keeps the newest version. Takes a short lock; reading it takes none.
     pub fn snapshot(&self) -> Snapshot<V> {
@@ -309,56 +274,16 @@ impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for QpStore<V> {
     }
 }
 
-/// A thread's way into a [`QpStore`]: registered once, then wait-free.
-///
-/// Call [`quiescent`](Self::quiescent) from time to time (once per round of an event loop, say), or go
-/// [`offline`](Self::offline) before blocking: else the memory of old versions is held back.
-///
-/// ```compile_fail,E0502
-/// # let store = sapwood::qp::QpStore::<u32>::new().unwrap();
-/// let mut reader = store.reader("worker").unwrap();
-/// let view = reader.view();
-/// reader.quiescent(); // the view must be gone by now
-/// view.get("a");
-/// ```
-pub struct QpReader<V: Send + Sync + 'static> {
-    reader: Reader,
-    shared: Arc<Shared<V>>,
-}
+impl<V: Send + Sync + 'static> Readable for QpStore<V> {
+    type View<'g> = QpView<'g, V>;
 
-impl<V: Send + Sync + 'static> QpReader<V> {
-    /// The newest version. One load; the view stays on that version while newer ones are committed.
+    fn domain(&self) -> &Domain {
+        self.shared.domain()
+    }
+
     #[inline]
-    pub fn view(&self) -> QpView<'_, V> {
-        QpView::new(&self.shared, self.reader.guard())
-    }
-
-    /// Reads the newest version.
-    #[inline]
-    pub fn read<R>(&self, f: impl FnOnce(QpView<'_, V>) -> R) -> R {
-        f(self.view())
-    }
-
-    /// Says that this thread holds nothing. No view can be alive: the borrow checker sees to it.
-    #[inline]
-    pub fn quiescent(&mut self) {
-        self.reader.quiescent();
-    }
-
-    /// Takes the reader offline while the result lives: for a thread that is about to block.
-    pub fn offline(&mut self) -> sapwood_qsbr::Offline<'_> {
-        self.reader.offline()
-    }
-
-    /// The registered reader, for the hooks of an event loop.
-    pub fn reader_mut(&mut self) -> &mut Reader {
-        &mut self.reader
-    }
-}
-
-impl<V: Send + Sync + 'static> fmt::Debug for QpReader<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QpReader").finish_non_exhaustive()
+    fn view<'g>(&'g self, guard: Guard<'g>) -> QpView<'g, V> {
+        QpView::new(&self.shared, guard)
     }
 }
 

@@ -35,4 +35,4 @@ pub use flow::{FlowHasher, FlowKey};
 pub use group::Group;
 pub use plain::{Plain, Words};
 #[cfg(feature = "std")]
-pub use table::{RouteReader, RouteTable, RouteView};
+pub use table::{RouteTable, RouteView};

@@ -11,12 +11,13 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
-use sapwood_qsbr::{Guard, Reader, TooManyReaders};
+use sapwood_qsbr::{Domain, Guard};
 
 use super::group::Group;
 use super::raw::slots::Slots;
 use crate::lpm::{FibView, IpFib, NextHop, V4, V6};
-use crate::{Error, Rejected};
+use crate::reader::reading_methods;
+use crate::{Error, Readable, Rejected};
 
 /// Routes with weighted next hops: the longest prefix that has the address says which [`Group`], the flow's hash says
 /// which of its members.
@@ -250,32 +251,7 @@ impl<H: NextHop> RouteTable<H> {
         self.read(|view| view.lookup(addr, flow).cloned())
     }
 
-    /// Calls `f` with the table.
-    pub fn read<R>(&self, f: impl FnOnce(RouteView<'_, H>) -> R) -> R {
-        let pinned = self.shared.fib.domain().pin();
-        f(self.view(pinned.guard()))
-    }
-
-    /// A reader of its own for a thread.
-    ///
-    /// # Errors
-    ///
-    /// [`TooManyReaders`] when the domain has as many as it may have.
-    pub fn reader(&self, name: &str) -> Result<RouteReader<H>, TooManyReaders> {
-        Ok(RouteReader {
-            reader: self.shared.fib.domain().register(name)?,
-            table: self.clone(),
-        })
-    }
-
-    fn view<'g>(&'g self, guard: Guard<'g>) -> RouteView<'g, H> {
-        RouteView {
-            v4: self.shared.fib.v4().view(guard),
-            v6: self.shared.fib.v6().view(guard),
-            slots: &self.shared.slots,
-            guard,
-        }
-    }
+    reading_methods!(RouteView<'g, H>);
 
     /// Number of prefixes.
     pub fn len(&self) -> usize {
@@ -375,41 +351,21 @@ impl<H: NextHop> fmt::Debug for RouteTable<H> {
     }
 }
 
-/// A thread's way to look routes up again and again, without pinning each time.
-///
-/// Call [`quiescent`](Self::quiescent) from time to time, or go [`offline`](Self::offline) before blocking.
-pub struct RouteReader<H: NextHop> {
-    reader: Reader,
-    table: RouteTable<H>,
-}
+impl<H: NextHop> Readable for RouteTable<H> {
+    type View<'g> = RouteView<'g, H>;
 
-impl<H: NextHop> RouteReader<H> {
-    /// The table as it is, and goes on to be.
+    fn domain(&self) -> &Domain {
+        self.shared.fib.domain()
+    }
+
     #[inline]
-    pub fn view(&self) -> RouteView<'_, H> {
-        self.table.view(self.reader.guard())
-    }
-
-    /// Says that this thread holds nothing.
-    #[inline]
-    pub fn quiescent(&mut self) {
-        self.reader.quiescent();
-    }
-
-    /// Takes the reader offline while the result lives: for a thread that is about to block.
-    pub fn offline(&mut self) -> sapwood_qsbr::Offline<'_> {
-        self.reader.offline()
-    }
-
-    /// The registered reader, for the hooks of an event loop.
-    pub fn reader_mut(&mut self) -> &mut Reader {
-        &mut self.reader
-    }
-}
-
-impl<H: NextHop> fmt::Debug for RouteReader<H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RouteReader").finish_non_exhaustive()
+    fn view<'g>(&'g self, guard: Guard<'g>) -> RouteView<'g, H> {
+        RouteView {
+            v4: self.shared.fib.v4().view(guard),
+            v6: self.shared.fib.v6().view(guard),
+            slots: &self.shared.slots,
+            guard,
+        }
     }
 }
 

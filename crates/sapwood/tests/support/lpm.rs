@@ -1,9 +1,6 @@
 //! What the tests of the tables have in common: families as the oracle sees them, comparison, and random operations.
 #![allow(dead_code)] // Each test, and the fuzz target, uses its part.
 
-#[path = "steps.rs"]
-mod steps;
-
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sapwood::Error;
@@ -14,7 +11,7 @@ use sapwood_model::choices::Choices;
 use sapwood_model::oracle::{Lpm, Prefix};
 
 #[allow(unused_imports)]
-pub use steps::steps;
+pub use super::steps::steps;
 
 /// A family, with its addresses as the oracle has them: left-aligned in 128 bits.
 pub trait Kind: Family {

@@ -1,9 +1,6 @@
 //! What the tests of `MapleMap` have in common: a map that is compared with the naive one after every step.
 #![allow(dead_code)] // Each test uses its part.
 
-#[path = "steps.rs"]
-mod steps;
-
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
@@ -13,7 +10,7 @@ use sapwood::maple::{MapleBuilder, MapleMap};
 use sapwood_model::oracle::RangeMap;
 
 #[allow(unused_imports)]
-pub use steps::steps;
+pub use super::steps::steps;
 
 pub type Range = RangeInclusive<u64>;
 

@@ -10,7 +10,7 @@ use sapwood::maple::{MapleMap, MapleView};
 
 use sapwood_model::oracle::RangeMap;
 
-use crate::ranges::{Checked, MAX, Range, copied};
+use super::ranges::{Checked, MAX, Range, copied};
 
 /// A value that says which change stored it, and shows when it is not whole.
 pub trait Payload: Clone + PartialEq + Debug + Send + Sync + 'static {

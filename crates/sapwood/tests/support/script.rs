@@ -6,7 +6,7 @@
 use sapwood::lpm::{Fib, FibTxn};
 use sapwood_model::oracle::{Lpm, Prefix};
 
-use crate::table::Kind;
+use super::lpm::Kind;
 
 /// One step of the writer.
 #[derive(Clone, Debug)]

@@ -1,11 +1,12 @@
-//! The methods of maps for many writers, as answers of the model. When one generic type is both maps, the macro becomes an
-//! impl of that type.
+//! The methods of maps for many writers, as answers of the model.
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 
 use sapwood::Error;
-use sapwood::qp::{Exchange, PointMap, QpShared};
+use sapwood::qp::{
+    Exchange, Order, Ordered, QpShared, QpSharedView, SharedMap, SharedView, Unordered,
+};
 use sapwood_model::history::{Answer, Op as Single};
 use sapwood_model::ops::{Direction, Op, Outcome, as_slice, retains};
 
@@ -36,37 +37,32 @@ impl Value for Box<u64> {
     }
 }
 
-/// A map for many writers, as the interpreter uses it.
-pub trait ManyWriters {
-    /// Whether it has a trie, and so an order.
+/// What only maps with an order answer.
+pub trait Kind: Order {
     const ORDERED: bool;
 
-    /// Does an operation on one key by the map's own method. The answer is [`weaker`], as the methods return less.
-    fn by_map(&self, op: Single, key: &[u8]) -> Result<Answer, Error>;
-    /// Does an operation on one key by the view's method.
-    fn by_view(&self, op: Single, key: &[u8]) -> Result<Answer, Error>;
-    /// Removes a key whose value has this bit.
-    fn remove_if(&self, key: &[u8], bit: u8) -> Result<Option<u64>, Error>;
     /// The answer to an operation that reads, by the view.
-    fn ask(&self, op: &Op) -> Outcome;
-    /// The answer to an operation that reads, as of one moment.
-    fn ask_exact(&self, op: &Op) -> Outcome;
-    /// The first `most` entries that the map's `for_each` meets.
-    fn walk(&self, most: usize) -> Vec<(Vec<u8>, u64)>;
-    /// All entries by the view's iterators; sorted where the map is not.
-    fn entries(&self) -> Vec<(Vec<u8>, u64)>;
-    /// Holds all entries by a registered reader or a pin while `meanwhile` runs: they stay as they were.
-    fn hold(&self, registered: bool, meanwhile: &mut dyn FnMut());
+    fn ask<V: Value>(view: SharedView<'_, Self, V>, op: &Op) -> Outcome;
+    /// The same as of one moment.
+    fn ask_exact<V: Value>(view: SharedView<'_, Self, V>, op: &Op) -> Outcome;
     /// Compacts up to `budget` branches, where there are any.
-    fn compact(&self, budget: usize) -> Result<(), Error>;
-    fn clear(&self) -> Result<usize, Error>;
-    fn len(&self) -> usize;
-    fn is_empty(&self) -> bool;
-    fn max_entries(&self) -> Option<usize>;
-    fn reclaim(&self, budget: usize) -> usize;
-    /// Nodes and bytes that wait for readers, and the arena's live bytes.
-    fn memory(&self) -> ((usize, usize), usize);
-    fn verify(&self) -> Result<(), String>;
+    fn compact<V: Value>(map: &SharedMap<Self, V>, budget: usize) -> Result<(), Error>;
+}
+
+impl Kind for Unordered {
+    const ORDERED: bool = false;
+
+    fn ask<V: Value>(_: SharedView<'_, Self, V>, op: &Op) -> Outcome {
+        unreachable!("{op:?} needs an order")
+    }
+
+    fn ask_exact<V: Value>(_: SharedView<'_, Self, V>, op: &Op) -> Outcome {
+        unreachable!("{op:?} needs an order")
+    }
+
+    fn compact<V: Value>(_: &SharedMap<Self, V>, _: usize) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// An answer without what the methods of maps do not return.
@@ -106,193 +102,160 @@ fn unless(done: Result<(), Error>, wrong: &Error) -> Result<Answer, Error> {
     }
 }
 
-macro_rules! many_writers {
-    ($map:ident, $ordered:literal, $ask:ident, $exact:ident, $compact:ident) => {
-        impl<V: Value> ManyWriters for $map<V> {
-            const ORDERED: bool = $ordered;
+/// The methods by which [`run_writers`](super::run_writers) does operations.
+pub struct Methods<'m, O: Kind, V: Value>(pub &'m SharedMap<O, V>);
 
-            fn by_map(&self, op: Single, key: &[u8]) -> Result<Answer, Error> {
-                Ok(match op {
-                    Single::Get => {
-                        let found = self.get(key).as_ref().map(number);
-                        assert_eq!(self.contains_key(key), found.is_some());
-                        Answer::Value(found)
-                    }
-                    Single::Insert(n) => Answer::Done(refused!(self.insert(key, V::new(n)), n)?),
-                    Single::InsertNew(n) => {
-                        let done = refused!(self.insert_new(key, V::new(n)), n);
-                        unless(done, &Error::Exists)?
-                    }
-                    Single::Replace(n) => {
-                        let done = refused!(self.replace(key, V::new(n)), n);
-                        unless(done, &Error::Absent)?
-                    }
-                    Single::Remove => Answer::Done(self.remove(key)?),
-                    Single::CompareExchange { expected, new } => {
-                        let expected = V::new(expected);
-                        let done = self.compare_exchange(key, &expected, V::new(new));
-                        Answer::Exchange(match refused!(done, new) {
-                            Ok(()) => Ok(()),
-                            Err(Error::Differs) => Err(Some(0)),
-                            Err(Error::Absent) => Err(None),
-                            Err(error) => return Err(error),
-                        })
-                    }
-                    Single::GetOrInsert(n) => {
-                        let there = self.get_or_insert_with(key, || V::new(n))?;
-                        Answer::Value(Some(number(&there)))
-                    }
+impl<O: Kind, V: Value> Methods<'_, O, V> {
+    /// Does an operation on one key by the map's own method. The answer is [`weaker`], as the methods return less.
+    pub fn by_map(&self, op: Single, key: &[u8]) -> Result<Answer, Error> {
+        Ok(match op {
+            Single::Get => {
+                let found = self.0.get(key).as_ref().map(number);
+                assert_eq!(self.0.contains_key(key), found.is_some());
+                Answer::Value(found)
+            }
+            Single::Insert(n) => Answer::Done(refused!(self.0.insert(key, V::new(n)), n)?),
+            Single::InsertNew(n) => {
+                let done = refused!(self.0.insert_new(key, V::new(n)), n);
+                unless(done, &Error::Exists)?
+            }
+            Single::Replace(n) => {
+                let done = refused!(self.0.replace(key, V::new(n)), n);
+                unless(done, &Error::Absent)?
+            }
+            Single::Remove => Answer::Done(self.0.remove(key)?),
+            Single::CompareExchange { expected, new } => {
+                let expected = V::new(expected);
+                let done = self.0.compare_exchange(key, &expected, V::new(new));
+                Answer::Exchange(match refused!(done, new) {
+                    Ok(()) => Ok(()),
+                    Err(Error::Differs) => Err(Some(0)),
+                    Err(Error::Absent) => Err(None),
+                    Err(error) => return Err(error),
                 })
             }
+            Single::GetOrInsert(n) => {
+                let there = self.0.get_or_insert_with(key, || V::new(n))?;
+                Answer::Value(Some(number(&there)))
+            }
+        })
+    }
 
-            fn by_view(&self, op: Single, key: &[u8]) -> Result<Answer, Error> {
-                let pin = self.pin();
-                let view = pin.view();
-                let value = match op {
-                    Single::Get => {
-                        let found = view.get_key_value(key).map(entry);
-                        assert!(found.is_none_or(|(stored, _)| stored == key));
-                        assert_eq!(view.get(key).map(V::number), found.map(|entry| entry.1));
-                        assert_eq!(view.contains_key(key), found.is_some());
-                        found.map(|(_, value)| *value)
+    /// Does an operation on one key by the view's method.
+    pub fn by_view(&self, op: Single, key: &[u8]) -> Result<Answer, Error> {
+        let pin = self.0.pin();
+        let view = pin.view();
+        let value = match op {
+            Single::Get => {
+                let found = view.get_key_value(key).map(entry);
+                assert!(found.is_none_or(|(stored, _)| stored == key));
+                assert_eq!(view.get(key).map(V::number), found.map(|entry| entry.1));
+                assert_eq!(view.contains_key(key), found.is_some());
+                found.map(|(_, value)| *value)
+            }
+            Single::Insert(n) => refused!(view.insert(key, V::new(n)), n)?.map(number),
+            Single::InsertNew(n) => {
+                let there = refused!(view.insert_new(key, V::new(n)), n);
+                let there = there.map(|new| assert_eq!(number(new), n));
+                return unless(there, &Error::Exists);
+            }
+            Single::Replace(n) => match refused!(view.replace(key, V::new(n)), n) {
+                Ok(old) => Some(number(old)),
+                Err(Error::Absent) => None,
+                Err(error) => return Err(error),
+            },
+            Single::Remove => view.remove(key)?.map(number),
+            Single::CompareExchange { expected, new } => {
+                let current = V::new(expected);
+                let done = view.compare_exchange(key, &current, V::new(new));
+                return Ok(Answer::Exchange(match refused!(done, new)? {
+                    Exchange::Done(old) => {
+                        assert_eq!(number(old), expected);
+                        Ok(())
                     }
-                    Single::Insert(n) => refused!(view.insert(key, V::new(n)), n)?.map(number),
-                    Single::InsertNew(n) => {
-                        let there = refused!(view.insert_new(key, V::new(n)), n);
-                        let there = there.map(|new| assert_eq!(number(new), n));
-                        return unless(there, &Error::Exists);
+                    Exchange::Refused { found, value } => {
+                        assert_eq!(number(&value), new);
+                        Err(found.map(number))
                     }
-                    Single::Replace(n) => match refused!(view.replace(key, V::new(n)), n) {
-                        Ok(old) => Some(number(old)),
-                        Err(Error::Absent) => None,
-                        Err(error) => return Err(error),
-                    },
-                    Single::Remove => view.remove(key)?.map(number),
-                    Single::CompareExchange { expected, new } => {
-                        let current = V::new(expected);
-                        let done = view.compare_exchange(key, &current, V::new(new));
-                        return Ok(Answer::Exchange(match refused!(done, new)? {
-                            Exchange::Done(old) => {
-                                assert_eq!(number(old), expected);
-                                Ok(())
-                            }
-                            Exchange::Refused { found, value } => {
-                                assert_eq!(number(&value), new);
-                                Err(found.map(number))
-                            }
-                        }));
-                    }
-                    Single::GetOrInsert(n) => {
-                        let there = view.get_or_insert_with(key, || V::new(n));
-                        Some(number(there?))
-                    }
-                };
-                Ok(Answer::Value(value))
+                }));
             }
+            Single::GetOrInsert(n) => {
+                let there = view.get_or_insert_with(key, || V::new(n));
+                Some(number(there?))
+            }
+        };
+        Ok(Answer::Value(value))
+    }
 
-            fn remove_if(&self, key: &[u8], bit: u8) -> Result<Option<u64>, Error> {
-                let pin = self.pin();
-                let removed = pin
-                    .view()
-                    .remove_if(key, |value| retains(bit, number(value)));
-                removed.map(|old| old.map(number))
-            }
+    /// Removes a key whose value has this bit.
+    pub fn remove_if_bit(&self, key: &[u8], bit: u8) -> Result<Option<u64>, Error> {
+        let pin = self.0.pin();
+        let removed = pin
+            .view()
+            .remove_if(key, |value| retains(bit, number(value)));
+        removed.map(|old| old.map(number))
+    }
 
-            fn ask(&self, op: &Op) -> Outcome {
-                let pin = self.pin();
-                let view = pin.view();
-                match op {
-                    Op::GetMany(keys) => {
-                        let mut out = vec![None; keys.len()];
-                        view.get_many(keys, &mut out);
-                        Outcome::Values(out.into_iter().map(|v| v.map(number)).collect())
-                    }
-                    op => $ask!(view, op),
-                }
+    /// The answer to an operation that reads, by the view.
+    pub fn ask(&self, op: &Op) -> Outcome {
+        let pin = self.0.pin();
+        let view = pin.view();
+        match op {
+            Op::GetMany(keys) => {
+                let mut out = vec![None; keys.len()];
+                view.get_many(keys, &mut out);
+                Outcome::Values(out.into_iter().map(|v| v.map(number)).collect())
             }
-
-            fn ask_exact(&self, op: &Op) -> Outcome {
-                $exact!(self, op)
-            }
-
-            fn walk(&self, most: usize) -> Vec<(Vec<u8>, u64)> {
-                let mut met = Vec::new();
-                let stopped = self.for_each(|key, value| {
-                    if met.len() == most {
-                        return ControlFlow::Break(());
-                    }
-                    met.push((key.to_vec(), number(value)));
-                    ControlFlow::Continue(())
-                });
-                assert_eq!(stopped.is_break(), self.len() > most);
-                met
-            }
-
-            fn entries(&self) -> Vec<(Vec<u8>, u64)> {
-                let pin = self.pin();
-                let owned = |(key, value): (&[u8], &V)| (key.to_vec(), number(value));
-                let mut all: Vec<_> = pin.view().iter().map(owned).collect();
-                if !$ordered {
-                    all.sort();
-                }
-                all
-            }
-
-            fn hold(&self, registered: bool, meanwhile: &mut dyn FnMut()) {
-                let (mut reader, mut pin) = (None, None);
-                let view = match registered {
-                    true => reader.insert(self.reader("held").unwrap()).view(),
-                    false => pin.insert(self.pin()).view(),
-                };
-                let copy = |(key, value): (&[u8], &V)| (key.to_vec(), value.clone());
-                let held: Vec<_> = view.iter().map(|item| (item, copy(item))).collect();
-                meanwhile();
-                for (now, before) in held {
-                    assert_eq!(copy(now), before, "changed under a reader");
-                }
-            }
-
-            fn compact(&self, budget: usize) -> Result<(), Error> {
-                $compact!(self, budget)
-            }
-
-            fn clear(&self) -> Result<usize, Error> {
-                $map::clear(self)
-            }
-
-            fn len(&self) -> usize {
-                assert_eq!(self.pin().view().len(), $map::len(self));
-                $map::len(self)
-            }
-
-            fn is_empty(&self) -> bool {
-                $map::is_empty(self)
-            }
-
-            fn max_entries(&self) -> Option<usize> {
-                $map::max_entries(self)
-            }
-
-            fn reclaim(&self, budget: usize) -> usize {
-                $map::reclaim(self, budget)
-            }
-
-            fn memory(&self) -> ((usize, usize), usize) {
-                let memory = $map::memory(self);
-                (memory.waiting, memory.arena.live)
-            }
-
-            fn verify(&self) -> Result<(), String> {
-                $map::verify(self)
-            }
+            op => O::ask(view, op),
         }
-    };
+    }
+
+    /// The first `most` entries that the map's `for_each` meets.
+    pub fn walk(&self, most: usize) -> Vec<(Vec<u8>, u64)> {
+        let mut met = Vec::new();
+        let stopped = self.0.for_each(|key, value| {
+            if met.len() == most {
+                return ControlFlow::Break(());
+            }
+            met.push((key.to_vec(), number(value)));
+            ControlFlow::Continue(())
+        });
+        assert_eq!(stopped.is_break(), self.0.len() > most);
+        met
+    }
+
+    /// All entries by the view's iterator, sorted.
+    pub fn entries(&self) -> Vec<(Vec<u8>, u64)> {
+        let pin = self.0.pin();
+        let owned = |(key, value): (&[u8], &V)| (key.to_vec(), number(value));
+        let mut all: Vec<_> = pin.view().iter().map(owned).collect();
+        if !O::ORDERED {
+            all.sort();
+        }
+        all
+    }
+
+    /// Holds all entries by a registered reader or a pin while `meanwhile` runs: they stay as they were.
+    pub fn hold(&self, registered: bool, meanwhile: &mut dyn FnMut()) {
+        let (mut reader, mut pin) = (None, None);
+        let view = match registered {
+            true => reader.insert(self.0.reader("held").unwrap()).view(),
+            false => pin.insert(self.0.pin()).view(),
+        };
+        let copy = |(key, value): (&[u8], &V)| (key.to_vec(), value.clone());
+        let held: Vec<_> = view.iter().map(|item| (item, copy(item))).collect();
+        meanwhile();
+        for (now, before) in held {
+            assert_eq!(copy(now), before, "changed under a reader");
+        }
+    }
 }
 
-macro_rules! ask_in_order {
-    ($view:expr, $op:expr) => {{
-        let view = $view;
-        match $op {
+impl Kind for Ordered {
+    const ORDERED: bool = true;
+
+    fn ask<V: Value>(view: QpSharedView<'_, V>, op: &Op) -> Outcome {
+        match op {
             Op::Prefix(prefix, Direction::Forward) => {
                 Outcome::entries(view.prefix(prefix).map(entry))
             }
@@ -321,41 +284,13 @@ macro_rules! ask_in_order {
             Op::PopLast => Outcome::entry(view.last_key_value().map(entry)),
             other => unreachable!("{other:?} is not a question"),
         }
-    }};
-}
+    }
 
-macro_rules! ask_exact_in_order {
-    ($map:expr, $op:expr) => {{
-        let pin = $map.pin();
-        pin.view().exact(|view| ask_in_order!(view, $op))
-    }};
-}
+    fn ask_exact<V: Value>(view: QpSharedView<'_, V>, op: &Op) -> Outcome {
+        view.exact(|view| Self::ask(view, op))
+    }
 
-macro_rules! compact_branches {
-    ($map:expr, $budget:expr) => {
-        $map.compact_step($budget).map(drop)
-    };
+    fn compact<V: Value>(map: &QpShared<V>, budget: usize) -> Result<(), Error> {
+        map.compact_step(budget).map(drop)
+    }
 }
-
-macro_rules! no_question {
-    ($view:expr, $op:expr) => {{
-        let _ = &$view;
-        unreachable!("{:?} needs an order", $op)
-    }};
-}
-
-macro_rules! no_branches {
-    ($map:expr, $budget:expr) => {{
-        let _ = ($map, $budget);
-        Ok(())
-    }};
-}
-
-many_writers!(
-    QpShared,
-    true,
-    ask_in_order,
-    ask_exact_in_order,
-    compact_branches
-);
-many_writers!(PointMap, false, no_question, no_question, no_branches);

@@ -5,15 +5,16 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use sapwood_arena::ArenaOptions;
-use sapwood_qsbr::{Domain, Guard, TooManyReaders};
+use sapwood_qsbr::{Domain, Guard};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::code::{self, Key, encode};
 use super::string::AsBits;
 use super::txn::BitTxn;
-use super::view::{BitReader, BitSnapshot, BitView};
+use super::view::{BitSnapshot, BitView};
 use crate::qp::{QpStore, QpStoreBuilder, QpStoreMemory, SaveError, Version};
-use crate::{Error, Rejected};
+use crate::reader::reading_methods;
+use crate::{Error, Readable, Rejected};
 
 /// Longest-prefix match over bit strings of 0 to 2,048 bits: an address with a port, a network number with an address,
 /// a label stack. One writer at a time, readers that never wait, snapshots.
@@ -177,26 +178,7 @@ impl<V: Send + Sync + 'static> BitFib<V> {
         self.read(|view| view.lookup(bits).map(|(len, value)| (len, value.clone())))
     }
 
-    /// Registers this thread (or the one that the reader is sent to) for reading.
-    ///
-    /// # Errors
-    /// When the domain has as many readers as it may have.
-    pub fn reader(&self, name: &str) -> Result<BitReader<V>, TooManyReaders> {
-        self.store.reader(name).map(BitReader)
-    }
-
-    /// Reads the newest version without a reader of one's own.
-    pub fn read<R>(&self, f: impl FnOnce(BitView<'_, V>) -> R) -> R {
-        self.store.read(|view| f(BitView(view)))
-    }
-
-    /// The newest version under a guard that the caller holds, for readers of several tables at once.
-    ///
-    /// # Panics
-    /// When the guard is of another domain.
-    pub fn view<'g>(&'g self, guard: Guard<'g>) -> BitView<'g, V> {
-        BitView(self.store.view(guard))
-    }
+    reading_methods!(BitView<'g, V>);
 
     /// Keeps the newest version.
     pub fn snapshot(&self) -> BitSnapshot<V> {
@@ -226,11 +208,6 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     /// The number of the newest version.
     pub fn version(&self) -> Version {
         self.store.version()
-    }
-
-    /// The domain whose grace periods the table waits for.
-    pub fn domain(&self) -> &Domain {
-        self.store.domain()
     }
 
     /// Where the memory is.
@@ -275,6 +252,19 @@ impl<V: Send + Sync + 'static> BitFib<V> {
             Some(key) => Err(alloc::format!("{key:?} is not the key of a prefix")),
             None => Ok(()),
         }
+    }
+}
+
+impl<V: Send + Sync + 'static> Readable for BitFib<V> {
+    type View<'g> = BitView<'g, V>;
+
+    fn domain(&self) -> &Domain {
+        self.store.domain()
+    }
+
+    #[inline]
+    fn view<'g>(&'g self, guard: Guard<'g>) -> BitView<'g, V> {
+        BitView(self.store.view(guard))
     }
 }
 

@@ -13,4 +13,4 @@ pub use file::{BitFile, BitFileBuilder};
 pub use read::{BitChildren, BitIter, BitMatches};
 pub use string::{AsBits, BitPrefix, BitString, MAX_BITS};
 pub use txn::BitTxn;
-pub use view::{BitReader, BitSnapshot, BitView};
+pub use view::{BitSnapshot, BitView};

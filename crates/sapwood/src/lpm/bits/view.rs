@@ -2,53 +2,10 @@
 
 use core::fmt;
 
-use sapwood_qsbr::Reader;
 use zerocopy::{Immutable, IntoBytes};
 
 use super::read::bit_methods;
-use crate::qp::{self, QpReader, QpView, SaveError, Snapshot, Trusted, Version, View};
-
-/// A thread's way into a [`BitFib`](super::BitFib): registered once, then wait-free.
-///
-/// As for a [`QpReader`]: call [`quiescent`](Self::quiescent) from time to time, or go [`offline`](Self::offline)
-/// before blocking.
-pub struct BitReader<V: Send + Sync + 'static>(pub(super) QpReader<V>);
-
-impl<V: Send + Sync + 'static> BitReader<V> {
-    /// The newest version. One load; the view stays on that version while newer ones are committed.
-    #[inline]
-    pub fn view(&self) -> BitView<'_, V> {
-        BitView(self.0.view())
-    }
-
-    /// Reads the newest version.
-    #[inline]
-    pub fn read<R>(&self, f: impl FnOnce(BitView<'_, V>) -> R) -> R {
-        f(self.view())
-    }
-
-    /// Says that this thread holds nothing.
-    #[inline]
-    pub fn quiescent(&mut self) {
-        self.0.quiescent();
-    }
-
-    /// Takes the reader offline while the result lives: for a thread that is about to block.
-    pub fn offline(&mut self) -> sapwood_qsbr::Offline<'_> {
-        self.0.offline()
-    }
-
-    /// The registered reader, for the hooks of an event loop.
-    pub fn reader_mut(&mut self) -> &mut Reader {
-        self.0.reader_mut()
-    }
-}
-
-impl<V: Send + Sync + 'static> fmt::Debug for BitReader<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BitReader").finish_non_exhaustive()
-    }
-}
+use crate::qp::{self, QpView, SaveError, Snapshot, Trusted, Version, View};
 
 /// One version of a table, read under a guard. Stays on its thread.
 pub struct BitView<'g, V>(pub(super) QpView<'g, V>);

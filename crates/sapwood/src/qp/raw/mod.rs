@@ -11,8 +11,6 @@
 
 #![allow(unsafe_code)]
 
-#[cfg(feature = "std")]
-pub(crate) mod alone;
 pub(crate) mod batch;
 #[cfg(feature = "std")]
 pub(crate) mod bits;
@@ -25,6 +23,8 @@ pub(crate) mod forward;
 #[cfg(feature = "std")]
 pub(crate) mod image;
 pub(crate) mod index;
+#[cfg(feature = "std")]
+pub(crate) mod index_only;
 pub(crate) mod leaf;
 pub(crate) mod mem;
 pub(crate) mod node;
@@ -40,6 +40,8 @@ pub(crate) mod verify;
 #[cfg(feature = "std")]
 pub(crate) mod version;
 pub(crate) mod view;
+#[cfg(feature = "std")]
+pub(crate) mod writers;
 
 /// Numbers that programs in other languages are compiled with; see `Published::layout`.
 #[cfg(feature = "std")]

@@ -143,7 +143,7 @@ enum Look {
 ///
 /// Everything in it is an atomic, but without `SHARED` only loads and stores are used: writers need to be alone.
 #[repr(C)]
-pub(crate) struct Index<V, const SHARED: bool> {
+pub struct Index<V, const SHARED: bool> {
     /// The table where lookups begin, 0 = none.
     table: AtomicU32,
     /// Keys that were inserted when there was no table and no memory for one.

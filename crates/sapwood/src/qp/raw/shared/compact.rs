@@ -10,15 +10,15 @@ use std::collections::HashSet;
 
 use sapwood_arena::{Area, ArenaFull};
 
-use super::lock::{self, Met};
-use super::pool::{ALL, Depot};
-use super::shard::Held;
 use super::trie::{Slot, Trie};
 use crate::qp::raw::cursor::Cursor;
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::node::{self, Branch, LEAF};
 use crate::qp::raw::parts;
 use crate::qp::raw::tree::{branch_cell, kind_of, ref_of};
+use crate::qp::raw::writers::block_pool::{ALL, Depot};
+use crate::qp::raw::writers::lock::{self, LockContention};
+use crate::qp::raw::writers::shard::Held;
 use crate::sync;
 
 /// Leaves that are looked at for each branch that may be moved: most leaves hang in a branch that was moved already.
@@ -70,7 +70,7 @@ impl<V> Trie<V> {
     ///
     /// # Safety
     /// This thread holds a guard of the domain.
-    pub(crate) unsafe fn compact_step(
+    pub(super) unsafe fn step(
         &self,
         budget: usize,
         values: &mut Vec<V>,
@@ -86,7 +86,7 @@ impl<V> Trie<V> {
             let mut held = self.shard();
             // SAFETY: the caller's promise.
             let next = unsafe { self.move_branches(&mut held, from, budget) };
-            self.settle(&mut held.inner, Met::default(), values);
+            self.settle(&mut held.inner, LockContention::default(), values);
             if let Ok(Some(next)) = next {
                 *from = next;
                 return Ok(true);
@@ -280,7 +280,7 @@ impl<V> Trie<V> {
         cell: u32,
         fill: bool,
     ) -> Result<Option<u32>, ArenaFull> {
-        let mut met = Met::default();
+        let mut met = LockContention::default();
         // SAFETY: the branch is not freed under the guard; the new one is ours until it is stored.
         unsafe {
             let b = self.branch(cell);
@@ -309,7 +309,7 @@ impl<V> Trie<V> {
                 held.inner.free(&self.depot, r, size, kind);
                 return Ok(None);
             }
-            self.retire(&mut held.inner, cell);
+            self.retire_node(&mut held.inner, cell);
             Ok(Some(new))
         }
     }

@@ -1,26 +1,133 @@
-//! Whole operations on a shared trie for callers with a guard: a shard is taken, the change is made, and values that
-//! were reclaimed on the way are dropped when the shard is free again.
+//! A trie as one of the structures that many writers change, and what only a trie can do.
 
+use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use sapwood_arena::ArenaFull;
-use sapwood_qsbr::{GarbageLimit, Guard};
+use sapwood_qsbr::Guard;
 
 use super::trie::Trie;
-use super::write::{Done, Mode};
-use crate::qp::raw::leaf::LeafOf;
+use super::walk::Walk;
+use crate::qp::QpSharedMemory;
+use crate::qp::raw::batch;
+use crate::qp::raw::index::Found;
 use crate::qp::raw::mem::Live;
+use crate::qp::raw::node;
 use crate::qp::raw::view::View;
-use crate::{Error, Rejected};
+use crate::qp::raw::writers::ops::{Done, Mode, Structure, Test};
+use crate::qp::raw::writers::shard::{Held, Inner};
+use crate::qp::raw::writers::writer_pool::Blocks;
 
-/// What came of a change.
-pub(crate) enum Outcome<'g, V> {
-    /// The key is new: its value.
-    Inserted(&'g V),
-    /// The value that was replaced.
-    Replaced(&'g V),
-    /// The mode forbids it: what is there, and the value that was to be inserted.
-    Refused(Option<&'g V>, V),
+/// How many keys a walk gives at once.
+const SOME: usize = 64;
+
+// SAFETY: a walk from the root, under a guard, meets leaves that are linked; so does the index, which holds a
+// leaf until it is unlinked.
+unsafe impl<V> Structure<V> for Trie<V> {
+    /// The largest branch.
+    const GARBAGE: usize = node::LARGEST;
+
+    /// The key before the next one.
+    type Place = Vec<u8>;
+
+    #[inline]
+    unsafe fn find(&self, key: &[u8]) -> Option<u32> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Some(index) = &self.index {
+                match index.find(self.depot.base(), index.hash(key), key) {
+                    Found::Leaf(leaf) => return Some(leaf),
+                    Found::Absent => return None,
+                    Found::AskTrie => {}
+                }
+            }
+            self.view().find(key)
+        }
+    }
+
+    unsafe fn find_many<K: AsRef<[u8]>>(&self, keys: &[K], mut each: impl FnMut(usize, u32)) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let Some(index) = &self.index else {
+                return batch::find_many(&self.view(), keys, each);
+            };
+            index.find_many(self.depot.base(), keys, |i, found| {
+                let leaf = match found {
+                    Found::Leaf(leaf) => leaf,
+                    Found::Absent => 0,
+                    Found::AskTrie => self.view().find(keys[i].as_ref()).unwrap_or(0),
+                };
+                each(i, leaf);
+            });
+        }
+    }
+
+    unsafe fn write(
+        &self,
+        held: &mut Held<'_>,
+        key: &[u8],
+        value: V,
+        mode: &mut Mode<'_, V>,
+        values: &mut Vec<V>,
+    ) -> Done<V> {
+        // SAFETY: the caller's promise.
+        unsafe { self.put(held, key, value, mode, values) }
+    }
+
+    unsafe fn remove(
+        &self,
+        held: &mut Held<'_>,
+        key: &[u8],
+        test: Option<&mut Test<'_, V>>,
+        values: &mut Vec<V>,
+    ) -> Result<Option<u32>, ArenaFull> {
+        // SAFETY: the caller's promise.
+        unsafe { self.cut(held, key, test, values) }
+    }
+
+    fn some_keys(
+        &self,
+        guard: Guard<'_>,
+        from: Option<Vec<u8>>,
+    ) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
+        let low = from.map_or(Bound::Unbounded, Bound::Excluded);
+        let walk = Walk::new(self.guarded_view(guard), low, Bound::Unbounded);
+        let keys: Vec<_> = walk.take(SOME).map(|(key, _)| key.to_vec()).collect();
+        let next = keys.last().cloned();
+        (keys, next)
+    }
+
+    #[inline]
+    fn is_vacant(&self) -> bool {
+        self.root() == 0
+    }
+
+    fn may_be_vacant(&self, _: &Inner) -> bool {
+        self.is_vacant()
+    }
+
+    fn empty(&self) -> bool {
+        let Some(index) = self.index.as_ref().filter(|index| index.taken().bytes > 0) else {
+            return true;
+        };
+        let mut shards = self.all_shards();
+        if self.is_vacant() {
+            let mut blocks = Blocks::new(&self.depot, &mut shards[0].inner);
+            // SAFETY: all shards are held, so nobody writes; there is no entry, so what readers are told
+            // is right anyhow.
+            unsafe { index.clear(&mut blocks) };
+        }
+        self.is_vacant()
+    }
+
+    fn memory(&self) -> QpSharedMemory {
+        self.memory_beside(size_of::<Self>())
+    }
+
+    fn verify(&self) -> Result<(), String> {
+        self.verify_all()
+    }
 }
 
 impl<V> Trie<V> {
@@ -32,146 +139,10 @@ impl<V> Trie<V> {
         unsafe { self.view() }
     }
 
-    /// The leaf cell of a key.
-    #[inline]
-    pub(crate) fn find_guarded(&self, _: Guard<'_>, key: &[u8]) -> Option<u32> {
-        // SAFETY: the guard is held for 'g.
-        unsafe { self.find(key) }
-    }
-
-    /// Looks many keys up: `each(i, leaf)`, with 0 for a key that is not there.
-    pub(crate) fn find_many_guarded<'g, K: AsRef<[u8]>>(
-        &'g self,
-        guard: Guard<'g>,
-        keys: &[K],
-        large: bool,
-        mut each: impl FnMut(usize, u32),
-    ) {
-        let view = self.guarded_view(guard);
-        match &self.index {
-            // SAFETY: the guard is held for 'g.
-            Some(index) if large => unsafe { self.find_many_indexed(index, keys, each) },
-            None if large => crate::qp::raw::batch::find_many(&view, keys, each),
-            _ => {
-                for (i, key) in keys.iter().enumerate() {
-                    each(i, self.find_guarded(guard, key.as_ref()).unwrap_or(0));
-                }
-            }
-        }
-    }
-
-    /// The value of a leaf that was met under the guard.
-    fn value<'g>(&'g self, _: Guard<'g>, leaf: u32) -> &'g V {
-        // SAFETY: the leaf was live under the guard, so it is not freed while that is held.
-        unsafe { &*LeafOf::<V>::value_ptr(self.pointer(leaf)) }
-    }
-
-    /// Inserts, replaces, or does nothing, by the mode. When memory is lacking, free memory is collected from all writers
-    /// and the change is tried once more.
-    pub(crate) fn change<'g>(
-        &'g self,
-        guard: Guard<'g>,
-        key: &[u8],
-        value: V,
-        mode: &mut Mode<'_, V>,
-    ) -> Result<Outcome<'g, V>, Rejected<V>> {
-        let mut value = value;
-        let mut again = true;
-        loop {
-            let mut values = Vec::new();
-            // SAFETY: the guard is held for 'g. The shard is free at the end of the statement, before values are dropped.
-            let done = unsafe { self.write(&mut self.shard(), key, value, mode, &mut values) };
-            drop(values);
-            let refused = |value, error| Err(Rejected { value, error });
-            return match done {
-                Done::Inserted(leaf) => Ok(Outcome::Inserted(self.value(guard, leaf))),
-                Done::Replaced(leaf) => Ok(Outcome::Replaced(self.value(guard, leaf))),
-                Done::Exists(leaf, value) => {
-                    Ok(Outcome::Refused(Some(self.value(guard, leaf)), value))
-                }
-                Done::Absent(value) => Ok(Outcome::Refused(None, value)),
-                Done::Full(value) => refused(
-                    value,
-                    Error::Full {
-                        max_entries: self.most().unwrap_or_default(),
-                    },
-                ),
-                Done::NoMemory(back, full) => {
-                    let mut values = Vec::new();
-                    if again && self.scavenge(&mut values) {
-                        again = false;
-                        value = back;
-                        continue;
-                    }
-                    refused(back, full.into())
-                }
-            };
-        }
-    }
-
-    /// Removes a key if its value passes the test.
-    pub(crate) fn take<'g>(
-        &'g self,
-        guard: Guard<'g>,
-        key: &[u8],
-        test: &mut dyn FnMut(&V) -> bool,
-    ) -> Result<Option<&'g V>, ArenaFull> {
-        let mut again = true;
-        loop {
-            let mut values = Vec::new();
-            // SAFETY: as in `change`.
-            let removed = unsafe { self.remove(&mut self.shard(), key, test, &mut values) };
-            drop(values);
-            match removed {
-                Ok(leaf) => return Ok(leaf.map(|leaf| self.value(guard, leaf))),
-                Err(full) => {
-                    let mut values = Vec::new();
-                    if !again || !self.scavenge(&mut values) {
-                        return Err(full);
-                    }
-                    again = false;
-                }
-            }
-        }
-    }
-
     /// One step of a compaction; whether there is more to do.
     pub(crate) fn compact(&self, _: Guard<'_>, budget: usize) -> Result<bool, ArenaFull> {
         let mut values = Vec::new();
         // SAFETY: the guard is held.
-        unsafe { self.compact_step(budget, &mut values) }
-    }
-
-    /// How much garbage a change may make: the old leaf, and the largest branch.
-    fn garbage_of(key_len: usize) -> usize {
-        LeafOf::<V>::size(key_len) + crate::qp::raw::node::LARGEST
-    }
-
-    /// Asks whether a change may make garbage, without waiting.
-    pub(crate) fn try_admit(&self, key_len: usize) -> Result<(), GarbageLimit> {
-        let domain = self.domain();
-        if domain.hard_limit().is_none() {
-            return Ok(());
-        }
-        let bytes = Self::garbage_of(key_len);
-        domain.try_admit(bytes).or_else(|_| {
-            let mut values = Vec::new();
-            self.reclaim(usize::MAX, &mut values);
-            domain.try_admit(bytes)
-        })
-    }
-
-    /// Asks whether a change may make garbage, and waits or fails by the domain's policy. The caller holds no guard.
-    pub(crate) fn admit(&self, key_len: usize) -> Result<(), GarbageLimit> {
-        let domain = self.domain();
-        if domain.hard_limit().is_none() || self.try_admit(key_len).is_ok() {
-            return Ok(());
-        }
-        let mut values = Vec::new();
-        domain.admit_with(Self::garbage_of(key_len), || {
-            self.reclaim(usize::MAX, &mut values);
-            values.clear();
-            domain.garbage() > 0
-        })
+        unsafe { self.step(budget, &mut values) }
     }
 }

@@ -5,11 +5,11 @@
 //! writer that refuses (the key is there already, or is not there) answers only when both say the same: else it
 //! would speak of a change that lookups do not see yet.
 
-use super::commons::Blocks;
-use super::shard::{Held, Inner};
 use super::trie::Trie;
-use crate::qp::raw::index::{Found, Index};
+use crate::qp::raw::index::Found;
 use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::writers::shard::{Held, Inner};
+use crate::qp::raw::writers::writer_pool::Blocks;
 
 impl<V> Trie<V> {
     /// The hash of a key, when there is an index.
@@ -85,21 +85,6 @@ impl<V> Trie<V> {
         }
     }
 
-    /// Takes the memory of an emptied trie's index back. Writers wait for a moment.
-    pub(crate) fn empty_index(&self) {
-        let Some(index) = &self.index else { return };
-        if index.taken().bytes == 0 {
-            return;
-        }
-        let mut shards = self.all_shards();
-        if !self.is_vacant() {
-            return;
-        }
-        let mut blocks = Blocks::new(&self.depot, &mut shards[0].inner);
-        // SAFETY: all shards are held, so nobody writes; there is no entry, so what readers are told is right anyhow.
-        unsafe { index.clear(&mut blocks) };
-    }
-
     /// Puts the leaves of a new trie into its index.
     pub(crate) fn fill_index(&self, len: usize) {
         let Some(index) = &self.index else { return };
@@ -116,47 +101,5 @@ impl<V> Trie<V> {
                 self.index_insert(&mut held, hash, leaf);
             }
         });
-    }
-
-    /// The leaf of a key, by the index if there is one.
-    ///
-    /// # Safety
-    /// This thread holds a guard for as long as it uses the leaf.
-    #[inline]
-    pub(crate) unsafe fn find(&self, key: &[u8]) -> Option<u32> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if let Some(index) = &self.index {
-                match index.find(self.depot.base(), index.hash(key), key) {
-                    Found::Leaf(leaf) => return Some(leaf),
-                    Found::Absent => return None,
-                    Found::AskTrie => {}
-                }
-            }
-            self.view().find(key)
-        }
-    }
-
-    /// The leaves of many keys: `each(i, leaf)`, with 0 for a key that is not there.
-    ///
-    /// # Safety
-    /// As for `find`; there is an index.
-    pub(crate) unsafe fn find_many_indexed<K: AsRef<[u8]>>(
-        &self,
-        index: &Index<V, true>,
-        keys: &[K],
-        mut each: impl FnMut(usize, u32),
-    ) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            index.find_many(self.depot.base(), keys, |i, found| {
-                let leaf = match found {
-                    Found::Leaf(leaf) => leaf,
-                    Found::Absent => 0,
-                    Found::AskTrie => self.view().find(keys[i].as_ref()).unwrap_or(0),
-                };
-                each(i, leaf);
-            });
-        }
     }
 }

@@ -7,10 +7,6 @@ use crossbeam_utils::CachePadded;
 use sapwood_arena::Kind;
 use sapwood_qsbr::Domain;
 
-use super::commons::Commons;
-use super::lock::{Met, Parking};
-use super::pool::POOLED;
-use super::shard::{Counts, place_of};
 use crate::qp::raw::bulk::drop_values;
 use crate::qp::raw::index::Index;
 use crate::qp::raw::leaf::LeafOf;
@@ -18,6 +14,10 @@ use crate::qp::raw::mem::Live;
 use crate::qp::raw::node::{self, BIG, Branch, LEAF};
 use crate::qp::raw::tree::{BIG_KIND, LEAF_KIND, SMALL_KIND, Tree};
 use crate::qp::raw::view::View;
+use crate::qp::raw::writers::block_pool::POOLED;
+use crate::qp::raw::writers::lock::{LockContention, Parking};
+use crate::qp::raw::writers::shard::{Counts, Inner, place_of};
+use crate::qp::raw::writers::writer_pool::WriterPool;
 use crate::sync::{self, Mutex};
 
 /// Where a cell is kept.
@@ -34,9 +34,9 @@ struct Root {
 }
 
 /// See the module.
-pub(crate) struct Trie<V> {
+pub struct Trie<V> {
     root: CachePadded<Root>,
-    commons: Commons,
+    writers: WriterPool,
     pub(crate) parking: Parking,
     /// Where in the arena others find the root cell, in bytes from the base.
     published: Option<usize>,
@@ -71,7 +71,7 @@ impl<V> Trie<V> {
                 cell: AtomicU32::new(root),
                 word: sync::AtomicU32::new(0),
             }),
-            commons: Commons::new(tree.into_arena(), domain, most, len, counts),
+            writers: WriterPool::new(tree.into_arena(), domain, most, len, counts),
             parking: Parking::new(),
             published: None,
             compaction: Mutex::default(),
@@ -109,9 +109,9 @@ impl<V> Trie<V> {
         unsafe { View::new(mem, self.root.cell.load(Ordering::Acquire)) }
     }
 
-    /// Whether there is no entry.
-    pub(crate) fn is_vacant(&self) -> bool {
-        self.root.cell.load(Ordering::Relaxed) == 0
+    /// The root cell; 0 when there is no entry.
+    pub(super) fn root(&self) -> u32 {
+        self.root.cell.load(Ordering::Relaxed)
     }
 
     /// # Safety
@@ -170,7 +170,7 @@ impl<V> Trie<V> {
     /// # Safety
     /// As for `load`.
     #[inline]
-    pub(crate) unsafe fn lock_slot(&self, slot: Slot, cell: u32, met: &mut Met) -> bool {
+    pub(crate) unsafe fn lock_slot(&self, slot: Slot, cell: u32, met: &mut LockContention) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             let word = self.word(slot);
@@ -195,6 +195,16 @@ impl<V> Trie<V> {
         self.parking.release(unsafe { self.word(slot) });
     }
 
+    /// Retires a node that was unlinked: it is freed when no reader can hold it.
+    ///
+    /// # Safety
+    /// The node is whole and unlinked, and this is the only call for it.
+    pub(super) unsafe fn retire_node(&self, inner: &mut Inner, cell: u32) {
+        // SAFETY: the caller's promise.
+        let (bytes, kind) = unsafe { self.block(cell) };
+        inner.retire_node(cell, bytes, kind);
+    }
+
     /// Bytes of a node, and what it counts as.
     ///
     /// # Safety
@@ -215,7 +225,7 @@ impl<V> Trie<V> {
 
     /// Empties the trie; no reader and no writer is left.
     fn drop_all(&mut self) {
-        let mut values = self.commons.take_waiting();
+        let mut values = self.writers.take_waiting();
         let root = self.root.cell.load(Ordering::Relaxed);
         values.extend((root != 0).then_some(root));
         // SAFETY: `&mut self`: each leaf is below the root or waited, and nobody uses them afterwards.
@@ -224,11 +234,11 @@ impl<V> Trie<V> {
 }
 
 impl<V> Deref for Trie<V> {
-    type Target = Commons;
+    type Target = WriterPool;
 
     #[inline(always)]
-    fn deref(&self) -> &Commons {
-        &self.commons
+    fn deref(&self) -> &WriterPool {
+        &self.writers
     }
 }
 

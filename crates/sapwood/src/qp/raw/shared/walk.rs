@@ -73,11 +73,8 @@ impl<'g, V> Walk<'g, V> {
         self.view.key(leaf)
     }
 
-    /// The next leaf from the front.
-    pub(crate) fn next(&mut self) -> Option<u32> {
-        if self.over {
-            return None;
-        }
+    /// Moves the front; whether it is inside.
+    fn advance(&mut self) -> bool {
         let view = self.view;
         match &mut self.front {
             Some(front) => front.next(&view),
@@ -90,22 +87,18 @@ impl<'g, V> Walk<'g, V> {
                 }
             }
         }
-        let inside = self.key_at(&self.front).is_some_and(|key| {
+        self.key_at(&self.front).is_some_and(|key| {
             let below = match &self.high {
                 Bound::Unbounded => true,
                 Bound::Included(high) => key <= high.as_slice(),
                 Bound::Excluded(high) => key < high.as_slice(),
             };
             below && self.key_at(&self.back).is_none_or(|last| key < last)
-        });
-        self.give(inside, true)
+        })
     }
 
-    /// The next leaf from the back.
-    pub(crate) fn next_back(&mut self) -> Option<u32> {
-        if self.over {
-            return None;
-        }
+    /// Moves the back; whether it is inside.
+    fn retreat(&mut self) -> bool {
         let view = self.view;
         match &mut self.back {
             Some(back) => back.prev(&view),
@@ -118,28 +111,34 @@ impl<'g, V> Walk<'g, V> {
                 }
             }
         }
-        let inside = self.key_at(&self.back).is_some_and(|key| {
+        self.key_at(&self.back).is_some_and(|key| {
             let above = match &self.low {
                 Bound::Unbounded => true,
                 Bound::Included(low) => key >= low.as_slice(),
                 Bound::Excluded(low) => key > low.as_slice(),
             };
             above && self.key_at(&self.front).is_none_or(|first| key > first)
-        });
-        self.give(inside, false)
+        })
     }
+}
 
-    fn give(&mut self, inside: bool, from_front: bool) -> Option<u32> {
-        if !inside {
-            self.over = true;
-            return None;
-        }
-        let cursor = if from_front { &self.front } else { &self.back };
-        cursor.as_ref().map(|cursor| cursor.leaf)
+impl<'g, V> Iterator for Walk<'g, V> {
+    type Item = (&'g [u8], &'g V);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.over = self.over || !self.advance();
+        let front = self.front.as_ref().filter(|_| !self.over)?;
+        self.view.entry(front.leaf)
     }
+}
 
-    pub(crate) fn entry(&self, leaf: u32) -> Option<(&'g [u8], &'g V)> {
-        self.view.entry(leaf)
+impl<V> DoubleEndedIterator for Walk<'_, V> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.over = self.over || !self.retreat();
+        let back = self.back.as_ref().filter(|_| !self.over)?;
+        self.view.entry(back.leaf)
     }
 }
 

@@ -5,13 +5,14 @@ use alloc::vec::Vec;
 use sapwood_arena::{Area, ArenaFull};
 use smallvec::SmallVec;
 
-use super::lock::{self, Met};
-use super::shard::Held;
 use super::trie::{Slot, Trie};
 use crate::qp::raw::leaf::{LeafOf, mismatch};
 use crate::qp::raw::node::{self, Branch, LEAF, SMALL_MAX};
 use crate::qp::raw::parts::{self, Parts};
 use crate::qp::raw::tree::{LEAF_KIND, SMALL_KIND, branch_cell, kind_of, leaf_cell, ref_of};
+use crate::qp::raw::writers::lock::{self, LockContention};
+use crate::qp::raw::writers::ops::{Done, Mode, Test};
+use crate::qp::raw::writers::shard::Held;
 use crate::sync;
 
 /// A branch on the way down.
@@ -44,34 +45,6 @@ impl Way {
     fn top(&self) -> Slot {
         self.frames.last().map_or(Slot::Root, |frame| frame.slot())
     }
-}
-
-/// What an insertion does when the key is there, or is not.
-pub(crate) enum Mode<'a, V> {
-    /// Inserts or replaces.
-    Put,
-    /// Inserts only.
-    New,
-    /// Replaces only.
-    Replace,
-    /// Replaces only a value of which this is true. It may be asked about several values, of which the last counts.
-    If(&'a mut dyn FnMut(&V) -> bool),
-}
-
-/// What an insertion found, and did.
-pub(crate) enum Done<V> {
-    /// The key is new: its leaf.
-    Inserted(u32),
-    /// The leaf that was replaced.
-    Replaced(u32),
-    /// Nothing was done, as the key is there: its leaf.
-    Exists(u32, V),
-    /// Nothing was done, as the key is not there.
-    Absent(V),
-    /// Nothing was done, as there are as many entries as there may be.
-    Full(V),
-    /// Nothing was done for want of memory.
-    NoMemory(V, ArenaFull),
 }
 
 /// One attempt.
@@ -124,11 +97,11 @@ impl<V> Trie<V> {
         Some(way)
     }
 
-    /// Inserts, replaces, or does nothing, by the mode.
+    /// As [`Structure::write`](crate::qp::raw::writers::ops::Structure::write).
     ///
     /// # Safety
-    /// This thread holds a guard of the domain, for as long as it uses leaves of the result.
-    pub(crate) unsafe fn write(
+    /// As there.
+    pub(super) unsafe fn put(
         &self,
         held: &mut Held<'_>,
         key: &[u8],
@@ -136,7 +109,7 @@ impl<V> Trie<V> {
         mode: &mut Mode<'_, V>,
         values: &mut Vec<V>,
     ) -> Done<V> {
-        let mut met = Met::default();
+        let mut met = LockContention::default();
         let mut value = Some(value);
         let mut leaf = 0;
         let hash = self.hash(key);
@@ -211,7 +184,7 @@ impl<V> Trie<V> {
         match done {
             Done::Inserted(_) => held.add_len(1),
             // SAFETY: unlinked just now, by us.
-            Done::Replaced(old) => unsafe { self.retire(&mut held.inner, old) },
+            Done::Replaced(old) => unsafe { self.retire_node(&mut held.inner, old) },
             _ => {}
         }
         self.settle(&mut held.inner, met, values);
@@ -247,7 +220,7 @@ impl<V> Trie<V> {
         slot: Slot,
         old: u32,
         new: New,
-        met: &mut Met,
+        met: &mut LockContention,
     ) -> Tried {
         // SAFETY: slots were met under the guard, so their branches are not freed.
         unsafe {
@@ -283,7 +256,7 @@ impl<V> Trie<V> {
         key: &[u8],
         at: usize,
         new: New,
-        met: &mut Met,
+        met: &mut LockContention,
     ) -> Tried {
         // Every key below a branch agrees with the near leaf up to the branch's offset: so the new key leaves the way
         // above all branches with a greater offset than `at`.
@@ -347,7 +320,7 @@ impl<V> Trie<V> {
         slot: Slot,
         cell: u32,
         child: &Child,
-        met: &mut Met,
+        met: &mut LockContention,
     ) -> Tried {
         // SAFETY: branches that were met under the guard are not freed; the new one is ours until it is stored.
         unsafe {
@@ -395,7 +368,7 @@ impl<V> Trie<V> {
             held.end();
             self.unlock_slot(slot);
             self.parking.abandon(self.word_of(cell));
-            self.retire(&mut held.inner, cell);
+            self.retire_node(&mut held.inner, cell);
         }
         Tried::Done
     }
@@ -427,21 +400,21 @@ impl<V> Trie<V> {
         }
     }
 
-    /// Removes a key if its value passes the test; its leaf, until the guard is gone.
+    /// As [`Structure::remove`](crate::qp::raw::writers::ops::Structure::remove).
     ///
     /// # Errors
     /// [`ArenaFull`] when there is no memory for the branch that becomes smaller.
     ///
     /// # Safety
-    /// This thread holds a guard of the domain, for as long as it uses the result.
-    pub(crate) unsafe fn remove(
+    /// As there.
+    pub(super) unsafe fn cut(
         &self,
         held: &mut Held<'_>,
         key: &[u8],
-        test: &mut dyn FnMut(&V) -> bool,
+        mut test: Option<&mut Test<'_, V>>,
         values: &mut Vec<V>,
     ) -> Result<Option<u32>, ArenaFull> {
-        let mut met = Met::default();
+        let mut met = LockContention::default();
         let hash = self.hash(key);
         // SAFETY: the guard is held throughout.
         let removed = unsafe {
@@ -449,8 +422,11 @@ impl<V> Trie<V> {
                 let way = self.walk(key);
                 let there = way.filter(|way| LeafOf::<V>::is_key(self.pointer(way.leaf), key));
                 let leaf = there.as_ref().map(|way| way.leaf);
-                let value = leaf.map(|leaf| &*LeafOf::<V>::value_ptr(self.pointer(leaf)));
-                let (Some(mut way), true) = (there, value.is_some_and(&mut *test)) else {
+                let passes = leaf.is_some_and(|leaf| match &mut test {
+                    Some(test) => test(&*LeafOf::<V>::value_ptr(self.pointer(leaf))),
+                    None => true,
+                });
+                let (Some(mut way), true) = (there, passes) else {
                     if self.index_agrees(hash, key, leaf) {
                         break Ok(None);
                     }
@@ -478,7 +454,7 @@ impl<V> Trie<V> {
             held.add_len(-1);
             self.return_entry();
             // SAFETY: unlinked just now, by us.
-            unsafe { self.retire(&mut held.inner, leaf) };
+            unsafe { self.retire_node(&mut held.inner, leaf) };
         }
         self.settle(&mut held.inner, met, values);
         // SAFETY: the guard is held, and all locks of branches are released.
@@ -490,7 +466,7 @@ impl<V> Trie<V> {
     ///
     /// # Safety
     /// The guard is held.
-    unsafe fn unlink_root(&self, held: &mut Held<'_>, old: New, met: &mut Met) -> Tried {
+    unsafe fn unlink_root(&self, held: &mut Held<'_>, old: New, met: &mut LockContention) -> Tried {
         // SAFETY: the root is no branch.
         unsafe {
             if !self.lock_slot(Slot::Root, old.leaf, met) {
@@ -516,7 +492,7 @@ impl<V> Trie<V> {
         slot: Slot,
         frame: Frame,
         old: New,
-        met: &mut Met,
+        met: &mut LockContention,
     ) -> Tried {
         let (cell, index) = (frame.cell, usize::from(frame.index));
         // SAFETY: branches that were met under the guard are not freed; the new one is ours until it is stored.
@@ -564,7 +540,7 @@ impl<V> Trie<V> {
                 }
                 return Tried::Again;
             }
-            self.retire(&mut held.inner, cell);
+            self.retire_node(&mut held.inner, cell);
         }
         Tried::Done
     }

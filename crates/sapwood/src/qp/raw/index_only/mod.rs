@@ -1,0 +1,141 @@
+//! A map that has only the point index: leaves, and tables that name them.
+//!
+//! Readers look keys up as beside a trie ([`index`](super::index)). The index demands that a writer is
+//! alone with its key. In a trie the lock of a branch sees to that; here it is one of some dozens of
+//! *stripes*, chosen by the hash of the key. Under the stripe the writer looks the key up once more, and
+//! what it finds stays true until it releases the stripe. So each change has one moment: the store that
+//! puts a leaf into its slot, puts it over another leaf, or clears its tag.
+//!
+//! Locks are taken in this order: shard, stripe, the index's turn, buckets. A thread that holds all
+//! shards needs no stripe. The user's code (tests of values) runs under a shard's lock alone: when the
+//! writer then holds the stripe and finds another leaf than the one tested, it tests again.
+//!
+//! The index publishes a leaf only when it has a slot for it
+//! ([`insert_alone`](super::index::Index::insert_alone)); when it refuses, the writer frees the leaf.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`write`] | the changes |
+//! | [`ops`] | the index as one of the structures that many writers change |
+//! | [`verify`] | all of it checked |
+
+pub(crate) mod ops;
+mod verify;
+mod write;
+
+use alloc::boxed::Box;
+use core::ops::Deref;
+
+use crossbeam_utils::CachePadded;
+use sapwood_arena::Arena;
+use sapwood_qsbr::Domain;
+
+use super::index::{Found, Index};
+use super::leaf::LeafOf;
+use super::writers::lock::{LockContention, Parking};
+use super::writers::shard::Counts;
+use super::writers::writer_pool::WriterPool;
+use crate::sync;
+
+/// Stripes for each shard.
+const STRIPES: usize = 8;
+
+/// See the module.
+pub struct IndexOnly<V> {
+    writers: WriterPool,
+    index: Index<V, true>,
+    parking: Parking,
+    stripes: Box<[CachePadded<sync::AtomicU32>]>,
+}
+
+// SAFETY: the map owns its values; `&V` goes to other threads (Sync), and who reclaims drops (Send).
+unsafe impl<V: Send + Sync> Send for IndexOnly<V> {}
+// SAFETY: as above. Leaves are not changed once they are published, and the index by its own protocol only.
+unsafe impl<V: Send + Sync> Sync for IndexOnly<V> {}
+
+impl<V> IndexOnly<V> {
+    /// An empty map in an arena with a stable base.
+    pub(crate) fn new(
+        arena: Arena,
+        domain: Domain,
+        most: Option<usize>,
+        index: Index<V, true>,
+    ) -> Self {
+        let writers = WriterPool::new(arena, domain, most, 0, Counts::default());
+        let stripes =
+            (0..writers.shard_count() * STRIPES).map(|_| CachePadded::new(sync::AtomicU32::new(0)));
+        IndexOnly {
+            stripes: stripes.collect(),
+            parking: Parking::new(),
+            index: index.without_trie(),
+            writers,
+        }
+    }
+
+    /// Waits until this thread is alone with the keys of a stripe: that of the hash.
+    #[inline]
+    fn lock(&self, hash: u64, met: &mut LockContention) -> Stripe<'_> {
+        // The tag comes from the lowest bits, the home from the highest.
+        let word = &*self.stripes[(hash >> 8) as usize & (self.stripes.len() - 1)];
+        // A stripe is never obsolete.
+        while self.parking.acquire(word, met).is_none() {}
+        Stripe {
+            parking: &self.parking,
+            word,
+        }
+    }
+
+    /// The leaf of a key.
+    ///
+    /// # Safety
+    /// This thread holds a guard for as long as it uses the leaf; the hash is the key's.
+    #[inline]
+    unsafe fn find_hashed(&self, hash: u64, key: &[u8]) -> Option<u32> {
+        // SAFETY: the caller's promise.
+        match unsafe { self.index.find(self.depot.base(), hash, key) } {
+            Found::Leaf(leaf) => Some(leaf),
+            found => {
+                debug_assert_eq!(found, Found::Absent, "there is no trie to ask");
+                None
+            }
+        }
+    }
+}
+
+/// A stripe that this thread holds.
+struct Stripe<'a> {
+    parking: &'a Parking,
+    word: &'a sync::AtomicU32,
+}
+
+impl Drop for Stripe<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.parking.release(self.word);
+    }
+}
+
+impl<V> Deref for IndexOnly<V> {
+    type Target = WriterPool;
+
+    #[inline(always)]
+    fn deref(&self) -> &WriterPool {
+        &self.writers
+    }
+}
+
+impl<V> Drop for IndexOnly<V> {
+    fn drop(&mut self) {
+        if !LeafOf::<V>::BOXED && !core::mem::needs_drop::<V>() {
+            return;
+        }
+        let mut leaves = self.writers.take_waiting();
+        // SAFETY: `&mut self`: each leaf is in the index or waited, and nobody uses them afterwards.
+        unsafe {
+            (self.index).each_leaf(self.depot.base(), |leaf| leaves.push(leaf));
+            for leaf in leaves {
+                drop(LeafOf::<V>::take(self.pointer(leaf)));
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! An index alone as one of the structures that many writers change.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use sapwood_arena::ArenaFull;
+use sapwood_qsbr::Guard;
+
+use super::IndexOnly;
+use crate::qp::QpSharedMemory;
+use crate::qp::raw::index::{Found, Together};
+use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::writers::ops::{Done, Mode, Operations, Structure, Test};
+use crate::qp::raw::writers::shard::{Held, Inner};
+use crate::qp::raw::writers::writer_pool::Blocks;
+
+// SAFETY: the index names leaves that are linked: it is what links them.
+unsafe impl<V> Structure<V> for IndexOnly<V> {
+    /// An index copies nothing.
+    const GARBAGE: usize = 0;
+
+    /// The upper half of a hash.
+    type Place = u32;
+
+    #[inline]
+    unsafe fn find(&self, key: &[u8]) -> Option<u32> {
+        // SAFETY: the caller's promise.
+        unsafe { self.find_hashed(self.index.hash(key), key) }
+    }
+
+    unsafe fn find_many<K: AsRef<[u8]>>(&self, keys: &[K], mut each: impl FnMut(usize, u32)) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            (self.index).find_many(self.depot.base(), keys, |i, found| {
+                let leaf = match found {
+                    Found::Leaf(leaf) => leaf,
+                    _ => 0,
+                };
+                each(i, leaf);
+            });
+        }
+    }
+
+    unsafe fn write(
+        &self,
+        held: &mut Held<'_>,
+        key: &[u8],
+        value: V,
+        mode: &mut Mode<'_, V>,
+        values: &mut Vec<V>,
+    ) -> Done<V> {
+        // SAFETY: the caller's promise.
+        unsafe { self.put(held, key, value, mode, values) }
+    }
+
+    unsafe fn remove(
+        &self,
+        held: &mut Held<'_>,
+        key: &[u8],
+        test: Option<&mut Test<'_, V>>,
+        values: &mut Vec<V>,
+    ) -> Result<Option<u32>, ArenaFull> {
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.cut(held, key, test, values) })
+    }
+
+    fn some_keys(&self, _: Guard<'_>, from: Option<u32>) -> (Vec<Vec<u8>>, Option<u32>) {
+        let mut leaves = Together::new();
+        // SAFETY: the guard is held, also while the keys are copied.
+        unsafe {
+            let from = from.unwrap_or_default();
+            let next = (self.index).leaves_from(self.depot.base(), from, &mut leaves);
+            let copy = |(_, leaf): &(u64, u32)| LeafOf::<V>::key(self.pointer(*leaf)).to_vec();
+            (leaves.iter().map(copy).collect(), next)
+        }
+    }
+
+    fn is_vacant(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn may_be_vacant(&self, inner: &Inner) -> bool {
+        inner.about == 0
+    }
+
+    fn empty(&self) -> bool {
+        // A caller may hold back a writer that waits for room: it does not wait for that writer.
+        let Some(mut shards) = self.try_all_shards() else {
+            return false;
+        };
+        if self.is_vacant() && self.index.taken().bytes > 0 {
+            let mut blocks = Blocks::new(&self.depot, &mut shards[0].inner);
+            // SAFETY: all shards are held, so nobody writes; there is no entry, so what readers are told
+            // is right anyhow.
+            unsafe { self.index.clear(&mut blocks) };
+        }
+        self.is_vacant()
+    }
+
+    fn memory(&self) -> QpSharedMemory {
+        self.memory_beside(size_of::<Self>() + size_of_val(&*self.stripes))
+    }
+
+    fn verify(&self) -> Result<(), String> {
+        self.verify_all()
+    }
+}
+
+/// Where a walk stands.
+pub(crate) struct Walk<'g, V> {
+    map: &'g IndexOnly<V>,
+    guard: Guard<'g>,
+    /// The hashes that are next; `None`: the end.
+    from: Option<u32>,
+    /// Those that are given next, from the back.
+    ready: Together,
+}
+
+impl<V> Clone for Walk<'_, V> {
+    fn clone(&self) -> Self {
+        Walk {
+            map: self.map,
+            guard: self.guard,
+            from: self.from,
+            ready: self.ready.clone(),
+        }
+    }
+}
+
+impl<'g, V> Walk<'g, V> {
+    /// A walk over all entries.
+    pub(crate) fn new(map: &'g IndexOnly<V>, guard: Guard<'g>) -> Self {
+        Walk {
+            map,
+            guard,
+            from: Some(0),
+            ready: Together::new(),
+        }
+    }
+}
+
+impl<'g, V> Iterator for Walk<'g, V> {
+    type Item = (&'g [u8], &'g V);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some((_, leaf)) = self.ready.pop() {
+                return Some(self.map.entry(self.guard, leaf));
+            }
+            let from = self.from?;
+            let base = self.map.depot.base();
+            // SAFETY: the guard is held for 'g.
+            self.from = unsafe { (self.map.index).leaves_from(base, from, &mut self.ready) };
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What was unlinked waits for readers; then its memory is used again.
+
+use alloc::vec::Vec;
+
+use sapwood_arena::Area;
+
+use super::lock::LockContention;
+use super::shard::{Garbage, Inner};
+use super::writer_pool::WriterPool;
+use crate::qp::Contention;
+use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::node::LEAF;
+use crate::qp::raw::tree::{LEAF_KIND, ref_of};
+use crate::sync;
+
+/// Nodes that a shard collects before it asks for a grace period: the domain's counters are shared by all writers.
+const BATCH: usize = 64;
+/// The same where garbage is limited, so that the limit means something.
+const BATCH_LIMITED: usize = 1;
+
+/// So many nodes freed at once may leave whole pages.
+const MUCH: usize = 4096;
+
+impl WriterPool {
+    /// Retires a leaf that was unlinked.
+    ///
+    /// # Safety
+    /// The leaf, with a value `V`, is unlinked, and this is the only call for it.
+    pub(crate) unsafe fn retire_leaf<V>(&self, inner: &mut Inner, cell: u32) {
+        // SAFETY: the caller's promise.
+        let size = unsafe { LeafOf::<V>::size(LeafOf::<V>::key_len(self.pointer(cell))) };
+        inner.retire_node(cell, (size + 7) & !7, LEAF_KIND);
+    }
+
+    /// Ends an operation: hands on what it unlinked when that has become much, and frees what can be freed.
+    pub(crate) fn settle<V>(&self, inner: &mut Inner, met: LockContention, values: &mut Vec<V>) {
+        inner.contention.operations += 1;
+        if met.locks > 0 {
+            inner.contention.met_lock += 1;
+            inner.contention.waited += met.waited;
+        }
+        let batch = if self.domain().hard_limit().is_some() {
+            BATCH_LIMITED
+        } else {
+            BATCH
+        };
+        if inner.open.len() >= batch {
+            self.seal(inner);
+            let budget = if self.domain().over_soft_limit() {
+                usize::MAX
+            } else {
+                3 * batch
+            };
+            self.reclaim_shard(inner, budget, values);
+        }
+    }
+
+    fn seal(&self, inner: &mut Inner) {
+        let counted = |(garbage, bytes)| ((garbage, bytes), bytes as usize);
+        inner.queue.extend(inner.open.drain(..).map(counted));
+        inner.queue.seal();
+    }
+
+    /// Frees up to `budget` nodes of a shard that nobody can hold any more; hands out their values.
+    fn reclaim_shard<V>(&self, inner: &mut Inner, budget: usize, values: &mut Vec<V>) -> usize {
+        let Inner {
+            pool,
+            queue,
+            counts,
+            ..
+        } = inner;
+        queue.reclaim(budget, |(garbage, bytes)| {
+            let bytes = bytes as usize;
+            counts.waiting.0 -= 1;
+            counts.waiting.1 -= bytes as isize;
+            // SAFETY: unlinked a grace period ago; the queue hands each out once.
+            unsafe {
+                match garbage {
+                    Garbage::Node(cell) if cell & LEAF != 0 => {
+                        // A value that nothing becomes of is not read once more: its line is long gone from the cache.
+                        if LeafOf::<V>::BOXED || core::mem::needs_drop::<V>() {
+                            values.push(LeafOf::<V>::take(self.pointer(cell)));
+                        }
+                        pool.free(&self.depot, ref_of(cell), bytes, Area::Leaves);
+                    }
+                    Garbage::Node(cell) => {
+                        pool.free(&self.depot, ref_of(cell), bytes, Area::Nodes);
+                    }
+                    Garbage::Block(block) => {
+                        pool.free(&self.depot, block, bytes, Area::Leaves);
+                    }
+                }
+            }
+        })
+    }
+
+    /// Frees up to `budget` nodes of all shards that nobody can hold any more; hands out their values. With an empty
+    /// map, pools give back what they keep.
+    pub(crate) fn reclaim_all<V>(&self, budget: usize, values: &mut Vec<V>, empty: bool) -> usize {
+        let mut freed = 0;
+        // A shard that is at work reclaims by itself.
+        for mut inner in self.idle_shards() {
+            self.seal(&mut inner);
+            let before = freed;
+            freed += self.reclaim_shard(&mut inner, budget - freed, values);
+            if empty {
+                inner.pool.drain(&self.depot);
+            } else if freed - before >= MUCH {
+                // A compaction, most likely: what pools keep of it would hold the pages of all of it.
+                inner.pool.drain_nodes(&self.depot);
+            }
+            if freed >= budget {
+                break;
+            }
+        }
+        if empty || freed >= MUCH {
+            self.depot.arena(|arena| arena.release_free(usize::MAX));
+        }
+        freed
+    }
+
+    /// Gives back what pools keep; whether there was anything.
+    pub(crate) fn drain_pools(&self) -> bool {
+        let mut found = false;
+        for mut inner in self.idle_shards() {
+            found |= inner.pool.bytes() > 0;
+            inner.pool.drain(&self.depot);
+        }
+        found
+    }
+
+    /// The contention of all operations so far.
+    pub(crate) fn contention(&self) -> Contention {
+        let mut sum = Contention::default();
+        for shard in &self.shards {
+            let one = sync::lock(&shard.inner).contention;
+            sum.operations += one.operations;
+            sum.met_lock += one.met_lock;
+            sum.waited += one.waited;
+        }
+        sum
+    }
+}

@@ -1,0 +1,294 @@
+//! Whole operations on a structure that many writers change, for callers with a guard: the operation
+//! takes a shard, makes the change, frees the shard, and drops the values that it reclaimed on the way.
+
+use alloc::vec::Vec;
+use core::ops::Deref;
+
+use sapwood_arena::ArenaFull;
+use sapwood_qsbr::{GarbageLimit, Guard};
+
+use super::shard::{Held, Inner};
+use super::writer_pool::WriterPool;
+use crate::qp::QpSharedMemory;
+use crate::qp::raw::leaf::LeafOf;
+use crate::{Error, Rejected};
+
+/// A test of a value.
+pub type Test<'a, V> = dyn FnMut(&V) -> bool + 'a;
+
+/// What an insertion does when the key is there, or is not.
+pub enum Mode<'a, V> {
+    /// Inserts or replaces.
+    Put,
+    /// Inserts only.
+    New,
+    /// Replaces only.
+    Replace,
+    /// Replaces only a value that passes this test. It may test several values; the last counts.
+    If(&'a mut Test<'a, V>),
+}
+
+/// What an insertion found, and did.
+pub enum Done<V> {
+    /// The key is new: its leaf.
+    Inserted(u32),
+    /// The leaf that was replaced.
+    Replaced(u32),
+    /// Nothing was done, as the key is there: its leaf.
+    Exists(u32, V),
+    /// Nothing was done, as the key is not there.
+    Absent(V),
+    /// Nothing was done, as there are as many entries as there may be.
+    Full(V),
+    /// Nothing was done for want of memory.
+    NoMemory(V, ArenaFull),
+}
+
+/// The result of a change.
+pub(crate) enum Outcome<'g, V> {
+    /// The key is new: its value.
+    Inserted(&'g V),
+    /// The value that was replaced.
+    Replaced(&'g V),
+    /// The mode forbids it: what is there, and the value that was to be inserted.
+    Refused(Option<&'g V>, V),
+}
+
+/// The result of a removal.
+pub(crate) struct Removed<'g, V> {
+    /// The value that was removed.
+    pub(crate) value: Option<&'g V>,
+    /// The map may be empty now.
+    pub(crate) last: bool,
+}
+
+/// A structure that many writers change: what differs between a trie and an index alone.
+///
+/// # Safety
+/// The leaf cells that `find`, `find_many`, `write` and `remove` give are those of whole leaves with
+/// values `V` in the arena of the [`WriterPool`], which were linked under the caller's guard.
+pub unsafe trait Structure<V>: Deref<Target = WriterPool> {
+    /// How much garbage a change may make beside the old leaf, in bytes.
+    const GARBAGE: usize;
+
+    /// A place in a walk over keys.
+    type Place;
+
+    /// The leaf cell of a key.
+    ///
+    /// # Safety
+    /// This thread holds a guard of the domain for as long as it uses the leaf.
+    unsafe fn find(&self, key: &[u8]) -> Option<u32>;
+
+    /// Looks up many keys of a large structure: `each(i, leaf)`, with 0 for a key that is not there.
+    ///
+    /// # Safety
+    /// As for `find`.
+    unsafe fn find_many<K: AsRef<[u8]>>(&self, keys: &[K], each: impl FnMut(usize, u32));
+
+    /// Inserts, replaces, or does nothing, by the mode.
+    ///
+    /// # Safety
+    /// As for `find`.
+    unsafe fn write(
+        &self,
+        held: &mut Held<'_>,
+        key: &[u8],
+        value: V,
+        mode: &mut Mode<'_, V>,
+        values: &mut Vec<V>,
+    ) -> Done<V>;
+
+    /// Removes a key if its value passes the test; its leaf, until the guard is gone.
+    ///
+    /// # Errors
+    /// [`ArenaFull`] when a removal needs memory and there is none.
+    ///
+    /// # Safety
+    /// As for `find`.
+    unsafe fn remove(
+        &self,
+        held: &mut Held<'_>,
+        key: &[u8],
+        test: Option<&mut Test<'_, V>>,
+        values: &mut Vec<V>,
+    ) -> Result<Option<u32>, ArenaFull>;
+
+    /// Some keys of a walk that begins at a place, or at the first key; the next place, unless the
+    /// walk is over.
+    fn some_keys(
+        &self,
+        guard: Guard<'_>,
+        from: Option<Self::Place>,
+    ) -> (Vec<Vec<u8>>, Option<Self::Place>);
+
+    /// Whether there is no entry.
+    fn is_vacant(&self) -> bool;
+
+    /// Whether the shard's writer may have removed the last entry.
+    fn may_be_vacant(&self, inner: &Inner) -> bool;
+
+    /// Takes back the memory of an index whose map is empty; whether the map is empty.
+    fn empty(&self) -> bool;
+
+    /// Where the memory is. Waits for writers that are at work.
+    fn memory(&self) -> QpSharedMemory;
+
+    /// Walks everything; waits for writers that are at work, and holds back those that come.
+    fn verify(&self) -> Result<(), alloc::string::String>;
+}
+
+/// The operations of every [`Structure`].
+pub(crate) trait Operations<V>: Structure<V> {
+    /// The leaf cell of a key.
+    #[inline]
+    fn find_guarded(&self, guard: Guard<'_>, key: &[u8]) -> Option<u32> {
+        debug_assert!(guard.belongs_to(self.domain()), "the view has asked");
+        // SAFETY: the guard, of the map's domain, is held while the leaf is used under it.
+        unsafe { self.find(key) }
+    }
+
+    /// Looks up many keys of a large structure, as [`Structure::find_many`] does.
+    fn find_many_guarded<'g, K: AsRef<[u8]>>(
+        &'g self,
+        _: Guard<'g>,
+        keys: &[K],
+        each: impl FnMut(usize, u32),
+    ) {
+        // SAFETY: the guard is held for 'g.
+        unsafe { self.find_many(keys, each) }
+    }
+
+    /// The value of a leaf that was met under the guard.
+    #[inline]
+    fn value<'g>(&'g self, _: Guard<'g>, leaf: u32) -> &'g V {
+        // SAFETY: the leaf was linked under the guard, so it is not freed while that is held.
+        unsafe { &*LeafOf::<V>::value_ptr(self.pointer(leaf)) }
+    }
+
+    /// Key and value of a leaf that was met under the guard.
+    #[inline]
+    fn entry<'g>(&'g self, guard: Guard<'g>, leaf: u32) -> (&'g [u8], &'g V) {
+        // SAFETY: as for `value`; keys never change.
+        let key = unsafe { LeafOf::<V>::key(self.pointer(leaf)) };
+        (key, self.value(guard, leaf))
+    }
+
+    /// Inserts, replaces, or does nothing, by the mode. When memory is lacking, the free memory of all
+    /// writers is collected and the change is tried once more.
+    fn change<'g>(
+        &'g self,
+        guard: Guard<'g>,
+        key: &[u8],
+        value: V,
+        mode: &mut Mode<'_, V>,
+    ) -> Result<Outcome<'g, V>, Rejected<V>> {
+        let mut value = value;
+        let mut again = true;
+        loop {
+            let mut values = Vec::new();
+            // SAFETY: the guard is held for 'g. The shard is free at the end of the statement, before
+            // values are dropped.
+            let done = unsafe { self.write(&mut self.shard(), key, value, mode, &mut values) };
+            drop(values);
+            let refused = |value, error| Err(Rejected { value, error });
+            return match done {
+                Done::Inserted(leaf) => Ok(Outcome::Inserted(self.value(guard, leaf))),
+                Done::Replaced(leaf) => Ok(Outcome::Replaced(self.value(guard, leaf))),
+                Done::Exists(leaf, value) => {
+                    Ok(Outcome::Refused(Some(self.value(guard, leaf)), value))
+                }
+                Done::Absent(value) => Ok(Outcome::Refused(None, value)),
+                Done::Full(value) => {
+                    let max_entries = self.most().unwrap_or_default();
+                    refused(value, Error::Full { max_entries })
+                }
+                Done::NoMemory(back, full) => {
+                    if again && self.scavenge() {
+                        again = false;
+                        value = back;
+                        continue;
+                    }
+                    refused(back, full.into())
+                }
+            };
+        }
+    }
+
+    /// Removes a key, if its value passes the test.
+    fn take<'g>(
+        &'g self,
+        guard: Guard<'g>,
+        key: &[u8],
+        mut test: Option<&mut Test<'_, V>>,
+    ) -> Result<Removed<'g, V>, ArenaFull> {
+        let mut again = true;
+        loop {
+            let mut values = Vec::new();
+            let mut held = self.shard();
+            // SAFETY: as in `change`.
+            let removed = unsafe { self.remove(&mut held, key, test.as_deref_mut(), &mut values) };
+            let last = matches!(removed, Ok(Some(_))) && self.may_be_vacant(&held.inner);
+            drop(held);
+            drop(values);
+            match removed {
+                Ok(leaf) => {
+                    let value = leaf.map(|leaf| self.value(guard, leaf));
+                    return Ok(Removed { value, last });
+                }
+                Err(_) if again && self.scavenge() => again = false,
+                Err(full) => return Err(full),
+            }
+        }
+    }
+
+    /// Frees up to `budget` nodes of all shards that no reader can hold any more; hands out their
+    /// values. Of an empty map, pools give back what they keep.
+    fn reclaim(&self, budget: usize, values: &mut Vec<V>) -> usize {
+        let empty = self.is_vacant() && self.empty();
+        self.reclaim_all(budget, values, empty)
+    }
+
+    /// Makes free memory usable by all writers, after a block could not be had; whether there was any.
+    fn scavenge(&self) -> bool {
+        let mut values = Vec::new();
+        let found = self.reclaim(usize::MAX, &mut values) > 0;
+        self.drain_pools() || found
+    }
+
+    /// How much garbage a change of a key may make, in bytes.
+    fn garbage_of(key_len: usize) -> usize {
+        LeafOf::<V>::size(key_len) + Self::GARBAGE
+    }
+
+    /// Asks whether a change may make garbage, without waiting.
+    fn try_admit(&self, key_len: usize) -> Result<(), GarbageLimit> {
+        let domain = self.domain();
+        if domain.hard_limit().is_none() {
+            return Ok(());
+        }
+        let bytes = Self::garbage_of(key_len);
+        domain.try_admit(bytes).or_else(|_| {
+            let mut values = Vec::new();
+            self.reclaim(usize::MAX, &mut values);
+            domain.try_admit(bytes)
+        })
+    }
+
+    /// Asks whether a change may make garbage, and waits or fails by the domain's policy. The caller
+    /// holds no guard.
+    fn admit(&self, key_len: usize) -> Result<(), GarbageLimit> {
+        let domain = self.domain();
+        if domain.hard_limit().is_none() || self.try_admit(key_len).is_ok() {
+            return Ok(());
+        }
+        let mut values = Vec::new();
+        domain.admit_with(Self::garbage_of(key_len), || {
+            self.reclaim(usize::MAX, &mut values);
+            values.clear();
+            domain.garbage() > 0
+        })
+    }
+}
+
+impl<V, S: Structure<V>> Operations<V> for S {}

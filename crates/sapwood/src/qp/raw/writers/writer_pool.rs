@@ -1,0 +1,247 @@
+//! What all writers of a map have in common, with a trie or without: memory, shards, limits.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering, fence};
+
+use crossbeam_utils::CachePadded;
+use sapwood_arena::{Area, Arena, ArenaFull, Ref};
+use sapwood_qsbr::{Domain, RetireQueue};
+
+use super::block_pool::{BlockPool, Depot};
+use super::shard::{Counts, Garbage, Held, Inner, Shard, shards_of_this_machine, thread_number};
+use crate::qp::Contention;
+use crate::qp::raw::index::Chunks;
+use crate::qp::raw::mem::byte_of;
+use crate::qp::raw::node::LEAF;
+use crate::sync::{self, Mutex};
+
+/// See the module.
+pub struct WriterPool {
+    pub(crate) depot: Depot,
+    pub(super) shards: Box<[CachePadded<Shard>]>,
+    domain: Domain,
+    /// The most entries, and how many there are; counted only when there is a most.
+    most: Option<usize>,
+    count: CachePadded<AtomicUsize>,
+}
+
+impl WriterPool {
+    /// Those of a map with `len` entries in this arena, which has a stable base; `counts` is what is in use there.
+    pub(crate) fn new(
+        arena: Arena,
+        domain: Domain,
+        most: Option<usize>,
+        len: usize,
+        counts: Counts,
+    ) -> Self {
+        let shard = |first: bool| Shard {
+            inner: Mutex::new(Inner {
+                pool: BlockPool::new(),
+                queue: RetireQueue::new(&domain),
+                open: Vec::new(),
+                about: len,
+                counts: if first { counts } else { Counts::default() },
+                contention: Contention::default(),
+            }),
+            len: AtomicIsize::new(if first { len as isize } else { 0 }),
+            sequence: AtomicU64::new(0),
+        };
+        let shards = (0..shards_of_this_machine()).map(|i| CachePadded::new(shard(i == 0)));
+        WriterPool {
+            shards: shards.collect(),
+            depot: Depot::new(arena),
+            domain,
+            most,
+            count: CachePadded::new(AtomicUsize::new(len)),
+        }
+    }
+
+    pub(crate) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// Entries: exact when no writer is at work; else each operation counts once, when it is done.
+    pub(crate) fn len(&self) -> usize {
+        let sum: isize = self
+            .shards
+            .iter()
+            .map(|shard| shard.len.load(Ordering::Relaxed))
+            .sum();
+        sum.max(0) as usize
+    }
+
+    pub(crate) fn most(&self) -> Option<usize> {
+        self.most
+    }
+
+    /// Takes the place of an entry more, if there may be one.
+    pub(crate) fn reserve_entry(&self) -> bool {
+        let Some(most) = self.most else { return true };
+        self.count
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+                (n < most).then_some(n + 1)
+            })
+            .is_ok()
+    }
+
+    pub(crate) fn return_entry(&self) {
+        if self.most.is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn pointer(&self, cell: u32) -> *mut u8 {
+        // SAFETY: cells point inside the arena.
+        unsafe { self.depot.base().add(byte_of(cell)) }
+    }
+
+    /// A shard to work in.
+    pub(crate) fn shard(&self) -> Held<'_> {
+        let own = thread_number();
+        let n = self.shards.len();
+        for i in 0..n {
+            let shard = &*self.shards[(own + i) & (n - 1)];
+            if let Some(inner) = sync::try_lock(&shard.inner) {
+                return Held { shard, inner };
+            }
+        }
+        let shard = &*self.shards[own & (n - 1)];
+        Held {
+            shard,
+            inner: sync::lock(&shard.inner),
+        }
+    }
+
+    /// How many shards there are: a power of two.
+    pub(crate) fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// All shards, so that no writer is at work.
+    pub(crate) fn all_shards(&self) -> Vec<Held<'_>> {
+        let hold = |shard| Held::<'_> {
+            shard,
+            inner: sync::lock(&shard.inner),
+        };
+        self.shards.iter().map(|shard| hold(&**shard)).collect()
+    }
+
+    /// The same if no writer is at work now.
+    pub(crate) fn try_all_shards(&self) -> Option<Vec<Held<'_>>> {
+        let mut all = Vec::with_capacity(self.shards.len());
+        for shard in &self.shards {
+            let inner = sync::try_lock(&shard.inner)?;
+            all.push(Held { shard, inner });
+        }
+        Some(all)
+    }
+
+    /// Shards whose writers are not at work now, one after the other.
+    pub(super) fn idle_shards(&self) -> impl Iterator<Item = sync::MutexGuard<'_, Inner>> {
+        self.shards
+            .iter()
+            .filter_map(|shard| sync::try_lock(&shard.inner))
+    }
+
+    /// Runs `read`, and gives its result if nothing was changed meanwhile.
+    pub(crate) fn undisturbed<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
+        let mut before = Vec::with_capacity(self.shards.len());
+        for shard in &self.shards {
+            let sequence = shard.sequence.load(Ordering::Acquire);
+            if sequence % 2 == 1 {
+                return None;
+            }
+            before.push(sequence);
+        }
+        let result = read();
+        fence(Ordering::Acquire);
+        let same = |(shard, sequence): (&CachePadded<Shard>, &u64)| {
+            shard.sequence.load(Ordering::Relaxed) == *sequence
+        };
+        self.shards.iter().zip(&before).all(same).then_some(result)
+    }
+
+    /// What a writer counts as the number of entries after an operation: exact while there are few.
+    #[inline]
+    pub(crate) fn about(&self, inner: &mut Inner) -> usize {
+        if inner.about < COUNT_BELOW || inner.contention.operations % COUNT_EVERY == 0 {
+            inner.about = self.len();
+        }
+        inner.about
+    }
+
+    /// The leaves that wait for readers, when no reader and no writer is left.
+    pub(crate) fn take_waiting(&mut self) -> Vec<u32> {
+        let mut leaves = Vec::new();
+        for shard in &mut self.shards {
+            let inner = match shard.inner.get_mut() {
+                Ok(inner) => inner,
+                Err(poisoned) => poisoned.into_inner(),
+            };
+            let mut waiting = core::mem::take(&mut inner.open);
+            inner.queue.drain(|garbage| waiting.push(garbage));
+            // Leaves only: what a branch that waits refers to is live, or waits as well.
+            let cells = waiting
+                .into_iter()
+                .filter_map(|(garbage, _)| match garbage {
+                    Garbage::Node(cell) if cell & LEAF != 0 => Some(cell),
+                    _ => None,
+                });
+            leaves.extend(cells);
+        }
+        leaves
+    }
+
+    /// Bytes of the shards.
+    pub(crate) fn outside(&self) -> usize {
+        self.shards.len() * size_of::<CachePadded<Shard>>()
+    }
+
+    /// The arena's accounts.
+    pub(crate) fn arena_memory(&self) -> sapwood_arena::Memory {
+        self.depot.arena(|arena: &mut Arena| arena.memory())
+    }
+}
+
+/// Operations after which a writer counts the entries anew, and the number of entries below which it always does: the
+/// smallest tables run over before so many.
+const COUNT_EVERY: u64 = 64;
+const COUNT_BELOW: usize = 2048;
+
+/// Where a shared index gets its memory: blocks that it gives back wait for readers.
+pub(crate) struct Blocks<'t> {
+    depot: &'t Depot,
+    inner: &'t mut Inner,
+    /// Why a block could not be had.
+    pub(crate) full: Option<ArenaFull>,
+}
+
+impl<'t> Blocks<'t> {
+    #[inline(always)]
+    pub(crate) fn new(depot: &'t Depot, inner: &'t mut Inner) -> Self {
+        Blocks {
+            depot,
+            inner,
+            full: None,
+        }
+    }
+}
+
+impl Chunks for Blocks<'_> {
+    fn base(&self) -> *mut u8 {
+        self.depot.base()
+    }
+
+    fn alloc(&mut self, bytes: usize) -> Option<Ref> {
+        let block = self.inner.pool.alloc(self.depot, bytes, Area::Leaves);
+        let block = block.map_err(|full| self.full = Some(full)).ok()?;
+        self.inner.counts.index += ((bytes + 7) & !7) as isize;
+        Some(block)
+    }
+
+    unsafe fn free(&mut self, block: Ref, bytes: usize) {
+        self.inner.retire_block(block, bytes);
+    }
+}

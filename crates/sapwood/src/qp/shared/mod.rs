@@ -1,0 +1,408 @@
+//! The maps that many threads change at once: [`QpShared`], which is ordered, and [`PointMap`], which has
+//! only the index. Both are [`SharedMap`]; what only one of them can do is in `ordered` and `unordered`.
+
+mod ordered;
+mod published;
+mod unordered;
+mod view;
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::ControlFlow;
+use core::time::Duration;
+
+use sapwood_arena::{Arena, ArenaOptions, Backing};
+use sapwood_qsbr::{Domain, Guard};
+
+pub use ordered::{Ordered, QpShared, QpSharedBuilder, QpSharedRange, QpSharedView};
+pub use published::Published;
+pub use unordered::{PointMap, PointMapBuilder, PointMapIter, PointMapView, Unordered};
+pub use view::{Exchange, SharedView};
+
+use super::QpSharedMemory;
+use super::raw::index::Index;
+use super::raw::version::stable_arena;
+use super::raw::writers::ops::{Operations, Structure};
+use super::store::RESERVE;
+use crate::reader::reading_methods;
+use crate::seed::seed;
+use crate::{Error, Readable, Rejected};
+
+/// Whether a [`SharedMap`] keeps its entries in order: [`Ordered`] or [`Unordered`].
+pub trait Order: Sized + 'static {
+    /// The structure behind the map.
+    #[doc(hidden)]
+    type Raw<V: Send + Sync + 'static>: Structure<V> + Send + Sync + 'static;
+
+    /// All entries.
+    type Iter<'g, V: Send + Sync + 'static>: Iterator<Item = (&'g [u8], &'g V)> + Clone;
+
+    /// Whether the index is all that there is.
+    #[doc(hidden)]
+    const ONLY_INDEX: bool;
+
+    #[doc(hidden)]
+    fn iter<'g, V: Send + Sync + 'static>(
+        raw: &'g Self::Raw<V>,
+        guard: Guard<'g>,
+    ) -> Self::Iter<'g, V>;
+
+    /// An empty structure in an arena with a stable base.
+    #[doc(hidden)]
+    fn empty<V: Send + Sync + 'static>(
+        arena: Arena,
+        domain: Domain,
+        most: Option<usize>,
+        index: Option<Index<V, true>>,
+    ) -> Self::Raw<V>;
+}
+
+/// A map over byte strings that any number of threads read and change at once: [`QpShared`] and
+/// [`PointMap`] are this.
+///
+/// - Readers take no lock. They need a guard: a [`pin`](Self::pin) for a few operations, or a
+///   [`Reader`](crate::Reader) for a thread with a loop.
+/// - Operations on one key are linearizable. Walks are weakly consistent.
+/// - Memory of removed entries returns after a grace period.
+///
+/// Methods of the map itself take a guard for their duration and give copies; those of a [`SharedView`]
+/// give references. Handles are cheap to clone.
+pub struct SharedMap<O: Order, V: Send + Sync + 'static> {
+    raw: Arc<O::Raw<V>>,
+}
+
+impl<O: Order, V: Send + Sync + 'static> Clone for SharedMap<O, V> {
+    fn clone(&self) -> Self {
+        SharedMap {
+            raw: Arc::clone(&self.raw),
+        }
+    }
+}
+
+/// How a shared map is made.
+///
+/// ```
+/// use sapwood::{Error, qp::QpShared};
+/// let map = QpShared::builder().max_entries(2).build()?;
+/// map.insert("a", 1)?;
+/// map.insert("b", 2)?;
+/// assert_eq!(map.insert("c", 3).unwrap_err().error, Error::Full { max_entries: 2 });
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SharedMapBuilder<O, V> {
+    options: ArenaOptions,
+    domain: Option<Domain>,
+    most: Option<usize>,
+    index: bool,
+    kind: PhantomData<fn() -> (O, V)>,
+}
+
+impl<O: Order, V: Send + Sync + 'static> SharedMapBuilder<O, V> {
+    /// The arena's options. The backing must be one that does not move; the default reserves 16 GiB of address
+    /// space and commits memory as it is used, in small pages: so no insertion waits for long. With
+    /// [`huge_pages`](ArenaOptions::huge_pages), lookups in maps larger than the cache are up to a fifth quicker, and
+    /// an insertion that touches a new huge page takes 0.2 to 5 ms.
+    pub fn options(mut self, options: ArenaOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The domain whose grace periods the map waits for; several maps may share one. Default: its own.
+    pub fn domain(mut self, domain: &Domain) -> Self {
+        self.domain = Some(domain.clone());
+        self
+    }
+
+    /// The most entries that there may be: one more is [`Error::Full`]. Default: as many as memory has room for.
+    ///
+    /// Counting them costs writers a shared counter.
+    pub fn max_entries(mut self, most: usize) -> Self {
+        self.most = Some(most);
+        self
+    }
+
+    /// An empty map.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when the backing cannot be had.
+    ///
+    /// # Panics
+    /// When the backing is one that moves as it grows ([`Backing::Auto`], [`Backing::Heap`]).
+    pub fn build(self) -> Result<SharedMap<O, V>, Error> {
+        let arena = stable_arena(self.options.clone())?;
+        let index = self.index.then(|| Index::new(seed()));
+        Ok(self.build_over(arena, index))
+    }
+
+    /// An empty map in this arena, with this index.
+    fn build_over(self, arena: Arena, index: Option<Index<V, true>>) -> SharedMap<O, V> {
+        let domain = self.domain.unwrap_or_default();
+        SharedMap::of_raw(O::empty(arena, domain, self.most, index))
+    }
+}
+
+impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
+    fn of_raw(raw: O::Raw<V>) -> Self {
+        SharedMap { raw: Arc::new(raw) }
+    }
+
+    /// An empty map with a domain of its own.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when no address space can be had.
+    pub fn new() -> Result<Self, Error> {
+        Self::builder().build()
+    }
+
+    /// A map that is made to measure.
+    pub fn builder() -> SharedMapBuilder<O, V> {
+        SharedMapBuilder {
+            // A fault on a huge page clears 2 MiB, and may wait for the system to find them: see `options`.
+            options: ArenaOptions::default()
+                .backing(Backing::Mmap { reserve: RESERVE })
+                .huge_pages(false),
+            domain: None,
+            most: None,
+            index: O::ONLY_INDEX,
+            kind: PhantomData,
+        }
+    }
+
+    reading_methods!(SharedView<'g, O, V>);
+
+    /// Number of entries: exact while nobody writes; else each operation counts from a moment within it.
+    pub fn len(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_vacant()
+    }
+
+    /// The most entries that there may be, if that was limited.
+    pub fn max_entries(&self) -> Option<usize> {
+        self.raw.most()
+    }
+
+    /// A copy of a key's value.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.read(|view| view.get(key).cloned())
+    }
+
+    /// Whether the key is stored.
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
+        self.read(|view| view.contains_key(key))
+    }
+
+    /// Makes room for garbage, by the domain's policy; then runs `f` with the value.
+    fn admitted<R>(
+        &self,
+        key: &[u8],
+        value: V,
+        f: impl FnOnce(SharedView<'_, O, V>, V) -> Result<R, Rejected<V>>,
+    ) -> Result<R, Rejected<V>> {
+        match self.raw.admit(key.len()) {
+            Ok(()) => self.read(|view| f(view, value)),
+            Err(limit) => Err(Rejected {
+                value,
+                error: limit.into(),
+            }),
+        }
+    }
+
+    /// Inserts or replaces; whether the key is new.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], [`Error::Full`], with the value given
+    /// back; the map is unchanged.
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: V) -> Result<bool, Rejected<V>> {
+        let key = key.as_ref();
+        self.admitted(key, value, |view, value| {
+            view.insert(key, value).map(|old| old.is_none())
+        })
+    }
+
+    /// Inserts a key that is not there.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] when it is there; else as [`insert`](Self::insert).
+    pub fn insert_new(&self, key: impl AsRef<[u8]>, value: V) -> Result<(), Rejected<V>> {
+        let key = key.as_ref();
+        self.admitted(key, value, |view, value| {
+            view.insert_new(key, value).map(drop)
+        })
+    }
+
+    /// Replaces the value of a key that is there.
+    ///
+    /// # Errors
+    /// [`Error::Absent`] when it is not there; else as [`insert`](Self::insert).
+    pub fn replace(&self, key: impl AsRef<[u8]>, value: V) -> Result<(), Rejected<V>> {
+        let key = key.as_ref();
+        self.admitted(key, value, |view, value| view.replace(key, value).map(drop))
+    }
+
+    /// Replaces the value of a key if it equals `current`.
+    ///
+    /// # Errors
+    /// [`Error::Absent`], [`Error::Differs`]; else as [`insert`](Self::insert).
+    ///
+    /// ```
+    /// # use sapwood::{Error, qp::QpShared};
+    /// let map = QpShared::new()?;
+    /// map.insert("hits", 1)?;
+    /// map.compare_exchange("hits", &1, 2)?;
+    /// let rejected = map.compare_exchange("hits", &1, 3).unwrap_err();
+    /// assert_eq!((rejected.error, rejected.value), (Error::Differs, 3));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn compare_exchange(
+        &self,
+        key: impl AsRef<[u8]>,
+        current: &V,
+        new: V,
+    ) -> Result<(), Rejected<V>>
+    where
+        V: PartialEq,
+    {
+        let key = key.as_ref();
+        self.admitted(key, new, |view, new| {
+            match view.compare_exchange(key, current, new)? {
+                Exchange::Done(_) => Ok(()),
+                Exchange::Refused { found, value } => Err(Rejected {
+                    value,
+                    error: match found {
+                        Some(_) => Error::Differs,
+                        None => Error::Absent,
+                    },
+                }),
+            }
+        })
+    }
+
+    /// A copy of a key's value, after inserting the one that `make` makes if the key is not there.
+    ///
+    /// No lock is held while `make` runs: another thread may insert the key meanwhile, and then its value wins.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn get_or_insert_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        make: impl FnOnce() -> V,
+    ) -> Result<V, Error>
+    where
+        V: Clone,
+    {
+        let key = key.as_ref();
+        self.raw.admit(key.len())?;
+        self.read(|view| view.get_or_insert_with(key, make).cloned())
+    }
+
+    /// Removes a key; whether it was there.
+    ///
+    /// # Errors
+    /// [`Error::GarbageLimit`]. [`Error::ArenaFull`] in an ordered map, which builds a branch with one
+    /// child less beside the old one; an unordered map needs no memory for it.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        let key = key.as_ref();
+        self.raw.admit(key.len())?;
+        let (removed, last) = self.read(|view| {
+            let removed = view.take(key, None)?;
+            Ok::<_, Error>((removed.value.is_some(), removed.last))
+        })?;
+        if last {
+            self.reclaim(usize::MAX);
+        }
+        Ok(removed)
+    }
+
+    /// Calls `each` with all entries until it breaks, in the order of [`SharedView::iter`], and as weakly
+    /// consistent.
+    pub fn for_each<B>(&self, each: impl FnMut(&[u8], &V) -> ControlFlow<B>) -> ControlFlow<B> {
+        self.read(|view| view.for_each(each))
+    }
+
+    /// Removes all entries that are there; returns how many. Keys inserted meanwhile may stay.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove); what was removed before stays removed.
+    pub fn clear(&self) -> Result<usize, Error> {
+        let mut removed = 0;
+        let mut from = None;
+        loop {
+            let (keys, next) = self.read(|view| view.some_keys(from));
+            for key in keys {
+                removed += usize::from(self.remove(&key)?);
+            }
+            if next.is_none() {
+                return Ok(removed);
+            }
+            from = next;
+        }
+    }
+
+    /// Frees up to `budget` nodes that no reader can hold any more; returns how many. Writers do some of it on the
+    /// way; this is for an idle loop, or after a stall. Values are dropped here, on the calling thread.
+    pub fn reclaim(&self, budget: usize) -> usize {
+        let mut values = Vec::new();
+        self.raw.reclaim(budget, &mut values)
+    }
+
+    /// How often writers met so far.
+    pub fn contention(&self) -> Contention {
+        self.raw.contention()
+    }
+
+    /// Where the memory is. Waits for writers that are at work.
+    pub fn memory(&self) -> QpSharedMemory {
+        self.raw.memory()
+    }
+
+    /// Walks the map and checks every invariant, and the accounts against what is there. Writers wait meanwhile.
+    ///
+    /// # Errors
+    /// What is wrong, for a person to read.
+    pub fn verify(&self) -> Result<(), String> {
+        self.raw.verify()
+    }
+}
+
+impl<O: Order, V: Send + Sync + 'static> Readable for SharedMap<O, V> {
+    type View<'g> = SharedView<'g, O, V>;
+
+    fn domain(&self) -> &Domain {
+        self.raw.domain()
+    }
+
+    #[inline]
+    fn view<'g>(&'g self, guard: Guard<'g>) -> SharedView<'g, O, V> {
+        SharedView::new(&*self.raw, guard)
+    }
+}
+
+impl<O: Order, V: Send + Sync + fmt::Debug + 'static> fmt::Debug for SharedMap<O, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.read(|view| view.fmt(f))
+    }
+}
+
+/// How often writers met each other, from the map's beginning on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Contention {
+    /// Changes that were made or refused.
+    pub operations: u64,
+    /// Those that met a branch locked by another writer, or had to begin anew after another's change.
+    pub met_lock: u64,
+    /// Time that they waited for locks, all together.
+    pub waited: Duration,
+}

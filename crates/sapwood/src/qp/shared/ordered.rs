@@ -1,0 +1,421 @@
+//! What only an ordered map can do.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::iter::FusedIterator;
+use core::ops::{Bound, RangeBounds};
+
+use sapwood_arena::Arena;
+use sapwood_qsbr::{Domain, Guard};
+
+use super::{Order, SharedMap, SharedMapBuilder, SharedView};
+use crate::Error;
+use crate::qp::QpMap;
+use crate::qp::iter::Shown;
+use crate::qp::map::sorted_tree;
+use crate::qp::raw::batch;
+use crate::qp::raw::index::Index;
+use crate::qp::raw::mem::Live;
+use crate::qp::raw::shared::trie::Trie;
+use crate::qp::raw::shared::walk::{Walk, prefix_bounds};
+use crate::qp::raw::tree::Tree;
+use crate::qp::raw::version::stable_arena;
+use crate::qp::raw::view::View;
+use crate::qp::raw::writers::ops::Operations;
+use crate::qp::read;
+use crate::seed::seed;
+
+/// An ordered map over byte strings that any number of threads read and change at once.
+///
+/// - Readers take no lock. They need a guard: a [`pin`](SharedMap::pin) for a few operations, or a
+///   [`Reader`](crate::Reader) for a thread with a loop. A registered reader of the trie writes nothing
+///   and retries nothing.
+/// - Writers lock the one or two branches that they replace: writers of keys far from each other do not
+///   meet. There is no global lock.
+/// - Operations on one key are linearizable. Iteration is ordered and weakly consistent; queries that
+///   combine entries are exact under [`exact`](SharedView::exact).
+/// - Memory of removed entries returns after a grace period.
+///
+/// Methods of the map itself take a guard for their duration and give copies; those of a
+/// [`QpSharedView`] give references. Handles are cheap to clone.
+///
+/// ```
+/// use sapwood::qp::QpShared;
+/// let map = QpShared::new()?;
+/// std::thread::scope(|scope| {
+///     for worker in 0..4u32 {
+///         let map = &map;
+///         scope.spawn(move || {
+///             for i in 0..100u32 {
+///                 map.insert(format!("{worker}/{i:03}"), i).unwrap();
+///             }
+///         });
+///     }
+/// });
+/// assert_eq!(map.len(), 400);
+/// assert_eq!(map.get("2/017"), Some(17));
+/// let pin = map.pin();
+/// let keys: Vec<_> = pin.view().prefix("3/").map(|(key, _)| key).take(2).collect();
+/// assert_eq!(keys, [b"3/000", b"3/001"]);
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+pub type QpShared<V> = SharedMap<Ordered, V>;
+
+/// How a [`QpShared`] is made.
+pub type QpSharedBuilder<V> = SharedMapBuilder<Ordered, V>;
+
+/// A [`QpShared`] under a guard.
+pub type QpSharedView<'g, V> = SharedView<'g, Ordered, V>;
+
+/// The order of [`QpShared`]: by keys.
+#[derive(Clone, Copy, Debug)]
+pub struct Ordered(());
+
+impl Order for Ordered {
+    type Raw<V: Send + Sync + 'static> = Trie<V>;
+    type Iter<'g, V: Send + Sync + 'static> = QpSharedRange<'g, V>;
+    const ONLY_INDEX: bool = false;
+
+    fn iter<'g, V: Send + Sync + 'static>(
+        raw: &'g Trie<V>,
+        guard: Guard<'g>,
+    ) -> QpSharedRange<'g, V> {
+        QpSharedRange {
+            walk: Walk::new(raw.guarded_view(guard), Bound::Unbounded, Bound::Unbounded),
+        }
+    }
+
+    fn empty<V: Send + Sync + 'static>(
+        arena: Arena,
+        domain: Domain,
+        most: Option<usize>,
+        index: Option<Index<V, true>>,
+    ) -> Trie<V> {
+        Trie::new(Tree::new(arena), domain, most, index)
+    }
+}
+
+impl<V: Send + Sync + 'static> QpSharedBuilder<V> {
+    /// Keeps a point index: a hash index over the entries, in step with the map. `get`, `contains_key` and `get_many` then
+    /// touch two cache lines, for about 7 bytes a key and some time at each change; what is ordered goes on using
+    /// the trie. The hash is seeded at random, so nobody can choose keys that collide.
+    ///
+    /// ```
+    /// # use sapwood::qp::QpShared;
+    /// let map = QpShared::builder().with_index().build()?;
+    /// map.insert("cedar", 7)?;
+    /// assert_eq!(map.get("cedar"), Some(7));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn with_index(mut self) -> Self {
+        self.index = true;
+        self
+    }
+
+    /// A map of entries in ascending order of keys. Of equal keys, the last wins.
+    ///
+    /// # Errors
+    /// As [`QpMap::from_sorted_iter`]; [`Error::Full`].
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn build_sorted<K: AsRef<[u8]>>(
+        self,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<QpShared<V>, Error> {
+        let tree = sorted_tree(stable_arena(self.options.clone())?, entries)?;
+        let index = self.index.then(|| Index::new(seed()));
+        Ok(SharedMap::of_raw(self.trie(tree, index)?))
+    }
+
+    /// A trie of a tree's entries.
+    pub(super) fn trie(
+        self,
+        tree: Tree<V>,
+        index: Option<Index<V, true>>,
+    ) -> Result<Trie<V>, Error> {
+        match self.most {
+            Some(max_entries) if tree.len > max_entries => Err(Error::Full { max_entries }),
+            most => Ok(Trie::new(
+                tree,
+                self.domain.unwrap_or_default(),
+                most,
+                index,
+            )),
+        }
+    }
+}
+
+impl<V: Send + Sync + 'static> QpShared<V> {
+    /// A shared map of an owned map's entries.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when no memory can be had; the map is dropped.
+    pub fn from_map(map: QpMap<V>) -> Result<Self, Error> {
+        Self::builder().build_sorted(map)
+    }
+
+    /// Copies of the entry with the least key greater than `key`, whether `key` is there or not.
+    pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(Vec<u8>, V)>
+    where
+        V: Clone,
+    {
+        self.read(|view| {
+            let (key, value) = view.next_after(key)?;
+            Some((key.to_vec(), value.clone()))
+        })
+    }
+
+    /// Moves up to `budget` branches into fresh memory, in key order and in clusters that fit cache lines, beside readers and
+    /// writers, or sweeps what they left; returns whether there is more to do. Call it again and again to compact the whole map; when the end is
+    /// reached, the next call begins anew. The first step of a compaction holds writers up for a moment.
+    ///
+    /// Iteration gains most: neighbours in order become neighbours in memory.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on later.
+    ///
+    /// ```
+    /// # let map = sapwood::qp::QpShared::new()?;
+    /// # map.insert("a", 1)?;
+    /// while map.compact_step(1000)? {}
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn compact_step(&self, budget: usize) -> Result<bool, Error> {
+        // A branch over text has about 24 bytes.
+        self.raw.admit(budget.saturating_mul(64))?;
+        self.read(|view| Ok(view.raw.compact(view.guard, budget.max(1))?))
+    }
+}
+
+/// How often an exact query is tried before writers have to wait for it.
+const EXACT_TRIES: usize = 8;
+
+impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
+    #[inline(always)]
+    fn view(&self) -> View<'g, V, Live> {
+        self.raw.guarded_view(self.guard)
+    }
+
+    fn walk(&self, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) -> QpSharedRange<'g, V> {
+        QpSharedRange {
+            walk: Walk::new(self.view(), low, high),
+        }
+    }
+
+    /// The entries between two bounds, in order, from both ends. Bounds that have crossed give none.
+    pub fn range<K, R>(&self, bounds: R) -> QpSharedRange<'g, V>
+    where
+        K: AsRef<[u8]> + ?Sized,
+        R: RangeBounds<K>,
+    {
+        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        self.walk(owned(bounds.start_bound()), owned(bounds.end_bound()))
+    }
+
+    /// The entries whose keys start with `prefix` (the key equal to it included), in order.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> QpSharedRange<'g, V> {
+        let (low, high) = prefix_bounds(prefix.as_ref());
+        self.walk(low, high)
+    }
+
+    /// The entry with the least key.
+    pub fn first_key_value(&self) -> Option<(&'g [u8], &'g V)> {
+        self.iter().next()
+    }
+
+    /// The entry with the greatest key.
+    pub fn last_key_value(&self) -> Option<(&'g [u8], &'g V)> {
+        self.iter().next_back()
+    }
+
+    /// The entry with the least key greater than `key`, whether `key` is there or not: a step of a walk that holds nothing
+    /// between its steps, as the kernel's `get_next_key` does.
+    pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
+        let view = self.view();
+        read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
+    }
+
+    /// The entry with the greatest key less than `key`.
+    pub fn predecessor(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
+        let view = self.view();
+        read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
+    }
+
+    /// The entry with the least key greater than `key`; the same as [`next_after`](Self::next_after).
+    pub fn successor(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
+        self.next_after(key)
+    }
+
+    /// The entry with the longest key that is a prefix of `key` (`key` itself included).
+    ///
+    /// What it gives was there and is a prefix. Beside writers it may not be the longest at any moment: the walk may
+    /// meet two changes that never stood together. See [`exact`](Self::exact).
+    pub fn longest_prefix(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
+        self.ancestors(key).pop()
+    }
+
+    /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first; beside writers as
+    /// [`longest_prefix`](Self::longest_prefix) is.
+    pub fn ancestors(&self, key: impl AsRef<[u8]>) -> Vec<(&'g [u8], &'g V)> {
+        let key = key.as_ref();
+        // A branch that came between the two walks down may hold a key that is none.
+        read::ancestors(self.view(), key, |ancestor| key.starts_with(ancestor))
+    }
+
+    /// The entries whose keys are prefixes of `key` that end where a component of `key` ends: the prefix ends in
+    /// `separator`, is followed by it, is empty, or is the whole key. Shortest first.
+    pub fn ancestors_at(&self, key: impl AsRef<[u8]>, separator: u8) -> Vec<(&'g [u8], &'g V)> {
+        let key = key.as_ref();
+        read::ancestors(self.view(), key, |ancestor| {
+            key.starts_with(ancestor) && read::at_separator(ancestor, key, separator)
+        })
+    }
+
+    /// Runs a query of several entries so that its result is exact for one moment: again and again until nothing was
+    /// changed meanwhile, and after a few times while writers wait.
+    ///
+    /// The query must not change the map, by this view or otherwise: it would wait for itself.
+    ///
+    /// ```
+    /// # let map = sapwood::qp::QpShared::new()?;
+    /// map.insert("a", 1)?;
+    /// let pin = map.pin();
+    /// let (zone, first) = pin.view().exact(|view| (view.longest_prefix("ab"), view.first_key_value()));
+    /// assert_eq!(zone, first);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn exact<R>(&self, query: impl Fn(QpSharedView<'g, V>) -> R) -> R {
+        for _ in 0..EXACT_TRIES {
+            if let Some(result) = self.raw.undisturbed(|| query(*self)) {
+                return result;
+            }
+        }
+        let _writers_wait = self.raw.all_shards();
+        query(*self)
+    }
+
+    /// Reads what changes of these keys are going to read.
+    pub(crate) fn warm<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        batch::warm(&self.view(), keys);
+    }
+}
+
+/// Entries of a shared map in ascending order of keys, from both ends, while others write.
+///
+/// Weakly consistent: keys come in order and never twice; a key that is there throughout is not skipped; of keys that
+/// are inserted or removed meanwhile some come and some do not. It holds its guard: for long walks that should
+/// not hold memory back, take [`next_after`](SharedView::next_after) under a guard for each step.
+pub struct QpSharedRange<'g, V> {
+    walk: Walk<'g, V>,
+}
+
+impl<V> Clone for QpSharedRange<'_, V> {
+    fn clone(&self) -> Self {
+        QpSharedRange {
+            walk: self.walk.clone(),
+        }
+    }
+}
+
+impl<'g, V> Iterator for QpSharedRange<'g, V> {
+    type Item = (&'g [u8], &'g V);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.walk.next()
+    }
+}
+
+impl<V> DoubleEndedIterator for QpSharedRange<'_, V> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.walk.next_back()
+    }
+}
+
+impl<V> FusedIterator for QpSharedRange<'_, V> {}
+
+impl<V: fmt::Debug> fmt::Debug for QpSharedRange<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.clone().map(|(k, v)| (k.escape_ascii(), v));
+        f.debug_map().entries(shown.map(Shown::of)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::qp::QpShared;
+
+    /// The prefixes of a key when `change` happens as soon as the second way down has found the empty key.
+    fn prefixes(
+        map: &QpShared<u32>,
+        key: &[u8],
+        change: impl FnOnce(),
+    ) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
+        let pin = map.pin();
+        let view = pin.view().view();
+        let (mut found, mut change) = (Vec::new(), Some(change));
+        let longest = view.prefixes_of(key, |leaf| {
+            found.push(view.key(leaf).unwrap().to_vec());
+            if let Some(change) = change.take() {
+                change();
+            }
+        });
+        assert!(change.is_none(), "there was a second way");
+        (found, longest.map(|leaf| view.key(leaf).unwrap().to_vec()))
+    }
+
+    fn map(keys: &[&str]) -> QpShared<u32> {
+        let map = QpShared::new().unwrap();
+        for key in keys {
+            map.insert(key, 1).unwrap();
+        }
+        map
+    }
+
+    #[test]
+    fn a_prefix_that_becomes_a_lone_leaf_is_found() {
+        let map = map(&["", "a", "axy"]);
+        let (found, longest) = prefixes(&map, b"axz", || {
+            assert!(map.remove("axy").unwrap());
+        });
+        assert_eq!(found, [b"".to_vec(), b"a".to_vec()]);
+        assert_eq!(longest, Some(b"a".to_vec()));
+    }
+
+    #[test]
+    fn a_prefix_whose_value_changes_is_found_once() {
+        let map = map(&["", "a", "ab"]);
+        let (found, longest) = prefixes(&map, b"ax", || {
+            map.insert("a", 2).unwrap();
+        });
+        assert_eq!(found, [b"".to_vec(), b"a".to_vec()]);
+        assert_eq!(longest, Some(b"a".to_vec()));
+        // The same, when it is alone as well.
+        let (found, _) = prefixes(&map, b"ax", || {
+            assert!(map.remove("ab").unwrap());
+            map.insert("a", 3).unwrap();
+        });
+        assert_eq!(found, [b"".to_vec(), b"a".to_vec()]);
+    }
+
+    #[test]
+    fn a_prefix_that_comes_meanwhile_is_in_its_place() {
+        let map = map(&["", "a", "axyz"]);
+        let (found, longest) = prefixes(&map, b"axyq", || {
+            assert!(map.remove("axyz").unwrap());
+            map.insert("axy", 2).unwrap();
+            assert!(map.remove("a").unwrap());
+        });
+        assert_eq!(found, [b"".to_vec(), b"axy".to_vec()]);
+        assert_eq!(longest, Some(b"axy".to_vec()));
+        // The leaf that the first way ended at goes, and a shorter prefix comes.
+        let (found, longest) = prefixes(&map, b"axy", || {
+            map.insert("ax", 2).unwrap();
+            assert!(map.remove("axy").unwrap());
+        });
+        assert_eq!(found, [b"".to_vec(), b"ax".to_vec(), b"axy".to_vec()]);
+        assert_eq!(longest, Some(b"axy".to_vec()));
+    }
+}

@@ -1,0 +1,283 @@
+//! What a thread with a guard does with a shared map: reading, and changing with references to what was there.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::ControlFlow;
+
+use sapwood_qsbr::Guard;
+
+use super::Order;
+use crate::qp::iter::Shown;
+use crate::qp::map::checked;
+use crate::qp::raw::writers::ops::{Mode, Operations, Outcome, Removed, Structure, Test};
+use crate::qp::read;
+use crate::{Error, Rejected};
+
+/// A [`SharedMap`](super::SharedMap) under a guard: references that it gives out live as long as the
+/// guard.
+///
+/// Stays on its thread. Operations on one key are linearizable. A query that combines several entries is
+/// not: an ordered map has [`exact`](SharedView::exact) for that.
+pub struct SharedView<'g, O: Order, V: Send + Sync + 'static> {
+    pub(super) raw: &'g O::Raw<V>,
+    pub(super) guard: Guard<'g>,
+}
+
+impl<O: Order, V: Send + Sync + 'static> Clone for SharedView<'_, O, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<O: Order, V: Send + Sync + 'static> Copy for SharedView<'_, O, V> {}
+
+impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
+    #[inline]
+    pub(super) fn new(raw: &'g O::Raw<V>, guard: Guard<'g>) -> Self {
+        assert!(
+            guard.belongs_to(raw.domain()),
+            "a guard of the map's own domain"
+        );
+        SharedView { raw, guard }
+    }
+
+    /// Number of entries; exact while nobody writes.
+    pub fn len(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_vacant()
+    }
+
+    /// The value of a key. Waits for nobody. With an index, two cache lines; else O(key length).
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&'g V> {
+        let leaf = self.raw.find_guarded(self.guard, key.as_ref())?;
+        Some(self.raw.value(self.guard, leaf))
+    }
+
+    /// The stored key and its value.
+    pub fn get_key_value(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
+        let leaf = self.raw.find_guarded(self.guard, key.as_ref())?;
+        Some(self.raw.entry(self.guard, leaf))
+    }
+
+    /// Whether the key is stored.
+    #[inline]
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
+        self.raw.find_guarded(self.guard, key.as_ref()).is_some()
+    }
+
+    /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`. Each is looked up at a moment of its own.
+    ///
+    /// # Panics
+    /// When `keys` and `out` differ in length.
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], out: &mut [Option<&'g V>]) {
+        assert_eq!(keys.len(), out.len(), "as many places as keys");
+        let large = self.len() >= read::BATCH_FROM / 32;
+        if !large {
+            for (key, out) in keys.iter().zip(out) {
+                *out = self.get(key);
+            }
+            return;
+        }
+        self.raw.find_many_guarded(self.guard, keys, |i, leaf| {
+            out[i] = (leaf != 0).then(|| self.raw.value(self.guard, leaf));
+        });
+    }
+
+    /// All entries. In an ordered map, in ascending order of keys and from both ends, see
+    /// [`QpSharedRange`](super::QpSharedRange); else in no order, see [`PointMapIter`](super::PointMapIter).
+    pub fn iter(&self) -> O::Iter<'g, V> {
+        O::iter(self.raw, self.guard)
+    }
+
+    /// Calls `each` with all entries until it breaks, in the order of [`iter`](Self::iter).
+    pub fn for_each<B>(
+        &self,
+        mut each: impl FnMut(&'g [u8], &'g V) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        for (key, value) in self.iter() {
+            each(key, value)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Runs one change; a change that lacks memory is tried again after all free memory was collected.
+    fn change(
+        &self,
+        key: &[u8],
+        value: V,
+        mode: &mut Mode<'_, V>,
+    ) -> Result<Outcome<'g, V>, Rejected<V>> {
+        let garbage = checked(key)
+            .map(drop)
+            .and_then(|()| Ok(self.raw.try_admit(key.len())?));
+        match garbage {
+            Ok(()) => self.raw.change(self.guard, key, value, mode),
+            Err(error) => Err(Rejected { value, error }),
+        }
+    }
+
+    /// Inserts or replaces; the value that was replaced can be read as long as the guard is held.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], [`Error::Full`], with the value given
+    /// back; the map is unchanged.
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: V) -> Result<Option<&'g V>, Rejected<V>> {
+        match self.change(key.as_ref(), value, &mut Mode::Put)? {
+            Outcome::Replaced(old) => Ok(Some(old)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Inserts a key that is not there.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] when it is there; else as [`insert`](Self::insert).
+    pub fn insert_new(&self, key: impl AsRef<[u8]>, value: V) -> Result<&'g V, Rejected<V>> {
+        match self.change(key.as_ref(), value, &mut Mode::New)? {
+            Outcome::Inserted(new) | Outcome::Replaced(new) => Ok(new),
+            Outcome::Refused(_, value) => Err(Rejected {
+                value,
+                error: Error::Exists,
+            }),
+        }
+    }
+
+    /// Replaces the value of a key that is there, and gives the old one.
+    ///
+    /// # Errors
+    /// [`Error::Absent`] when it is not there; else as [`insert`](Self::insert).
+    pub fn replace(&self, key: impl AsRef<[u8]>, value: V) -> Result<&'g V, Rejected<V>> {
+        match self.change(key.as_ref(), value, &mut Mode::Replace)? {
+            Outcome::Inserted(old) | Outcome::Replaced(old) => Ok(old),
+            Outcome::Refused(_, value) => Err(Rejected {
+                value,
+                error: Error::Absent,
+            }),
+        }
+    }
+
+    /// Replaces the value of a key if it equals `current`; says what it found.
+    ///
+    /// The comparison must not wait for all writers: it must not call `verify`, `memory`, `contention` or `exact`.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn compare_exchange(
+        &self,
+        key: impl AsRef<[u8]>,
+        current: &V,
+        new: V,
+    ) -> Result<Exchange<'g, V>, Rejected<V>>
+    where
+        V: PartialEq,
+    {
+        let mut same = |value: &V| value == current;
+        Ok(
+            match self.change(key.as_ref(), new, &mut Mode::If(&mut same))? {
+                Outcome::Inserted(old) | Outcome::Replaced(old) => Exchange::Done(old),
+                Outcome::Refused(found, value) => Exchange::Refused { found, value },
+            },
+        )
+    }
+
+    /// The value of a key; inserts the one that `make` makes if it is not there.
+    ///
+    /// No lock is held while `make` runs. If another thread inserts the key meanwhile, that thread's value
+    /// is the result, and the one that was made is dropped.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn get_or_insert_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        make: impl FnOnce() -> V,
+    ) -> Result<&'g V, Error> {
+        let key = key.as_ref();
+        if let Some(value) = self.get(key) {
+            return Ok(value);
+        }
+        match self.change(key, make(), &mut Mode::New)? {
+            Outcome::Inserted(value) | Outcome::Replaced(value) => Ok(value),
+            Outcome::Refused(Some(value), _) => Ok(value),
+            Outcome::Refused(None, _) => unreachable!("a key is there or is inserted"),
+        }
+    }
+
+    /// Removes a key; the value can be read as long as the guard is held.
+    ///
+    /// # Errors
+    /// As [`SharedMap::remove`](super::SharedMap::remove).
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<Option<&'g V>, Error> {
+        Ok(self.take(key.as_ref(), None)?.value)
+    }
+
+    /// Removes a key if its value passes a test. The test may be run several times; the last counts.
+    ///
+    /// It must not wait for all writers: not call `verify`, `memory`, `contention` or `exact`.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove).
+    pub fn remove_if(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut test: impl FnMut(&V) -> bool,
+    ) -> Result<Option<&'g V>, Error> {
+        Ok(self.take(key.as_ref(), Some(&mut test))?.value)
+    }
+
+    #[inline]
+    pub(super) fn take(
+        &self,
+        key: &[u8],
+        test: Option<&mut Test<'_, V>>,
+    ) -> Result<Removed<'g, V>, Error> {
+        self.raw.try_admit(key.len())?;
+        Ok(self.raw.take(self.guard, key, test)?)
+    }
+
+    /// Some keys of a walk, and the place where it goes on.
+    pub(super) fn some_keys(
+        &self,
+        from: Option<Place<O, V>>,
+    ) -> (Vec<Vec<u8>>, Option<Place<O, V>>) {
+        self.raw.some_keys(self.guard, from)
+    }
+}
+
+/// A place in a walk over keys.
+type Place<O, V> = <<O as Order>::Raw<V> as Structure<V>>::Place;
+
+/// The result of a [`compare_exchange`](SharedView::compare_exchange).
+#[derive(Debug, PartialEq, Eq)]
+pub enum Exchange<'g, V> {
+    /// The value was replaced: the old one.
+    Done(&'g V),
+    /// It was another, or the key was not there.
+    Refused {
+        /// What was found.
+        found: Option<&'g V>,
+        /// The value that was to be stored.
+        value: V,
+    },
+}
+
+impl<O: Order, V: Send + Sync + fmt::Debug + 'static> fmt::Debug for SharedView<'_, O, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.iter().map(|(k, v)| (k.escape_ascii(), v));
+        f.debug_map().entries(shown.map(Shown::of)).finish()
+    }
+}
+
+impl<'g, O: Order, V: Send + Sync + 'static> IntoIterator for SharedView<'g, O, V> {
+    type Item = (&'g [u8], &'g V);
+    type IntoIter = O::Iter<'g, V>;
+
+    fn into_iter(self) -> O::Iter<'g, V> {
+        self.iter()
+    }
+}

@@ -1,0 +1,202 @@
+//! How threads read a structure whose readers never lock: pinned for a moment, or registered for long.
+
+use core::fmt;
+
+use sapwood_qsbr::{Domain, Guard, Offline, Pinned, Reader as Registration, TooManyReaders};
+
+/// A structure that is read under a guard of its [`Domain`].
+///
+/// Each structure has these methods itself, too; this trait is for code that is generic over structures.
+///
+/// ```
+/// use sapwood::{Readable, qp::QpStore, lpm::Ipv4Fib};
+///
+/// /// Whether anybody but the caller reads the structure now.
+/// fn is_read<M: Readable>(map: &M) -> bool {
+///     map.domain().readers() > 0
+/// }
+/// assert!(!is_read(&QpStore::<u32>::new()?));
+/// assert!(!is_read(&Ipv4Fib::<u32>::new()?));
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+pub trait Readable {
+    /// The structure under a guard.
+    type View<'g>
+    where
+        Self: 'g;
+
+    /// The domain whose grace periods the structure waits for.
+    fn domain(&self) -> &Domain;
+
+    /// The structure under a guard that the caller holds, for readers of several structures at once.
+    ///
+    /// # Panics
+    /// When the guard is of another domain.
+    fn view<'g>(&'g self, guard: Guard<'g>) -> Self::View<'g>;
+}
+
+/// The methods of [`Readable`], and the ways to a guard, for the structure itself; the argument is the type
+/// of its view with the lifetime `'g`.
+macro_rules! reading_methods {
+    ($view:ty) => {
+        /// The domain whose grace periods the structure waits for.
+        pub fn domain(&self) -> &$crate::qsbr::Domain {
+            $crate::Readable::domain(self)
+        }
+
+        /// The structure under a guard that the caller holds, for readers of several structures at once.
+        ///
+        /// # Panics
+        /// When the guard is of another domain.
+        #[inline]
+        pub fn view<'g>(&'g self, guard: $crate::qsbr::Guard<'g>) -> $view {
+            $crate::Readable::view(self, guard)
+        }
+
+        /// Registers this thread, or the one that the reader is sent to: its guards cost nothing.
+        ///
+        /// # Errors
+        /// When the domain has as many readers as it may have.
+        pub fn reader(
+            &self,
+            name: &str,
+        ) -> Result<$crate::Reader<Self>, $crate::qsbr::TooManyReaders> {
+            $crate::Reader::new(self, name)
+        }
+
+        /// A guard for a few operations on this thread: a few nanoseconds more than a reader's.
+        #[inline]
+        pub fn pin(&self) -> $crate::Pin<'_, Self> {
+            $crate::Pin::new(self)
+        }
+
+        /// Calls `f` with a view, under a [`pin`](Self::pin).
+        #[inline]
+        pub fn read<R>(&self, f: impl for<'g> FnOnce($view) -> R) -> R {
+            f(self.pin().view())
+        }
+    };
+}
+pub(crate) use reading_methods;
+
+/// A thread that is registered to read a structure: registered once, then its guards cost nothing.
+///
+/// Call [`quiescent`](Self::quiescent) from time to time (once per round of an event loop, or per burst
+/// of packets), or go [`offline`](Self::offline) before blocking: else memory is held back.
+///
+/// ```
+/// use sapwood::{Reader, qp::QpStore};
+///
+/// fn serve(mut reader: Reader<QpStore<u32>>) {
+///     for name in ["elm", "oak"] {
+///         assert_eq!(reader.view().get(name), None);
+///         reader.quiescent();
+///     }
+/// }
+/// serve(QpStore::new()?.reader("worker")?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// ```compile_fail,E0502
+/// # let store = sapwood::qp::QpStore::<u32>::new().unwrap();
+/// let mut reader = store.reader("worker").unwrap();
+/// let view = reader.view();
+/// reader.quiescent(); // the view must be gone by now
+/// view.get("a");
+/// ```
+pub struct Reader<M> {
+    registration: Registration,
+    map: M,
+}
+
+impl<M: Readable> Reader<M> {
+    /// Registers this thread, or the one that the reader is sent to.
+    ///
+    /// # Errors
+    /// When the domain has as many readers as it may have.
+    pub fn new(map: &M, name: &str) -> Result<Self, TooManyReaders>
+    where
+        M: Clone,
+    {
+        Ok(Reader {
+            registration: map.domain().register(name)?,
+            map: map.clone(),
+        })
+    }
+
+    /// The structure. A view of a structure with versions stays on the newest one; another sees, with
+    /// each question, what is newest then.
+    #[inline]
+    pub fn view(&self) -> M::View<'_> {
+        self.map.view(self.registration.guard())
+    }
+
+    /// Calls `f` with a [`view`](Self::view).
+    #[inline]
+    pub fn read<R>(&self, f: impl FnOnce(M::View<'_>) -> R) -> R {
+        f(self.view())
+    }
+
+    /// Says that this thread holds nothing. No view can be alive: the borrow checker sees to it.
+    #[inline]
+    pub fn quiescent(&mut self) {
+        self.registration.quiescent();
+    }
+
+    /// Takes the reader offline while the result lives: for a thread that is about to block.
+    pub fn offline(&mut self) -> Offline<'_> {
+        self.registration.offline()
+    }
+
+    /// The registration with the domain, for the hooks of an event loop.
+    pub fn reader_mut(&mut self) -> &mut Registration {
+        &mut self.registration
+    }
+}
+
+impl<M> fmt::Debug for Reader<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("registration", &self.registration)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A guard for a few operations on this thread. Stays on its thread, and holds back memory while it lives.
+///
+/// ```
+/// use sapwood::qp::QpShared;
+/// let map = QpShared::new()?;
+/// map.insert("elm", 1)?;
+/// let pin = map.pin();
+/// assert_eq!(pin.view().get("elm"), Some(&1));
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+#[must_use = "references live as long as the pin"]
+pub struct Pin<'m, M> {
+    map: &'m M,
+    pinned: Pinned<'m>,
+}
+
+impl<'m, M: Readable> Pin<'m, M> {
+    /// Pins this thread: a few nanoseconds.
+    #[inline]
+    pub fn new(map: &'m M) -> Self {
+        Pin {
+            map,
+            pinned: map.domain().pin(),
+        }
+    }
+
+    /// The structure, as a [`Reader`]'s view.
+    #[inline]
+    pub fn view(&self) -> M::View<'_> {
+        self.map.view(self.pinned.guard())
+    }
+}
+
+impl<M> fmt::Debug for Pin<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pin").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,334 @@
+//! Saved maps: round trips, and saving that fails or is interrupted.
+#![cfg(all(unix, not(miri)))]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::support::folder::{Folder, sample, save_bytes};
+use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qp::{QpFile, QpMap, SaveError};
+use sapwood_model::keys::{KeyPool, Shape};
+
+fn same(file: &QpFile<u64>, map: &QpMap<u64>) {
+    assert_eq!(file.len(), map.len());
+    assert!(file.iter().eq(map.iter()));
+    assert!(file.iter().rev().eq(map.iter().rev()));
+    assert!(file.keys().eq(map.keys()) && file.values().eq(map.values()));
+    for (key, value) in map {
+        assert_eq!(file.get(key), Some(value));
+        assert_eq!(
+            file.get([key, b"+"].concat()),
+            map.get([key, b"+"].concat())
+        );
+    }
+}
+
+// Round trips
+
+#[test]
+fn round_trips_of_all_sizes() {
+    let folder = Folder::quick("sizes");
+    let path = folder.file("map");
+    for n in (0..=70).chain([254, 255, 256, 257, 258, 1_000, 5_000, 30_000]) {
+        let map = sample(n);
+        map.save(&path).unwrap();
+        let file = QpFile::<u64>::open(&path).unwrap();
+        same(&file, &map);
+        file.verify().unwrap();
+        assert_eq!(file.shape().unwrap().entries, n);
+        assert_eq!(file.file_bytes() as u64, fs::metadata(&path).unwrap().len());
+        same(&QpFile::open_unverified(&path).unwrap(), &map);
+        let keys: Vec<_> = map.keys().step_by(3).map(<[u8]>::to_vec).collect();
+        let mut found = vec![None; keys.len()];
+        file.get_many(&keys, &mut found);
+        assert!(
+            found
+                .iter()
+                .zip(&keys)
+                .all(|(v, k)| *v == map.get(k) && v.is_some())
+        );
+    }
+    assert_eq!(folder.names(), ["map"]);
+}
+
+#[test]
+fn all_reading_methods_answer_as_the_map_does() {
+    let folder = Folder::quick("reading");
+    let path = folder.file("map");
+    for seed in 0..12 {
+        let shapes = if seed % 4 == 0 {
+            &[Shape::Long][..]
+        } else {
+            &Shape::SHORT
+        };
+        let mut pool = KeyPool::with_shapes(seed, 150, shapes);
+        let map: QpMap<u64> = pool.by_ref().take(200).zip(0..).collect();
+        map.save(&path).unwrap();
+        let file = QpFile::<u64>::open(&path).unwrap();
+        same(&file, &map);
+        assert_eq!(file.first_key_value(), map.first_key_value());
+        assert_eq!(file.last_key_value(), map.last_key_value());
+        for (key, other) in
+            pool.by_ref()
+                .take(200)
+                .zip(KeyPool::with_shapes(seed + 99, 150, shapes))
+        {
+            assert_eq!(file.get_key_value(&key), map.get_key_value(&key));
+            assert_eq!(file.contains_key(&key), map.contains_key(&key));
+            assert_eq!(file.successor(&key), map.successor(&key));
+            assert_eq!(file.predecessor(&key), map.predecessor(&key));
+            assert_eq!(file.longest_prefix(&key), map.longest_prefix(&key));
+            assert_eq!(file.ancestors(&key), map.ancestors(&key));
+            assert_eq!(file.ancestors_at(&key, b'.'), map.ancestors_at(&key, b'.'));
+            assert!(file.prefix(&key).eq(map.prefix(&key)));
+            let half = &key[..key.len() / 2];
+            assert!(file.prefix(half).rev().eq(map.prefix(half).rev()));
+            let bounds = &key..&other;
+            assert!(
+                file.range::<Vec<u8>, _>(bounds.clone())
+                    .eq(map.range::<Vec<u8>, _>(bounds))
+            );
+        }
+    }
+}
+
+#[test]
+fn values_of_other_plain_types() {
+    fn round_trip<V>(folder: &Folder, make: impl Fn(u32) -> V)
+    where
+        V: zerocopy::FromBytes
+            + zerocopy::IntoBytes
+            + zerocopy::Immutable
+            + PartialEq
+            + std::fmt::Debug,
+    {
+        let path = folder.file("map");
+        let map: QpMap<V> = (0..300u32)
+            .map(|i| (vec![i as u8; i as usize % 40], make(i)))
+            .collect();
+        map.save(&path).unwrap();
+        let file = QpFile::<V>::open(&path).unwrap();
+        assert!(file.iter().eq(map.iter()));
+        assert_eq!(format!("{file:?}"), format!("{map:?}"));
+        assert_eq!((&file).into_iter().count(), map.len());
+    }
+    let folder = Folder::new("types");
+    round_trip(&folder, |_| ());
+    round_trip(&folder, |i| i as u8);
+    round_trip(&folder, |i| [i as u8; 3]);
+    round_trip(&folder, |i| i as u16);
+    round_trip(&folder, |i| [i as u16; 5]);
+    round_trip(&folder, |i| i);
+    round_trip(&folder, f64::from);
+    round_trip(&folder, |i| [u64::from(i); 40]);
+}
+
+#[test]
+fn the_same_entries_give_the_same_bytes() {
+    let folder = Folder::quick("same");
+    let path = folder.file("map");
+    for n in [0, 1, 2, 300, 20_000] {
+        let map = sample(n);
+        let bytes = save_bytes(&map, &path);
+        let sorted = QpMap::from_sorted_iter(map.iter().map(|(k, v)| (k, *v))).unwrap();
+        assert!(save_bytes(&sorted, &path) == bytes);
+        let mut entries: Vec<_> = map.iter().map(|(k, v)| (k.to_vec(), *v)).collect();
+        fastrand::Rng::with_seed(1).shuffle(&mut entries);
+        let loud = ArenaOptions::default().debug(DebugMode::Poison);
+        let mut churned = QpMap::with_options(loud).unwrap();
+        for (key, value) in &entries {
+            churned
+                .insert([&key[..], &[0xee; 9]].concat(), !value)
+                .unwrap();
+            churned.insert(key, !value).unwrap();
+        }
+        churned.retain(|key, _| !key.ends_with(&[0xee; 9]));
+        for (key, value) in &entries {
+            churned.insert(key, *value).unwrap();
+        }
+        assert!(save_bytes(&churned, &path) == bytes, "{n} entries");
+        churned.compact().unwrap();
+        assert!(save_bytes(&churned, &path) == bytes);
+        assert!(save_bytes(&churned.clone(), &path) == bytes);
+    }
+}
+
+#[test]
+fn an_open_file_stays_as_it_was_when_it_is_replaced_or_removed() {
+    let folder = Folder::new("replaced");
+    let path = folder.file("map");
+    let (one, two) = (sample(100), sample(2_000));
+    one.save(&path).unwrap();
+    let first = QpFile::open(&path).unwrap();
+    two.save(&path).unwrap();
+    let second = QpFile::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    same(&first, &one);
+    same(&second, &two);
+    let kept = std::thread::spawn(move || second.values().sum::<u64>());
+    assert_eq!(kept.join().unwrap(), (0..2_000).sum());
+}
+
+// Saving that fails
+
+/// A save over `path` that fails: the old bytes are still there, and nothing else.
+fn assert_untouched(folder: &Folder, path: &Path, bytes: &[u8], failed: Result<(), SaveError>) {
+    assert!(matches!(failed, Err(SaveError::Io(_))), "{failed:?}");
+    assert!(fs::read(path).unwrap() == bytes);
+    assert_eq!(
+        folder.names(),
+        [path.file_name().unwrap().to_str().unwrap()]
+    );
+}
+
+#[test]
+fn saving_where_one_cannot_is_an_error_and_leaves_nothing() {
+    let folder = Folder::new("cannot");
+    let path = folder.file("map");
+    let bytes = save_bytes(&sample(20), &path);
+    let save = |to: &Path| sample(30).save(to);
+    assert_untouched(&folder, &path, &bytes, save(&folder.file("no/folder/map")));
+    assert_untouched(&folder, &path, &bytes, save(&path.join("below a file")));
+    assert_untouched(&folder, &path, &bytes, save(Path::new("/")));
+    assert_untouched(&folder, &path, &bytes, save(Path::new("")));
+    assert_untouched(&folder, &path, &bytes, save(&folder.file(&"n".repeat(300))));
+    assert_untouched(&folder, &path, &bytes, save(&folder.file("nul\0byte")));
+    // Over a folder that is not empty: the renaming fails, after everything was written.
+    fs::create_dir_all(folder.file("folder/inside")).unwrap();
+    assert!(matches!(
+        save(&folder.file("folder")),
+        Err(SaveError::Io(_))
+    ));
+    assert_eq!(folder.names(), ["folder", "map"]);
+    fs::remove_dir_all(folder.file("folder")).unwrap();
+    // A folder without permission to write, unless we are root, whom nothing stops.
+    let mut permissions = fs::metadata(&folder.0).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(&folder.0, permissions.clone()).unwrap();
+    let probe = fs::write(folder.file("probe"), "");
+    let saved = save(&path);
+    permissions.set_mode(0o700);
+    fs::set_permissions(&folder.0, permissions).unwrap();
+    if probe.is_err() {
+        assert_untouched(&folder, &path, &bytes, saved);
+    }
+}
+
+/// This program again, as the test `child_process`, below a shell that sets limits.
+fn child(limits: &str, path: &Path, what: &str) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .arg("-c")
+        .arg(format!(
+            "{limits} exec \"$0\" files::child_process --exact --ignored --nocapture"
+        ))
+        .arg(std::env::current_exe().unwrap())
+        .env("SAPWOOD_CHILD_PATH", path)
+        .env("SAPWOOD_CHILD", what)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+#[test]
+#[ignore = "a part of other tests, in a process of its own"]
+fn child_process() {
+    let Ok(path) = std::env::var("SAPWOOD_CHILD_PATH") else {
+        return;
+    };
+    match std::env::var("SAPWOOD_CHILD").as_deref() {
+        Ok("fails") => {
+            let failed = sample(3_000).save(&path);
+            assert!(matches!(failed, Err(SaveError::Io(_))), "{failed:?}");
+        }
+        _ => {
+            for n in (0..).map(|i| 1_000 + i % 7) {
+                sample(n).save(&path).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_file_and_nothing_else() {
+    let folder = Folder::new("full");
+    let path = folder.file("map");
+    let bytes = save_bytes(&sample(100), &path);
+    // A file may have a few kilobytes: what the child saves is larger. The signal is ignored, so that the
+    // write fails as on a full disk.
+    for blocks in [0, 1, 8, 20, 40] {
+        let limits = format!("trap '' XFSZ; ulimit -f {blocks};");
+        let status = child(&limits, &path, "fails").status().unwrap();
+        assert!(
+            status.success(),
+            "{blocks} blocks: saving has to fail with an error"
+        );
+        assert!(fs::read(&path).unwrap() == bytes);
+        assert_eq!(folder.names(), ["map"]);
+    }
+    same(&QpFile::open(&path).unwrap(), &sample(100));
+}
+
+#[test]
+fn a_process_killed_while_it_saves_leaves_a_whole_file() {
+    let folder = Folder::new("killed");
+    let path = folder.file("map");
+    sample(1_000).save(&path).unwrap();
+    for round in 0..8 {
+        let mut saving = child("", &path, "saves").spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(30 + round * 7));
+        assert!(
+            saving.try_wait().unwrap().is_none(),
+            "it saves until it is killed"
+        );
+        saving.kill().unwrap();
+        saving.wait().unwrap();
+        let file = QpFile::open(&path).unwrap();
+        assert!((1_000..1_007).contains(&file.len()));
+        same(&file, &sample(file.len()));
+    }
+}
+
+#[test]
+fn whoever_opens_beside_a_writer_gets_a_whole_file() {
+    let folder = Folder::new("beside");
+    let path = folder.file("map");
+    sample(500).save(&path).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        for writer in 0..2 {
+            let (path, stop) = (&path, &stop);
+            s.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    sample(500 + writer).save(path).unwrap();
+                }
+            });
+        }
+        for _ in 0..200 {
+            let file = QpFile::<u64>::open(&path).unwrap();
+            assert!((500..502).contains(&file.len()));
+            assert_eq!(file.values().sum::<u64>(), (0..file.len() as u64).sum());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(folder.names(), ["map"]);
+}
+
+#[test]
+fn a_map_whose_arena_is_a_file_can_be_compacted_and_saved() {
+    let folder = Folder::new("backing");
+    let backing = Backing::File(folder.file("arena"));
+    let mut map = QpMap::with_options(ArenaOptions::default().backing(backing)).unwrap();
+    for (key, value) in &sample(500) {
+        map.insert(key, *value).unwrap();
+    }
+    let compacted = map.compact();
+    map.verify().unwrap();
+    assert!(map == sample(500), "compacted: {compacted:?}");
+    map.save(folder.file("map")).unwrap();
+    same(&QpFile::open(folder.file("map")).unwrap(), &sample(500));
+}

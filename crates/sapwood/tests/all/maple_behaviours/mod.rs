@@ -1,0 +1,17 @@
+//! Each behaviour of `MapleMap` under its name: with nodes so small that few entries meet every shape of the tree, and
+//! with the usual ones. The map is verified after every step.
+
+mod alloc;
+mod clears;
+mod cursor;
+mod dup;
+mod fills;
+mod iteration;
+mod loads;
+mod plans;
+mod roots;
+mod spans;
+mod surface;
+mod traces;
+mod values;
+mod widths;

@@ -1,0 +1,116 @@
+//! Tables of prefixes under threads whose interleaving shuttle chooses: each answer is that of the old table or of the
+//! new one.
+
+use std::sync::Arc;
+
+use shuttle::sync::atomic::{AtomicUsize, Ordering};
+
+use sapwood::lpm::{Fib, V4};
+
+use crate::support::lpm as table;
+use crate::support::script::{Progress, Script, ask_beside};
+use crate::{check_random, runs};
+
+#[derive(Default)]
+struct Counters {
+    begun: AtomicUsize,
+    done: AtomicUsize,
+}
+
+impl Progress for Counters {
+    fn done(&self) -> usize {
+        self.done.load(Ordering::SeqCst)
+    }
+
+    fn begun(&self) -> usize {
+        self.begun.load(Ordering::SeqCst)
+    }
+}
+
+/// A writer with six steps and two readers, under random schedules.
+fn beside(seed: u64) {
+    let place = |at: u32| 1_u128 << (127 - at);
+    let addresses = [0, place(5), place(7), place(7) | place(13)];
+    let script = Arc::new(Script::new::<V4>(seed, &addresses, &[0, 5, 6, 8, 14], 6));
+    check_random(
+        move || {
+            let fib: Fib<V4, u32> = table::builder(6).build().unwrap();
+            let counters = Arc::new(Counters::default());
+            let readers: Vec<_> = (0..2)
+                .map(|reader| {
+                    let (fib, script) = (fib.clone(), Arc::clone(&script));
+                    let counters = Arc::clone(&counters);
+                    shuttle::thread::spawn(move || {
+                        let mut rng = fastrand::Rng::with_seed(seed + reader);
+                        let mut handle = fib.reader("test").unwrap();
+                        for _ in 0..4 {
+                            ask_beside(&fib, handle.view(), &script, &*counters, &mut rng);
+                            handle.quiescent();
+                        }
+                    })
+                })
+                .collect();
+            for (i, step) in script.steps.iter().enumerate() {
+                counters.begun.store(i + 1, Ordering::SeqCst);
+                step.on_fib(&fib);
+                counters.done.store(i + 1, Ordering::SeqCst);
+            }
+            for reader in readers {
+                reader.join().unwrap();
+            }
+            fib.verify().unwrap();
+        },
+        runs(60),
+    );
+}
+
+#[test]
+fn lookups_are_of_the_old_table_or_the_new() {
+    for seed in 0..40 {
+        beside(seed);
+    }
+}
+
+/// One of two prefixes is there at every time: no lookup may find neither. A lookup that read two root words, or a node
+/// that changes, would.
+#[test]
+fn a_long_prefix_comes_and_a_short_one_goes() {
+    for (short, long) in [
+        ("8.0.0.0/5", "8.1.2.0/24"),
+        ("8.0.0.0/7", "8.1.2.0/24"),
+        ("8.0.0.0/7", "8.1.0.0/16"),
+        ("8.0.0.0/8", "8.1.2.0/23"),
+    ] {
+        let (short, long) = (short.parse().unwrap(), long.parse().unwrap());
+        check_random(
+            move || {
+                let fib: Fib<V4, u32> = table::builder(6).build().unwrap();
+                fib.insert(short, 1).unwrap();
+                let reader = {
+                    let fib = fib.clone();
+                    shuttle::thread::spawn(move || {
+                        let mut handle = fib.reader("test").unwrap();
+                        for _ in 0..4 {
+                            let view = handle.view();
+                            let addr = [8, 1, 2, 3].into();
+                            assert!(view.lookup_value(addr).is_some());
+                            assert!(view.lookup(addr).is_some());
+                            let mut batch = [None; 2];
+                            view.lookup_batch(&[addr, addr], &mut batch);
+                            assert!(batch.iter().all(Option::is_some));
+                            handle.quiescent();
+                        }
+                    })
+                };
+                for _ in 0..3 {
+                    fib.insert(long, 2).unwrap();
+                    fib.remove(short).unwrap();
+                    fib.insert(short, 1).unwrap();
+                    fib.remove(long).unwrap();
+                }
+                reader.join().unwrap();
+            },
+            20 * runs(60),
+        );
+    }
+}

@@ -1,0 +1,250 @@
+//! Maps of ranges under threads whose interleaving shuttle chooses: each answer is that of the old map or of the new one.
+
+use std::sync::Arc;
+
+use shuttle::sync::atomic::{AtomicUsize, Ordering};
+
+use sapwood::maple::MapleMap;
+
+use crate::support::ranges::{MAX, Range, tiny};
+use crate::support::ranges_script::{Payload, Progress, Script, Step, Units};
+use crate::{check_random, runs};
+
+#[derive(Default)]
+struct Counters {
+    begun: AtomicUsize,
+    done: AtomicUsize,
+}
+
+impl Progress for Counters {
+    fn done(&self) -> usize {
+        self.done.load(Ordering::SeqCst)
+    }
+
+    fn begun(&self) -> usize {
+        self.begun.load(Ordering::SeqCst)
+    }
+}
+
+/// A writer with a few steps and two readers, under random schedules.
+fn beside<V: Payload>(script: Script, seed: u64) {
+    let script = Arc::new(script);
+    check_random(
+        move || {
+            let map: MapleMap<V> = tiny().build();
+            script.prepare(&map);
+            let counters = Arc::new(Counters::default());
+            let readers: Vec<_> = (0..2)
+                .map(|reader| {
+                    let (map, script) = (map.clone(), Arc::clone(&script));
+                    let counters = Arc::clone(&counters);
+                    shuttle::thread::spawn(move || {
+                        let mut rng = fastrand::Rng::with_seed(seed + reader);
+                        let mut handle = map.reader("test").unwrap();
+                        for _ in 0..3 {
+                            script.ask(&map, handle.view(), &*counters, &mut rng);
+                            script.ask(&map, handle.view(), &*counters, &mut rng);
+                            handle.quiescent();
+                        }
+                    })
+                })
+                .collect();
+            for i in 0..script.steps.len() {
+                counters.begun.store(i + 1, Ordering::SeqCst);
+                script.make(&map, i);
+                counters.done.store(i + 1, Ordering::SeqCst);
+            }
+            for reader in readers {
+                reader.join().unwrap();
+            }
+            script.check(&map, script.steps.len());
+        },
+        runs(100),
+    );
+}
+
+const UNITS: Units = Units {
+    count: 40,
+    size: 10,
+};
+
+/// Single units with a gap in each, from the first up to `n`.
+fn comb(n: u64) -> Vec<Range> {
+    (0..n).map(|i| 10 * i..=10 * i + 6).collect()
+}
+
+/// The same changes with different questions.
+fn all(name: &str, before: u64, steps: &[Step]) {
+    for seed in 0..6 {
+        let script = Script::of(UNITS, comb(before), steps.to_vec(), None);
+        assert!(script.maps.len() > 1, "{name}");
+        match seed % 2 {
+            0 => beside::<u64>(script, seed),
+            _ => beside::<String>(script, seed),
+        }
+    }
+}
+
+#[test]
+fn splices() {
+    let steps = [
+        Step::Store(22..=24),
+        Step::Store(20..=29),
+        Step::Store(17..=21),
+        Step::Clear(12..=33),
+        Step::Store(10..=10),
+    ];
+    all("in one leaf", 5, &steps);
+    all("in one of many", 30, &steps);
+}
+
+#[test]
+fn splits() {
+    // Whatever fits into a leaf: one of these is one entry too many.
+    for before in [6, 10, 14] {
+        let steps: Vec<Step> = (0..5)
+            .map(|i| Step::Store(10 * i + 8..=10 * i + 8))
+            .collect();
+        all("splits", before, &steps);
+    }
+}
+
+#[test]
+fn merges() {
+    for first in [0, 7, 14] {
+        let steps: Vec<Step> = (first..first + 6).map(|i| Step::Erase(10 * i)).collect();
+        all("merges", 24, &steps);
+    }
+}
+
+#[test]
+fn spanning_stores() {
+    for (a, b) in [(15, 84), (3, 205), (100, 266), (0, MAX), (51, 242)] {
+        let steps = [Step::Store(a..=b), Step::Clear(a + 2..=b - 1)];
+        all("spans", 27, &steps);
+    }
+}
+
+#[test]
+fn roots_grow_and_collapse() {
+    let grow = |i: u64| Step::Store(10 * i..=10 * i + 6);
+    for before in [8, 9] {
+        all("grows", before, &[grow(9), grow(10), grow(11)]);
+    }
+    all(
+        "begins",
+        0,
+        &[grow(3), Step::Erase(33), grow(4), Step::ClearAll],
+    );
+    let collapse = [Step::Clear(25..=MAX), Step::ClearAll, grow(1)];
+    all("collapses", 14, &collapse);
+}
+
+#[test]
+fn a_leafs_last_entry_goes() {
+    // Each entry alone: the last of each leaf is among them, and what is stored behind it then.
+    for i in 8..16 {
+        let steps = [
+            Step::Erase(10 * i),
+            Step::Store(10 * i + 4..=10 * i + 8),
+            Step::Clear(10 * i + 1..=10 * i + 8),
+        ];
+        for seed in 0..2 {
+            let script = Script::of(UNITS, comb(22), steps.to_vec(), None);
+            beside::<u64>(script, seed + 10 * i);
+        }
+    }
+}
+
+#[test]
+fn a_gap_that_is_always_there_is_always_found() {
+    for seed in 0..16 {
+        let mut script = Script::random(seed, UNITS, true, 40);
+        // The map after many changes, then a few beside readers.
+        let before = script.steps.split_off(34);
+        let map = script.maps[34].iter().map(|e| e.0).collect();
+        beside::<u64>(Script::of(UNITS, map, before, script.gap), seed);
+    }
+}
+
+#[test]
+fn random_changes() {
+    for seed in 0..16 {
+        let mut script = Script::random(seed, UNITS, false, 60);
+        let steps = script.steps.split_off(54);
+        let map = script.maps[54].iter().map(|e| e.0).collect();
+        let script = Script::of(UNITS, map, steps, None);
+        match seed % 2 {
+            0 => beside::<u64>(script, seed),
+            _ => beside::<Arc<[u32; 6]>>(script, seed),
+        }
+    }
+}
+
+/// One of two entries covers an index at every time: no reader may find neither.
+#[test]
+fn a_wide_entry_comes_and_small_ones_come_back() {
+    for n in [4_u64, 12, 24] {
+        check_random(
+            move || {
+                let map: MapleMap<u64> = tiny().build();
+                let fill = |map: &MapleMap<u64>, v: u64| {
+                    for i in 0..n {
+                        map.store(10 * i..=10 * i + 9, v).unwrap();
+                    }
+                };
+                fill(&map, 1);
+                let reader = {
+                    let map = map.clone();
+                    shuttle::thread::spawn(move || {
+                        let mut handle = map.reader("test").unwrap();
+                        for i in 0..4 {
+                            let view = handle.view();
+                            let at = (7 * i + 3) % (10 * n);
+                            assert!(view.get(at).is_some());
+                            assert!(view.get_entry(at).unwrap().0.contains(&at));
+                            assert_eq!(view.find_gap(1, 0..=10 * n - 1), None);
+                            assert_eq!(view.find_gap(1, 0..=MAX), Some(10 * n..=10 * n));
+                            handle.quiescent();
+                        }
+                    })
+                };
+                map.store(0..=10 * n - 1, 2).unwrap();
+                fill(&map, 3);
+                reader.join().unwrap();
+                map.verify().unwrap();
+            },
+            2 * runs(100),
+        );
+    }
+}
+
+/// One store while a reader looks for the entry next to an index, which may take it two steps.
+#[test]
+fn a_step_to_the_next_entry_beside_a_store() {
+    check_random(
+        || {
+            let map: MapleMap<u64> = tiny().build();
+            map.store(0..=9, 1).unwrap();
+            map.store(20..=29, 2).unwrap();
+            let reader = {
+                let map = map.clone();
+                shuttle::thread::spawn(move || {
+                    let next = map.next_after(4);
+                    assert!(
+                        [Some((20..=29, 2)), Some((25..=29, 2))].contains(&next),
+                        "{next:?}"
+                    );
+                    let prev = map.prev_before(25);
+                    assert!(
+                        [Some((0..=9, 1)), Some((3..=24, 3))].contains(&prev),
+                        "{prev:?}"
+                    );
+                })
+            };
+            map.store(3..=24, 3).unwrap();
+            reader.join().unwrap();
+        },
+        10 * runs(100),
+    );
+}
