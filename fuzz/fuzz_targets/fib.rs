@@ -2,6 +2,8 @@
 //! that runs out. Answers are compared with the naive oracle's, every invariant is checked after every step.
 #![no_main]
 
+#[path = "../../crates/sapwood/tests/support/steps.rs"]
+mod steps;
 #[path = "../../crates/sapwood/tests/support/lpm.rs"]
 mod table;
 

@@ -4,10 +4,11 @@
 
 use std::ops::RangeInclusive;
 
-use crate::support::bits::{owned, run_bits, same_answers, string};
 use sapwood::arena::{ArenaOptions, Backing};
 use sapwood::lpm::{AsBits, BitFib, BitPrefix, BitString};
 use sapwood_model::oracle::BitPrefixes;
+
+use crate::support::bits::{owned, run_bits, same_answers, string};
 
 fn operations() -> usize {
     let default = if cfg!(miri) { 200 } else { 20_000 };

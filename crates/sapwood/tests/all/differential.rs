@@ -3,12 +3,12 @@
 //! `SAPWOOD_OPS` sets the operations of each test (default 200,000), `SAPWOOD_SEED` the first seed.
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{PointMap, QpMap, QpShared, QpStore};
+use sapwood::qp::{PointMap, QpMap, QpShared, QpStore, SharedMapBuilder};
 use sapwood_model::keys::{KeyPool, Shape};
 use sapwood_model::ops::{OpGen, Weights};
 
 use crate::support::maps::{loud, run_map, run_store};
-use crate::support::writers::{ManyWriters, run_writers};
+use crate::support::writers::{Kind, run_writers};
 
 fn setting(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
@@ -173,22 +173,29 @@ fn reserved(options: ArenaOptions) -> ArenaOptions {
 
 /// Runs maps for many writers: with keys of all shapes; with few keys, which are small, and freed memory that is
 /// poisoned; and with too little memory.
-fn many_writers<M: ManyWriters>(what: &str, build: impl Fn(ArenaOptions, Option<usize>) -> M) {
+fn many_writers<O: Kind>(what: &str, builder: impl Fn() -> SharedMapBuilder<O, u64>) {
     let each = operations().div_ceil(3);
-    let run = |map: &M, seed: u64, keys: KeyPool, small: usize, scarce: bool| {
+    let run = |builder: SharedMapBuilder<O, u64>, seed, keys, small, scarce| {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
         let ops = OpGen::with(keys, Weights::MIXED).take(EACH);
-        run_writers(map, ops, |n| rng.usize(..n), small, scarce)
+        run_writers(
+            &builder.build().unwrap(),
+            ops,
+            |n| rng.usize(..n),
+            small,
+            scarce,
+        )
     };
     seeds_of(&format!("{what}, all shapes"), each, |seed| {
-        let most = (seed % 4 == 0).then_some(150);
-        let map = build(reserved(ArenaOptions::default()), most);
-        run(&map, seed, KeyPool::new(seed, 400), 30, false).0
+        let mut builder = builder().options(reserved(ArenaOptions::default()));
+        if seed % 4 == 0 {
+            builder = builder.max_entries(150);
+        }
+        run(builder, seed, KeyPool::new(seed, 400), 30, false).0
     });
     seeds_of(&format!("{what}, small and poisoned"), each, |seed| {
         let keys = KeyPool::with_shapes(seed, 60, &[Shape::Tiny, Shape::Nested]);
-        let map = build(reserved(loud()), None);
-        run(&map, seed, keys, 60, false).0
+        run(builder().options(reserved(loud())), seed, keys, 60, false).0
     });
     let mut failed = 0;
     seeds_of(&format!("{what}, with too little memory"), each, |seed| {
@@ -197,13 +204,8 @@ fn many_writers<M: ManyWriters>(what: &str, build: impl Fn(ArenaOptions, Option<
             1 => loud().backing(Backing::HeapFixed((16 << 10) << (seed % 4))),
             _ => reserved(loud()).limit((16 << 10) << (seed % 4)),
         };
-        let (n, f) = run(
-            &build(options, None),
-            seed,
-            KeyPool::new(seed, 200),
-            30,
-            true,
-        );
+        let keys = KeyPool::new(seed, 200);
+        let (n, f) = run(builder().options(options), seed, keys, 30, true);
         failed += f;
         n
     });
@@ -212,33 +214,17 @@ fn many_writers<M: ManyWriters>(what: &str, build: impl Fn(ArenaOptions, Option<
 
 #[test]
 fn shared_map() {
-    many_writers("shared map", |options, most| {
-        let builder = QpShared::<u64>::builder().options(options);
-        let builder = most
-            .into_iter()
-            .fold(builder, |builder, most| builder.max_entries(most));
-        builder.build().unwrap()
-    });
+    many_writers("shared map", QpShared::builder);
 }
 
 #[test]
 fn shared_map_with_an_index() {
-    many_writers("shared map with an index", |options, most| {
-        let builder = QpShared::<u64>::builder().options(options).with_index();
-        let builder = most
-            .into_iter()
-            .fold(builder, |builder, most| builder.max_entries(most));
-        builder.build().unwrap()
+    many_writers("shared map with an index", || {
+        QpShared::builder().with_index()
     });
 }
 
 #[test]
 fn point_map() {
-    many_writers("point map", |options, most| {
-        let builder = PointMap::<u64>::builder().options(options);
-        let builder = most
-            .into_iter()
-            .fold(builder, |builder, most| builder.max_entries(most));
-        builder.build().unwrap()
-    });
+    many_writers("point map", PointMap::builder);
 }

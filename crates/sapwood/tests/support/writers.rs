@@ -6,12 +6,14 @@
 mod methods;
 
 use sapwood::Error;
+use sapwood::qp::SharedMap;
 use sapwood_model::history::Op as Single;
 use sapwood_model::ops::{Op, Outcome, retains};
 use sapwood_model::oracle::ByteMap;
 
+use methods::Methods;
 use methods::weaker;
-pub use methods::{ManyWriters, Value};
+pub use methods::{Kind, Value};
 
 /// The same with a key to look up, for a map without an order.
 fn without_order(op: Op) -> Op {
@@ -27,8 +29,8 @@ fn without_order(op: Op) -> Op {
 }
 
 /// A map and its model, which hold the same.
-struct Pair<'m, M> {
-    map: &'m M,
+struct Pair<'m, O: Kind, V: Value> {
+    map: &'m SharedMap<O, V>,
     model: ByteMap<u64>,
     /// Memory may run out, and garbage reach its limit.
     scarce: bool,
@@ -39,7 +41,11 @@ struct Pair<'m, M> {
 /// What the interpreter decides beside the operations: a number below another one.
 type Random<'r> = &'r mut dyn FnMut(usize) -> usize;
 
-impl<M: ManyWriters> Pair<'_, M> {
+impl<O: Kind, V: Value> Pair<'_, O, V> {
+    fn methods(&self) -> Methods<'_, O, V> {
+        Methods(self.map)
+    }
+
     /// One operation on one key. When it fails for want of memory, the model stays as it was, too.
     fn single(&mut self, op: Single, key: &[u8], by_view: bool) {
         let held = self.model.get(key).copied();
@@ -47,8 +53,8 @@ impl<M: ManyWriters> Pair<'_, M> {
         let full =
             held.is_none() && after.is_some() && self.map.max_entries() == Some(self.model.len());
         let (found, expected) = match by_view {
-            true => (self.map.by_view(op, key), expected),
-            false => (self.map.by_map(op, key), weaker(op, expected)),
+            true => (self.methods().by_view(op, key), expected),
+            false => (self.methods().by_map(op, key), weaker(op, expected)),
         };
         match found {
             Ok(found) => {
@@ -74,7 +80,7 @@ impl<M: ManyWriters> Pair<'_, M> {
 
     fn remove_if(&mut self, key: &[u8], bit: u8) {
         let there = self.model.get(key).copied();
-        match self.map.remove_if(key, bit) {
+        match self.methods().remove_if_bit(key, bit) {
             Ok(removed) => {
                 assert_eq!(
                     removed,
@@ -129,8 +135,8 @@ impl<M: ManyWriters> Pair<'_, M> {
             end @ (Op::PopFirst | Op::PopLast) => {
                 let (first, last) = (self.model.iter().next(), self.model.iter().next_back());
                 let there = if end == Op::PopFirst { first } else { last };
-                if M::ORDERED {
-                    assert_eq!(self.map.ask(&end), Outcome::entry(there));
+                if O::ORDERED {
+                    assert_eq!(self.methods().ask(&end), Outcome::entry(there));
                 }
                 if let Some(key) = there.map(|(key, _)| key.to_vec()) {
                     self.single(Single::Remove, &key, by_view);
@@ -144,11 +150,11 @@ impl<M: ManyWriters> Pair<'_, M> {
             // A walk that stops where the other map splits.
             Op::SplitOff(key) => {
                 let most = self.model.iter().take_while(|(k, _)| **k < key[..]).count();
-                let met = self.map.walk(most);
+                let met = self.methods().walk(most);
                 assert_eq!(met.len(), most);
                 for (at, (key, value)) in met.iter().enumerate() {
                     assert_eq!(self.model.get(key), Some(value));
-                    assert!(!M::ORDERED || at == 0 || met[at - 1].0 < *key);
+                    assert!(!O::ORDERED || at == 0 || met[at - 1].0 < *key);
                 }
             }
             Op::Append(list) => {
@@ -157,19 +163,19 @@ impl<M: ManyWriters> Pair<'_, M> {
                 }
             }
             Op::Compact => {
-                if let Err(error) = self.map.compact(1 + random(40)) {
+                if let Err(error) = O::compact(self.map, 1 + random(40)) {
                     self.fail(&error);
                 }
             }
             Op::Clear => self.clear(),
             // An empty answer of a model without entries is as good as any other.
-            Op::Range(..) if !M::ORDERED => {}
+            Op::Range(..) if !O::ORDERED => {}
             question => {
                 let expected = question.apply(&mut self.model);
-                let exact = M::ORDERED && !matches!(question, Op::GetMany(_)) && random(4) == 0;
+                let exact = O::ORDERED && !matches!(question, Op::GetMany(_)) && random(4) == 0;
                 let found = match exact {
-                    true => self.map.ask_exact(&question),
-                    false => self.map.ask(&question),
+                    true => O::ask_exact(self.map.pin().view(), &question),
+                    false => self.methods().ask(&question),
                 };
                 assert_eq!(found, expected, "{question:?}");
             }
@@ -185,7 +191,7 @@ impl<M: ManyWriters> Pair<'_, M> {
             }
             Err(error) => {
                 self.fail(&error);
-                let left: ByteMap<u64> = self.map.entries().into_iter().collect();
+                let left: ByteMap<u64> = self.methods().entries().into_iter().collect();
                 assert!(
                     left.iter()
                         .all(|(key, value)| self.model.get(key) == Some(value))
@@ -200,13 +206,14 @@ impl<M: ManyWriters> Pair<'_, M> {
             panic!("after operation {}: {wrong}", self.done);
         }
         assert_eq!(self.map.len(), self.model.len());
+        assert_eq!(self.map.pin().view().len(), self.model.len());
         assert_eq!(self.map.is_empty(), self.model.is_empty());
     }
 
     fn agree(&self) {
         self.verify();
         let all = self.model.iter().map(|(key, value)| (key.to_vec(), *value));
-        assert!(self.map.entries().into_iter().eq(all));
+        assert!(self.methods().entries().into_iter().eq(all));
     }
 }
 
@@ -219,8 +226,8 @@ fn value_bit(key: &[u8]) -> u8 {
 /// while the map is small, at intervals when it is large. A reader or a pin holds what is there for some steps, now and
 /// then. `scarce` says that memory may run out: what fails then must change nothing. Returns the number of operations and
 /// how many changes failed.
-pub fn run_writers<M: ManyWriters>(
-    map: &M,
+pub fn run_writers<O: Kind, V: Value>(
+    map: &SharedMap<O, V>,
     mut ops: impl Iterator<Item = Op>,
     mut random: impl FnMut(usize) -> usize,
     small: usize,
@@ -233,12 +240,12 @@ pub fn run_writers<M: ManyWriters>(
         done: 0,
         failed: 0,
     };
-    let mut some = |pair: &mut Pair<'_, M>, most: usize, random: Random<'_>| -> bool {
+    let mut some = |pair: &mut Pair<'_, O, V>, most: usize, random: Random<'_>| -> bool {
         for _ in 0..most {
             let Some(op) = ops.next() else {
                 return false;
             };
-            let op = if M::ORDERED { op } else { without_order(op) };
+            let op = if O::ORDERED { op } else { without_order(op) };
             pair.step(op, random);
             if pair.model.len() <= small || pair.done % 1024 == 0 {
                 pair.verify();
@@ -254,7 +261,7 @@ pub fn run_writers<M: ManyWriters>(
         match random(16) {
             0 | 1 => {
                 let (registered, steps) = (random(2) == 0, 1 + random(30));
-                map.hold(registered, &mut || {
+                Methods(map).hold(registered, &mut || {
                     more = some(&mut pair, steps, &mut random);
                 });
             }
@@ -276,10 +283,10 @@ pub fn run_writers<M: ManyWriters>(
     }
     map.reclaim(usize::MAX);
     pair.agree();
-    let (waiting, live) = map.memory();
-    assert_eq!(waiting, (0, 0), "all garbage is gone");
-    if pair.model.is_empty() && !M::ORDERED {
-        assert_eq!(live, 0, "an emptied map keeps nothing");
+    let memory = map.memory();
+    assert_eq!(memory.waiting, (0, 0), "all garbage is gone");
+    if pair.model.is_empty() && !O::ORDERED {
+        assert_eq!(memory.arena.live, 0, "an emptied map keeps nothing");
     }
     (pair.done, pair.failed)
 }
