@@ -4,6 +4,10 @@
 test:
 	@ci/test.sh
 
+# The proofs that are too long for CI; writes docs/proofs.md.
+prove:
+	@ci/prove.sh
+
 # The tour with the chapter on the kernel; installs what that needs, as root.
 tour:
 	@ci/tour.sh
@@ -12,4 +16,4 @@ CHECKS = setup house fmt clippy doc unit bpf msrv loom shuttle miri asan tsan fu
 $(CHECKS):
 	@ci/$@.sh
 
-.PHONY: test tour $(CHECKS)
+.PHONY: test prove tour $(CHECKS)

@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
-# The maps inside the kernel: the headers as C in user space and as BPF, programs under the verifier, real packets between network
-# namespaces. Where the kernel can run them, a test that was skipped is a failure.
+# The maps inside the kernel: the headers as C in user space and as BPF, programs under the
+# verifier, real packets between network namespaces. Where the kernel can run them, a test that
+# was skipped is a failure.
 . "$(dirname "$0")/lib.sh"
+# The choice of packages and features is that of unit.sh, so that no crate is compiled again; the
+# names are sapwood-bpf's alone.
+# shellcheck disable=SC2046,SC2207 # words
+bpf=(run cargo test --locked --no-fail-fast --workspace $(all_features) $(programs crates/sapwood-bpf))
 if ! bpf_tools; then
-    run cargo test --locked -p sapwood-bpf
+    "${bpf[@]}"
     skip "BPF programs are built with $BPF_PACKAGES; see ci/packages.sh"
 fi
 bpf_ready
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 bad=0
-run cargo test --locked --no-fail-fast -p sapwood-bpf --features kernel -- --nocapture 2>&1 | tee "$log" || bad=1
+"${bpf[@]}" -- --nocapture 2>&1 | tee "$log" || bad=1
 if bpf_runs && grep -n 'skipped: ' "$log"; then
     fail "This kernel can run BPF programs, but tests were skipped."
 fi

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Licences, sources and bans of all dependencies; known vulnerabilities too, when the list of them can be fetched.
+# Licences, sources and bans of all dependencies; known vulnerabilities too, when the list of them
+# can be fetched.
 . "$(dirname "$0")/lib.sh"
 has cargo-deny || fail "cargo-deny is missing: run ci/setup.sh"
 run cargo deny --locked --all-features check -A license-exception-not-encountered -A unused-wrapper licenses bans sources

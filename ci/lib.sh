@@ -14,8 +14,9 @@ CARGO_FUZZ=0.13.2
 TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
-# Nothing in CI is debugged, and nothing is compiled twice for being incremental.
-export CARGO_INCREMENTAL=0
+# Nothing in CI is debugged, and nothing is compiled twice for being incremental. Reports of
+# sanitizers name functions by the table of symbols.
+export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 # Crates that are meant for others; the rest are tests and tools.
 LIBRARIES="sapwood-qsbr sapwood-arena sapwood"
 
@@ -24,9 +25,6 @@ BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
 # All features but those for BPF.
 FEATURES="sapwood/usdt,sapwood-qsbr/tokio,sapwood-model/arbitrary"
 
-# Modules of the libraries' `tests/all` that the address sanitizer leaves out, because they ask the maps the same questions
-# again. It runs the others, and the unit tests.
-UNSANITIZED="bitfib:: histories:: limits:: lpm_published:: maple_behaviours:: memory:: order:: surface:: core_only:: tokio_hooks::"
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
@@ -35,8 +33,9 @@ skip() { say "skipped: $*"; exit 77; }
 has() { command -v "$1" >/dev/null 2>&1; }
 # Shows a command, then runs it.
 run() { printf '$ %s\n' "$*"; "$@"; }
-# The same for tests that are chosen by parts of their names, which follow `--`. A name that fits no test that passed is a
-# failure: otherwise a test that gets another name would silently run no more.
+# The same for tests that are chosen by parts of their names, which follow `--`. A name that fits
+# no test that passed is a failure: otherwise a test that gets another name would silently run no
+# more.
 chosen() {
     local log word before="" names="" code=0
     log=$(mktemp)
@@ -55,7 +54,8 @@ chosen() {
     rm -f "$log"
     return $code
 }
-# Whether BPF programs and their loader can be built here: the same questions that the build script asks.
+# Whether BPF programs and their loader can be built here: the same questions that the build
+# script asks.
 bpf_tools() {
     [ "$(uname -s)" = Linux ] || return 1
     has "${SAPWOOD_CLANG:-clang-19}" && has pkg-config || return 1
@@ -66,7 +66,8 @@ bpf_runs() {
     [ "$(id -u)" = 0 ] && [ -e /sys/kernel/btf/vmlinux ] &&
         printf '6.9\n%s\n' "$(uname -r | grep -oE '^[0-9]+\.[0-9]+')" | sort -V -C
 }
-# Makes ready for tests of BPF; where they can run, those that are not in bpf.sh fail rather than be skipped.
+# Makes ready for tests of BPF; where they can run, those that are not in bpf.sh fail rather than
+# be skipped.
 bpf_ready() {
     bpf_runs || return 0
     export SAPWOOD_BPF_MUST_RUN=1
@@ -74,6 +75,15 @@ bpf_ready() {
 }
 # All features that can be built here.
 all_features() { if bpf_tools; then echo --all-features; else echo "--features $FEATURES"; fi; }
+# The test programs in the folders of crates, as cargo wants them.
+programs() { # folders
+    local folder file
+    for folder; do
+        for file in "$folder"/tests/*.rs "$folder"/tests/*/main.rs; do
+            [ ! -e "$file" ] || basename "${file%/main.rs}" .rs
+        done
+    done | sort -u | sed 's/^/--test /'
+}
 x86_64_linux() { [ "$(uname -sm)" = "Linux x86_64" ]; }
 # Tracked files, and new ones that are not ignored.
 files() { git ls-files -z --cached --others --exclude-standard -- "$@" | sort -zu | while IFS= read -r -d '' f; do [ -f "$f" ] && printf '%s\0' "$f"; done || true; }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Debian's packages that the checks and the tour need and that are missing: installed as root, else named.
+# Debian's packages that the checks and the tour need and that are missing: installed as root,
+# else named.
 . "$(dirname "$0")/lib.sh"
 
 need=() # without these nothing works
@@ -22,7 +23,8 @@ fi
 if [ "$(id -u)" = 0 ] && has apt-get; then
     export DEBIAN_FRONTEND=noninteractive
     install() { run apt-get install -y -q --no-install-recommends "$@"; }
-    # A list of packages that is there may be old, and an installation that broke off is taken up again.
+    # A list of packages that is there may be old, and an installation that broke off is taken up
+    # again.
     run apt-get update -q
     if [ ${#need[@]} -gt 0 ]; then
         install "${need[@]}" ca-certificates

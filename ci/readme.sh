@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Every command in README.md runs: the code fences marked `sh`; those marked `sh no-check` are left out.
+# Every command in README.md runs: the code fences marked `sh`; those marked `sh no-check` are
+# left out.
 #
-# They run in a copy of what git has or would take, so that a file that was forgotten is missing there as it would be in
-# a fresh clone. In order, one shell for each fence; what is built is kept for the next time.
+# They run in a copy of what git has or would take, so that a file that was forgotten is missing
+# there as it would be in a fresh clone. In order, one shell for each fence; what is built is kept
+# for the next time.
 . "$(dirname "$0")/lib.sh"
 [ -f README.md ] || fail "there is no README.md"
 copy="$TARGET/readme"
@@ -27,7 +29,7 @@ for fence in "$copy"/fences/*.sh; do
     [ -e "$fence" ] || fail "README.md has no commands marked sh"
     say "--- $(head -n 1 "$fence" | cut -c3-)"
     # `make test` among them would run this script again: see test.sh.
-    (cd "$copy/clone" && env -u CARGO_TARGET_DIR SAPWOOD_INSIDE=1 bash -euxo pipefail "$fence" </dev/null)
+    (cd "$copy/clone" && env -u CARGO_TARGET_DIR CARGO_PROFILE_RELEASE_DEBUG=0 SAPWOOD_INSIDE=1 bash -euxo pipefail "$fence" </dev/null)
     count=$((count + 1))
 done
 rm -rf "$copy"

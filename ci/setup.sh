@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the checks need and what is missing: system packages (as root; else says which), parts of Rust's
-# toolchains, cargo-fuzz, cargo-deny.
+# Installs what the checks need and what is missing: system packages (as root; else says which),
+# parts of Rust's toolchains, cargo-fuzz, cargo-deny.
 . "$(dirname "$0")/lib.sh"
 
 ci/packages.sh

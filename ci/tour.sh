@@ -8,4 +8,4 @@ if bpf_tools; then
 else
     say "Without $BPF_PACKAGES the tour leaves the kernel out."
 fi
-run cargo run --locked --release -p sapwood-cli "${features[@]}" -- tour "$@"
+run cargo run --locked --release -p sapwood-tour "${features[@]}" -- tour "$@"

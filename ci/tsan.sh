@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
-# Data races: the thread sanitizer under those of the libraries' tests that use threads, the standard library built with it too.
+# Data races: the thread sanitizer under those of the libraries' tests that use threads, the
+# standard library built with it too.
 . "$(dirname "$0")/lib.sh"
 x86_64_linux || skip "the sanitizers run on x86_64 Linux here"
 export SAPWOOD_OPS="${SAPWOOD_OPS:-5000}"
 export RUST_MIN_STACK=16777216
 # A test of forbidden pages wants to see the signal itself.
 export TSAN_OPTIONS="handle_segv=0:handle_sigbus=0"
-# Calls of the kernel that do not go through libc are hidden from the sanitizer, which then takes one thread's old pages for
-# another's. Loads that the compiler does not see into would hide races, so they are replaced by plain ones.
+# Calls of the kernel that do not go through libc are hidden from the sanitizer, which then takes
+# one thread's old pages for another's. Loads that the compiler does not see into would hide
+# races, so they are replaced by plain ones.
 export RUSTFLAGS="-Zsanitizer=thread --cfg rustix_use_libc --cfg sapwood_exact_loads" CARGO_TARGET_DIR="$TARGET/tsan"
-tsan() { chosen cargo "+$NIGHTLY" test --locked -Zbuild-std --target x86_64-unknown-linux-gnu "$@"; }
-tsan -p sapwood -p sapwood-qsbr --no-fail-fast --test all -- threads:: histories:: versions:: garbage:: route_table:: stress:: domain::
-tsan -p sapwood-qsbr --lib
-tsan -p sapwood-arena --lib -- beside
-tsan -p sapwood --lib -- index::tests::shared route::raw::slots route::thread
+# One choice of packages, so that nothing is compiled twice.
+tsan() {
+    chosen cargo "+$NIGHTLY" test --locked --no-fail-fast -Zbuild-std --target x86_64-unknown-linux-gnu \
+        -p sapwood-arena -p sapwood-qsbr -p sapwood "$@"
+}
+# shellcheck disable=SC2086 # one word or none
+tsan --test threads -- ${SHOW:-}
+tsan --lib -- chunks:: sync:: readers_beside_the_owner index::tests::shared:: route::raw::slots:: route::thread:: ${SHOW:-}

@@ -1,28 +1,25 @@
 #!/usr/bin/env bash
-# All tests and all examples in the documentation, but those of sapwood-bpf (see bpf.sh); then the libraries without the standard
-# library. The program and the benchmarks have their feature for BPF, if that can be built here.
+# All tests and all examples in the documentation, but the test programs of sapwood-bpf (see
+# bpf.sh); then the core alone, without the standard library. The program and the benchmarks have
+# their feature for BPF, if that can be built here.
 . "$(dirname "$0")/lib.sh"
-test() { run cargo test --locked --no-fail-fast "$@"; }
-features="$FEATURES"
-if bpf_tools; then
-    features="$features,sapwood-cli/bpf,sapwood-bench/bpf"
-    bpf_ready
-fi
-if x86_64_linux && [ -n "${CI_ONCE:-}" ]; then
-    # In a run of all checks the address sanitizer has the libraries' larger tests (asan.sh): here are the others.
-    packages=() without=()
-    for crate in $LIBRARIES; do packages+=(-p "$crate") without+=(--exclude "$crate"); done
-    tools=sapwood-model/arbitrary${features#"$FEATURES"}
-    test --workspace "${without[@]}" --exclude sapwood-bpf --features "$tools"
-    features=sapwood/usdt,sapwood-qsbr/tokio
-    # shellcheck disable=SC2086 # names have no spaces
-    chosen cargo test --locked --no-fail-fast "${packages[@]}" --features $features --test all -- $UNSANITIZED
-    test "${packages[@]}" --features $features --doc
-else
-    test --workspace --exclude sapwood-bpf --features "$features"
-fi
+! bpf_tools || bpf_ready
+folders=()
+for folder in crates/* bench; do
+    case " sapwood-bpf ${CI_ONCE:+$LIBRARIES} " in
+    # In a run of all checks the address sanitizer has the libraries' test programs (asan.sh).
+    *" ${folder#crates/} "*) ;;
+    *) folders+=("$folder") ;;
+    esac
+done
+# One choice of packages and features for all, here and in bpf.sh, so that each crate is compiled
+# once.
+# shellcheck disable=SC2046 # words
+run cargo test --locked --no-fail-fast --workspace $(all_features) --lib --bins $(programs "${folders[@]}")
+# shellcheck disable=SC2046
+run cargo test --locked --no-fail-fast --workspace $(all_features) --doc
 for crate in $LIBRARIES; do
-    run cargo build --locked -p "$crate" --no-default-features
+    run cargo check --locked -p "$crate" --no-default-features
 done
 # Tests that are for the core alone.
-run cargo test --locked -p sapwood-qsbr --no-default-features
+run cargo test --locked -p sapwood-qsbr --no-default-features --tests

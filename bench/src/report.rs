@@ -134,6 +134,30 @@ impl Report {
         }
     }
 
+    /// Says something about the data or the engines, here and in the CSV.
+    pub fn note(&mut self, note: String) {
+        println!("{note}");
+        self.notes.push(note);
+    }
+
+    /// Begins a case, or says why there is none.
+    pub fn begin(&mut self, what: String) {
+        println!("\n## {what}");
+        self.notes.push(what);
+    }
+
+    /// Ends a case: shows its medians, also as multiples of those of each base, and takes them in.
+    pub fn end(&mut self, samples: Samples, bases: &[&str]) {
+        let rows = samples.rows();
+        println!("{}", table(&rows));
+        for base in bases {
+            if let Some(ratios) = ratios(&rows, base) {
+                println!("\nas multiples of {base}:\n{ratios}");
+            }
+        }
+        self.rows.extend(rows);
+    }
+
     /// The report as JSON: suite, machine and rows.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and text have a JSON form") + "\n"
@@ -153,19 +177,17 @@ impl Report {
         }
         csv += "suite,case,engine,metric,value,unit,rounds,min,max\n";
         for row in &self.rows {
-            let Row {
-                case,
-                engine,
-                metric,
-                value,
-                unit,
-                rounds,
-                min,
-                max,
-            } = row;
             csv += &format!(
-                "{},{case},{engine},{metric},{value:.4},{unit},{rounds},{min:.4},{max:.4}\n",
-                self.suite
+                "{},{},{},{},{:.4},{},{},{:.4},{:.4}\n",
+                self.suite,
+                row.case,
+                row.engine,
+                row.metric,
+                row.value,
+                row.unit,
+                row.rounds,
+                row.min,
+                row.max
             );
         }
         csv

@@ -3,152 +3,21 @@
 //! Some inputs are files as they are. Most are changes to the image of a real map, under
 //! checksums that are right again, so that the checks behind the checksums are what is tested.
 #![no_main]
-#![feature(cfg_sanitize)]
 
 #[path = "../../crates/sapwood/tests/support/mod.rs"]
 mod support;
 
 use std::fs;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use arbitrary::{Arbitrary, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use sapwood::arena::{HEADER_LEN, Header};
 use sapwood::qp::{QpFile, QpMap};
-use sapwood_fuzz::fence::Fence;
+use sapwood_fuzz::image::{Change, Scratch, change, changes, fenced};
 use sapwood_fuzz::{Input, keys_of};
 
 /// More entries than any honest image here has; a dishonest one may pretend to have any number.
 const CAP: usize = 5_000;
-
-/// A file in memory, removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        let memory = Path::new("/dev/shm");
-        let folder = match memory.is_dir() {
-            true => memory.to_path_buf(),
-            false => std::env::temp_dir(),
-        };
-        Scratch(folder.join(format!("sapwood-fuzz-{}.qp", std::process::id())))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-/// A change to an image.
-#[derive(Arbitrary, Debug)]
-enum Change {
-    Flip {
-        at: u32,
-        bit: u8,
-    },
-    Word {
-        at: u32,
-        value: u32,
-    },
-    /// One cell, or header of a branch, in place of another: shared and circular references.
-    Copy {
-        from: u32,
-        to: u32,
-    },
-    /// A reference that is nearly right.
-    Shift {
-        at: u32,
-        by: i8,
-    },
-    Bytes {
-        at: u32,
-        bytes: [u8; 12],
-    },
-    Truncate {
-        to: u32,
-    },
-    Extend {
-        #[arbitrary(with = |u: &mut Unstructured<'_>| u.int_in_range(0..=9_000))]
-        by: usize,
-    },
-    Root {
-        value: u32,
-    },
-    Entries {
-        value: u64,
-    },
-    Root64 {
-        index: u8,
-        value: u64,
-    },
-    Generation {
-        value: u64,
-    },
-    /// Behind the seal's back.
-    Header {
-        at: u16,
-        bit: u8,
-    },
-}
-
-/// The changed image, sealed again.
-fn change(image: Vec<u8>, changes: &[Change]) -> Vec<u8> {
-    let mut header = {
-        let hash = u64::from_le_bytes(image[16..24].try_into().unwrap());
-        Header::decode(&image, hash).unwrap()
-    };
-    let mut body = image[HEADER_LEN..].to_vec();
-    let mut late = Vec::new();
-    for change in changes {
-        let words = body.len() / 4;
-        let place = |at: u32| at as usize % words.max(1) * 4;
-        let word =
-            |body: &[u8], at: usize| u32::from_le_bytes(body[at..at + 4].try_into().unwrap());
-        match *change {
-            Change::Truncate { to } => {
-                let to = to as usize % (body.len() + 1);
-                body.truncate(to);
-            }
-            Change::Extend { by } => body.resize(body.len() + by, 0),
-            Change::Root { value } => header.roots[0] = value.into(),
-            Change::Entries { value } => header.roots[1] = value,
-            Change::Root64 { index, value } => header.roots[usize::from(index % 8)] = value,
-            Change::Generation { value } => header.generation = value,
-            Change::Header { at, bit } => late.push((usize::from(at) % HEADER_LEN, bit)),
-            _ if words == 0 => {}
-            Change::Flip { at, bit } => {
-                let at = at as usize % body.len();
-                body[at] ^= 1 << (bit % 8);
-            }
-            Change::Word { at, value } => {
-                body[place(at)..][..4].copy_from_slice(&value.to_le_bytes());
-            }
-            Change::Copy { from, to } => {
-                let value = word(&body, place(from));
-                body[place(to)..][..4].copy_from_slice(&value.to_le_bytes());
-            }
-            Change::Shift { at, by } => {
-                let value = word(&body, place(at)).wrapping_add_signed(by.into());
-                body[place(at)..][..4].copy_from_slice(&value.to_le_bytes());
-            }
-            Change::Bytes { at, bytes } => {
-                for (i, byte) in bytes.into_iter().enumerate() {
-                    let at = (at as usize + i) % body.len();
-                    body[at] = byte;
-                }
-            }
-        }
-    }
-    let mut file = header.seal(&body).to_vec();
-    file.extend(body);
-    for (at, bit) in late {
-        file[at] ^= 1 << (bit % 8);
-    }
-    file
-}
 
 /// The image of a map made by operations; the keys are for asking.
 fn image(input: &Input<'_>, path: &Path, keys: &mut Vec<Vec<u8>>) -> Vec<u8> {
@@ -255,10 +124,7 @@ fn open_and_ask(path: &Path, bytes: &[u8], keys: &[Vec<u8>]) {
         };
         match opened {
             Ok(file) => {
-                let fence = Fence::behind(path, bytes.len());
-                if cfg!(target_os = "linux") && bytes.len() % 4096 != 0 {
-                    assert!(fence.count() > 0 || !cfg!(sanitize = "address"));
-                }
+                let _fence = fenced(path, bytes.len());
                 ask(&file, keys, checked);
             }
             Err(error) => assert!(!error.to_string().is_empty()),
@@ -269,7 +135,7 @@ fn open_and_ask(path: &Path, bytes: &[u8], keys: &[Vec<u8>]) {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("qp");
     let input = Input::new(bytes);
     let mut keys = vec![Vec::new()];
     if input.below(16) == 0 {
@@ -279,13 +145,7 @@ fuzz_target!(|bytes: &[u8]| {
     // From half a megabyte on, many lookups take another way.
     let large = input.below(24) == 0;
     let whole = image(&input, &scratch.0, &mut keys);
-    let mut changes = Vec::new();
-    while let Some(change) = input.draw() {
-        changes.push(change);
-        if changes.len() == 40 {
-            break;
-        }
-    }
+    let mut changes = changes(&input);
     keys.truncate(60);
     if large {
         changes.push(Change::Extend { by: 600 << 10 });

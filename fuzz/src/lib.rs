@@ -4,10 +4,16 @@
 
 pub mod counted;
 pub mod fence;
+#[cfg(feature = "kernel")]
+pub mod headers;
+pub mod image;
 
 use std::cell::RefCell;
 
 use arbitrary::{Arbitrary, Unstructured};
+use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qsbr::Domain;
+use sapwood_model::choices::Choices;
 use sapwood_model::ops::Op;
 
 /// A fuzzer's input, from which operations and decisions are drawn in turn.
@@ -54,6 +60,56 @@ impl<'a> Input<'a> {
             Some(op)
         })
         .take(most)
+    }
+
+    /// An arena with address space, in which mistakes are loud; often it is too small, or fails now and then. Whether it
+    /// may fail, too.
+    pub fn arena(&self) -> (ArenaOptions, bool) {
+        // Pages that may not be touched after they were freed are the sharpest check, and the slowest.
+        let debug = match self.below(8) {
+            0 => DebugMode::Protect,
+            1 => DebugMode::Off,
+            _ => DebugMode::Poison,
+        };
+        let options = ArenaOptions::default()
+            .debug(debug)
+            .backing(Backing::Mmap { reserve: 1 << 26 });
+        match self.below(4) {
+            0 => (
+                options.fail_every([2, 3, 5, 7, 11, 23, 61][self.below(7)]),
+                true,
+            ),
+            1 => (options.limit((8 << 10) << self.below(7)), true),
+            2 => {
+                let fixed = Backing::HeapFixed((8 << 10) << self.below(7));
+                (options.debug(DebugMode::Poison).backing(fixed), true)
+            }
+            _ => (options, false),
+        }
+    }
+
+    /// A domain that often allows little garbage, though as much as any one change of a short key makes. Whether it may
+    /// refuse some, too.
+    pub fn domain(&self) -> (Domain, bool) {
+        match self.below(4) {
+            0 => (
+                Domain::builder()
+                    .hard_limit((16 << 10) << self.below(4))
+                    .build(),
+                true,
+            ),
+            _ => (Domain::builder().build(), false),
+        }
+    }
+}
+
+impl Choices for Input<'_> {
+    fn below(&mut self, n: usize) -> usize {
+        Input::below(self, n)
+    }
+
+    fn more(&self) -> bool {
+        !self.0.borrow().is_empty()
     }
 }
 

@@ -8,16 +8,14 @@
 //! Peers keep no times: what they would need to look at and to store for an entry's age is not counted against them.
 
 mod dashmap;
-mod moka;
+mod evicting;
 mod papaya;
-mod quick;
 mod rwlock;
 mod sapwood;
 
 pub use self::dashmap::Dashmap;
-pub use self::moka::Moka;
+pub use self::evicting::{Moka, Quick};
 pub use self::papaya::Papaya;
-pub use self::quick::Quick;
 pub use self::rwlock::{BTree, Foldhash, RwLocked, SipHash};
 pub use self::sapwood::{Sapwood, SapwoodApart};
 

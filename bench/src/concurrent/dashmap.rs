@@ -9,13 +9,12 @@ pub struct Dashmap(DashMap<Box<[u8]>, u64, foldhash::fast::RandomState>);
 
 impl ConcurrentEngine for Dashmap {
     const NAME: &'static str = "dashmap";
-    type Session<'m> = &'m Self;
 
     fn new() -> Self {
         Self(DashMap::default())
     }
 
-    fn session(&self) -> &Self {
+    fn session(&self) -> impl Session {
         self
     }
 }

@@ -22,7 +22,6 @@ impl ConcurrentEngine for Masstree {
     const NAME: &'static str = "masstree";
     const LOSES_KEYS: Option<&'static str> =
         Some("masstree 0.9.5: get finds no value for some keys that insert took and scan lists");
-    type Session<'m> = Guarded<'m>;
 
     fn refuses(keys: &KeyList) -> Option<String> {
         let longest = keys.iter().map(|(key, _)| key.len()).max()?;
@@ -34,7 +33,7 @@ impl ConcurrentEngine for Masstree {
         Self(MassTree::new())
     }
 
-    fn session(&self) -> Guarded<'_> {
+    fn session(&self) -> impl Session {
         Guarded {
             map: &self.0,
             guard: self.0.guard(),

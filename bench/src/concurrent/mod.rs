@@ -16,7 +16,6 @@
 mod dashmap;
 mod masstree;
 mod papaya;
-mod points;
 mod rwlock;
 mod scc;
 mod shared;
@@ -41,9 +40,6 @@ pub trait ConcurrentEngine: Send + Sync + Sized + 'static {
     /// Whether a key is there at every moment while its value is replaced.
     const REPLACES_IN_PLACE: bool = true;
 
-    /// What one thread holds.
-    type Session<'m>: Session;
-
     /// Why it cannot hold these keys, if so.
     fn refuses(keys: &KeyList) -> Option<String> {
         let _ = keys;
@@ -54,7 +50,7 @@ pub trait ConcurrentEngine: Send + Sync + Sized + 'static {
     fn new() -> Self;
 
     /// A session, made on the thread that uses it.
-    fn session(&self) -> Self::Session<'_>;
+    fn session(&self) -> impl Session;
 
     /// What the operations of all sessions that are over waited, if the map can tell.
     fn waits(&self) -> Option<Waits> {
@@ -225,7 +221,7 @@ pub fn lanes() -> Vec<Lane> {
     vec![
         lane::<shared::Shared>(),
         lane::<shared::Indexed>(),
-        lane::<points::Points>(),
+        lane::<shared::Points>(),
         lane::<dashmap::Dashmap>(),
         lane::<papaya::Papaya>(),
         lane::<scc::Scc>(),

@@ -17,13 +17,12 @@ pub struct Guarded<'m> {
 
 impl ConcurrentEngine for Papaya {
     const NAME: &'static str = "papaya";
-    type Session<'m> = Guarded<'m>;
 
     fn new() -> Self {
         Self(HashMap::default())
     }
 
-    fn session(&self) -> Guarded<'_> {
+    fn session(&self) -> impl Session {
         Guarded {
             map: &self.0,
             guard: self.0.guard(),

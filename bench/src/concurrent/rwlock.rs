@@ -24,7 +24,6 @@ pub struct Waiting<'m> {
 
 impl ConcurrentEngine for RwLockHashbrown {
     const NAME: &'static str = "rwlock-hashbrown";
-    type Session<'m> = Waiting<'m>;
 
     fn new() -> Self {
         Self {
@@ -34,7 +33,7 @@ impl ConcurrentEngine for RwLockHashbrown {
         }
     }
 
-    fn session(&self) -> Waiting<'_> {
+    fn session(&self) -> impl Session {
         Waiting {
             map: self,
             waits: Waits::default(),
@@ -120,7 +119,10 @@ mod tests {
     #[test]
     fn waits_are_told() {
         let map = RwLockHashbrown::new();
-        let mut session = map.session();
+        let mut session = Waiting {
+            map: &map,
+            waits: Waits::default(),
+        };
         assert!(session.insert(b"k", 1));
         drop(session.wait(|table| table.read()));
         assert_eq!(map.waits(), Some(Waits::default()));

@@ -15,13 +15,12 @@ pub struct Guarded<'m> {
 
 impl ConcurrentEngine for Scc {
     const NAME: &'static str = "scc-hashmap";
-    type Session<'m> = Guarded<'m>;
 
     fn new() -> Self {
         Self(HashMap::default())
     }
 
-    fn session(&self) -> Guarded<'_> {
+    fn session(&self) -> impl Session {
         Guarded {
             map: &self.0,
             guard: Some(sdd::Guard::new()),

@@ -1,76 +1,20 @@
-//! Ours: the trie alone, and with the point index.
+//! Ours: the trie alone, the trie with the point index, and the index alone.
 
 use sapwood::Reader;
-use sapwood::qp::QpShared;
+use sapwood::qp::{Order, PointMap, QpShared, SharedMap};
 
 use super::{ConcurrentEngine, Session, Waits};
 
-/// `QpShared`. A run of keys is done between two quiescent states.
-pub struct Shared(QpShared<u64>);
-
-/// `QpShared` with the point index.
-pub struct Indexed(Shared);
-
-/// A registered thread.
-pub struct Registered<'m> {
-    map: &'m QpShared<u64>,
-    reader: Reader<QpShared<u64>>,
+/// A registered thread. A run of keys is done between two quiescent states.
+pub struct Registered<'m, O: Order> {
+    map: &'m SharedMap<O, u64>,
+    reader: Reader<SharedMap<O, u64>>,
 }
 
 /// What a thread frees at most in a pause.
 const RECLAIM: usize = 1 << 10;
 
-impl ConcurrentEngine for Shared {
-    const NAME: &'static str = "sapwood-shared";
-    type Session<'m> = Registered<'m>;
-
-    fn new() -> Self {
-        Self(QpShared::new().expect("there is address space"))
-    }
-
-    fn session(&self) -> Registered<'_> {
-        Registered {
-            map: &self.0,
-            reader: self.0.reader("bench").expect("there is room for one"),
-        }
-    }
-
-    fn waits(&self) -> Option<Waits> {
-        let contention = self.0.contention();
-        Some(Waits {
-            met: contention.met_lock,
-            nanoseconds: contention.waited.as_nanos() as u64,
-        })
-    }
-
-    fn mapped_bytes(&self) -> usize {
-        self.0.memory().arena.committed
-    }
-}
-
-impl ConcurrentEngine for Indexed {
-    const NAME: &'static str = "sapwood-shared-index";
-    type Session<'m> = Registered<'m>;
-
-    fn new() -> Self {
-        let map = QpShared::builder().with_index().build();
-        Self(Shared(map.expect("there is address space")))
-    }
-
-    fn session(&self) -> Registered<'_> {
-        self.0.session()
-    }
-
-    fn waits(&self) -> Option<Waits> {
-        ConcurrentEngine::waits(&self.0)
-    }
-
-    fn mapped_bytes(&self) -> usize {
-        ConcurrentEngine::mapped_bytes(&self.0)
-    }
-}
-
-impl Session for Registered<'_> {
+impl<O: Order> Session for Registered<'_, O> {
     #[inline]
     fn get(&mut self, key: &[u8]) -> Option<u64> {
         self.reader.view().get(key).copied()
@@ -90,11 +34,54 @@ impl Session for Registered<'_> {
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Option<u64> {
         let old = self.reader.view().remove(key);
-        old.expect("there is memory for a node").copied()
+        old.expect("there is memory, and no garbage limit").copied()
     }
 
     fn pause(&mut self) {
         self.reader.quiescent();
         self.map.reclaim(RECLAIM);
     }
+}
+
+macro_rules! engines {
+    ($($(#[$doc:meta])* $engine:ident($map:ty) = $name:literal, $new:expr;)*) => {$(
+        $(#[$doc])*
+        pub struct $engine($map);
+
+        impl ConcurrentEngine for $engine {
+            const NAME: &'static str = $name;
+
+            fn new() -> Self {
+                Self($new.expect("there is address space"))
+            }
+
+            fn session(&self) -> impl Session {
+                Registered {
+                    map: &self.0,
+                    reader: self.0.reader("bench").expect("there is room for one"),
+                }
+            }
+
+            fn waits(&self) -> Option<Waits> {
+                let contention = self.0.contention();
+                Some(Waits {
+                    met: contention.met_lock,
+                    nanoseconds: contention.waited.as_nanos() as u64,
+                })
+            }
+
+            fn mapped_bytes(&self) -> usize {
+                self.0.memory().arena.committed
+            }
+        }
+    )*};
+}
+
+engines! {
+    /// `QpShared`.
+    Shared(QpShared<u64>) = "sapwood-shared", QpShared::new();
+    /// `QpShared` with the point index.
+    Indexed(QpShared<u64>) = "sapwood-shared-index", QpShared::builder().with_index().build();
+    /// `PointMap`.
+    Points(PointMap<u64>) = "sapwood-points", PointMap::new();
 }

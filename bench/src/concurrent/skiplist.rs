@@ -19,13 +19,12 @@ impl ConcurrentEngine for Skiplist {
     const NAME: &'static str = "crossbeam-skipmap";
     // It removes the entry and then inserts another.
     const REPLACES_IN_PLACE: bool = false;
-    type Session<'m> = Pinned<'m>;
 
     fn new() -> Self {
         Self(SkipMap::new())
     }
 
-    fn session(&self) -> Pinned<'_> {
+    fn session(&self) -> impl Session {
         Pinned {
             map: &self.0,
             pin: crossbeam_epoch::pin(),

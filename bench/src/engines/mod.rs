@@ -8,18 +8,13 @@
 //! [`Engine::mapped_bytes`]. Two ways to use one map are two engines: a second type around the first.
 
 mod art;
-mod btree;
-mod hash;
-mod indexed;
 mod masstree;
-mod points;
-mod qp_trie;
+mod owned;
 mod sapwood;
 mod scc;
 mod shared;
 mod skiplist;
 
-use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
@@ -77,19 +72,20 @@ pub trait Engine: Sized + 'static {
 }
 
 /// An engine whose type is forgotten; one call is a whole pass.
-pub trait Lane {
+#[derive(Clone, Copy)]
+pub struct Lane {
     /// [`Engine::NAME`].
-    fn name(&self) -> &'static str;
+    pub name: &'static str,
     /// [`Engine::ORDERED`].
-    fn ordered(&self) -> bool;
+    pub ordered: bool,
     /// [`Engine::LOSES_KEYS`].
-    fn loses_keys(&self) -> Option<&'static str>;
+    pub loses_keys: Option<&'static str>,
     /// [`Engine::form`].
-    fn form(&self, keys: &KeyList) -> Result<Form, String>;
+    pub form: fn(&KeyList) -> Result<Form, String>,
     /// [`Engine::build`].
-    fn build(&self, pairs: &KeyList) -> Box<dyn Built>;
+    pub build: fn(&KeyList) -> Box<dyn Built>,
     /// [`Engine::worst_insert`].
-    fn worst_insert(&self, pairs: &KeyList) -> Option<Duration>;
+    pub worst_insert: fn(&KeyList) -> Option<Duration>,
 }
 
 /// A built map of an engine whose type is forgotten; methods as in [`Engine`].
@@ -140,56 +136,36 @@ fn longest(pairs: &KeyList, mut insert: impl FnMut(&[u8], u64)) -> Duration {
     longest
 }
 
-struct Of<E>(PhantomData<E>);
-
-impl<E: Engine> Lane for Of<E> {
-    fn name(&self) -> &'static str {
-        E::NAME
+fn lane<E: Engine>() -> Lane {
+    Lane {
+        name: E::NAME,
+        ordered: E::ORDERED,
+        loses_keys: E::LOSES_KEYS,
+        form: E::form,
+        build: |pairs| Box::new(E::build(pairs)),
+        worst_insert: E::worst_insert,
     }
-
-    fn ordered(&self) -> bool {
-        E::ORDERED
-    }
-
-    fn loses_keys(&self) -> Option<&'static str> {
-        E::LOSES_KEYS
-    }
-
-    fn form(&self, keys: &KeyList) -> Result<Form, String> {
-        E::form(keys)
-    }
-
-    fn build(&self, pairs: &KeyList) -> Box<dyn Built> {
-        Box::new(E::build(pairs))
-    }
-
-    fn worst_insert(&self, pairs: &KeyList) -> Option<Duration> {
-        E::worst_insert(pairs)
-    }
-}
-
-fn lane<E: Engine>() -> Box<dyn Lane> {
-    Box::new(Of::<E>(PhantomData))
 }
 
 /// All engines, in the order in which tables list them.
-pub fn lanes() -> Vec<Box<dyn Lane>> {
+pub fn lanes() -> Vec<Lane> {
+    use sapwood::{AS_BUILT, BATCH16, COMPACT, Sapwood};
     vec![
-        lane::<sapwood::Sapwood>(),
-        lane::<sapwood::Compact>(),
-        lane::<sapwood::Batch16>(),
-        lane::<indexed::Indexed>(),
-        lane::<indexed::IndexedBatch16>(),
+        lane::<Sapwood<false, AS_BUILT>>(),
+        lane::<Sapwood<false, COMPACT>>(),
+        lane::<Sapwood<false, BATCH16>>(),
+        lane::<Sapwood<true, AS_BUILT>>(),
+        lane::<Sapwood<true, BATCH16>>(),
         lane::<shared::Shared>(),
         lane::<shared::Indexed>(),
-        lane::<points::Points>(),
-        lane::<hash::Foldhash>(),
-        lane::<hash::Std>(),
-        lane::<btree::Btree>(),
+        lane::<shared::Points>(),
+        lane::<owned::Foldhash>(),
+        lane::<owned::Std>(),
+        lane::<owned::Btree>(),
         lane::<skiplist::Skiplist>(),
         lane::<scc::Scc>(),
         lane::<masstree::Masstree>(),
-        lane::<qp_trie::QpTrie>(),
+        lane::<owned::QpTrie>(),
         lane::<art::Blart>(),
     ]
 }
@@ -219,28 +195,28 @@ mod tests {
         ];
         let list = KeyList::numbered(&keys.map(Box::from));
         for lane in lanes() {
-            let form = lane.form(&list).unwrap();
+            let form = (lane.form)(&list).unwrap();
             let pairs = list.in_form(form);
-            let mut built = lane.build(&pairs.shuffled(1));
+            let mut built = (lane.build)(&pairs.shuffled(1));
             built.finish();
             let all = Tally {
                 found: 7,
                 sum: pairs.sum(),
             };
-            assert_eq!(built.lookups(&pairs), all, "{}", lane.name());
+            assert_eq!(built.lookups(&pairs), all, "{}", lane.name);
             for (key, value) in pairs.iter() {
-                assert_eq!(built.get(key), Some(value), "{}", lane.name());
+                assert_eq!(built.get(key), Some(value), "{}", lane.name);
             }
             let absent = KeyList::new([(&b"b"[..], 0), (b"a\0\0", 0), (b"ac", 0)]).in_form(form);
-            assert_eq!(built.lookups(&absent), Tally::default(), "{}", lane.name());
+            assert_eq!(built.lookups(&absent), Tally::default(), "{}", lane.name);
             let (scan, sorted) = (built.scan(), ScanSum::of(pairs.sorted().iter()));
             assert_eq!(
                 (scan.count, scan.sum),
                 (sorted.count, sorted.sum),
                 "{}",
-                lane.name()
+                lane.name
             );
-            assert!(!lane.ordered() || scan == sorted, "{}", lane.name());
+            assert!(!lane.ordered || scan == sorted, "{}", lane.name);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Ours: as built, compacted, and looked up sixteen at a time.
+//! Ours: as built, compacted, and looked up sixteen at a time; without and with the point index.
 
 use std::time::Duration;
 
@@ -7,39 +7,77 @@ use sapwood::qp::QpMap;
 use super::{Engine, longest};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
-/// `QpMap`, as random insertions leave it.
-pub struct Sapwood(QpMap<u64>);
+/// As random insertions leave it, looked up key by key.
+pub const AS_BUILT: u8 = 0;
+/// After `compact`.
+pub const COMPACT: u8 = 1;
+/// Sixteen lookups a call.
+pub const BATCH16: u8 = 2;
 
-impl Sapwood {
-    pub(super) fn filled(mut map: QpMap<u64>, pairs: &KeyList) -> Self {
-        for (key, value) in pairs.iter() {
-            map.insert(key, value).expect("the key fits");
-        }
-        Self(map)
-    }
+/// `QpMap`, with the point index or without it, used in one of the ways above.
+pub struct Sapwood<const INDEX: bool, const USE: u8>(QpMap<u64>);
 
-    pub(super) fn map(&self) -> &QpMap<u64> {
-        &self.0
+impl<const INDEX: bool, const USE: u8> Sapwood<INDEX, USE> {
+    fn new() -> Self {
+        Self(match INDEX {
+            true => QpMap::with_index(),
+            false => QpMap::new(),
+        })
     }
 }
 
-impl Engine for Sapwood {
-    const NAME: &'static str = "sapwood";
+/// Arenas of this size and more are mapped.
+const MAPPED: usize = 256 << 10;
+
+impl<const INDEX: bool, const USE: u8> Engine for Sapwood<INDEX, USE> {
+    const NAME: &'static str = match (INDEX, USE) {
+        (false, AS_BUILT) => "sapwood",
+        (false, COMPACT) => "sapwood-compact",
+        (false, _) => "sapwood-batch16",
+        (true, AS_BUILT) => "sapwood-index",
+        (true, COMPACT) => "sapwood-index-compact",
+        (true, _) => "sapwood-index-batch16",
+    };
 
     fn build(pairs: &KeyList) -> Self {
-        Self::filled(QpMap::new(), pairs)
+        let mut map = Self::new();
+        for (key, value) in pairs.iter() {
+            map.0.insert(key, value).expect("the key fits");
+        }
+        map
     }
 
     fn worst_insert(pairs: &KeyList) -> Option<Duration> {
-        let mut map = QpMap::new();
-        Some(longest(pairs, |key, value| {
-            map.insert(key, value).expect("the key fits");
-        }))
+        // Other uses build in the same way.
+        (USE == AS_BUILT).then(|| {
+            let mut map = Self::new();
+            longest(pairs, |key, value| {
+                map.0.insert(key, value).expect("the key fits");
+            })
+        })
+    }
+
+    fn finish(&mut self) {
+        if USE == COMPACT {
+            self.0.compact().expect("there is memory for a copy");
+        }
     }
 
     #[inline]
     fn get(&self, key: &[u8]) -> Option<u64> {
         self.0.get(key).copied()
+    }
+
+    fn lookups(&self, keys: &KeyList) -> Tally {
+        if USE == BATCH16 {
+            sixteen_a_call(&self.0, keys)
+        } else {
+            Tally::of(keys, |key| self.get(key))
+        }
+    }
+
+    fn chained(&self, keys: &KeyList) -> Option<Tally> {
+        (USE != BATCH16).then(|| Tally::chained(keys, |key| self.get(key)))
     }
 
     fn scan(&self) -> ScanSum {
@@ -57,42 +95,8 @@ impl Engine for Sapwood {
     }
 }
 
-/// Arenas of this size and more are mapped.
-const MAPPED: usize = 256 << 10;
-
-/// `QpMap` after `compact`.
-pub struct Compact(Sapwood);
-
-impl Engine for Compact {
-    const NAME: &'static str = "sapwood-compact";
-
-    fn build(pairs: &KeyList) -> Self {
-        Self(Sapwood::build(pairs))
-    }
-
-    fn finish(&mut self) {
-        self.0.0.compact().expect("there is memory for a copy");
-    }
-
-    #[inline]
-    fn get(&self, key: &[u8]) -> Option<u64> {
-        self.0.get(key)
-    }
-
-    fn scan(&self) -> ScanSum {
-        self.0.scan()
-    }
-
-    fn mapped_bytes(&self) -> usize {
-        self.0.mapped_bytes()
-    }
-}
-
-/// `QpMap`, sixteen lookups a call.
-pub struct Batch16(Sapwood);
-
 /// Looks all keys up, sixteen a call.
-pub(super) fn sixteen_a_call(map: &QpMap<u64>, keys: &KeyList) -> Tally {
+fn sixteen_a_call(map: &QpMap<u64>, keys: &KeyList) -> Tally {
     let mut tally = Tally::default();
     let mut batch: [&[u8]; 16] = [&[]; 16];
     let mut filled = 0;
@@ -111,32 +115,4 @@ pub(super) fn sixteen_a_call(map: &QpMap<u64>, keys: &KeyList) -> Tally {
         .iter()
         .for_each(|found| tally.add(found.copied()));
     tally
-}
-
-impl Engine for Batch16 {
-    const NAME: &'static str = "sapwood-batch16";
-
-    fn build(pairs: &KeyList) -> Self {
-        Self(Sapwood::build(pairs))
-    }
-
-    fn get(&self, key: &[u8]) -> Option<u64> {
-        self.0.get(key)
-    }
-
-    fn lookups(&self, keys: &KeyList) -> Tally {
-        sixteen_a_call(&self.0.0, keys)
-    }
-
-    fn chained(&self, _: &KeyList) -> Option<Tally> {
-        None
-    }
-
-    fn scan(&self) -> ScanSum {
-        self.0.scan()
-    }
-
-    fn mapped_bytes(&self) -> usize {
-        self.0.mapped_bytes()
-    }
 }

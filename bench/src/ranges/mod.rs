@@ -15,8 +15,6 @@ mod rangemap;
 mod requests;
 mod sapwood;
 
-use std::marker::PhantomData;
-
 /// The engine whose answers are taken for right: the plainest one.
 pub use self::btree::BTree as Reference;
 pub use self::requests::Requests;
@@ -188,15 +186,15 @@ impl EntrySum {
 }
 
 /// An engine whose type is forgotten.
-pub trait Lane {
+pub struct Lane {
     /// [`Engine::NAME`].
-    fn name(&self) -> &'static str;
+    pub name: &'static str,
     /// [`Engine::NO_ERASE`].
-    fn no_erase(&self) -> Option<&'static str>;
+    pub no_erase: Option<&'static str>,
     /// [`Engine::empty`].
-    fn empty(&self) -> Result<Box<dyn Built>, String>;
+    pub empty: fn() -> Result<Box<dyn Built>, String>,
     /// [`Engine::requests`].
-    fn requests(&self, base: &[Op], changes: &[Op]) -> Option<Requests>;
+    pub requests: fn(&[Op], &[Op]) -> Option<Requests>,
 }
 
 /// A map of an engine whose type is forgotten; one call is a whole pass.
@@ -251,32 +249,17 @@ impl<E: Engine> Built for E {
     }
 }
 
-struct Of<E>(PhantomData<E>);
-
-impl<E: Engine> Lane for Of<E> {
-    fn name(&self) -> &'static str {
-        E::NAME
+fn lane<E: Engine>() -> Lane {
+    Lane {
+        name: E::NAME,
+        no_erase: E::NO_ERASE,
+        empty: || Ok(Box::new(E::empty()?)),
+        requests: E::requests,
     }
-
-    fn no_erase(&self) -> Option<&'static str> {
-        E::NO_ERASE
-    }
-
-    fn empty(&self) -> Result<Box<dyn Built>, String> {
-        Ok(Box::new(E::empty()?))
-    }
-
-    fn requests(&self, base: &[Op], changes: &[Op]) -> Option<Requests> {
-        E::requests(base, changes)
-    }
-}
-
-fn lane<E: Engine>() -> Box<dyn Lane> {
-    Box::new(Of::<E>(PhantomData))
 }
 
 /// All engines, in the order in which tables list them; also those that may turn out not to be here.
-pub fn lanes() -> Vec<Box<dyn Lane>> {
+pub fn lanes() -> Vec<Lane> {
     vec![
         lane::<sapwood::Sapwood>(),
         lane::<Reference>(),

@@ -35,11 +35,8 @@ impl Engine for RangeMap {
     }
 
     fn entries(&self) -> EntrySum {
-        EntrySum::of(
-            self.0
-                .iter()
-                .map(|(range, value)| (*range.start(), *range.end(), *value)),
-        )
+        let entries = self.0.iter();
+        EntrySum::of(entries.map(|(range, value)| (*range.start(), *range.end(), *value)))
     }
 
     fn gap(&self, Query { size, from, to }: Query) -> Option<u64> {

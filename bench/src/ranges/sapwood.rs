@@ -44,10 +44,8 @@ impl Engine for Sapwood {
 
     fn entries(&self) -> EntrySum {
         self.0.read(|view| {
-            EntrySum::of(
-                view.iter()
-                    .map(|(range, value)| (*range.start(), *range.end(), *value)),
-            )
+            let entries = view.iter();
+            EntrySum::of(entries.map(|(range, value)| (*range.start(), *range.end(), *value)))
         })
     }
 

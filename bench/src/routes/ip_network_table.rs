@@ -3,19 +3,18 @@
 use ::ip_network_table::IpNetworkTable;
 use ip_network::IpNetwork as Net;
 
-use super::{Engine, Family, Locked};
+use super::{Engine, Family};
 
 /// `IpNetworkTable`; only one family of it is filled.
 pub struct IpNetwork(IpNetworkTable<u32>);
 
 fn net<F: Family>(net: F::Net) -> Net {
-    let (addr, len) = F::parts(net);
+    let (addr, len) = F::split(net);
     Net::new(addr, len).expect("a prefix has no bits after its length")
 }
 
 impl<F: Family> Engine<F> for IpNetwork {
     const NAME: &'static str = "ip_network_table";
-    type Shared = Locked<Self>;
 
     fn empty(_: &[(F::Net, u32)]) -> Result<Self, String> {
         Ok(Self(IpNetworkTable::new()))
@@ -33,9 +32,5 @@ impl<F: Family> Engine<F> for IpNetwork {
         for addr in addrs {
             each(self.0.longest_match(*addr).map(|(_, hop)| *hop));
         }
-    }
-
-    fn share(self) -> Self::Shared {
-        Locked::new(self)
     }
 }

@@ -3,7 +3,7 @@
 use ::iptrie::map::RTrieMap;
 use ::iptrie::{IpPrefix, IpPrefixCovering, IpRootPrefix};
 
-use super::{Engine, Family, Locked};
+use super::{Engine, Family};
 
 /// What the root has where no route is: no next hop has this number.
 const NONE: u32 = u32::MAX;
@@ -21,7 +21,6 @@ where
         "`remove` leaves numbers of entries behind that are past the end of an array, which lookups then read \
          unchecked (a debug assertion of the crate finds it)",
     );
-    type Shared = Locked<Self>;
 
     fn empty(_: &[(F::Net, u32)]) -> Result<Self, String> {
         Ok(Self(RTrieMap::with_root(NONE)))
@@ -32,7 +31,7 @@ where
     }
 
     fn remove(&mut self, net: F::Net) {
-        if F::parts(net).1 == 0 {
+        if F::split(net).1 == 0 {
             self.0.insert(net, NONE);
         } else {
             self.0.remove::<F::Net>(&net);
@@ -44,9 +43,5 @@ where
             let hop = *self.0.lookup::<F::Addr>(addr).1;
             each((hop != NONE).then_some(hop));
         }
-    }
-
-    fn share(self) -> Self::Shared {
-        Locked::new(self)
     }
 }

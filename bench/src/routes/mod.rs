@@ -2,10 +2,11 @@
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`Engine`], and name the type in `lanes`. An engine that looks addresses up
-//! many at once overrides nothing: [`Engine::lookups`] is given all of them. One whose readers need no lock says
-//! so by its [`Engine::Shared`]; all others are put behind a [`Locked`]. One whose memory is not malloc's says how
-//! much it has in [`Engine::mapped_bytes`]. Two ways to use one table are two engines.
+//! Write a file here that implements [`Engine`], and name the type in `lanes`. An engine that looks
+//! addresses up many at once overrides nothing: [`Engine::lookups`] is given all of them. One whose
+//! readers need no lock overrides [`Engine::share`]; all others are put behind a [`Locked`]. One
+//! whose memory is not malloc's says how much it has in [`Engine::mapped_bytes`]. Two ways to use
+//! one table are two engines.
 
 mod dpdk;
 mod ip_network_table;
@@ -14,9 +15,10 @@ mod prefix_trie;
 mod sapwood;
 mod treebitmap;
 
-use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use ::sapwood::lpm::{V4, V6};
 
 use ::sapwood::lpm;
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -25,14 +27,7 @@ use sapwood_model::oracle::Prefix;
 use sapwood_model::oracle::lpm::to_v4;
 
 /// IPv4 or IPv6: the types that users of the engines hold.
-pub trait Family: Copy + Send + Sync + 'static {
-    /// The bits of an address.
-    const WIDTH: u8;
-    /// An address.
-    type Addr: Copy + Send + Sync + Into<IpAddr> + 'static;
-    /// A prefix.
-    type Net: Copy + Send + Sync + std::fmt::Debug + 'static;
-
+pub trait Family: lpm::Family<Addr: Into<IpAddr>> {
     /// The address in the first bits.
     fn addr(bits: u128) -> Self::Addr;
     /// The prefix.
@@ -40,22 +35,10 @@ pub trait Family: Copy + Send + Sync + 'static {
     /// The prefix that holds one address.
     fn host(addr: Self::Addr) -> Self::Net;
     /// Address and length.
-    fn parts(net: Self::Net) -> (Self::Addr, u8);
+    fn split(net: Self::Net) -> (Self::Addr, u8);
 }
 
-/// IPv4.
-#[derive(Clone, Copy)]
-pub enum V4 {}
-
-/// IPv6.
-#[derive(Clone, Copy)]
-pub enum V6 {}
-
 impl Family for V4 {
-    const WIDTH: u8 = 32;
-    type Addr = Ipv4Addr;
-    type Net = Ipv4Net;
-
     fn addr(bits: u128) -> Ipv4Addr {
         to_v4(bits)
     }
@@ -69,16 +52,12 @@ impl Family for V4 {
         addr.into()
     }
 
-    fn parts(net: Ipv4Net) -> (Ipv4Addr, u8) {
+    fn split(net: Ipv4Net) -> (Ipv4Addr, u8) {
         (net.addr(), net.prefix_len())
     }
 }
 
 impl Family for V6 {
-    const WIDTH: u8 = 128;
-    type Addr = Ipv6Addr;
-    type Net = Ipv6Net;
-
     fn addr(bits: u128) -> Ipv6Addr {
         bits.into()
     }
@@ -92,7 +71,7 @@ impl Family for V6 {
         addr.into()
     }
 
-    fn parts(net: Ipv6Net) -> (Ipv6Addr, u8) {
+    fn split(net: Ipv6Net) -> (Ipv6Addr, u8) {
         (net.addr(), net.prefix_len())
     }
 }
@@ -101,11 +80,9 @@ impl Family for V6 {
 pub trait Engine<F: Family>: Sized + Send + Sync + 'static {
     /// The name in tables and records.
     const NAME: &'static str;
-    /// A fault of [`remove`](Self::remove) that forbids to call it, even to find out how wrong it is. Such an engine is
-    /// said to be wrong, and measured without removals.
+    /// A fault of [`remove`](Self::remove) that forbids to call it, even to find out how wrong it
+    /// is. Such an engine is said to be wrong, and measured without removals.
     const UNSAFE_REMOVE: Option<&'static str> = None;
-    /// What it becomes for a writer and a reader at once.
-    type Shared: Shared<F>;
 
     /// An empty table with room for these routes, or why there is none here.
     fn empty(routes: &[(F::Net, u32)]) -> Result<Self, String>;
@@ -133,8 +110,10 @@ pub trait Engine<F: Family>: Sized + Send + Sync + 'static {
         0
     }
 
-    /// Makes it ready for threads.
-    fn share(self) -> Self::Shared;
+    /// Makes it ready for a writer and a reader at once.
+    fn share(self) -> Box<dyn Shared<F>> {
+        Box::new(Locked(RwLock::new(self)))
+    }
 }
 
 /// A table that one thread changes while others read it.
@@ -145,8 +124,8 @@ pub trait Shared<F: Family>: Send + Sync {
     /// Removes a route; readers do without it when this returns.
     fn remove(&self, net: F::Net);
 
-    /// Looks addresses up, [`BURST`] between two points where it lets the writer in, again and again until it is told to
-    /// stop; returns how many lookups that were.
+    /// Looks addresses up, [`BURST`] between two points where it lets the writer in, again and
+    /// again until it is told to stop; returns how many lookups that were.
     fn read_until(&self, stop: &Stop, addrs: &[F::Addr]) -> u64;
 }
 
@@ -175,14 +154,7 @@ impl Stop {
 pub const BURST: usize = 32;
 
 /// An engine behind a reader-writer lock, as a program would share it that has no better one.
-pub struct Locked<E>(RwLock<E>);
-
-impl<E> Locked<E> {
-    /// The engine, unlocked.
-    pub fn new(engine: E) -> Self {
-        Self(RwLock::new(engine))
-    }
-}
+struct Locked<E>(RwLock<E>);
 
 impl<F: Family, E: Engine<F>> Shared<F> for Locked<E> {
     fn insert(&self, net: F::Net, hop: u32) {
@@ -241,16 +213,19 @@ impl Tally {
     }
 }
 
+/// An empty or a full table of some routes, or why there is none here.
+type Make<F> = fn(&[(<F as lpm::Family>::Net, u32)]) -> Result<Box<dyn Built<F>>, String>;
+
 /// An engine whose type is forgotten.
-pub trait Lane<F: Family> {
+pub struct Lane<F: Family> {
     /// [`Engine::NAME`].
-    fn name(&self) -> &'static str;
+    pub name: &'static str,
     /// [`Engine::UNSAFE_REMOVE`].
-    fn unsafe_remove(&self) -> Option<&'static str>;
+    pub unsafe_remove: Option<&'static str>,
     /// [`Engine::empty`].
-    fn empty(&self, routes: &[(F::Net, u32)]) -> Result<Box<dyn Built<F>>, String>;
+    pub empty: Make<F>,
     /// [`Engine::build`].
-    fn build(&self, routes: &[(F::Net, u32)]) -> Result<Box<dyn Built<F>>, String>;
+    pub build: Make<F>,
 }
 
 /// A table of an engine whose type is forgotten; one call is a whole pass.
@@ -294,46 +269,31 @@ impl<F: Family, E: Engine<F>> Built<F> for E {
     }
 
     fn share(self: Box<Self>) -> Box<dyn Shared<F>> {
-        Box::new(Engine::share(*self))
+        Engine::share(*self)
     }
 }
 
-struct Of<F, E>(PhantomData<(F, E)>);
-
-impl<F: Family, E: Engine<F>> Lane<F> for Of<F, E> {
-    fn name(&self) -> &'static str {
-        E::NAME
+fn lane<F: Family, E: Engine<F>>() -> Lane<F> {
+    Lane {
+        name: E::NAME,
+        unsafe_remove: E::UNSAFE_REMOVE,
+        empty: |routes| Ok(Box::new(E::empty(routes)?)),
+        build: |routes| Ok(Box::new(E::build(routes)?)),
     }
-
-    fn unsafe_remove(&self) -> Option<&'static str> {
-        E::UNSAFE_REMOVE
-    }
-
-    fn empty(&self, routes: &[(F::Net, u32)]) -> Result<Box<dyn Built<F>>, String> {
-        Ok(Box::new(E::empty(routes)?))
-    }
-
-    fn build(&self, routes: &[(F::Net, u32)]) -> Result<Box<dyn Built<F>>, String> {
-        Ok(Box::new(E::build(routes)?))
-    }
-}
-
-fn lane<F: Family, E: Engine<F>>() -> Box<dyn Lane<F>> {
-    Box::new(Of::<F, E>(PhantomData))
 }
 
 /// The engines of a family, in the order in which tables list them.
 pub trait Lanes: Family {
     /// All of them, also those that may turn out not to be here.
-    fn lanes() -> Vec<Box<dyn Lane<Self>>>;
+    fn lanes() -> Vec<Lane<Self>>;
 }
 
 /// Those that have both families.
 macro_rules! common {
-    ($family:ty, $lpm:ty) => {
+    ($family:ty) => {
         vec![
-            lane::<$family, sapwood::Sapwood<$lpm>>(),
-            lane::<$family, sapwood::Batch32<$lpm>>(),
+            lane::<$family, sapwood::Sapwood<$family, false>>(),
+            lane::<$family, sapwood::Sapwood<$family, true>>(),
             lane::<$family, prefix_trie::PrefixTrie<$family>>(),
             lane::<$family, ip_network_table::IpNetwork>(),
             lane::<$family, treebitmap::Treebitmap<$family>>(),
@@ -343,16 +303,16 @@ macro_rules! common {
 }
 
 impl Lanes for V4 {
-    fn lanes() -> Vec<Box<dyn Lane<Self>>> {
-        let mut lanes: Vec<Box<dyn Lane<Self>>> = common!(V4, lpm::V4);
+    fn lanes() -> Vec<Lane<Self>> {
+        let mut lanes = common!(V4);
         lanes.push(lane::<V4, dpdk::Fib>());
         lanes
     }
 }
 
 impl Lanes for V6 {
-    fn lanes() -> Vec<Box<dyn Lane<Self>>> {
-        let mut lanes: Vec<Box<dyn Lane<Self>>> = common!(V6, lpm::V6);
+    fn lanes() -> Vec<Lane<Self>> {
+        let mut lanes = common!(V6);
         lanes.push(lane::<V6, dpdk::Fib6>());
         lanes.push(lane::<V6, dpdk::Lpm6>());
         lanes

@@ -2,7 +2,7 @@
 
 use ::prefix_trie::{Prefix, PrefixMap};
 
-use super::{Engine, Family, Locked};
+use super::{Engine, Family};
 
 /// `PrefixMap` over ipnet's prefixes; an address is looked up as the prefix that holds just it.
 pub struct PrefixTrie<F: Family>(PrefixMap<F::Net, u32>)
@@ -14,7 +14,6 @@ where
     F::Net: Prefix<R: Send + Sync>,
 {
     const NAME: &'static str = "prefix-trie";
-    type Shared = Locked<Self>;
 
     fn empty(_: &[(F::Net, u32)]) -> Result<Self, String> {
         Ok(Self(PrefixMap::new()))
@@ -32,9 +31,5 @@ where
         for addr in addrs {
             each(self.0.get_lpm(&F::host(*addr)).map(|(_, hop)| *hop));
         }
-    }
-
-    fn share(self) -> Self::Shared {
-        Locked::new(self)
     }
 }

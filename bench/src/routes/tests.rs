@@ -28,11 +28,11 @@ fn agrees<F: Lanes>(mut prefixes: Vec<Prefix>) {
     }
     let mut there = 0;
     for lane in F::lanes() {
-        let Ok(mut built) = lane.build(&routes) else {
-            assert!(lane.name().starts_with("dpdk"), "{}", lane.name());
+        let Ok(mut built) = (lane.build)(&routes) else {
+            assert!(lane.name.starts_with("dpdk"), "{}", lane.name);
             continue;
         };
-        let name = lane.name();
+        let name = lane.name;
         if name.starts_with("dpdk") {
             // It may not be here, and not all of it takes a default route: whether it is right is for the suite to say.
             let answers = built.answers(&addrs);
@@ -42,7 +42,7 @@ fn agrees<F: Lanes>(mut prefixes: Vec<Prefix>) {
         there += 1;
         assert!(built.answers(&addrs) == expect(&full), "{name}: full");
         assert_eq!(built.tally(&addrs), Tally::of(&expect(&full)), "{name}");
-        if lane.unsafe_remove().is_some() {
+        if lane.unsafe_remove.is_some() {
             continue;
         }
         built.remove(&some);

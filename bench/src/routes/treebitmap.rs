@@ -4,7 +4,7 @@
 use ip_network_table_deps_treebitmap::IpLookupTable;
 use ip_network_table_deps_treebitmap::address::Address;
 
-use super::{Engine, Family, Locked};
+use super::{Engine, Family};
 
 /// `IpLookupTable`.
 pub struct Treebitmap<F: Family>(IpLookupTable<F::Addr, u32>);
@@ -14,19 +14,18 @@ where
     F::Addr: Address,
 {
     const NAME: &'static str = "treebitmap";
-    type Shared = Locked<Self>;
 
     fn empty(_: &[(F::Net, u32)]) -> Result<Self, String> {
         Ok(Self(IpLookupTable::new()))
     }
 
     fn insert(&mut self, net: F::Net, hop: u32) {
-        let (addr, len) = F::parts(net);
+        let (addr, len) = F::split(net);
         self.0.insert(addr, len.into(), hop);
     }
 
     fn remove(&mut self, net: F::Net) {
-        let (addr, len) = F::parts(net);
+        let (addr, len) = F::split(net);
         self.0.remove(addr, len.into());
     }
 
@@ -34,9 +33,5 @@ where
         for addr in addrs {
             each(self.0.longest_match(*addr).map(|(_, _, hop)| *hop));
         }
-    }
-
-    fn share(self) -> Self::Shared {
-        Locked::new(self)
     }
 }

@@ -36,8 +36,6 @@ pub struct Draft<'w> {
 impl Store for ArcSwapImbl {
     const NAME: &'static str = "arcswap-imbl";
     const NOTE: &'static str = "keys are Arc<[u8]>; old nodes are freed by whoever drops them last";
-    type Reader<'s> = Loader<'s>;
-    type Writer<'s> = Swapper<'s>;
 
     fn new() -> Self {
         Self {
@@ -46,11 +44,11 @@ impl Store for ArcSwapImbl {
         }
     }
 
-    fn reader(&self) -> Loader<'_> {
+    fn reader(&self) -> impl Reader {
         Loader(&self.current)
     }
 
-    fn writer(&self) -> Swapper<'_> {
+    fn writer(&self) -> impl Writer {
         Swapper {
             current: &self.current,
             _alone: self.writing.lock(),
@@ -71,12 +69,7 @@ impl Reader for Loader<'_> {
 }
 
 impl Writer for Swapper<'_> {
-    type Txn<'w>
-        = Draft<'w>
-    where
-        Self: 'w;
-
-    fn begin(&mut self) -> Draft<'_> {
+    fn begin(&mut self) -> impl Txn {
         Draft {
             map: Map::clone(&self.current.load()),
             current: self.current,

@@ -59,8 +59,6 @@ impl Store for LeftRight {
     const NAME: &'static str = "left-right";
     const NOTE: &'static str =
         "holds the map twice; a commit waits until no reader is inside; no snapshots";
-    type Reader<'s> = Left;
-    type Writer<'s> = Right<'s>;
 
     fn new() -> Self {
         let (write, read) = left_right::new();
@@ -70,11 +68,11 @@ impl Store for LeftRight {
         }
     }
 
-    fn reader(&self) -> Left {
+    fn reader(&self) -> impl Reader {
         Left(self.readers.handle())
     }
 
-    fn writer(&self) -> Right<'_> {
+    fn writer(&self) -> impl Writer {
         Right(self.write.lock())
     }
 }
@@ -87,12 +85,7 @@ impl Reader for Left {
 }
 
 impl Writer for Right<'_> {
-    type Txn<'w>
-        = Log<'w>
-    where
-        Self: 'w;
-
-    fn begin(&mut self) -> Log<'_> {
+    fn begin(&mut self) -> impl Txn {
         Log(&mut self.0)
     }
 }

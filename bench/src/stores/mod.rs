@@ -30,19 +30,14 @@ pub trait Store: Send + Sync + Sized + 'static {
     /// What must be known to compare it fairly, for the notes.
     const NOTE: &'static str;
 
-    /// What a reading thread holds.
-    type Reader<'s>: Reader;
-    /// What the writing thread holds.
-    type Writer<'s>: Writer;
-
     /// An empty store.
     fn new() -> Self;
 
     /// A reader, made on the thread that uses it.
-    fn reader(&self) -> Self::Reader<'_>;
+    fn reader(&self) -> impl Reader;
 
     /// The writer, made on the thread that uses it; there is one at a time.
-    fn writer(&self) -> Self::Writer<'_>;
+    fn writer(&self) -> impl Writer;
 
     /// A look at the version of now that later commits do not change, if the store can give one.
     fn snapshot(&self) -> Option<Snapshot<'_>> {
@@ -67,13 +62,8 @@ pub trait Reader {
 
 /// The writing thread's way to write.
 pub trait Writer {
-    /// An open transaction.
-    type Txn<'w>: Txn
-    where
-        Self: 'w;
-
     /// Opens a transaction.
-    fn begin(&mut self) -> Self::Txn<'_>;
+    fn begin(&mut self) -> impl Txn;
 
     /// The end of a loop of transactions: time to reclaim.
     fn pause(&mut self) {}

@@ -24,18 +24,16 @@ pub struct Locked<'w>(RwLockWriteGuard<'w, Map>);
 impl Store for RwLockBtree {
     const NAME: &'static str = "rwlock-btreemap";
     const NOTE: &'static str = "readers wait for the writer and it for them; no snapshots";
-    type Reader<'s> = Shared<'s>;
-    type Writer<'s> = Exclusive<'s>;
 
     fn new() -> Self {
         Self(RwLock::default())
     }
 
-    fn reader(&self) -> Shared<'_> {
+    fn reader(&self) -> impl Reader {
         Shared(&self.0)
     }
 
-    fn writer(&self) -> Exclusive<'_> {
+    fn writer(&self) -> impl Writer {
         Exclusive(&self.0)
     }
 }
@@ -48,12 +46,7 @@ impl Reader for Shared<'_> {
 }
 
 impl Writer for Exclusive<'_> {
-    type Txn<'w>
-        = Locked<'w>
-    where
-        Self: 'w;
-
-    fn begin(&mut self) -> Locked<'_> {
+    fn begin(&mut self) -> impl Txn {
         Locked(self.0.write())
     }
 }

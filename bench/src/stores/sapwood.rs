@@ -1,6 +1,5 @@
 //! Ours.
 
-use sapwood::Reader;
 use sapwood::qp::{QpStore, Txn as SapwoodTxn};
 
 use super::{Reader, Seen, Snapshot, Store, Txn, Writer};
@@ -10,7 +9,7 @@ use crate::keylist::KeyList;
 pub struct Sapwood(QpStore<u64>);
 
 /// A registered reader.
-pub struct Registered(Reader<QpStore<u64>>);
+pub struct Registered(sapwood::Reader<QpStore<u64>>);
 
 /// The writing side.
 pub struct Writing<'s> {
@@ -30,18 +29,16 @@ impl Store for Sapwood {
     const NAME: &'static str = "sapwood";
     const NOTE: &'static str =
         "QpStore; a step of compaction (64 branches) before every 16th transaction";
-    type Reader<'s> = Registered;
-    type Writer<'s> = Writing<'s>;
 
     fn new() -> Self {
         Self(QpStore::new().expect("there is address space"))
     }
 
-    fn reader(&self) -> Registered {
+    fn reader(&self) -> impl Reader {
         Registered(self.0.reader("bench").expect("there is room for a reader"))
     }
 
-    fn writer(&self) -> Writing<'_> {
+    fn writer(&self) -> impl Writer {
         Writing {
             store: &self.0,
             commits: 0,
@@ -70,12 +67,7 @@ impl Reader for Registered {
 }
 
 impl Writer for Writing<'_> {
-    type Txn<'w>
-        = Open<'w>
-    where
-        Self: 'w;
-
-    fn begin(&mut self) -> Open<'_> {
+    fn begin(&mut self) -> impl Txn {
         self.commits += 1;
         if self.commits.is_multiple_of(COMPACT_EVERY) {
             self.store

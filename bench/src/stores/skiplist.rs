@@ -20,18 +20,16 @@ pub struct Direct<'s>(&'s Map);
 impl Store for Skiplist {
     const NAME: &'static str = "crossbeam-skipmap";
     const NOTE: &'static str = "no transactions: each change is seen at once; no snapshots";
-    type Reader<'s> = Pinned<'s>;
-    type Writer<'s> = Direct<'s>;
 
     fn new() -> Self {
         Self(SkipMap::new())
     }
 
-    fn reader(&self) -> Pinned<'_> {
+    fn reader(&self) -> impl Reader {
         Pinned(&self.0)
     }
 
-    fn writer(&self) -> Direct<'_> {
+    fn writer(&self) -> impl Writer {
         Direct(&self.0)
     }
 }
@@ -46,12 +44,7 @@ impl Reader for Pinned<'_> {
 }
 
 impl Writer for Direct<'_> {
-    type Txn<'w>
-        = Direct<'w>
-    where
-        Self: 'w;
-
-    fn begin(&mut self) -> Direct<'_> {
+    fn begin(&mut self) -> impl Txn {
         *self
     }
 }

@@ -19,7 +19,7 @@ use super::Options;
 use crate::cache::{self as engines, CacheEngine, Key, sum_of, value_of};
 use crate::clock::CpuClock;
 use crate::engines::settle;
-use crate::report::{self, Measure, Report, Samples};
+use crate::report::{Measure, Report, Samples};
 
 const SIZES: [usize; 6] = [0, 2, 8, 64, 512, 8192];
 const ROOM: usize = 8192;
@@ -124,7 +124,7 @@ pub fn run(options: &Options) -> Result<Report, String> {
         able.retain(|lane| case.threads > 1 || !lane.several);
         let names: Vec<_> = able.iter().map(|lane| lane.name).collect();
         let mut samples = Samples::new(&case.name, &names);
-        for round in options.rounds(cases.len() - at) {
+        for round in options.rounds(&format!("cache: {}", case.name), cases.len() - at) {
             let lists = Lists::new(u64::from(round), options);
             able.rotate_left(usize::from(round > 0));
             for lane in &able {
@@ -139,12 +139,7 @@ pub fn run(options: &Options) -> Result<Report, String> {
                 }
             }
         }
-        let rows = samples.rows();
-        println!("{}", report::table(&rows));
-        if let Some(ratios) = report::ratios(&rows, "rwlock-foldhash") {
-            println!("\nas multiples of rwlock-foldhash:\n{ratios}");
-        }
-        report.rows.extend(rows);
+        report.end(samples, &["rwlock-foldhash"]);
     }
     Ok(report)
 }

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
-use crate::report::Report;
+use crate::report::{Measure, Report};
 
 /// What there is to measure.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Suite {
-    /// Maps over seven sets of names and binary keys: lookups, inserts, scans, memory; one thread, and many.
+    /// Maps over seven sets of names and binary keys: lookups, inserts, scans, memory; one thread,
+    /// and many.
     Names,
     /// Maps that many read while one writes: readers, transactions, commits.
     Versions,
@@ -28,8 +29,8 @@ pub enum Suite {
     Cache,
     /// Maps of ranges: lookups, changes, searches for gaps, memory; the nodes that changes ask for.
     Ranges,
-    /// Maps inside the kernel, against the kernel's own: lookups and changes by programs, memory; packets forwarded. Needs the feature `bpf`,
-    /// and root.
+    /// Maps inside the kernel, against the kernel's own: lookups and changes by programs, memory;
+    /// packets forwarded. Needs the feature `bpf`, and root.
     Bpf,
 }
 
@@ -103,15 +104,22 @@ impl Options {
         self.engines.is_empty() || self.engines.iter().any(|wanted| wanted == engine)
     }
 
-    /// The rounds of a case when `cases_left` cases, it included, share what time there is. The first round
-    /// always comes.
-    pub fn rounds(&self, cases_left: usize) -> impl Iterator<Item = u32> {
+    /// Those of some cases that are to be run.
+    pub fn chosen<const N: usize>(&self, cases: [&'static str; N]) -> Vec<&'static str> {
+        let cases = cases.into_iter();
+        cases.filter(|case| self.wants_case(case)).collect()
+    }
+
+    /// The rounds of a case, each told on stderr, when `cases_left` cases, it included, share what
+    /// time there is. The first round always comes.
+    pub fn rounds(&self, case: &str, cases_left: usize) -> impl Iterator<Item = u32> {
         let end = self.deadline.map(|deadline| {
             let now = Instant::now();
             now + deadline.saturating_duration_since(now) / cases_left.max(1) as u32
         });
         (0..self.rounds)
             .take_while(move |round| *round == 0 || end.is_none_or(|end| Instant::now() < end))
+            .inspect(move |round| eprintln!("{case}: round {} of {}", round + 1, self.rounds))
     }
 
     /// `full`, or `quick` on a quick run.
@@ -123,6 +131,11 @@ impl Options {
 /// Millions a second.
 fn mega_rate(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64() / 1e6
+}
+
+/// A rate in millions a second.
+fn mops(metric: &'static str, count: usize, time: Duration) -> Measure {
+    Measure::new(metric, mega_rate(count, time), "Mop/s")
 }
 
 #[cfg(test)]
@@ -141,6 +154,6 @@ mod tests {
         assert!(options.wants_case("commit1-121k") && options.wants_case("btf"));
         assert!(!options.wants_case("commit1000-121k") && !options.wants_case("b"));
         assert!(options.wants_engine("any"));
-        assert_eq!(options.rounds(3).count(), 2);
+        assert_eq!(options.rounds("a case", 3).count(), 2);
     }
 }

@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 
 use sapwood_model::data::{self, DataSet, Missing};
 
-use super::{Options, mega_rate, threads};
+use super::{Options, mega_rate, mops, threads};
 use crate::alloc;
 use crate::engines::{self, Built, Lane};
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
-use crate::report::{self, Measure, Report, Samples};
+use crate::report::{Measure, Report, Samples};
 
 const CASES: [&str; 7] = [
     "kallsyms",
@@ -46,11 +46,8 @@ const QUICK_LOOKUPS: usize = 100_000;
 /// Runs the suite.
 pub fn run(options: &Options) -> Result<Report, String> {
     let mut lanes = engines::lanes();
-    lanes.retain(|lane| options.wants_engine(lane.name()));
-    let mut cases: Vec<_> = CASES
-        .into_iter()
-        .filter(|case| options.wants_case(case))
-        .collect();
+    lanes.retain(|lane| options.wants_engine(lane.name));
+    let mut cases = options.chosen(CASES);
     if lanes.is_empty() {
         cases.clear();
     }
@@ -75,8 +72,7 @@ pub fn run(options: &Options) -> Result<Report, String> {
                 case.run(options, &lanes, left, &mut report);
             }
             Err(missing) => {
-                println!("\n## {name}: {missing}");
-                report.notes.push(format!("{name}: {missing}"));
+                report.begin(format!("{name}: {missing}"));
             }
         }
     }
@@ -142,39 +138,23 @@ impl Case {
         })
     }
 
-    fn run(
-        &self,
-        options: &Options,
-        lanes: &[Box<dyn Lane>],
-        cases_left: usize,
-        report: &mut Report,
-    ) {
-        println!("\n## {}: {}", self.name, self.how);
-        report.notes.push(format!("{}: {}", self.name, self.how));
+    fn run(&self, options: &Options, lanes: &[Lane], cases_left: usize, report: &mut Report) {
+        report.begin(format!("{}: {}", self.name, self.how));
         let mut able = Vec::new();
         for lane in lanes {
-            match lane
-                .form(&self.present)
-                .and_then(|form| lane.form(&self.absent).map(|_| form))
+            match (lane.form)(&self.present)
+                .and_then(|form| (lane.form)(&self.absent).map(|_| form))
             {
                 Ok(form) => able.push((lane, form)),
                 Err(reason) => {
-                    let note = format!("{} cannot hold {}: {reason}", lane.name(), self.name);
-                    println!("{note}");
-                    report.notes.push(note);
+                    report.note(format!("{} cannot hold {}: {reason}", lane.name, self.name));
                 }
             }
         }
-        let names: Vec<_> = able.iter().map(|(lane, _)| lane.name()).collect();
+        let names: Vec<_> = able.iter().map(|(lane, _)| lane.name).collect();
         let mut samples = Samples::new(self.name, &names);
         let mut losses = Vec::new();
-        for round in options.rounds(cases_left) {
-            eprintln!(
-                "names: {}: round {} of {}",
-                self.name,
-                round + 1,
-                options.rounds
-            );
+        for round in options.rounds(&format!("names: {}", self.name), cases_left) {
             let lists = self.lists(u64::from(round));
             able.rotate_left(usize::from(round > 0));
             for (lane, form) in &able {
@@ -182,36 +162,26 @@ impl Case {
                 let dressed = (*form != Form::Plain).then(|| lists.in_form(*form));
                 let lists = dressed.as_ref().unwrap_or(&lists);
                 if round == 0 {
-                    samples.add(lane.name(), &self.check(&***lane, lists));
+                    samples.add(lane.name, &self.check(lane, lists));
                 }
-                let (measures, lost) = time(&***lane, lists, options.size(LOOKUPS, QUICK_LOOKUPS));
+                let (measures, lost) = time(lane, lists, options.size(LOOKUPS, QUICK_LOOKUPS));
                 for measure in measures {
-                    samples.add(lane.name(), &measure);
+                    samples.add(lane.name, &measure);
                 }
                 if lost > 0 {
                     losses.push(format!(
                         "{}: {}: round {}: {lost} of {} keys not found; {}",
                         self.name,
-                        lane.name(),
+                        lane.name,
                         round + 1,
                         lists.hit.len(),
-                        lane.loses_keys().unwrap_or_default()
+                        lane.loses_keys.unwrap_or_default()
                     ));
                 }
             }
         }
-        let rows = samples.rows();
-        println!("{}", report::table(&rows));
-        for loss in losses {
-            println!("{loss}");
-            report.notes.push(loss);
-        }
-        for base in ["hashbrown-foldhash", "std-btreemap"] {
-            if let Some(ratios) = report::ratios(&rows, base) {
-                println!("\nas multiples of {base}:\n{ratios}");
-            }
-        }
-        report.rows.extend(rows);
+        losses.into_iter().for_each(|loss| report.note(loss));
+        report.end(samples, &["hashbrown-foldhash", "std-btreemap"]);
     }
 
     fn lists(&self, round: u64) -> Lists {
@@ -223,21 +193,21 @@ impl Case {
     }
 
     /// Builds once without a clock: checks the order, and counts the memory.
-    fn check(&self, lane: &dyn Lane, lists: &Lists) -> Measure {
+    fn check(&self, lane: &Lane, lists: &Lists) -> Measure {
         engines::settle();
         let (built, allocated) = alloc::counted(|| {
-            let mut built = lane.build(&lists.insert);
+            let mut built = (lane.build)(&lists.insert);
             built.finish();
             built
         });
-        let case = (lane.name(), self.name);
+        let case = (lane.name, self.name);
         let scan = built.scan();
         assert_eq!(
             (scan.count, scan.sum),
             (lists.hit.len() as u64, lists.hit.sum()),
             "{case:?}"
         );
-        if lane.ordered() {
+        if lane.ordered {
             assert_eq!(
                 scan,
                 ScanSum::of(lists.hit.sorted().iter()),
@@ -265,7 +235,7 @@ impl Lists {
 }
 
 /// One round of one engine, and how many keys it lost.
-fn time(lane: &dyn Lane, lists: &Lists, lookups: usize) -> (Vec<Measure>, u64) {
+fn time(lane: &Lane, lists: &Lists, lookups: usize) -> (Vec<Measure>, u64) {
     let passes = lookups.div_ceil(lists.hit.len());
     engines::settle();
     alloc::trim();
@@ -275,7 +245,7 @@ fn time(lane: &dyn Lane, lists: &Lists, lookups: usize) -> (Vec<Measure>, u64) {
     for _ in 0..passes {
         drop(built.take());
         let start = Instant::now();
-        built = Some(lane.build(&lists.insert));
+        built = Some((lane.build)(&lists.insert));
         building += start.elapsed();
     }
     let mut built = built.expect("there is at least one pass");
@@ -290,42 +260,27 @@ fn time(lane: &dyn Lane, lists: &Lists, lookups: usize) -> (Vec<Measure>, u64) {
         lane,
     );
     let mut measures = vec![
-        Measure::new(
-            "hit_mops",
-            mega_rate(passes * lists.hit.len(), hitting),
-            "Mop/s",
-        ),
-        Measure::new(
-            "miss_mops",
-            mega_rate(passes * lists.miss.len(), missing),
-            "Mop/s",
-        ),
-        Measure::new(
-            "insert_mops",
-            mega_rate(passes * lists.insert.len(), building),
-            "Mop/s",
-        ),
+        mops("hit_mops", passes * lists.hit.len(), hitting),
+        mops("miss_mops", passes * lists.miss.len(), missing),
+        mops("insert_mops", passes * lists.insert.len(), building),
     ];
     if built.chained(&lists.hit).is_some() {
         let chained = || built.chained(&lists.hit).unwrap_or_default();
-        let rate = mega_rate(
-            passes * lists.hit.len(),
-            repeat(passes, chained, hits, lane),
-        );
-        measures.insert(1, Measure::new("hit_chained_mops", rate, "Mop/s"));
+        let time = repeat(passes, chained, hits, lane);
+        measures.insert(1, mops("hit_chained_mops", passes * lists.hit.len(), time));
     }
-    if let Some(worst) = lane.worst_insert(&lists.insert) {
+    if let Some(worst) = (lane.worst_insert)(&lists.insert) {
         measures.push(Measure::new(
             "worst_insert_us",
             worst.as_secs_f64() * 1e6,
             "us",
         ));
     }
-    if lane.ordered() {
+    if lane.ordered {
         // The first scan is checked against the order in `check`; each later one against the first.
         let expected = built.scan();
         let all = (lists.hit.len() as u64, lists.hit.sum());
-        assert_eq!((expected.count, expected.sum), all, "{}", lane.name());
+        assert_eq!((expected.count, expected.sum), all, "{}", lane.name);
         let scanning = repeat(passes, || built.scan(), expected, lane);
         let rate = mega_rate(passes * lists.hit.len(), scanning);
         measures.push(Measure::new("scan_mkeys", rate, "Mkey/s"));
@@ -335,15 +290,15 @@ fn time(lane: &dyn Lane, lists: &Lists, lookups: usize) -> (Vec<Measure>, u64) {
 
 /// Asks for each key and compares each answer, without a clock. Returns what a pass of lookups must find, which
 /// is everything, and how many keys are lost, which is zero unless the engine is known to lose some.
-fn audit(lane: &dyn Lane, built: &dyn Built, lists: &Lists) -> (Tally, u64) {
+fn audit(lane: &Lane, built: &dyn Built, lists: &Lists) -> (Tally, u64) {
     let mut tally = Tally::default();
     for (key, value) in lists.hit.iter() {
         let answer = built.get(key);
-        let lost = answer.is_none() && lane.loses_keys().is_some();
+        let lost = answer.is_none() && lane.loses_keys.is_some();
         assert!(
             lost || answer == Some(value),
             "{}: {}",
-            lane.name(),
+            lane.name,
             key.escape_ascii()
         );
         tally.add(answer);
@@ -353,7 +308,7 @@ fn audit(lane: &dyn Lane, built: &dyn Built, lists: &Lists) -> (Tally, u64) {
             built.get(key),
             None,
             "{}: {}",
-            lane.name(),
+            lane.name,
             key.escape_ascii()
         );
     }
@@ -362,7 +317,7 @@ fn audit(lane: &dyn Lane, built: &dyn Built, lists: &Lists) -> (Tally, u64) {
     assert!(
         lost * 10_000 <= keys,
         "{}: {lost} of {keys} keys lost",
-        lane.name()
+        lane.name
     );
     (tally, lost)
 }
@@ -372,14 +327,14 @@ fn repeat<T: PartialEq + std::fmt::Debug>(
     passes: usize,
     mut pass: impl FnMut() -> T,
     expected: T,
-    lane: &dyn Lane,
+    lane: &Lane,
 ) -> Duration {
     let mut time = Duration::ZERO;
     for _ in 0..passes {
         let start = Instant::now();
         let answer = pass();
         time += start.elapsed();
-        assert_eq!(answer, expected, "{}", lane.name());
+        assert_eq!(answer, expected, "{}", lane.name);
     }
     time
 }

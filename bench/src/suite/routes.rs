@@ -36,17 +36,14 @@ use sapwood_model::oracle::{LpmByLength, Prefix};
 use super::{Options, mega_rate};
 use crate::alloc;
 use crate::clock::CpuClock;
-use crate::report::{self, Measure, Report, Samples};
+use crate::report::{Measure, Report, Samples};
 use crate::routes::{Built, Family, Lane, Lanes, Shared, Stop, Tally, V4, V6};
 
 const CASES: [&str; 5] = ["v4-full", "v6-full", "v4-gen", "v6-gen", "v4-100k-random"];
 
 /// Runs the suite.
 pub fn run(options: &Options) -> Result<Report, String> {
-    let cases: Vec<_> = CASES
-        .into_iter()
-        .filter(|case| options.wants_case(case))
-        .collect();
+    let cases = options.chosen(CASES);
     let (v4, v6) = (lanes::<V4>(options), lanes::<V6>(options));
     if cases.is_empty() || v4.is_empty() && v6.is_empty() {
         return Err(format!(
@@ -60,8 +57,7 @@ pub fn run(options: &Options) -> Result<Report, String> {
         let left = cases.len() - at;
         match routes(case, options) {
             Err(missing) => {
-                println!("\n## {case}: {missing}");
-                report.notes.push(format!("{case}: {missing}"));
+                report.begin(format!("{case}: {missing}"));
             }
             Ok(table) if case.starts_with("v6") => {
                 Case::<V6>::new(case, table, options).run(options, &v6, left, &mut report);
@@ -74,9 +70,9 @@ pub fn run(options: &Options) -> Result<Report, String> {
     Ok(report)
 }
 
-fn lanes<F: Lanes>(options: &Options) -> Vec<Box<dyn Lane<F>>> {
+fn lanes<F: Lanes>(options: &Options) -> Vec<Lane<F>> {
     let mut lanes = F::lanes();
-    lanes.retain(|lane| options.wants_engine(lane.name()));
+    lanes.retain(|lane| options.wants_engine(lane.name));
     lanes
 }
 
@@ -217,42 +213,25 @@ impl<F: Lanes> Case<F> {
         }
     }
 
-    fn run(
-        &self,
-        options: &Options,
-        lanes: &[Box<dyn Lane<F>>],
-        cases_left: usize,
-        report: &mut Report,
-    ) {
-        println!("\n## {}: {}", self.name, self.how);
-        report.notes.push(format!("{}: {}", self.name, self.how));
+    fn run(&self, options: &Options, lanes: &[Lane<F>], cases_left: usize, report: &mut Report) {
+        report.begin(format!("{}: {}", self.name, self.how));
         let mut able: Vec<_> = lanes.iter().collect();
-        let names: Vec<_> = able.iter().map(|lane| lane.name()).collect();
+        let names: Vec<_> = able.iter().map(|lane| lane.name).collect();
         let mut samples = Samples::new(self.name, &names);
         let mut wrong = BTreeMap::new();
-        for round in options.rounds(cases_left) {
-            eprintln!(
-                "routes: {}: round {} of {}",
-                self.name,
-                round + 1,
-                options.rounds
-            );
+        for round in options.rounds(&format!("routes: {}", self.name), cases_left) {
             if round == 0 {
-                able.retain(|lane| match self.check(&***lane) {
+                able.retain(|lane| match self.check(lane) {
                     Ok((bytes, mistakes)) => {
-                        samples.add(lane.name(), &bytes);
-                        if let Some(fault) = lane.unsafe_remove() {
-                            let note = format!("WRONG: {}: {fault}", lane.name());
-                            println!("{note}");
-                            report.notes.push(note);
+                        samples.add(lane.name, &bytes);
+                        if let Some(fault) = lane.unsafe_remove {
+                            report.note(format!("WRONG: {}: {fault}", lane.name));
                         }
-                        wrong.insert(lane.name(), mistakes);
+                        wrong.insert(lane.name, mistakes);
                         true
                     }
                     Err(reason) => {
-                        let note = format!("{}: without {}: {reason}", self.name, lane.name());
-                        println!("{note}");
-                        report.notes.push(note);
+                        report.note(format!("{}: without {}: {reason}", self.name, lane.name));
                         false
                     }
                 });
@@ -261,15 +240,15 @@ impl<F: Lanes> Case<F> {
             able.rotate_left(turn);
             for lane in &able {
                 let (Ok((measures, mistakes)), Ok((changes, more))) =
-                    (self.time(&***lane), self.grow(&***lane, round))
+                    (self.time(lane), self.grow(lane, round))
                 else {
                     // It could be had in the check, and cannot now.
                     continue;
                 };
                 for measure in measures.iter().chain(&changes) {
-                    samples.add(lane.name(), measure);
+                    samples.add(lane.name, measure);
                 }
-                *wrong.entry(lane.name()).or_default() += mistakes + more;
+                *wrong.entry(lane.name).or_default() += mistakes + more;
             }
         }
         for (engine, wrong) in wrong {
@@ -277,22 +256,16 @@ impl<F: Lanes> Case<F> {
             if wrong > 0 {
                 let note = format!("WRONG: {}: {engine}: {wrong} answers", self.name);
                 assert!(!engine.starts_with("sapwood"), "{note}");
-                println!("{note}");
-                report.notes.push(note);
+                report.note(note);
             }
         }
-        let rows = samples.rows();
-        println!("{}", report::table(&rows));
-        if let Some(ratios) = report::ratios(&rows, "prefix-trie") {
-            println!("\nas multiples of prefix-trie:\n{ratios}");
-        }
-        report.rows.extend(rows);
+        report.end(samples, &["prefix-trie"]);
     }
 
     /// Counts the memory, and the wrong answers.
-    fn check(&self, lane: &dyn Lane<F>) -> Result<(Measure, usize), String> {
+    fn check(&self, lane: &Lane<F>) -> Result<(Measure, usize), String> {
         alloc::trim();
-        let (built, allocated) = alloc::counted(|| lane.build(&self.routes));
+        let (built, allocated) = alloc::counted(|| (lane.build)(&self.routes));
         let mut built = built?;
         let bytes = allocated.max(0) as usize + built.mapped_bytes();
         let probes = [&self.random, &self.inside];
@@ -303,7 +276,7 @@ impl<F: Lanes> Case<F> {
         let mut wrong = full(&*built);
         let each = bytes as f64 / self.routes.len() as f64;
         let bytes = Measure::new("bytes_per_prefix", each, "B");
-        if lane.unsafe_remove().is_some() {
+        if lane.unsafe_remove.is_some() {
             return Ok((bytes, wrong));
         }
         built.remove(&self.some);
@@ -315,10 +288,10 @@ impl<F: Lanes> Case<F> {
     }
 
     /// One round of one engine, and how many answers were wrong, if the checksums say that any was.
-    fn time(&self, lane: &dyn Lane<F>) -> Result<(Vec<Measure>, usize), String> {
+    fn time(&self, lane: &Lane<F>) -> Result<(Vec<Measure>, usize), String> {
         alloc::trim();
         let clock = CpuClock::start();
-        let built = lane.build(&self.routes)?;
+        let built = (lane.build)(&self.routes)?;
         let building = clock.elapsed();
         let mut wrong = 0;
         let mut rate = |probe: &Probe<F>| {
@@ -336,7 +309,7 @@ impl<F: Lanes> Case<F> {
             Measure::new("intable_mlps", inside, "M/s"),
             Measure::new("build_ms", millis(building), "ms"),
         ];
-        if lane.unsafe_remove().is_some() {
+        if lane.unsafe_remove.is_some() {
             let clock = CpuClock::start();
             drop(built);
             measures.push(Measure::new("drop_ms", millis(clock.elapsed()), "ms"));
@@ -363,13 +336,13 @@ impl<F: Lanes> Case<F> {
     }
 
     /// Lets a table grow and shrink one route at a time, and counts wrong answers at both ends.
-    fn grow(&self, lane: &dyn Lane<F>, round: u32) -> Result<(Vec<Measure>, usize), String> {
+    fn grow(&self, lane: &Lane<F>, round: u32) -> Result<(Vec<Measure>, usize), String> {
         alloc::trim();
         let mut routes = self.routes.clone();
         let mut rng = Rng::with_seed(100 + u64::from(round));
         rng.shuffle(&mut routes);
         let nanos = |time: Duration| time.as_secs_f64() * 1e9 / routes.len() as f64;
-        let mut built = lane.empty(&self.routes)?;
+        let mut built = (lane.empty)(&self.routes)?;
         let clock = CpuClock::start();
         built.insert(&routes);
         let mut measures = vec![Measure::new("insert_ns", nanos(clock.elapsed()), "ns")];
@@ -380,7 +353,7 @@ impl<F: Lanes> Case<F> {
             wrong.iter().sum()
         };
         let mut wrong = mistakes(&*built, |probe| probe.full.clone());
-        if lane.unsafe_remove().is_none() {
+        if lane.unsafe_remove.is_none() {
             let mut routes = routes.clone();
             rng.shuffle(&mut routes);
             let clock = CpuClock::start();

@@ -62,6 +62,7 @@ mod lend;
 mod lists;
 mod options;
 mod pool;
+mod prefetch;
 mod reference;
 mod region;
 mod resize;
@@ -76,6 +77,7 @@ pub use header::{EXTRA_AT, FORMAT_VERSION, HEADER_LEN, Header, HeaderError, MAGI
 pub use image::{ImageMap, OpenError, write_image};
 pub use options::{ArenaOptions, Backing, DebugMode, HeaderMode};
 pub use pool::Pool;
+pub use prefetch::prefetch;
 pub use reference::{Area, Kind, MAX_UNITS, Ref, UNIT};
 pub use region::{ArenaFull, AutoRegion, HeapRegion, PAGE, Region};
 #[cfg(all(unix, feature = "std", not(miri)))]

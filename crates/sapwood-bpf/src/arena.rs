@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use sapwood_arena::{Arena, ArenaOptions, HeaderMode};
+use sapwood_arena::{Arena, ArenaOptions, HeaderMode, Region};
 
 use crate::error::Error;
 use crate::layout::{Kind, page};
+use crate::own_window::OwnWindow;
 use crate::raw::arena::{Memory, PAGE};
 use crate::raw::space;
 use crate::raw::window::Window;
@@ -59,7 +60,7 @@ impl BpfArena {
         support::check()?;
         let memory = Memory::create(bytes)?;
         memory.write_page()?;
-        Ok(BpfArena::of(memory))
+        Ok(BpfArena::new(memory))
     }
 
     /// An arena that another process (or this one, before) pinned.
@@ -70,10 +71,10 @@ impl BpfArena {
         support::check()?;
         let memory = Memory::open_pinned(path.as_ref())?;
         memory.check_page()?;
-        Ok(BpfArena::of(memory))
+        Ok(BpfArena::new(memory))
     }
 
-    fn of(memory: Memory) -> BpfArena {
+    fn new(memory: Memory) -> BpfArena {
         BpfArena {
             memory: Arc::new(memory),
             changes: Arc::default(),
@@ -205,24 +206,14 @@ impl BpfArena {
     }
 
     fn place(&self, number: u32) -> Result<Option<(Kind, usize, usize)>, Error> {
-        let entry = page::WINDOWS_AT + number as usize * page::WINDOW_BYTES;
-        let kind = self
-            .memory
-            .u32(entry + page::WINDOW_KIND)
-            .load(Ordering::Acquire);
+        let kind = self.memory.entry_kind(number).load(Ordering::Acquire);
         let damaged = |what: String| Error::Damaged(format!("window {number}: {what}"));
         let kind = Kind::of(kind).ok_or_else(|| damaged(format!("kind {kind}")))?;
         if kind == Kind::None {
             return Ok(None);
         }
-        let at = self
-            .memory
-            .u64(entry + page::WINDOW_AT)
-            .load(Ordering::Acquire);
-        let len = self
-            .memory
-            .u64(entry + page::WINDOW_LEN)
-            .load(Ordering::Acquire);
+        let word = |field| self.memory.entry(number, field).load(Ordering::Acquire);
+        let (at, len) = (word(page::WINDOW_AT), word(page::WINDOW_LEN));
         let inside = at
             .checked_add(len)
             .is_some_and(|end| end <= self.memory.len() as u64);
@@ -234,14 +225,12 @@ impl BpfArena {
     }
 
     fn entry(&self, number: u32) -> Result<Option<WindowInfo>, Error> {
-        let entry = page::WINDOWS_AT + number as usize * page::WINDOW_BYTES;
-        let damaged = |what: String| Error::Damaged(format!("window {number}: {what}"));
         let Some((kind, at, len)) = self.place(number)? else {
             return Ok(None);
         };
         let mut name = Vec::new();
         for word in 0..page::NAME_MAX / 8 {
-            let word = self.memory.u64(entry + page::WINDOW_NAME + 8 * word);
+            let word = self.memory.entry(number, page::WINDOW_NAME + 8 * word);
             name.extend(word.load(Ordering::Relaxed).to_le_bytes());
         }
         let end = name.iter().position(|&byte| byte == 0);
@@ -251,12 +240,14 @@ impl BpfArena {
             kind,
             at,
             len,
-            name: String::from_utf8(name).map_err(|_| damaged("its name is no text".into()))?,
+            name: String::from_utf8(name)
+                .map_err(|_| Error::Damaged(format!("window {number}: its name is no text")))?,
         }))
     }
 
-    /// A new window of so many bytes (rounded up to pages), for one map: an arena of `sapwood-arena`, whose header page has
-    /// this layout hash, and the window's number. Programs see it when [`open_window`](Self::open_window) was called.
+    /// A new window of `bytes` (rounded up to pages) for one map: an arena of `sapwood-arena`,
+    /// whose header page has this layout hash, and the window. Programs see it from
+    /// [`OwnWindow::open`] on.
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::TooManyWindows`], [`Error::Name`], [`Error::NoMemory`].
@@ -265,42 +256,32 @@ impl BpfArena {
         name: &str,
         bytes: usize,
         layout_hash: u64,
-    ) -> Result<(Arena, WindowInfo), Error> {
-        let (window, info) = self.cut_window(name, bytes)?;
-        Ok((self.arena_in(window, &info, layout_hash)?, info))
+    ) -> Result<(Arena, OwnWindow), Error> {
+        let (region, window) = self.cut_window(name, bytes)?;
+        Ok((self.arena_in(region, layout_hash)?, window))
     }
 
-    fn arena_in(
-        &self,
-        window: Window,
-        info: &WindowInfo,
-        layout_hash: u64,
-    ) -> Result<Arena, Error> {
+    fn arena_in(&self, region: Window, layout_hash: u64) -> Result<Arena, Error> {
         let options = ArenaOptions::default()
             .header(HeaderMode::Page)
             .layout_hash(layout_hash)
-            .limit(info.len);
-        let arena = self.load_freer().and_then(|()| {
-            Arena::with_region(Box::new(window), options)
-                .map_err(|_| Error::NoMemory { bytes: PAGE })
-        });
-        if arena.is_err() {
-            self.let_go(info);
-        }
-        arena
+            .limit(region.capacity());
+        self.load_freer()?;
+        Arena::with_region(Box::new(region), options).map_err(|_| Error::NoMemory { bytes: PAGE })
     }
 
-    /// As [`make_window`](Self::make_window), to be put into the place of another ([`replace_window`](Self::replace_window)).
+    /// As [`make_window`](Self::make_window), to be put into the place of another
+    /// ([`OwnWindow::replace`]).
     pub(crate) fn make_successor(
         &self,
         old: &WindowInfo,
         bytes: usize,
         layout_hash: u64,
-    ) -> Result<(Arena, WindowInfo), Error> {
+    ) -> Result<(Arena, OwnWindow), Error> {
         let changes = self.lock();
-        let (window, info) = self.cut(&old.name, old.number, bytes)?;
+        let (region, window) = self.cut(&old.name, old.number, bytes)?;
         drop(changes);
-        Ok((self.arena_in(window, &info, layout_hash)?, info))
+        Ok((self.arena_in(region, layout_hash)?, window))
     }
 
     /// As [`make_window`](Self::make_window), with nothing in it, not even pages.
@@ -311,7 +292,7 @@ impl BpfArena {
         &self,
         name: &str,
         bytes: usize,
-    ) -> Result<(Window, WindowInfo), Error> {
+    ) -> Result<(Window, OwnWindow), Error> {
         let _changes = self.lock();
         self.claim()?;
         let refuse = |why| Error::Name {
@@ -334,7 +315,7 @@ impl BpfArena {
     }
 
     /// Cuts a window; the caller holds the lock and owns the arena.
-    fn cut(&self, name: &str, number: u32, bytes: usize) -> Result<(Window, WindowInfo), Error> {
+    fn cut(&self, name: &str, number: u32, bytes: usize) -> Result<(Window, OwnWindow), Error> {
         let no_room = || Error::NoRoom {
             name: name.to_owned(),
             bytes,
@@ -343,48 +324,43 @@ impl BpfArena {
         let len = bytes.max(PAGE).checked_next_multiple_of(PAGE);
         let len = len.filter(|len| *len <= self.bytes_left());
         let len = len.ok_or_else(no_room)?;
-        let mut window = space::cut(&self.memory, &self.listed()?, &[], number, len);
-        if window.is_none() {
+        let mut region = space::cut(&self.memory, &self.listed()?, &[], number, len);
+        if region.is_none() {
             // There is room, but some of it had other windows before.
             let clean = self.reclaim_locked()?;
-            window = space::cut(&self.memory, &self.listed()?, &clean, number, len);
+            region = space::cut(&self.memory, &self.listed()?, &clean, number, len);
         }
+        let region = region.ok_or_else(no_room)?;
         let info = WindowInfo {
             number,
             kind: Kind::None,
-            at: 0,
+            at: region.at(),
             len,
             name: name.to_owned(),
         };
-        let window = window.ok_or_else(no_room)?;
-        let at = window.at();
-        Ok((window, WindowInfo { at, ..info }))
+        Ok((region, OwnWindow::new(self, info)))
     }
 
     /// Shows a window to programs and other processes, as holding this.
     pub(crate) fn open_window(&self, info: &WindowInfo, kind: Kind) {
-        let entry = page::WINDOWS_AT + info.number as usize * page::WINDOW_BYTES;
         let mut name = [0u8; page::NAME_MAX];
         name[..info.name.len()].copy_from_slice(info.name.as_bytes());
+        let set = |field, value: u64| {
+            let word = self.memory.entry(info.number, field);
+            word.store(value, Ordering::Relaxed);
+        };
         for (i, word) in name.chunks_exact(8).enumerate() {
             let word = word.try_into().map_or(0, u64::from_le_bytes);
-            let place = self.memory.u64(entry + page::WINDOW_NAME + 8 * i);
-            place.store(word, Ordering::Relaxed);
+            set(page::WINDOW_NAME + 8 * i, word);
         }
-        let set = |at, value: usize| {
-            self.memory
-                .u64(entry + at)
-                .store(value as u64, Ordering::Relaxed)
-        };
-        set(page::WINDOW_LEN, info.len);
-        set(page::WINDOW_AT, info.at);
-        self.memory
-            .u32(entry + page::WINDOW_KIND)
-            .store(kind as u32, Ordering::Release);
+        set(page::WINDOW_LEN, info.len as u64);
+        set(page::WINDOW_AT, info.at as u64);
+        let place = self.memory.entry_kind(info.number);
+        place.store(kind as u32, Ordering::Release);
     }
 
-    /// Forgets a window that was never opened.
-    pub(crate) fn let_go(&self, info: &WindowInfo) {
+    /// Forgets a window that this process cut. One that is in the list stays there.
+    pub(crate) fn discard_window(&self, info: &WindowInfo) {
         space::release(&self.memory, |held| {
             if held.at == info.at {
                 held.listed = false;
@@ -395,10 +371,8 @@ impl BpfArena {
     /// Takes a window away: from now on programs find none of its number. Its memory stays as it is until nobody can be reading it: see
     /// [`reclaim`](Self::reclaim).
     pub(crate) fn close_window(&self, number: u32) {
-        let entry = page::WINDOWS_AT + number as usize * page::WINDOW_BYTES;
-        self.memory
-            .u32(entry + page::WINDOW_KIND)
-            .store(Kind::None as u32, Ordering::Release);
+        let place = self.memory.entry_kind(number);
+        place.store(Kind::None as u32, Ordering::Release);
         space::release(&self.memory, |held| {
             if held.number == number {
                 held.listed = false;

@@ -180,37 +180,22 @@ impl Error {
     }
 
     /// What the last system call of this thread said.
-    #[cfg(feature = "kernel")]
     pub(crate) fn last(doing: impl Into<String>) -> Error {
         Error::io(doing, io::Error::last_os_error())
     }
 
-    #[cfg(feature = "kernel")]
     pub(crate) fn system(doing: impl Into<String>, error: libbpf_rs::Error) -> Error {
-        let kind = error.kind();
-        Error::io(doing, io::Error::new(kind.into_io(), format!("{error:#}")))
-    }
-
-    #[cfg(feature = "kernel")]
-    pub(crate) fn pinned(path: &Path, error: libbpf_rs::Error) -> Error {
-        Error::system(format!("opening {}", path.display()), error)
-    }
-}
-
-#[cfg(feature = "kernel")]
-trait IntoIo {
-    fn into_io(self) -> io::ErrorKind;
-}
-
-#[cfg(feature = "kernel")]
-impl IntoIo for libbpf_rs::ErrorKind {
-    fn into_io(self) -> io::ErrorKind {
-        match self {
+        let kind = match error.kind() {
             libbpf_rs::ErrorKind::NotFound => io::ErrorKind::NotFound,
             libbpf_rs::ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
             libbpf_rs::ErrorKind::AlreadyExists => io::ErrorKind::AlreadyExists,
             libbpf_rs::ErrorKind::OutOfMemory => io::ErrorKind::OutOfMemory,
             _ => io::ErrorKind::Other,
-        }
+        };
+        Error::io(doing, io::Error::new(kind, format!("{error:#}")))
+    }
+
+    pub(crate) fn pinned(path: &Path, error: libbpf_rs::Error) -> Error {
+        Error::system(format!("opening {}", path.display()), error)
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use sapwood::lpm::{Family, Fib, FibBuilder, IpFib, NextHop, Published, V4, V6};
+use sapwood_arena::Arena;
 use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -11,16 +12,19 @@ use crate::arena::{BpfArena, WindowInfo};
 use crate::error::Error;
 use crate::grace::kernel_domain;
 use crate::layout::Kind;
+use crate::raw::arena::PAGE;
+use crate::window_map::{MapInWindow, WindowMap, WindowMapBuilder};
 
 /// A table of IPv4 prefixes in an arena.
 pub type Ipv4Map<V> = FibMap<V4, V>;
 /// A table of IPv6 prefixes in an arena.
 pub type Ipv6Map<V> = FibMap<V6, V>;
 
-/// A longest-prefix-match table in an arena: this process writes it, with all methods of [`Fib`], and BPF programs look addresses
-/// up (`sapwood/lpm.bpf.h`). [`Ipv4Map`] and [`Ipv6Map`] are this.
+/// A longest-prefix-match table in an arena: this process writes it, with all methods of [`Fib`],
+/// and BPF programs look addresses up (`sapwood/lpm.bpf.h`). [`Ipv4Map`] and [`Ipv6Map`] are this.
 ///
-/// Values are plain bytes, a multiple of 4. Equal ones are stored once, so programs must not write to them.
+/// Values are plain bytes, a multiple of 4. Equal ones are stored once, so programs must not write
+/// to them. A table has 1 GiB at most.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, Ipv4Map};
@@ -30,11 +34,7 @@ pub type Ipv6Map<V> = FibMap<V6, V>;
 /// println!("programs name it {}", fib.window().number);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct FibMap<F: Family, V: NextHop> {
-    fib: Fib<F, V>,
-    arena: BpfArena,
-    window: WindowInfo,
-}
+pub type FibMap<F, V> = WindowMap<Fib<F, V>>;
 
 /// How a [`FibMap`] is made.
 ///
@@ -46,53 +46,17 @@ pub struct FibMap<F: Family, V: NextHop> {
 /// # let _ = fib;
 /// # Ok::<(), sapwood_bpf::Error>(())
 /// ```
-pub struct FibMapBuilder<F: Family, V: NextHop> {
-    arena: BpfArena,
-    name: String,
-    bytes: Option<usize>,
-    domain: Option<Domain>,
-    fib: FibBuilder<F, V>,
-}
-
-/// What the window of a table of this family holds.
-fn kind<F: Family>() -> Kind {
-    match F::WIDTH {
-        32 => Kind::Lpm4,
-        _ => Kind::Lpm6,
-    }
-}
+pub type FibMapBuilder<F, V> = WindowMapBuilder<Fib<F, V>>;
 
 impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibMapBuilder<F, V> {
-    /// Bytes of address space, which are also the most that the table can take; the root takes `8 << root bits` of them. Default, and
-    /// most: 1 GiB, or all that the arena has left.
-    pub fn bytes(mut self, bytes: usize) -> Self {
-        self.bytes = Some(bytes);
-        self
-    }
-
-    /// Bits of an address that the root resolves with one load: 6, 12, 18 (the default, for full tables) or 24.
+    /// Bits of an address that the root resolves with one load: 6, 12, 18 (the default, for full
+    /// tables) or 24. The root takes `8 << bits` bytes of the window.
     ///
     /// # Panics
     /// With any other number.
     pub fn root_bits(mut self, bits: u8) -> Self {
-        self.fib = self.fib.root_bits(bits);
+        self.map = self.map.root_bits(bits);
         self
-    }
-
-    /// The domain whose grace periods are waited for. It must have the kernel as a source
-    /// ([`KernelGrace`](crate::KernelGrace)), or programs may read what was freed: wrong answers, though never a fault. Default: one
-    /// of its own, with the kernel.
-    pub fn domain(mut self, domain: &Domain) -> Self {
-        self.domain = Some(domain.clone());
-        self
-    }
-
-    /// An empty table.
-    ///
-    /// # Errors
-    /// [`Error::NoRoom`], [`Error::Name`], [`Error::NoGrace`] and others, when arena or domain have it not.
-    pub fn build(self) -> Result<FibMap<F, V>, Error> {
-        self.build_from(std::iter::empty())
     }
 
     /// A table of prefixes in any order; of equal ones, the last wins.
@@ -103,72 +67,32 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibMapBuilder<F,
         self,
         prefixes: impl IntoIterator<Item = (F::Net, V)>,
     ) -> Result<FibMap<F, V>, Error> {
-        let domain = match self.domain {
-            Some(domain) => domain,
-            None => kernel_domain()?,
-        };
-        let most = Published::BYTES_MAX.next_multiple_of(4096);
-        let bytes = self.bytes.unwrap_or_else(|| self.arena.bytes_left());
-        let hash = Published::layout_hash::<F, V>();
-        let (memory, window) = self.arena.make_window(&self.name, bytes.min(most), hash)?;
-        let fib = self.fib.domain(&domain).build_from_in(memory, prefixes);
-        let fib = fib.inspect_err(|_| self.arena.let_go(&window))?;
-        let kind = kind::<F>();
-        self.arena.open_window(&window, kind);
-        Ok(FibMap {
-            fib,
-            window: WindowInfo { kind, ..window },
-            arena: self.arena,
+        self.build_by(|fib, domain, memory| {
+            Ok(fib.domain(domain).build_from_in(memory, prefixes)?)
         })
     }
 }
 
-impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibMap<F, V> {
-    /// A table of this name in the arena, made to measure.
-    pub fn builder(arena: &BpfArena, name: &str) -> FibMapBuilder<F, V> {
-        FibMapBuilder {
-            arena: arena.clone(),
-            name: name.to_owned(),
-            bytes: None,
-            domain: None,
-            fib: Fib::builder(),
-        }
-    }
-}
+impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> MapInWindow for Fib<F, V> {
+    type Builder = FibBuilder<F, V>;
 
-impl<F: Family, V: NextHop> FibMap<F, V> {
-    /// Its window: the number is how programs name it.
-    pub fn window(&self) -> &WindowInfo {
-        &self.window
+    const KIND: Kind = match F::WIDTH {
+        32 => Kind::Lpm4,
+        _ => Kind::Lpm6,
+    };
+
+    const BYTES_MAX: usize = Published::BYTES_MAX.next_multiple_of(PAGE);
+
+    fn builder() -> FibBuilder<F, V> {
+        Fib::builder()
     }
 
-    /// The arena that it lies in.
-    pub fn arena(&self) -> &BpfArena {
-        &self.arena
+    fn layout_hash() -> u64 {
+        Published::layout_hash::<F, V>()
     }
-}
 
-impl<F: Family, V: NextHop> Deref for FibMap<F, V> {
-    type Target = Fib<F, V>;
-
-    fn deref(&self) -> &Fib<F, V> {
-        &self.fib
-    }
-}
-
-impl<F: Family, V: NextHop> Drop for FibMap<F, V> {
-    fn drop(&mut self) {
-        // The memory stays as it is for programs that are running.
-        self.arena.close_window(self.window.number);
-    }
-}
-
-impl<F: Family, V: NextHop + fmt::Debug> fmt::Debug for FibMap<F, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FibMap")
-            .field("window", &self.window)
-            .field("fib", &self.fib)
-            .finish()
+    fn build_in(builder: FibBuilder<F, V>, domain: &Domain, memory: Arena) -> Result<Self, Error> {
+        Ok(builder.domain(domain).build_in(memory)?)
     }
 }
 

@@ -134,6 +134,7 @@ impl KernelGrace {
     pub fn by(way: Way) -> Result<Arc<KernelGrace>, Error> {
         support::check()?;
         let waiter = match way {
+            _ if cfg!(fuzzing) => Waiter::Membarrier,
             Way::MapInMap => Waiter::map_in_map()?,
             Way::Membarrier => Waiter::membarrier()?,
         };
@@ -230,6 +231,10 @@ impl GraceSource for KernelGrace {
         let mut state = self.shared.lock();
         state.asked += 1;
         let token = state.asked;
+        if cfg!(fuzzing) {
+            // No program runs.
+            state.over = token;
+        }
         drop(state);
         self.shared.changed.notify_all();
         token

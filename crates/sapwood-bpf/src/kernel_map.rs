@@ -17,6 +17,7 @@ use crate::grace::KernelGrace;
 use crate::layout::Kind;
 use crate::layout::kernel_map as k;
 use crate::layout::root;
+use crate::own_window::OwnWindow;
 
 mod adopt;
 mod blocks;
@@ -51,10 +52,7 @@ use read::Found;
 /// ```
 pub struct KernelMap<V> {
     shared: Arc<Shared>,
-    arena: BpfArena,
-    window: WindowInfo,
-    /// Others have it now.
-    left: bool,
+    window: OwnWindow,
     values: PhantomData<fn() -> V>,
 }
 
@@ -237,23 +235,17 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
         });
         arena.open_window(&window, Kind::KernelQp);
         let owner = owner?;
-        arena.hold(&window);
-        Ok(KernelMap::of(arena, window, owner))
+        Ok(KernelMap::new(OwnWindow::adopt(arena, window), owner))
     }
 
-    fn of(arena: &BpfArena, window: WindowInfo, owner: Owner) -> KernelMap<V> {
+    fn new(window: OwnWindow, owner: Owner) -> KernelMap<V> {
         KernelMap {
             shared: Arc::new(Shared {
                 owner: Mutex::new(owner),
                 waits: AtomicBool::new(false),
                 ends: AtomicBool::new(false),
             }),
-            arena: arena.clone(),
-            window: WindowInfo {
-                kind: Kind::KernelQp,
-                ..window
-            },
-            left: false,
+            window,
             values: PhantomData,
         }
     }
@@ -347,13 +339,12 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         };
         let bytes = plan.bytes.unwrap_or_else(|| self.arena.bytes_left());
         let hash = Published::layout_hash::<V>();
-        let (header, window) = self.arena.make_window(&self.name, bytes, hash)?;
+        let (header, mut window) = self.arena.make_window(&self.name, bytes, hash)?;
         // The header page is written; the rest of the window is this module's.
         drop(header);
-        let owner = Owner::make(self.arena.memory(), &window, &plan, grace);
-        let owner = owner.inspect_err(|_| self.arena.let_go(&window))?;
-        self.arena.open_window(&window, Kind::KernelQp);
-        Ok(KernelMap::of(&self.arena, window, owner))
+        let owner = Owner::make(self.arena.memory(), &window, &plan, grace)?;
+        window.open(Kind::KernelQp);
+        Ok(KernelMap::new(window, owner))
     }
 }
 
@@ -365,13 +356,13 @@ impl<V> KernelMap<V> {
 
     /// The arena that it lies in.
     pub fn arena(&self) -> &BpfArena {
-        &self.arena
+        self.window.arena()
     }
 
     /// Ends without closing the map: programs go on to use it, with the blocks that there are, and another owner
     /// [adopts](KernelMap::adopt) it, when this process has let go of the arena, too.
     pub fn leave(mut self) {
-        self.left = true;
+        self.window.leave();
     }
 
     /// The number of entries, as programs say.
@@ -398,7 +389,7 @@ impl<V> KernelMap<V> {
                 what: "reader",
                 why: "the map has no trie, so no order".to_owned(),
             }),
-            _ => self.arena.reader(&self.window.name),
+            _ => self.arena().reader(&self.window.name),
         }
     }
 
@@ -486,7 +477,7 @@ impl<V: FromBytes> KernelMap<V> {
         match owner.get(key.as_ref())? {
             Found::Value(bytes) => value_of(&bytes).map(Some),
             Found::Absent => Ok(None),
-            Found::AskTrie => self.arena.reader::<V>(&self.window.name)?.get(key),
+            Found::AskTrie => self.arena().reader::<V>(&self.window.name)?.get(key),
         }
     }
 
@@ -498,7 +489,7 @@ impl<V: FromBytes> KernelMap<V> {
     pub fn for_each(&self, mut f: impl FnMut(&[u8], V)) -> Result<(), Error> {
         let parts = self.shared.owner().plan.parts;
         if parts & k::TRIE != 0 {
-            for entry in self.arena.reader::<V>(&self.window.name)?.iter() {
+            for entry in self.arena().reader::<V>(&self.window.name)?.iter() {
                 let (key, value) = entry?;
                 f(&key, value);
             }
@@ -522,18 +513,13 @@ impl<V> Drop for KernelMap<V> {
         self.shared.ends.store(true, Ordering::Release);
         // No step of service runs from here on.
         drop(self.shared.owner());
-        // The memory stays as it is for programs that are running.
-        match self.left {
-            true => self.arena.let_go(&self.window),
-            false => self.arena.close_window(self.window.number),
-        }
     }
 }
 
 impl<V> fmt::Debug for KernelMap<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KernelMap")
-            .field("window", &self.window)
+            .field("window", self.window())
             .field("len", &self.len())
             .finish()
     }

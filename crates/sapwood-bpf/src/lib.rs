@@ -16,91 +16,58 @@ pub mod layout;
 
 pub use layout::MirrorHop;
 
-#[cfg(feature = "kernel")]
-mod arena;
-#[cfg(feature = "kernel")]
-mod checked;
-#[cfg(feature = "kernel")]
-mod counts;
-#[cfg(feature = "kernel")]
-mod error;
-#[cfg(feature = "kernel")]
-mod fib;
-#[cfg(feature = "kernel")]
-mod grace;
-#[cfg(feature = "kernel")]
-mod kernel_map;
-#[cfg(feature = "kernel")]
-mod loader;
-#[cfg(feature = "kernel")]
-mod mirror;
-#[cfg(feature = "kernel")]
-mod name_rules;
-#[cfg(feature = "kernel")]
-mod names;
-#[cfg(feature = "kernel")]
-pub mod objects;
-#[cfg(feature = "kernel")]
-mod owner;
-#[cfg(feature = "kernel")]
-mod pinned;
-#[cfg(feature = "kernel")]
-mod point_names;
-#[cfg(feature = "kernel")]
-mod raw;
-#[cfg(feature = "kernel")]
-mod route_cache;
-#[cfg(feature = "kernel")]
-mod support;
-#[cfg(feature = "kernel")]
-mod words;
-#[cfg(feature = "kernel")]
-mod xdp;
-#[cfg(feature = "kernel")]
-mod xdp_names;
-#[cfg(feature = "kernel")]
-mod xdp_route;
+cfg_if::cfg_if! {
+    if #[cfg(feature = "kernel")] {
+        mod arena;
+        mod counts;
+        mod error;
+        mod fib;
+        mod checked;
+        mod grace;
+        mod kernel_map;
+        mod loader;
+        mod mirror;
+        mod name_rules;
+        mod names;
+        pub mod objects;
+        mod own_window;
+        mod owner;
+        mod pinned;
+        mod raw;
+        mod route_cache;
+        mod support;
+        mod window_map;
+        mod words;
+        mod xdp;
+        mod xdp_names;
+        mod xdp_route;
 
-#[cfg(feature = "kernel")]
-pub use arena::{BpfArena, WindowInfo};
-#[cfg(feature = "kernel")]
-pub use checked::{Bytes, CheckedEntries, CheckedIter, CheckedReader, CheckedValue};
-#[cfg(feature = "kernel")]
-pub use error::Error;
-#[cfg(feature = "kernel")]
-pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
-#[cfg(feature = "kernel")]
-pub use grace::{KernelGrace, Way, kernel_domain};
-#[cfg(feature = "kernel")]
-pub use kernel_map::{
-    KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape, Serviced,
-};
-#[cfg(feature = "kernel")]
-pub use loader::{Loader, Programs};
-#[cfg(feature = "kernel")]
-pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
-#[cfg(feature = "kernel")]
-pub use name_rules::{NameRule, NameRules};
-#[cfg(feature = "kernel")]
-pub use names::{NameMap, NameMapBuilder};
-#[cfg(feature = "kernel")]
-pub use pinned::{PinKind, Pinned, PinnedProgram};
-#[cfg(feature = "kernel")]
-pub use point_names::{PointNameMap, PointNameMapBuilder};
-#[cfg(feature = "kernel")]
-pub use route_cache::{
-    KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
-};
-#[cfg(feature = "kernel")]
-pub use support::check;
-#[cfg(feature = "kernel")]
-pub use words::Words;
-#[cfg(feature = "kernel")]
-pub use xdp::{XdpLink, XdpMode, interface_index};
-#[cfg(feature = "kernel")]
-pub use xdp_names::{NamesCounts, PinnedNames, XdpNames};
-#[cfg(feature = "kernel")]
-pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
+        pub use arena::{BpfArena, WindowInfo};
+        pub use counts::{PacketCounts, Verdict};
+        pub use error::Error;
+        pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
+        pub use checked::{Bytes, CheckedEntries, CheckedIter, CheckedReader, CheckedValue};
+        pub use grace::{KernelGrace, Way, kernel_domain};
+        pub use kernel_map::{
+            KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape,
+            Serviced,
+        };
+        pub use loader::{Loader, Programs};
+        pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
+        pub use name_rules::{NameRule, NameRules};
+        pub use names::{NameMap, NameMapBuilder, PointNameMap, PointNameMapBuilder};
+        pub use pinned::{PinKind, Pinned, PinnedProgram};
+        pub use route_cache::{
+            KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
+        };
+        pub use support::check;
+        pub use window_map::{MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder};
+        pub use words::Words;
+        pub use xdp::{XdpLink, XdpMode, interface_index};
+        pub use xdp_names::{NamesCounts, PinnedNames, XdpNames};
+        pub use xdp_route::{RouteCounts, RouteMode, XdpRoute};
+    }
+}
 
 /// The examples of the pages compile.
 #[cfg(all(doctest, feature = "kernel"))]

@@ -149,6 +149,28 @@ impl Loader {
         &mut self.object
     }
 
+    /// Sets a constant that is alone in its section, from `.rodata` on.
+    pub(crate) fn set_constant(
+        &mut self,
+        section: &str,
+        name: &str,
+        value: &[u8],
+    ) -> Result<(), Error> {
+        let mut set = false;
+        for mut map in self.object.maps_mut() {
+            if map.name().to_string_lossy().ends_with(section) {
+                set = map.set_initial_value(value).is_ok();
+            }
+        }
+        match set {
+            true => Ok(()),
+            false => Err(Error::Missing {
+                what: "constant",
+                name: name.to_owned(),
+            }),
+        }
+    }
+
     /// Loads all programs.
     ///
     /// # Errors
@@ -237,7 +259,9 @@ impl Programs {
     /// # Errors
     /// [`Error::Missing`], and what the system says.
     pub fn counts<const N: usize>(&self, map: &str) -> Result<[u64; N], Error> {
-        counts::sums(&self.map(map)?)
+        let mut sums = [0; N];
+        counts::add(&self.map(map)?, &mut sums)?;
+        Ok(sums)
     }
 
     /// A program by its name.

@@ -167,13 +167,12 @@ impl BpfArena {
         self.claim()?;
         let mut info = self.window(name, kind)?;
         self.not_ours(&info)?;
-        let entry = page::WINDOWS_AT + info.number as usize * page::WINDOW_BYTES;
-        let word = |at| self.memory().u64(entry + at).load(Ordering::Acquire) as usize;
-        let used = word(page::WINDOW_USED);
-        let known = word(page::WINDOW_USED_OF) == info.at && used % PAGE == 0;
+        let word = |field| self.memory().entry(info.number, field);
+        let used = word(page::WINDOW_USED).load(Ordering::Acquire) as usize;
+        let used_of = word(page::WINDOW_USED_OF).load(Ordering::Acquire) as usize;
+        let known = used_of == info.at && used % PAGE == 0;
         if known && (PAGE..info.len).contains(&used) {
-            let len = self.memory().u64(entry + page::WINDOW_LEN);
-            len.store(used as u64, Ordering::Release);
+            word(page::WINDOW_LEN).store(used as u64, Ordering::Release);
             info.len = used;
         }
         Ok(info)
@@ -193,17 +192,14 @@ impl BpfArena {
     /// Lets programs see another window in the place of this number's, of the same kind. They load the kind, which stays, and then the
     /// place, which changes in one store: they see the one or the other, and both are whole.
     pub(crate) fn replace_window(&self, old: &WindowInfo, new: &WindowInfo) {
-        let entry = page::WINDOWS_AT + new.number as usize * page::WINDOW_BYTES;
-        let (at, len) = (entry + page::WINDOW_AT, entry + page::WINDOW_LEN);
+        let set = |field, value: usize| {
+            let word = self.memory().entry(new.number, field);
+            word.store(value as u64, Ordering::Release);
+        };
         // Readers in other processes load place and length one after the other: any two of them must be inside.
-        let shorter = old.len.min(new.len) as u64;
-        self.memory().u64(len).store(shorter, Ordering::Release);
-        self.memory()
-            .u64(at)
-            .store(new.at as u64, Ordering::Release);
-        self.memory()
-            .u64(len)
-            .store(new.len as u64, Ordering::Release);
+        set(page::WINDOW_LEN, old.len.min(new.len));
+        set(page::WINDOW_AT, new.at);
+        set(page::WINDOW_LEN, new.len);
     }
 
     /// Gives memory back to the system that windows had which are no more; how many bytes of address space have none now. It waits for
@@ -223,7 +219,8 @@ impl BpfArena {
 
     /// Loads the program that gives pages back, if it is not there.
     pub(crate) fn load_freer(&self) -> Result<(), Error> {
-        if self.memory().freer.get().is_some() {
+        // A fuzzer's arena gives no pages back.
+        if cfg!(fuzzing) || self.memory().freer.get().is_some() {
             return Ok(());
         }
         let programs = Loader::open(self, FREE_PAGES)?

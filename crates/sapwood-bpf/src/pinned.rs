@@ -14,9 +14,9 @@ use crate::support;
 /// What a BPF file system says that it is.
 const BPFFS: u64 = 0xcafe_4a11;
 
-const ARENA: &str = "arena";
+pub(crate) const ARENA: &str = "arena";
 const PROGRAM: &str = "prog-";
-const LINK: &str = "link-";
+pub(crate) const LINK: &str = "link-";
 
 /// A folder of a BPF file system in which an arena, its programs and their links are pinned: as `arena`, `prog-NAME` and `link-NAME`. They
 /// live on, and go on working, whatever becomes of the process that made them.
@@ -66,6 +66,7 @@ impl fmt::Display for PinKind {
 }
 
 /// A program that was pinned.
+#[derive(Debug)]
 pub struct PinnedProgram {
     fd: OwnedFd,
 }
@@ -118,6 +119,11 @@ impl Pinned {
         Ok(Pinned { folder })
     }
 
+    /// A folder that is taken for one of pins.
+    pub(crate) fn at(folder: PathBuf) -> Pinned {
+        Pinned { folder }
+    }
+
     /// Where it is.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -143,7 +149,12 @@ impl Pinned {
     /// # Errors
     /// What the system says: that one is pinned here already.
     pub fn pin_arena(&self, arena: &BpfArena) -> Result<(), Error> {
-        support::pin(arena.fd(), &self.folder.join(ARENA))
+        self.pin(ARENA, arena.fd())
+    }
+
+    /// Pins a map, program or link under this name of a file.
+    pub(crate) fn pin(&self, name: &str, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        support::pin(fd, &self.folder.join(name))
     }
 
     /// The arena.
@@ -162,8 +173,7 @@ impl Pinned {
         for program in programs.object().progs() {
             let name = program.name().to_string_lossy().into_owned();
             if program.autoload() {
-                let path = self.folder.join(format!("{PROGRAM}{name}"));
-                support::pin(program.as_fd(), &path)?;
+                self.pin(&format!("{PROGRAM}{name}"), program.as_fd())?;
             }
         }
         Ok(())
@@ -185,7 +195,7 @@ impl Pinned {
     /// # Errors
     /// What the system says: that one of this name is pinned here already.
     pub fn pin_link(&self, name: &str, link: BorrowedFd<'_>) -> Result<(), Error> {
-        support::pin(link, &self.folder.join(format!("{LINK}{name}")))
+        self.pin(&format!("{LINK}{name}"), link)
     }
 
     /// A pinned link.
@@ -258,17 +268,14 @@ impl Pinned {
     pub fn take_down(self) -> Result<Vec<(String, PinKind)>, Error> {
         let all = self.kinds()?;
         for (name, kind) in &all {
-            let path = self.folder.join(name);
             if *kind == PinKind::Link {
+                let path = self.folder.join(name);
                 // Kinds of links that cannot be detached are gone with the last hold.
                 let link = Link::open(&path).map_err(|error| Error::pinned(&path, error))?;
                 let _ = link.detach();
             }
-            std::fs::remove_file(&path)
-                .map_err(|error| Error::io(format!("removing {}", path.display()), error))?;
         }
-        let doing = || format!("removing {}", self.folder.display());
-        std::fs::remove_dir(&self.folder).map_err(|error| Error::io(doing(), error))?;
+        self.remove_pins(all.iter().map(|(name, _)| name))?;
         Ok(all)
     }
 
@@ -278,15 +285,22 @@ impl Pinned {
     /// What the system says: that something else is in the folder.
     pub fn remove(self) -> Result<(), Error> {
         let names = self.names()?;
-        for kind in [LINK, PROGRAM, ARENA] {
-            for name in names.iter().filter(|name| name.starts_with(kind)) {
-                let path = self.folder.join(name);
-                std::fs::remove_file(&path)
-                    .map_err(|error| Error::io(format!("removing {}", path.display()), error))?;
-            }
+        let of_kind = |kind| names.iter().filter(move |name| name.starts_with(kind));
+        self.remove_pins([LINK, PROGRAM, ARENA].into_iter().flat_map(of_kind))
+    }
+
+    /// Removes these pins, in this order, and then the folder.
+    pub(crate) fn remove_pins<'n>(
+        &self,
+        names: impl Iterator<Item = &'n String>,
+    ) -> Result<(), Error> {
+        let removing =
+            |path: &Path, error| Error::io(format!("removing {}", path.display()), error);
+        for name in names {
+            let path = self.folder.join(name);
+            std::fs::remove_file(&path).map_err(|error| removing(&path, error))?;
         }
-        let doing = || format!("removing {}", self.folder.display());
-        std::fs::remove_dir(&self.folder).map_err(|error| Error::io(doing(), error))
+        std::fs::remove_dir(&self.folder).map_err(|error| removing(&self.folder, error))
     }
 }
 
@@ -304,13 +318,5 @@ impl PinnedProgram {
 impl AsFd for PinnedProgram {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-impl fmt::Debug for PinnedProgram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PinnedProgram")
-            .field("fd", &self.fd)
-            .finish()
     }
 }

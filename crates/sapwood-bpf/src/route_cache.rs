@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::layout::Kind;
 use crate::layout::route::{COUNTERS, COUNTERS_BYTES, EVENTS, GENERATION, SLOTS};
 use crate::loader::{Loader, Programs};
+use crate::own_window::OwnWindow;
 
 mod entry;
 mod set;
@@ -59,7 +60,7 @@ pub struct KernelRouteCache {
     window: WindowInfo,
     shape: Shape,
     /// The maker's. It closes the window when it goes.
-    made: Option<Arena>,
+    made: Option<(OwnWindow, Arena)>,
     /// Loaded when it is first needed. One order at a time.
     worker: Mutex<Option<Programs>>,
 }
@@ -147,26 +148,22 @@ impl KernelRouteCacheBuilder {
             keep: self.keep.max(self.fresh),
             negative: self.negative,
             secrets: secrets(self.seed),
-            ..Shape::of(self.capacity, processors).ok_or_else(no_room)?
+            ..Shape::new(self.capacity, processors).ok_or_else(no_room)?
         };
         let bytes = shape.bytes();
-        let (made, window) = self.arena.make_window(&self.name, bytes, LAYOUT)?;
+        let (header, mut window) = self.arena.make_window(&self.name, bytes, LAYOUT)?;
         let memory = self.arena.memory();
         // Stores of programs to pages that are not there would vanish.
         if !memory.populate(window.at, window.at + bytes) {
-            self.arena.let_go(&window);
             return Err(Error::NoMemory { bytes });
         }
         shape.write(memory, window.at);
-        self.arena.open_window(&window, Kind::Route);
+        window.open(Kind::Route);
         Ok(KernelRouteCache {
-            window: WindowInfo {
-                kind: Kind::Route,
-                ..window
-            },
+            window: window.clone(),
             arena: self.arena,
             shape,
-            made: Some(made),
+            made: Some((window, header)),
             worker: Mutex::default(),
         })
     }
@@ -218,7 +215,9 @@ impl KernelRouteCache {
     /// Leaves the cache to programs and other processes when this handle goes: a handle as [`open`](Self::open) gives it.
     #[must_use]
     pub fn leave(mut self) -> Self {
-        self.made = None;
+        if let Some((mut window, _)) = self.made.take() {
+            window.leave();
+        }
         self
     }
 
@@ -273,7 +272,7 @@ impl KernelRouteCache {
     }
 
     fn set(&self, index: usize) -> Set<'_> {
-        Set::of(self.arena.memory(), self.window.at, &self.shape, index)
+        Set::new(self.arena.memory(), self.window.at, &self.shape, index)
     }
 
     fn generation(&self) -> u64 {
@@ -484,15 +483,6 @@ impl KernelRouteCache {
             return Err(format!("a part is more than the whole: {stats:?}"));
         }
         Ok(())
-    }
-}
-
-impl Drop for KernelRouteCache {
-    fn drop(&mut self) {
-        // The memory stays as it is for programs that are running.
-        if self.made.is_some() {
-            self.arena.close_window(self.window.number);
-        }
     }
 }
 

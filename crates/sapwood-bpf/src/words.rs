@@ -1,12 +1,13 @@
 //! Plain words in an arena.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sapwood_arena::Region;
 
 use crate::arena::{BpfArena, WindowInfo};
 use crate::error::Error;
 use crate::layout::Kind;
+use crate::own_window::OwnWindow;
 
 /// Words in a window of an arena: questions for programs, tables of one's own, counters.
 ///
@@ -21,8 +22,7 @@ use crate::layout::Kind;
 /// ```
 #[derive(Debug)]
 pub struct Words {
-    arena: BpfArena,
-    window: WindowInfo,
+    window: OwnWindow,
     count: usize,
 }
 
@@ -37,18 +37,10 @@ impl Words {
             bytes: usize::MAX,
             left: arena.bytes_left(),
         })?;
-        let (mut memory, window) = arena.cut_window(name, bytes)?;
-        let grown = memory.grow(bytes).map_err(|_| Error::NoMemory { bytes });
-        grown.inspect_err(|_| arena.let_go(&window))?;
-        arena.open_window(&window, Kind::Words);
-        Ok(Words {
-            arena: arena.clone(),
-            window: WindowInfo {
-                kind: Kind::Words,
-                ..window
-            },
-            count,
-        })
+        let (mut region, mut window) = arena.cut_window(name, bytes)?;
+        region.grow(bytes).map_err(|_| Error::NoMemory { bytes })?;
+        window.open(Kind::Words);
+        Ok(Words { window, count })
     }
 
     /// The window: its number, and where it begins in the arena.
@@ -71,10 +63,7 @@ impl Words {
     /// # Panics
     /// When there is none.
     pub fn get(&self, number: usize) -> u64 {
-        self.arena
-            .memory()
-            .u64(self.at(number))
-            .load(Ordering::Acquire)
+        self.word(number).load(Ordering::Acquire)
     }
 
     /// Writes a word.
@@ -82,24 +71,16 @@ impl Words {
     /// # Panics
     /// When there is none of this number.
     pub fn set(&self, number: usize, word: u64) {
-        self.arena
-            .memory()
-            .u64(self.at(number))
-            .store(word, Ordering::Release);
+        self.word(number).store(word, Ordering::Release);
     }
 
-    fn at(&self, number: usize) -> usize {
+    fn word(&self, number: usize) -> &AtomicU64 {
         assert!(
             number < self.count,
             "word {number} of {} in an arena",
             self.count
         );
-        self.window.at + number * 8
-    }
-}
-
-impl Drop for Words {
-    fn drop(&mut self) {
-        self.arena.close_window(self.window.number);
+        let memory = self.window.arena().memory();
+        memory.u64(self.window.at + number * 8)
     }
 }

@@ -123,6 +123,36 @@ impl XdpLink {
     }
 }
 
+/// Where the programs of an object are. They are taken off when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct XdpLinks(Vec<XdpLink>);
+
+impl XdpLinks {
+    /// As [`XdpLink::attach`].
+    pub(crate) fn attach(
+        &mut self,
+        programs: &Programs,
+        program: &str,
+        interface: u32,
+        mode: Option<XdpMode>,
+    ) -> Result<&XdpLink, Error> {
+        let link = XdpLink::attach(programs, program, interface, mode)?;
+        self.0.push(link);
+        Ok(&self.0[self.0.len() - 1])
+    }
+
+    /// Takes the programs off an interface; whether there were any.
+    pub(crate) fn detach(&mut self, interface: u32) -> bool {
+        let before = self.0.len();
+        self.0.retain(|link| link.interface() != interface);
+        self.0.len() < before
+    }
+
+    pub(crate) fn all(&self) -> &[XdpLink] {
+        &self.0
+    }
+}
+
 /// The number of a network interface, in the network namespace that the calling thread is in.
 ///
 /// ```

@@ -2,18 +2,18 @@
 
 use std::fmt;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use libbpf_rs::MapHandle;
 
 use crate::arena::BpfArena;
-use crate::counts;
+use crate::counts::PacketCounts;
 use crate::error::Error;
 use crate::layout::xdp_names::NamesVerdict;
 use crate::loader::{Loader, Programs};
 use crate::name_rules::{NameRule, NameRules};
-use crate::support;
-use crate::xdp::{XdpLink, XdpMode};
+use crate::pinned::{ARENA, LINK, Pinned};
+use crate::xdp::{XdpLink, XdpLinks, XdpMode};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp-names.bpf.o"));
 
@@ -23,42 +23,12 @@ const PROGRAM: &str = "sw_xdp_names";
 /// The name of the map that it counts in.
 const COUNTS: &str = "sw_names_counts";
 
-/// Where they are pinned, in a folder of their own; behind the last, the interface's number.
-const ARENA_PIN: &str = "arena";
+/// Pins beside the arena's and those of links, which are named by the interface's number.
 const COUNTS_PIN: &str = "counts";
 const PROGRAM_PIN: &str = "program";
-const LINK_PIN: &str = "link-";
-const OTHER_PINS: [&str; 3] = [ARENA_PIN, COUNTS_PIN, PROGRAM_PIN];
 
 /// Packets by what became of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NamesCounts([u64; NamesVerdict::ALL.len()]);
-
-impl NamesCounts {
-    /// Packets that this became of.
-    pub fn get(&self, verdict: NamesVerdict) -> u64 {
-        self.0[verdict as usize]
-    }
-
-    /// All packets.
-    pub fn total(&self) -> u64 {
-        self.0.iter().sum()
-    }
-
-    /// All counts, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (NamesVerdict, u64)> + '_ {
-        NamesVerdict::ALL.into_iter().zip(self.0.iter().copied())
-    }
-
-    /// What came since an earlier time.
-    pub fn since(&self, earlier: &NamesCounts) -> NamesCounts {
-        let mut more = self.clone();
-        for (count, before) in more.0.iter_mut().zip(earlier.0) {
-            *count = count.saturating_sub(before);
-        }
-        more
-    }
-}
+pub type NamesCounts = PacketCounts<NamesVerdict>;
 
 /// Drops DNS queries for names of a list, and for names below them, on network interfaces.
 ///
@@ -79,7 +49,7 @@ impl NamesCounts {
 /// ```
 pub struct XdpNames {
     // Dropped first: a program without a list would let everything pass.
-    links: Vec<XdpLink>,
+    links: XdpLinks,
     programs: Programs,
     rules: NameRules,
 }
@@ -105,7 +75,7 @@ impl XdpNames {
         let map = rules.map();
         let programs = program_for(map.arena(), map.window().number)?;
         Ok(XdpNames {
-            links: Vec::new(),
+            links: XdpLinks::default(),
             programs,
             rules,
         })
@@ -126,21 +96,17 @@ impl XdpNames {
     /// # Errors
     /// As there.
     pub fn attach(&mut self, interface: u32, mode: Option<XdpMode>) -> Result<&XdpLink, Error> {
-        let link = XdpLink::attach(&self.programs, PROGRAM, interface, mode)?;
-        self.links.push(link);
-        Ok(&self.links[self.links.len() - 1])
+        self.links.attach(&self.programs, PROGRAM, interface, mode)
     }
 
     /// Takes the program off an interface; whether it was on it.
     pub fn detach(&mut self, interface: u32) -> bool {
-        let before = self.links.len();
-        self.links.retain(|link| link.interface() != interface);
-        self.links.len() < before
+        self.links.detach(interface)
     }
 
     /// Where the program is.
     pub fn links(&self) -> &[XdpLink] {
-        &self.links
+        self.links.all()
     }
 
     /// Pins all of it in a new folder of a BPF file system: the arena, the program, its counts and its places. It stays on its
@@ -154,27 +120,21 @@ impl XdpNames {
         std::fs::create_dir(folder)
             .map_err(|error| Error::io(format!("making {}", folder.display()), error))?;
         let pins = PinnedNames {
-            folder: folder.to_owned(),
+            pins: Pinned::at(folder.to_owned()),
         };
-        let pin = || -> Result<(), Error> {
-            self.rules.map().arena().pin(folder.join(ARENA_PIN))?;
-            support::pin(self.programs.map(COUNTS)?.as_fd(), &folder.join(COUNTS_PIN))?;
-            support::pin(
-                self.programs.program(PROGRAM)?.as_fd(),
-                &folder.join(PROGRAM_PIN),
-            )?;
-            for link in &self.links {
-                link.pin(folder.join(format!("{LINK_PIN}{}", link.interface())))?;
-            }
-            Ok(())
-        };
-        match pin() {
-            Ok(()) => Ok(pins),
-            Err(error) => {
-                let _ = pins.unpin();
-                Err(error)
-            }
+        let pinned = self.pin_all(&pins.pins);
+        pinned.inspect_err(|_| drop(pins.unpin()))?;
+        Ok(pins)
+    }
+
+    fn pin_all(&self, pins: &Pinned) -> Result<(), Error> {
+        pins.pin_arena(self.rules.map().arena())?;
+        pins.pin(COUNTS_PIN, self.programs.map(COUNTS)?.as_fd())?;
+        pins.pin(PROGRAM_PIN, self.programs.program(PROGRAM)?.as_fd())?;
+        for link in self.links() {
+            pins.pin_link(&link.interface().to_string(), link.fd())?;
         }
+        Ok(())
     }
 
     /// Ends without taking anything away: for a process that ends, too, and has [pinned](Self::pin) it. The list can be read
@@ -188,7 +148,7 @@ impl XdpNames {
     /// # Errors
     /// What the system says.
     pub fn counts(&self) -> Result<NamesCounts, Error> {
-        self.programs.counts(COUNTS).map(NamesCounts)
+        PacketCounts::read(&self.programs.map(COUNTS)?)
     }
 }
 
@@ -203,7 +163,7 @@ impl XdpNames {
 /// ```
 #[derive(Clone, Debug)]
 pub struct PinnedNames {
-    folder: PathBuf,
+    pins: Pinned,
 }
 
 impl PinnedNames {
@@ -213,7 +173,7 @@ impl PinnedNames {
     /// What the system says: that there is no such folder, or nothing of the kind in it.
     pub fn open(folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
         let pins = PinnedNames {
-            folder: folder.as_ref().to_owned(),
+            pins: Pinned::at(folder.as_ref().to_owned()),
         };
         pins.counts()?;
         Ok(pins)
@@ -221,7 +181,7 @@ impl PinnedNames {
 
     /// The folder.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.pins.folder()
     }
 
     /// The arena with the list. A process maps an arena once: its owner cannot open it again.
@@ -229,7 +189,7 @@ impl PinnedNames {
     /// # Errors
     /// As [`BpfArena::open`].
     pub fn arena(&self) -> Result<BpfArena, Error> {
-        BpfArena::open(self.folder.join(ARENA_PIN))
+        self.pins.arena()
     }
 
     /// Takes over the list of this name, when its owner has ended: the program asks it as before. [Leave](NameRules::leave) it at the
@@ -246,10 +206,10 @@ impl PinnedNames {
     /// # Errors
     /// What the system says.
     pub fn counts(&self) -> Result<NamesCounts, Error> {
-        let path = self.folder.join(COUNTS_PIN);
+        let path = self.folder().join(COUNTS_PIN);
         let map =
             MapHandle::from_pinned_path(&path).map_err(|error| Error::pinned(&path, error))?;
-        counts::sums(&map).map(NamesCounts)
+        PacketCounts::read(&map)
     }
 
     /// The numbers of the interfaces on which it was when it was pinned, in the network namespace of its owner.
@@ -257,22 +217,9 @@ impl PinnedNames {
     /// # Errors
     /// What the system says.
     pub fn interfaces(&self) -> Result<Vec<u32>, Error> {
-        let mut all: Vec<u32> = self
-            .files()?
-            .iter()
-            .filter_map(|name| name.strip_prefix(LINK_PIN)?.parse().ok())
-            .collect();
+        let names = self.pins.names()?;
+        let mut all: Vec<u32> = names.iter().filter_map(|name| interface(name)).collect();
         all.sort_unstable();
-        Ok(all)
-    }
-
-    fn files(&self) -> Result<Vec<String>, Error> {
-        let doing = |error| Error::io(format!("reading {}", self.folder.display()), error);
-        let mut all = Vec::new();
-        for entry in std::fs::read_dir(&self.folder).map_err(doing)? {
-            let name = entry.map_err(doing)?.file_name();
-            all.push(name.to_string_lossy().into_owned());
-        }
         Ok(all)
     }
 
@@ -282,29 +229,30 @@ impl PinnedNames {
     /// # Errors
     /// What the system says: that there is more in the folder. The program is off by then.
     pub fn unpin(&self) -> Result<(), Error> {
-        let doing = |error| Error::io(format!("removing {}", self.folder.display()), error);
-        let mut names: Vec<_> = self
-            .files()?
+        let (links, others): (Vec<_>, Vec<_>) = self
+            .pins
+            .names()?
             .into_iter()
             .filter(|name| {
-                let number = name.strip_prefix(LINK_PIN).map(str::parse::<u32>);
-                matches!(number, Some(Ok(_))) || OTHER_PINS.contains(&name.as_str())
+                let others = [ARENA, COUNTS_PIN, PROGRAM_PIN];
+                interface(name).is_some() || others.contains(&name.as_str())
             })
-            .collect();
+            .partition(|name| interface(name).is_some());
         // The links before the list.
-        names.sort_by_key(|name| !name.starts_with(LINK_PIN));
-        for name in names {
-            std::fs::remove_file(self.folder.join(name)).map_err(doing)?;
-        }
-        std::fs::remove_dir(&self.folder).map_err(doing)
+        self.pins.remove_pins(links.iter().chain(&others))
     }
+}
+
+/// The interface's number, of the pin of a link.
+fn interface(pin: &str) -> Option<u32> {
+    pin.strip_prefix(LINK)?.parse().ok()
 }
 
 impl fmt::Debug for XdpNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("XdpNames")
             .field("rules", &self.rules)
-            .field("links", &self.links)
+            .field("links", &self.links())
             .finish_non_exhaustive()
     }
 }
@@ -312,17 +260,6 @@ impl fmt::Debug for XdpNames {
 /// The program, loaded for the list in this window.
 fn program_for(arena: &BpfArena, window: u32) -> Result<Programs, Error> {
     let mut loader = Loader::open(arena, OBJECT)?;
-    let mut set = false;
-    for mut map in loader.object_mut().maps_mut() {
-        if map.name().to_string_lossy().ends_with(".rodata") {
-            set = map.set_initial_value(&window.to_ne_bytes()).is_ok();
-        }
-    }
-    if !set {
-        return Err(Error::Missing {
-            what: "constant",
-            name: "sw_names_window".into(),
-        });
-    }
+    loader.set_constant(".rodata", "sw_names_window", &window.to_ne_bytes())?;
     loader.load()
 }

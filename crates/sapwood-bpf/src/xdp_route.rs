@@ -3,12 +3,13 @@
 use std::fmt;
 
 use crate::arena::BpfArena;
+use crate::counts::PacketCounts;
 use crate::error::Error;
 use crate::layout::route::{MODE_CACHE, MODE_RESOLVER, MODE_TABLE, RouteVerdict};
 use crate::loader::{Loader, Programs};
 use crate::mirror::RouteMirror;
 use crate::route_cache::KernelRouteCache;
-use crate::xdp::{XdpLink, XdpMode};
+use crate::xdp::{XdpLink, XdpLinks, XdpMode};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp-route.bpf.o"));
 
@@ -44,40 +45,7 @@ impl fmt::Display for RouteMode {
 }
 
 /// Packets by what became of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RouteCounts([u64; RouteVerdict::ALL.len()]);
-
-impl RouteCounts {
-    /// Packets that this became of.
-    pub fn get(&self, verdict: RouteVerdict) -> u64 {
-        self.0[verdict as usize]
-    }
-
-    /// All packets.
-    pub fn total(&self) -> u64 {
-        self.0.iter().sum()
-    }
-
-    /// Packets that the program sent on.
-    pub fn forwarded(&self) -> u64 {
-        let forwarded = self.iter().filter(|(verdict, _)| verdict.is_forwarded());
-        forwarded.map(|(_, count)| count).sum()
-    }
-
-    /// All counts, in order.
-    pub fn iter(&self) -> impl Iterator<Item = (RouteVerdict, u64)> + '_ {
-        RouteVerdict::ALL.into_iter().zip(self.0.iter().copied())
-    }
-
-    /// What came since an earlier time.
-    pub fn since(&self, earlier: &RouteCounts) -> RouteCounts {
-        let mut more = self.clone();
-        for (count, before) in more.0.iter_mut().zip(earlier.0) {
-            *count = count.saturating_sub(before);
-        }
-        more
-    }
-}
+pub type RouteCounts = PacketCounts<RouteVerdict>;
 
 /// Forwards IPv4 and IPv6 packets on network interfaces, to where the kernel would.
 ///
@@ -108,7 +76,7 @@ impl RouteCounts {
 /// ```
 pub struct XdpRoute {
     // Dropped first: programs without a cache would ask the kernel for each packet.
-    links: Vec<XdpLink>,
+    links: XdpLinks,
     programs: Programs,
     mode: RouteMode,
     cache: Option<KernelRouteCache>,
@@ -121,13 +89,8 @@ impl XdpRoute {
     /// # Errors
     /// Those of [`Loader`].
     pub fn resolver(arena: &BpfArena) -> Result<XdpRoute, Error> {
-        Ok(XdpRoute {
-            links: Vec::new(),
-            programs: load(arena, [MODE_RESOLVER, 0, 0, 0])?,
-            mode: RouteMode::Resolver,
-            cache: None,
-            mirror: None,
-        })
+        let programs = load(arena, [MODE_RESOLVER, 0, 0, 0])?;
+        Ok(XdpRoute::new(programs, RouteMode::Resolver))
     }
 
     /// Loads the program so that it asks this cache first. Keys are [`RouteKey`](crate::RouteKey)s with the packet's destination, a hash of
@@ -137,12 +100,10 @@ impl XdpRoute {
     /// # Errors
     /// Those of [`Loader`].
     pub fn cached(cache: KernelRouteCache) -> Result<XdpRoute, Error> {
+        let programs = load(cache.arena(), [MODE_CACHE, cache.window().number, 0, 0])?;
         Ok(XdpRoute {
-            links: Vec::new(),
-            programs: load(cache.arena(), [MODE_CACHE, cache.window().number, 0, 0])?,
-            mode: RouteMode::Cache,
             cache: Some(cache),
-            mirror: None,
+            ..XdpRoute::new(programs, RouteMode::Cache)
         })
     }
 
@@ -162,13 +123,21 @@ impl XdpRoute {
     pub fn mirrored(mirror: RouteMirror) -> Result<XdpRoute, Error> {
         let map = mirror.map();
         let [v4, v6] = [map.window4().number, map.window6().number];
+        let programs = load(map.arena(), [MODE_TABLE, 0, v4, v6])?;
         Ok(XdpRoute {
-            links: Vec::new(),
-            programs: load(map.arena(), [MODE_TABLE, 0, v4, v6])?,
-            mode: RouteMode::Table,
-            cache: None,
             mirror: Some(mirror),
+            ..XdpRoute::new(programs, RouteMode::Table)
         })
+    }
+
+    fn new(programs: Programs, mode: RouteMode) -> XdpRoute {
+        XdpRoute {
+            links: XdpLinks::default(),
+            programs,
+            mode,
+            cache: None,
+            mirror: None,
+        }
     }
 
     /// Whom the program asks.
@@ -196,7 +165,7 @@ impl XdpRoute {
     /// # Errors
     /// As there.
     pub fn attach(&mut self, interface: u32, mode: Option<XdpMode>) -> Result<&XdpLink, Error> {
-        self.put(PROGRAM, interface, mode)
+        self.links.attach(&self.programs, PROGRAM, interface, mode)
     }
 
     /// Puts a program on an interface that passes everything: what the other end of a veth pair needs, so that packets
@@ -209,30 +178,17 @@ impl XdpRoute {
         interface: u32,
         mode: Option<XdpMode>,
     ) -> Result<&XdpLink, Error> {
-        self.put(PASS, interface, mode)
-    }
-
-    fn put(
-        &mut self,
-        program: &str,
-        interface: u32,
-        mode: Option<XdpMode>,
-    ) -> Result<&XdpLink, Error> {
-        let link = XdpLink::attach(&self.programs, program, interface, mode)?;
-        self.links.push(link);
-        Ok(&self.links[self.links.len() - 1])
+        self.links.attach(&self.programs, PASS, interface, mode)
     }
 
     /// Takes the programs off interfaces of this number; whether there were any.
     pub fn detach(&mut self, interface: u32) -> bool {
-        let before = self.links.len();
-        self.links.retain(|link| link.interface() != interface);
-        self.links.len() < before
+        self.links.detach(interface)
     }
 
     /// Where the programs are.
     pub fn links(&self) -> &[XdpLink] {
-        &self.links
+        self.links.all()
     }
 
     /// What became of all packets so far, on all interfaces together.
@@ -240,7 +196,7 @@ impl XdpRoute {
     /// # Errors
     /// What the system says.
     pub fn counts(&self) -> Result<RouteCounts, Error> {
-        self.programs.counts(COUNTS).map(RouteCounts)
+        PacketCounts::read(&self.programs.map(COUNTS)?)
     }
 }
 
@@ -250,7 +206,7 @@ impl fmt::Debug for XdpRoute {
             .field("mode", &self.mode)
             .field("cache", &self.cache)
             .field("mirror", &self.mirror)
-            .field("links", &self.links)
+            .field("links", &self.links())
             .finish_non_exhaustive()
     }
 }
@@ -259,17 +215,6 @@ impl fmt::Debug for XdpRoute {
 fn load(arena: &BpfArena, config: [u32; 4]) -> Result<Programs, Error> {
     let config: Vec<u8> = config.into_iter().flat_map(u32::to_ne_bytes).collect();
     let mut loader = Loader::open(arena, OBJECT)?;
-    let mut set = false;
-    for mut map in loader.object_mut().maps_mut() {
-        if map.name().to_string_lossy().ends_with(".rodata.config") {
-            set = map.set_initial_value(&config).is_ok();
-        }
-    }
-    if !set {
-        return Err(Error::Missing {
-            what: "constant",
-            name: "sw_xdp_config".into(),
-        });
-    }
+    loader.set_constant(".rodata.config", "sw_xdp_config", &config)?;
     loader.load()
 }

@@ -3,14 +3,35 @@
 
 mod kernel;
 
-use std::collections::BTreeMap;
-use std::io::Read;
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use kernel::{Beside, Pins, Poke, skipped};
-use sapwood_bpf::{BpfArena, Error, Loader, NameMap, Pinned, PinnedProgram, Words};
+use ipnet::Ipv4Net;
+use kernel::maps::{Both, Kind, Names, Points, Trie, all};
+use kernel::{Beside, Ends, LOOKUP, Pins, Poke, load, lookup, skipped};
+use sapwood_bpf::{BpfArena, Error, Ipv4Map, NameMap, Pinned, Words};
 
-const LOOKUP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
+tests_of_maps! {
+    trie: Trie {
+        a_living_owner_is_left_alone
+        memory_of_windows_that_are_no_more
+        a_damaged_map_is_not_taken_over
+    }
+    both: Both {
+        owners_killed_while_they_write
+        a_living_owner_is_left_alone
+        memory_of_windows_that_are_no_more
+        a_damaged_map_is_not_taken_over
+        a_map_of_another_kind_is_taken_over
+    }
+    points: Points {
+        owners_killed_while_they_write
+        a_living_owner_is_left_alone
+        memory_of_windows_that_are_no_more
+        a_damaged_map_is_not_taken_over
+        a_map_of_another_kind_is_taken_over
+    }
+}
 
 /// Keys that are there before the first owner says that it is ready, and always after.
 const STAYING: u64 = 500;
@@ -21,92 +42,84 @@ fn staying(i: u64) -> (Vec<u8>, u64) {
 
 /// The keys that owners insert one after the other, and never remove.
 fn written(i: u64) -> (Vec<u8>, u64) {
-    (
-        format!("w/{:x}", i.wrapping_mul(0x9e37_79b9) & 0xffff_ffff).into_bytes(),
-        1 << 41 | i,
-    )
+    let key = format!("w/{:x}", i.wrapping_mul(0x9e37_79b9) & 0xffff_ffff);
+    (key.into_bytes(), 1 << 41 | i)
 }
 
-/// What a pinned program says of a key.
-fn ask(program: &PinnedProgram, what: u32, window: u32, key: &[u8]) -> Result<u64, i64> {
-    let mut data = vec![0u8; 24 + 256];
-    data[0..4].copy_from_slice(&what.to_ne_bytes());
-    data[4..8].copy_from_slice(&window.to_ne_bytes());
-    data[24] = key.len() as u8;
-    data[25..25 + key.len()].copy_from_slice(key);
-    let mut out = vec![0u8; data.len()];
-    assert_eq!(program.run(&data, &mut out).unwrap(), 2);
-    let code = i64::from_ne_bytes(out[8..16].try_into().unwrap());
-    match code > 0 {
-        true => Ok(u64::from_ne_bytes(out[16..24].try_into().unwrap())),
-        false => Err(code),
-    }
-}
-
-/// Inserts and removes until it is killed, and says how far it has come.
-fn write(names: &NameMap<u64>, from: u64) {
-    let mut rng = fastrand::Rng::with_seed(from);
-    for i in from.. {
-        let (key, value) = written(i);
-        names.insert(&key, value).unwrap();
-        // Others come and go; and branches move.
-        let other = format!(
-            "{}/{:x}",
-            ["stays", "w", "g"][rng.usize(0..3)],
-            rng.u32(..4000)
-        );
-        if !other.starts_with("g/") && !other.ends_with('g') {
-            let other = format!("{other}g");
-            match rng.bool() {
-                true => drop(names.insert(&other, 7).unwrap()),
-                false => drop(names.remove(&other).unwrap()),
+/// Inserts and removes until it is killed, and says how far it has come: three threads, so that
+/// several changes are under way when the process ends.
+fn write(map: &impl Names) {
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(thread);
+                loop {
+                    let grows = rng.bool();
+                    for _ in 0..5000 {
+                        // Others come and go, beside those that stay and among themselves.
+                        let place = ["stays", "w", "goes"][rng.usize(0..3)];
+                        let other = format!("{place}/{:x}g", rng.u32(..4000));
+                        if rng.u8(..4) > u8::from(grows) * 2 {
+                            map.take(other.as_bytes());
+                        } else {
+                            map.put(other.as_bytes(), 7);
+                        }
+                    }
+                }
+            });
+        }
+        let next = (0..).find(|&i| map.value(&written(i).0).is_none()).unwrap();
+        println!("ready");
+        for i in next.. {
+            let (key, value) = written(i);
+            map.put(&key, value);
+            if i % 8 == 0 {
+                map.tidy(8);
+                println!("at {i}.");
             }
         }
-        if i % 8 == 0 {
-            names.compact_step(8).unwrap();
-            println!("at {i}.");
-        }
-    }
+    });
+}
+
+/// This program as another process, which does this with a map of this kind.
+fn beside<K: Kind>(what: &str, pins: &Pins) -> Beside {
+    Beside::start(&format!("{what} {}", K::NAME), &pins.0)
 }
 
 #[test]
 #[ignore = "a part of other tests, in a process of its own"]
 fn child_process() {
-    let Some((what, folder)) = Beside::order() else {
+    let Some((order, folder)) = Beside::order() else {
         return;
     };
-    match what.as_str() {
+    let pinned = Pinned::open(folder).unwrap();
+    let arena = pinned.arena().unwrap();
+    match order.split_once(' ').unwrap() {
+        (what, Trie::NAME) => child::<Trie>(what, &pinned, &arena),
+        (what, Both::NAME) => child::<Both>(what, &pinned, &arena),
+        (what, Points::NAME) => child::<Points>(what, &pinned, &arena),
+        _ => panic!("{order}"),
+    }
+}
+
+fn child<K: Kind>(what: &str, pinned: &Pinned, arena: &BpfArena) {
+    let builder = K::builder(arena, "names");
+    match what {
         "owns" => {
-            let pinned = Pinned::open(folder).unwrap();
-            let arena = pinned.arena().unwrap();
-            let programs = Loader::open(&arena, LOOKUP).unwrap().load().unwrap();
-            pinned.pin_programs(&programs).unwrap();
-            let names = NameMap::<u64>::builder(&arena, "names");
-            let names = names.with_index().build().unwrap();
-            for i in 0..STAYING {
-                let (key, value) = staying(i);
-                names.insert(&key, value).unwrap();
+            pinned.pin_programs(&load(arena, LOOKUP)).unwrap();
+            let map = builder.build().unwrap();
+            for (key, value) in (0..STAYING).map(staying) {
+                map.put(&key, value);
             }
-            println!("ready");
-            write(&names, 0);
+            write(&*map);
         }
-        "takes-over" => {
-            let arena = Pinned::open(folder).unwrap().arena().unwrap();
-            let names = NameMap::<u64>::builder(&arena, "names");
-            let names = names.with_index().take_over().unwrap();
-            let next = (0..).find(|&i| names.get(written(i).0).is_none()).unwrap();
-            println!("ready");
-            write(&names, next);
-        }
+        "takes-over" => write(&*builder.take_over().unwrap()),
         "wants" => {
-            let arena = Pinned::open(folder).unwrap().arena().unwrap();
             let reader = arena.reader::<u64>("names").unwrap();
             assert_eq!(reader.get("a").unwrap(), Some(1));
-            let more = NameMap::<u64>::builder(&arena, "more")
-                .bytes(1 << 20)
-                .build();
+            let more = K::builder(arena, "more").bytes(1 << 20).build();
             assert!(matches!(more, Err(Error::Owned { .. })), "{more:?}");
-            let names = NameMap::<u64>::builder(&arena, "names").take_over();
+            let names = builder.take_over();
             assert!(matches!(names, Err(Error::Owned { .. })), "{names:?}");
             let Err(Error::Owned { pid }) = arena.reclaim() else {
                 panic!("not refused");
@@ -117,44 +130,20 @@ fn child_process() {
     }
 }
 
-/// Kills a child, and gives the number of the last key that it was heard to say was in.
-fn kill(mut child: Beside) -> u64 {
-    // It has written some, however busy the machine is.
-    for _ in 0..3 {
-        child.wait_for(".");
-    }
-    child.kill();
-    let mut said = String::new();
-    let out = child.0.stdout.as_mut().unwrap();
-    out.read_to_string(&mut said).unwrap();
-    let last = said.lines().rev().find_map(|line| {
-        let number = line.strip_prefix("at ")?.strip_suffix('.')?;
-        number.parse().ok()
-    });
-    last.unwrap_or(0)
-}
-
-/// Lets a thread end that looks at this.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-#[test]
-fn owners_killed_while_they_write() {
-    if skipped() {
-        return;
-    }
-    let pins = Pins::new("attach");
+/// A pinned arena with a map that another process writes.
+fn owned_elsewhere<K: Kind>(name: &str) -> (Pins, Pinned, BpfArena, Beside) {
+    let pins = Pins::new(name);
     // Made here, so that its address is free here.
     let pinned = Pinned::create(&pins.0).unwrap();
     let arena = BpfArena::create(32 << 20).unwrap();
     pinned.pin_arena(&arena).unwrap();
-    let mut child = Beside::start("owns", &pins.0);
+    let mut child = beside::<K>("owns", &pins);
     child.wait_for("ready");
+    (pins, pinned, arena, child)
+}
+
+fn owners_killed_while_they_write<K: Kind>() {
+    let (pins, pinned, arena, child) = owned_elsewhere::<K>("attach");
     assert_eq!(pinned.names().unwrap(), ["arena", "prog-sw_ask"]);
     let first = arena.reader::<u64>("names").unwrap().window().clone();
     let generation = arena.generation();
@@ -167,8 +156,8 @@ fn owners_killed_while_they_write() {
             let mut rng = fastrand::Rng::with_seed(4);
             while !stop.load(Ordering::Relaxed) {
                 let (key, value) = staying(rng.u64(..STAYING));
-                let what = rng.u32(..3);
-                let answer = ask(&program, what, first.number, &key);
+                let what = K::WHATS[rng.usize(..K::WHATS.len())];
+                let answer = lookup(&program, what, first.number, &key);
                 if answer != Ok(value) {
                     stop.store(true, Ordering::Relaxed);
                     return Some((what, key, answer));
@@ -183,64 +172,52 @@ fn owners_killed_while_they_write() {
                 std::thread::yield_now();
             }
         };
-        // Also when something fails here.
         let _ends = Ends(&stop);
         let check = |last: u64, rests: bool| {
             let reader = arena.reader::<u64>("names").unwrap();
             if rests {
-                assert_eq!(reader.verify().unwrap(), reader.len().unwrap());
+                // What it left is whole, whatever it was doing.
+                let there = all(&reader);
+                assert_eq!(reader.verify().unwrap(), there.len());
+                assert_eq!(reader.len().unwrap(), there.len());
+                assert!(there.windows(2).all(|two| two[0].0 < two[1].0));
             }
             for (key, value) in (0..=last).map(written).chain((0..STAYING).map(staying)) {
                 assert_eq!(reader.get(&key).unwrap(), Some(value), "{key:?} of {last}");
             }
         };
         wait_for_asks();
-        let refused = NameMap::<u64>::builder(&arena, "names").take_over();
+        let refused = K::builder(&arena, "names").take_over();
         assert!(matches!(refused, Err(Error::Owned { .. })), "{refused:?}");
-        let mut last = kill(child);
+        let mut last = child.kill_at();
         let mut places = vec![first.at];
-        for round in 0..3 {
+        // Of an index there is more that may be under way.
+        for round in 0..if K::HAS_TRIE { 3 } else { 6 } {
             assert_eq!(arena.owner().unwrap(), None);
             wait_for_asks();
             check(last, true);
-            let mut child = Beside::start("takes-over", &pins.0);
+            let mut child = beside::<K>("takes-over", &pins);
             child.wait_for("ready");
             check(last, false);
             assert_eq!(arena.generation(), generation + round + 1);
             wait_for_asks();
-            last = last.max(kill(child));
+            last = last.max(child.kill_at());
             let info = arena.reader::<u64>("names").unwrap().window().clone();
             assert_eq!(info.number, first.number);
             places.push(info.at);
         }
-        assert!(
-            places.windows(2).all(|pair| pair[0] != pair[1]),
-            "{places:?}"
-        );
+        let moved = places.windows(2).all(|pair| pair[0] != pair[1]);
+        assert!(moved, "{places:?}");
         check(last, true);
         // And this process.
-        let before: BTreeMap<_, _> = arena
-            .reader::<u64>("names")
-            .unwrap()
-            .iter()
-            .map(|entry| entry.unwrap())
-            .collect();
-        let names = NameMap::<u64>::builder(&arena, "names")
-            .with_index()
-            .take_over();
-        let names = names.unwrap();
-        names.verify().unwrap();
-        assert_eq!(names.len(), before.len());
-        assert!(
-            names
-                .pin()
-                .view()
-                .iter()
-                .all(|(key, value)| before[key] == *value)
-        );
-        names.insert("new", 99).unwrap();
-        assert_eq!(ask(&program, 2, first.number, b"new"), Ok(99));
-        let twice = NameMap::<u64>::builder(&arena, "names").take_over();
+        let before = all(&arena.reader::<u64>("names").unwrap());
+        let names = K::builder(&arena, "names").take_over().unwrap();
+        names.check();
+        assert_eq!(names.count(), before.len());
+        assert_eq!(names.entries(), before);
+        names.put(b"new", 99);
+        assert_eq!(lookup(&program, 2, first.number, b"new"), Ok(99));
+        let twice = K::builder(&arena, "names").take_over();
         assert!(matches!(twice, Err(Error::Name { .. })), "{twice:?}");
         wait_for_asks();
         stop.store(true, Ordering::Relaxed);
@@ -252,31 +229,51 @@ fn owners_killed_while_they_write() {
     assert!(!pins.0.exists());
 }
 
-#[test]
-fn a_living_owner_is_left_alone() {
-    if skipped() {
-        return;
+fn a_map_of_another_kind_is_taken_over<K: Kind>() {
+    match K::HAS_TRIE {
+        true => taken_over::<K, Points>(),
+        false => taken_over::<K, Both>(),
     }
+}
+
+fn taken_over<From: Kind, To: Kind>() {
+    let (_pins, pinned, arena, child) = owned_elsewhere::<From>("kinds");
+    child.kill_at();
+    let there = all(&arena.reader::<u64>("names").unwrap());
+    let names = To::builder(&arena, "names").take_over().unwrap();
+    names.check();
+    assert_eq!(names.entries(), there);
+    let program = pinned.program("sw_ask").unwrap();
+    for (key, value) in there.iter().step_by(7) {
+        for &what in To::WHATS {
+            let found = lookup(&program, what, names.window().number, key);
+            assert_eq!(found, Ok(*value));
+        }
+    }
+    let reader = arena.reader::<u64>("names").unwrap();
+    assert_eq!(reader.verify().unwrap(), there.len());
+    assert_eq!(reader.has_order().unwrap(), To::HAS_TRIE);
+    assert_eq!(all(&reader), there);
+}
+
+fn a_living_owner_is_left_alone<K: Kind>() {
     let pins = Pins::new("owned");
     let pinned = Pinned::create(&pins.0).unwrap();
     let arena = BpfArena::create(4 << 20).unwrap();
     pinned.pin_arena(&arena).unwrap();
     assert_eq!((arena.owner().unwrap(), arena.generation()), (None, 0));
-    let names = NameMap::<u64>::builder(&arena, "names")
-        .bytes(1 << 20)
-        .build()
-        .unwrap();
-    names.insert("a", 1).unwrap();
+    let names = K::builder(&arena, "names").bytes(1 << 20).build().unwrap();
+    names.put(b"a", 1);
     let me = std::process::id();
     assert_eq!((arena.owner().unwrap(), arena.generation()), (Some(me), 1));
-    let mut child = Beside::start("wants", &pins.0);
+    let mut child = beside::<K>("wants", &pins);
     child.wait_for(&format!("refused for {me}."));
     assert!(child.0.wait().unwrap().success());
     // The last handle gone, others may.
     drop((names, arena));
     let arena = pinned.arena().unwrap();
     assert_eq!((arena.owner().unwrap(), arena.generation()), (None, 1));
-    let names = NameMap::<u64>::builder(&arena, "names").build().unwrap();
+    let names = K::builder(&arena, "names").build().unwrap();
     assert_eq!((arena.owner().unwrap(), arena.generation()), (Some(me), 2));
     drop(names);
     // Pins: not in other file systems, not over others.
@@ -291,32 +288,20 @@ fn a_living_owner_is_left_alone() {
     assert!(BpfArena::open(pins.path("none")).is_err());
 }
 
-#[test]
-fn memory_of_windows_that_are_no_more() {
-    if skipped() {
-        return;
-    }
+fn memory_of_windows_that_are_no_more<K: Kind>() {
     let arena = BpfArena::create(4 << 20).unwrap();
     let mut rng = fastrand::Rng::with_seed(3);
     let all = arena.bytes_left();
     assert_eq!(all, (4 << 20) - 4096);
     for round in 0..12u64 {
-        let one = NameMap::<u64>::builder(&arena, "one")
-            .bytes(1 << 20)
-            .build()
-            .unwrap();
-        let two = NameMap::<u64>::builder(&arena, "two")
-            .bytes(2 << 20)
-            .build()
-            .unwrap();
+        let one = K::builder(&arena, "one").bytes(1 << 20).build().unwrap();
+        let two = K::builder(&arena, "two").bytes(2 << 20).build().unwrap();
         assert_ne!(one.window().number, two.window().number);
         for i in 0..3000 {
-            one.insert(rng.u64(..).to_ne_bytes(), i).unwrap();
-            two.insert(rng.u64(..).to_be_bytes(), i).unwrap();
+            one.put(&rng.u64(..).to_ne_bytes(), i);
+            two.put(&rng.u64(..).to_be_bytes(), i);
         }
-        let wrong = NameMap::<u64>::builder(&arena, "three")
-            .bytes(2 << 20)
-            .build();
+        let wrong = K::builder(&arena, "three").bytes(2 << 20).build();
         assert!(matches!(wrong, Err(Error::NoRoom { .. })), "{wrong:?}");
         drop(one);
         if round % 2 == 0 {
@@ -330,7 +315,7 @@ fn memory_of_windows_that_are_no_more() {
                     .all(|&byte| byte == 0)
             );
         }
-        two.verify().unwrap();
+        two.check();
         drop(two);
         if round % 3 == 0 {
             assert!(arena.reclaim().unwrap() >= 2 << 20);
@@ -339,45 +324,49 @@ fn memory_of_windows_that_are_no_more() {
         assert!(arena.windows().unwrap().is_empty());
         assert_eq!(arena.bytes_left(), all);
     }
-    // A map that cannot be built takes nothing.
+}
+
+#[test]
+fn a_map_that_cannot_be_built_takes_nothing() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(4 << 20).unwrap();
+    let all = arena.bytes_left();
     let entries = (0..40_000u64).map(|i| (i.to_be_bytes(), i));
-    let full = NameMap::<u64>::builder(&arena, "full")
-        .bytes(64 << 10)
-        .build_sorted(entries);
+    let full = NameMap::<u64>::builder(&arena, "full").bytes(64 << 10);
+    let full = full.build_sorted(entries);
+    assert!(matches!(full, Err(Error::Map(_))), "{full:?}");
+    assert_eq!(arena.bytes_left(), all);
+    let prefixes = (0..40_000u32).map(|i| (Ipv4Net::from(Ipv4Addr::from(i << 12)), i));
+    let full = Ipv4Map::<u32>::builder(&arena, "full").bytes(64 << 10);
+    let full = full.root_bits(6).build_from(prefixes);
     assert!(matches!(full, Err(Error::Map(_))), "{full:?}");
     assert_eq!(arena.bytes_left(), all);
 }
 
-#[test]
-fn a_damaged_map_is_not_taken_over() {
-    if skipped() {
-        return;
-    }
-    let pins = Pins::new("damaged");
-    let pinned = Pinned::create(&pins.0).unwrap();
-    let arena = BpfArena::create(32 << 20).unwrap();
-    pinned.pin_arena(&arena).unwrap();
-    let mut child = Beside::start("owns", &pins.0);
-    child.wait_for("ready");
+fn a_damaged_map_is_not_taken_over<K: Kind>() {
+    let (_pins, _pinned, arena, mut child) = owned_elsewhere::<K>("damaged");
     let refused = arena.remove_window("names");
     assert!(matches!(refused, Err(Error::Owned { .. })), "{refused:?}");
     child.kill();
     let info = arena.reader::<u64>("names").unwrap().window().clone();
     let poke = Poke::new(&arena);
-    poke.words((info.at + 64) as u64, &[u64::from(u32::MAX)]);
+    // Where the trie and the index begin.
+    poke.words((info.at + 64) as u64, &[u64::from(u32::MAX); 2]);
     let left = arena.bytes_left();
-    let damaged = NameMap::<u64>::builder(&arena, "names").take_over();
+    let damaged = K::builder(&arena, "names").take_over();
     assert!(matches!(damaged, Err(Error::Damaged(_))), "{damaged:?}");
     assert!(arena.bytes_left() >= left);
-    let taken = NameMap::<u64>::builder(&arena, "names").build();
+    let taken = K::builder(&arena, "names").build();
     assert!(matches!(taken, Err(Error::Name { .. })), "{taken:?}");
-    let none = NameMap::<u64>::builder(&arena, "others").take_over();
+    let none = K::builder(&arena, "others").take_over();
     assert!(matches!(none, Err(Error::NoWindow { .. })), "{none:?}");
     // Then it is made anew, in the memory of the damaged one.
     arena.remove_window("names").unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names").build().unwrap();
-    names.insert("a", 1).unwrap();
-    names.verify().unwrap();
+    let names = K::builder(&arena, "names").build().unwrap();
+    names.put(b"a", 1);
+    names.check();
     assert_eq!(arena.reader::<u64>("names").unwrap().len().unwrap(), 1);
     let own = arena.remove_window("names");
     assert!(matches!(own, Err(Error::Name { .. })), "{own:?}");

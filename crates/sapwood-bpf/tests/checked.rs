@@ -3,99 +3,17 @@
 
 mod kernel;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use kernel::{Beside, Pins, Poke, skipped};
-use sapwood_bpf::{BpfArena, Bytes, CheckedReader, Error, NameMap};
+use kernel::maps::{Both, Kind, Names, Points, Trie};
+use kernel::{Beside, Damage, LOOKUP, NODES, Pins, key, load, lookup, skipped, value_of};
+use sapwood_bpf::{BpfArena, CheckedReader, Error};
 
-type Oracle = BTreeMap<Vec<u8>, u64>;
-
-fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
-    // Short ones of few letters, long ones, and some of any bytes: branches of all sizes.
-    let (len, letters) = match rng.u8(0..8) {
-        0 => (rng.usize(0..600), 3),
-        1 => (rng.usize(0..4), 255),
-        2 => (rng.usize(250..260), 2),
-        _ => (rng.usize(0..8), 4),
-    };
-    (0..len).map(|_| rng.u8(0..letters)).collect()
-}
-
-fn all(map: &CheckedReader<u64>) -> Vec<(Vec<u8>, u64)> {
-    map.iter().map(|entry| entry.unwrap()).collect()
-}
-
-#[test]
-fn as_the_oracle() {
-    if skipped() {
-        return;
-    }
-    let arena = BpfArena::create(64 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names").build().unwrap();
-    let reader = arena.reader::<u64>("names").unwrap();
-    assert!(reader.is_empty().unwrap());
-    assert_eq!(reader.get("").unwrap(), None);
-    assert_eq!(reader.verify().unwrap(), 0);
-    let mut oracle = Oracle::new();
-    let mut rng = fastrand::Rng::with_seed(5);
-    for round in 0..4000u64 {
-        let name = key(&mut rng);
-        if rng.u8(0..5) == 0 {
-            let old = oracle
-                .keys()
-                .nth(rng.usize(0..oracle.len().max(1)))
-                .cloned();
-            let old = old.unwrap_or_default();
-            assert_eq!(names.remove(&old).unwrap(), oracle.remove(&old).is_some());
-        } else {
-            names.insert(&name, round).unwrap();
-            oracle.insert(name.clone(), round);
-        }
-        let asked = key(&mut rng);
-        assert_eq!(reader.get(&asked).unwrap(), oracle.get(&asked).copied());
-        assert_eq!(reader.get(&name).unwrap(), oracle.get(&name).copied());
-        let there = reader.from_key(&asked).next().map(|entry| entry.unwrap());
-        let want = oracle.range(asked.clone()..).next();
-        assert_eq!(there, want.map(|(key, value)| (key.clone(), *value)));
-        let prefix = &asked[..asked.len().min(2)];
-        if round % 16 == 0 {
-            let there: Vec<_> = reader.prefix(prefix).map(|entry| entry.unwrap()).collect();
-            let want = oracle
-                .range(prefix.to_vec()..)
-                .take_while(|(key, _)| key.starts_with(prefix))
-                .map(|(key, value)| (key.clone(), *value));
-            assert_eq!(there, want.collect::<Vec<_>>());
-        }
-        if round % 256 == 0 {
-            assert!(all(&reader).into_iter().eq(oracle.clone()));
-            assert_eq!(reader.verify().unwrap(), oracle.len());
-        }
-    }
-    assert_eq!(reader.len().unwrap(), oracle.len());
-    while names.compact_step(1000).unwrap() {}
-    assert!(all(&reader).into_iter().eq(oracle.clone()));
-    assert_eq!(reader.verify().unwrap(), oracle.len());
-    // Without knowing what values are.
-    let bytes = arena.reader::<Bytes>("names").unwrap();
-    assert_eq!(bytes.value_bytes().unwrap(), 8);
-    let (first, value) = bytes.iter().next().unwrap().unwrap();
-    assert_eq!(value.0, oracle[&first].to_ne_bytes());
-    // Refusals.
-    let wrong = arena.reader::<[u64; 2]>("names");
-    assert!(matches!(wrong, Err(Error::Value { .. })), "{wrong:?}");
-    let wrong = arena.reader::<[u8; 8]>("names");
-    assert!(matches!(wrong, Err(Error::Value { .. })), "{wrong:?}");
-    assert!(matches!(
-        arena.reader::<u64>("others"),
-        Err(Error::NoWindow { .. })
-    ));
-    drop(names);
-    assert!(matches!(reader.get("a"), Err(Error::NoWindow { .. })));
-    assert!(matches!(
-        reader.iter().next(),
-        Some(Err(Error::NoWindow { .. }))
-    ));
+tests_of_maps! {
+    trie: Trie { written_by_another_process_until_it_is_killed damaged_maps damaged_tries }
+    both: Both { written_by_another_process_until_it_is_killed damaged_maps damaged_indexes }
+    points: Points { written_by_another_process_until_it_is_killed damaged_maps damaged_indexes }
 }
 
 /// A key that stays, and its value.
@@ -104,58 +22,82 @@ fn staying(i: u32) -> (String, u64) {
     (key, u64::from(i) << 32 | 7)
 }
 
-/// The value of a key that comes and goes.
-fn value_of(key: &[u8]) -> u64 {
-    let sum = key.iter().fold(5u64, |sum, &byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    sum >> 32
-}
-
 const STAYING: u32 = 2000;
 
 #[test]
 #[ignore = "a part of other tests, in a process of its own"]
 fn child_process() {
-    let Some((what, path)) = Beside::order() else {
+    let Some((kind, path)) = Beside::order() else {
         return;
     };
-    assert_eq!(what, "churns");
     let arena = BpfArena::open(path).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names").build().unwrap();
-    for i in 0..STAYING {
-        let (key, value) = staying(i);
-        names.insert(&key, value).unwrap();
-    }
-    println!("ready");
-    let mut rng = fastrand::Rng::with_seed(11);
-    for round in 0u64.. {
-        let key = format!(
-            "{}/{:x}",
-            ["goes", "stays", "x"][rng.usize(0..3)],
-            rng.u32(0..5000)
-        );
-        match rng.bool() {
-            true => drop(names.insert(&key, value_of(key.as_bytes())).unwrap()),
-            false => drop(names.remove(&key).unwrap()),
-        }
-        if round % 64 == 0 {
-            names.compact_step(16).unwrap();
-        }
-        // All threads' garbage is freed as soon as it may be.
-        drop(names.pin());
+    match &*kind {
+        Trie::NAME => churn::<Trie>(&arena),
+        Both::NAME => churn::<Both>(&arena),
+        Points::NAME => churn::<Points>(&arena),
+        other => panic!("{other}"),
     }
 }
 
-#[test]
-fn a_map_that_another_process_writes_until_it_is_killed() {
-    if skipped() {
-        return;
+fn churn<K: Kind>(arena: &BpfArena) {
+    let map = K::builder(arena, "names").build().unwrap();
+    for (key, value) in (0..STAYING).map(staying) {
+        map.put(key.as_bytes(), value);
     }
-    let pins = Pins::new("checked");
+    println!("ready");
+    let mut rng = fastrand::Rng::with_seed(11);
+    let mut grows = true;
+    for round in 0u64.. {
+        // Tables grow and shrink.
+        if round % 4000 == 0 {
+            grows = rng.bool();
+        }
+        let place = ["goes", "stays", "x"][rng.usize(0..3)];
+        let key = format!("{place}/{:x}", rng.u32(0..5000));
+        if rng.u8(..4) > u8::from(grows) * 2 {
+            map.take(key.as_bytes());
+        } else {
+            map.put(key.as_bytes(), value_of(key.as_bytes()));
+        }
+        if round % 64 == 0 {
+            map.tidy(16);
+        }
+        // All threads' garbage is freed as soon as it may be.
+        map.rest();
+    }
+}
+
+/// A walk beside the writer: nothing twice, each value of its key, and all that stays. Whether it
+/// was not disturbed.
+fn is_walked(
+    entries: impl Iterator<Item = Result<(Vec<u8>, u64), Error>>,
+    mut each: impl FnMut(&[u8]),
+) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut stay = 0;
+    for entry in entries {
+        let (key, value) = match entry {
+            Ok(entry) => entry,
+            Err(Error::Busy(_)) => return false,
+            Err(error) => panic!("{error}"),
+        };
+        if value != value_of(&key) {
+            assert_eq!(value & 0xffff_ffff, 7, "{key:?} {value}");
+            assert_eq!(staying((value >> 32) as u32).0.as_bytes(), key);
+            stay += 1;
+        }
+        each(&key);
+        assert!(seen.insert(key), "a key twice");
+    }
+    assert_eq!(stay, STAYING);
+    true
+}
+
+fn written_by_another_process_until_it_is_killed<K: Kind>() {
+    let pins = Pins::new("foreign");
     let arena = BpfArena::create(64 << 20).unwrap();
     arena.pin(pins.path("arena")).unwrap();
-    let mut child = Beside::start("churns", &pins.path("arena"));
+    let mut child = Beside::start(K::NAME, &pins.path("arena"));
     child.wait_for("ready");
     let reader = arena.reader::<u64>("names").unwrap();
     let until = Instant::now() + Duration::from_secs(2);
@@ -170,33 +112,15 @@ fn a_map_that_another_process_writes_until_it_is_killed() {
             }
             gets += 1;
         }
-        let (mut stay, mut before) = (0, Vec::new());
-        let mut ended = true;
-        for entry in reader.iter() {
-            let (key, value) = match entry {
-                Ok(entry) => entry,
-                Err(Error::Busy(_)) => {
-                    ended = false;
-                    break;
-                }
-                Err(error) => panic!("{error}"),
-            };
-            assert!(before < key, "{before:?} before {key:?}");
-            match value == value_of(&key) {
-                true => {}
-                false => {
-                    assert_eq!(value & 0xffff_ffff, 7, "{key:?} {value}");
-                    let (name, _) = staying((value >> 32) as u32);
-                    assert_eq!(name.as_bytes(), key);
-                    stay += 1;
-                }
-            }
-            before = key;
+        let mut whole = is_walked(reader.unordered(), |_| {});
+        if K::HAS_TRIE {
+            let mut before = Vec::new();
+            whole &= is_walked(reader.iter(), |key| {
+                assert!(&before[..] < key, "{before:?} before {key:?}");
+                before = key.to_vec();
+            });
         }
-        if ended {
-            assert_eq!(stay, STAYING);
-            walks += 1;
-        }
+        walks += u32::from(whole);
     }
     child.kill();
     println!("{gets} lookups, {walks} walks beside a writer, {busy} given up");
@@ -204,118 +128,125 @@ fn a_map_that_another_process_writes_until_it_is_killed() {
     // What it left is whole, whatever it was doing.
     let there = reader.verify().unwrap();
     assert_eq!(there, reader.len().unwrap());
-    assert_eq!(
-        reader
-            .prefix("stays/")
-            .filter(|entry| {
-                entry
-                    .as_ref()
-                    .is_ok_and(|(_, value)| value & 0xffff_ffff == 7)
-            })
-            .count(),
-        STAYING as usize
-    );
+    let entries = reader.unordered().map(|entry| entry.unwrap());
+    let stay =
+        entries.filter(|(key, value)| key.starts_with(b"stays/") && value & 0xffff_ffff == 7);
+    assert_eq!(stay.count(), STAYING as usize);
+}
+
+fn name(rng: &mut fastrand::Rng) -> Vec<u8> {
+    key(rng, 600, 250..260)
 }
 
 /// Asks everything that can be asked. Any answer will do, and none may take long.
-fn ask_all(map: &CheckedReader<u64>, rng: &mut fastrand::Rng, most: usize) -> usize {
+fn ask_all<K: Kind>(map: &CheckedReader<u64>, rng: &mut fastrand::Rng, most: usize) -> usize {
     let mut errors = 0;
     for _ in 0..20 {
-        errors += usize::from(map.get(key(rng)).is_err());
+        errors += usize::from(map.get(name(rng)).is_err());
     }
-    let walked = map
-        .iter()
-        .inspect(|entry| errors += usize::from(entry.is_err()));
+    let entries = map.unordered();
+    let walked = entries.inspect(|entry| errors += usize::from(entry.is_err()));
     assert!(
         walked.count() <= most,
         "more entries than there is room for"
     );
-    let mut before: Option<Vec<u8>> = None;
-    for (key, _) in map.from_key(key(rng)).map_while(Result::ok) {
-        assert!(before.is_none_or(|before| before < key));
-        before = Some(key);
+    if K::HAS_TRIE {
+        let walked = map
+            .iter()
+            .inspect(|entry| errors += usize::from(entry.is_err()));
+        assert!(
+            walked.count() <= most,
+            "more entries than there is room for"
+        );
+        let mut before: Option<Vec<u8>> = None;
+        for (key, _) in map.from_key(name(rng)).map_while(Result::ok) {
+            assert!(before.is_none_or(|before| before < key));
+            before = Some(key);
+        }
     }
     errors + usize::from(map.verify().is_err())
 }
 
-#[test]
-fn damaged_maps() {
-    if skipped() {
-        return;
-    }
-    let arena = BpfArena::create(8 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
-        .bytes(1 << 20)
-        .build()
-        .unwrap();
+/// The root words that say where trie and index begin, and a word of the secrets.
+const ROOT: usize = 8;
+const TABLE: usize = 9;
+const SECRET: usize = 128;
+
+/// A map, a reader of it, what damages it, and how many entries there are.
+fn filled<K: Kind>(arena: &BpfArena) -> (impl Sized, CheckedReader<u64>, Damage, usize) {
+    let map = K::builder(arena, "names").bytes(1 << 20).build().unwrap();
     let mut rng = fastrand::Rng::with_seed(8);
     for i in 0..1500 {
-        names.insert(key(&mut rng), i).unwrap();
+        map.put(&name(&mut rng), i);
     }
-    let poke = Poke::new(&arena);
-    let info = names.window().clone();
     let reader = arena.reader::<u64>("names").unwrap();
-    let most = info.len / 8 + 2;
-    // All of it, as it is: to be put back.
-    let image = arena.image();
-    let end = info.at + info.len.min(names.memory().arena.reserved);
-    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap());
-    let whole: Vec<u64> = image[info.at..end].chunks_exact(8).map(word).collect();
-    let put_back = |from: usize, len: usize| {
-        poke.words((info.at + from * 8) as u64, &whole[from..from + len]);
-    };
-    // What is in use ends long before the window does.
-    let last = whole.iter().rposition(|&word| word != 0).unwrap();
-    let nodes = 512..last;
+    let entries = reader.verify().unwrap();
+    assert_eq!(entries, map.count());
+    let damage = Damage::new(arena, map.window());
+    (map, reader, damage, entries)
+}
+
+fn damaged_maps<K: Kind>() {
+    let arena = BpfArena::create(8 << 20).unwrap();
+    let (_map, reader, damage, entries) = filled::<K>(&arena);
+    let programs = load(&arena, LOOKUP);
+    let mut rng = fastrand::Rng::with_seed(9);
+    let most = (1 << 20) / 8 + 2;
+    let (last, table) = (damage.last, damage.whole[TABLE] as usize);
     let mut caught = 0;
     for round in 0..400 {
-        // Some words changed: a bit, a byte, all; or many words overwritten by others of the map.
-        let at = rng.usize(nodes.clone());
-        let len = [1, 1, 1, 8, 64][rng.usize(0..5)].min(last - at);
-        let kind = rng.u8(0..4);
-        let from = rng.usize(512..last - 64);
-        let words: Vec<u64> = (0..len)
-            .map(|i| match kind {
-                0 => whole[at + i] ^ 1 << rng.u32(0..64),
-                1 => whole[at + i] ^ u64::from(rng.u8(1..)) << (8 * rng.u32(0..8)),
-                2 => whole[from + i],
-                _ => rng.u64(..),
-            })
-            .collect();
-        poke.words((info.at + at * 8) as u64, &words);
+        // Nodes, leaves and buckets; and the header and directory of the table.
+        let at = match round % 4 {
+            0 if K::HAS_INDEX => table + rng.usize(0..12),
+            _ => rng.usize(NODES..last),
+        };
+        let len = damage.spoil(&mut rng, at);
         if round % 8 == 0 {
-            // And another root.
+            // And another root, another table, other secrets.
             let root = match rng.bool() {
                 true => rng.u64(..),
-                false => (rng.usize(nodes.clone()) * 2) as u64 | rng.u64(0..2),
+                false => (rng.usize(NODES..last) * 2) as u64 | rng.u64(0..2),
             };
-            poke.words((info.at + 64) as u64, &[root]);
+            damage.words(ROOT, &[root]);
+            damage.words(TABLE, &[rng.u64(..last as u64)]);
+            damage.words(SECRET, &[rng.u64(..)]);
         }
-        caught += usize::from(ask_all(&reader, &mut rng, most) > 0);
-        put_back(at, len);
-        put_back(8, 1);
+        caught += usize::from(ask_all::<K>(&reader, &mut rng, most) > 0);
+        // Programs answer something, and go on.
+        let asked = key(&mut rng, 255, 250..255);
+        let code = lookup(&programs, 2, reader.window().number, &asked);
+        assert!(code.is_ok() || code.is_err_and(|code| (-95..0).contains(&code)));
+        damage.put_back(at, len);
+        damage.put_back(ROOT, 2);
+        damage.put_back(SECRET, 1);
     }
     assert!(caught > 100, "{caught} of 400");
-    assert_eq!(reader.verify().unwrap(), names.len());
+    assert_eq!(reader.verify().unwrap(), entries);
     // Nothing but random bytes, the header page included.
     for _ in 0..10 {
-        let noise: Vec<u64> = (0..whole.len()).map(|_| rng.u64(..)).collect();
-        poke.words((info.at + 4096) as u64, &noise[512..]);
-        ask_all(&reader, &mut rng, most);
-        poke.words((info.at + 16) as u64, &noise[..100]);
+        let noise = damage.noise(&mut rng);
+        damage.words(NODES, &noise[NODES..]);
+        ask_all::<K>(&reader, &mut rng, most);
+        damage.words(2, &noise[..100]);
         assert!(reader.get("a").is_err());
-        put_back(0, 512);
+        damage.put_back(0, damage.whole.len());
     }
+    assert_eq!(reader.verify().unwrap(), entries);
+}
+
+fn damaged_tries<K: Kind>() {
+    let arena = BpfArena::create(8 << 20).unwrap();
+    let (_map, reader, damage, entries) = filled::<K>(&arena);
     // Branches that name each other, and a comb as deep as offsets go.
-    let mut comb = vec![0u64; whole.len()];
-    for (i, pair) in comb[512..].chunks_exact_mut(2).enumerate() {
+    let mut comb = vec![0u64; damage.whole.len()];
+    for (i, pair) in comb[NODES..].chunks_exact_mut(2).enumerate() {
         let header = (i as u64).min(0xffff) | 1 << 16 | 2 << 27;
-        let next = ((512 + 2 * (i + 1)) * 2) as u64;
+        let next = ((NODES + 2 * (i + 1)) * 2) as u64;
         pair[0] = header & 0xffff_ffff | 0x0201 << 32 | 0x0202 << 48;
         pair[1] = next | next << 32;
     }
-    poke.words((info.at + 4096) as u64, &comb[512..]);
-    poke.words((info.at + 64) as u64, &[1024]);
+    damage.words(NODES, &comb[NODES..]);
+    damage.words(ROOT, &[2 * NODES as u64]);
     let began = Instant::now();
     for answer in [reader.len(), reader.verify()] {
         assert!(matches!(answer, Err(Error::Damaged(_))), "{answer:?}");
@@ -323,10 +254,39 @@ fn damaged_maps() {
     assert!(began.elapsed() < Duration::from_secs(20));
     // A branch that is its own child.
     comb[513] = 1024 | 1024 << 32;
-    poke.words((info.at + 4096) as u64, &comb[512..520]);
+    damage.words(NODES, &comb[NODES..NODES + 8]);
     let answer = reader.verify();
     assert!(matches!(answer, Err(Error::Damaged(_))), "{answer:?}");
-    put_back(512, whole.len() - 512);
-    put_back(8, 1);
-    assert_eq!(reader.verify().unwrap(), names.len());
+    damage.put_back(0, damage.whole.len());
+    assert_eq!(reader.verify().unwrap(), entries);
+}
+
+fn damaged_indexes<K: Kind>() {
+    let arena = BpfArena::create(8 << 20).unwrap();
+    let (_map, reader, damage, entries) = filled::<K>(&arena);
+    let whole = &damage.whole;
+    // A header that says something else of what there is.
+    for says in [3, 0, u64::MAX] {
+        damage.words(7, &[says]);
+        let answer = reader.verify();
+        assert!(says == 0 || answer.is_err(), "{says} {answer:?}");
+    }
+    damage.put_back(7, 1);
+    // A key in a slot where it does not belong.
+    let table = whole[TABLE] as usize;
+    let (total, shift) = (whole[table] >> 32, whole[table + 1] as u32);
+    let place = |b: u64| {
+        let chunk = (b >> shift) as usize;
+        let entry = (whole[table + 2 + chunk / 2] >> (chunk % 2 * 32)) as u32;
+        let inside = (b as usize & ((1 << shift) - 1)) * 8;
+        (entry != 0).then_some((entry & !7) as usize + inside)
+    };
+    // Nothing is looked at in a bucket that was moved.
+    let is_used = |at: &usize| whole[*at] as u8 & 0xa5 != 0 && whole[at + 1] >> 33 & 1 == 0;
+    let bucket = (0..total).filter_map(place).find(is_used).unwrap();
+    damage.words(bucket, &[whole[bucket] ^ 0x5a]);
+    let answer = reader.verify();
+    assert!(matches!(answer, Err(Error::Damaged(_))), "{answer:?}");
+    damage.put_back(bucket, 1);
+    assert_eq!(reader.verify().unwrap(), entries);
 }

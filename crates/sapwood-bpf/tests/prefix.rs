@@ -1,47 +1,31 @@
 //! Longest prefixes found by a BPF program, against a naive oracle, and beside a writer.
 #![cfg(feature = "kernel")]
 
+mod kernel;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::ProgramInput;
-use sapwood_bpf::{BpfArena, Loader, NameMap, Programs};
-
-const SELFTEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/prefix.bpf.o"));
+use kernel::{Answers, INVALID, NO_ENTRY, PREFIX, load, question, result, skipped};
+use sapwood_bpf::{BpfArena, NameMap, Programs};
 
 /// Value and length of the longest stored prefix, or the error.
 fn ask(programs: &Programs, window: u32, key: &[u8]) -> Result<(u64, usize), i64> {
-    let mut data = vec![0u8; 24 + 256];
-    data[0..4].copy_from_slice(&window.to_ne_bytes());
-    data[24] = key.len() as u8;
-    data[25..25 + key.len()].copy_from_slice(key);
-    let mut out = vec![0u8; data.len()];
-    let program = programs.program("sw_ask_prefix").unwrap();
-    let result = program.test_run(ProgramInput {
-        data_in: Some(&data),
-        data_out: Some(&mut out),
-        ..Default::default()
-    });
-    assert_eq!(result.unwrap().return_value, 2);
-    let word = |at: usize| out[at..at + 8].try_into().unwrap();
-    match i64::from_ne_bytes(word(8)) {
-        code if code > 0 => {
-            let length = u32::from_ne_bytes(out[4..8].try_into().unwrap());
-            Ok((u64::from_ne_bytes(word(16)), length as usize))
-        }
-        code => Err(code),
-    }
+    let mut data = question([window, 0], 24, key);
+    programs.answer("sw_ask_prefix", &mut data);
+    let value = result(&data, 8)?;
+    let length = u32::from_ne_bytes(data[4..8].try_into().unwrap());
+    Ok((value, length as usize))
 }
 
 fn set_up() -> Option<(NameMap<u64>, Programs)> {
-    if let Err(why) = sapwood_bpf::check() {
-        println!("skipped: {why}");
+    if skipped() {
         return None;
     }
     let arena = BpfArena::create(64 << 20).unwrap();
     let names = NameMap::<u64>::builder(&arena, "names").build().unwrap();
-    let programs = Loader::open(&arena, SELFTEST).unwrap().load().unwrap();
+    let programs = load(&arena, PREFIX);
     Some((names, programs))
 }
 
@@ -70,7 +54,7 @@ fn as_the_oracle() {
     let mut oracle = BTreeMap::new();
     let mut rng = fastrand::Rng::with_seed(2);
     let mut found = [0; 3];
-    assert_eq!(ask(&programs, window, b"a"), Err(-2));
+    assert_eq!(ask(&programs, window, b"a"), Err(NO_ENTRY));
     for round in 0..12_000u64 {
         // The map is small, then large, then small again.
         let mut key = random_key(&mut rng, round);
@@ -99,12 +83,12 @@ fn as_the_oracle() {
                 Some(_) => 2,
             }] += 1;
             let answer = ask(&programs, window, &key);
-            assert_eq!(answer, wanted.ok_or(-2), "{round} {key:?}");
+            assert_eq!(answer, wanted.ok_or(NO_ENTRY), "{round} {key:?}");
         }
     }
     println!("{found:?} of {} keys", oracle.len());
     assert!(found.iter().all(|&kind| kind > 1000), "{found:?}");
-    assert_eq!(ask(&programs, 17, b""), Err(-22));
+    assert_eq!(ask(&programs, 17, b""), Err(INVALID));
 }
 
 #[test]
@@ -173,7 +157,7 @@ fn a_prefix_that_stays_is_found_beside_a_writer() {
                     assert_eq!(value, length as u64);
                     assert!([0, 2].contains(&length));
                 }
-                Err(code) => assert_eq!(code, -2),
+                Err(code) => assert_eq!(code, NO_ENTRY),
             }
         }
         stop.store(true, Ordering::Relaxed);

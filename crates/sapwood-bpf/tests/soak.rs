@@ -7,46 +7,17 @@ mod kernel;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kernel::{Poke, skipped};
-use libbpf_rs::ProgramInput;
-use sapwood_bpf::{BpfArena, Loader, NameMap, Programs, Words, layout};
+use kernel::{
+    Answers, Damage, LOOKUP, NO_ENTRY, NODES, WALK, load, lookup, question, skipped, word,
+};
+use sapwood_bpf::{BpfArena, NameMap, Programs, Words, layout};
 
-const LOOKUP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
-const WALK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/walk.bpf.o"));
-
-/// The program's result and value.
-fn run(programs: &Programs, mut data: Vec<u8>, result: usize, value: usize) -> (i64, u64) {
-    let input = data.clone();
-    let program = programs.program("sw_ask").unwrap();
-    let run = program
-        .test_run(ProgramInput {
-            data_in: Some(&input),
-            data_out: Some(&mut data),
-            ..Default::default()
-        })
-        .unwrap();
-    assert_eq!(run.return_value, 2);
-    let word = |at: usize| u64::from_ne_bytes(data[at..at + 8].try_into().unwrap());
-    (word(result) as i64, word(value))
-}
-
-fn lookup(programs: &Programs, what: u32, window: u32, key: &[u8]) -> (i64, u64) {
-    let mut data = vec![0u8; 24 + 256];
-    data[0..4].copy_from_slice(&what.to_ne_bytes());
-    data[4..8].copy_from_slice(&window.to_ne_bytes());
-    data[24] = key.len() as u8;
-    data[25..25 + key.len()].copy_from_slice(key);
-    run(programs, data, 8, 16)
-}
-
-fn walk(programs: &Programs, what: u32, window: u32, cursor: u64, key: &[u8]) -> (i64, u64) {
-    let mut data = vec![0u8; 32 + 256];
-    data[0..4].copy_from_slice(&what.to_ne_bytes());
-    data[4..8].copy_from_slice(&window.to_ne_bytes());
+/// The result of a step of a walk.
+fn walk(programs: &Programs, what: u32, window: u32, cursor: u64, key: &[u8]) -> i64 {
+    let mut data = question([what, window], 32, key);
     data[8..16].copy_from_slice(&cursor.to_ne_bytes());
-    data[32] = key.len() as u8;
-    data[33..33 + key.len()].copy_from_slice(key);
-    run(programs, data, 16, 24)
+    programs.answer("sw_ask", &mut data);
+    word(&data, 16) as i64
 }
 
 const KEYS: u64 = 3000;
@@ -109,8 +80,8 @@ fn every_value_belongs_to_its_key() {
                 let cursor = (cursors.window().at + n * layout::CURSOR_BYTES) as u64;
                 let (stop, lookups, walks, arena) = (&stop, &lookups, &walks, &arena);
                 scope.spawn(move || {
-                    let looks = Loader::open(arena, LOOKUP).unwrap().load().unwrap();
-                    let walker = Loader::open(arena, WALK).unwrap().load().unwrap();
+                    let looks = load(arena, LOOKUP);
+                    let walker = load(arena, WALK);
                     let mut rng = fastrand::Rng::with_seed(n as u64);
                     // By the trie, and by the index: a new value is in the index a moment before it is in the trie.
                     let mut newest = [vec![0u64; KEYS as usize], vec![0u64; KEYS as usize]];
@@ -119,13 +90,13 @@ fn every_value_belongs_to_its_key() {
                     while began.elapsed() < long && !stop.load(Ordering::Relaxed) {
                         for _ in 0..200 {
                             let (what, i) = (rng.u32(..3), rng.u64(..KEYS));
-                            let (found, there) = lookup(&looks, what, window, &key(i));
-                            let said = || Err(format!("key {i}: {found}, {there:#x}"));
-                            match found {
-                                -2 if i >= STAYING => continue,
-                                found if found <= 0 => return said(),
-                                _ => {}
-                            }
+                            let found = lookup(&looks, what, window, &key(i));
+                            let said = || Err(format!("key {i}: {found:x?}"));
+                            let there = match found {
+                                Ok(there) => there,
+                                Err(NO_ENTRY) if i >= STAYING => continue,
+                                Err(_) => return said(),
+                            };
                             if there & 0xffff_ffff != i << 1 | 1 {
                                 return said();
                             }
@@ -140,7 +111,7 @@ fn every_value_belongs_to_its_key() {
                         }
                         lookups.fetch_add(200, Ordering::Relaxed);
                         // All that stays is met, in order.
-                        let (count, _) = walk(&walker, 9, window, cursor, b"");
+                        let count = walk(&walker, 9, window, cursor, b"");
                         if count <= 0 || (count as u64 >> 32) < STAYING {
                             return Err(format!("a walk: {count:#x}"));
                         }
@@ -176,21 +147,11 @@ fn damaged_maps() {
     for i in 0..KEYS {
         names.insert(key(i), value(i, 0)).unwrap();
     }
-    let looks = Loader::open(&arena, LOOKUP).unwrap().load().unwrap();
-    let walker = Loader::open(&arena, WALK).unwrap().load().unwrap();
-    let poke = Poke::new(&arena);
-    let info = names.window().clone();
-    let (window, cursor) = (info.number, cursors.window().at as u64);
-    let image = arena.image();
-    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap());
-    let whole: Vec<u64> = image[info.at..info.at + info.len]
-        .chunks_exact(8)
-        .map(word)
-        .collect();
-    let last = whole.iter().rposition(|&word| word != 0).unwrap();
-    let put_back = |from: usize, len: usize| {
-        poke.words((info.at + from * 8) as u64, &whole[from..from + len]);
-    };
+    let looks = load(&arena, LOOKUP);
+    let walker = load(&arena, WALK);
+    let (window, cursor) = (names.window().number, cursors.window().at as u64);
+    let damage = Damage::new(&arena, names.window());
+    let (whole, last) = (&damage.whole, damage.last);
     let mut rng = fastrand::Rng::with_seed(77);
     let mut strange = 0;
     // Each loop of a program ends after a quarter of a second at the latest, and there are a few of them in a call.
@@ -199,13 +160,13 @@ fn damaged_maps() {
         for what in 0..3 {
             let i = rng.u64(..KEYS);
             let began = Instant::now();
-            let (found, there) = lookup(&looks, what, window, &key(i));
+            let found = lookup(&looks, what, window, &key(i));
             assert!(
                 began.elapsed() < soon,
                 "a lookup took {:?}",
                 began.elapsed()
             );
-            strange += u64::from(found <= 0 || there != value(i, 0));
+            strange += u64::from(found != Ok(value(i, 0)));
         }
         for what in [0, 1, 2, 3, 4, 8, 5, 7, 6, 7, 7] {
             let began = Instant::now();
@@ -218,43 +179,43 @@ fn damaged_maps() {
         // Many words at once, so that lookups meet them: changed a little, taken from elsewhere, or anything.
         let mut spots = Vec::new();
         for _ in 0..60 {
-            let at = rng.usize(512..last - 64);
+            let at = rng.usize(NODES..last - 64);
             let len = rng.usize(1..32);
             let words: Vec<u64> = (0..len)
                 .map(|i| match round % 3 {
                     0 => whole[at + i] ^ 1 << rng.u32(..64),
-                    1 => whole[rng.usize(512..last)],
+                    1 => whole[rng.usize(NODES..last)],
                     _ => rng.u64(..),
                 })
                 .collect();
-            poke.words((info.at + at * 8) as u64, &words);
+            damage.words(at, &words);
             spots.push((at, len));
         }
         ask_all(&mut rng);
         if round % 10 == 0 {
-            poke.words((info.at + 64) as u64, &[rng.u64(..), rng.u64(..)]);
+            damage.words(8, &[rng.u64(..), rng.u64(..)]);
             ask_all(&mut rng);
-            put_back(8, 2);
+            damage.put_back(8, 2);
         }
         for (at, len) in spots {
-            put_back(at, len);
+            damage.put_back(at, len);
         }
         if began.elapsed() > Duration::from_secs(20) {
             break;
         }
     }
     // Nothing but random bytes.
-    let noise: Vec<u64> = (0..whole.len()).map(|_| rng.u64(..)).collect();
-    poke.words((info.at + 4096) as u64, &noise[512..]);
+    let noise = damage.noise(&mut rng);
+    damage.words(NODES, &noise[NODES..]);
     for _ in 0..10 {
         ask_all(&mut rng);
     }
     println!("{strange} strange answers");
     assert!(strange > 10, "{strange}");
-    put_back(512, whole.len() - 512);
+    damage.put_back(NODES, whole.len() - NODES);
     for i in 0..KEYS {
         for what in 0..3 {
-            assert_eq!(lookup(&looks, what, window, &key(i)).1, value(i, 0));
+            assert_eq!(lookup(&looks, what, window, &key(i)), Ok(value(i, 0)));
         }
     }
     names.verify().unwrap();

@@ -6,11 +6,8 @@ mod kernel;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kernel::skipped;
-use libbpf_rs::ProgramInput;
-use sapwood_bpf::{BpfArena, Loader, NameMap, Programs, Words, layout};
-
-const SELFTEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/walk.bpf.o"));
+use kernel::{Answers, WALK, key, load, question, skipped, word};
+use sapwood_bpf::{BpfArena, NameMap, Programs, Words, layout};
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
 
@@ -29,6 +26,15 @@ enum What {
     Whole,
 }
 
+/// A map, and what asks programs about it.
+fn set_up() -> (NameMap<u64>, Asking) {
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let names = NameMap::builder(&arena, "names").bytes(32 << 20);
+    let names = names.build().unwrap();
+    let asking = Asking::new(&arena, names.window().number);
+    (names, asking)
+}
+
 /// The programs, one map's window, one cursor.
 struct Asking {
     programs: Programs,
@@ -41,7 +47,7 @@ impl Asking {
     fn new(arena: &BpfArena, window: u32) -> Asking {
         let scratch = Words::create(arena, "cursors", 2 * layout::CURSOR_BYTES / 8).unwrap();
         Asking {
-            programs: Loader::open(arena, SELFTEST).unwrap().load().unwrap(),
+            programs: load(arena, WALK),
             window,
             // The second one: places are not confused with the window's.
             cursor: (scratch.window().at + layout::CURSOR_BYTES) as u64,
@@ -51,30 +57,16 @@ impl Asking {
 
     /// What the program says: a code, a value, and a key (`None`: one that programs cannot have).
     fn ask(&self, what: What, key: &[u8]) -> (i64, u64, Option<Vec<u8>>) {
-        let mut data = vec![0u8; 32 + 256];
-        data[0..4].copy_from_slice(&(what as u32).to_ne_bytes());
-        data[4..8].copy_from_slice(&self.window.to_ne_bytes());
-        data[8..16].copy_from_slice(&self.cursor.to_ne_bytes());
-        data[32] = key.len() as u8;
-        data[33..33 + key.len()].copy_from_slice(key);
-        let mut out = vec![0u8; data.len()];
-        let program = self.programs.program("sw_ask").unwrap();
-        let run = program
-            .test_run(ProgramInput {
-                data_in: Some(&data),
-                data_out: Some(&mut out),
-                ..Default::default()
-            })
-            .unwrap();
-        assert_eq!(run.return_value, 2);
-        let word = |at: usize| u64::from_ne_bytes(out[at..at + 8].try_into().unwrap());
+        let mut out = question([what as u32, self.window], 32, key);
+        out[8..16].copy_from_slice(&self.cursor.to_ne_bytes());
+        self.programs.answer("sw_ask", &mut out);
         let len = usize::from(out[32]);
         let key = (len < 255).then(|| out[33..33 + len].to_vec());
         if key.is_some() {
             let rest = &out[33 + len..];
             assert!(rest.iter().all(|&byte| byte == 0), "zeros behind the key");
         }
-        (word(16) as i64, word(24), key)
+        (word(&out, 16) as i64, word(&out, 24), key)
     }
 
     /// As `ask`, where the answer is an entry or none.
@@ -94,27 +86,12 @@ fn known((key, value): (&Vec<u8>, &u64)) -> (Option<Vec<u8>>, u64) {
     ((key.len() < 255).then(|| key.clone()), *value)
 }
 
-fn key(rng: &mut fastrand::Rng, most: usize) -> Vec<u8> {
-    let (len, letters) = match rng.u8(0..8) {
-        0 => (rng.usize(0..most), 3),
-        1 => (rng.usize(0..4), 255),
-        2 => (rng.usize(most - 10..most), 2),
-        _ => (rng.usize(0..8), 4),
-    };
-    (0..len).map(|_| rng.u8(0..letters)).collect()
-}
-
 #[test]
 fn as_the_oracle() {
     if skipped() {
         return;
     }
-    let arena = BpfArena::create(64 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
-        .bytes(32 << 20)
-        .build()
-        .unwrap();
-    let asking = Asking::new(&arena, names.window().number);
+    let (names, asking) = set_up();
     let mut oracle = Oracle::new();
     let mut rng = fastrand::Rng::with_seed(21);
     for what in [What::First, What::Last, What::Next, What::Prev] {
@@ -126,7 +103,7 @@ fn as_the_oracle() {
     }
     for round in 1..2500u64 {
         // Keys that programs cannot have are walked over all the same.
-        let name = key(&mut rng, 300);
+        let name = key(&mut rng, 300, 290..300);
         if rng.u8(0..5) == 0 {
             assert_eq!(names.remove(&name).unwrap(), oracle.remove(&name).is_some());
         } else {
@@ -134,7 +111,7 @@ fn as_the_oracle() {
             oracle.insert(name.clone(), round);
         }
         let mut asked = match rng.bool() {
-            true => key(&mut rng, 255),
+            true => key(&mut rng, 255, 245..255),
             false => oracle
                 .keys()
                 .nth(rng.usize(0..oracle.len().max(1)))
@@ -194,12 +171,7 @@ fn what_cannot_be_walked() {
     if skipped() {
         return;
     }
-    let arena = BpfArena::create(64 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
-        .bytes(32 << 20)
-        .build()
-        .unwrap();
-    let mut asking = Asking::new(&arena, names.window().number);
+    let (names, mut asking) = set_up();
     // No such window; a cursor without memory; one that nothing was begun with.
     asking.window = 9;
     for what in [
@@ -247,12 +219,7 @@ fn walks_beside_a_writer() {
     if skipped() {
         return;
     }
-    let arena = BpfArena::create(64 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
-        .bytes(32 << 20)
-        .build()
-        .unwrap();
-    let asking = Asking::new(&arena, names.window().number);
+    let (names, asking) = set_up();
     for i in 0..500u64 {
         names.insert(format!("s/{i:x}"), 0).unwrap();
     }

@@ -8,7 +8,7 @@ pub mod routes;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::keys::KeyForm;
@@ -94,9 +94,6 @@ pub enum Command {
     },
     /// Shows what the library does, on data of this machine, beside std's maps; every answer is checked
     Tour(TourArgs),
-    /// Fills one map with the keys of a file and says what memory that took (the tour starts this)
-    #[command(hide = true)]
-    MeasureMemory(MeasureArgs),
     /// Prints completions for a shell
     #[command(after_help = "Examples:
   sapwood completions bash > ~/.local/share/bash-completion/completions/sapwood
@@ -288,11 +285,7 @@ pub struct Query {
 impl Query {
     /// How keys are written.
     pub fn form(&self) -> KeyForm {
-        match (self.dns, self.hex) {
-            (true, _) => KeyForm::Dns,
-            (_, true) => KeyForm::Hex,
-            _ => KeyForm::Bytes,
-        }
+        KeyForm::new(self.dns, self.hex)
     }
 }
 
@@ -470,32 +463,4 @@ pub struct TourArgs {
     /// At most so many keys of each kind, routes, and ranges.
     #[arg(long, hide = true, value_name = "N")]
     pub limit: Option<usize>,
-}
-
-/// Which map to fill.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Rival {
-    /// Ours.
-    Qp,
-    /// Ours, compacted.
-    QpCompacted,
-    /// `std::collections::HashMap`.
-    Hash,
-    /// hashbrown with foldhash.
-    Foldhash,
-    /// `std::collections::BTreeMap`.
-    Btree,
-    /// Ours of ranges; each key is a start and an end, 8 bytes each, big-endian.
-    Ranges,
-    /// `std::collections::BTreeMap` from starts to ends.
-    RangesBtree,
-}
-
-/// `measure-memory`.
-#[derive(Debug, Args)]
-pub struct MeasureArgs {
-    /// The map.
-    pub rival: Rival,
-    /// Keys, each after its length in two bytes, least significant first.
-    pub keys: PathBuf,
 }

@@ -17,6 +17,15 @@ pub enum KeyForm {
 }
 
 impl KeyForm {
+    /// As the options say.
+    pub fn new(dns: bool, hex: bool) -> Self {
+        match (dns, hex) {
+            (true, _) => KeyForm::Dns,
+            (_, true) => KeyForm::Hex,
+            _ => KeyForm::Bytes,
+        }
+    }
+
     /// The stored key of what somebody wrote.
     pub fn parse<'a>(self, text: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
         match self {

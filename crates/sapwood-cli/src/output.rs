@@ -5,8 +5,26 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use serde_json::Value;
 
 use crate::cli::Query;
-use crate::errors::Error;
+use crate::errors::{Answer, Error, Outcome};
 use crate::keys::KeyForm;
+
+/// Prints one document, which is all of the answer.
+pub fn document(value: &Value) -> Outcome {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{value}")?;
+    out.flush()?;
+    Ok(Answer::Yes)
+}
+
+/// Prints figures, each with its name, for people.
+pub fn figures(rows: &[(&str, String)]) -> Outcome {
+    let mut out = io::stdout().lock();
+    for (what, value) in rows {
+        writeln!(out, "{what:<12} {value}")?;
+    }
+    out.flush()?;
+    Ok(Answer::Yes)
+}
 
 /// Where answers go.
 pub struct Output {

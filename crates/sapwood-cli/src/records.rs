@@ -1,23 +1,94 @@
 //! Records of a text: lines, or ended by NUL, read in bounded memory.
 
+use std::ffi::OsStr;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use sapwood::qp::MAX_KEY;
 
-use crate::errors::Error;
+use crate::errors::{Error, complain};
+use crate::progress::Progress;
 
 /// The longest record that is kept: a key, a tab, the digits of a number, and a carriage return.
 const LIMIT: usize = MAX_KEY + 1 + 20 + 1;
 
 /// So many bad records are described; the rest are counted.
-pub const DESCRIBED: u64 = 20;
+const DESCRIBED: u64 = 20;
+
+/// Counts one more record that is left out, and describes it if it is among the first.
+pub fn leave_out(bad: &mut u64, progress: &Progress, input: &str, what: impl Display) {
+    *bad += 1;
+    if *bad <= DESCRIBED {
+        progress.hide(|| complain(&format!("{input}: {what}; left out")));
+    }
+}
+
+/// Tells how many more were left out than were described.
+pub fn tell_others(bad: u64, input: &str, which: &str) {
+    if bad > DESCRIBED {
+        let more = bad - DESCRIBED;
+        complain(&format!("{input}: {more} more{which}, left out"));
+    }
+}
+
+/// Opens a file, or stdin for `-`; also tells its length, if it has one.
+pub fn input(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), Error> {
+    if path == Path::new("-") {
+        return Ok((Box::new(io::stdin().lock()), None));
+    }
+    let file = File::open(path).map_err(Error::read(path))?;
+    let metadata = file.metadata().map_err(Error::read(path))?;
+    if metadata.is_dir() {
+        return Err(Error::read(path)(io::ErrorKind::IsADirectory.into()));
+    }
+    let total = metadata.is_file().then_some(metadata.len());
+    Ok((Box::new(file), total))
+}
+
+/// Whether one thing is asked for, so that the answer need not repeat it.
+pub fn is_single(given: &[impl AsRef<OsStr>]) -> bool {
+    given.len() == 1 && given[0].as_ref() != "-"
+}
+
+/// Calls `each` with every argument, and for `-` with every line of stdin that is not blank, as
+/// `parse` understands them.
+pub fn each_given<T>(
+    given: &[String],
+    parse: impl Fn(&str) -> Result<T, String>,
+    too_long: impl Fn(u64) -> String,
+    mut each: impl FnMut(T) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for given in given {
+        if given != "-" {
+            each(parse(given).map_err(Error::Usage)?)?;
+            continue;
+        }
+        let input = Path::new("-");
+        let mut records = Records::open(input, false)?;
+        let unit = records.unit();
+        while let Some((number, record)) = records.read()? {
+            let parsed = match record {
+                Record::Whole(text) if text.trim_ascii().is_empty() => continue,
+                Record::Whole(text) => parse(&String::from_utf8_lossy(text.trim_ascii())),
+                Record::TooLong(bytes) => Err(too_long(bytes)),
+            };
+            each(parsed.map_err(|what| Error::Record {
+                path: input.into(),
+                unit,
+                number,
+                what,
+            })?)?;
+        }
+    }
+    Ok(())
+}
 
 /// A text, record by record.
 pub struct Records {
     path: PathBuf,
-    reader: Box<dyn BufRead>,
+    reader: BufReader<Box<dyn Read>>,
     delimiter: u8,
     buffer: Vec<u8>,
     number: u64,
@@ -37,20 +108,10 @@ pub enum Record<'a> {
 impl Records {
     /// Opens a file, or stdin for `-`.
     pub fn open(path: &Path, null: bool) -> Result<Self, Error> {
-        let (reader, total): (Box<dyn BufRead>, _) = if path == Path::new("-") {
-            (Box::new(io::stdin().lock()), None)
-        } else {
-            let file = File::open(path).map_err(Error::read(path))?;
-            let metadata = file.metadata().map_err(Error::read(path))?;
-            if metadata.is_dir() {
-                return Err(Error::read(path)(io::ErrorKind::IsADirectory.into()));
-            }
-            let total = metadata.is_file().then_some(metadata.len());
-            (Box::new(BufReader::with_capacity(1 << 16, file)), total)
-        };
+        let (input, total) = input(path)?;
         Ok(Self {
             path: path.into(),
-            reader,
+            reader: BufReader::with_capacity(1 << 16, input),
             delimiter: if null { 0 } else { b'\n' },
             buffer: Vec::new(),
             number: 0,
@@ -60,7 +121,7 @@ impl Records {
     }
 
     /// The next record and its number, from 1.
-    pub fn next(&mut self) -> Result<Option<(u64, Record<'_>)>, Error> {
+    pub fn read(&mut self) -> Result<Option<(u64, Record<'_>)>, Error> {
         self.buffer.clear();
         // The delimiter may come on top of the limit.
         let read = (&mut self.reader)

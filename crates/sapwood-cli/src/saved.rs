@@ -10,7 +10,8 @@ use sapwood::qp::OpenError;
 use serde_json::json;
 
 use crate::errors::{Answer, Error, Outcome};
-use crate::names::{Map, document, open_error};
+use crate::names::{Map, open_error};
+use crate::output::document;
 use crate::ranges::table::looks_like_ranges;
 
 /// Whether the file begins as all saved ones do. One that cannot be read does not; reading it says why.

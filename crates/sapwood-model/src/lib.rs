@@ -4,6 +4,7 @@
 //! - [`keys`]: seeded generators of awkward keys.
 //! - [`ops`]: operations on a map, drawn from a seed or (feature `arbitrary`) from a fuzzer's bytes,
 //!   and what the oracle answers to each.
+//! - [`choices`]: the decisions of a test, drawn from a seed or from a fuzzer's bytes.
 //! - [`range_ops`]: the same for maps from ranges of numbers.
 //! - [`history`]: records what threads do to a shared map, and checks that it is linearizable.
 //! - [`shared_ops`]: lets many threads work on few keys of a [`SharedMap`](shared_ops::SharedMap), recorded so.
@@ -25,6 +26,7 @@
 //! }
 //! ```
 
+pub mod choices;
 pub mod data;
 pub mod history;
 pub mod keys;

@@ -81,7 +81,13 @@ impl World {
 fn model(f: impl Fn() + Send + Sync + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound.get_or_insert(3);
-    builder.check(f);
+    let executions = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&executions);
+    builder.check(move || {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        f();
+    });
+    println!("{executions:?} executions");
 }
 
 /// The writer's side: unlink object 0, and free it if its grace period is over within `tries` questions.

@@ -67,25 +67,17 @@ mod linux {
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
     use ipnet::IpNet;
-    use netlink_packet_core::{
-        NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-    };
     use netlink_packet_route::link::{LinkAttribute, LinkMessage};
     use netlink_packet_route::route::{
         RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType, RouteVia,
     };
     use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-    use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-    /// So often is asked again when the table changed while it was told.
-    const ATTEMPTS: usize = 5;
+    use crate::dump::{asking, dump};
 
     /// All routes in order of prefixes, and how many were passed over.
     pub fn routes() -> io::Result<(Vec<(IpNet, String)>, u64)> {
-        let socket = Socket::new(NETLINK_ROUTE)?;
-        let mut socket = socket;
-        socket.bind_auto()?;
-        socket.connect(&SocketAddr::new(0, 0))?;
+        let socket = asking()?;
         let mut names = HashMap::new();
         for message in dump(
             &socket,
@@ -127,57 +119,6 @@ mod linux {
         }
         let routes = best.into_iter().map(|(net, (_, next_hop))| (net, next_hop));
         Ok((routes.collect(), special))
-    }
-
-    /// Asks for all of something.
-    fn dump(socket: &Socket, ask: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
-        for _ in 0..ATTEMPTS {
-            if let Some(answers) = dump_once(socket, ask.clone())? {
-                return Ok(answers);
-            }
-        }
-        let what = "the kernel's table changes faster than it can be read";
-        Err(io::Error::new(io::ErrorKind::Interrupted, what))
-    }
-
-    /// Nothing, when the answers contradict each other because something changed meanwhile.
-    fn dump_once(
-        socket: &Socket,
-        ask: RouteNetlinkMessage,
-    ) -> io::Result<Option<Vec<RouteNetlinkMessage>>> {
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(ask));
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        socket.send(&bytes, 0)?;
-        let odd = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-        let mut answers = Vec::new();
-        let mut whole = true;
-        loop {
-            let (datagram, _) = socket.recv_from_full()?;
-            let mut rest = &datagram[..];
-            while !rest.is_empty() {
-                let answer =
-                    NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest).map_err(|error| {
-                        odd(format!("the kernel's answer is not understood: {error}"))
-                    })?;
-                whole &= answer.header.flags & NLM_F_DUMP_INTR == 0;
-                match answer.payload {
-                    NetlinkPayload::InnerMessage(message) => answers.push(message),
-                    NetlinkPayload::Done(_) => return Ok(whole.then_some(answers)),
-                    NetlinkPayload::Error(error) => return Err(error.to_io()),
-                    NetlinkPayload::Overrun(_) => {
-                        return Err(odd("the kernel's answer was cut off".into()));
-                    }
-                    _ => {}
-                }
-                // Messages begin at multiples of four.
-                let len = (answer.header.length as usize).next_multiple_of(4).max(4);
-                rest = rest.get(len..).unwrap_or_default();
-            }
-        }
     }
 
     /// A table's number is in the header when it fits there.

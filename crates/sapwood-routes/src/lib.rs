@@ -17,6 +17,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(all(feature = "kernel", target_os = "linux"))]
+#[path = "../../sapwood-bpf/src/mirror/dump.rs"]
+mod dump;
 mod input;
 #[cfg(feature = "kernel")]
 mod kernel;

@@ -2,11 +2,35 @@
 
 use core::fmt;
 
+use sapwood_arena::{Kind, Memory};
+
 /// What is counted in a report, and how one of it is called.
 pub(crate) type Counted = (&'static str, &'static str);
 
 /// Of most maps.
 pub(crate) const ENTRIES: Counted = ("entries", "an entry");
+
+/// The number and the bytes of the blocks of a kind.
+pub(crate) fn kind(arena: &Memory, kind: Kind) -> (usize, usize) {
+    let kind = &arena.kinds[usize::from(kind.0)];
+    (kind.count, kind.bytes)
+}
+
+/// All bytes that a structure takes from the system.
+pub(crate) fn total(arena: &Memory, outside: usize) -> usize {
+    arena.committed + arena.overhead + outside
+}
+
+/// The sums of a structure with a pool of free blocks.
+#[cfg(feature = "std")]
+pub(crate) fn sums(arena: &Memory, pooled: usize, outside: usize) -> [(&'static str, usize); 4] {
+    [
+        ("pooled", pooled),
+        ("free", arena.free),
+        ("outside", outside + arena.overhead),
+        ("total", total(arena, outside)),
+    ]
+}
 
 /// Writes a table: blocks with their numbers and bytes, then sums of bytes, each with its share of what is counted.
 pub(crate) fn table(

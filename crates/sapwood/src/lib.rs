@@ -45,6 +45,10 @@ extern crate alloc;
 
 mod error;
 mod figures;
+#[cfg(feature = "std")]
+mod garbage;
+#[cfg(feature = "std")]
+mod kept;
 pub mod key;
 #[cfg(feature = "std")]
 pub mod lpm;

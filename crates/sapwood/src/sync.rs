@@ -1,8 +1,11 @@
-//! Whose atomics, locks and threads the shared map runs on: the standard library's, or a model checker's.
+//! Whose atomics, locks and threads the shared map runs on: the standard library's, or a model
+//! checker's.
 //!
-//! - `--cfg loom`: the models of the lock protocol (`lock`), under every order of its memory accesses.
-//! - `--cfg shuttle`: whole maps on threads whose interleaving is chosen by a scheduler. Nodes lie in plain memory, so
-//!   their atomics stay `core`'s, and [`point`] tells the scheduler that one is about to be touched.
+//! - `--cfg loom`: the models of the lock protocol (`lock`), under every order of its memory
+//!   accesses.
+//! - `--cfg shuttle`: whole maps on threads whose interleaving is chosen by a scheduler. Nodes lie
+//!   in plain memory, so their atomics stay `core`'s, and [`point`] tells the scheduler that one is
+//!   about to be touched.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -20,7 +23,8 @@ pub(crate) use {
     std::sync::{Condvar, Mutex, MutexGuard},
 };
 
-/// A place where a scheduler may let another thread run: before an access to memory that others change.
+/// A place where a scheduler may let another thread run: before an access to memory that others
+/// change.
 #[inline(always)]
 pub(crate) fn point() {
     #[cfg(shuttle)]
@@ -48,8 +52,8 @@ pub(crate) fn wait() {
     std::thread::yield_now();
 }
 
-/// The guard of a lock, whether or not a thread panicked while it held it: what these locks guard is whole at every
-/// step that can unwind.
+/// The guard of a lock, whether or not a thread panicked while it held it: what these locks guard
+/// is whole at every step that can unwind.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

@@ -13,7 +13,7 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use sapwood_model::oracle::Prefix;
 use sapwood_model::oracle::lpm::v4_address;
 
-use super::{BURST, Engine, Family, Locked, V4, V6};
+use super::{BURST, Engine, Family, V4, V6};
 use raw::{Kind, Table};
 
 /// `rte_fib`, of type DIR-24-8.
@@ -32,7 +32,7 @@ fn room<F: Family>(kind: Kind, routes: &[(F::Net, u32)]) -> (usize, usize) {
     let mut inner = HashSet::new();
     let mut apart = 0;
     for (net, _) in routes {
-        let (addr, len) = F::parts(*net);
+        let (addr, len) = F::split(*net);
         let bits = match addr.into() {
             IpAddr::V4(addr) => v4_address(addr),
             IpAddr::V6(addr) => addr.to_bits(),
@@ -69,7 +69,6 @@ fn bulk<T: Copy, A: raw::Address>(
 
 impl Engine<V4> for Fib {
     const NAME: &'static str = "dpdk-fib";
-    type Shared = Locked<Self>;
 
     fn empty(routes: &[(Ipv4Net, u32)]) -> Result<Self, String> {
         let (routes, tables) = room::<V4>(Kind::Fib, routes);
@@ -91,10 +90,6 @@ impl Engine<V4> for Fib {
     fn mapped_bytes(&self) -> usize {
         self.0.bytes()
     }
-
-    fn share(self) -> Self::Shared {
-        Locked::new(self)
-    }
 }
 
 /// The two for IPv6 differ in name and kind.
@@ -102,7 +97,6 @@ macro_rules! v6 {
     ($type:ident, $kind:expr, $name:literal) => {
         impl Engine<V6> for $type {
             const NAME: &'static str = $name;
-            type Shared = Locked<Self>;
 
             fn empty(routes: &[(Ipv6Net, u32)]) -> Result<Self, String> {
                 let (routes, tables) = room::<V6>($kind, routes);
@@ -123,10 +117,6 @@ macro_rules! v6 {
 
             fn mapped_bytes(&self) -> usize {
                 self.0.bytes()
-            }
-
-            fn share(self) -> Self::Shared {
-                Locked::new(self)
             }
         }
     };

@@ -13,7 +13,7 @@ use crate::bpf::held::Watch;
 use crate::bpf::rig;
 use crate::clock::CpuClock;
 use crate::keylist::KeyList;
-use crate::report::{self, Measure, Report, Samples};
+use crate::report::{Measure, Report, Samples};
 use crate::suite::Options;
 
 pub const CASES: [&str; 1] = ["drop-1m"];
@@ -28,15 +28,13 @@ pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
     }
     let set = data::domains(options.size(1_000_000, 30_000), 1);
     let how = format!("{} keys; {}", set.keys.len(), set.how);
-    println!("\n## {case}: {how}");
-    report.notes.push(format!("{case}: {how}"));
+    report.begin(format!("{case}: {how}"));
     let mut keys = KeyList::numbered(&set.keys).sorted();
     let short = (0..keys.len()).filter(|at| keys.key(*at).len() <= rig::KEY_MAX);
     keys = keys.picked(short.collect::<Vec<_>>());
     let mut samples = Samples::new(case, &ENGINES);
     let mut idle = [f64::INFINITY, 0.0];
-    for round in options.rounds(1).take(3) {
-        eprintln!("bpf: {case}: round {}", round + 1);
+    for _ in options.rounds(&format!("bpf: {case}"), 1).take(3) {
         for engine in ENGINES.into_iter().filter(|one| options.wants_engine(one)) {
             let map = || match engine {
                 "kernel-hash" => theirs(&keys),
@@ -53,24 +51,18 @@ pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
                     idle = [idle[0].min(without), idle[1].max(without)];
                 }
                 Err(why) => {
-                    let note = format!("{case}: no held_us: {why}");
-                    println!("{note}");
-                    report.notes.push(note);
+                    report.note(format!("{case}: no held_us: {why}"));
                 }
             }
         }
     }
     if idle[1] > 0.0 {
         let [least, most] = idle;
-        let note = format!(
+        report.note(format!(
             "{case}: in as much time without closing, a processor was held for {least:.0} to {most:.0} us"
-        );
-        println!("{note}");
-        report.notes.push(note);
+        ));
     }
-    let rows = samples.rows();
-    println!("{}", report::table(&rows));
-    report.rows.extend(rows);
+    report.end(samples, &[]);
     Ok(())
 }
 

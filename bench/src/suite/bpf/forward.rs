@@ -53,17 +53,13 @@ const AGAIN: u8 = 200;
 
 /// Runs these cases.
 pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
-    let cases: Vec<_> = CASES
-        .into_iter()
-        .filter(|case| options.wants_case(case))
-        .collect();
+    let cases = options.chosen(CASES);
     if cases.is_empty() || !ENGINES.iter().any(|engine| options.wants_engine(engine)) {
         return Ok(());
     }
     if let Err(why) = Space::new() {
         let why = format!("xdp-route: no network namespaces: {why}");
-        println!("\n## {why}");
-        report.notes.push(why);
+        report.begin(why);
         return Ok(());
     }
     let network = Network::new(options.size(10_000, 2000))?;
@@ -109,8 +105,7 @@ impl Case<'_> {
     fn describe(&self, what: &str, report: &mut Report) {
         let routes = self.network.routes(self.version());
         let how = format!("{}: {routes} routes; {what}", self.name);
-        println!("\n## {how}");
-        report.notes.push(how);
+        report.begin(how);
     }
 
     /// The program in all its ways that are wanted, answers of the cache fresh for so long.
@@ -181,8 +176,10 @@ impl Case<'_> {
             self.forward(engine, router, &asked)?;
         }
         let mut unknown = 0;
-        for round in self.options.rounds(cases_left) {
-            eprintln!("bpf: {}: round {}", self.name, round + 1);
+        for round in self
+            .options
+            .rounds(&format!("bpf: {}", self.name), cases_left)
+        {
             routers.rotate_left(usize::from(round > 0));
             let empty = self
                 .network
@@ -202,13 +199,11 @@ impl Case<'_> {
             }
         }
         if unknown > 0 {
-            let note = format!(
+            report.note(format!(
                 "{}: the cache did not know {unknown} of {} packets, which the kernel's table answered",
                 self.name,
                 asked.packets()
-            );
-            println!("{note}");
-            report.notes.push(note);
+            ));
         }
         drop(link);
         Ok(samples.rows())
@@ -294,8 +289,10 @@ impl Case<'_> {
             }
         }
         let mut samples = Samples::new(self.name, &ENGINES);
-        for round in self.options.rounds(cases_left) {
-            eprintln!("bpf: {}: round {}", self.name, round + 1);
+        for round in self
+            .options
+            .rounds(&format!("bpf: {}", self.name), cases_left)
+        {
             let turn = usize::from(round > 0 && routers.len() > 1);
             routers.rotate_left(turn);
             for (engine, router) in &mut routers {

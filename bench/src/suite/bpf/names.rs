@@ -4,7 +4,7 @@ use crate::bpf::engines::{Change, Changed, Engine, Hash, Ours, Parts, Written};
 use crate::bpf::rig::{self, KEY_MAX, Questions};
 use crate::clock::CpuClock;
 use crate::keylist::KeyList;
-use crate::report::{self, Measure, Report, Samples};
+use crate::report::{Measure, Report, Samples};
 use crate::suite::Options;
 use crate::suite::names::Case as Keys;
 use sapwood_bpf::{BpfArena, Programs, Words, layout, objects};
@@ -21,16 +21,12 @@ const ENGINES: [&str; 5] = [
 
 /// Runs these cases.
 pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
-    let cases: Vec<_> = CASES
-        .into_iter()
-        .filter(|case| options.wants_case(case))
-        .collect();
+    let cases = options.chosen(CASES);
     for (at, name) in cases.iter().enumerate() {
         match Keys::load(name, options) {
             Ok(keys) => Case::new(name, &keys).run(options, cases.len() - at, report)?,
             Err(missing) => {
-                println!("\n## {name}: {missing}");
-                report.notes.push(format!("{name}: {missing}"));
+                report.begin(format!("{name}: {missing}"));
             }
         }
     }
@@ -102,8 +98,7 @@ impl Case {
     }
 
     fn run(&self, options: &Options, cases_left: usize, report: &mut Report) -> Result<(), String> {
-        println!("\n## {}: {}", self.name, self.how);
-        report.notes.push(format!("{}: {}", self.name, self.how));
+        report.begin(format!("{}: {}", self.name, self.how));
         let key_bytes = rig::hash_key(self.longest);
         let arena = BpfArena::create(4 << 30).map_err(|e| e.to_string())?;
         let programs = rig::load(&arena, objects::BENCH_NAMES, key_bytes, self.present.len())?;
@@ -137,9 +132,7 @@ impl Case {
                 match Written::new(&arena, &writers, parts, &order, &mut changes) {
                     Ok(map) => written.push(map),
                     Err(why) => {
-                        let note = format!("{}: no changes by programs: {why}", self.name);
-                        println!("{note}");
-                        report.notes.push(note);
+                        report.note(format!("{}: no changes by programs: {why}", self.name));
                     }
                 }
             }
@@ -151,13 +144,7 @@ impl Case {
             let memory = engine.memory()? as f64 / 1e6;
             samples.add(engine.name(), &Measure::new("memory_mb", memory, "MB"));
         }
-        for round in options.rounds(cases_left) {
-            eprintln!(
-                "bpf: {}: round {} of {}",
-                self.name,
-                round + 1,
-                options.rounds
-            );
+        for round in options.rounds(&format!("bpf: {}", self.name), cases_left) {
             let lists = self.lists(round.into(), options);
             hits.set(lists.hits.iter());
             misses.set(lists.misses.iter().map(|(key, _)| (key, 0)));
@@ -208,12 +195,7 @@ impl Case {
                 engine.tidy()?;
             }
         }
-        let rows = samples.rows();
-        println!("{}", report::table(&rows));
-        if let Some(ratios) = report::ratios(&rows, "kernel-hash") {
-            println!("\nas multiples of kernel-hash:\n{ratios}");
-        }
-        report.rows.extend(rows);
+        report.end(samples, &["kernel-hash"]);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use sapwood_model::oracle::lpm::to_v4;
 
 use crate::bpf::rig::{self, Questions};
 use crate::clock::CpuClock;
-use crate::report::{self, Measure, Report, Samples};
+use crate::report::{Measure, Report, Samples};
 use crate::suite::Options;
 
 pub const CASES: [&str; 2] = ["lpm-100k", "lpm-full"];
@@ -20,16 +20,12 @@ const ENGINES: [&str; 2] = ["sapwood-bpf", "kernel-lpm-trie"];
 
 /// Runs these cases.
 pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
-    let cases: Vec<_> = CASES
-        .into_iter()
-        .filter(|case| options.wants_case(case))
-        .collect();
+    let cases = options.chosen(CASES);
     for (at, name) in cases.iter().enumerate() {
         match routes(name, options) {
             Ok(case) => case.run(options, cases.len() - at, report)?,
             Err(missing) => {
-                println!("\n## {name}: {missing}");
-                report.notes.push(format!("{name}: {missing}"));
+                report.begin(format!("{name}: {missing}"));
             }
         }
     }
@@ -130,8 +126,7 @@ impl Tables {
 
 impl Case {
     fn run(&self, options: &Options, cases_left: usize, report: &mut Report) -> Result<(), String> {
-        println!("\n## {}: {}", self.name, self.how);
-        report.notes.push(format!("{}: {}", self.name, self.how));
+        report.begin(format!("{}: {}", self.name, self.how));
         let arena = BpfArena::create(1 << 30).map_err(|e| e.to_string())?;
         let programs = rig::load(&arena, objects::BENCH_PREFIXES, 8, self.routes.len())?;
         let room = |name, count| Questions::room_for_addresses(&arena, name, count);
@@ -163,13 +158,7 @@ impl Case {
             };
             samples.add(engine, &Measure::new("memory_mb", bytes as f64 / 1e6, "MB"));
         }
-        for round in options.rounds(cases_left) {
-            eprintln!(
-                "bpf: {}: round {} of {}",
-                self.name,
-                round + 1,
-                options.rounds
-            );
+        for round in options.rounds(&format!("bpf: {}", self.name), cases_left) {
             let mut rng = fastrand::Rng::with_seed(round.into());
             let mut asked = self.hits.clone();
             rng.shuffle(&mut asked);
@@ -211,12 +200,7 @@ impl Case {
                 samples.add(engine, &Measure::new("update_user_ns", each, "ns"));
             }
         }
-        let rows = samples.rows();
-        println!("{}", report::table(&rows));
-        if let Some(ratios) = report::ratios(&rows, "kernel-lpm-trie") {
-            println!("\nas multiples of kernel-lpm-trie:\n{ratios}");
-        }
-        report.rows.extend(rows);
+        report.end(samples, &["kernel-lpm-trie"]);
         Ok(())
     }
 }

@@ -27,17 +27,14 @@ use super::Options;
 use crate::alloc;
 use crate::clock::CpuClock;
 use crate::ranges::{self, Lane, Op, Requests};
-use crate::report::{self, Measure, Report, Samples};
+use crate::report::{Measure, Report, Samples};
 use work::Work;
 
 /// Runs the suite.
 pub fn run(options: &Options) -> Result<Report, String> {
-    let cases: Vec<_> = work::CASES
-        .into_iter()
-        .filter(|case| options.wants_case(case))
-        .collect();
+    let cases = options.chosen(work::CASES);
     let mut lanes = ranges::lanes();
-    lanes.retain(|lane| options.wants_engine(lane.name()));
+    lanes.retain(|lane| options.wants_engine(lane.name));
     if cases.is_empty() || lanes.is_empty() {
         return Err(format!(
             "no such engine or case; cases: {}",
@@ -56,44 +53,30 @@ pub fn run(options: &Options) -> Result<Report, String> {
 fn run_case(
     work: &Work,
     options: &Options,
-    lanes: &[Box<dyn Lane>],
+    lanes: &[Lane],
     cases_left: usize,
     report: &mut Report,
 ) {
-    let note = |text: String, report: &mut Report| {
-        println!("{text}");
-        report.notes.push(text);
-    };
-    println!("\n## {}: {}", work.name, work.how);
-    report.notes.push(format!("{}: {}", work.name, work.how));
+    report.begin(format!("{}: {}", work.name, work.how));
     let mut able: Vec<_> = lanes.iter().collect();
-    let names: Vec<_> = able.iter().map(|lane| lane.name()).collect();
+    let names: Vec<_> = able.iter().map(|lane| lane.name).collect();
     let mut samples = Samples::new(work.name, &names);
-    for round in options.rounds(cases_left) {
-        eprintln!(
-            "ranges: {}: round {} of {}",
-            work.name,
-            round + 1,
-            options.rounds
-        );
+    for round in options.rounds(&format!("ranges: {}", work.name), cases_left) {
         if round == 0 {
-            able.retain(|lane| match check(work, &***lane) {
+            able.retain(|lane| match check(work, lane) {
                 Ok((measures, requests)) => {
                     for measure in measures {
-                        samples.add(lane.name(), &measure);
+                        samples.add(lane.name, &measure);
                     }
                     if let Some(requests) = requests {
                         for text in histograms(&requests) {
-                            note(format!("{}: {}: {text}", work.name, lane.name()), report);
+                            report.note(format!("{}: {}: {text}", work.name, lane.name));
                         }
                     }
                     true
                 }
                 Err(reason) => {
-                    note(
-                        format!("{}: without {}: {reason}", work.name, lane.name()),
-                        report,
-                    );
+                    report.note(format!("{}: without {}: {reason}", work.name, lane.name));
                     false
                 }
             });
@@ -101,17 +84,12 @@ fn run_case(
         let turn = usize::from(round > 0 && !able.is_empty());
         able.rotate_left(turn);
         for lane in &able {
-            for measure in time(work, &***lane) {
-                samples.add(lane.name(), &measure);
+            for measure in time(work, lane) {
+                samples.add(lane.name, &measure);
             }
         }
     }
-    let rows = samples.rows();
-    println!("{}", report::table(&rows));
-    if let Some(ratios) = report::ratios(&rows, ranges::REFERENCE) {
-        println!("\nas multiples of std-btreemap:\n{ratios}");
-    }
-    report.rows.extend(rows);
+    report.end(samples, &[ranges::REFERENCE]);
 }
 
 /// The requests for nodes as the kernel's series prints them.
@@ -131,14 +109,14 @@ fn histograms(requests: &Requests) -> [String; 3] {
 }
 
 /// Compares all answers, counts the memory, and asks for the plans.
-fn check(work: &Work, lane: &dyn Lane) -> Result<(Vec<Measure>, Option<Requests>), String> {
-    let (name, expected) = (lane.name(), &work.expected);
+fn check(work: &Work, lane: &Lane) -> Result<(Vec<Measure>, Option<Requests>), String> {
+    let (name, expected) = (lane.name, &work.expected);
     if work.stream && !changes(work, lane) {
-        return Err(lane.no_erase().unwrap_or_default().to_owned());
+        return Err(lane.no_erase.unwrap_or_default().to_owned());
     }
     alloc::trim();
     let (built, allocated) = alloc::counted(|| -> Result<_, String> {
-        let mut built = lane.empty()?;
+        let mut built = (lane.empty)()?;
         built.apply(&work.base);
         if work.stream {
             assert_eq!(built.apply(&work.changes), expected.changed, "{name}");
@@ -160,7 +138,7 @@ fn check(work: &Work, lane: &dyn Lane) -> Result<(Vec<Measure>, Option<Requests>
     drop(built);
     let each = bytes as f64 / expected.entries.count as f64;
     let mut measures = vec![Measure::new("bytes_per_entry", each, "B")];
-    let requests = lane.requests(&work.base, &work.changes);
+    let requests = (lane.requests)(&work.base, &work.changes);
     if let Some(requests) = &requests {
         let counts = [
             ("nodes_requested", requests.planned.nodes()),
@@ -174,21 +152,21 @@ fn check(work: &Work, lane: &dyn Lane) -> Result<(Vec<Measure>, Option<Requests>
 }
 
 /// Whether the engine can make the changes.
-fn changes(work: &Work, lane: &dyn Lane) -> bool {
+fn changes(work: &Work, lane: &Lane) -> bool {
     let takes_out = |op: &Op| matches!(op, Op::Erase { .. } | Op::Clear { .. });
-    lane.no_erase().is_none() || !work.changes.iter().any(takes_out)
+    lane.no_erase.is_none() || !work.changes.iter().any(takes_out)
 }
 
 /// One round of one engine.
-fn time(work: &Work, lane: &dyn Lane) -> Vec<Measure> {
-    let (name, expected) = (lane.name(), &work.expected);
+fn time(work: &Work, lane: &Lane) -> Vec<Measure> {
+    let (name, expected) = (lane.name, &work.expected);
     alloc::trim();
     let mut measures = Vec::new();
     let mut measure = |metric, time: Duration, count: usize| {
         let each = time.as_secs_f64() * 1e9 / count as f64;
         measures.push(Measure::new(metric, each, "ns"));
     };
-    let mut built = lane.empty().expect("it could be had in the check");
+    let mut built = (lane.empty)().expect("it could be had in the check");
     built.apply(&work.base);
     if work.stream {
         let (time, changed) = timed(|| built.apply(&work.changes));

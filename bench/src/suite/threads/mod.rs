@@ -38,7 +38,7 @@ use super::Options;
 use super::names::Case as KeySet;
 use crate::concurrent::{self, Lane};
 use crate::machine;
-use crate::report::{self, Report, Samples};
+use crate::report::{Report, Samples};
 
 /// The key sets of the kernel's tables.
 const KEYSETS: [&str; 5] = ["random-binary", "kallsyms", "btf", "paths", "domains-1m"];
@@ -147,13 +147,7 @@ impl Group {
             .iter()
             .map(|case| Samples::new(&case.name(self.keyset), &engines))
             .collect();
-        for round in options.rounds(groups_left) {
-            eprintln!(
-                "names: threads, {}: round {} of {}",
-                self.keyset,
-                round + 1,
-                options.rounds
-            );
+        for round in options.rounds(&format!("names: threads, {}", self.keyset), groups_left) {
             able.rotate_left(usize::from(round > 0));
             let keys = Keys::new(&set.present, &set.absent, u64::from(round));
             for lane in &able {
@@ -178,12 +172,8 @@ impl Group {
             }
         }
         for (case, samples) in self.cases.iter().zip(samples) {
-            let rows = samples.rows();
-            println!("\n### {}\n{}", case.name(self.keyset), report::table(&rows));
-            if let Some(ratios) = report::ratios(&rows, BASE) {
-                println!("\nas multiples of {BASE}:\n{ratios}");
-            }
-            report.rows.extend(rows);
+            println!("\n### {}", case.name(self.keyset));
+            report.end(samples, &[BASE]);
         }
         for note in &notes[1..] {
             println!("{note}");

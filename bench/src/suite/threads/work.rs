@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use super::super::{Options, mega_rate};
+use super::super::{Options, mega_rate, mops};
 use super::distinct;
 use crate::alloc;
 use crate::clock::CpuClock;
@@ -497,13 +497,13 @@ fn clock_rate(metric: &'static str, done: &[Spent]) -> Measure {
         (Some(began), Some(ended)) => ended - began,
         _ => Duration::ZERO,
     };
-    Measure::new(metric, mega_rate(operations(done) as usize, time), "Mop/s")
+    mops(metric, operations(done) as usize, time)
 }
 
 /// Operations of all threads over the processor time of all threads.
 fn cpu_rate(metric: &'static str, done: &[Spent]) -> Measure {
     let cpu = done.iter().map(|spent| spent.cpu).sum();
-    Measure::new(metric, mega_rate(operations(done) as usize, cpu), "Mop/s")
+    mops(metric, operations(done) as usize, cpu)
 }
 
 /// Each thread's operations over its own processor time, added up.

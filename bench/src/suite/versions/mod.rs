@@ -31,7 +31,7 @@ use self::run::{Measured, run_store};
 use self::work::{Keys, Plan, Work};
 use super::Options;
 use crate::machine;
-use crate::report::{self, Report, Samples};
+use crate::report::{Report, Samples};
 use crate::stores::{ArcSwapImbl, LeftRight, RwLockBtree, Sapwood, Skiplist, Store};
 
 /// A store whose type is forgotten.
@@ -133,13 +133,7 @@ fn run_case(
     println!("\n## {}: {} items", case.name, keys.len());
     let names: Vec<_> = lanes.iter().map(|lane| lane.name).collect();
     let mut samples = Samples::new(&case.name, &names);
-    for round in options.rounds(cases_left) {
-        eprintln!(
-            "versions: {}: round {} of {}",
-            case.name,
-            round + 1,
-            options.rounds
-        );
+    for round in options.rounds(&format!("versions: {}", case.name), cases_left) {
         for step in 0..lanes.len() {
             let lane = &lanes[(step + round as usize) % lanes.len()];
             for measure in (lane.run)(keys, &case.work) {
@@ -147,12 +141,7 @@ fn run_case(
             }
         }
     }
-    let rows = samples.rows();
-    println!("{}", report::table(&rows));
-    if let Some(ratios) = report::ratios(&rows, RwLockBtree::NAME) {
-        println!("\nas multiples of {}:\n{ratios}", RwLockBtree::NAME);
-    }
-    report.rows.extend(rows);
+    report.end(samples, &[RwLockBtree::NAME]);
 }
 
 /// The kernel's symbols, or what looks like them.

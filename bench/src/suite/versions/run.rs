@@ -11,7 +11,7 @@ use crate::engines::settle;
 use crate::keylist::KeyList;
 use crate::report::Measure;
 use crate::stores::{Reader, Seen, Store, Txn, Writer};
-use crate::suite::mega_rate;
+use crate::suite::mops;
 
 /// The measures of one round.
 pub type Measured = Vec<Measure>;
@@ -111,18 +111,13 @@ fn threads<S: Store>(
         .max()
         .unwrap_or_default();
     let mut measures = vec![
-        Measure::new("reader_mops", mega_rate(lookups as usize, cpu), "Mop/s"),
-        Measure::new(
-            "reader_wall_mops",
-            mega_rate(lookups as usize, wall),
-            "Mop/s",
-        ),
+        mops("reader_mops", lookups as usize, cpu),
+        mops("reader_wall_mops", lookups as usize, wall),
     ];
     if let Some((writes, churn)) = writes {
         verify(store, keys, &churn);
         measures.extend(writes.measures());
-        let rate = mega_rate(writes.operations, writes.wall);
-        measures.push(Measure::new("writer_wall_mops", rate, "Mop/s"));
+        measures.push(mops("writer_wall_mops", writes.operations, writes.wall));
     }
     measures
 }
@@ -148,11 +143,7 @@ fn items<S: Store>(keys: &Keys, plan: Plan, window: Duration) -> Measured {
     verify(&store, keys, &churn);
     let mut measures = vec![
         Measure::new("bytes_per_item", bytes, "B"),
-        Measure::new(
-            "reader_mops",
-            mega_rate(reads.seen.count() as usize, reads.cpu),
-            "Mop/s",
-        ),
+        mops("reader_mops", reads.seen.count() as usize, reads.cpu),
     ];
     measures.extend(writes.measures());
     measures
@@ -191,8 +182,8 @@ fn commits<S: Store>(keys: &Keys, operations: usize, window: Duration) -> Measur
     nanoseconds.sort_unstable();
     let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1e3;
     vec![
-        Measure::new("commit_mops", mega_rate(count, cpu), "Mop/s"),
-        Measure::new("writer_mops", mega_rate(count * operations, cpu), "Mop/s"),
+        mops("commit_mops", count, cpu),
+        mops("writer_mops", count * operations, cpu),
         Measure::new(
             "commit_p999_us",
             microseconds(nanoseconds[count - 1 - count / 1000]),
@@ -277,12 +268,8 @@ struct Writes {
 impl Writes {
     fn measures(&self) -> [Measure; 2] {
         [
-            Measure::new("writer_mops", mega_rate(self.operations, self.cpu), "Mop/s"),
-            Measure::new(
-                "commit_mops",
-                mega_rate(self.transactions, self.cpu),
-                "Mop/s",
-            ),
+            mops("writer_mops", self.operations, self.cpu),
+            mops("commit_mops", self.transactions, self.cpu),
         ]
     }
 }

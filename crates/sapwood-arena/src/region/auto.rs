@@ -1,6 +1,6 @@
 //! The default of owned maps: cheap while small, movable pages when large.
 
-use super::{ArenaFull, HeapRegion, Region};
+use super::{HeapRegion, Region};
 use core::ops::Range;
 use core::ptr::NonNull;
 
@@ -77,12 +77,14 @@ unsafe impl Region for AutoRegion {
         self.inner().capacity()
     }
 
-    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull> {
+    fn extend(&mut self, min_len: usize) -> bool {
         #[cfg(all(unix, feature = "std", not(miri)))]
         if let Now::Heap(heap) = &self.now {
-            if min_len >= TO_PAGES && min_len <= heap.capacity() {
+            if min_len >= TO_PAGES {
                 let mut pages = MovableMmap::new(heap.capacity(), self.huge_pages);
-                pages.grow(min_len)?;
+                if pages.grow(min_len).is_err() {
+                    return false;
+                }
                 // SAFETY: both are valid for `heap.len() < min_len` bytes and belong to different regions.
                 unsafe {
                     core::ptr::copy_nonoverlapping(
@@ -92,10 +94,10 @@ unsafe impl Region for AutoRegion {
                     )
                 };
                 self.now = Now::Pages(pages);
-                return Ok(());
+                return true;
             }
         }
-        self.inner_mut().grow(min_len)
+        self.inner_mut().grow(min_len).is_ok()
     }
 
     fn is_stable(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Files and memory without a name: shared with every process that maps them.
 
 use super::mmap::{Space, next_len};
-use super::{ArenaFull, PAGE, Region, whole_pages};
+use super::{PAGE, Region, whole_pages};
 use crate::header::{HEADER_LEN, Header, HeaderError};
 use crate::image::OpenError;
 use crate::reference::MAX_BYTES;
@@ -96,7 +96,7 @@ impl FileRegion {
         self.file.as_fd()
     }
 
-    fn extend(&self, len: usize) -> io::Result<()> {
+    fn extend_file(&self, len: usize) -> io::Result<()> {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
             use rustix::fs::{FallocateFlags, fallocate};
@@ -131,17 +131,7 @@ unsafe impl Region for FileRegion {
         self.space.len
     }
 
-    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull> {
-        if min_len <= self.len {
-            return Ok(());
-        }
-        let full = ArenaFull {
-            requested: min_len,
-            limit: self.space.len,
-        };
-        if min_len > self.space.len {
-            return Err(full);
-        }
+    fn extend(&mut self, min_len: usize) -> bool {
         let page = PAGE.max(rustix::param::page_size());
         // Unlike anonymous memory, the file's length is real: a sixteenth more.
         let len = min_len
@@ -149,10 +139,10 @@ unsafe impl Region for FileRegion {
             .next_multiple_of(page)
             .min(self.space.len);
         let len = len.min(next_len(self.len, min_len, self.space.len));
-        if self.extend(len).is_err() {
+        if self.extend_file(len).is_err() {
             // What was added may be part of the file by now; take it off again.
             let _ = self.file.set_len(self.len as u64);
-            return Err(full);
+            return false;
         }
         // SAFETY: a part of our own reservation that is not in use yet; the file is that long.
         let mapped = unsafe {
@@ -169,10 +159,10 @@ unsafe impl Region for FileRegion {
         };
         if mapped.is_err() {
             let _ = self.file.set_len(self.len as u64);
-            return Err(full);
+            return false;
         }
         self.len = len;
-        Ok(())
+        true
     }
 
     fn is_stable(&self) -> bool {
@@ -188,7 +178,7 @@ unsafe impl Region for FileRegion {
             if !self.nameless {
                 return false;
             }
-            let Some(range) = whole_pages(range, rustix::param::page_size()) else {
+            let Some(range) = whole_pages(range) else {
                 return false;
             };
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -202,8 +192,7 @@ unsafe impl Region for FileRegion {
     }
 
     fn protect(&mut self, range: Range<usize>, forbid: bool) -> bool {
-        whole_pages(range, rustix::param::page_size())
-            .is_some_and(|r| self.space.set_access(r, !forbid).is_ok())
+        self.space.protect(range, forbid)
     }
 
     fn reserved(&self) -> usize {

@@ -89,8 +89,8 @@ impl HeapRegion {
     }
 }
 
-// SAFETY: the block is owned, zeroed, aligned to 64 bytes, replaced only in `grow`, which copies first;
-// `fixed` starts with `len == capacity`, so that `grow` never replaces it.
+// SAFETY: the block is owned, zeroed, aligned to 64 bytes, replaced only in `extend`, which copies
+// first; `fixed` starts with `len == capacity`, so that `extend` never replaces it.
 unsafe impl Region for HeapRegion {
     fn base(&self) -> NonNull<u8> {
         self.base
@@ -104,26 +104,20 @@ unsafe impl Region for HeapRegion {
         self.capacity
     }
 
-    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull> {
-        if min_len <= self.len {
-            return Ok(());
-        }
-        let full = ArenaFull {
-            requested: min_len,
-            limit: self.capacity,
-        };
-        if min_len > self.capacity {
-            return Err(full);
-        }
+    fn extend(&mut self, min_len: usize) -> bool {
         // An eighth more than asked once it is worth it: copying stays linear in total, and little lies idle.
         let slack = if self.len < 4096 { 0 } else { self.len / 8 };
         let len = min_len
             .max(self.len.saturating_add(slack))
             .next_multiple_of(ALIGN)
             .min(self.capacity);
-        let layout = Layout::from_size_align(len, ALIGN).map_err(|_| full)?;
+        let Ok(layout) = Layout::from_size_align(len, ALIGN) else {
+            return false;
+        };
         // SAFETY: the layout's size is not zero (`min_len > self.len`).
-        let new = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(full)?;
+        let Some(new) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+            return false;
+        };
         // SAFETY: both are valid for `self.len` bytes, and a fresh allocation overlaps nothing.
         unsafe { core::ptr::copy_nonoverlapping(self.base.as_ptr(), new.as_ptr(), self.len) };
         if let Some((old, layout)) = self.block.take() {
@@ -133,7 +127,7 @@ unsafe impl Region for HeapRegion {
         self.base = new;
         self.block = Some((new, layout));
         self.len = len;
-        Ok(())
+        true
     }
 
     fn is_stable(&self) -> bool {

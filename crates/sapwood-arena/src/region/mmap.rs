@@ -82,8 +82,16 @@ impl Space {
         unsafe { rustix::mm::mprotect(self.at(range.start), range.len(), flags) }
     }
 
-    /// Gives whole anonymous pages back; they read as zero afterwards.
+    /// [`Region::protect`].
+    pub(super) fn protect(&self, range: Range<usize>, forbid: bool) -> bool {
+        whole_pages(range).is_some_and(|pages| self.set_access(pages, !forbid).is_ok())
+    }
+
+    /// [`Region::release`] of anonymous pages, which read as zero afterwards.
     pub(super) fn give_back(&self, range: Range<usize>) -> bool {
+        let Some(range) = whole_pages(range) else {
+            return false;
+        };
         debug_assert!(range.end <= self.len);
         // SAFETY: the range lies in our own anonymous mapping, and the caller of `release` gave up its contents.
         #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -243,23 +251,13 @@ unsafe impl Region for MmapRegion {
         self.space.len
     }
 
-    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull> {
-        if min_len <= self.len {
-            return Ok(());
-        }
-        let full = ArenaFull {
-            requested: min_len,
-            limit: self.space.len,
-        };
-        if min_len > self.space.len {
-            return Err(full);
-        }
+    fn extend(&mut self, min_len: usize) -> bool {
         let len = next_len(self.len, min_len, self.space.len);
-        self.space
-            .set_access(self.len..len, true)
-            .map_err(|_| full)?;
-        self.len = len;
-        Ok(())
+        let grown = self.space.set_access(self.len..len, true).is_ok();
+        if grown {
+            self.len = len;
+        }
+        grown
     }
 
     fn is_stable(&self) -> bool {
@@ -267,12 +265,11 @@ unsafe impl Region for MmapRegion {
     }
 
     fn release(&mut self, range: Range<usize>) -> bool {
-        whole_pages(range, rustix::param::page_size()).is_some_and(|r| self.space.give_back(r))
+        self.space.give_back(range)
     }
 
     fn protect(&mut self, range: Range<usize>, forbid: bool) -> bool {
-        whole_pages(range, rustix::param::page_size())
-            .is_some_and(|r| self.space.set_access(r, !forbid).is_ok())
+        self.space.protect(range, forbid)
     }
 
     fn will_use(&mut self, end: usize) -> usize {

@@ -53,9 +53,9 @@ pub struct ArenaFull {
 /// An implementation promises that
 /// - `base()..base() + len()` is readable and writable memory that nothing else uses, until the region
 ///   is dropped or `protect` forbids a part of it;
-/// - `base()` is aligned to 64 bytes and changes only inside `grow`, and never if `is_stable()`;
-/// - `grow` keeps the first `len()` bytes; what it adds is zeroed;
-/// - a call of `grow` that fails changes nothing;
+/// - `base()` is aligned to 64 bytes and changes only inside `extend`, and never if `is_stable()`;
+/// - `extend` keeps the first `len()` bytes; what it adds is zeroed;
+/// - a call of `extend` that fails changes nothing;
 /// - `len() <= capacity()`, and `len()` never falls.
 pub unsafe trait Region: Send + Sync {
     /// The first byte.
@@ -72,12 +72,25 @@ pub unsafe trait Region: Send + Sync {
     /// The most bytes that [`grow`](Region::grow) will ever give.
     fn capacity(&self) -> usize;
 
+    /// Makes at least `min_len` bytes usable, which are more than [`len`](Region::len) and not more
+    /// than [`capacity`](Region::capacity); says whether it did. [`grow`](Region::grow) calls it.
+    fn extend(&mut self, min_len: usize) -> bool;
+
     /// Makes at least `min_len` bytes usable. May move the memory unless [`is_stable`](Region::is_stable).
     ///
     /// # Errors
     ///
     /// [`ArenaFull`] if `min_len` is above the capacity or the system refuses.
-    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull>;
+    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull> {
+        let fits = min_len <= self.capacity();
+        match min_len <= self.len() || (fits && self.extend(min_len)) {
+            true => Ok(()),
+            false => Err(ArenaFull {
+                requested: min_len,
+                limit: self.capacity(),
+            }),
+        }
+    }
 
     /// Whether the base never changes, so that other threads may keep it.
     fn is_stable(&self) -> bool;
@@ -119,9 +132,10 @@ pub unsafe trait Region: Send + Sync {
     }
 }
 
-/// The whole pages inside `range`, if there is one.
+/// The system's whole pages inside `range`, if there is one.
 #[cfg(all(unix, feature = "std", not(miri)))]
-pub(crate) fn whole_pages(range: Range<usize>, page: usize) -> Option<Range<usize>> {
+pub(crate) fn whole_pages(range: Range<usize>) -> Option<Range<usize>> {
+    let page = rustix::param::page_size();
     let start = range.start.next_multiple_of(page);
     let end = range.end / page * page;
     (start < end).then_some(start..end)

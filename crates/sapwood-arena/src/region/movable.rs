@@ -1,7 +1,7 @@
 //! Anonymous pages that move when they outgrow their place.
 
 use super::mmap::{HUGE, Space, Use, next_len};
-use super::{ArenaFull, PAGE, Region, whole_pages};
+use super::{PAGE, Region};
 use crate::reference::MAX_BYTES;
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -143,7 +143,7 @@ impl MovableMmap {
 }
 
 // SAFETY: the space is ours, page aligned, and `len` of it is readable and writable; it moves only in
-// `grow`, contents and all.
+// `extend`, contents and all.
 unsafe impl Region for MovableMmap {
     fn base(&self) -> NonNull<u8> {
         self.space.base
@@ -157,27 +157,17 @@ unsafe impl Region for MovableMmap {
         self.capacity
     }
 
-    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull> {
-        if min_len <= self.len {
-            return Ok(());
-        }
-        let full = ArenaFull {
-            requested: min_len,
-            limit: self.capacity,
-        };
-        if min_len > self.capacity {
-            return Err(full);
-        }
+    fn extend(&mut self, min_len: usize) -> bool {
         let len = next_len(self.len, min_len, self.capacity);
-        if len > self.space.len {
-            self.move_to(len.saturating_mul(2).next_multiple_of(HUGE))
-                .map_err(|_| full)?;
+        let room = len.saturating_mul(2).next_multiple_of(HUGE);
+        if len > self.space.len && self.move_to(room).is_err() {
+            return false;
         }
-        self.space
-            .set_access(self.len..len, true)
-            .map_err(|_| full)?;
-        self.len = len;
-        Ok(())
+        let grown = self.space.set_access(self.len..len, true).is_ok();
+        if grown {
+            self.len = len;
+        }
+        grown
     }
 
     fn is_stable(&self) -> bool {
@@ -185,12 +175,11 @@ unsafe impl Region for MovableMmap {
     }
 
     fn release(&mut self, range: Range<usize>) -> bool {
-        whole_pages(range, rustix::param::page_size()).is_some_and(|r| self.space.give_back(r))
+        self.space.give_back(range)
     }
 
     fn protect(&mut self, range: Range<usize>, forbid: bool) -> bool {
-        whole_pages(range, rustix::param::page_size())
-            .is_some_and(|r| self.space.set_access(r, !forbid).is_ok())
+        self.space.protect(range, forbid)
     }
 
     fn will_use(&mut self, end: usize) -> usize {

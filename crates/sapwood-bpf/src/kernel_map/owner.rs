@@ -99,6 +99,15 @@ impl Plan {
         size.next_power_of_two().max(2)
     }
 
+    /// Buckets of the index that are homes, and all of them.
+    fn homes_and_buckets(&self) -> (usize, usize) {
+        if self.parts & k::INDEX == 0 {
+            return (0, 0);
+        }
+        let homes = self.buckets.unwrap_or(homes_for(self.max_entries));
+        (homes, homes + (homes / 2 + 1).min(SPARE))
+    }
+
     /// The units of a leaf with a key of this length.
     pub(super) fn leaf_units(&self, key_len: usize) -> usize {
         self.value_bytes / 8 + key_len / 8 + 1
@@ -170,43 +179,57 @@ fn secrets() -> Secrets {
     })
 }
 
-impl Owner {
-    /// Lays a window out whose header page is written.
-    pub(super) fn make(
-        memory: &Arc<Memory>,
-        window: &WindowInfo,
-        plan: &Plan,
-        grace: Arc<KernelGrace>,
-    ) -> Result<Owner, Error> {
+/// Where everything lies in a window, in bytes from its beginning.
+struct Places {
+    /// Of each class, its ring.
+    rings: Vec<RingPlace>,
+    retired_at: usize,
+    slabs_at: usize,
+    /// Slabs, and cells of their ring.
+    slabs: usize,
+    slab_slots: usize,
+    table: Option<Table>,
+    buckets_at: usize,
+    /// Units of the window: the first of blocks, and the end of all.
+    first: usize,
+    limit: usize,
+}
+
+/// One class's ring: its slots, how many blocks it has usually at most and at first.
+struct RingPlace {
+    at: usize,
+    capacity: usize,
+    most: usize,
+    first: usize,
+}
+
+impl Places {
+    fn new(plan: &Plan, window: &WindowInfo) -> Places {
         let mut at = k::HEADS_END;
         let mut cut = |bytes: usize| {
             let begin = at.next_multiple_of(LINE);
             at = begin + bytes;
             begin
         };
-        let rings: Vec<_> = (0..k::CLASSES)
+        let rings = (0..k::CLASSES)
             .map(|class| {
                 let (most, first) = plan.ring_of(class);
                 let capacity = most.max(first).next_power_of_two();
-                (capacity, most, first, cut(capacity * 4))
+                let at = cut(capacity * 4);
+                RingPlace {
+                    at,
+                    capacity,
+                    most,
+                    first,
+                }
             })
             .collect();
         let retired_at = cut(plan.retire_size() * 4);
         let slabs = slabs::wanted(plan, plan.ring_size(), window.len);
-        let slots = slabs.max(1).next_power_of_two();
-        let slabs_at = cut(slots * 4);
-        let with_index = plan.parts & k::INDEX != 0;
-        let homes = match with_index {
-            true => plan.buckets.unwrap_or(homes_for(plan.max_entries)),
-            false => 0,
-        };
-        let buckets = homes
-            + if with_index {
-                (homes / 2 + 1).min(SPARE)
-            } else {
-                0
-            };
-        let table = with_index.then(|| {
+        let slab_slots = slabs.max(1).next_power_of_two();
+        let slabs_at = cut(slab_slots * 4);
+        let (homes, buckets) = plan.homes_and_buckets();
+        let table = (buckets > 0).then(|| {
             let chunks = bucket::chunks(buckets as u32, SHIFT);
             Table {
                 at: cut(bucket::head_bytes(chunks)),
@@ -216,53 +239,75 @@ impl Owner {
             }
         });
         let buckets_at = cut(buckets * LINE);
-        let first = at.next_multiple_of(LINE) / 8;
-        let limit = (window.len / 8).saturating_sub(k::MARGIN);
-        let fits = first < limit && limit <= u32::MAX as usize;
-        if !fits || !memory.populate(window.at, window.at + first * 8) {
-            return Err(match fits {
-                true => Error::NoMemory { bytes: first * 8 },
-                false => Error::NoRoom {
-                    name: window.name.clone(),
-                    bytes: (first + k::MARGIN) * 8,
-                    left: window.len,
-                },
+        Places {
+            rings,
+            retired_at,
+            slabs_at,
+            slabs,
+            slab_slots,
+            table,
+            buckets_at,
+            first: at.next_multiple_of(LINE) / 8,
+            limit: (window.len / 8).saturating_sub(k::MARGIN),
+        }
+    }
+
+    /// Makes sure that the window is large enough, and that all before the blocks has memory.
+    fn populate(&self, memory: &Memory, window: &WindowInfo) -> Result<(), Error> {
+        if self.first >= self.limit || self.limit > u32::MAX as usize {
+            return Err(Error::NoRoom {
+                name: window.name.clone(),
+                bytes: (self.first + k::MARGIN) * 8,
+                left: window.len,
             });
         }
-        let supplies = rings
+        let bytes = self.first * 8;
+        match memory.populate(window.at, window.at + bytes) {
+            true => Ok(()),
+            false => Err(Error::NoMemory { bytes }),
+        }
+    }
+}
+
+impl Owner {
+    /// Lays a window out whose header page is written.
+    pub(super) fn make(
+        memory: &Arc<Memory>,
+        window: &WindowInfo,
+        plan: &Plan,
+        grace: Arc<KernelGrace>,
+    ) -> Result<Owner, Error> {
+        let places = Places::new(plan, window);
+        places.populate(memory, window)?;
+        let ring = |number, at, slots| Ring::new(memory, window.at, number, at, slots as u32);
+        let supplies = places
+            .rings
             .iter()
             .enumerate()
-            .map(|(class, &(capacity, most, first, slots))| Supply {
-                ring: Ring::new(memory, window.at, class, slots, capacity as u32),
-                target: first as u32,
-                most: most as u32,
+            .map(|(class, place)| Supply {
+                ring: ring(class, place.at, place.capacity),
+                target: place.first as u32,
+                most: place.most as u32,
             });
+        let slabs = ring(k::SLABS, places.slabs_at, places.slab_slots);
+        let (first, limit) = (places.first as u32, places.limit as u32);
         let mut owner = Owner {
             supplies: supplies.collect(),
-            slabs: Slabs::new(
-                Ring::new(memory, window.at, k::SLABS, slabs_at, slots as u32),
-                slabs as u32,
-            ),
-            retired: Ring::new(
-                memory,
-                window.at,
-                k::CLASSES,
-                retired_at,
-                plan.retire_size() as u32,
-            ),
+            slabs: Slabs::new(slabs, places.slabs as u32),
+            retired: ring(k::CLASSES, places.retired_at, plan.retire_size()),
             memory: Arc::clone(memory),
             window: window.clone(),
             plan: plan.clone(),
-            blocks: Blocks::new(first as u32, limit as u32, plan.fail_every),
-            table,
+            blocks: Blocks::new(first, limit, plan.fail_every),
+            table: places.table,
             secrets: secrets(),
             grace,
             closing: None,
             open: Vec::new(),
-            populated: first * 8,
+            populated: places.first * 8,
             refused: 0,
         };
-        owner.write_header(buckets_at);
+        owner.write_header(places.buckets_at);
         owner.fill(&mut Serviced::default());
         for supply in &mut owner.supplies {
             supply.target = supply.target.min(supply.most);
@@ -283,9 +328,13 @@ impl Owner {
             root(Published::VALUE_BYTES) as usize,
             plan.value_bytes as u64,
         );
-        let Some(table) = self.table else {
-            return;
-        };
+        if let Some(table) = &self.table {
+            self.write_table(table, buckets_at);
+        }
+    }
+
+    /// The index's table: all of its chunks lie side by side.
+    fn write_table(&self, table: &Table, buckets_at: usize) {
         self.set_u32(table.at + bucket::HOMES_AT, table.homes);
         self.set_u32(table.at + bucket::TOTAL_AT, table.total);
         self.set_u32(table.at + bucket::SHIFT_AT, SHIFT);
@@ -295,7 +344,7 @@ impl Owner {
             self.set_u32(entry, (at / 8) as u32);
             at += table.bytes_of(chunk);
         }
-        let has = match plan.parts & k::TRIE {
+        let has = match self.plan.parts & k::TRIE {
             0 => Published::ONLY_INDEX,
             _ => 1,
         };
@@ -364,59 +413,63 @@ impl Owner {
 
     /// Fills the rings. One that is half empty is fuller from now on.
     pub(super) fn fill(&mut self, done: &mut Serviced) {
-        let (memory, window) = (&self.memory, &self.window);
-        let said = memory.u64(window.at + k::FRONTIER);
-        let (blocks, populated) = (&mut self.blocks, &mut self.populated);
-        let mut references = Vec::new();
-        for (class, supply) in self.supplies.iter_mut().enumerate() {
-            let Ok(there) = supply.ring.offered() else {
+        for class in 0..self.supplies.len() {
+            if self.fill_class(class, done).is_err() {
                 self.refused += 1;
-                continue;
-            };
-            if there < supply.target / 2 {
-                supply.target = (supply.target * 2).min(supply.most.max(supply.target));
-            }
-            references.clear();
-            let units = k::units(class) as u32;
-            for _ in there..supply.target {
-                let grow = |end: u32| populate(memory, window, end as usize * 8, populated);
-                match blocks.give(units, grow) {
-                    Some(block) => references.push(block),
-                    None => {
-                        done.starved = true;
-                        break;
-                    }
-                }
-            }
-            let there = there + references.len() as u32;
-            supply.ring.keep(match self.plan.parts & k::TRIE {
-                0 => 0,
-                _ => (there / 4).min(KEPT_MAX),
-            });
-            if !references.is_empty() {
-                done.given += references.len();
-                // Before programs know of them: who takes the map over after this process died relies on it.
-                said.store(u64::from(blocks.frontier()) * 8, Ordering::Release);
-                supply.ring.put(&references);
             }
         }
-        let Ok(there) = self.slabs.ring.offered() else {
+        if self.fill_slabs(done).is_err() {
             self.refused += 1;
-            return;
-        };
-        for _ in there..self.slabs.target {
-            let grow = |end: u32| populate(memory, window, end as usize * 8, populated);
-            let Some(slab) = blocks.give(k::SLAB_UNITS as u32, grow) else {
-                done.starved = true;
-                break;
-            };
-            done.given += 1;
-            said.store(u64::from(blocks.frontier()) * 8, Ordering::Release);
+        }
+    }
+
+    fn fill_class(&mut self, class: usize, done: &mut Serviced) -> Result<(), Damaged> {
+        let supply = &mut self.supplies[class];
+        let there = supply.ring.offered()?;
+        if there < supply.target / 2 {
+            supply.target = (supply.target * 2).min(supply.most.max(supply.target));
+        }
+        let target = supply.target;
+        let units = k::units(class) as u32;
+        let given = self.give(units, target.saturating_sub(there), done);
+        let there = there + given.len() as u32;
+        let supply = &mut self.supplies[class];
+        supply.ring.keep(match self.plan.parts & k::TRIE {
+            0 => 0,
+            _ => (there / 4).min(KEPT_MAX),
+        });
+        if !given.is_empty() {
+            supply.ring.put(&given);
+        }
+        Ok(())
+    }
+
+    fn fill_slabs(&mut self, done: &mut Serviced) -> Result<(), Damaged> {
+        let there = self.slabs.ring.offered()?;
+        let wanted = self.slabs.target.saturating_sub(there);
+        for slab in self.give(k::SLAB_UNITS as u32, wanted, done) {
             self.slabs.push(slab);
             self.slabs.ring.put(&[slab]);
         }
         let removals = self.plan.parts & k::TRIE != 0 && self.slabs.target > 1;
         self.slabs.ring.keep(removals.into());
+        Ok(())
+    }
+
+    /// Blocks of this size for programs, and says how far blocks reach before programs know of
+    /// them: the process that takes the map over after this one died relies on it.
+    fn give(&mut self, units: u32, wanted: u32, done: &mut Serviced) -> Vec<u32> {
+        let (memory, window, populated) = (&self.memory, &self.window, &mut self.populated);
+        let mut grow = |end: u32| populate(memory, window, end as usize * 8, populated);
+        let given: Vec<u32> = (0..wanted)
+            .map_while(|_| self.blocks.give(units, &mut grow))
+            .collect();
+        done.starved |= given.len() < wanted as usize;
+        done.given += given.len();
+        if !given.is_empty() {
+            self.set_u64(k::FRONTIER, u64::from(self.blocks.frontier()) * 8);
+        }
+        given
     }
 
     /// Takes note of what programs cut off slabs.
@@ -470,7 +523,7 @@ fn populate(memory: &Memory, window: &WindowInfo, end: usize, populated: &mut us
     false
 }
 
-/// Homes of an index for so many keys: full, 88 of 100 slots are taken.
+/// Homes of an index for this number of keys: full, 88 of 100 slots are taken.
 fn homes_for(keys: usize) -> usize {
     keys * 100 / (SLOTS * 88) + 1
 }

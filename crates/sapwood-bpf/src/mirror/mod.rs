@@ -1,5 +1,6 @@
 //! The kernel's routes in tables that programs read.
 
+mod dump;
 mod netlink;
 mod table;
 
@@ -17,7 +18,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use sapwood::lpm::FibMemory;
 use sapwood_arena::ArenaFull;
 
-use self::netlink::{Heard, asking, everything, hear, listening};
+use self::dump::asking;
+use self::netlink::{Heard, everything, hear, listening};
 use self::table::Model;
 use crate::error::Error;
 use crate::fib::IpMap;

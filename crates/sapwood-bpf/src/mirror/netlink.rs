@@ -4,10 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
-use netlink_packet_core::{
-    NLM_F_APPEND, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
-    NetlinkMessage, NetlinkPayload,
-};
+use netlink_packet_core::{NLM_F_APPEND, NLM_F_REPLACE, NetlinkPayload};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
 use netlink_packet_route::route::{
@@ -15,12 +12,10 @@ use netlink_packet_route::route::{
     RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 
+use super::dump::{dump, each};
 use super::table::{Event, How, Link, Route, Target};
-
-/// So often is asked again when something changed while it was told.
-const ATTEMPTS: usize = 10;
 
 /// Groups of notifications: links, neighbours, IPv4 addresses and routes, IPv6 addresses and routes.
 const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
@@ -30,14 +25,6 @@ const LOCAL: u32 = 255;
 
 /// States of neighbours whose hardware address may be used: reachable, stale, delay, probe, no ARP, permanent.
 const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
-
-/// A socket that asks.
-pub(super) fn asking() -> io::Result<Socket> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    Ok(socket)
-}
 
 /// A socket that listens, and does not wait.
 pub(super) fn listening(buffer: usize) -> io::Result<Socket> {
@@ -103,66 +90,6 @@ pub(super) fn everything(socket: &Socket) -> io::Result<Vec<Event>> {
         }
     }
     Ok(all)
-}
-
-/// Asks for all of something.
-fn dump(socket: &Socket, ask: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
-    for _ in 0..ATTEMPTS {
-        if let Some(answers) = dump_once(socket, ask.clone())? {
-            return Ok(answers);
-        }
-    }
-    let what = "the kernel's tables change faster than they can be read";
-    Err(io::Error::new(io::ErrorKind::Interrupted, what))
-}
-
-/// Nothing, when the answers contradict each other because something changed meanwhile.
-fn dump_once(
-    socket: &Socket,
-    ask: RouteNetlinkMessage,
-) -> io::Result<Option<Vec<RouteNetlinkMessage>>> {
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(ask));
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
-    let mut answers = Vec::new();
-    let (mut whole, mut done) = (true, false);
-    let mut refused = None;
-    while !done {
-        let (datagram, _) = socket.recv_from_full()?;
-        each(&datagram, |answer| {
-            whole &= answer.header.flags & NLM_F_DUMP_INTR == 0;
-            match answer.payload {
-                NetlinkPayload::InnerMessage(message) => answers.push(message),
-                NetlinkPayload::Done(_) => done = true,
-                NetlinkPayload::Error(error) => refused = Some(error.to_io()),
-                _ => {}
-            }
-        })?;
-        if let Some(error) = refused {
-            return Err(error);
-        }
-    }
-    Ok(whole.then_some(answers))
-}
-
-/// The messages of a datagram.
-fn each(datagram: &[u8], mut f: impl FnMut(NetlinkMessage<RouteNetlinkMessage>)) -> io::Result<()> {
-    let mut rest = datagram;
-    while !rest.is_empty() {
-        let message = NetlinkMessage::deserialize(rest).map_err(|error| {
-            let what = format!("what the kernel says is not understood: {error}");
-            io::Error::new(io::ErrorKind::InvalidData, what)
-        })?;
-        // Messages begin at multiples of four.
-        let len = (message.header.length as usize).next_multiple_of(4).max(4);
-        f(message);
-        rest = rest.get(len..).unwrap_or_default();
-    }
-    Ok(())
 }
 
 /// What a message means for forwarding, if anything. `flags` are a notification's; answers have none of a meaning.

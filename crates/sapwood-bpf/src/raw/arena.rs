@@ -6,8 +6,10 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+use libbpf_rs::MapHandle;
+#[cfg(not(fuzzing))]
+use libbpf_rs::MapType;
 use libbpf_rs::libbpf_sys as sys;
-use libbpf_rs::{MapHandle, MapType};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::error::Error;
@@ -19,9 +21,36 @@ pub(crate) const PAGE: usize = 4096;
 /// Bytes that are given back at once: the kernel lets nobody else have the processor meanwhile.
 const PIECE: usize = 64 * PAGE;
 
+/// A map of the kernel for an arena of `len` bytes at this address.
+#[cfg(not(fuzzing))]
+fn new_map(len: usize, at: u64) -> Result<OwnedFd, Error> {
+    let options = sys::bpf_map_create_opts {
+        sz: size_of::<sys::bpf_map_create_opts>() as sys::size_t,
+        map_flags: sys::BPF_F_MMAPABLE,
+        map_extra: at,
+        ..Default::default()
+    };
+    let pages = (len / PAGE) as u32;
+    let map = MapHandle::create(MapType::Arena, Some("sw_arena"), 0, 0, pages, &options);
+    let map = map.map_err(|error| Error::system("making an arena", error))?;
+    let map = map.as_fd().try_clone_to_owned();
+    map.map_err(|error| Error::io("copying a descriptor", error))
+}
+
+/// Plain memory in its place: fuzzers have no kernel.
+#[cfg(fuzzing)]
+fn new_map(len: usize, _: u64) -> Result<OwnedFd, Error> {
+    let made = || {
+        let map = rustix::fs::memfd_create("sw_arena", rustix::fs::MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&map, len as u64)?;
+        Ok(map)
+    };
+    made().map_err(|error: rustix::io::Errno| Error::io("making an arena", error.into()))
+}
+
 /// The map and its mapping.
 pub(crate) struct Memory {
-    map: MapHandle,
+    map: OwnedFd,
     base: NonNull<u8>,
     len: usize,
     /// What this process has cut.
@@ -70,21 +99,7 @@ impl Memory {
         // Where other arenas of this process lie, and where nothing does.
         for slot in 0..1024u64 {
             let at = MAP_EXTRA + (slot << 32);
-            let options = sys::bpf_map_create_opts {
-                sz: size_of::<sys::bpf_map_create_opts>() as sys::size_t,
-                map_flags: sys::BPF_F_MMAPABLE,
-                map_extra: at,
-                ..Default::default()
-            };
-            let map = MapHandle::create(
-                MapType::Arena,
-                Some("sw_arena"),
-                0,
-                0,
-                (len / PAGE) as u32,
-                &options,
-            )
-            .map_err(|error| Error::system("making an arena", error))?;
+            let map = new_map(len, at)?;
             match Memory::map(map, len, at) {
                 Err(Error::Address { .. }) => continue,
                 other => return other,
@@ -120,10 +135,12 @@ impl Memory {
             });
         }
         let len = info.max_entries as usize * PAGE;
+        let map = map.as_fd().try_clone_to_owned();
+        let map = map.map_err(|error| Error::io("copying a descriptor", error))?;
         Memory::map(map, len, info.map_extra)
     }
 
-    fn map(map: MapHandle, len: usize, at: u64) -> Result<Memory, Error> {
+    fn map(map: OwnedFd, len: usize, at: u64) -> Result<Memory, Error> {
         // The kernel wants whole arenas at their own address. Without MAP_FIXED nothing is unmapped to make room.
         // SAFETY: a shared mapping at a place where the kernel puts nothing on top of what is there.
         let mapped = unsafe {
@@ -132,7 +149,7 @@ impl Memory {
                 len,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED | MapFlags::FIXED_NOREPLACE,
-                map.as_fd(),
+                &map,
                 0,
             )
         };
@@ -230,6 +247,16 @@ impl Memory {
         assert!(at % 4 == 0 && at < self.len, "a word of the arena");
         // SAFETY: as above.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(at).cast()) }
+    }
+
+    /// A field of a window's entry in the list.
+    pub(crate) fn entry(&self, number: u32, field: usize) -> &AtomicU64 {
+        self.u64(page::WINDOWS_AT + number as usize * page::WINDOW_BYTES + field)
+    }
+
+    /// What a window of this number holds: a [`Kind`](crate::layout::Kind).
+    pub(crate) fn entry_kind(&self, number: u32) -> &AtomicU32 {
+        self.u32(page::WINDOWS_AT + number as usize * page::WINDOW_BYTES + page::WINDOW_KIND)
     }
 
     /// Writes the header page of a new arena.

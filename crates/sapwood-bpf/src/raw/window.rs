@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sapwood_arena::{ArenaFull, Region};
+use sapwood_arena::Region;
 
 use super::arena::{Memory, PAGE};
 use super::space;
@@ -50,8 +50,7 @@ impl Window {
 
     /// Where its list entry says how much of it has memory.
     fn say(&self) {
-        let entry = page::WINDOWS_AT + self.number as usize * page::WINDOW_BYTES;
-        let word = |at| self.memory.u64(entry + at);
+        let word = |field| self.memory.entry(self.number, field);
         word(page::WINDOW_USED_OF).store(0, Ordering::Release);
         word(page::WINDOW_USED).store(self.len as u64, Ordering::Release);
         word(page::WINDOW_USED_OF).store(self.at as u64, Ordering::Release);
@@ -86,17 +85,7 @@ unsafe impl Region for Window {
         self.capacity
     }
 
-    fn grow(&mut self, min_len: usize) -> Result<(), ArenaFull> {
-        if min_len <= self.len {
-            return Ok(());
-        }
-        let full = ArenaFull {
-            requested: min_len,
-            limit: self.capacity,
-        };
-        if min_len > self.capacity {
-            return Err(full);
-        }
+    fn extend(&mut self, min_len: usize) -> bool {
         // Pages cost 6 to 13 us each, the system call a tenth of one: 64 KiB at a time are enough.
         let wanted = min_len
             .max(self.len + STEP)
@@ -106,10 +95,10 @@ unsafe impl Region for Window {
             if self.memory.populate(self.at + self.len, self.at + len) {
                 self.len = len;
                 self.say();
-                return Ok(());
+                return true;
             }
         }
-        Err(full)
+        false
     }
 
     fn is_stable(&self) -> bool {

@@ -53,7 +53,7 @@ impl RouteKey {
         zerocopy::transmute!(*self)
     }
 
-    pub(super) fn of(words: [u64; 3]) -> RouteKey {
+    pub(super) fn from_words(words: [u64; 3]) -> RouteKey {
         zerocopy::transmute!(words)
     }
 }

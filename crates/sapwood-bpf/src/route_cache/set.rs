@@ -26,7 +26,7 @@ pub(super) struct Copied {
 }
 
 impl<'m> Set<'m> {
-    pub fn of(memory: &'m Memory, window: usize, shape: &Shape, index: usize) -> Set<'m> {
+    pub fn new(memory: &'m Memory, window: usize, shape: &Shape, index: usize) -> Set<'m> {
         Set {
             memory,
             at: window + shape.set(index),
@@ -58,7 +58,7 @@ impl<'m> Set<'m> {
             words: [0, 1, 2, 3].map(words(VALUE)),
         };
         RouteEntry {
-            key: RouteKey::of([0, 1, 2].map(words(KEY))),
+            key: RouteKey::from_words([0, 1, 2].map(words(KEY))),
             value: (stamp & 1 == 0).then_some(value),
             time: stamp >> 1,
         }

@@ -29,7 +29,7 @@ pub(super) struct Shape {
 
 impl Shape {
     /// The parts of a cache of so many slots, for so many processors. `None` when nobody has so much memory.
-    pub fn of(capacity: usize, processors: usize) -> Option<Shape> {
+    pub fn new(capacity: usize, processors: usize) -> Option<Shape> {
         let sets = capacity.div_ceil(SLOTS);
         let (ways, wider) = match sets {
             0 => (0, 0),
@@ -108,7 +108,7 @@ impl Shape {
             keep: word(at::KEEP),
             negative: (negative != at::NEVER).then_some(negative),
             secrets: [0, 1, 2].map(|i| word(at::SECRETS + 8 * i)),
-            ..Shape::of(number(at::CAPACITY)?, processors).ok_or_else(damaged)?
+            ..Shape::new(number(at::CAPACITY)?, processors).ok_or_else(damaged)?
         };
         // All else follows from the capacity: so what is there must be that.
         let same = shape
@@ -162,13 +162,13 @@ mod tests {
     #[test]
     fn capacities_are_exact() {
         for capacity in (0..70).chain([1000, 8191, 8192, 8193]) {
-            let shape = Shape::of(capacity, 3).unwrap();
+            let shape = Shape::new(capacity, 3).unwrap();
             let ways = (0..shape.sets).map(|set| shape.ways_of(set));
             assert_eq!(ways.clone().sum::<usize>(), capacity);
             assert!(ways.max().is_none_or(|most| most <= SLOTS));
             assert_eq!(shape.processors, 4);
             assert_eq!(shape.sets_at % PAGE, 0);
         }
-        assert_eq!(Shape::of(usize::MAX, 1), None);
+        assert_eq!(Shape::new(usize::MAX, 1), None);
     }
 }

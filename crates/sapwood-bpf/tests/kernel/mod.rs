@@ -1,12 +1,23 @@
 //! What several tests of the kernel's side use.
 #![allow(dead_code)]
 
+pub mod maps;
+
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use libbpf_rs::ProgramInput;
-use sapwood_bpf::{BpfArena, Loader, Programs};
+use sapwood_bpf::{BpfArena, Loader, PinnedProgram, Programs, WindowInfo};
+
+pub const LOOKUP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
+pub const WALK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/walk.bpf.o"));
+pub const PREFIX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/prefix.bpf.o"));
+
+/// What programs say: there is no such key, no such window or cursor, no order.
+pub const NO_ENTRY: i64 = -2;
+pub const INVALID: i64 = -22;
+pub const NO_ORDER: i64 = -95;
 
 /// Says why a test is left out; whether it is.
 pub fn skipped() -> bool {
@@ -16,6 +27,89 @@ pub fn skipped() -> bool {
             println!("skipped: {why}");
             true
         }
+    }
+}
+
+/// Loads the programs of an object.
+pub fn load(arena: &BpfArena, object: &[u8]) -> Programs {
+    Loader::open(arena, object).unwrap().load().unwrap()
+}
+
+/// A question of a test's program: two numbers, and a key at this place.
+pub fn question(words: [u32; 2], at: usize, key: &[u8]) -> Vec<u8> {
+    let mut data = vec![0u8; at + 256];
+    data[0..4].copy_from_slice(&words[0].to_ne_bytes());
+    data[4..8].copy_from_slice(&words[1].to_ne_bytes());
+    data[at] = key.len() as u8;
+    data[at + 1..at + 1 + key.len()].copy_from_slice(key);
+    data
+}
+
+/// Programs that answer in the place of the question.
+pub trait Answers {
+    fn answer(&self, program: &str, data: &mut [u8]);
+}
+
+impl Answers for Programs {
+    fn answer(&self, program: &str, data: &mut [u8]) {
+        assert_eq!(self.run(program, data).unwrap(), 2);
+    }
+}
+
+/// This one, whatever it is called.
+impl Answers for PinnedProgram {
+    fn answer(&self, _: &str, data: &mut [u8]) {
+        let given = data.to_vec();
+        assert_eq!(self.run(&given, data).unwrap(), 2);
+    }
+}
+
+pub fn word(data: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(data[at..at + 8].try_into().unwrap())
+}
+
+/// A result, and the value behind it if the result is a place.
+pub fn result(data: &[u8], at: usize) -> Result<u64, i64> {
+    match word(data, at) as i64 {
+        code if code > 0 => Ok(word(data, at + 8)),
+        code => Err(code),
+    }
+}
+
+/// A lookup by a program: by the trie (0), by the index (1), or by whatever there is (2).
+pub fn lookup(programs: &impl Answers, what: u32, window: u32, key: &[u8]) -> Result<u64, i64> {
+    let mut data = question([what, window], 24, key);
+    programs.answer("sw_ask", &mut data);
+    result(&data, 8)
+}
+
+/// Keys up to some length: short ones of few letters, long ones, and some of any bytes, so that
+/// there are branches of all sizes; and keys with lengths around an edge.
+pub fn key(rng: &mut fastrand::Rng, most: usize, edge: Range<usize>) -> Vec<u8> {
+    let (len, letters) = match rng.u8(0..9) {
+        0 => (rng.usize(0..most), 3),
+        1 => (rng.usize(0..4), 255),
+        2 => (rng.usize(edge), 2),
+        3 => (rng.usize(0..most), 100),
+        _ => (rng.usize(0..8), 4),
+    };
+    (0..len).map(|_| rng.u8(0..letters)).collect()
+}
+
+/// The value of a key that comes and goes.
+pub fn value_of(key: &[u8]) -> u64 {
+    let sum = key.iter().fold(5u64, |sum, &byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    sum >> 32
+}
+
+/// Lets threads end that look at this, also when a test fails.
+pub struct Ends<'a>(pub &'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -83,6 +177,22 @@ impl Beside {
         panic!("the child ended: {}", String::from_utf8_lossy(&said));
     }
 
+    /// Kills it when it has said some lines, and gives the number of the last "at NUMBER." among
+    /// them.
+    pub fn kill_at(mut self) -> u64 {
+        use std::io::Read;
+        // It has written some, however busy the machine is.
+        for _ in 0..3 {
+            self.wait_for(".");
+        }
+        self.kill();
+        let mut said = String::new();
+        let out = self.0.stdout.as_mut().unwrap();
+        out.read_to_string(&mut said).unwrap();
+        let number = |line: &str| line.strip_prefix("at ")?.strip_suffix('.')?.parse().ok();
+        said.lines().rev().find_map(number).unwrap_or(0)
+    }
+
     /// Kills it as kill -9 does.
     pub fn kill(&mut self) {
         self.0.kill().expect("it runs");
@@ -105,7 +215,7 @@ impl Poke {
 
     pub fn new(arena: &BpfArena) -> Poke {
         let object = include_bytes!(concat!(env!("OUT_DIR"), "/poke.bpf.o"));
-        Poke(Loader::open(arena, object).unwrap().load().unwrap())
+        Poke(load(arena, object))
     }
 
     pub fn words(&self, at: u64, words: &[u64]) {
@@ -115,14 +225,66 @@ impl Poke {
             data.extend((part.len() as u64).to_ne_bytes());
             data.extend(part.iter().flat_map(|word| word.to_ne_bytes()));
             data.resize(16 + 8 * Self::WORDS, 0);
-            let program = self.0.program("sw_poke").unwrap();
-            let run = program
-                .test_run(ProgramInput {
-                    data_in: Some(&data),
-                    ..Default::default()
-                })
-                .unwrap();
-            assert_eq!(run.return_value, 2);
+            self.0.answer("sw_poke", &mut data);
         }
+    }
+}
+
+/// A window whose words are damaged, and put back.
+pub struct Damage {
+    poke: Poke,
+    info: WindowInfo,
+    /// All of it, as it was, and the last word that is in use.
+    pub whole: Vec<u64>,
+    pub last: usize,
+}
+
+/// Where the header page ends, as a word.
+pub const NODES: usize = 512;
+
+impl Damage {
+    pub fn new(arena: &BpfArena, info: &WindowInfo) -> Damage {
+        let image = arena.image();
+        let end = (info.at + info.len).min(image.len());
+        let bytes = image[info.at..end].chunks_exact(8);
+        let whole: Vec<u64> = bytes.map(|bytes| word(bytes, 0)).collect();
+        Damage {
+            poke: Poke::new(arena),
+            info: info.clone(),
+            last: whole.iter().rposition(|&word| word != 0).unwrap(),
+            whole,
+        }
+    }
+
+    /// Writes words from the `at`th of the window on.
+    pub fn words(&self, at: usize, words: &[u64]) {
+        self.poke.words((self.info.at + at * 8) as u64, words);
+    }
+
+    pub fn put_back(&self, at: usize, len: usize) {
+        self.words(at, &self.whole[at..at + len]);
+    }
+
+    /// Changes some words from the `at`th on: a bit, a byte, all; or overwrites them by others of
+    /// the window. How many.
+    pub fn spoil(&self, rng: &mut fastrand::Rng, at: usize) -> usize {
+        let len = [1, 1, 1, 8, 64][rng.usize(0..5)].min(self.last - at);
+        let kind = rng.u8(0..4);
+        let from = rng.usize(NODES..self.last - 64);
+        let words: Vec<u64> = (0..len)
+            .map(|i| match kind {
+                0 => self.whole[at + i] ^ 1 << rng.u32(0..64),
+                1 => self.whole[at + i] ^ u64::from(rng.u8(1..)) << (8 * rng.u32(0..8)),
+                2 => self.whole[from + i],
+                _ => rng.u64(..),
+            })
+            .collect();
+        self.words(at, &words);
+        len
+    }
+
+    /// Random words for all of the window.
+    pub fn noise(&self, rng: &mut fastrand::Rng) -> Vec<u64> {
+        (0..self.whole.len()).map(|_| rng.u64(..)).collect()
     }
 }

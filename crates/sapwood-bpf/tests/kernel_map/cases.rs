@@ -47,7 +47,15 @@ fn memory_runs_out_and_comes_back() {
                 .grace(&grace)
                 .build()
                 .unwrap();
-                let failed = against_the_oracle(&map, &mut *side, parts, 60, 300, number);
+                let failed = against_the_oracle(
+                    &map,
+                    &mut *side,
+                    parts,
+                    60,
+                    &mut fastrand::Rng::with_seed(number),
+                    300,
+                    64,
+                );
                 assert!(failed > 0, "ring {ring}, {retired}, fail {fail}");
                 drop(map);
             }
@@ -173,7 +181,15 @@ fn an_index_that_runs_over() {
             .bytes(4 << 20)
             .build()
             .unwrap();
-        against_the_oracle(&both, &mut *side, (true, true), 300, 2500, 5);
+        against_the_oracle(
+            &both,
+            &mut *side,
+            (true, true),
+            300,
+            &mut fastrand::Rng::with_seed(5),
+            2500,
+            64,
+        );
         let window = both.window().number;
         for n in 0..300u64 {
             both.service().unwrap();

@@ -9,6 +9,7 @@ use sapwood_qsbr::Domain;
 
 use crate::asks::{ANY, Kernel, Side, User, What};
 use crate::kernel::Poke;
+use crate::pair::wrong_word;
 use crate::{PARTS, can, key, with};
 
 /// Which words are spoilt.
@@ -21,17 +22,6 @@ enum Where {
     /// Counts and scratch, root and table.
     Header,
     All,
-}
-
-/// A word that leads somewhere wrong: anything, near what is true, or small.
-fn word(rng: &mut fastrand::Rng, units: u32) -> u64 {
-    let half = |rng: &mut fastrand::Rng| match rng.u8(..4) {
-        0 => rng.u32(..),
-        1 => rng.u32(..units * 2),
-        2 => rng.u32(..units) << 1 | rng.u32(..2),
-        _ => rng.u32(..300) << 16 | rng.u32(..64) | rng.u32(..16) << 27,
-    };
-    u64::from(half(rng)) << 32 | u64::from(half(rng))
 }
 
 fn spoil(
@@ -58,7 +48,9 @@ fn spoil(
         let run = (256 / share).clamp(1, words);
         for _ in 0..(words / share / run).max(1) {
             let place = at + start / 8 * 8 + rng.usize(..=words - run) * 8;
-            let spoilt: Vec<_> = (0..run).map(|_| word(rng, (frontier / 8) as u32)).collect();
+            let spoilt: Vec<_> = (0..run)
+                .map(|_| wrong_word(rng, (frontier / 8) as u32))
+                .collect();
             poke.words(place as u64, &spoilt);
         }
     }

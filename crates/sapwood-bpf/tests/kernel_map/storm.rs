@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::ProgramInput;
-use sapwood_bpf::{BpfArena, KernelMap, KernelMapBuilder, Programs};
+use sapwood_bpf::{BpfArena, KernelMap, KernelMapBuilder, KernelMapService, Programs};
 
 use crate::asks::Kernel;
+use crate::kernel::{Answers, word};
 use crate::{PARTS, can, with};
 
 /// Keys are numbers below this.
@@ -44,6 +44,31 @@ impl Counts {
     }
 }
 
+/// Waits until what programs gave up at the end has come back, ends the service, and looks at all.
+pub fn settle(map: &KernelMap<[u64; 4]>, service: KernelMapService) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < until {
+        let m = map.memory().unwrap();
+        if m.retired + m.waiting == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    service.stop().unwrap();
+    let shape = map.verify().unwrap();
+    let m = map.memory().unwrap();
+    assert_eq!((shape.refused, m.retired, m.waiting), (0, 0, 0));
+    assert_eq!(m.live, m.branches + m.leaves);
+    let mut entries = 0;
+    map.for_each(|key, value| {
+        assert!(is_whole(key, value), "{key:?}");
+        entries += 1;
+    })
+    .unwrap();
+    assert_eq!(entries, shape.entries);
+    println!("{shape:?}; {m:?}");
+}
+
 pub fn run(programs: &Programs, window: u32, seed: u64, removals: u32) -> Counts {
     let mut data = vec![0u8; 64 + 64 + 256];
     data[0..4].copy_from_slice(&window.to_ne_bytes());
@@ -51,20 +76,10 @@ pub fn run(programs: &Programs, window: u32, seed: u64, removals: u32) -> Counts
     data[8..16].copy_from_slice(&seed.to_ne_bytes());
     data[16..20].copy_from_slice(&COUNT.to_ne_bytes());
     data[20..24].copy_from_slice(&removals.to_ne_bytes());
-    let mut out = vec![0u8; data.len()];
-    let result = programs
-        .program("sw_storm")
-        .unwrap()
-        .test_run(ProgramInput {
-            data_in: Some(&data),
-            data_out: Some(&mut out),
-            ..Default::default()
-        })
-        .unwrap();
-    assert_eq!(result.return_value, 2);
+    programs.answer("sw_storm", &mut data);
     let number = |i: usize| {
         let at = 24 + 4 * i;
-        u64::from(u32::from_ne_bytes(out[at..at + 4].try_into().unwrap()))
+        u64::from(u32::from_ne_bytes(data[at..at + 4].try_into().unwrap()))
     };
     Counts {
         done: number(0),
@@ -75,7 +90,7 @@ pub fn run(programs: &Programs, window: u32, seed: u64, removals: u32) -> Counts
         busy: number(5),
         full: number(6),
         other: number(7),
-        error: i64::from_ne_bytes(out[56..64].try_into().unwrap()),
+        error: word(&data, 56) as i64,
     }
 }
 
@@ -94,7 +109,7 @@ fn key(number: u32) -> Vec<u8> {
     key
 }
 
-pub fn is_whole(key_of: &[u8], value: [u64; 4]) -> bool {
+fn is_whole(key_of: &[u8], value: [u64; 4]) -> bool {
     value[1] < u64::from(KEYS)
         && key(value[1] as u32) == key_of
         && value[2] == !value[0]
@@ -181,24 +196,8 @@ fn storm(
         }
         assert!(walks > 0, "{seen} values, {walks} walks");
     });
-    // What programs gave up at the end comes back.
-    let until = Instant::now() + Duration::from_secs(10);
-    while Instant::now() < until {
-        let m = map.memory().unwrap();
-        if m.retired + m.waiting == 0 {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    service.stop().unwrap();
-    let shape = map.verify().unwrap();
-    let m = map.memory().unwrap();
-    assert_eq!((shape.refused, m.retired, m.waiting), (0, 0, 0));
-    assert_eq!(m.live, m.branches + m.leaves);
-    let mut entries = 0;
-    map.for_each(|_, _| entries += 1).unwrap();
-    assert_eq!(entries, shape.entries);
-    println!("{parts:?}: {all:?}; {shape:?}; {m:?}");
+    println!("{parts:?}: {all:?}");
+    settle(&map, service);
     all
 }
 

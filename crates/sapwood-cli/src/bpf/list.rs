@@ -6,9 +6,9 @@ use std::path::Path;
 use sapwood::key::dns_name;
 use sapwood_bpf::NameRule;
 
-use crate::errors::{Error, complain, shown};
+use crate::errors::{Error, shown};
 use crate::progress::Progress;
-use crate::records::{DESCRIBED, Record, Records, too_long};
+use crate::records::{Record, Records, leave_out, tell_others, too_long};
 
 /// Reads a list. Lines that hold no names are reported and left out, unless it is to be strict.
 pub fn read(path: &Path, strict: bool) -> Result<Vec<(String, NameRule)>, Error> {
@@ -17,7 +17,7 @@ pub fn read(path: &Path, strict: bool) -> Result<Vec<(String, NameRule)>, Error>
     let mut progress = Progress::new(format!("reading {}", path.display()), records.total, true);
     let mut all = Vec::new();
     let mut bad = 0;
-    while let Some((number, record)) = records.next()? {
+    while let Some((number, record)) = records.read()? {
         let names = match record {
             Record::TooLong(bytes) => Err(too_long(bytes)),
             Record::Whole(line) => parse(line),
@@ -33,26 +33,16 @@ pub fn read(path: &Path, strict: bool) -> Result<Vec<(String, NameRule)>, Error>
                 });
             }
             Err(what) => {
-                bad += 1;
-                if bad <= DESCRIBED {
-                    complain(&format!(
-                        "{}: {unit} {number}: {what}; left out",
-                        shown(path)
-                    ));
-                }
+                let what = format!("{unit} {number}: {what}");
+                leave_out(&mut bad, &progress, &shown(path), what);
             }
         }
         if number % 4096 == 0 {
             progress.at(records.bytes());
         }
     }
-    if bad > DESCRIBED {
-        complain(&format!(
-            "{}: {} more, left out",
-            shown(path),
-            bad - DESCRIBED
-        ));
-    }
+    drop(progress);
+    tell_others(bad, &shown(path), "");
     Ok(all)
 }
 

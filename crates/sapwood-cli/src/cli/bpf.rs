@@ -340,11 +340,7 @@ pub struct DumpArgs {
 impl DumpArgs {
     /// How keys are written.
     pub fn form(&self) -> KeyForm {
-        match (self.dns, self.hex) {
-            (true, _) => KeyForm::Dns,
-            (_, true) => KeyForm::Hex,
-            _ => KeyForm::Bytes,
-        }
+        KeyForm::new(self.dns, self.hex)
     }
 }
 

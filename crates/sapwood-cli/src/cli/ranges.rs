@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Listing;
+use super::{FileArgs, Listing};
 use crate::numbers::{number, size};
 
 /// What can be done with maps of ranges.
@@ -200,16 +200,6 @@ pub struct AllocArgs {
     /// How answers are written.
     #[command(flatten)]
     pub form: Form,
-}
-
-/// A map, looked at as a whole.
-#[derive(Debug, Args)]
-pub struct FileArgs {
-    /// The map.
-    pub map: PathBuf,
-    /// The answer is a JSON document.
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `ranges export`.

@@ -9,7 +9,7 @@ use crate::cli::BuildArgs;
 use crate::errors::{Answer, Error, Outcome, complain, shown};
 use crate::keys::KeyForm;
 use crate::progress::Progress;
-use crate::records::{DESCRIBED, Record, Records, too_long};
+use crate::records::{Record, Records, leave_out, tell_others, too_long};
 use crate::signals::Held;
 use crate::target::target;
 
@@ -54,7 +54,7 @@ fn read(args: &BuildArgs, records: &mut Records) -> Result<(QpMap<u64>, Counts),
         records.total,
         true,
     );
-    while let Some((number, record)) = records.next()? {
+    while let Some((number, record)) = records.read()? {
         let parsed = match record {
             Record::TooLong(bytes) => Err(too_long(bytes)),
             Record::Whole(text) => {
@@ -90,13 +90,8 @@ fn read(args: &BuildArgs, records: &mut Records) -> Result<(QpMap<u64>, Counts),
                 });
             }
             Err(what) => {
-                counts.bad += 1;
-                if counts.bad <= DESCRIBED {
-                    complain(&format!(
-                        "{}: {unit} {number}: {what}; left out",
-                        shown(&args.input)
-                    ));
-                }
+                let what = format!("{unit} {number}: {what}");
+                leave_out(&mut counts.bad, &progress, &shown(&args.input), what);
             }
         }
         if number % 4096 == 0 {
@@ -141,12 +136,7 @@ fn parse_number(text: &[u8]) -> Result<u64, String> {
 fn report(args: &BuildArgs, map: &QpMap<u64>, counts: &Counts) {
     let input = shown(&args.input);
     let unit = if args.null { "records" } else { "lines" };
-    if counts.bad > DESCRIBED {
-        complain(&format!(
-            "{input}: {} more bad {unit}, left out",
-            counts.bad - DESCRIBED
-        ));
-    }
+    tell_others(counts.bad, &input, &format!(" bad {unit}"));
     if counts.carriage_returns > 0 {
         complain(&format!(
             "{input}: warning: {} {unit} end in a carriage return, which is now part of the key or made the number bad; \

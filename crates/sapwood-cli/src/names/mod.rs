@@ -13,8 +13,6 @@ use crate::cli::NamesCommand;
 use crate::errors::{Error, Outcome};
 use crate::saved;
 
-pub use stats::document;
-
 /// A saved map.
 pub type Map = QpFile<u64>;
 

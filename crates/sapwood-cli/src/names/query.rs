@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::Bound;
 use std::ffi::OsStr;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -13,10 +12,10 @@ use super::{Map, open};
 use crate::cli::{
     CountArgs, HasArgs, KeyArgs, KeysArgs, Listing, LongestArgs, PrefixArgs, Query, RangeArgs,
 };
-use crate::errors::{Answer, Error, Outcome};
+use crate::errors::{Answer, Error, Outcome, complain};
 use crate::keys::{KeyForm, looks_like_dns};
 use crate::output::Output;
-use crate::records::{Record, Records};
+use crate::records::{Record, Records, is_single};
 
 /// A stored key and its number.
 type Entry<'m> = (&'m [u8], &'m u64);
@@ -37,7 +36,7 @@ pub fn get(args: &KeysArgs) -> Outcome {
             Some(value) if single => out.fields(&[value.to_string().as_bytes()]),
             Some(value) => out.fields(&[given, value.to_string().as_bytes()]),
             None => {
-                say_absent(given);
+                complain(&format!("no key \"{}\"", given.escape_ascii()));
                 Ok(())
             }
         }
@@ -88,10 +87,7 @@ pub fn range(args: &RangeArgs) -> Outcome {
     if let (Some(from), Some(to)) = (&from, &to)
         && from > to
     {
-        let _ = writeln!(
-            std::io::stderr(),
-            "sapwood: warning: --from sorts after --to, so nothing is between them"
-        );
+        complain("warning: --from sorts after --to, so nothing is between them");
     }
     let from = match &from {
         Some(key) if args.exclude_from => Bound::Excluded(&**key),
@@ -230,11 +226,10 @@ fn open_for(path: &Path, query: &Query) -> Result<Map, Error> {
                 .next_back()
                 .is_none_or(|k| k.is_empty() || looks_like_dns(k))
         {
-            let _ = writeln!(
-                std::io::stderr(),
-                "sapwood: note: the keys of {} look like domain names; --dns takes and shows them as such",
+            complain(&format!(
+                "note: the keys of {} look like domain names; --dns takes and shows them as such",
                 path.display()
-            );
+            ));
         }
     }
     Ok(map)
@@ -244,11 +239,6 @@ fn open_for(path: &Path, query: &Query) -> Result<Map, Error> {
 fn parse(query: &Query, key: &OsStr) -> Result<Vec<u8>, Error> {
     let key = query.form().parse(key.as_bytes()).map_err(Error::Usage)?;
     Ok(key.into_owned())
-}
-
-/// Whether there is one key, so that answers need not repeat it.
-fn is_single(keys: &[impl AsRef<OsStr>]) -> bool {
-    keys.len() == 1 && keys[0].as_ref() != "-"
 }
 
 /// Calls `each` with every key as it was given and as it would be stored: nothing, if it is too long for that.
@@ -266,7 +256,7 @@ fn each_key(
         let input = Path::new("-");
         let mut records = Records::open(input, args.query.null)?;
         let unit = records.unit();
-        while let Some((number, record)) = records.next()? {
+        while let Some((number, record)) = records.read()? {
             match record {
                 Record::TooLong(bytes) => {
                     let text = format!("({unit} {number}, of {bytes} bytes)");
@@ -293,12 +283,4 @@ fn given_json(out: &Output, given: &[u8], key: Option<&[u8]>) -> Result<serde_js
         Some(key) => out.key_json(key),
         None => Ok(String::from_utf8_lossy(given).into()),
     }
-}
-
-fn say_absent(given: &[u8]) {
-    let _ = writeln!(
-        std::io::stderr(),
-        "sapwood: no key \"{}\"",
-        given.escape_ascii()
-    );
 }

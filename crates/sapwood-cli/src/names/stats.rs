@@ -1,12 +1,11 @@
 //! `names stats` and `names verify`: a map as a whole.
 
-use std::io::Write;
-
 use serde_json::json;
 
 use super::{Map, open};
 use crate::cli::FileArgs;
-use crate::errors::{Answer, Error, Outcome};
+use crate::errors::{Error, Outcome};
+use crate::output::{document, figures};
 use crate::saved::{Sound, say_whether_whole};
 
 /// Size and shape.
@@ -72,12 +71,7 @@ pub fn stats(args: &FileArgs) -> Outcome {
             ),
         ),
     ];
-    let mut out = std::io::stdout().lock();
-    for (what, value) in rows {
-        writeln!(out, "{what:<12} {value}")?;
-    }
-    out.flush()?;
-    Ok(Answer::Yes)
+    figures(&rows)
 }
 
 /// Whether the file is whole.
@@ -95,11 +89,4 @@ pub fn verify(args: &FileArgs) -> Outcome {
         ],
     });
     say_whether_whole(&args.map, "map", args.json, opened)
-}
-
-pub fn document(value: &serde_json::Value) -> Outcome {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{value}")?;
-    out.flush()?;
-    Ok(Answer::Yes)
 }

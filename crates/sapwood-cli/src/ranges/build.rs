@@ -11,7 +11,7 @@ use crate::cli::ranges::BuildArgs;
 use crate::errors::{Answer, Error, Outcome, complain, shown};
 use crate::numbers::Base;
 use crate::progress::Progress;
-use crate::records::{DESCRIBED, Record, Records};
+use crate::records::{Record, Records, leave_out, tell_others};
 use crate::saved::{is_saved, kind};
 use crate::target::target;
 
@@ -56,7 +56,7 @@ fn read(args: &BuildArgs) -> Result<(Ranges, Counts), Error> {
     let mut progress = Progress::new(format!("reading {input}"), records.total, true);
     let mut builder = Builder::default();
     let mut counts = Counts::default();
-    while let Some((number, record)) = records.next()? {
+    while let Some((number, record)) = records.read()? {
         let taken = match record {
             Record::TooLong(bytes) => Err(format!("{bytes} bytes, too long a line")),
             Record::Whole(line) => match parse_line(line) {
@@ -68,11 +68,8 @@ fn read(args: &BuildArgs) -> Result<(Ranges, Counts), Error> {
         match taken {
             Ok(()) => {}
             Err(what) if args.skip_bad => {
-                counts.bad += 1;
-                if counts.bad <= DESCRIBED {
-                    let what = format!("{input}: {unit} {number}: {what}; left out");
-                    progress.hide(|| complain(&what));
-                }
+                let what = format!("{unit} {number}: {what}");
+                leave_out(&mut counts.bad, &progress, &input, what);
             }
             Err(what) => {
                 return Err(Error::Record {
@@ -88,12 +85,7 @@ fn read(args: &BuildArgs) -> Result<(Ranges, Counts), Error> {
         }
     }
     drop(progress);
-    if counts.bad > DESCRIBED {
-        complain(&format!(
-            "{input}: {} more, left out",
-            counts.bad - DESCRIBED
-        ));
-    }
+    tell_others(counts.bad, &input, "");
     Ok((builder.ranges, counts))
 }
 

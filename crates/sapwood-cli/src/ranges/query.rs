@@ -1,7 +1,6 @@
 //! The queries: `ranges get`, `list`, `gaps`, `export`.
 
 use std::ops::RangeInclusive;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -11,7 +10,7 @@ use crate::cli::ranges::{ExportArgs, Form, GapsArgs, GetArgs, ListArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::numbers::{Base, count_json, length, number};
 use crate::output::Output;
-use crate::records::{Record, Records};
+use crate::records::{each_given, is_single};
 
 /// A range with its value as a document; without one, that is null.
 pub fn entry_json(range: &RangeInclusive<u64>, text: &str) -> Value {
@@ -44,9 +43,10 @@ pub fn get(args: &GetArgs) -> Outcome {
     let (ranges, _) = Ranges::open(&args.map)?;
     let mut out = Output::lines(args.form.json);
     let base = Base::new(args.form.hex);
-    let single = args.indices.len() == 1 && args.indices[0] != "-";
+    let single = is_single(&args.indices);
     let mut all = true;
-    each_index(args, |index| {
+    let too_long = |bytes| format!("{bytes} bytes are not a number");
+    each_given(&args.indices, number, too_long, |index| {
         let (range, number) = ranges.map().read(|view| {
             let (range, number) = view.locate(index);
             (range, number.copied())
@@ -69,33 +69,6 @@ pub fn get(args: &GetArgs) -> Outcome {
     })?;
     out.flush()?;
     Ok(Answer::from_bool(all))
-}
-
-/// Calls `each` with every number.
-fn each_index(args: &GetArgs, mut each: impl FnMut(u64) -> Result<(), Error>) -> Result<(), Error> {
-    for given in &args.indices {
-        if given != "-" {
-            each(number(given).map_err(Error::Usage)?)?;
-            continue;
-        }
-        let input = Path::new("-");
-        let mut records = Records::open(input, false)?;
-        let unit = records.unit();
-        while let Some((line, record)) = records.next()? {
-            let index = match record {
-                Record::Whole(text) if text.trim_ascii().is_empty() => continue,
-                Record::Whole(text) => number(&String::from_utf8_lossy(text.trim_ascii())),
-                Record::TooLong(bytes) => Err(format!("{bytes} bytes are not a number")),
-            };
-            each(index.map_err(|what| Error::Record {
-                path: input.into(),
-                unit,
-                number: line,
-                what,
-            })?)?;
-        }
-    }
-    Ok(())
 }
 
 /// The ranges.

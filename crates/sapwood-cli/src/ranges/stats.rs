@@ -1,16 +1,14 @@
 //! `ranges stats` and `ranges verify`: a map as a whole.
 
-use std::io::Write;
-
 use sapwood::qp::OpenError;
 use serde_json::{Value, json};
 
 use super::query::gap_json;
 use super::table::{KIND, Ranges};
-use crate::cli::ranges::FileArgs;
-use crate::errors::{Answer, Outcome};
-use crate::names::document;
+use crate::cli::FileArgs;
+use crate::errors::Outcome;
 use crate::numbers::{Base, count_json, length};
+use crate::output::{document, figures};
 use crate::saved::{Sound, say_whether_whole};
 
 /// Counts.
@@ -92,12 +90,7 @@ pub fn stats(args: &FileArgs) -> Outcome {
         "file",
         format!("{file_bytes} bytes, {:.1} a range", each(file_bytes)),
     ));
-    let mut out = std::io::stdout().lock();
-    for (what, value) in rows {
-        writeln!(out, "{what:<12} {value}")?;
-    }
-    out.flush()?;
-    Ok(Answer::Yes)
+    figures(&rows)
 }
 
 /// Whether the file is whole.

@@ -1,19 +1,16 @@
 //! `sapwood routes`: tables of routes, in files.
 
-pub mod bench;
 mod build;
 mod diff;
-pub mod family;
 pub mod load;
-pub mod lookups;
 mod query;
 mod source;
 mod stats;
 mod table;
-mod updates;
 
 use crate::cli::routes::RoutesCommand;
 use crate::errors::Outcome;
+use crate::tour;
 
 /// Does what was asked.
 pub fn run(command: &RoutesCommand) -> Outcome {
@@ -24,6 +21,6 @@ pub fn run(command: &RoutesCommand) -> Outcome {
         RoutesCommand::Verify(args) => stats::verify(args),
         RoutesCommand::Diff(args) => diff::run(args),
         RoutesCommand::Export(args) => query::export(args),
-        RoutesCommand::Bench(args) => bench::run(args),
+        RoutesCommand::Bench(_) => tour::start(),
     }
 }

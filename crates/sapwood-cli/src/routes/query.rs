@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::path::Path;
 
 use ipnet::IpNet;
 use sapwood_routes::{Route, show_route};
@@ -12,15 +11,16 @@ use super::table::Table;
 use crate::cli::routes::{ExportArgs, LookupArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::output::Output;
-use crate::records::{Record, Records};
+use crate::records::{each_given, is_single};
 
 /// The routes of addresses.
 pub fn lookup(args: &LookupArgs) -> Outcome {
     let table = Table::open(&args.table, !args.no_verify)?;
     let mut out = Output::lines(args.json);
-    let single = args.addresses.len() == 1 && args.addresses[0] != "-";
+    let single = is_single(&args.addresses);
     let mut all = true;
-    each_address(args, |address| {
+    let too_long = |bytes| format!("\"(of {bytes} bytes)\" is not an address");
+    each_given(&args.addresses, address, too_long, |address| {
         let found = match args.all {
             true => table.matches(address),
             false => Vec::from_iter(table.lookup(address)),
@@ -67,41 +67,11 @@ pub fn hop_json(next_hop: &str) -> Value {
     }
 }
 
-/// Calls `each` with every address.
-fn each_address(
-    args: &LookupArgs,
-    mut each: impl FnMut(IpAddr) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let parse = |text: &str| {
-        let shown = || text.chars().take(60).collect::<String>();
-        text.parse::<IpAddr>()
-            .map_err(|_| format!("\"{}\" is not an address", shown().escape_debug()))
-    };
-    for given in &args.addresses {
-        if given != "-" {
-            each(parse(given).map_err(Error::Usage)?)?;
-            continue;
-        }
-        let input = Path::new("-");
-        let mut records = Records::open(input, false)?;
-        let unit = records.unit();
-        while let Some((number, record)) = records.next()? {
-            let text = match record {
-                Record::Whole(text) => String::from_utf8_lossy(text.trim_ascii()),
-                Record::TooLong(bytes) => Cow::Owned(format!("(of {bytes} bytes)")),
-            };
-            if text.is_empty() {
-                continue;
-            }
-            each(parse(&text).map_err(|what| Error::Record {
-                path: input.into(),
-                unit,
-                number,
-                what,
-            })?)?;
-        }
-    }
-    Ok(())
+/// The address that a text says.
+fn address(text: &str) -> Result<IpAddr, String> {
+    let shown = || text.chars().take(60).collect::<String>();
+    text.parse()
+        .map_err(|_| format!("\"{}\" is not an address", shown().escape_debug()))
 }
 
 /// The text of a table.

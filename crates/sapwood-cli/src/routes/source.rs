@@ -1,7 +1,6 @@
 //! Where routes come from: a text, a dump, the kernel; read with a bar for who waits.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -12,9 +11,9 @@ use sapwood_routes::{
 };
 
 use crate::cli::routes::{RouteFormat, SourceArgs};
-use crate::errors::{Error, complain, shown};
+use crate::errors::{Error, shown};
 use crate::progress::Progress;
-use crate::records::DESCRIBED;
+use crate::records::{input, leave_out, tell_others};
 
 /// What the kernel is called where files have names.
 const KERNEL: &str = "the kernel's routes";
@@ -40,17 +39,7 @@ pub struct Counts {
 impl Source {
     /// A file, or stdin for `-`.
     pub fn open(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
-        let (input, total): (Box<dyn Read>, _) = if path == Path::new("-") {
-            (Box::new(io::stdin().lock()), None)
-        } else {
-            let file = File::open(path).map_err(Error::read(path))?;
-            let metadata = file.metadata().map_err(Error::read(path))?;
-            if metadata.is_dir() {
-                return Err(Error::read(path)(io::ErrorKind::IsADirectory.into()));
-            }
-            let total = metadata.is_file().then_some(metadata.len());
-            (Box::new(file), total)
-        };
+        let (input, total) = input(path)?;
         let read = Rc::new(Cell::new(0));
         let counted = Counted {
             input,
@@ -113,10 +102,7 @@ impl Source {
                 Ok(None) => break,
                 Ok(Some(route)) => take(route)?,
                 Err(RouteError::Bad(place)) if self.skip_bad => {
-                    bad += 1;
-                    if bad <= DESCRIBED {
-                        progress.hide(|| complain(&format!("{name}: {place}; left out")));
-                    }
+                    leave_out(&mut bad, &progress, &name, place);
                 }
                 Err(RouteError::Io(error)) => return Err(Error::read(&self.path)(error)),
                 Err(RouteError::Bad(place) | RouteError::Broken(place)) => {
@@ -132,9 +118,8 @@ impl Source {
                 progress.at(self.read.get());
             }
         }
-        if bad > DESCRIBED {
-            progress.hide(|| complain(&format!("{name}: {} more, left out", bad - DESCRIBED)));
-        }
+        drop(progress);
+        tell_others(bad, &name, "");
         Ok(Counts {
             bad,
             remarks: self.routes.remarks(),

@@ -10,7 +10,7 @@ use super::query::hop_json;
 use super::table::Table;
 use crate::cli::routes::TableArgs;
 use crate::errors::{Answer, Outcome};
-use crate::names::document;
+use crate::output::{document, figures};
 use crate::saved::{Sound, say_whether_whole};
 
 /// So many next hops are named in the text.
@@ -66,16 +66,14 @@ pub fn stats(args: &TableArgs) -> Outcome {
             "bytes_per_route": each,
         }));
     }
-    let mut out = std::io::stdout().lock();
-    for (what, value) in [
+    figures(&[
         ("routes", table.len().to_string()),
         ("IPv4", v4.routes.to_string()),
         ("IPv6", v6.routes.to_string()),
         ("next hops", hops.len().to_string()),
         ("file", format!("{bytes} bytes, {each:.1} a route")),
-    ] {
-        writeln!(out, "{what:<12} {value}")?;
-    }
+    ])?;
+    let mut out = std::io::stdout().lock();
     for (family, name) in [(v4, "IPv4"), (v6, "IPv6")] {
         if family.routes == 0 {
             continue;

@@ -76,17 +76,21 @@ impl DataSet {
     /// If the set is so dense that hardly any such key is absent.
     #[must_use]
     pub fn mutated(&self, count: usize, seed: u64) -> Vec<Box<[u8]>> {
+        let absent = self.mutated_within(count, 100 * (count + 10), seed);
+        assert_eq!(absent.len(), count, "{}: too dense for misses", self.name);
+        absent
+    }
+
+    /// As many of the same keys as are found in some tries.
+    #[must_use]
+    pub fn mutated_within(&self, count: usize, tries: usize, seed: u64) -> Vec<Box<[u8]>> {
         let mut rng = Rng::with_seed(seed);
         let present: HashSet<&[u8]> = self.keys.iter().map(|key| &**key).collect();
         let mut absent = Vec::with_capacity(count);
-        let mut tries = 0_usize;
-        while absent.len() < count {
-            tries += 1;
-            assert!(
-                tries <= 100 * (count + 10),
-                "{}: too dense for misses",
-                self.name
-            );
+        for _ in 0..tries {
+            if absent.len() == count {
+                break;
+            }
             let mut key = self.keys[rng.usize(..self.keys.len())].clone();
             let donor = &self.keys[rng.usize(..self.keys.len())];
             if key.is_empty() || donor.is_empty() {

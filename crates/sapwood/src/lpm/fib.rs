@@ -13,8 +13,8 @@ use sapwood_qsbr::{Domain, Guard};
 use super::family::{Family, Key, V4, V6};
 use super::memory::FibMemory;
 use super::raw::build::Entry;
-use super::raw::node::MAX_BYTES;
-use super::raw::table::Shared;
+use super::raw::format::MAX_BYTES;
+use super::raw::table::FibShared;
 use super::raw::writer::Writer;
 use super::snapshot::FibSnapshot;
 use super::txn::FibTxn;
@@ -75,7 +75,7 @@ pub type Ipv6Fib<V> = Fib<V6, V>;
 /// the nodes on that way, 64 nodes more at most, and stores one word; a prefix shorter than the root, `2^(bits - length)`
 /// words.
 pub struct Fib<F: Family, V: NextHop> {
-    shared: Arc<Shared<V>>,
+    shared: Arc<FibShared<V>>,
     family: PhantomData<F>,
 }
 
@@ -143,8 +143,8 @@ impl<F: Family, V: NextHop> FibBuilder<F, V> {
     pub fn build(self) -> Result<Fib<F, V>, Error> {
         let options = self.options.limit_to(MAX_BYTES);
         let domain = self.domain.unwrap_or_default();
-        let shared = Shared::new(options, self.bits.into(), domain, crate::seed::seed())?;
-        Ok(Fib::of(shared))
+        let shared = FibShared::new(options, self.bits.into(), domain, crate::seed::seed())?;
+        Ok(Fib::from_shared(shared))
     }
 
     /// A table of prefixes in any order; of equal ones, the last wins. Three to five times quicker than inserting them
@@ -184,7 +184,7 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         }
     }
 
-    pub(super) fn of(shared: Shared<V>) -> Self {
+    pub(super) fn from_shared(shared: FibShared<V>) -> Self {
         Fib {
             shared: Arc::new(shared),
             family: PhantomData,
@@ -278,7 +278,7 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     fn put(&self, at: (F::Key, u8), value: V) -> Result<Option<V>, Rejected<V>> {
         // Dropped after the writer's lock is released: a value's `drop` may use the table.
         let mut dropped = Vec::new();
-        self.shared.expect(at.0);
+        self.shared.prefetch(at.0);
         let mut writer = self.shared.write();
         match self.shared.put(&mut writer, at, value, &mut dropped) {
             Ok(old) => Ok(self.finish(&mut writer, old, &mut dropped)),
@@ -300,7 +300,7 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     pub fn remove(&self, net: F::Net) -> Result<Option<V>, Error> {
         let mut dropped = Vec::new();
         let at = truncated::<F>(net);
-        self.shared.expect(at.0);
+        self.shared.prefetch(at.0);
         let mut writer = self.shared.write();
         let old = self.shared.take(&mut writer, at, &mut dropped)?;
         Ok(self.finish(&mut writer, old, &mut dropped))
@@ -362,7 +362,7 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// Where the memory is. Waits for an open transaction.
     pub fn memory(&self) -> FibMemory {
         let writer = self.shared.write();
-        FibMemory::of(&writer, &self.shared)
+        FibMemory::new(&writer, &self.shared)
     }
 
     /// Walks the newest version and checks every invariant, and the accounts against what is there. Waits for an open

@@ -5,10 +5,10 @@ use core::fmt;
 use sapwood_arena::Memory;
 
 use super::fib::NextHop;
-use super::raw::node::{NODE, POOLED, ROOT, SHELF, VALUE};
-use super::raw::table::Shared;
+use super::raw::node::{NODE, POOLED, ROOT, ROOT_PREFIXES, VALUE};
+use super::raw::table::FibShared;
 use super::raw::writer::Writer;
-use crate::figures::table;
+use crate::figures::{self, table};
 
 /// What a table's memory holds: number of blocks and bytes, or bytes.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ pub struct FibMemory {
     pub root: usize,
     /// Nodes below the root, with the prefixes that end in them: number and bytes.
     pub nodes: (usize, usize),
-    /// Shelves, for prefixes that are not longer than the root: number and bytes.
+    /// Root prefixes, which are not longer than the root: number and bytes.
     pub shelves: (usize, usize),
     /// Values that differ: number and bytes.
     pub values: (usize, usize),
@@ -37,23 +37,20 @@ pub struct FibMemory {
 }
 
 impl FibMemory {
-    pub(super) fn of<V: NextHop>(writer: &Writer<V>, shared: &Shared<V>) -> Self {
+    pub(super) fn new<V: NextHop>(writer: &Writer<V>, shared: &FibShared<V>) -> Self {
         let arena = writer.blocks.arena.memory();
-        let kind = |kind: sapwood_arena::Kind| {
-            let kind = &arena.kinds[kind.0 as usize];
-            (kind.count, kind.bytes)
-        };
-        let snapshots = shared.kept();
+        let kind = |kind| figures::kind(&arena, kind);
+        let snapshots = shared.snapshots();
         FibMemory {
             prefixes: writer.len(),
             root: kind(ROOT).1,
             nodes: kind(NODE),
-            shelves: kind(SHELF),
+            shelves: kind(ROOT_PREFIXES),
             values: kind(VALUE),
             waiting: writer.waiting(),
             pooled: kind(POOLED).1,
             snapshots,
-            outside: size_of::<Shared<V>>()
+            outside: size_of::<FibShared<V>>()
                 + writer.values.bytes()
                 + writer.blocks.pool.bytes()
                 + snapshots * kind(ROOT).1,
@@ -63,7 +60,7 @@ impl FibMemory {
 
     /// All bytes that the table takes from the system.
     pub fn total(&self) -> usize {
-        self.arena.committed + self.arena.overhead + self.outside
+        figures::total(&self.arena, self.outside)
     }
 }
 
@@ -76,12 +73,7 @@ impl fmt::Display for FibMemory {
             ("values", self.values),
             ("waiting", self.waiting),
         ];
-        let sums = [
-            ("pooled", self.pooled),
-            ("free", self.arena.free),
-            ("outside", self.outside + self.arena.overhead),
-            ("total", self.total()),
-        ];
+        let sums = figures::sums(&self.arena, self.pooled, self.outside);
         table(f, ("prefixes", "a prefix"), self.prefixes, &blocks, &sums)
     }
 }

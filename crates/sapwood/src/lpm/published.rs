@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::family::Family;
 use super::fib::{Fib, FibBuilder, NextHop};
-use super::raw::node::MAX_BYTES;
-use super::raw::table::{LEN_WORD, ROOT_WORD, SHELF_WORD, Shared};
+use super::raw::format::{LEN_WORD, MAX_BYTES, ROOT_PREFIXES_WORD, ROOT_WORD, published_layout};
+use super::raw::table::FibShared;
 use crate::Error;
 use crate::seed::seed;
 
@@ -38,17 +38,17 @@ impl Published {
     /// Root word: the reference of the block of root words; in its upper half, how many bits of an address it resolves. Both
     /// never change.
     pub const ROOT: usize = ROOT_WORD;
-    /// Root word: the first shelf, 0 for none.
-    pub const SHELF: usize = SHELF_WORD;
+    /// Root word: the first block of root prefixes (in C, a shelf), 0 for none.
+    pub const SHELF: usize = ROOT_PREFIXES_WORD;
     /// Root word: how many prefixes there are.
     pub const LEN: usize = LEN_WORD;
     /// The most bytes of a table: references have 27 bits.
     pub const BYTES_MAX: usize = MAX_BYTES;
 
-    /// Numbers of the layouts of root words, nodes and shelves that others are compiled with: names as in `docs/lpm.md`, in
+    /// Numbers of the layouts of root words, nodes and blocks of root prefixes that others are compiled with: names as in `docs/lpm.md`, in
     /// capitals, and values.
     pub fn layout() -> impl Iterator<Item = (&'static str, u64)> {
-        super::raw::published_layout().into_iter()
+        published_layout().into_iter()
     }
 
     /// What the header calls the layout of a table of this family with values of this type.
@@ -100,9 +100,9 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibBuilder<F, V>
         arena.limit_to(MAX_BYTES);
         let roots = arena.roots_at();
         let domain = self.domain.unwrap_or_default();
-        let mut shared = Shared::new_in(arena, self.bits.into(), domain, seed())?;
+        let mut shared = FibShared::new_in(arena, self.bits.into(), domain, seed())?;
         shared.publish_at(size_of::<V>() as u64, F::WIDTH.into(), roots);
-        Ok(Fib::of(shared))
+        Ok(Fib::from_shared(shared))
     }
 
     /// As [`build_in`](Self::build_in), with prefixes in any order; of equal ones, the last wins.

@@ -59,7 +59,7 @@ impl<F: Family, V: NextHop> FibSnapshot<F, V> {
 
     /// The version's number.
     pub fn version(&self) -> u64 {
-        self.kept.version
+        self.kept.version.number()
     }
 
     lookup_methods!(['s] 's [&'s ] self);

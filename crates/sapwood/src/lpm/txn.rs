@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use super::family::Family;
 use super::fib::{NextHop, strict, truncated};
 use super::raw::root::Open;
-use super::raw::table::Shared;
+use super::raw::table::FibShared;
 use super::raw::view::View;
 use super::raw::writer::Writer;
 use super::view::{Matches, lookup_methods};
@@ -32,45 +32,36 @@ use crate::{Error, Rejected};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct FibTxn<'s, F: Family, V: NextHop> {
-    shared: &'s Shared<V>,
-    // `Option`, so that values can be dropped after the lock is released.
-    writer: Option<MutexGuard<'s, Writer<V>>>,
+    shared: &'s FibShared<V>,
+    // Released before the values are dropped: their `drop` may use the table.
+    writer: MutexGuard<'s, Writer<V>>,
     /// Values that were reclaimed or not needed on the way.
     dropped: Vec<V>,
     family: PhantomData<F>,
 }
 
 impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
-    pub(super) fn new(shared: &'s Shared<V>, writer: MutexGuard<'s, Writer<V>>) -> Self {
+    pub(super) fn new(shared: &'s FibShared<V>, mut writer: MutexGuard<'s, Writer<V>>) -> Self {
+        writer.blocks.marks = true;
         FibTxn {
             shared,
-            writer: Some(writer),
+            writer,
             dropped: Vec::new(),
             family: PhantomData,
         }
     }
 
-    fn writer(&self) -> &Writer<V> {
-        match &self.writer {
-            Some(writer) => writer,
-            None => unreachable!("taken only by commit and drop"),
-        }
-    }
-
-    fn parts(&mut self) -> (&Shared<V>, &mut Writer<V>, &mut Vec<V>) {
-        match &mut self.writer {
-            Some(writer) => (self.shared, writer, &mut self.dropped),
-            None => unreachable!("taken only by commit and drop"),
-        }
+    fn parts(&mut self) -> (&FibShared<V>, &mut Writer<V>, &mut Vec<V>) {
+        (self.shared, &mut self.writer, &mut self.dropped)
     }
 
     fn view(&self) -> View<'_, V, Open<'_>> {
-        self.shared.open_view(self.writer())
+        self.shared.open_view(&self.writer)
     }
 
     /// Number of prefixes.
     pub fn len(&self) -> usize {
-        self.writer().len()
+        self.writer.len()
     }
 
     /// Whether there are no prefixes.
@@ -101,7 +92,7 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
 
     fn put(&mut self, at: (F::Key, u8), value: V) -> Result<Option<&V>, Rejected<V>> {
         let (shared, writer, dropped) = self.parts();
-        match shared.put_open(writer, at, value, dropped) {
+        match shared.put(writer, at, value, dropped) {
             Ok(old) => Ok(old.map(|block| shared.value_of(writer, block))),
             Err((value, error)) => Err(Rejected { value, error }),
         }
@@ -113,7 +104,7 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
     /// [`Error::ArenaFull`] (the way to the prefix is copied), [`Error::GarbageLimit`].
     pub fn remove(&mut self, net: F::Net) -> Result<Option<&V>, Error> {
         let (shared, writer, dropped) = self.parts();
-        let old = shared.take_open(writer, truncated::<F>(net), dropped)?;
+        let old = shared.take(writer, truncated::<F>(net), dropped)?;
         Ok(old.map(|block| shared.value_of(writer, block)))
     }
 
@@ -124,11 +115,9 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
     pub fn commit(mut self) -> u64 {
         let (shared, writer, dropped) = self.parts();
         let budget = shared.reclaim_budget(writer.retired());
-        let version = shared.commit(writer);
+        shared.commit(writer);
         shared.reclaim(writer, budget, dropped);
-        // Released before the values are dropped: a value's `drop` may use the table.
-        self.writer = None;
-        version
+        shared.version()
     }
 
     /// Forgets all changes; the same as dropping the transaction.
@@ -139,11 +128,8 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
 
 impl<F: Family, V: NextHop> Drop for FibTxn<'_, F, V> {
     fn drop(&mut self) {
-        if let Some(writer) = &mut self.writer {
-            self.shared.roll_back(writer, &mut self.dropped);
-        }
-        // Released before the values are dropped: a value's `drop` may use the table.
-        self.writer = None;
+        // After a commit there is nothing to take back.
+        self.shared.roll_back(&mut self.writer, &mut self.dropped);
     }
 }
 

@@ -1,11 +1,10 @@
 //! A cursor: a place in the map, on an entry or a gap, that moves, stores and erases.
 
 use core::fmt;
-use core::ops::RangeInclusive;
 
-use super::bounds;
 use super::view::MapleView;
 use super::writer::MapleWriter;
+use super::{Range, bounds};
 use crate::{Error, Rejected};
 
 /// Where a [`Cursor`] is.
@@ -36,7 +35,7 @@ impl PausedCursor {
     }
 
     /// What it stood on.
-    pub fn range(&self) -> Option<RangeInclusive<u64>> {
+    pub fn range(&self) -> Option<Range> {
         self.place.range.map(|(start, end)| start..=end)
     }
 }
@@ -123,7 +122,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     }
 
     /// The entry or gap that it is on, or the range that was given to it.
-    pub fn range(&self) -> Option<RangeInclusive<u64>> {
+    pub fn range(&self) -> Option<Range> {
         self.place.range.map(|(start, end)| start..=end)
     }
 
@@ -144,7 +143,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
-    pub fn set_range(&mut self, range: RangeInclusive<u64>) -> Result<(), Error> {
+    pub fn set_range(&mut self, range: Range) -> Result<(), Error> {
         let (start, end) = bounds(&range)?;
         self.place = Place {
             range: Some((start, end)),
@@ -193,7 +192,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
 
     /// Goes to the next entry, if it starts at or before `limit`. `None` also when the limit is behind the cursor.
     #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self, limit: u64) -> Option<(RangeInclusive<u64>, &V)> {
+    pub fn next(&mut self, limit: u64) -> Option<(Range, &V)> {
         let from = self.place.ahead.filter(|&from| from <= limit);
         let found = from.and_then(|from| self.writer.view().at_or_after(from));
         let range = found.map(|(range, _)| range.into_inner());
@@ -201,7 +200,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     }
 
     /// Goes to the entry before, if it ends at or after `limit`. `None` also when the limit is ahead of the cursor.
-    pub fn prev(&mut self, limit: u64) -> Option<(RangeInclusive<u64>, &V)> {
+    pub fn prev(&mut self, limit: u64) -> Option<(Range, &V)> {
         let from = self.place.behind.filter(|&from| from >= limit);
         let found = from.and_then(|from| self.writer.view().at_or_before(from));
         let range = found.map(|(range, _)| range.into_inner());
@@ -213,7 +212,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         range: Option<(u64, u64)>,
         limit: u64,
         beyond: impl FnOnce(&mut Self, u64),
-    ) -> Option<(RangeInclusive<u64>, &V)> {
+    ) -> Option<(Range, &V)> {
         let Some(range) = range else {
             beyond(self, limit);
             return None;
@@ -223,7 +222,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     }
 
     /// Goes to the next entry or gap, if it starts at or before `limit`.
-    pub fn next_range(&mut self, limit: u64) -> Option<(RangeInclusive<u64>, Option<&V>)> {
+    pub fn next_range(&mut self, limit: u64) -> Option<(Range, Option<&V>)> {
         match self.place.ahead.filter(|&from| from <= limit) {
             Some(from) => self.stand_on(from),
             None => {
@@ -234,7 +233,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     }
 
     /// Goes to the entry or gap before, if it ends at or after `limit`.
-    pub fn prev_range(&mut self, limit: u64) -> Option<(RangeInclusive<u64>, Option<&V>)> {
+    pub fn prev_range(&mut self, limit: u64) -> Option<(Range, Option<&V>)> {
         match self.place.behind.filter(|&from| from >= limit) {
             Some(from) => self.stand_on(from),
             None => {
@@ -244,7 +243,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         }
     }
 
-    fn stand_on(&mut self, index: u64) -> Option<(RangeInclusive<u64>, Option<&V>)> {
+    fn stand_on(&mut self, index: u64) -> Option<(Range, Option<&V>)> {
         self.stand(index);
         Some(self.writer.view().locate(index))
     }
@@ -267,7 +266,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     ///
     /// # Errors
     /// As [`MapleMap::erase`](super::MapleMap::erase).
-    pub fn erase(&mut self) -> Result<Option<(RangeInclusive<u64>, V)>, Error> {
+    pub fn erase(&mut self) -> Result<Option<(Range, V)>, Error> {
         let (Position::OnEntry, Some((start, _))) = (self.place.position, self.place.range) else {
             return Ok(None);
         };

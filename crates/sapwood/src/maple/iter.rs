@@ -2,8 +2,8 @@
 
 use core::fmt;
 use core::iter::FusedIterator;
-use core::ops::RangeInclusive;
 
+use super::Range;
 use super::raw::finger::Finger;
 use super::view::MapleView;
 
@@ -20,7 +20,7 @@ pub struct Iter<'g, V> {
 }
 
 impl<'g, V> Iter<'g, V> {
-    pub(super) fn new(view: MapleView<'g, V>, range: RangeInclusive<u64>) -> Self {
+    pub(super) fn new(view: MapleView<'g, V>, range: Range) -> Self {
         let finger = view.view.finger();
         Iter {
             view,
@@ -32,7 +32,7 @@ impl<'g, V> Iter<'g, V> {
 }
 
 impl<'g, V> Iterator for Iter<'g, V> {
-    type Item = (RangeInclusive<u64>, &'g V);
+    type Item = (Range, &'g V);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -99,7 +99,7 @@ pub struct Gaps<'g, V> {
 }
 
 impl<'g, V> Gaps<'g, V> {
-    pub(super) fn new(view: MapleView<'g, V>, within: RangeInclusive<u64>) -> Self {
+    pub(super) fn new(view: MapleView<'g, V>, within: Range) -> Self {
         Gaps {
             left: (!within.is_empty()).then_some((*within.start(), *within.end())),
             entries: view.range(within),
@@ -108,9 +108,9 @@ impl<'g, V> Gaps<'g, V> {
 }
 
 impl<V> Iterator for Gaps<'_, V> {
-    type Item = RangeInclusive<u64>;
+    type Item = Range;
 
-    fn next(&mut self) -> Option<RangeInclusive<u64>> {
+    fn next(&mut self) -> Option<Range> {
         while let Some((from, to)) = self.left.take() {
             let Some((entry, _)) = self.entries.next() else {
                 return Some(from..=to);
@@ -128,7 +128,7 @@ impl<V> Iterator for Gaps<'_, V> {
 }
 
 impl<V> DoubleEndedIterator for Gaps<'_, V> {
-    fn next_back(&mut self) -> Option<RangeInclusive<u64>> {
+    fn next_back(&mut self) -> Option<Range> {
         while let Some((from, to)) = self.left.take() {
             let Some((entry, _)) = self.entries.next_back() else {
                 return Some(from..=to);

@@ -1,15 +1,15 @@
 //! The map: handles, and what can be done without a view or a writer.
 
 use core::fmt;
-use core::ops::RangeInclusive;
 use std::sync::Arc;
 
 use sapwood_qsbr::{Domain, Guard};
 
+use super::Range;
 use super::builder::MapleBuilder;
 use super::memory::MapleMemory;
 use super::plan::{self, ErasePlan, EraseReservation, Reservation, StorePlan};
-use super::raw::table::{Config, Shared};
+use super::raw::table::{Config, MapleShared};
 use super::unknown::UnknownReservation;
 use super::view::MapleView;
 use super::writer::MapleWriter;
@@ -44,7 +44,7 @@ use crate::{Error, Readable, Rejected};
 /// Loads, stores and searches for gaps take logarithmic time. A store copies one leaf, of 512 bytes at most, and a few
 /// nodes more when that is split or merged; a range over many leaves, their parents as well, and it frees what lies between.
 pub struct MapleMap<V> {
-    shared: Arc<Shared<V>>,
+    shared: Arc<MapleShared<V>>,
 }
 
 impl<V> Clone for MapleMap<V> {
@@ -64,7 +64,7 @@ impl<V: Clone + Send + Sync + 'static> Default for MapleMap<V> {
 impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     pub(super) fn with(config: Config, domain: Domain) -> Self {
         MapleMap {
-            shared: Arc::new(Shared::new(config, domain)),
+            shared: Arc::new(MapleShared::new(config, domain)),
         }
     }
 
@@ -78,7 +78,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         MapleBuilder::new()
     }
 
-    pub(super) fn shared(&self) -> &Shared<V> {
+    pub(super) fn shared(&self) -> &MapleShared<V> {
         &self.shared
     }
 
@@ -90,7 +90,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// The entry that holds an index, with a copy of its value.
-    pub fn get_entry(&self, index: u64) -> Option<(RangeInclusive<u64>, V)> {
+    pub fn get_entry(&self, index: u64) -> Option<(Range, V)> {
         self.read(|view| cloned(view.get_entry(index)))
     }
 
@@ -100,22 +100,22 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// The first entry, with a copy of its value.
-    pub fn first(&self) -> Option<(RangeInclusive<u64>, V)> {
+    pub fn first(&self) -> Option<(Range, V)> {
         self.read(|view| cloned(view.first()))
     }
 
     /// The last entry, with a copy of its value.
-    pub fn last(&self) -> Option<(RangeInclusive<u64>, V)> {
+    pub fn last(&self) -> Option<(Range, V)> {
         self.read(|view| cloned(view.last()))
     }
 
     /// The first entry that starts after an index, with a copy of its value.
-    pub fn next_after(&self, index: u64) -> Option<(RangeInclusive<u64>, V)> {
+    pub fn next_after(&self, index: u64) -> Option<(Range, V)> {
         self.read(|view| cloned(view.next_after(index)))
     }
 
     /// The last entry that ends before an index, with a copy of its value.
-    pub fn prev_before(&self, index: u64) -> Option<(RangeInclusive<u64>, V)> {
+    pub fn prev_before(&self, index: u64) -> Option<(Range, V)> {
         self.read(|view| cloned(view.prev_before(index)))
     }
 
@@ -130,36 +130,22 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// As [`MapleView::find_gap`].
-    pub fn find_gap(&self, size: u64, within: RangeInclusive<u64>) -> Option<RangeInclusive<u64>> {
+    pub fn find_gap(&self, size: u64, within: Range) -> Option<Range> {
         self.read(|view| view.find_gap(size, within))
     }
 
     /// As [`MapleView::find_gap_rev`].
-    pub fn find_gap_rev(
-        &self,
-        size: u64,
-        within: RangeInclusive<u64>,
-    ) -> Option<RangeInclusive<u64>> {
+    pub fn find_gap_rev(&self, size: u64, within: Range) -> Option<Range> {
         self.read(|view| view.find_gap_rev(size, within))
     }
 
     /// As [`MapleView::find_gap_aligned`].
-    pub fn find_gap_aligned(
-        &self,
-        size: u64,
-        align: u64,
-        within: RangeInclusive<u64>,
-    ) -> Option<RangeInclusive<u64>> {
+    pub fn find_gap_aligned(&self, size: u64, align: u64, within: Range) -> Option<Range> {
         self.read(|view| view.find_gap_aligned(size, align, within))
     }
 
     /// As [`MapleView::find_gap_aligned_rev`].
-    pub fn find_gap_aligned_rev(
-        &self,
-        size: u64,
-        align: u64,
-        within: RangeInclusive<u64>,
-    ) -> Option<RangeInclusive<u64>> {
+    pub fn find_gap_aligned_rev(&self, size: u64, align: u64, within: Range) -> Option<Range> {
         self.read(|view| view.find_gap_aligned_rev(size, align, within))
     }
 
@@ -187,7 +173,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
-    pub fn store(&self, range: RangeInclusive<u64>, value: V) -> Result<(), Rejected<V>> {
+    pub fn store(&self, range: Range, value: V) -> Result<(), Rejected<V>> {
         self.write().store(range, value)
     }
 
@@ -204,11 +190,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// As [`store`](Self::store).
-    pub fn store_coalescing(
-        &self,
-        range: RangeInclusive<u64>,
-        value: V,
-    ) -> Result<RangeInclusive<u64>, Rejected<V>>
+    pub fn store_coalescing(&self, range: Range, value: V) -> Result<Range, Rejected<V>>
     where
         V: PartialEq,
     {
@@ -219,7 +201,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::Occupied`] with the first entry in the way, and those of [`store`](Self::store), with the value given back.
-    pub fn insert(&self, range: RangeInclusive<u64>, value: V) -> Result<(), Rejected<V>> {
+    pub fn insert(&self, range: Range, value: V) -> Result<(), Rejected<V>> {
         self.write().insert(range, value)
     }
 
@@ -227,7 +209,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`]: nodes are replaced here, too.
-    pub fn erase(&self, index: u64) -> Result<Option<(RangeInclusive<u64>, V)>, Error> {
+    pub fn erase(&self, index: u64) -> Result<Option<(Range, V)>, Error> {
         self.write().erase(index)
     }
 
@@ -235,7 +217,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`].
-    pub fn clear_range(&self, range: RangeInclusive<u64>) -> Result<(), Error> {
+    pub fn clear_range(&self, range: Range) -> Result<(), Error> {
         self.write().clear_range(range)
     }
 
@@ -262,12 +244,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// # Errors
     /// [`Error::NoGap`]; [`Error::EmptyRange`], [`Error::ZeroSize`], [`Error::WindowTooSmall`]; those of
     /// [`store`](Self::store); with the value given back.
-    pub fn alloc_range(
-        &self,
-        size: u64,
-        within: RangeInclusive<u64>,
-        value: V,
-    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+    pub fn alloc_range(&self, size: u64, within: Range, value: V) -> Result<Range, Rejected<V>> {
         self.write().alloc_range(size, within, value)
     }
 
@@ -278,9 +255,9 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     pub fn alloc_range_rev(
         &self,
         size: u64,
-        within: RangeInclusive<u64>,
+        within: Range,
         value: V,
-    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+    ) -> Result<Range, Rejected<V>> {
         self.write().alloc_range_rev(size, within, value)
     }
 
@@ -292,9 +269,9 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         &self,
         size: u64,
         align: u64,
-        within: RangeInclusive<u64>,
+        within: Range,
         value: V,
-    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+    ) -> Result<Range, Rejected<V>> {
         self.write().alloc_range_aligned(size, align, within, value)
     }
 
@@ -306,9 +283,9 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         &self,
         size: u64,
         align: u64,
-        within: RangeInclusive<u64>,
+        within: Range,
         value: V,
-    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+    ) -> Result<Range, Rejected<V>> {
         let mut writer = self.write();
         writer.alloc_range_aligned_rev(size, align, within, value)
     }
@@ -333,10 +310,10 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     pub fn alloc_cyclic(
         &self,
         size: u64,
-        within: RangeInclusive<u64>,
+        within: Range,
         next: &mut u64,
         value: V,
-    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+    ) -> Result<Range, Rejected<V>> {
         self.write().alloc_cyclic(size, within, next, value)
     }
 
@@ -344,7 +321,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
-    pub fn plan_store(&self, range: RangeInclusive<u64>, value: &V) -> Result<StorePlan, Error> {
+    pub fn plan_store(&self, range: Range, value: &V) -> Result<StorePlan, Error> {
         self.write().plan_store(range, value)
     }
 
@@ -352,12 +329,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// As [`alloc_range`](Self::alloc_range).
-    pub fn plan_alloc(
-        &self,
-        size: u64,
-        within: RangeInclusive<u64>,
-        value: &V,
-    ) -> Result<StorePlan, Error> {
+    pub fn plan_alloc(&self, size: u64, within: Range, value: &V) -> Result<StorePlan, Error> {
         self.write().plan_alloc(size, within, value)
     }
 
@@ -365,7 +337,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
-    pub fn plan_clear(&self, range: RangeInclusive<u64>) -> Result<ErasePlan, Error> {
+    pub fn plan_clear(&self, range: Range) -> Result<ErasePlan, Error> {
         self.write().plan_clear(range)
     }
 
@@ -421,7 +393,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
 
     /// What the map's memory holds.
     pub fn memory(&self) -> MapleMemory {
-        MapleMemory::of(&self.write().writer)
+        MapleMemory::new(&self.write().writer)
     }
 
     /// Checks every invariant: order, bounds, gap words, fill, accounts. For tests, and for those who mistrust their memory;
@@ -444,7 +416,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 }
 
-fn cloned<V: Clone>(entry: Option<(RangeInclusive<u64>, &V)>) -> Option<(RangeInclusive<u64>, V)> {
+fn cloned<V: Clone>(entry: Option<(Range, &V)>) -> Option<(Range, V)> {
     entry.map(|(range, value)| (range, value.clone()))
 }
 
@@ -454,10 +426,6 @@ impl<V: Clone + Send + Sync + fmt::Debug + 'static> fmt::Debug for MapleMap<V> {
     }
 }
 
-/// Stores one after the other.
-///
-/// # Panics
-/// For an empty range, and when the arena is full.
 impl<V: Clone + Send + Sync + 'static> Readable for MapleMap<V> {
     type View<'g> = MapleView<'g, V>;
 
@@ -471,8 +439,12 @@ impl<V: Clone + Send + Sync + 'static> Readable for MapleMap<V> {
     }
 }
 
-impl<V: Clone + Send + Sync + 'static> Extend<(RangeInclusive<u64>, V)> for MapleMap<V> {
-    fn extend<I: IntoIterator<Item = (RangeInclusive<u64>, V)>>(&mut self, entries: I) {
+/// Stores one after the other.
+///
+/// # Panics
+/// For an empty range, and when the arena is full.
+impl<V: Clone + Send + Sync + 'static> Extend<(Range, V)> for MapleMap<V> {
+    fn extend<I: IntoIterator<Item = (Range, V)>>(&mut self, entries: I) {
         for (range, value) in entries {
             if let Err(refused) = self.store(range, value) {
                 panic!("{refused}");
@@ -485,8 +457,8 @@ impl<V: Clone + Send + Sync + 'static> Extend<(RangeInclusive<u64>, V)> for Mapl
 ///
 /// # Panics
 /// For an empty range, and when the arena is full.
-impl<V: Clone + Send + Sync + 'static> FromIterator<(RangeInclusive<u64>, V)> for MapleMap<V> {
-    fn from_iter<I: IntoIterator<Item = (RangeInclusive<u64>, V)>>(entries: I) -> Self {
+impl<V: Clone + Send + Sync + 'static> FromIterator<(Range, V)> for MapleMap<V> {
+    fn from_iter<I: IntoIterator<Item = (Range, V)>>(entries: I) -> Self {
         let mut map = MapleMap::new();
         map.extend(entries);
         map

@@ -2,11 +2,11 @@
 
 use core::fmt;
 
-use sapwood_arena::{Kind, Memory};
+use sapwood_arena::Memory;
 
 use super::raw::node::{INNER, LEAF, POOLED, RESERVED, VALUE};
-use super::raw::table::{Shared, Writer};
-use crate::figures::{ENTRIES, table};
+use super::raw::table::{MapleShared, Writer};
+use crate::figures::{self, ENTRIES, table};
 
 /// What a map's memory holds: number of blocks and bytes, or bytes.
 #[derive(Clone, Debug, Default)]
@@ -37,12 +37,9 @@ pub struct MapleMemory {
 }
 
 impl MapleMemory {
-    pub(super) fn of<V>(writer: &Writer<V>) -> Self {
+    pub(super) fn new<V>(writer: &Writer<V>) -> Self {
         let arena = writer.space.arena.memory();
-        let kind = |kind: Kind| {
-            let kind = &arena.kinds[kind.0 as usize];
-            (kind.count, kind.bytes)
-        };
+        let kind = |kind| figures::kind(&arena, kind);
         MapleMemory {
             entries: writer.len,
             height: writer.root.height,
@@ -50,17 +47,17 @@ impl MapleMemory {
             inner: kind(INNER),
             values: kind(VALUE),
             reserved: kind(RESERVED),
-            waiting: writer.space.waiting(),
+            waiting: writer.space.garbage.waiting(),
             pooled: kind(POOLED).1,
             nodes_made: writer.space.made,
-            outside: size_of::<Shared<V>>() + writer.space.pool.bytes(),
+            outside: size_of::<MapleShared<V>>() + writer.space.pool.bytes(),
             arena,
         }
     }
 
     /// All bytes that the map takes from the system.
     pub fn total(&self) -> usize {
-        self.arena.committed + self.arena.overhead + self.outside
+        figures::total(&self.arena, self.outside)
     }
 }
 
@@ -73,12 +70,7 @@ impl fmt::Display for MapleMemory {
             ("reserved", self.reserved),
             ("waiting", self.waiting),
         ];
-        let sums = [
-            ("pooled", self.pooled),
-            ("free", self.arena.free),
-            ("outside", self.outside + self.arena.overhead),
-            ("total", self.total()),
-        ];
+        let sums = figures::sums(&self.arena, self.pooled, self.outside);
         table(f, ENTRIES, self.entries, &blocks, &sums)
     }
 }

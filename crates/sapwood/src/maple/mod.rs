@@ -60,6 +60,9 @@ use core::ops::RangeInclusive;
 use crate::Error;
 use raw::search::Fit;
 
+/// A range of indices.
+type Range = RangeInclusive<u64>;
+
 /// The bounds of a range that has at least one index.
 fn bounds(range: &RangeInclusive<u64>) -> Result<(u64, u64), Error> {
     let (start, end) = (*range.start(), *range.end());
@@ -90,5 +93,6 @@ fn fit(size: u64, align: u64, within: &RangeInclusive<u64>) -> Result<Fit, Error
         align,
         from,
         to,
+        highest: false,
     })
 }

@@ -1,14 +1,13 @@
 //! Plans, and reservations of just what they take.
 
 use core::fmt;
-use core::ops::RangeInclusive;
 
 use super::raw::search::Fit;
 use super::raw::space::Held;
-use super::raw::table::{Shared, Writer};
+use super::raw::table::{MapleShared, Writer};
 use super::raw::write::Cost;
 use super::writer::MapleWriter;
-use super::{bounds, fit};
+use super::{Range, bounds, fit};
 use crate::Error;
 use crate::sync::MutexGuard;
 
@@ -34,34 +33,35 @@ pub struct ErasePlan {
     pub(super) cost: Cost,
 }
 
+/// What a plan or a reservation takes, by its field with a [`Cost`].
 macro_rules! costs {
-    () => {
+    ($($cost:ident).+) => {
         /// Number of nodes that the change makes: exactly so many, if the map stays as it is until then.
         pub fn nodes(&self) -> usize {
-            self.cost.nodes
+            self.$($cost).+.nodes
         }
 
         /// Bytes of these nodes, and of values' blocks.
         pub fn bytes(&self) -> usize {
-            self.cost.bytes
+            self.$($cost).+.bytes
         }
     };
 }
 
 impl StorePlan {
-    costs!();
+    costs!(cost);
 
     /// Where the value is to be stored.
-    pub fn range(&self) -> RangeInclusive<u64> {
+    pub fn range(&self) -> Range {
         self.range.0..=self.range.1
     }
 }
 
 impl ErasePlan {
-    costs!();
+    costs!(cost);
 
     /// What is to be cleared, if anything is.
-    pub fn range(&self) -> Option<RangeInclusive<u64>> {
+    pub fn range(&self) -> Option<Range> {
         self.range.map(|(start, end)| start..=end)
     }
 }
@@ -83,7 +83,7 @@ impl<V> Side<'_, V> {
 
 /// Blocks that are held for one change, and the map's lock.
 struct Holding<'a, V> {
-    shared: &'a Shared<V>,
+    shared: &'a MapleShared<V>,
     // Its lock is released before values are dropped: their `drop` may use the map.
     side: Side<'a, V>,
     held: Vec<Held>,
@@ -138,18 +138,10 @@ pub struct EraseReservation<'a, V: Clone> {
 }
 
 impl<V: Clone> Reservation<'_, V> {
-    /// Number of nodes that are reserved.
-    pub fn nodes(&self) -> usize {
-        self.holding.cost.nodes
-    }
-
-    /// Bytes that are reserved, for nodes and values.
-    pub fn bytes(&self) -> usize {
-        self.holding.cost.bytes
-    }
+    costs!(holding.cost);
 
     /// Where the value will be stored.
-    pub fn range(&self) -> RangeInclusive<u64> {
+    pub fn range(&self) -> Range {
         self.range.0..=self.range.1
     }
 
@@ -163,15 +155,7 @@ impl<V: Clone> Reservation<'_, V> {
 }
 
 impl<V: Clone> EraseReservation<'_, V> {
-    /// Number of nodes that are reserved.
-    pub fn nodes(&self) -> usize {
-        self.holding.cost.nodes
-    }
-
-    /// Bytes that are reserved, for nodes and values.
-    pub fn bytes(&self) -> usize {
-        self.holding.cost.bytes
-    }
+    costs!(holding.cost);
 
     /// Clears the planned range.
     ///
@@ -201,7 +185,7 @@ impl<V: Clone> fmt::Debug for EraseReservation<'_, V> {
 
 /// Drafts a change; what it takes.
 fn plan<V: Clone>(
-    shared: &Shared<V>,
+    shared: &MapleShared<V>,
     writer: &mut Writer<V>,
     range: (u64, u64),
     put: bool,
@@ -212,7 +196,7 @@ fn plan<V: Clone>(
 
 /// Holds the blocks of a change, which is drafted anew if the map has been changed since.
 fn hold<'a, V: Clone>(
-    shared: &'a Shared<V>,
+    shared: &'a MapleShared<V>,
     mut side: Side<'a, V>,
     range: Option<(u64, u64)>,
     put: bool,
@@ -222,7 +206,7 @@ fn hold<'a, V: Clone>(
     let held = match range {
         None => Vec::new(),
         Some(range) => {
-            if !Shared::is_newest(writer, cost.draft) {
+            if !MapleShared::is_newest(writer, cost.draft) {
                 shared.draft(writer, range, put);
             }
             // Also when the draft is the newest: the plan may be another map's, of the same change.
@@ -241,14 +225,14 @@ fn hold<'a, V: Clone>(
 
 /// As [`hold`], for a store; its range is looked for anew, too, if it was found and not given.
 fn hold_store<'a, V: Clone>(
-    shared: &'a Shared<V>,
+    shared: &'a MapleShared<V>,
     mut side: Side<'a, V>,
     plan: &StorePlan,
 ) -> Result<Reservation<'a, V>, Error> {
     let mut range = plan.range;
     let writer = &*side.parts().0;
-    if let (Some(fit), false) = (&plan.fit, Shared::is_newest(writer, plan.cost.draft)) {
-        let start = shared.still(writer).lowest(fit);
+    if let (Some(fit), false) = (&plan.fit, MapleShared::is_newest(writer, plan.cost.draft)) {
+        let start = shared.still(writer).place(fit);
         let start = start.ok_or(Error::NoGap { size: fit.size })?;
         range = (start, start + (fit.size - 1));
     }
@@ -258,13 +242,13 @@ fn hold_store<'a, V: Clone>(
 
 /// As [`hold`], for an erasure; the entry is looked for anew, too, if an index was given and not a range.
 fn hold_erase<'a, V: Clone>(
-    shared: &'a Shared<V>,
+    shared: &'a MapleShared<V>,
     mut side: Side<'a, V>,
     plan: &ErasePlan,
 ) -> Result<EraseReservation<'a, V>, Error> {
     let mut range = plan.range;
     let writer = &*side.parts().0;
-    if let (Some(index), false) = (plan.index, Shared::is_newest(writer, plan.cost.draft)) {
+    if let (Some(index), false) = (plan.index, MapleShared::is_newest(writer, plan.cost.draft)) {
         let entry = shared.still(writer).entry(index);
         range = entry.map(|entry| (entry.start, entry.end));
     }
@@ -277,7 +261,7 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
-    pub fn plan_store(&mut self, range: RangeInclusive<u64>, _: &V) -> Result<StorePlan, Error> {
+    pub fn plan_store(&mut self, range: Range, _: &V) -> Result<StorePlan, Error> {
         let range = bounds(&range)?;
         let cost = plan(self.shared(), &mut self.writer, range, true);
         let fit = None;
@@ -288,14 +272,9 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     ///
     /// # Errors
     /// As [`MapleMap::alloc_range`](super::MapleMap::alloc_range).
-    pub fn plan_alloc(
-        &mut self,
-        size: u64,
-        within: RangeInclusive<u64>,
-        value: &V,
-    ) -> Result<StorePlan, Error> {
+    pub fn plan_alloc(&mut self, size: u64, within: Range, value: &V) -> Result<StorePlan, Error> {
         let fit = fit(size, 1, &within)?;
-        let found = self.view().lowest(&fit);
+        let found = self.view().place(&fit);
         let plan = self.plan_store(found.ok_or(Error::NoGap { size })?, value)?;
         Ok(StorePlan {
             fit: Some(fit),
@@ -307,7 +286,7 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
-    pub fn plan_clear(&mut self, range: RangeInclusive<u64>) -> Result<ErasePlan, Error> {
+    pub fn plan_clear(&mut self, range: Range) -> Result<ErasePlan, Error> {
         let range = bounds(&range)?;
         let cost = plan(self.shared(), &mut self.writer, range, false);
         Ok(ErasePlan {
@@ -364,7 +343,7 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
 
 /// A reservation that keeps the map's lock by itself.
 pub(super) fn reserve<'m, V: Clone>(
-    shared: &'m Shared<V>,
+    shared: &'m MapleShared<V>,
     plan: &StorePlan,
 ) -> Result<Reservation<'m, V>, Error> {
     hold_store(shared, Side::Own(shared.write(), Vec::new()), plan)
@@ -372,7 +351,7 @@ pub(super) fn reserve<'m, V: Clone>(
 
 /// As [`reserve`], for an erasure.
 pub(super) fn reserve_erase<'m, V: Clone>(
-    shared: &'m Shared<V>,
+    shared: &'m MapleShared<V>,
     plan: &ErasePlan,
 ) -> Result<EraseReservation<'m, V>, Error> {
     hold_erase(shared, Side::Own(shared.write(), Vec::new()), plan)

@@ -1,11 +1,11 @@
 //! Reservations for changes whose ranges are not known yet.
 
 use core::fmt;
-use core::ops::RangeInclusive;
 
-use super::bounds;
 use super::map::MapleMap;
 use super::raw::table::Writer;
+use super::writer::rejected;
+use super::{Range, bounds};
 use crate::{Error, Rejected};
 
 /// What `k` changes may need at worst, taken before their ranges are known: what an address-space manager does before it
@@ -48,11 +48,7 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
         self.remaining
     }
 
-    fn change(
-        &mut self,
-        range: &RangeInclusive<u64>,
-        value: Option<V>,
-    ) -> Result<(), (Option<V>, Error)> {
+    fn change(&mut self, range: &Range, value: Option<V>) -> Result<(), (Option<V>, Error)> {
         let range = match bounds(range) {
             Ok(range) => range,
             Err(error) => return Err((value, error)),
@@ -73,19 +69,15 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
     ///
     /// # Errors
     /// [`Error::ReservationUsedUp`] after so many changes as were reserved, [`Error::EmptyRange`]; nothing else.
-    pub fn store(&mut self, range: RangeInclusive<u64>, value: V) -> Result<(), Rejected<V>> {
-        self.change(&range, Some(value))
-            .map_err(|(value, error)| match value {
-                Some(value) => Rejected { value, error },
-                None => unreachable!("what is not stored is given back"),
-            })
+    pub fn store(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
+        self.change(&range, Some(value)).map_err(rejected)
     }
 
     /// As [`MapleMap::clear_range`], with what was reserved.
     ///
     /// # Errors
     /// As [`store`](Self::store).
-    pub fn clear_range(&mut self, range: RangeInclusive<u64>) -> Result<(), Error> {
+    pub fn clear_range(&mut self, range: Range) -> Result<(), Error> {
         self.change(&range, None).map_err(|(_, error)| error)
     }
 }

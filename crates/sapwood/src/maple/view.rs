@@ -2,13 +2,12 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::ops::RangeInclusive;
 
-use super::fit;
 use super::iter::{Gaps, Iter};
 use super::raw::finger::Entry;
 use super::raw::search::Fit;
 use super::raw::table::View;
+use super::{Range, fit};
 
 /// A [`MapleMap`], read under a guard, or while its writer is left alone. Stays on its thread.
 ///
@@ -43,7 +42,7 @@ impl<'g, V> MapleView<'g, V> {
 
     /// The entry that holds an index.
     #[inline]
-    pub fn get_entry(&self, index: u64) -> Option<(RangeInclusive<u64>, &'g V)> {
+    pub fn get_entry(&self, index: u64) -> Option<(Range, &'g V)> {
         self.view.entry(index).map(|entry| self.entry(entry))
     }
 
@@ -54,7 +53,7 @@ impl<'g, V> MapleView<'g, V> {
     }
 
     #[inline(always)]
-    pub(super) fn entry(&self, entry: Entry) -> (RangeInclusive<u64>, &'g V) {
+    pub(super) fn entry(&self, entry: Entry) -> (Range, &'g V) {
         (entry.start..=entry.end, self.view.value(entry.slot))
     }
 
@@ -68,7 +67,7 @@ impl<'g, V> MapleView<'g, V> {
     ///     assert_eq!(view.locate(12), (10..=19, None));
     /// });
     /// ```
-    pub fn locate(&self, index: u64) -> (RangeInclusive<u64>, Option<&'g V>) {
+    pub fn locate(&self, index: u64) -> (Range, Option<&'g V>) {
         let Some(found) = self.view.find(index) else {
             return (0..=u64::MAX, None);
         };
@@ -102,24 +101,24 @@ impl<'g, V> MapleView<'g, V> {
     }
 
     /// The first entry that ends at or after an index.
-    pub(super) fn at_or_after(&self, index: u64) -> Option<(RangeInclusive<u64>, &'g V)> {
+    pub(super) fn at_or_after(&self, index: u64) -> Option<(Range, &'g V)> {
         let found = self.view.finger().forward(index);
         found.map(|entry| self.entry(entry))
     }
 
     /// The last entry that starts at or before an index.
-    pub(super) fn at_or_before(&self, index: u64) -> Option<(RangeInclusive<u64>, &'g V)> {
+    pub(super) fn at_or_before(&self, index: u64) -> Option<(Range, &'g V)> {
         let found = self.view.finger().backward(index);
         found.map(|entry| self.entry(entry))
     }
 
     /// The first entry.
-    pub fn first(&self) -> Option<(RangeInclusive<u64>, &'g V)> {
+    pub fn first(&self) -> Option<(Range, &'g V)> {
         self.at_or_after(0)
     }
 
     /// The last entry.
-    pub fn last(&self) -> Option<(RangeInclusive<u64>, &'g V)> {
+    pub fn last(&self) -> Option<(Range, &'g V)> {
         self.at_or_before(u64::MAX)
     }
 
@@ -135,7 +134,7 @@ impl<'g, V> MapleView<'g, V> {
     ///     assert_eq!(view.prev_before(29), Some((5..=9, &'a')));
     /// });
     /// ```
-    pub fn next_after(&self, index: u64) -> Option<(RangeInclusive<u64>, &'g V)> {
+    pub fn next_after(&self, index: u64) -> Option<(Range, &'g V)> {
         let mut finger = self.view.finger();
         let mut entry = finger.forward(index.checked_add(1)?)?;
         // A second time only when an entry is stored meanwhile.
@@ -146,7 +145,7 @@ impl<'g, V> MapleView<'g, V> {
     }
 
     /// The last entry that ends before an index.
-    pub fn prev_before(&self, index: u64) -> Option<(RangeInclusive<u64>, &'g V)> {
+    pub fn prev_before(&self, index: u64) -> Option<(Range, &'g V)> {
         let mut finger = self.view.finger();
         let mut entry = finger.backward(index.checked_sub(1)?)?;
         while entry.end >= index {
@@ -162,12 +161,12 @@ impl<'g, V> MapleView<'g, V> {
 
     /// The entries that have an index in a range, in order, from both ends; whole, also where the range cuts them. None for
     /// an empty range.
-    pub fn range(&self, range: RangeInclusive<u64>) -> Iter<'g, V> {
+    pub fn range(&self, range: Range) -> Iter<'g, V> {
         Iter::new(*self, range)
     }
 
     /// The gaps in a range, in order, from both ends, clipped to it. None for an empty range.
-    pub fn gaps(&self, within: RangeInclusive<u64>) -> Gaps<'g, V> {
+    pub fn gaps(&self, within: Range) -> Gaps<'g, V> {
         Gaps::new(*self, within)
     }
 
@@ -189,46 +188,27 @@ impl<'g, V> MapleView<'g, V> {
     ///     assert_eq!(view.find_gap_aligned(4, 64, 0..=200), Some(128..=131));
     /// });
     /// ```
-    pub fn find_gap(&self, size: u64, within: RangeInclusive<u64>) -> Option<RangeInclusive<u64>> {
+    pub fn find_gap(&self, size: u64, within: Range) -> Option<Range> {
         self.find_gap_aligned(size, 1, within)
     }
 
     /// As [`find_gap`](Self::find_gap), the highest ones.
-    pub fn find_gap_rev(
-        &self,
-        size: u64,
-        within: RangeInclusive<u64>,
-    ) -> Option<RangeInclusive<u64>> {
+    pub fn find_gap_rev(&self, size: u64, within: Range) -> Option<Range> {
         self.find_gap_aligned_rev(size, 1, within)
     }
 
     /// As [`find_gap`](Self::find_gap), with a first index that is a multiple of `align`, a power of two.
-    pub fn find_gap_aligned(
-        &self,
-        size: u64,
-        align: u64,
-        within: RangeInclusive<u64>,
-    ) -> Option<RangeInclusive<u64>> {
-        self.lowest(&fit(size, align, &within).ok()?)
+    pub fn find_gap_aligned(&self, size: u64, align: u64, within: Range) -> Option<Range> {
+        self.place(&fit(size, align, &within).ok()?)
     }
 
     /// As [`find_gap_aligned`](Self::find_gap_aligned), the highest ones.
-    pub fn find_gap_aligned_rev(
-        &self,
-        size: u64,
-        align: u64,
-        within: RangeInclusive<u64>,
-    ) -> Option<RangeInclusive<u64>> {
-        self.highest(&fit(size, align, &within).ok()?)
+    pub fn find_gap_aligned_rev(&self, size: u64, align: u64, within: Range) -> Option<Range> {
+        self.place(&fit(size, align, &within).ok()?.rev())
     }
 
-    pub(super) fn lowest(&self, fit: &Fit) -> Option<RangeInclusive<u64>> {
-        let start = self.view.lowest(fit)?;
-        Some(start..=start + (fit.size - 1))
-    }
-
-    pub(super) fn highest(&self, fit: &Fit) -> Option<RangeInclusive<u64>> {
-        let start = self.view.highest(fit)?;
+    pub(super) fn place(&self, fit: &Fit) -> Option<Range> {
+        let start = self.view.place(fit)?;
         Some(start..=start + (fit.size - 1))
     }
 }
@@ -240,7 +220,7 @@ impl<V: fmt::Debug> fmt::Debug for MapleView<'_, V> {
 }
 
 impl<'g, V> IntoIterator for MapleView<'g, V> {
-    type Item = (RangeInclusive<u64>, &'g V);
+    type Item = (Range, &'g V);
     type IntoIter = Iter<'g, V>;
 
     fn into_iter(self) -> Iter<'g, V> {

@@ -1,14 +1,13 @@
 //! The writing side: the map's lock, held for as many changes as one likes.
 
 use core::fmt;
-use core::ops::RangeInclusive;
 
 use super::cursor::{Cursor, PausedCursor};
 use super::map::MapleMap;
 use super::raw::search::Fit;
-use super::raw::table::{Shared, Writer};
+use super::raw::table::{MapleShared, Writer};
 use super::view::MapleView;
-use super::{bounds, fit};
+use super::{Range, bounds, fit};
 use crate::sync::MutexGuard;
 use crate::{Error, Rejected};
 
@@ -43,7 +42,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         }
     }
 
-    pub(super) fn shared(&self) -> &'m Shared<V> {
+    pub(super) fn shared(&self) -> &'m MapleShared<V> {
         self.map.shared()
     }
 
@@ -70,18 +69,14 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     }
 
     fn put(&mut self, range: (u64, u64), value: V) -> Result<(), Rejected<V>> {
-        self.change(range, Some(value))
-            .map_err(|(value, error)| match value {
-                Some(value) => Rejected { value, error },
-                None => unreachable!("what is not stored is given back"),
-            })
+        self.change(range, Some(value)).map_err(rejected)
     }
 
     /// As [`MapleMap::store`].
     ///
     /// # Errors
     /// As [`MapleMap::store`].
-    pub fn store(&mut self, range: RangeInclusive<u64>, value: V) -> Result<(), Rejected<V>> {
+    pub fn store(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
         match bounds(&range) {
             Ok(range) => self.put(range, value),
             Err(error) => Err(Rejected { value, error }),
@@ -92,11 +87,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     ///
     /// # Errors
     /// As [`MapleMap::store`].
-    pub fn store_coalescing(
-        &mut self,
-        range: RangeInclusive<u64>,
-        value: V,
-    ) -> Result<RangeInclusive<u64>, Rejected<V>>
+    pub fn store_coalescing(&mut self, range: Range, value: V) -> Result<Range, Rejected<V>>
     where
         V: PartialEq,
     {
@@ -122,7 +113,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     ///
     /// # Errors
     /// As [`MapleMap::insert`].
-    pub fn insert(&mut self, range: RangeInclusive<u64>, value: V) -> Result<(), Rejected<V>> {
+    pub fn insert(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
         let (start, end) = match bounds(&range) {
             Ok(range) => range,
             Err(error) => return Err(Rejected { value, error }),
@@ -142,7 +133,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     ///
     /// # Errors
     /// As [`MapleMap::erase`].
-    pub fn erase(&mut self, index: u64) -> Result<Option<(RangeInclusive<u64>, V)>, Error> {
+    pub fn erase(&mut self, index: u64) -> Result<Option<(Range, V)>, Error> {
         let Some((range, value)) = self.view().get_entry(index) else {
             return Ok(None);
         };
@@ -155,7 +146,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     ///
     /// # Errors
     /// As [`MapleMap::clear_range`].
-    pub fn clear_range(&mut self, range: RangeInclusive<u64>) -> Result<(), Error> {
+    pub fn clear_range(&mut self, range: Range) -> Result<(), Error> {
         let range = bounds(&range)?;
         self.change(range, None).map_err(|(_, error)| error)
     }
@@ -168,14 +159,16 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         self.clear_range(0..=u64::MAX)
     }
 
+    /// Stores at the place that is looked for, at or after `next` if there is room.
     fn alloc(
         &mut self,
         wanted: Result<Fit, Error>,
-        find: impl FnOnce(MapleView<'_, V>, &Fit) -> Option<RangeInclusive<u64>>,
+        next: Option<u64>,
         value: V,
-    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+    ) -> Result<Range, Rejected<V>> {
         let found = wanted.and_then(|fit| {
-            let found = find(self.view(), &fit);
+            let ahead = next.and_then(|next| self.view().place(&fit.at_or_after(next)?));
+            let found = ahead.or_else(|| self.view().place(&fit));
             found.ok_or(Error::NoGap { size: fit.size })
         });
         match found {
@@ -194,9 +187,9 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     pub fn alloc_range(
         &mut self,
         size: u64,
-        within: RangeInclusive<u64>,
+        within: Range,
         value: V,
-    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+    ) -> Result<Range, Rejected<V>> {
         self.alloc_range_aligned(size, 1, within, value)
     }
 
@@ -207,9 +200,9 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     pub fn alloc_range_rev(
         &mut self,
         size: u64,
-        within: RangeInclusive<u64>,
+        within: Range,
         value: V,
-    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
+    ) -> Result<Range, Rejected<V>> {
         self.alloc_range_aligned_rev(size, 1, within, value)
     }
 
@@ -221,11 +214,10 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         &mut self,
         size: u64,
         align: u64,
-        within: RangeInclusive<u64>,
+        within: Range,
         value: V,
-    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
-        let wanted = fit(size, align, &within);
-        self.alloc(wanted, |view, fit| view.lowest(fit), value)
+    ) -> Result<Range, Rejected<V>> {
+        self.alloc(fit(size, align, &within), None, value)
     }
 
     /// As [`MapleMap::alloc_range_aligned_rev`].
@@ -236,11 +228,10 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         &mut self,
         size: u64,
         align: u64,
-        within: RangeInclusive<u64>,
+        within: Range,
         value: V,
-    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
-        let wanted = fit(size, align, &within);
-        self.alloc(wanted, |view, fit| view.highest(fit), value)
+    ) -> Result<Range, Rejected<V>> {
+        self.alloc(fit(size, align, &within).map(Fit::rev), None, value)
     }
 
     /// As [`MapleMap::alloc_cyclic`].
@@ -250,23 +241,11 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     pub fn alloc_cyclic(
         &mut self,
         size: u64,
-        within: RangeInclusive<u64>,
+        within: Range,
         next: &mut u64,
         value: V,
-    ) -> Result<RangeInclusive<u64>, Rejected<V>> {
-        let wanted = fit(size, 1, &within);
-        let from = *next;
-        let find = |view: MapleView<'_, V>, fit: &Fit| {
-            let ahead = fit.from.max(from);
-            let has_room = ahead <= fit.to && fit.to - ahead >= fit.size - 1;
-            let ahead = Fit {
-                from: ahead,
-                ..*fit
-            };
-            let found = if has_room { view.lowest(&ahead) } else { None };
-            found.or_else(|| view.lowest(fit))
-        };
-        let range = self.alloc(wanted, find, value)?;
+    ) -> Result<Range, Rejected<V>> {
+        let range = self.alloc(fit(size, 1, &within), Some(*next), value)?;
         *next = range.end().checked_add(1).unwrap_or(*within.start());
         Ok(range)
     }
@@ -279,6 +258,14 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     /// A cursor where another one was paused.
     pub fn resume(&mut self, paused: PausedCursor) -> Cursor<'_, 'm, V> {
         Cursor::resumed(self, paused)
+    }
+}
+
+/// The error of a store.
+pub(super) fn rejected<V>((value, error): (Option<V>, Error)) -> Rejected<V> {
+    match value {
+        Some(value) => Rejected { value, error },
+        None => unreachable!("what is not stored is given back"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::figures::{ENTRIES, table};
+use crate::figures::{self, ENTRIES, table};
 use sapwood_arena::Memory;
 
 use super::raw::points::INDEX_KIND;
@@ -45,7 +45,7 @@ impl QpMemory {
 
     /// All bytes that the map takes from the system.
     pub fn total(&self) -> usize {
-        self.arena.committed + self.arena.overhead + self.outside
+        figures::total(&self.arena, self.outside)
     }
 }
 
@@ -125,7 +125,7 @@ pub struct QpSharedMemory {
 impl QpSharedMemory {
     /// All bytes that the map takes from the system.
     pub fn total(&self) -> usize {
-        self.arena.committed + self.arena.overhead + self.outside
+        figures::total(&self.arena, self.outside)
     }
 }
 

@@ -47,6 +47,9 @@ pub use memory::QpMemory;
 #[cfg(feature = "std")]
 pub use memory::{QpSharedMemory, QpStoreMemory};
 #[cfg(feature = "std")]
+pub use raw::mem::Checked;
+pub use raw::mem::Trusted;
+#[cfg(feature = "std")]
 pub use shared::{
     Contention, Exchange, Order, Ordered, PointMap, PointMapBuilder, PointMapIter, PointMapView,
     Published, QpShared, QpSharedBuilder, QpSharedRange, QpSharedView, SharedMap, SharedMapBuilder,
@@ -61,12 +64,7 @@ pub use txn::Txn;
 #[cfg(feature = "std")]
 pub(crate) use file::save;
 #[cfg(feature = "std")]
-pub(crate) use raw::{
-    batch::LANES,
-    bits::Alternatives,
-    mem::{Checked, Mem, Trusted},
-    view::View,
-};
+pub(crate) use raw::{batch::LANES, bits::Alternatives, mem::Mem, view::View};
 #[cfg(feature = "std")]
 pub(crate) use read::{range, seek};
 

@@ -15,7 +15,7 @@ use super::map::sorted_tree;
 use super::memory::QpStoreMemory;
 use super::raw::mem::Trusted;
 use super::raw::tree::Tree;
-use super::raw::version::{Kept, Shared, stable_arena};
+use super::raw::version::{Kept, StoreShared, stable_arena};
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
 use super::txn::Txn;
@@ -77,7 +77,7 @@ impl fmt::Display for Version {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct QpStore<V: Send + Sync + 'static> {
-    shared: Arc<Shared<V>>,
+    shared: Arc<StoreShared<V>>,
 }
 
 impl<V: Send + Sync + 'static> Clone for QpStore<V> {
@@ -129,7 +129,7 @@ impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
     pub fn build(self) -> Result<QpStore<V>, Error> {
         let tree = Tree::new(stable_arena(self.options)?);
         Ok(QpStore {
-            shared: Arc::new(Shared::new(tree, self.domain.unwrap_or_default())),
+            shared: Arc::new(StoreShared::new(tree, self.domain.unwrap_or_default())),
         })
     }
 
@@ -146,7 +146,7 @@ impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
     ) -> Result<QpStore<V>, Error> {
         let tree = sorted_tree(stable_arena(self.options)?, entries)?;
         Ok(QpStore {
-            shared: Arc::new(Shared::new(tree, self.domain.unwrap_or_default())),
+            shared: Arc::new(StoreShared::new(tree, self.domain.unwrap_or_default())),
         })
     }
 }
@@ -251,7 +251,7 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     /// Where the memory is.
     pub fn memory(&self) -> QpStoreMemory {
         let writer = self.shared.write();
-        QpStoreMemory::of(&writer, self.shared.kept())
+        QpStoreMemory::of(&writer, self.shared.snapshots())
     }
 
     /// Walks the newest version and checks every invariant, and the accounts against what is there. Waits for
@@ -304,7 +304,7 @@ impl<V> Copy for QpView<'_, V> {}
 
 impl<'g, V: Send + Sync> QpView<'g, V> {
     #[inline]
-    fn new(shared: &'g Shared<V>, guard: Guard<'g>) -> Self {
+    fn new(shared: &'g StoreShared<V>, guard: Guard<'g>) -> Self {
         let (view, len) = shared.view(guard);
         QpView {
             view,

@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use std::sync::MutexGuard;
 
 use super::map::checked;
 use super::raw::mem::Trusted;
-use super::raw::version::{Shared, Writer};
+use super::raw::version::{StoreShared, Writer};
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
 use super::store::Version;
+use crate::sync::MutexGuard;
 use crate::{Error, Rejected};
 
 /// An open transaction on a [`QpStore`](super::QpStore). Reads what it wrote; dropping it rolls back.
@@ -17,44 +17,34 @@ use crate::{Error, Rejected};
 /// Nodes that it made are changed in place; older ones are copied once. An operation that fails leaves the
 /// transaction as it was before the operation, and the transaction can go on.
 pub struct Txn<'s, V: Send + Sync + 'static> {
-    shared: &'s Shared<V>,
-    // `Option`, so that values can be dropped after the lock is released.
-    writer: Option<MutexGuard<'s, Writer<V>>>,
+    shared: &'s StoreShared<V>,
+    // Released before the values are dropped: their `drop` may use the store.
+    writer: MutexGuard<'s, Writer<V>>,
     /// Values that were reclaimed on the way.
     values: Vec<V>,
 }
 
 impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
-    pub(crate) fn new(shared: &'s Shared<V>, writer: MutexGuard<'s, Writer<V>>) -> Self {
+    pub(crate) fn new(shared: &'s StoreShared<V>, writer: MutexGuard<'s, Writer<V>>) -> Self {
         Txn {
             shared,
-            writer: Some(writer),
+            writer,
             values: Vec::new(),
         }
     }
 
-    fn writer(&self) -> &Writer<V> {
-        match &self.writer {
-            Some(writer) => writer,
-            None => unreachable!("taken only by commit and drop"),
-        }
-    }
-
-    fn parts(&mut self) -> (&Shared<V>, &mut Writer<V>, &mut Vec<V>) {
-        match &mut self.writer {
-            Some(writer) => (self.shared, writer, &mut self.values),
-            None => unreachable!("taken only by commit and drop"),
-        }
+    fn parts(&mut self) -> (&StoreShared<V>, &mut Writer<V>, &mut Vec<V>) {
+        (self.shared, &mut self.writer, &mut self.values)
     }
 
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_, V> {
-        self.writer().tree.view()
+        self.writer.tree.view()
     }
 
     /// Number of entries.
     pub fn len(&self) -> usize {
-        self.writer().tree.len
+        self.writer.tree.len
     }
 
     fn is_large(&self) -> bool {
@@ -147,8 +137,6 @@ impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
         let retired = writer.cow.retired.len();
         let version = shared.commit(writer);
         shared.reclaim(writer, shared.reclaim_budget(retired), values);
-        // Released before the values are dropped: a value's `drop` may use the store.
-        self.writer = None;
         Version(version)
     }
 
@@ -172,11 +160,8 @@ impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
 
 impl<V: Send + Sync + 'static> Drop for Txn<'_, V> {
     fn drop(&mut self) {
-        if let Some(writer) = &mut self.writer {
-            self.shared.roll_back(writer, &mut self.values);
-        }
-        // Released before the values are dropped: a value's `drop` may use the store.
-        self.writer = None;
+        // After a commit there is nothing to take back.
+        self.shared.roll_back(&mut self.writer, &mut self.values);
     }
 }
 

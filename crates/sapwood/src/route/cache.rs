@@ -248,29 +248,21 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
             }
         }
         self.count(query, &state);
-        let ticket = self.table.place(query.hash).map(|place| {
-            let disturbances = place.disturbances();
-            (
-                place,
-                Ticket {
-                    generation,
-                    disturbances,
-                },
-            )
-        });
+        let place = self.table.place(query.hash);
+        let disturbances = place.as_ref().map(Place::disturbances);
         let answer = resolver(key);
-        let stored = match (&answer, self.negative) {
-            (Ok(value), _) => Some((value.to_words(), false)),
-            (Err(_), Some(_)) => Some((Words::fill(|| 0), true)),
-            (Err(_), None) => None,
-        };
         if answer.is_err() {
             query.mine.count(Event::Error);
         }
-        if let (Some((place, ticket)), Some((words, negative))) = (ticket, stored) {
-            let stamp = query.time.stamp(negative);
+        let is_stored = answer.is_ok() || self.negative.is_some();
+        if let (Some(place), Some(disturbances), true) = (place, disturbances, is_stored) {
+            let value = answer.as_ref().ok().map(|value| value.to_words());
+            let ticket = Ticket {
+                generation,
+                disturbances,
+            };
             match self.table.try_lock(place.number) {
-                Some(writer) => self.store(query, &place, writer, stamp, &words, Some(ticket)),
+                Some(writer) => self.store(query, &place, writer, value, Some(ticket)),
                 None => query.mine.count(Event::Busy),
             }
         }
@@ -288,8 +280,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         };
         let mut writer = self.table.lock(place.number);
         writer.disturb();
-        let stamp = query.time.stamp(false);
-        self.store(&query, &place, writer, stamp, &value.to_words(), None);
+        self.store(&query, &place, writer, Some(value.to_words()), None);
     }
 
     /// Removes a key; returns whether it was there. Answers of resolvers that are under way for it will not be stored.
@@ -326,12 +317,12 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         let mine = self.counters.mine();
         let time = self.time(mine, now);
         let sets = self.table.sets();
-        let some = budget.div_ceil(WAYS).min(sets);
-        if some == 0 {
+        let count = budget.div_ceil(WAYS).min(sets);
+        if count == 0 {
             return 0;
         }
-        let start = self.cursor.fetch_add(some, Ordering::Relaxed);
-        (0..some)
+        let start = self.cursor.fetch_add(count, Ordering::Relaxed);
+        (0..count)
             .map(|i| self.sweep_set(mine, time, start.wrapping_add(i) % sets))
             .sum()
     }
@@ -453,7 +444,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     #[inline(always)]
     fn find(&self, query: &Query<'_, K::Words>) -> State<V::Words> {
         match self.table.place(query.hash) {
-            Some(place) => self.judge(query, place, place.find(&query.words), Span::new(0)),
+            Some(place) => self.state_of(query, place, place.find(&query.words), Span::new(0)),
             None => State::Absent,
         }
     }
@@ -462,13 +453,13 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     /// are good.
     fn find_patiently(&self, query: &Query<'_, K::Words>, ahead: Span) -> State<V::Words> {
         match self.table.place(query.hash) {
-            Some(place) => self.judge(query, place, place.find_patiently(&query.words), ahead),
+            Some(place) => self.state_of(query, place, place.find_patiently(&query.words), ahead),
             None => State::Absent,
         }
     }
 
     #[inline(always)]
-    fn judge(
+    fn state_of(
         &self,
         query: &Query<'_, K::Words>,
         place: Place<'_, K::Words, V::Words>,
@@ -539,17 +530,19 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         count
     }
 
+    /// Stores a value, or that there is none.
     #[inline(always)]
     fn store(
         &self,
         query: &Query<'_, K::Words>,
         place: &Place<'_, K::Words, V::Words>,
         mut writer: Writer<'_, K::Words, V::Words>,
-        stamp: Stamp,
-        value: &V::Words,
+        value: Option<V::Words>,
         ticket: Option<Ticket>,
     ) {
         let mine = query.mine;
+        let stamp = query.time.stamp(value.is_none());
+        let value = value.unwrap_or_else(|| Words::fill(|| 0));
         // Once for all: if it moves after this look, the set has the old one, and the entry is not found.
         let generation = self.generation.load(Ordering::Acquire);
         if let Some(ticket) = &ticket {
@@ -568,7 +561,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
                 mine.count(Event::Overtaken);
                 return;
             }
-            writer.rewrite(way, stamp, value);
+            writer.rewrite(way, stamp, &value);
             drop(writer);
             place.mark(way);
             mine.count(Event::Refresh);
@@ -588,7 +581,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
                 way
             }
         };
-        writer.write(way, place, &query.words, stamp, value);
+        writer.write(way, place, &query.words, stamp, &value);
         drop(writer);
         mine.count(Event::Insert);
         probe::insert(query.hash, place.number);

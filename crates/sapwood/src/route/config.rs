@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 use core::time::Duration;
 
-use super::{Plain, RouteCache, hash};
+use super::{Plain, RouteCache};
 
 /// Makes a [`RouteCache`]; from [`RouteCache::builder`].
 ///
@@ -114,7 +114,7 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     /// If there cannot be so many entries.
     pub fn build(mut self) -> RouteCache<K, V> {
         self.keep = self.keep.max(self.fresh);
-        let seed = self.seed.unwrap_or_else(hash::seed);
+        let seed = self.seed.unwrap_or_else(crate::seed::seed);
         RouteCache::with(&self, seed)
     }
 }

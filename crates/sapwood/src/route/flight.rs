@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use std::sync::PoisonError;
 
-use super::raw::sync::{Condvar, Mutex};
+use super::raw::sync::{Condvar, Mutex, lock};
 
 /// Keys that can be under way at once. Two keys that share a berth are resolved side by side.
 const BERTHS: usize = 64;
@@ -35,7 +35,7 @@ pub(crate) struct Leader<'f>(&'f Berth);
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         // Nothing panics while the lock is held.
-        *self.0.leader.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.0.leader) = None;
         self.0.landed.notify_all();
     }
 }
@@ -54,7 +54,7 @@ impl Flights {
     /// This thread's turn for a key with this hash; waits while another one leads.
     pub fn turn(&self, hash: u64) -> Turn<'_> {
         let berth = &self.berths[hash as usize % BERTHS];
-        let mut leader = berth.leader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leader = lock(&berth.leader);
         match *leader {
             None => {
                 *leader = Some(hash);

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use super::hash::{self, Secrets};
+use super::hash::Secrets;
 use super::plain::Plain;
 
 /// The five-tuple of a packet.
@@ -110,7 +110,7 @@ impl FlowHasher {
 
     /// A hasher with a random seed; without `std`, one of addresses and counters.
     pub fn random() -> Self {
-        Self::new(hash::seed())
+        Self::new(crate::seed::seed())
     }
 
     /// The hash of a flow.
@@ -181,7 +181,7 @@ mod tests {
         let hasher = FlowHasher::new(3);
         let mut buckets = [0; 16];
         for n in 0..16_000 {
-            buckets[hash::scaled(hasher.hash(&key(n)), 16)] += 1;
+            buckets[crate::route::hash::scaled(hasher.hash(&key(n)), 16)] += 1;
         }
         assert!(
             buckets.iter().all(|n| (850..1150).contains(n)),

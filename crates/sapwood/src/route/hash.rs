@@ -49,16 +49,6 @@ pub(crate) fn scaled(hash: u64, n: usize) -> usize {
     (((hash >> 32) * n as u64) >> 32) as usize
 }
 
-/// A new seed: random from the operating system, where there is one; else of addresses and counters.
-pub(crate) fn seed() -> u64 {
-    use core::hash::{BuildHasher, Hasher};
-    #[cfg(feature = "std")]
-    let state = std::hash::RandomState::new();
-    #[cfg(not(feature = "std"))]
-    let state = foldhash::quality::RandomState::default();
-    state.build_hasher().finish()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

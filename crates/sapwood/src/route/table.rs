@@ -47,14 +47,14 @@ use crate::{Error, Readable, Rejected};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RouteTable<H: NextHop> {
-    shared: Arc<Shared<H>>,
+    shared: Arc<TableShared<H>>,
 }
 
 /// The number of a group's slot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Number(u32);
 
-struct Shared<H: NextHop> {
+struct TableShared<H: NextHop> {
     fib: IpFib<Number>,
     slots: Slots<Group<H>>,
     /// Held through every change, so that the counts are those of the prefixes.
@@ -75,7 +75,7 @@ impl<H: NextHop> RouteTable<H> {
     ///
     /// [`Error::ArenaFull`] when no address space can be had.
     pub fn new() -> Result<Self, Error> {
-        Ok(Self::of(IpFib::new()?))
+        Ok(Self::from_fib(IpFib::new()?))
     }
 
     /// An empty table whose roots resolve so many bits: see [`FibBuilder::root_bits`](crate::lpm::FibBuilder::root_bits).
@@ -88,17 +88,17 @@ impl<H: NextHop> RouteTable<H> {
     ///
     /// With a number that roots cannot have.
     pub fn with_root_bits(bits: u8) -> Result<Self, Error> {
-        Ok(Self::of(IpFib::with_root_bits(bits)?))
+        Ok(Self::from_fib(IpFib::with_root_bits(bits)?))
     }
 
-    fn of(fib: IpFib<Number>) -> Self {
+    fn from_fib(fib: IpFib<Number>) -> Self {
         let slots = Slots::new(fib.domain());
         let groups = Groups {
             all: HashMap::new(),
             numbers: HashMap::new(),
         };
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(TableShared {
                 fib,
                 slots,
                 groups: Mutex::new(groups),

@@ -2,6 +2,10 @@
 //!
 //! `SAPWOOD_OPS` sets how many changes are made in each test (default 20,000).
 
+use std::ops::RangeInclusive;
+
+use crate::support::bits::{owned, run_bits, same_answers, string};
+use sapwood::arena::{ArenaOptions, Backing};
 use sapwood::lpm::{AsBits, BitFib, BitPrefix, BitString};
 use sapwood_model::oracle::BitPrefixes;
 
@@ -13,136 +17,23 @@ fn operations() -> usize {
     set.unwrap_or(default).min(default)
 }
 
-fn string(bits: &[bool]) -> BitString {
-    let mut bytes = vec![0; bits.len().div_ceil(8)];
-    for (i, bit) in bits.iter().enumerate() {
-        bytes[i / 8] |= u8::from(*bit) << (7 - i % 8);
-    }
-    BitString::from_bytes(&bytes, bits.len()).unwrap()
-}
-
-/// Strings that have much in common: beginnings of a few, some with a bit turned near the end.
-struct Strings {
-    bases: Vec<Vec<bool>>,
-    lens: std::ops::RangeInclusive<usize>,
-}
-
-impl Strings {
-    fn new(rng: &mut fastrand::Rng, lens: std::ops::RangeInclusive<usize>) -> Self {
-        let count = rng.usize(1..4);
-        let all = |rng: &mut fastrand::Rng| (0..*lens.end()).map(|_| rng.bool()).collect();
-        Strings {
-            bases: (0..count).map(|_| all(rng)).collect(),
-            lens,
-        }
-    }
-
-    fn one(&self, rng: &mut fastrand::Rng) -> Vec<bool> {
-        let base = &self.bases[rng.usize(..self.bases.len())];
-        let mut bits = base[..rng.usize(self.lens.clone())].to_vec();
-        for _ in 0..rng.usize(..3) {
-            if let Some(at) = bits.len().checked_sub(rng.usize(1..9)) {
-                bits[at] ^= true;
-            }
-        }
-        bits
-    }
-}
-
-type Entries<'a, V> = Vec<(BitString, &'a V)>;
-
-fn owned<'a, V>(entries: Vec<(&'a [bool], &'a V)>) -> Entries<'a, V> {
-    let entries = entries.into_iter();
-    entries.map(|(bits, value)| (string(bits), value)).collect()
-}
-
-/// All queries about one string.
-macro_rules! same_answers {
-    ($reader:expr, $oracle:expr, $bits:expr) => {{
-        let (reader, oracle, bits) = (&$reader, &$oracle, $bits);
-        let query = string(bits);
-        assert_eq!(reader.get(&query), oracle.get(bits), "{query}");
-        assert_eq!(reader.lookup(&query), oracle.lookup(bits), "{query}");
-        let matches: Vec<_> = reader.matches(&query).collect();
-        assert_eq!(matches, oracle.matches(bits), "{query}");
-        let covered = owned(oracle.covered_by(bits));
-        assert!(
-            reader.covered_by(&query).eq(covered.iter().cloned()),
-            "{query}"
-        );
-        let backwards = covered.into_iter().rev();
-        assert!(reader.covered_by(&query).rev().eq(backwards), "{query}");
-        let children: Entries<_> = reader.children(&query).collect();
-        assert_eq!(children, owned(oracle.children(bits)), "{query}");
-    }};
-}
-
-macro_rules! same_tables {
-    ($reader:expr, $oracle:expr) => {{
-        let (reader, oracle) = (&$reader, &$oracle);
-        assert_eq!(reader.len(), oracle.len());
-        assert_eq!(reader.is_empty(), oracle.is_empty());
-        assert!(reader.iter().eq(owned(oracle.iter())));
-    }};
-}
-
-fn random_changes(seed: u64, changes: usize, lens: std::ops::RangeInclusive<usize>, most: usize) {
+fn random_changes(seed: u64, changes: usize, lens: RangeInclusive<usize>, most: usize) {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let strings = Strings::new(&mut rng, lens);
-    let fib = BitFib::new().unwrap();
-    let mut reader = fib.reader("test").unwrap();
-    let mut oracle = BitPrefixes::new();
-    let mut kept = None;
-    let mut gone: Vec<Vec<bool>> = Vec::new();
-    for change in 0..changes {
-        let mut now = oracle.clone();
-        let mut txn = fib.begin();
-        for _ in 0..rng.usize(1..4) {
-            // What was removed comes back more often than by chance.
-            let bits = match gone.pop() {
-                Some(bits) if rng.u8(..4) == 0 => bits,
-                _ => strings.one(&mut rng),
-            };
-            if rng.usize(..most) < now.len() {
-                assert_eq!(
-                    txn.remove(string(&bits)).unwrap().copied(),
-                    now.remove(&bits)
-                );
-                gone.push(bits);
-            } else {
-                let old = txn.insert(string(&bits), change).unwrap().copied();
-                assert_eq!(old, now.insert(&bits, change));
-            }
-        }
-        same_answers!(txn, now, &strings.one(&mut rng));
-        same_answers!(reader.view(), oracle, &strings.one(&mut rng));
-        if rng.u8(..10) == 0 {
-            txn.rollback();
-        } else {
-            txn.commit();
-            oracle = now;
-        }
-        same_answers!(reader.view(), oracle, &strings.one(&mut rng));
-        if rng.u8(..30) == 0 {
-            let (snapshot, then) = kept.insert((fib.snapshot(), oracle.clone()));
-            same_tables!(snapshot, then);
-            fib.verify().unwrap();
-        }
-        if let Some((snapshot, then)) = &kept {
-            same_answers!(snapshot, then, &strings.one(&mut rng));
-        }
-        reader.quiescent();
+    run_bits(BitFib::builder(), &mut rng, changes, 30, lens, most, false);
+}
+
+/// Some changes fail for want of memory.
+#[test]
+fn without_memory_nothing_changes() {
+    for every in if cfg!(miri) { 2..3 } else { 2..12 } {
+        let options = ArenaOptions::default()
+            .backing(Backing::Mmap { reserve: 1 << 26 })
+            .fail_every(every);
+        let builder = BitFib::builder().options(options);
+        let mut rng = fastrand::Rng::with_seed(every);
+        let failed = run_bits(builder, &mut rng, operations() / 80, 30, 0..=20, 60, true);
+        assert!(failed > 0);
     }
-    let view = reader.view();
-    let queries: Vec<BitString> = (0..50).map(|_| string(&strings.one(&mut rng))).collect();
-    let mut found = vec![None; queries.len()];
-    view.lookup_batch(&queries, &mut found);
-    for (query, found) in queries.iter().zip(found) {
-        assert_eq!(found, view.lookup(query));
-    }
-    fib.compact().unwrap();
-    fib.verify().unwrap();
-    same_tables!(fib.snapshot(), oracle);
 }
 
 #[test]

@@ -3,11 +3,12 @@
 //! `SAPWOOD_OPS` sets the operations of each test (default 200,000), `SAPWOOD_SEED` the first seed.
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{QpMap, QpStore};
+use sapwood::qp::{PointMap, QpMap, QpShared, QpStore};
 use sapwood_model::keys::{KeyPool, Shape};
 use sapwood_model::ops::{OpGen, Weights};
 
 use crate::support::maps::{loud, run_map, run_store};
+use crate::support::writers::{ManyWriters, run_writers};
 
 fn setting(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
@@ -27,8 +28,13 @@ fn first_seed() -> u64 {
 }
 
 /// Runs `one(seed)` until all operations are done; prints what was run.
-fn seeds(what: &str, mut one: impl FnMut(u64) -> u64) {
-    let (first, all) = (first_seed(), operations());
+fn seeds(what: &str, one: impl FnMut(u64) -> u64) {
+    seeds_of(what, operations(), one);
+}
+
+/// The same for `all` operations.
+fn seeds_of(what: &str, all: u64, mut one: impl FnMut(u64) -> u64) {
+    let first = first_seed();
     let (mut done, mut seed) = (0, first);
     while done < all {
         done += one(seed);
@@ -158,4 +164,81 @@ fn store_with_protected_memory() {
     );
     println!("store, protected: {n} operations");
     assert_eq!(n, each as u64);
+}
+
+/// Options for maps for many writers.
+fn reserved(options: ArenaOptions) -> ArenaOptions {
+    options.backing(Backing::Mmap { reserve: 1 << 30 })
+}
+
+/// Runs maps for many writers: with keys of all shapes; with few keys, which are small, and freed memory that is
+/// poisoned; and with too little memory.
+fn many_writers<M: ManyWriters>(what: &str, build: impl Fn(ArenaOptions, Option<usize>) -> M) {
+    let each = operations().div_ceil(3);
+    let run = |map: &M, seed: u64, keys: KeyPool, small: usize, scarce: bool| {
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
+        let ops = OpGen::with(keys, Weights::MIXED).take(EACH);
+        run_writers(map, ops, |n| rng.usize(..n), small, scarce)
+    };
+    seeds_of(&format!("{what}, all shapes"), each, |seed| {
+        let most = (seed % 4 == 0).then_some(150);
+        let map = build(reserved(ArenaOptions::default()), most);
+        run(&map, seed, KeyPool::new(seed, 400), 30, false).0
+    });
+    seeds_of(&format!("{what}, small and poisoned"), each, |seed| {
+        let keys = KeyPool::with_shapes(seed, 60, &[Shape::Tiny, Shape::Nested]);
+        let map = build(reserved(loud()), None);
+        run(&map, seed, keys, 60, false).0
+    });
+    let mut failed = 0;
+    seeds_of(&format!("{what}, with too little memory"), each, |seed| {
+        let options = match seed % 3 {
+            0 => reserved(ArenaOptions::default()).fail_every(2 + seed % 11),
+            1 => loud().backing(Backing::HeapFixed((16 << 10) << (seed % 4))),
+            _ => reserved(loud()).limit((16 << 10) << (seed % 4)),
+        };
+        let (n, f) = run(
+            &build(options, None),
+            seed,
+            KeyPool::new(seed, 200),
+            30,
+            true,
+        );
+        failed += f;
+        n
+    });
+    assert!(failed > 0, "memory never ran out");
+}
+
+#[test]
+fn shared_map() {
+    many_writers("shared map", |options, most| {
+        let builder = QpShared::<u64>::builder().options(options);
+        let builder = most
+            .into_iter()
+            .fold(builder, |builder, most| builder.max_entries(most));
+        builder.build().unwrap()
+    });
+}
+
+#[test]
+fn shared_map_with_an_index() {
+    many_writers("shared map with an index", |options, most| {
+        let builder = QpShared::<u64>::builder().options(options).with_index();
+        let builder = most
+            .into_iter()
+            .fold(builder, |builder, most| builder.max_entries(most));
+        builder.build().unwrap()
+    });
+}
+
+#[test]
+fn point_map() {
+    many_writers("point map", |options, most| {
+        let builder = PointMap::<u64>::builder().options(options);
+        let builder = most
+            .into_iter()
+            .fold(builder, |builder, most| builder.max_entries(most));
+        builder.build().unwrap()
+    });
 }

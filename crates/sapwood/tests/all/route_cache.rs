@@ -1,33 +1,15 @@
 //! The route cache by one thread: against a naive oracle, on its rules of time, and at its limits.
 //! `SAPWOOD_OPS` sets the operations of the long tests.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use sapwood::route::{Lookup, RouteCache, RouteCacheBuilder, Unresolved};
-
-const MS: u64 = 1_000_000;
-const FRESH: u64 = 100 * MS;
-const KEEP: u64 = 1000 * MS;
-
-type Key = (u128, u32);
-
-/// More threads than tests run at once, so that each has counters and a clock of its own.
-fn builder(capacity: usize) -> RouteCacheBuilder<Key, [u64; 4]> {
-    RouteCache::builder()
-        .capacity(capacity)
-        .threads(256)
-        .seed(1)
-}
+use crate::support::route_cache::{FRESH, KEEP, Key, MS, builder, key, run_cache};
+use sapwood::route::{Lookup, RouteCache, Unresolved};
 
 fn ops(usual: u64) -> u64 {
     std::env::var("SAPWOOD_OPS").map_or(usual, |n| n.parse().expect("a number"))
-}
-
-fn key(n: u64) -> Key {
-    (u128::from(n) << 64 | 5, n as u32)
 }
 
 type Cache = RouteCache<Key, [u64; 4]>;
@@ -291,135 +273,25 @@ fn hot_keys_after_hostile_ones() {
     cache.verify().unwrap();
 }
 
-/// The rules again, without slots: as many entries as one likes, one thread.
-#[derive(Default)]
-struct Oracle {
-    entries: HashMap<u64, (u64, Option<[u64; 4]>)>,
-    last: u64,
-    aged: u64,
-}
-
-impl Oracle {
-    const NEGATIVE: u64 = 7 * MS;
-
-    fn time(&mut self, now: u64) -> u64 {
-        let back = self.last.saturating_sub(now);
-        if back >= KEEP {
-            self.entries.clear();
-        } else if back > 0 {
-            self.aged += back + FRESH;
-        }
-        self.last = now;
-        now + self.aged
-    }
-
-    fn get(&mut self, key: u64, now: u64) -> Lookup<[u64; 4]> {
-        let time = self.time(now);
-        match self.entries.get(&key) {
-            Some((born, Some(value))) if time - born < FRESH => Lookup::Value(*value),
-            Some((born, None)) if time - born < Self::NEGATIVE => Lookup::Negative,
-            _ => Lookup::Absent,
-        }
-    }
-
-    fn sweep(&mut self, now: u64) -> usize {
-        let (time, before) = (self.time(now), self.entries.len());
-        self.entries.retain(|_, (born, value)| {
-            time - *born
-                < if value.is_some() {
-                    KEEP
-                } else {
-                    Self::NEGATIVE
-                }
-        });
-        before - self.entries.len()
-    }
-}
-
 /// Eight keys in eight slots, so that nothing is ever evicted: every answer is the oracle's.
 #[test]
 fn differential() {
     let n = ops(200_000);
     for seed in 0..4 {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let cache = builder(8)
-            .negative_ttl(Duration::from_nanos(Oracle::NEGATIVE))
-            .build();
-        let mut oracle = Oracle::default();
-        let mut now = 5_000 * MS;
-        // Time as it really goes by; values tell when they were resolved.
-        let mut real = 0;
-        for step in 0..n / 4 {
-            let ahead = match rng.u8(0..20) {
-                0 => rng.u64(0..3 * FRESH),
-                1 => rng.u64(0..2 * KEEP),
-                _ => rng.u64(0..FRESH / 4),
-            };
-            now += ahead;
-            real += ahead;
-            if rng.u16(0..200) == 0 {
-                now = oracle.last - rng.u64(1..2 * KEEP).min(oracle.last - 1);
-            }
-            let n = rng.u64(0..8);
-            let hash = cache.hash(&key(n));
-            let value = [n, real, step, 0];
-            match rng.u8(0..100) {
-                0 => {
-                    cache.invalidate_all();
-                    oracle.entries.clear();
-                }
-                // What the cache still holds of before `invalidate_all` is not told from what was there.
-                1..=4 => {
-                    let there = oracle.entries.remove(&n).is_some();
-                    assert_eq!(cache.invalidate(&key(n)), there);
-                }
-                5..=9 => {
-                    let time = oracle.time(now);
-                    oracle.entries.insert(n, (time, Some(value)));
-                    cache.insert(&key(n), hash, now, value);
-                }
-                10..=14 => {
-                    let invalidated = cache.stats().invalidated;
-                    let removed = cache.sweep(now, 8);
-                    let gone = cache.stats().invalidated - invalidated;
-                    assert_eq!(removed - gone as usize, oracle.sweep(now));
-                }
-                15..=40 => assert_eq!(cache.lookup(&key(n), hash, now), oracle.get(n, now)),
-                kind => {
-                    let fails = kind < 50;
-                    let mut called = false;
-                    let answer = cache.get_or_resolve(&key(n), hash, now, |_| {
-                        called = true;
-                        if fails { Err(step) } else { Ok(value) }
-                    });
-                    match oracle.get(n, now) {
-                        Lookup::Absent => {
-                            let time = now + oracle.aged;
-                            oracle.entries.insert(n, (time, (!fails).then_some(value)));
-                            assert!(called);
-                            let new = if fails {
-                                Err(Unresolved::Error(step))
-                            } else {
-                                Ok(value)
-                            };
-                            assert_eq!(answer, new);
-                        }
-                        Lookup::Negative => assert_eq!(answer, Err(Unresolved::Negative)),
-                        Lookup::Value(known) => assert_eq!(answer, Ok(known)),
-                    }
-                    if let Ok([of, resolved, ..]) = answer {
-                        assert_eq!(of, n);
-                        assert!(real - resolved < FRESH, "it lived longer than it may");
-                    }
-                }
-            }
-            if step % 64 == 0 {
-                cache.verify().unwrap();
-            }
-        }
-        let stats = cache.stats();
+        let stats = run_cache(builder(8), 8, 8, &mut rng, n / 4, 64);
         assert!(stats.clock_back > 0 || n < 10_000);
-        assert_eq!(stats.evict, 0);
+    }
+}
+
+/// More keys than slots: an answer is the oracle's, or none.
+#[test]
+fn differential_with_evictions() {
+    let n = ops(200_000);
+    for (seed, capacity) in [8, 16, 20, 33].into_iter().enumerate() {
+        let mut rng = fastrand::Rng::with_seed(seed as u64);
+        let stats = run_cache(builder(capacity), capacity, 40, &mut rng, n / 8, 64);
+        assert!(stats.evict > 0 || n < 10_000);
     }
 }
 

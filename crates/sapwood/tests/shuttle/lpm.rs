@@ -3,29 +3,13 @@
 
 use std::sync::Arc;
 
-use shuttle::sync::atomic::{AtomicUsize, Ordering};
-
 use sapwood::lpm::{Fib, V4};
 
+use crate::check_random;
+use crate::runs;
 use crate::support::lpm as table;
-use crate::support::script::{Progress, Script, ask_beside};
-use crate::{check_random, runs};
-
-#[derive(Default)]
-struct Counters {
-    begun: AtomicUsize,
-    done: AtomicUsize,
-}
-
-impl Progress for Counters {
-    fn done(&self) -> usize {
-        self.done.load(Ordering::SeqCst)
-    }
-
-    fn begun(&self) -> usize {
-        self.begun.load(Ordering::SeqCst)
-    }
-}
+use crate::support::progress;
+use crate::support::script::{Script, ask_beside};
 
 /// A writer with six steps and two readers, under random schedules.
 fn beside(seed: u64) {
@@ -35,29 +19,21 @@ fn beside(seed: u64) {
     check_random(
         move || {
             let fib: Fib<V4, u32> = table::builder(6).build().unwrap();
-            let counters = Arc::new(Counters::default());
-            let readers: Vec<_> = (0..2)
-                .map(|reader| {
-                    let (fib, script) = (fib.clone(), Arc::clone(&script));
-                    let counters = Arc::clone(&counters);
-                    shuttle::thread::spawn(move || {
-                        let mut rng = fastrand::Rng::with_seed(seed + reader);
-                        let mut handle = fib.reader("test").unwrap();
-                        for _ in 0..4 {
-                            ask_beside(&fib, handle.view(), &script, &*counters, &mut rng);
-                            handle.quiescent();
-                        }
-                    })
-                })
-                .collect();
-            for (i, step) in script.steps.iter().enumerate() {
-                counters.begun.store(i + 1, Ordering::SeqCst);
-                step.on_fib(&fib);
-                counters.done.store(i + 1, Ordering::SeqCst);
-            }
-            for reader in readers {
-                reader.join().unwrap();
-            }
+            let asked = Arc::clone(&script);
+            let write = |number: usize| script.steps[number].on_fib(&fib);
+            progress::beside(
+                &fib,
+                script.steps.len(),
+                write,
+                move |fib, progress, number| {
+                    let mut rng = fastrand::Rng::with_seed(seed + number);
+                    let mut handle = fib.reader("test").unwrap();
+                    for _ in 0..4 {
+                        ask_beside(fib, handle.view(), &asked, progress, &mut rng);
+                        handle.quiescent();
+                    }
+                },
+            );
             fib.verify().unwrap();
         },
         runs(60),
@@ -71,8 +47,8 @@ fn lookups_are_of_the_old_table_or_the_new() {
     }
 }
 
-/// One of two prefixes is there at every time: no lookup may find neither. A lookup that read two root words, or a node
-/// that changes, would.
+/// One of two prefixes is there at every time: no lookup may find neither. A lookup that read two
+/// root words, or a node that changes, would.
 #[test]
 fn a_long_prefix_comes_and_a_short_one_goes() {
     for (short, long) in [

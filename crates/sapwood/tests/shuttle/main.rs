@@ -7,10 +7,13 @@ mod lpm;
 mod maple;
 mod route;
 mod shared;
+mod store;
 
+#[allow(dead_code)] // Each program uses its part.
 #[path = "../support"]
 mod support {
     pub mod lpm;
+    pub mod progress;
     pub mod ranges;
     pub mod ranges_script;
     pub mod script;

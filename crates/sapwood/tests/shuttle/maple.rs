@@ -2,29 +2,12 @@
 
 use std::sync::Arc;
 
-use shuttle::sync::atomic::{AtomicUsize, Ordering};
-
 use sapwood::maple::MapleMap;
 
+use crate::support::progress;
 use crate::support::ranges::{MAX, Range, tiny};
-use crate::support::ranges_script::{Payload, Progress, Script, Step, Units};
+use crate::support::ranges_script::{Payload, Script, Step, Units};
 use crate::{check_random, runs};
-
-#[derive(Default)]
-struct Counters {
-    begun: AtomicUsize,
-    done: AtomicUsize,
-}
-
-impl Progress for Counters {
-    fn done(&self) -> usize {
-        self.done.load(Ordering::SeqCst)
-    }
-
-    fn begun(&self) -> usize {
-        self.begun.load(Ordering::SeqCst)
-    }
-}
 
 /// A writer with a few steps and two readers, under random schedules.
 fn beside<V: Payload>(script: Script, seed: u64) {
@@ -33,30 +16,22 @@ fn beside<V: Payload>(script: Script, seed: u64) {
         move || {
             let map: MapleMap<V> = tiny().build();
             script.prepare(&map);
-            let counters = Arc::new(Counters::default());
-            let readers: Vec<_> = (0..2)
-                .map(|reader| {
-                    let (map, script) = (map.clone(), Arc::clone(&script));
-                    let counters = Arc::clone(&counters);
-                    shuttle::thread::spawn(move || {
-                        let mut rng = fastrand::Rng::with_seed(seed + reader);
-                        let mut handle = map.reader("test").unwrap();
-                        for _ in 0..3 {
-                            script.ask(&map, handle.view(), &*counters, &mut rng);
-                            script.ask(&map, handle.view(), &*counters, &mut rng);
-                            handle.quiescent();
-                        }
-                    })
-                })
-                .collect();
-            for i in 0..script.steps.len() {
-                counters.begun.store(i + 1, Ordering::SeqCst);
-                script.make(&map, i);
-                counters.done.store(i + 1, Ordering::SeqCst);
-            }
-            for reader in readers {
-                reader.join().unwrap();
-            }
+            let asked = Arc::clone(&script);
+            let write = |number: usize| script.make(&map, number);
+            progress::beside(
+                &map,
+                script.steps.len(),
+                write,
+                move |map, progress, number| {
+                    let mut rng = fastrand::Rng::with_seed(seed + number);
+                    let mut handle = map.reader("test").unwrap();
+                    for _ in 0..3 {
+                        asked.ask(map, handle.view(), progress, &mut rng);
+                        asked.ask(map, handle.view(), progress, &mut rng);
+                        handle.quiescent();
+                    }
+                },
+            );
             script.check(&map, script.steps.len());
         },
         runs(100),

@@ -1,11 +1,13 @@
-//! What the tests of the tables have in common: families as the oracle sees them, and comparison.
-#![allow(dead_code)] // Each test uses its part.
+//! What the tests of the tables have in common: families as the oracle sees them, comparison, and random operations.
+#![allow(dead_code)] // Each test, and the fuzz target, uses its part.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::lpm::ipnet::{Ipv4Net, Ipv6Net};
 use sapwood::lpm::{Family, Fib, FibBuilder, FibSnapshot, V4, V6};
+use sapwood_model::choices::Choices;
 use sapwood_model::oracle::{Lpm, Prefix};
 
 #[allow(unused_imports)]
@@ -65,29 +67,27 @@ pub fn builder<F: Kind>(bits: u8) -> FibBuilder<F, u32> {
 }
 
 /// Prefixes that meet: few bits vary, at the places where strides begin and end, and at both ends.
-pub fn prefix<F: Kind>(rng: &mut fastrand::Rng) -> Prefix {
+pub fn prefix<F: Kind>(choices: &mut impl Choices) -> Prefix {
     const PLACES: [u8; 24] = [
         0, 1, 5, 6, 11, 12, 16, 17, 18, 19, 22, 23, 24, 25, 29, 30, 31, 36, 47, 63, 64, 65, 126,
         127,
     ];
-    let len = match rng.u8(0..4) {
-        0 => rng.u8(0..=F::WIDTH),
-        1 => rng.u8(0..=F::WIDTH.min(33)),
-        2 => PLACES[rng.usize(0..PLACES.len())].min(F::WIDTH),
-        _ => [F::WIDTH, F::WIDTH - 1, 24, 18, 12][rng.usize(0..5)],
+    let len = match choices.below(4) {
+        0 => choices.below(usize::from(F::WIDTH) + 1) as u8,
+        1 => choices.below(usize::from(F::WIDTH.min(33)) + 1) as u8,
+        2 => (*choices.pick(&PLACES)).min(F::WIDTH),
+        _ => *choices.pick(&[F::WIDTH, F::WIDTH - 1, 24, 18, 12]),
     };
-    Prefix::truncated(address(rng), len)
+    Prefix::truncated(address(choices), len)
 }
 
 /// Addresses that meet the prefixes.
-pub fn address(rng: &mut fastrand::Rng) -> u128 {
-    let mut bits = 0;
-    for at in [0, 1, 5, 11, 12, 17, 18, 23, 24, 28, 31, 47, 64, 127] {
-        if rng.u8(0..3) == 0 {
-            bits |= 1 << (127 - at);
-        }
-    }
-    bits
+pub fn address(choices: &mut impl Choices) -> u128 {
+    const PLACES: [u32; 14] = [0, 1, 5, 11, 12, 17, 18, 23, 24, 28, 31, 47, 64, 127];
+    // A third of these bits is set, by and large.
+    let set = choices.below(1 << 14) & choices.below(1 << 14) | choices.below(1 << 14) & 0x1249;
+    let set = PLACES.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1);
+    set.fold(0, |bits, (_, at)| bits | 1 << (127 - at))
 }
 
 /// What a table holds, as the oracle gives it.
@@ -117,6 +117,9 @@ pub fn ask<F: Kind>(fib: &Fib<F, u32>, oracle: &Lpm<u32>, address: u128, prefix:
         assert_eq!(view.lookup_value(addr).copied(), longest.map(|f| f.1));
         assert_eq!(view.get(net), oracle.get(prefix));
         assert_eq!(list(&mut view.matches(addr)), matches);
+        let (addrs, mut values) = ([F::addr(prefix.bits), addr], [None; 2]);
+        view.lookup_batch(&addrs, &mut values);
+        assert_eq!(values, addrs.map(|addr| view.lookup_value(addr)));
     });
     assert_eq!(found(snapshot.lookup(addr)), longest);
     assert_eq!(snapshot.get(net), oracle.get(prefix));
@@ -133,4 +136,220 @@ pub fn agree<F: Kind>(fib: &Fib<F, u32>, oracle: &Lpm<u32>) {
     }
     assert_eq!(fib.len(), oracle.len());
     assert_eq!(entries(&fib.snapshot()), listed(oracle.iter()));
+}
+
+/// A table and the oracle, which hold the same.
+struct Pair<F: Kind> {
+    builder: FibBuilder<F, u32>,
+    fib: Fib<F, u32>,
+    oracle: Lpm<u32>,
+    kept: Vec<(FibSnapshot<F, u32>, Lpm<u32>)>,
+    scarce: bool,
+    failed: usize,
+    /// Why a change failed.
+    last: Option<Error>,
+}
+
+impl<F: Kind> Pair<F> {
+    /// The result, unless memory has run out where it may.
+    fn done<T>(&mut self, result: Result<T, impl Into<Error>>) -> Option<T> {
+        match result.map_err(Into::into) {
+            Ok(done) => Some(done),
+            Err(error @ (Error::ArenaFull(_) | Error::GarbageLimit(_))) if self.scarce => {
+                self.failed += 1;
+                self.last = Some(error);
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn insert(&mut self, prefix: Prefix, value: u32, truncate: bool) {
+        let net = F::net(prefix);
+        let inserted = match truncate {
+            true => self.fib.insert_truncated(net, value),
+            false => self.fib.insert(net, value),
+        };
+        let inserted = inserted.inspect_err(|rejected| assert_eq!(rejected.value, value));
+        if let Some(old) = self.done(inserted) {
+            assert_eq!(old, self.oracle.insert(prefix, value));
+        }
+    }
+
+    fn remove(&mut self, prefix: Prefix) {
+        let removed = self.fib.remove(F::net(prefix));
+        if let Some(old) = self.done(removed) {
+            assert_eq!(old, self.oracle.remove(prefix));
+        }
+    }
+
+    fn transaction(&mut self, choices: &mut impl Choices) {
+        let mut changed = self.oracle.clone();
+        let fib = self.fib.clone();
+        let mut txn = fib.begin();
+        for _ in 0..choices.below(20) {
+            let (p, v) = (prefix::<F>(choices), 1 + choices.below(5) as u32);
+            if choices.flip() {
+                let inserted = txn.insert(F::net(p), v).map(Option::<&u32>::copied);
+                if let Some(old) = self.done(inserted) {
+                    assert_eq!(old, changed.insert(p, v));
+                }
+            } else {
+                let removed = txn.remove(F::net(p)).map(Option::<&u32>::copied);
+                if let Some(old) = self.done(removed) {
+                    assert_eq!(old, changed.remove(p));
+                }
+            }
+            let a = address(choices);
+            let found = txn.lookup(F::addr(a)).map(|(n, v)| (F::prefix(n), *v));
+            assert_eq!(found, changed.lookup(a).map(|(p, v)| (p, *v)));
+            assert_eq!(txn.len(), changed.len());
+        }
+        if choices.flip() {
+            txn.commit();
+            self.oracle = changed;
+        } else {
+            txn.rollback();
+        }
+    }
+
+    /// A table of the same entries, given in another order, with old values first.
+    fn rebuild(&mut self, choices: &mut impl Choices) {
+        let all: Vec<_> = self.fib.snapshot().iter().map(|(n, v)| (n, *v)).collect();
+        let mut all: Vec<_> = all.iter().map(|e| (e.0, 9)).chain(all.clone()).collect();
+        let half = all.len() / 2;
+        all[half..].reverse();
+        if half > 0 {
+            all[half..].rotate_left(choices.below(half));
+        }
+        if let Some(fib) = self.done(self.builder.clone().build_from(all)) {
+            self.fib = fib;
+        }
+    }
+
+    /// One operation; `true` says that something may have changed.
+    fn step(&mut self, choices: &mut impl Choices) -> bool {
+        match choices.below(100) {
+            0..42 => {
+                let (p, v) = (prefix::<F>(choices), 1 + choices.below(5) as u32);
+                self.insert(p, v, choices.below(8) == 0);
+            }
+            42..75 => {
+                // What is there, more often than not.
+                let p = match choices.below(8) {
+                    0 => prefix::<F>(choices),
+                    _ if self.oracle.is_empty() => return false,
+                    _ => {
+                        let at = choices.below(self.oracle.len());
+                        self.oracle.iter().nth(at).expect("it is one of them").0
+                    }
+                };
+                self.remove(p);
+            }
+            75..89 => {
+                let (a, p) = (address(choices), prefix::<F>(choices));
+                ask(&self.fib, &self.oracle, a, p);
+                return false;
+            }
+            89..93 => self.transaction(choices),
+            93 => {
+                let compacted = self.fib.compact();
+                self.done(compacted);
+            }
+            94 => {
+                let more = self.fib.compact_step(1 + choices.below(40));
+                self.done(more);
+            }
+            95 => self.rebuild(choices),
+            96 => self.kept.push((self.fib.snapshot(), self.oracle.clone())),
+            97 => {
+                self.kept.truncate(choices.below(4));
+                self.fib.reclaim(choices.below(40));
+            }
+            // A reader that holds what matches an address.
+            98 => {
+                let fib = self.fib.clone();
+                let reader = fib.reader("held").expect("the only one");
+                let view = reader.view();
+                let held: Vec<_> = view.matches(F::addr(address(choices))).collect();
+                let before: Vec<_> = held.iter().map(|(net, value)| (*net, **value)).collect();
+                for _ in 0..choices.below(20) {
+                    self.step(choices);
+                }
+                let held = held.iter().map(|(net, value)| (*net, **value));
+                assert!(held.eq(before), "changed under a reader");
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn agree(&self) {
+        agree(&self.fib, &self.oracle);
+        for (snapshot, oracle) in &self.kept {
+            assert_eq!(snapshot.len(), oracle.len());
+            assert_eq!(entries(snapshot), listed(oracle.iter()));
+        }
+    }
+}
+
+/// Up to `count` random operations on a table, each answer compared with the oracle's; all of it after each `every`th.
+/// `scarce` says that memory may run out: what fails then must change nothing. Returns how many changes failed.
+pub fn run_fib<F: Kind>(
+    builder: FibBuilder<F, u32>,
+    choices: &mut impl Choices,
+    count: usize,
+    every: usize,
+    scarce: bool,
+) -> usize {
+    let fib = match builder.clone().build() {
+        Ok(fib) => fib,
+        Err(error) => {
+            assert!(scarce, "{error}");
+            return 1;
+        }
+    };
+    let mut pair = Pair {
+        builder,
+        fib,
+        oracle: Lpm::new(F::WIDTH),
+        kept: Vec::new(),
+        scarce,
+        failed: 0,
+        last: None,
+    };
+    for step in 0..count {
+        if !choices.more() {
+            break;
+        }
+        let changed = pair.step(choices);
+        if changed && (step % every == 0 || pair.oracle.len() < 8) {
+            pair.agree();
+        }
+    }
+    pair.agree();
+    pair.kept.clear();
+    // What fails in one round may be done in the next one.
+    for _ in 0..100 {
+        for (prefix, _) in pair.oracle.clone().iter() {
+            pair.remove(prefix);
+        }
+        pair.fib.reclaim(usize::MAX);
+        if pair.oracle.is_empty() {
+            break;
+        }
+    }
+    assert!(
+        pair.oracle.is_empty(),
+        "{} are left: {:?}",
+        pair.fib.len(),
+        pair.last
+    );
+    assert!(pair.fib.is_empty());
+    pair.fib.verify().unwrap();
+    pair.fib.reclaim(usize::MAX);
+    let memory = pair.fib.memory();
+    assert_eq!((memory.nodes.0, memory.shelves.0), (0, 0));
+    assert_eq!((memory.values.0, memory.waiting.0), (0, 0));
+    pair.failed
 }

@@ -10,6 +10,7 @@ use sapwood::maple::{MapleMap, MapleView};
 
 use sapwood_model::oracle::RangeMap;
 
+use super::progress::Progress;
 use super::ranges::{Checked, MAX, Range, copied};
 
 /// A value that says which change stored it, and shows when it is not whole.
@@ -224,7 +225,7 @@ impl Script {
         &self,
         map: &MapleMap<V>,
         view: MapleView<'_, V>,
-        progress: &impl Progress,
+        progress: &Progress,
         rng: &mut fastrand::Rng,
     ) {
         let i = self.units.index(rng);
@@ -284,7 +285,7 @@ impl Script {
     fn one(
         &self,
         from: usize,
-        progress: &impl Progress,
+        progress: &Progress,
         right: impl Fn(&RangeMap<u32>) -> bool,
         found: &dyn Debug,
     ) {
@@ -303,7 +304,7 @@ impl Script {
     fn near(
         &self,
         from: usize,
-        progress: &impl Progress,
+        progress: &Progress,
         nearest: impl Fn(&RangeMap<u32>) -> Option<(Range, u32)>,
         found: Option<(Range, u32)>,
     ) {
@@ -334,7 +335,7 @@ impl Script {
         &self,
         view: MapleView<'_, V>,
         within: Range,
-        progress: &impl Progress,
+        progress: &Progress,
         mut forward: impl FnMut() -> bool,
     ) {
         let mut entries = view.range(within.clone());
@@ -360,7 +361,7 @@ impl Script {
     }
 
     /// A walk over gaps: each was free at some time during its step, and the one that is always there is part of one.
-    fn gaps<V: Payload>(&self, view: MapleView<'_, V>, progress: &impl Progress) {
+    fn gaps<V: Payload>(&self, view: MapleView<'_, V>, progress: &Progress) {
         let mut gaps = view.gaps(0..=MAX);
         let mut next = 0;
         let mut around = self.gap.is_none();
@@ -393,7 +394,7 @@ impl Script {
         &self,
         view: MapleView<'_, V>,
         from: usize,
-        progress: &impl Progress,
+        progress: &Progress,
         rng: &mut fastrand::Rng,
     ) {
         let all = self.units.range(0, self.units.count - 1);
@@ -449,10 +450,4 @@ fn whole<V: Payload>(value: &V) -> u32 {
 
 fn entry<V: Payload>(found: Option<(Range, &V)>) -> Option<(Range, u32)> {
     found.map(|(range, v)| (range, whole(v)))
-}
-
-/// How far the writer is.
-pub trait Progress: Sync {
-    fn done(&self) -> usize;
-    fn begun(&self) -> usize;
 }

@@ -7,6 +7,7 @@ use sapwood::lpm::{Fib, FibTxn};
 use sapwood_model::oracle::{Lpm, Prefix};
 
 use super::lpm::Kind;
+use super::progress::Progress;
 
 /// One step of the writer.
 #[derive(Clone, Debug)]
@@ -110,18 +111,12 @@ impl Step {
     }
 }
 
-/// How far the writer is.
-pub trait Progress: Sync {
-    fn done(&self) -> usize;
-    fn begun(&self) -> usize;
-}
-
 /// One round of questions of a reader beside the writer, each answer checked.
 pub fn ask_beside<F: Kind>(
     fib: &Fib<F, u32>,
     view: sapwood::lpm::FibView<'_, F, u32>,
     script: &Script,
-    progress: &impl Progress,
+    progress: &Progress,
     rng: &mut fastrand::Rng,
 ) {
     let from = progress.done();

@@ -10,3 +10,8 @@ pub fn steps(n: usize) -> usize {
         (false, false) => n,
     }
 }
+
+/// The number of histories that are recorded: this one, or `SAPWOOD_ROUNDS`.
+pub fn rounds(n: usize) -> usize {
+    std::env::var("SAPWOOD_ROUNDS").map_or(n, |rounds| rounds.parse().expect("a number"))
+}

@@ -4,12 +4,15 @@ use alloc::vec::Vec;
 
 use sapwood_arena::{Area, Arena, ArenaFull, Kind, Pool, Ref};
 
-use super::node::{
-    CHILD, FRESH, Mem, NODE, Node, POOLED, Prefixes, REF, SHELF, SLOTS, Set, Shelf, VALUE, ones,
-    runs_of,
+use super::format::{
+    CHILD, FRESH, NODE_SLOTS, REF, ROOT_PREFIXES_VALUES, SET, SLOTS, Set, node_bytes, node_tail,
+    ones, root_prefixes_bytes,
 };
+use super::node::{Mem, NODE, POOLED, Prefixes, ROOT_PREFIXES, runs_of};
+use crate::garbage::Block;
 
-/// Free blocks of more bytes than this are not kept: as many as the largest shelf has.
+/// Free blocks of more bytes than this are not kept: as many as the largest block of root prefixes
+/// has.
 const POOLED_BLOCK: usize = 800;
 /// Bytes of free blocks that are kept in all.
 const POOLED_MOST: usize = 1 << 16;
@@ -20,45 +23,6 @@ pub(crate) fn area(kind: Kind) -> Area {
         Area::Nodes
     } else {
         Area::Leaves
-    }
-}
-
-/// A block, what it is and how long: 32 bits of reference, 16 of kind, 16 of units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block(u64);
-
-impl Block {
-    fn new(r: u32, kind: Kind, bytes: usize) -> Self {
-        Block(u64::from(r) | u64::from(kind.0) << 32 | (bytes.div_ceil(8) as u64) << 48)
-    }
-
-    /// A node with so many runs and prefixes.
-    pub(crate) fn node(r: u32, runs: usize, prefixes: usize) -> Self {
-        Block::new(r, NODE, Node::size(runs, prefixes))
-    }
-
-    /// A shelf with so many words.
-    pub(crate) fn shelf(r: u32, words: usize) -> Self {
-        Block::new(r, SHELF, Shelf::size(words, 0))
-    }
-
-    /// A value, whose length its type says.
-    pub(crate) fn value(r: u32) -> Self {
-        Block::new(r, VALUE, 0)
-    }
-
-    pub(crate) fn at(self) -> u32 {
-        self.0 as u32
-    }
-
-    /// The kind as the arena knows it.
-    pub(crate) fn kind(self) -> Kind {
-        Kind((self.0 >> 32) as u8)
-    }
-
-    /// Bytes in whole units, unless it is a value.
-    pub(crate) fn bytes(self) -> usize {
-        (self.0 >> 48) as usize * 8
     }
 }
 
@@ -73,7 +37,7 @@ pub(crate) struct Tail<'a> {
 
 impl<'a> Tail<'a> {
     /// The same as another node's.
-    pub(crate) fn of(prefixes: Prefixes<'a>) -> Self {
+    pub(crate) fn from_prefixes(prefixes: Prefixes<'a>) -> Self {
         Tail {
             set: prefixes.set,
             before: prefixes.values,
@@ -89,7 +53,7 @@ impl<'a> Tail<'a> {
         // SAFETY: the caller's promise.
         unsafe {
             p.cast::<[u64; 2]>().write(self.set.0);
-            let mut to = p.add(16).cast::<u32>();
+            let mut to = p.add(SET).cast::<u32>();
             copy_words(self.before, to);
             to = to.add(self.before.len());
             if let Some(value) = self.put {
@@ -137,7 +101,7 @@ impl Blocks {
         unsafe {
             match block.kind() {
                 NODE => self.mem.node(block.at()).is_fresh(),
-                _ => self.mem.shelf(block.at()).is_fresh(),
+                _ => self.mem.root_prefixes(block.at()).is_fresh(),
             }
         }
     }
@@ -198,16 +162,17 @@ impl Blocks {
         tail: Tail<'_>,
     ) -> Result<(u32, *mut u32), ArenaFull> {
         let (runs_len, count) = (ones(runs) as usize, tail.set.len());
-        let (r, p) = self.alloc(NODE, Node::size(runs_len, count))?;
+        let (r, p) = self.alloc(NODE, node_bytes(runs_len, count))?;
         let word = count as u32 | if self.marks { FRESH } else { 0 };
-        // SAFETY: a new block of that size, aligned to 8: 16 bytes, a cell for each run, and the tail.
+        // SAFETY: a new block of that size, aligned to 8: 16 bytes, a cell for each run, and the
+        // tail.
         unsafe {
             p.cast::<u64>().write(runs);
             p.add(8).cast::<[u32; 2]>().write([base, word]);
             if count != 0 {
-                tail.write(p.add(Node::tail(runs_len)));
+                tail.write(p.add(node_tail(runs_len)));
             }
-            Ok((r, p.add(16).cast()))
+            Ok((r, p.add(NODE_SLOTS).cast()))
         }
     }
 
@@ -270,7 +235,7 @@ impl Blocks {
         // SAFETY: the caller's promise.
         let n = unsafe { self.mem.node(old) };
         let (runs, cells, rank) = (n.runs(), n.cells(), n.rank(slot));
-        self.gone.push(Block::node(old, cells.len(), n.count()));
+        self.gone.push(n.block(old));
         if new & cells[rank] & CHILD != 0 {
             // A node below is a run of its own, before and after.
             let (r, to) = self.begin_node(runs, base, tail)?;
@@ -319,27 +284,27 @@ impl Blocks {
         // SAFETY: the caller's promise.
         let n = unsafe { self.mem.node(old) };
         let cells = n.cells();
-        let (r, to) = self.begin_node(n.runs(), base, Tail::of(n.prefixes()))?;
+        let (r, to) = self.begin_node(n.runs(), base, Tail::from_prefixes(n.prefixes()))?;
         // SAFETY: the new node has as many cells.
         unsafe { copy_words(cells, to) };
-        self.gone.push(Block::node(old, cells.len(), n.count()));
+        self.gone.push(n.block(old));
         Ok(r)
     }
 
-    /// A shelf.
-    pub(crate) fn shelf(
+    /// A block of root prefixes.
+    pub(crate) fn root_prefixes(
         &mut self,
         mut set: Set,
         kids: u64,
         words: impl Iterator<Item = u32>,
     ) -> Result<u32, ArenaFull> {
         let count = set.len() + ones(kids) as usize;
-        let (r, p) = self.alloc(SHELF, Shelf::size(count, 0))?;
+        let (r, p) = self.alloc(ROOT_PREFIXES, root_prefixes_bytes(count))?;
         set.0[0] = set.0[0] & !Set::FRESH | u64::from(self.marks);
         // SAFETY: a new block of that size, aligned to 8.
         unsafe {
             p.cast::<[u64; 3]>().write([set.0[0], set.0[1], kids]);
-            let mut left = p.add(24).cast::<u32>();
+            let mut left = p.add(ROOT_PREFIXES_VALUES).cast::<u32>();
             for word in words.take(count) {
                 left.write(word);
                 left = left.add(1);

@@ -1,4 +1,5 @@
-//! Whole tables, from prefixes in order: each block is made once, nodes before the nodes below them.
+//! Whole tables, from prefixes in order: each block is made once, nodes before the nodes below
+//! them.
 
 use alloc::vec::Vec;
 use core::hash::Hash;
@@ -6,8 +7,9 @@ use core::hash::Hash;
 use sapwood_arena::ArenaFull;
 
 use super::blocks::{Blocks, Tail};
-use super::node::{CHILD, Prefixes, SLOTS, STRIDE, Set, Word, slots_of};
-use super::table::Shared;
+use super::format::{CHILD, SLOTS, STRIDE, Set, Word, slots_of};
+use super::node::Prefixes;
+use super::table::FibShared;
 use super::values;
 use super::writer::Writer;
 use crate::lpm::family::Key;
@@ -15,14 +17,15 @@ use crate::lpm::family::Key;
 /// A prefix with its value's block.
 pub(crate) type Entry<K> = (K, u8, u32);
 
-/// What a build makes: the root's words and the first shelf.
+/// What a build makes: the root's words and the first block of root prefixes.
 pub(crate) struct Built {
     pub(crate) words: Vec<Word>,
-    pub(crate) shelf: u32,
+    pub(crate) root_prefixes: u32,
 }
 
 impl Blocks {
-    /// A table of prefixes in order of bits and length, none twice. On an error everything is undone.
+    /// A table of prefixes in order of bits and length, none twice. On an error everything is
+    /// undone.
     pub(crate) fn build<K: Key>(
         &mut self,
         entries: &[Entry<K>],
@@ -57,8 +60,11 @@ impl Blocks {
             let child = self.build_node(chunk, bits, 0)?;
             words[slot] = words[slot].with_child(child);
         }
-        let shelf = self.build_shelf(&short, 0)?;
-        Ok(Built { words, shelf })
+        let root_prefixes = self.build_root_prefixes(&short, 0)?;
+        Ok(Built {
+            words,
+            root_prefixes,
+        })
     }
 
     /// The node of prefixes that share their first `depth` bits and are longer; 0 for none.
@@ -85,30 +91,31 @@ impl Blocks {
         }
         let all: Vec<u32> = set.iter().map(|heap| values[heap]).collect();
         let prefixes = Prefixes { set, values: &all };
-        // The node comes first, so each child is only a mark yet: one that makes it a run of its own.
+        // The node comes first, so each child is only a mark yet: one that makes it a run of its
+        // own.
         let mut marked = slots;
         for (slot, entries) in below.iter().enumerate() {
             if !entries.is_empty() {
                 marked[slot] = CHILD | slot as u32;
             }
         }
-        let node = self.node(&marked, base, Tail::of(prefixes))?;
+        let node = self.node(&marked, base, Tail::from_prefixes(prefixes))?;
         for (slot, entries) in below.iter().enumerate() {
             if !entries.is_empty() {
                 let child = self.build_node(entries, depth + STRIDE, slots[slot])?;
                 // SAFETY: a live node that nobody else knows; a child is a run of its own.
-                unsafe {
-                    let n = self.mem.node(node);
-                    let cell = n.0.add(16 + 4 * n.rank(slot)).cast::<u32>();
-                    cell.write(CHILD | child);
-                }
+                unsafe { self.mem.node(node).set_child(slot, child) };
             }
         }
         Ok(node)
     }
 
-    /// The shelf of prefixes that share their first `depth` bits; 0 for none.
-    fn build_shelf<K: Key>(&mut self, entries: &[Entry<K>], depth: u32) -> Result<u32, ArenaFull> {
+    /// The block of root prefixes that share their first `depth` bits; 0 for none.
+    fn build_root_prefixes<K: Key>(
+        &mut self,
+        entries: &[Entry<K>],
+        depth: u32,
+    ) -> Result<u32, ArenaFull> {
         if entries.is_empty() {
             return Ok(0);
         }
@@ -121,11 +128,11 @@ impl Blocks {
                 values[heap] = value;
             } else {
                 kids |= 1 << slot;
-                below.push(self.build_shelf(deeper, depth + STRIDE)?);
+                below.push(self.build_root_prefixes(deeper, depth + STRIDE)?);
             }
         }
         let words = set.iter().map(|heap| values[heap]).chain(below);
-        self.shelf(set, kids, words)
+        self.root_prefixes(set, kids, words)
     }
 
     /// Copies the nodes from this one down, parents first.
@@ -141,17 +148,14 @@ impl Blocks {
             // SAFETY: a live node's children are live.
             let copy = unsafe { self.copy_nodes(child) }?;
             // SAFETY: a live node that nobody else knows, with the same runs.
-            unsafe {
-                let n = self.mem.node(new);
-                let cell = n.0.add(16 + 4 * n.rank(slot)).cast::<u32>();
-                cell.write(CHILD | copy);
-            }
+            unsafe { self.mem.node(new).set_child(slot, copy) };
         }
         Ok(new)
     }
 }
 
-/// The prefixes of a stride in order: each with its number and value, or the slot and all of those that go on below it.
+/// The prefixes of a stride in order: each with its number and value, or the slot and all of those
+/// that go on below it.
 fn strides<K: Key>(
     entries: &[Entry<K>],
     depth: u32,
@@ -175,7 +179,7 @@ fn strides<K: Key>(
         })
 }
 
-impl<V: Eq + Hash> Shared<V> {
+impl<V: Eq + Hash> FibShared<V> {
     /// The block of a value for [`build`](Self::build); no prefix has it yet.
     pub(crate) fn intern(
         &self,
@@ -205,7 +209,7 @@ impl<V: Eq + Hash> Shared<V> {
         entries: &[Entry<K>],
         dropped: &mut Vec<V>,
     ) -> Result<(), ArenaFull> {
-        debug_assert!(writer.len == 0 && writer.shelf == 0);
+        debug_assert!(writer.len == 0 && writer.root_prefixes == 0);
         let built = writer.blocks.build(entries, self.bits)?;
         for &(_, _, value) in entries {
             writer.values.retain(self.mem, value);
@@ -216,13 +220,11 @@ impl<V: Eq + Hash> Shared<V> {
             if writer.values.count(self.mem, block) == 0 {
                 writer.values.forget(self.mem, block);
                 // SAFETY: no prefix has it, nobody saw it.
-                unsafe {
-                    dropped.push(values::take(self.mem, block));
-                    values::free::<V>(&mut writer.blocks.arena, block, false);
-                }
+                let value = unsafe { values::free_new(self.mem, &mut writer.blocks.arena, block) };
+                dropped.push(value);
             }
         }
-        writer.shelf = built.shelf;
+        writer.root_prefixes = built.root_prefixes;
         writer.len = entries.len();
         self.publish(writer, |root, _| {
             for (slot, &word) in built.words.iter().enumerate() {

@@ -1,12 +1,15 @@
-//! Changing: the blocks of a table are replaced, never changed, from the prefix up to the root word.
+//! Changing: the blocks of a table are replaced, never changed, from the prefix up to the root
+//! word.
 //!
-//! A change makes all of its new blocks first, which may fail, and then links them, which may not. What it makes and
-//! what it does without is noted, so that the caller can undo it or retire the old blocks.
+//! A change makes all of its new blocks first, which may fail, and then links them, which may not.
+//! What it makes and what it does without is noted, so that the caller can undo it or retire the
+//! old blocks.
 
 use sapwood_arena::ArenaFull;
 
-use super::blocks::{Block, Blocks, Tail};
-use super::node::{CHILD, Prefixes, REF, SLOTS, STRIDE, Set, slots_of};
+use super::blocks::{Blocks, Tail};
+use super::format::{CHILD, SLOTS, STRIDE, Set, child_of, slots_of};
+use super::node::Prefixes;
 use crate::lpm::family::Key;
 
 /// Why a change was not made.
@@ -27,8 +30,8 @@ impl From<ArenaFull> for Stop {
 type Changed = Result<(u32, u32), Stop>;
 
 impl Blocks {
-    /// The node in place of `node` (0: none) when the prefix of `left` bits below it has `value` (0: is gone). `base` is
-    /// the value at the node's slot. 0 when nothing is left of it.
+    /// The node in place of `node` (0: none) when the prefix of `left` bits below it has `value`
+    /// (0: is gone). `base` is the value at the node's slot. 0 when nothing is left of it.
     ///
     /// # Safety
     /// `node` is 0 or live.
@@ -55,17 +58,18 @@ impl Blocks {
         // SAFETY: the caller's promise.
         let n = unsafe { self.mem.node(node) };
         let cell = n.slot(slot);
-        let (child, here) = if cell & CHILD != 0 {
+        let child = child_of(cell);
+        let here = match child {
+            0 => cell,
             // SAFETY: a live node's children are live.
-            (cell & REF, unsafe { self.mem.node(cell & REF) }.base())
-        } else {
-            (0, cell)
+            _ => unsafe { self.mem.node(child) }.base(),
         };
         // SAFETY: as above.
         let (below, old) = unsafe { self.change(child, here, rest, left, value) }?;
         let new = if below == 0 { here } else { CHILD | below };
         // SAFETY: the caller's promise.
-        let changed = unsafe { self.node_with(node, slot, new, base, Tail::of(n.prefixes())) }?;
+        let changed =
+            unsafe { self.node_with(node, slot, new, base, Tail::from_prefixes(n.prefixes())) }?;
         Ok((changed, old))
     }
 
@@ -128,8 +132,7 @@ impl Blocks {
                 cells[slot] = self.with_base(cells[slot], seen)?;
             }
         }
-        self.gone
-            .push(Block::node(node, n.cells().len(), values.len()));
+        self.gone.push(n.block(node));
         if set.is_empty() && cells.iter().all(|&cell| cell == 0) {
             return Ok((0, old));
         }
@@ -138,10 +141,10 @@ impl Blocks {
 
     /// The cell of a slot whose own value becomes `seen`.
     fn with_base(&mut self, cell: u32, seen: u32) -> Result<u32, ArenaFull> {
-        if cell & CHILD == 0 {
+        let child = child_of(cell);
+        if child == 0 {
             return Ok(seen);
         }
-        let child = cell & REF;
         // SAFETY: a live node's children are live.
         unsafe {
             if self.mem.node(child).base() == seen {
@@ -151,36 +154,38 @@ impl Blocks {
         }
     }
 
-    /// The shelf in place of `shelf` (0: none) when the prefix of `left` bits on it has `value` (0: is gone). 0 when
-    /// nothing is left.
+    /// The block in place of `root_prefixes` (0: none) when the prefix of `left` bits on it has
+    /// `value` (0: is gone). 0 when nothing is left.
     ///
     /// # Safety
-    /// `shelf` is 0 or live.
-    pub(crate) unsafe fn change_shelf<K: Key>(
+    /// `root_prefixes` is 0 or live.
+    pub(crate) unsafe fn change_root_prefixes<K: Key>(
         &mut self,
-        shelf: u32,
+        root_prefixes: u32,
         rest: K,
         left: u32,
         value: u32,
     ) -> Changed {
-        let (mut set, mut kids, values, below): (Set, u64, &[u32], &[u32]) = if shelf == 0 {
+        let (mut set, mut kids, values, below): (Set, u64, &[u32], &[u32]) = if root_prefixes == 0 {
             (Set::default(), 0, &[], &[])
         } else {
             // SAFETY: the caller's promise.
-            let s = unsafe { self.mem.shelf(shelf) };
+            let s = unsafe { self.mem.root_prefixes(root_prefixes) };
             (s.set(), s.kids(), s.values(), s.below())
         };
         let words = || values.iter().chain(below).copied();
-        // What stands in the list of values, or of shelves below, at `at`, in place of `there` old ones.
+        // What stands in the list of values, or of blocks below, at `at`, in place of `there` old
+        // ones.
         let (at, there, new, old);
         if left > STRIDE {
             let slot = rest.top(STRIDE);
             let rank = (kids & ((1 << slot) - 1)).count_ones() as usize;
             there = (kids >> slot & 1) as usize;
             let child = if there == 0 { 0 } else { below[rank] };
-            // SAFETY: a live shelf's shelves are live.
-            (new, old) =
-                unsafe { self.change_shelf(child, rest.skip(STRIDE), left - STRIDE, value) }?;
+            // SAFETY: blocks below a live block are live.
+            (new, old) = unsafe {
+                self.change_root_prefixes(child, rest.skip(STRIDE), left - STRIDE, value)
+            }?;
             kids = kids & !(1 << slot) | u64::from(new != 0) << slot;
             at = values.len() + rank;
         } else {
@@ -197,9 +202,10 @@ impl Blocks {
                 _ => set.insert(heap),
             }
         }
-        if shelf != 0 {
+        if root_prefixes != 0 {
+            // SAFETY: the caller's promise.
             self.gone
-                .push(Block::shelf(shelf, values.len() + below.len()));
+                .push(unsafe { self.mem.root_prefixes(root_prefixes) }.block(root_prefixes));
         }
         if set.is_empty() && kids == 0 {
             return Ok((0, old));
@@ -208,6 +214,6 @@ impl Blocks {
             .take(at)
             .chain((new != 0).then_some(new))
             .chain(words().skip(at + there));
-        Ok((self.shelf(set, kids, words)?, old))
+        Ok((self.root_prefixes(set, kids, words)?, old))
     }
 }

@@ -1,4 +1,5 @@
-//! Compaction beside readers: the nodes below some root words at a time are copied in order into fresh memory.
+//! Compaction beside readers: the nodes below some root words at a time are copied in order into
+//! fresh memory.
 
 use core::hash::Hash;
 
@@ -6,7 +7,7 @@ use alloc::vec::Vec;
 
 use sapwood_arena::Area;
 
-use super::table::Shared;
+use super::table::FibShared;
 use super::writer::Writer;
 use crate::Error;
 
@@ -25,9 +26,9 @@ pub(crate) enum Compaction {
     Sweeping,
 }
 
-impl<V: Eq + Hash> Shared<V> {
-    /// Moves nodes below up to `budget` root words that have some, or sweeps as much memory as that would leave.
-    /// Whether there is more to do.
+impl<V: Eq + Hash> FibShared<V> {
+    /// Moves nodes below up to `budget` root words that have some, or sweeps as much memory as that
+    /// would leave. Whether there is more to do.
     pub(crate) fn compact_step(
         &self,
         writer: &mut Writer<V>,
@@ -47,7 +48,8 @@ impl<V: Eq + Hash> Shared<V> {
             }
             Compaction::Idle => {
                 writer.blocks.clear_pool();
-                // Fresh memory is taken above all other. Where the last round left enough free, this one fills that.
+                // Fresh memory is taken above all other. Where the last round left enough free,
+                // this one fills that.
                 let nodes = writer.blocks.arena.memory().areas[Area::Nodes as usize];
                 if nodes.free < (nodes.owned - nodes.free) / 4 {
                     writer.blocks.arena.begin_evacuation(Area::Nodes);

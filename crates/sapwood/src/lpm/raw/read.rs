@@ -1,11 +1,13 @@
-//! Reading: lookups, exact prefixes, all covering prefixes. A lookup reads one root word and then only memory that
-//! does not change any more.
+//! Reading: lookups, exact prefixes, all covering prefixes. A lookup reads one root word and then
+//! only memory that does not change any more.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use sapwood_arena::prefetch;
 use smallvec::SmallVec;
 
-use super::node::{CHILD, Mem, REF, STRIDE, Set, Word, ones};
+use super::format::{CHILD, REF, SLOTS, STRIDE, Set, Word, child_of, ones};
+use super::node::Mem;
 use crate::lpm::family::Key;
 use crate::sync;
 
@@ -17,22 +19,25 @@ pub(crate) trait Words: Copy {
     /// Where it is, for a prefetch.
     fn hint(self, slot: usize) -> *const u8;
 
-    /// The first shelf, or 0.
-    fn shelf(self) -> u32;
+    /// the first block of root prefixes, or 0.
+    fn root_prefixes(self) -> u32;
 }
 
 /// The table that everybody reads.
 #[derive(Clone, Copy)]
 pub(crate) struct Published<'a> {
     root: *const AtomicU64,
-    shelf: &'a AtomicU32,
+    root_prefixes: &'a AtomicU32,
 }
 
 impl<'a> Published<'a> {
     /// # Safety
     /// `root` is a live root, for as long as this is used, with slots of its size.
-    pub(crate) unsafe fn new(root: *const AtomicU64, shelf: &'a AtomicU32) -> Self {
-        Published { root, shelf }
+    pub(crate) unsafe fn new(root: *const AtomicU64, root_prefixes: &'a AtomicU32) -> Self {
+        Published {
+            root,
+            root_prefixes,
+        }
     }
 }
 
@@ -49,9 +54,9 @@ impl Words for Published<'_> {
         self.root.wrapping_add(slot).cast()
     }
 
-    fn shelf(self) -> u32 {
+    fn root_prefixes(self) -> u32 {
         sync::point();
-        self.shelf.load(Ordering::Acquire)
+        self.root_prefixes.load(Ordering::Acquire)
     }
 }
 
@@ -59,7 +64,7 @@ impl Words for Published<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Copied<'a> {
     pub(crate) words: &'a [u64],
-    pub(crate) shelf: u32,
+    pub(crate) root_prefixes: u32,
 }
 
 impl Words for Copied<'_> {
@@ -73,8 +78,8 @@ impl Words for Copied<'_> {
         self.words.as_ptr().wrapping_add(slot).cast()
     }
 
-    fn shelf(self) -> u32 {
-        self.shelf
+    fn root_prefixes(self) -> u32 {
+        self.root_prefixes
     }
 }
 
@@ -104,7 +109,8 @@ impl Count for Native {
     #[inline(always)]
     fn ones(self, word: u64) -> u32 {
         let count: u64;
-        // SAFETY: this is only made where the processor has the instruction, which has no effect but its result.
+        // SAFETY: this is only made where the processor has the instruction, which has no effect
+        // but its result.
         unsafe {
             core::arch::asm!(
                 "popcnt {count}, {word}",
@@ -188,7 +194,8 @@ impl<W: Words> Reading<W> {
         best
     }
 
-    /// What `one` makes of the value, or 0, of each address. The lookups of up to [`LANES`] wait for memory together.
+    /// What `one` makes of the value, or 0, of each address. The lookups of up to [`LANES`] wait
+    /// for memory together.
     ///
     /// `one` of 0 is for an address without a prefix.
     #[inline(always)]
@@ -237,7 +244,8 @@ impl<W: Words> Reading<W> {
             let mut left = 0;
             for i in 0..active.min(LANES) {
                 let lane = (lanes[i] >> 32) as usize;
-                // SAFETY: what a root word reaches is live while the version is kept. Lanes are below `n`.
+                // SAFETY: what a root word reaches is live while the version is kept. Lanes are
+                // below `n`.
                 let (n, addr) = unsafe {
                     let n = self.mem.node(lanes[i] as u32);
                     (n, *addrs.get_unchecked(lane))
@@ -276,17 +284,18 @@ impl<W: Words> Reading<W> {
         // The word first: what it says of the long ones is of one moment.
         let word = self.words.word(key.top(self.bits));
         let mut all = SmallVec::new();
-        self.on_shelves(key, self.bits as u8, |found| all.push(found));
+        self.each_root_prefix(key, self.bits as u8, |found| all.push(found));
         self.on_the_way(word, key, |found| all.push(found));
         all
     }
 
-    /// Each prefix of the address that ends inside the root and has at most this length, shortest first.
-    pub(crate) fn on_shelves<K: Key>(self, key: K, most: u8, mut f: impl FnMut(Match)) {
-        let (mut shelf, mut rest, mut depth) = (self.words.shelf(), key, 0);
-        while shelf != 0 {
+    /// Each prefix of the address that ends inside the root and has at most this length, shortest
+    /// first.
+    pub(crate) fn each_root_prefix<K: Key>(self, key: K, most: u8, mut f: impl FnMut(Match)) {
+        let (mut root_prefixes, mut rest, mut depth) = (self.words.root_prefixes(), key, 0);
+        while root_prefixes != 0 {
             // SAFETY: as for nodes.
-            let s = unsafe { self.mem.shelf(shelf) };
+            let s = unsafe { self.mem.root_prefixes(root_prefixes) };
             for len in u32::from(depth != 0)..=STRIDE {
                 if depth + len > u32::from(most) {
                     return;
@@ -296,7 +305,7 @@ impl<W: Words> Reading<W> {
                     f(((depth + len) as u8, value));
                 }
             }
-            shelf = s.child(rest.top(STRIDE));
+            root_prefixes = s.child(rest.top(STRIDE));
             rest = rest.skip(STRIDE);
             depth += STRIDE;
         }
@@ -314,8 +323,7 @@ impl<W: Words> Reading<W> {
                     f(((depth + len) as u8, value));
                 }
             }
-            let cell = n.slot(rest.top(STRIDE));
-            node = if cell & CHILD != 0 { cell & REF } else { 0 };
+            node = child_of(n.slot(rest.top(STRIDE)));
             rest = rest.skip(STRIDE);
             depth += STRIDE;
         }
@@ -326,7 +334,7 @@ impl<W: Words> Reading<W> {
         let len = u32::from(len);
         if len <= self.bits {
             let mut value = 0;
-            self.on_shelves(key, len as u8, |(at, found)| {
+            self.each_root_prefix(key, len as u8, |(at, found)| {
                 if u32::from(at) == len {
                     value = found;
                 }
@@ -342,8 +350,7 @@ impl<W: Words> Reading<W> {
                 let heap = Set::heap(left, rest.top(left));
                 return n.prefixes().get(heap).unwrap_or(0);
             }
-            let cell = n.slot(rest.top(STRIDE));
-            node = if cell & CHILD != 0 { cell & REF } else { 0 };
+            node = child_of(n.slot(rest.top(STRIDE)));
             rest = rest.skip(STRIDE);
             left -= STRIDE;
         }
@@ -352,16 +359,4 @@ impl<W: Words> Reading<W> {
 }
 
 /// The number of the last slot.
-const SLOT_MAX: usize = 63;
-
-/// A prefetch of the line at `p`; never faults.
-#[inline(always)]
-pub(crate) fn prefetch(p: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch has no effect but on the cache.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(p.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = p;
-}
+const SLOT_MAX: usize = SLOTS - 1;

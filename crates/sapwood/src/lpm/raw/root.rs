@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::node::Word;
+use super::format::Word;
 use super::read::Words;
 use crate::sync;
 
@@ -114,7 +114,7 @@ impl Overlay {
 pub(crate) struct Open<'a> {
     pub(crate) overlay: &'a Overlay,
     pub(crate) root: Root<'a>,
-    pub(crate) shelf: u32,
+    pub(crate) root_prefixes: u32,
 }
 
 impl Words for Open<'_> {
@@ -126,7 +126,7 @@ impl Words for Open<'_> {
         self.root.0.as_ptr().wrapping_add(slot).cast()
     }
 
-    fn shelf(self) -> u32 {
-        self.shelf
+    fn root_prefixes(self) -> u32 {
+        self.root_prefixes
     }
 }

@@ -1,7 +1,7 @@
 //! The values of a table: equal ones are stored once, and counted.
 //!
-//! A value's block never changes while a reader can see it: what only the writer needs (how many prefixes have it) lies
-//! elsewhere. After the value comes the number of its count.
+//! A value's block never changes while a reader can see it: what only the writer needs (how many
+//! prefixes have it) lies elsewhere. After the value comes the number of its count.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -16,9 +16,9 @@ use sapwood_arena::{Area, Arena, ArenaFull, Ref};
 use super::node::{Mem, VALUE};
 
 /// The layout of values of type `V`.
-struct Block<V>(PhantomData<V>);
+struct Layout<V>(PhantomData<V>);
 
-impl<V> Block<V> {
+impl<V> Layout<V> {
     /// Values with a larger alignment than a block's are boxed.
     const BOXED: bool = align_of::<V>() > 8;
     const SLOT: usize = if Self::BOXED {
@@ -39,7 +39,7 @@ impl<V> Block<V> {
 pub(crate) unsafe fn value<'a, V>(p: *mut u8) -> &'a V {
     // SAFETY: a value, or a pointer to one, begins the block; blocks are aligned to 8.
     unsafe {
-        if Block::<V>::BOXED {
+        if Layout::<V>::BOXED {
             &*p.cast::<*mut V>().read()
         } else {
             &*p.cast::<V>()
@@ -51,8 +51,8 @@ pub(crate) unsafe fn value<'a, V>(p: *mut u8) -> &'a V {
 pub(crate) struct Values<V> {
     /// Blocks by the hash of their values.
     table: HashTable<u32>,
-    /// By the number of the value: prefixes that have it, and its hash, so that only [`find`](Self::find) and
-    /// [`add`](Self::add) run code of the values' own.
+    /// By the number of the value: prefixes that have it, and its hash, so that only
+    /// [`find`](Self::find) and [`add`](Self::add) run code of the values' own.
     counts: Vec<(u32, u64)>,
     /// Numbers that no value has.
     unused: Vec<u32>,
@@ -84,7 +84,7 @@ impl<V: Eq + Hash> Values<V> {
     pub(crate) fn add(&mut self, arena: &mut Arena, new: V) -> Result<u32, (V, ArenaFull)> {
         // What may unwind comes first.
         let hash = self.state.hash_one(&new);
-        let block = match arena.alloc(Block::<V>::BYTES, VALUE, Area::Leaves) {
+        let block = match arena.alloc(Layout::<V>::BYTES, VALUE, Area::Leaves) {
             Ok(block) => block,
             Err(full) => return Err((new, full)),
         };
@@ -97,12 +97,12 @@ impl<V: Eq + Hash> Values<V> {
         let p = mem.hint(block.get());
         // SAFETY: a block of our own of that size, aligned to 8.
         unsafe {
-            if Block::<V>::BOXED {
+            if Layout::<V>::BOXED {
                 p.cast::<*mut V>().write(Box::into_raw(Box::new(new)));
             } else {
                 p.cast::<V>().write(new);
             }
-            p.add(Block::<V>::NUMBER).cast::<u32>().write(number);
+            p.add(Layout::<V>::NUMBER).cast::<u32>().write(number);
         }
         let counts = &self.counts;
         self.table.insert_unique(hash, block.get(), |&r| {
@@ -115,7 +115,7 @@ impl<V: Eq + Hash> Values<V> {
 impl<V> Values<V> {
     fn number(mem: Mem, r: u32) -> u32 {
         // SAFETY: values in use are live blocks, which hold a number.
-        unsafe { mem.hint(r).add(Block::<V>::NUMBER).cast::<u32>().read() }
+        unsafe { mem.hint(r).add(Layout::<V>::NUMBER).cast::<u32>().read() }
     }
 
     /// One prefix more has the value.
@@ -128,7 +128,8 @@ impl<V> Values<V> {
         self.counts[Self::number(mem, r) as usize].0
     }
 
-    /// One prefix less has the value. When none is left, it is forgotten: true, and the block is the caller's.
+    /// One prefix less has the value. When none is left, it is forgotten: true, and the block is
+    /// the caller's.
     #[must_use]
     pub(crate) fn release(&mut self, mem: Mem, r: u32) -> bool {
         let count = &mut self.counts[Self::number(mem, r) as usize].0;
@@ -174,7 +175,7 @@ pub(crate) unsafe fn take<V>(mem: Mem, r: u32) -> V {
     let p = mem.hint(r);
     // SAFETY: the caller's promise.
     unsafe {
-        if Block::<V>::BOXED {
+        if Layout::<V>::BOXED {
             *Box::from_raw(p.cast::<*mut V>().read())
         } else {
             ptr::read(p.cast::<V>())
@@ -191,19 +192,32 @@ pub(crate) unsafe fn free<V>(arena: &mut Arena, r: u32, retired: bool) {
     // SAFETY: the caller's promise.
     unsafe {
         if retired {
-            arena.free_retired(block, Block::<V>::BYTES, VALUE);
+            arena.free_retired(block, Layout::<V>::BYTES, VALUE);
         } else {
-            arena.free(block, Block::<V>::BYTES, VALUE);
+            arena.free(block, Layout::<V>::BYTES, VALUE);
         }
+    }
+}
+
+/// Frees a block that nobody saw; its value.
+///
+/// # Safety
+/// The block is live, the table has forgotten it, and nobody uses it again.
+pub(crate) unsafe fn free_new<V>(mem: Mem, arena: &mut Arena, r: u32) -> V {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let value = take(mem, r);
+        free::<V>(arena, r, false);
+        value
     }
 }
 
 /// Whether a block holds a pointer to its value.
 pub(crate) const fn is_boxed<V>() -> bool {
-    Block::<V>::BOXED
+    Layout::<V>::BOXED
 }
 
 /// Bytes of a value's block, in whole units.
 pub(crate) const fn bytes<V>() -> usize {
-    Block::<V>::BYTES.next_multiple_of(8)
+    Layout::<V>::BYTES.next_multiple_of(8)
 }

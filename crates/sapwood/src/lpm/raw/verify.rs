@@ -6,10 +6,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::hash::Hash;
 
-use super::node::{
-    CHILD, Mem, NODE, Prefixes, REF, ROOT, SHELF, SLOTS, STRIDE, VALUE, runs_of, slots_of,
-};
-use super::table::Shared;
+use super::format::{CHILD, REF, SLOTS, STRIDE, len_of, slots_of};
+use super::node::{Mem, Prefixes, ROOT, VALUE, runs_of};
+use super::table::FibShared;
 use super::values;
 use super::writer::Writer;
 
@@ -42,7 +41,8 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
     // SAFETY: reached from the root, under the writer's lock.
     let n = unsafe { mem.node(r) };
     check(n.runs() & 1 != 0, || format!("node {r}: no first run"))?;
-    found.block(NODE, super::node::Node::size(n.cells().len(), n.count()));
+    let block = n.block(r);
+    found.block(block.kind(), block.bytes());
     check(!n.is_fresh(), || format!("node {r}: marked as unpublished"))?;
     check(n.base() == base, || {
         format!("node {r}: base {}, its parent says {base}", n.base())
@@ -57,7 +57,7 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
         format!("node {r}: {} prefixes {set:x?}", n.count())
     })?;
     for (heap, &value) in set.iter().zip(values) {
-        let fits = super::node::len_of(heap) <= left;
+        let fits = len_of(heap) <= left;
         check(fits && value != 0 && value <= REF, || {
             format!("node {r}: prefix {heap} with value {value}, {left} bits left")
         })?;
@@ -88,8 +88,8 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
     check(any, || format!("node {r}: empty"))
 }
 
-/// Checks a shelf and what the words below it say of their values.
-fn shelf(
+/// Checks root prefixes and what the words below it say of their values.
+fn root_prefixes(
     mem: Mem,
     r: u32,
     depth: u32,
@@ -97,24 +97,27 @@ fn shelf(
     found: &mut Found,
 ) -> Result<(), String> {
     // SAFETY: as above.
-    let s = unsafe { mem.shelf(r) };
-    found.block(SHELF, s.bytes());
+    let s = unsafe { mem.root_prefixes(r) };
+    let block = s.block(r);
+    found.block(block.kind(), block.bytes());
     let set = s.set();
     let right = set.0[0] & (if depth == 0 { 1 } else { 3 }) == 0;
     check(right && (!set.is_empty() || s.kids() != 0), || {
-        format!("shelf {r}: prefixes {set:x?}, below {:x}", s.kids())
+        format!("root prefixes {r}: prefixes {set:x?}, below {:x}", s.kids())
     })?;
     let each = words.len() / SLOTS;
     for (heap, &value) in set.iter().zip(s.values()) {
         found.value(value);
         let covered = slots_of(heap);
-        let len = depth + super::node::len_of(heap);
+        let len = depth + len_of(heap);
         words[covered.start * each..covered.end * each].fill((len + 1, value));
     }
     let slots = (0..SLOTS).filter(|slot| s.kids() >> slot & 1 != 0);
     for (slot, &below) in slots.zip(s.below()) {
-        check(each > 1, || format!("shelf {r}: below the last level"))?;
-        shelf(
+        check(each > 1, || {
+            format!("root prefixes {r}: below the last level")
+        })?;
+        root_prefixes(
             mem,
             below,
             depth + STRIDE,
@@ -125,7 +128,7 @@ fn shelf(
     Ok(())
 }
 
-impl<V: Eq + Hash> Shared<V> {
+impl<V: Eq + Hash> FibShared<V> {
     /// Walks the newest version and checks every invariant, and the accounts against what is there.
     pub(crate) fn verify(&self, writer: &Writer<V>, width: u32) -> Result<(), String> {
         let mem = writer.blocks.mem;
@@ -137,8 +140,8 @@ impl<V: Eq + Hash> Shared<V> {
         };
         found.block(ROOT, root.len() * 8);
         let mut words: Vec<(u32, u32)> = vec![(0, 0); root.len()];
-        if writer.shelf() != 0 {
-            shelf(mem, writer.shelf(), 0, &mut words, &mut found)?;
+        if writer.root_prefixes() != 0 {
+            root_prefixes(mem, writer.root_prefixes(), 0, &mut words, &mut found)?;
         }
         for (slot, &(mark, value)) in words.iter().enumerate() {
             let word = root.get(slot);

@@ -2,14 +2,16 @@
 
 use smallvec::SmallVec;
 
-use super::node::{CHILD, Prefixes, REF, STRIDE, Set, slots_of};
+use super::format::{STRIDE, Set, child_of, slots_of};
+use super::node::Prefixes;
 use super::read::{Reading, Words};
 use crate::lpm::family::Key;
 
-/// A stride that a walk is in: a shelf (or none, where the root goes on without one), or a node.
+/// A stride that a walk is in: root prefixes (or none, where the root goes on without one), or a
+/// node.
 #[derive(Clone, Copy)]
 enum Place {
-    Shelf(u32),
+    Root(u32),
     Node(u32),
 }
 
@@ -46,7 +48,7 @@ impl<K: Key, W: Words> Walk<K, W> {
             width,
             stack: SmallVec::new(),
         };
-        let (mut place, mut depth, mut rest) = (Place::Shelf(reading.words.shelf()), 0, key);
+        let (mut place, mut depth, mut rest) = (Place::Root(reading.words.root_prefixes()), 0, key);
         while len - depth > STRIDE {
             let path = key.first(depth);
             match walk.below(place, path, depth, rest.top(STRIDE)) {
@@ -74,17 +76,17 @@ impl<K: Key, W: Words> Walk<K, W> {
             mem, words, bits, ..
         } = self.reading;
         match place {
-            Place::Shelf(_) if depth + STRIDE == bits => {
+            Place::Root(_) if depth + STRIDE == bits => {
                 let word = words.word(path.put(depth, STRIDE, slot).top(bits));
                 (word.child() != 0).then(|| Place::Node(word.child()))
             }
-            Place::Shelf(0) => Some(Place::Shelf(0)),
+            Place::Root(0) => Some(Place::Root(0)),
             // SAFETY: what a version reaches is live while it is kept.
-            Place::Shelf(r) => Some(Place::Shelf(unsafe { mem.shelf(r) }.child(slot))),
+            Place::Root(r) => Some(Place::Root(unsafe { mem.root_prefixes(r) }.child(slot))),
             Place::Node(r) => {
                 // SAFETY: as above.
-                let cell = unsafe { mem.node(r) }.slot(slot);
-                (cell & CHILD != 0).then_some(Place::Node(cell & REF))
+                let child = child_of(unsafe { mem.node(r) }.slot(slot));
+                (child != 0).then_some(Place::Node(child))
             }
         }
     }
@@ -95,8 +97,8 @@ impl<K: Key, W: Words> Walk<K, W> {
         // SAFETY: what a version reaches is live while it is kept; the slices are used at once.
         unsafe {
             match place {
-                Place::Shelf(0) => Default::default(),
-                Place::Shelf(r) => (mem.shelf(r).set(), mem.shelf(r).values()),
+                Place::Root(0) => Default::default(),
+                Place::Root(r) => (mem.root_prefixes(r).set(), mem.root_prefixes(r).values()),
                 Place::Node(r) => {
                     let Prefixes { set, values } = mem.node(r).prefixes();
                     (set, values)
@@ -115,7 +117,7 @@ impl<K: Key, W: Words> Walk<K, W> {
                 let children = unsafe { self.reading.mem.node(r) }.children();
                 slots |= children.fold(0, |slots, (slot, _)| slots | 1 << slot);
             }
-            Place::Shelf(_) => {
+            Place::Root(_) => {
                 let below = |slot: &usize| self.below(place, path, depth, *slot).is_some();
                 slots |= (0..64)
                     .filter(below)

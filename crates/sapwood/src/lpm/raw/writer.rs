@@ -4,36 +4,33 @@ use alloc::vec::Vec;
 use core::hash::Hash;
 
 use sapwood_arena::Arena;
-use sapwood_qsbr::{Domain, GarbageLimit, RetireQueue};
+use sapwood_qsbr::{Domain, GarbageLimit};
 
-use super::blocks::{Block, Blocks};
+use super::blocks::Blocks;
 use super::change::Stop;
 use super::compact::Compaction;
+use super::node::VALUE;
 use super::read::{Copied, Reading};
 use super::root::{Overlay, Target};
 use super::values::{self, Values};
+use crate::garbage::{Block, Garbage};
 use crate::lpm::family::Key;
-
-/// Blocks are handed to the grace period so many at a time.
-pub(super) const SEAL: usize = 64;
 
 /// The writing side, behind its lock.
 pub(crate) struct Writer<V> {
     pub(crate) blocks: Blocks,
     pub(crate) values: Values<V>,
-    pub(super) queue: RetireQueue<Block>,
+    pub(super) garbage: Garbage,
     /// Blocks that the change or the open transaction does without, with their bytes.
     pub(super) retired: Vec<(Block, usize)>,
     pub(super) retired_bytes: usize,
-    /// Blocks that the newest versions do without, and that are not in the queue yet: it takes many at once.
-    pub(super) left: Vec<(Block, usize)>,
-    pub(super) left_bytes: usize,
     /// Values that it gave to prefixes and took from them.
     pub(super) taken: Vec<u32>,
     pub(super) given: Vec<u32>,
     pub(super) overlay: Overlay,
-    /// The shelf and the number of prefixes as the open transaction has them.
-    pub(super) shelf: u32,
+    /// The first block of root prefixes, and the number of prefixes, as the open transaction has
+    /// them.
+    pub(super) root_prefixes: u32,
     pub(super) len: usize,
     /// Where an incremental compaction goes on.
     pub(crate) compaction: Compaction,
@@ -47,22 +44,21 @@ impl<V: Eq + Hash> Writer<V> {
         Writer {
             blocks: Blocks::new(arena),
             values: Values::new(seed),
-            queue: RetireQueue::new(domain),
+            garbage: Garbage::new(domain),
             retired: Vec::new(),
             retired_bytes: 0,
-            left: Vec::new(),
-            left_bytes: 0,
             taken: Vec::new(),
             given: Vec::new(),
             overlay: Overlay::default(),
-            shelf: 0,
+            root_prefixes: 0,
             len: 0,
             compaction: Default::default(),
         }
     }
 
-    /// Gives a prefix a value (0: takes it away), and returns the old one (0: none). The target gets its words when nothing
-    /// can fail any more, and none when the value is the old one; the first shelf is the caller's to publish.
+    /// Gives a prefix a value (0: takes it away), and returns the old one (0: none). The target
+    /// gets its words when nothing can fail any more, and none when the value is the old one; the
+    /// first block of root prefixes is the caller's to publish.
     ///
     /// `admit` is asked about the bytes that would be retired before anything is.
     pub(super) fn apply<K: Key>(
@@ -83,8 +79,11 @@ impl<V: Eq + Hash> Writer<V> {
                     .change(child, 0, key.skip(bits), len - bits, value)
             }
         } else {
-            // SAFETY: the shelf is 0 or live.
-            unsafe { self.blocks.change_shelf(self.shelf, key, len, value) }
+            // SAFETY: the block is 0 or live.
+            unsafe {
+                self.blocks
+                    .change_root_prefixes(self.root_prefixes, key, len, value)
+            }
         };
         let (new, old) = match made {
             Ok(made) => made,
@@ -102,7 +101,7 @@ impl<V: Eq + Hash> Writer<V> {
         if len > bits {
             target.set(slot, target.get(slot).with_child(new));
         } else {
-            self.shelf = new;
+            self.root_prefixes = new;
             let (mark, seen) = match value {
                 0 => self.cover(key, len),
                 _ => (len + 1, value),
@@ -116,7 +115,14 @@ impl<V: Eq + Hash> Writer<V> {
             }
         }
         self.leave_gone();
-        self.book(old, value);
+        if value != 0 {
+            self.values.retain(self.blocks.mem, value);
+            self.given.push(value);
+        }
+        if old != 0 {
+            self.taken.push(old);
+        }
+        self.len = self.len + usize::from(value != 0) - usize::from(old != 0);
         Ok(old)
     }
 
@@ -134,7 +140,8 @@ impl<V: Eq + Hash> Writer<V> {
         let mut gone = core::mem::take(&mut self.blocks.gone);
         for block in gone.drain(..) {
             if !self.blocks.marks {
-                self.leave(block, block.bytes());
+                self.garbage
+                    .retire(&mut self.blocks.arena, block, block.bytes());
             // SAFETY: live until now, and what the transaction made was seen by nobody.
             } else if unsafe { self.blocks.is_fresh(block) } {
                 // SAFETY: as above; unlinked just now.
@@ -147,15 +154,8 @@ impl<V: Eq + Hash> Writer<V> {
         self.blocks.gone = gone;
     }
 
-    /// A block that the newest version does without.
-    #[inline]
-    fn leave(&mut self, block: Block, bytes: usize) {
-        self.blocks.arena.retire(bytes, block.kind());
-        self.left_bytes += bytes;
-        self.left.push((block, bytes));
-    }
-
-    /// Mark and value of the longest prefix that is shorter than this one, which ends inside the root.
+    /// Mark and value of the longest prefix that is shorter than this one, which ends inside the
+    /// root.
     fn cover<K: Key>(&self, key: K, len: u32) -> (u32, u32) {
         let mut best = (0, 0);
         let Some(most) = len.checked_sub(1) else {
@@ -165,43 +165,33 @@ impl<V: Eq + Hash> Writer<V> {
             mem: self.blocks.mem,
             words: Copied {
                 words: &[],
-                shelf: self.shelf,
+                root_prefixes: self.root_prefixes,
             },
             bits: 0,
             native: false,
         };
-        reading.on_shelves(key, most as u8, |(len, value)| {
+        reading.each_root_prefix(key, most as u8, |(len, value)| {
             best = (u32::from(len) + 1, value);
         });
         best
     }
 
-    /// A version was published: what it does without has been left behind, and goes to the queue when it is much.
-    pub(super) fn settle(&mut self, version: u64) {
+    /// A version was published: what it does without is garbage.
+    pub(super) fn settle(&mut self) {
         let mut taken = core::mem::take(&mut self.taken);
         for value in taken.drain(..) {
             if self.values.release(self.blocks.mem, value) {
-                self.leave(Block::value(value), values::bytes::<V>());
+                let block = Block::new(value, VALUE, 0);
+                let bytes = values::bytes::<V>();
+                self.garbage.retire(&mut self.blocks.arena, block, bytes);
             }
         }
         self.taken = taken;
-        let mut retired = core::mem::take(&mut self.retired);
-        for (block, bytes) in retired.drain(..) {
-            self.leave(block, bytes);
+        for (block, bytes) in self.retired.drain(..) {
+            self.garbage.retire(&mut self.blocks.arena, block, bytes);
         }
-        self.retired = retired;
         self.retired_bytes = 0;
         self.given.clear();
-        if self.left.len() >= SEAL {
-            self.queue_left(version);
-        }
-    }
-
-    /// Hands what was left behind to the queue, under the number of a version that does without it.
-    pub(super) fn queue_left(&mut self, version: u64) {
-        self.left_bytes = 0;
-        self.queue.extend(self.left.drain(..));
-        self.queue.seal_tagged(version);
     }
 
     /// Blocks that the open transaction does without.
@@ -211,8 +201,7 @@ impl<V: Eq + Hash> Writer<V> {
 
     /// Blocks and bytes that wait for readers and snapshots.
     pub(crate) fn waiting(&self) -> (usize, usize) {
-        let (len, bytes) = (self.left.len(), self.left_bytes);
-        (self.queue.len() + len, self.queue.bytes() + bytes)
+        self.garbage.waiting()
     }
 
     /// Prefixes, the open transaction's included.
@@ -220,19 +209,7 @@ impl<V: Eq + Hash> Writer<V> {
         self.len
     }
 
-    pub(crate) fn shelf(&self) -> u32 {
-        self.shelf
-    }
-
-    /// Counts what a prefix has now and had before.
-    fn book(&mut self, old: u32, new: u32) {
-        if new != 0 {
-            self.values.retain(self.blocks.mem, new);
-            self.given.push(new);
-        }
-        if old != 0 {
-            self.taken.push(old);
-        }
-        self.len = self.len + usize::from(new != 0) - usize::from(old != 0);
+    pub(crate) fn root_prefixes(&self) -> u32 {
+        self.root_prefixes
     }
 }

@@ -6,14 +6,14 @@ use sapwood_arena::ArenaFull;
 
 use super::node::{INNER, Inner, LEAF, Leaf, Mem, VALUE, copy_slot};
 use super::path::Root;
-use super::table::{Apart, Shared, Values, Writer};
+use super::table::{Apart, MapleShared, Values, Writer};
 
-impl<V: Clone> Shared<V> {
+impl<V: Clone> MapleShared<V> {
     /// Copies a map into an empty one of the same kind. On an error the copy is to be dropped; what it has by then is whole.
     pub(crate) fn copy_to(
         &self,
         from: &Writer<V>,
-        other: &Shared<V>,
+        other: &MapleShared<V>,
         to: &mut Writer<V>,
     ) -> Result<(), ArenaFull> {
         let Root { node, height } = from.root;
@@ -56,7 +56,7 @@ impl<V> Drop for Copied<V> {
 }
 
 struct Copy<'a, V> {
-    shared: &'a Shared<V>,
+    shared: &'a MapleShared<V>,
     from: Mem,
     fanout: usize,
 }

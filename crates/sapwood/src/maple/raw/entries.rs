@@ -14,7 +14,7 @@ impl Slot {
     pub(crate) const CLONE: Slot = Slot(core::ptr::without_provenance(2));
 
     /// The slot of an entry that is there.
-    pub(crate) fn of(at: *const u8) -> Slot {
+    pub(crate) fn from_ptr(at: *const u8) -> Slot {
         Slot(at)
     }
 
@@ -111,7 +111,7 @@ impl Entries {
     }
 
     fn part(&self, from: usize, to: usize, limits: &Limits) -> Option<Part> {
-        let encoding = Encoding::of(&self.starts[from..to], &self.ends[from..to]);
+        let encoding = Encoding::new(&self.starts[from..to], &self.ends[from..to]);
         if to - from > u8::MAX as usize || encoding.places(to - from, limits.slot).2 > limits.leaf {
             return None;
         }

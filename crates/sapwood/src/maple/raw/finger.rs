@@ -25,7 +25,7 @@ impl Source<'_> {
     #[inline(always)]
     pub(crate) fn tree(self) -> Tree {
         sync::point();
-        let root = Root::of(self.root.load(Ordering::Acquire));
+        let root = Root::from_word(self.root.load(Ordering::Acquire));
         Tree {
             mem: self.mem(),
             root,
@@ -49,7 +49,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     #[inline(always)]
-    pub(crate) fn of(leaf: &Leaf, k: usize, slot: usize) -> Entry {
+    pub(crate) fn new(leaf: &Leaf, k: usize, slot: usize) -> Entry {
         let (start, end, slot) = leaf.entry(k, slot);
         Entry { start, end, slot }
     }
@@ -131,7 +131,7 @@ impl<'a> Finger<'a> {
         if let Some(at) = &self.at {
             let k = self.k + 1;
             if x == self.next && k < at.leaf.len() && self.is_current(at) {
-                let entry = Entry::of(&at.leaf, k, self.source.slot);
+                let entry = Entry::new(&at.leaf, k, self.source.slot);
                 self.k = k;
                 self.next = entry.end.wrapping_add(1);
                 return Some(entry);
@@ -171,7 +171,7 @@ impl<'a> Finger<'a> {
         let Some(at) = &self.at else {
             unreachable!("the finger is in a leaf")
         };
-        let entry = Entry::of(&at.leaf, k, self.source.slot);
+        let entry = Entry::new(&at.leaf, k, self.source.slot);
         self.k = k;
         self.next = next(&entry);
         entry
@@ -182,7 +182,7 @@ impl<'a> Finger<'a> {
     pub(crate) fn backward(&mut self, x: u64) -> Option<Entry> {
         if let Some(at) = &self.at {
             if x == self.next && self.k > 0 && self.is_current(at) {
-                let entry = Entry::of(&at.leaf, self.k - 1, self.source.slot);
+                let entry = Entry::new(&at.leaf, self.k - 1, self.source.slot);
                 self.k -= 1;
                 self.next = entry.start.wrapping_sub(1);
                 return Some(entry);

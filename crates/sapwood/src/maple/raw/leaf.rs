@@ -23,7 +23,7 @@ pub(crate) struct Encoding {
 
 impl Encoding {
     /// The narrowest encoding of entries, which are sorted and at least one.
-    pub(crate) fn of(starts: &[u64], ends: &[u64]) -> Encoding {
+    pub(crate) fn new(starts: &[u64], ends: &[u64]) -> Encoding {
         let base = starts[0];
         let mut bits = 0;
         for (&start, &end) in starts.iter().zip(ends) {

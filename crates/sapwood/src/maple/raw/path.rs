@@ -17,7 +17,7 @@ impl Root {
     }
 
     #[inline(always)]
-    pub(crate) fn of(word: u64) -> Root {
+    pub(crate) fn from_word(word: u64) -> Root {
         Root {
             node: word as u32,
             height: (word >> 32) as usize,

@@ -1,5 +1,7 @@
 //! Reading: the way down to a leaf, and what is in it at an index.
 
+use sapwood_arena::prefetch;
+
 use super::node::{Inner, Leaf, Mem};
 use super::path::Root;
 
@@ -16,14 +18,7 @@ pub(crate) fn has_native() -> bool {
 /// Fetches the lines of a node of usual size.
 #[inline(always)]
 pub(crate) fn prefetch_node(p: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    for line in 0..8 {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that a program can see, wherever it points.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.wrapping_add(line * 64).cast()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = p;
+    (0..8).for_each(|line| prefetch(p.wrapping_add(line * 64)));
 }
 
 /// A tree that is read.

@@ -15,9 +15,25 @@ pub(crate) struct Fit {
     /// The first and last index that may be used.
     pub(crate) from: u64,
     pub(crate) to: u64,
+    /// The highest place is wanted, and not the lowest.
+    pub(crate) highest: bool,
 }
 
 impl Fit {
+    /// The same, of which the highest place is wanted.
+    pub(crate) fn rev(self) -> Fit {
+        Fit {
+            highest: true,
+            ..self
+        }
+    }
+
+    /// The same at or after an index, if that leaves enough of the window.
+    pub(crate) fn at_or_after(self, index: u64) -> Option<Fit> {
+        let from = self.from.max(index);
+        (from <= self.to && self.to - from >= self.size - 1).then_some(Fit { from, ..self })
+    }
+
     /// The lowest first index in a gap.
     #[inline(always)]
     fn lowest(&self, start: u64, end: u64) -> Option<u64> {
@@ -36,57 +52,55 @@ impl Fit {
 }
 
 impl Tree {
-    /// The lowest place.
+    /// The first index of the place.
     ///
     /// # Safety
     /// What the root reaches is not freed meanwhile.
-    pub(crate) unsafe fn lowest(self, fit: &Fit) -> Option<u64> {
+    pub(crate) unsafe fn place(self, fit: &Fit) -> Option<u64> {
         let Root { node, height } = self.root;
         if node == 0 {
-            return fit.lowest(0, u64::MAX);
+            return match fit.highest {
+                false => fit.lowest(0, u64::MAX),
+                true => fit.highest(0, u64::MAX),
+            };
         }
+        let (top, bounds, wanted) = ((node, height), (0, u64::MAX), code(fit.size));
         // SAFETY: the caller's promise.
-        unsafe { self.lowest_below(node, height, 0, u64::MAX, fit, code(fit.size)) }
+        unsafe {
+            match fit.highest {
+                false => self.place_below::<false>(top, bounds, fit, wanted),
+                true => self.place_below::<true>(top, bounds, fit, wanted),
+            }
+        }
     }
 
-    /// As [`lowest`](Self::lowest), the highest place.
-    ///
-    /// # Safety
-    /// As for [`lowest`](Self::lowest).
-    pub(crate) unsafe fn highest(self, fit: &Fit) -> Option<u64> {
-        let Root { node, height } = self.root;
-        if node == 0 {
-            return fit.highest(0, u64::MAX);
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.highest_below(node, height, 0, u64::MAX, fit, code(fit.size)) }
-    }
-
-    /// The lowest place below a node, whose bounds are `lower..=upper`.
+    /// The lowest place below a node, or the highest one (`REV`). The node's bounds are `lower..=upper`.
     ///
     /// # Safety
     /// The node is of this level, and is not freed meanwhile.
-    unsafe fn lowest_below(
+    unsafe fn place_below<const REV: bool>(
         self,
-        node: u32,
-        level: usize,
-        lower: u64,
-        upper: u64,
+        (node, level): (u32, usize),
+        (lower, upper): (u64, u64),
         fit: &Fit,
         wanted: u16,
     ) -> Option<u64> {
         // SAFETY: the caller's promise.
         unsafe {
             if level == 0 {
-                return lowest_in(Leaf::at(self.mem.at(node)), lower, upper, fit);
+                let leaf = Leaf::at(self.mem.at(node));
+                return match REV {
+                    false => lowest_in(leaf, lower, upper, fit),
+                    true => highest_in(leaf, lower, upper, fit),
+                };
             }
             let inner = Inner::at(self.mem.at(node));
-            let first = inner.find::<false>(fit.from);
-            let mut from = match first {
-                0 => lower,
-                i => inner.pivot(i - 1).wrapping_add(1),
-            };
-            for i in first..inner.len() {
+            let mut i = inner.find::<false>(if REV { fit.to } else { fit.from });
+            loop {
+                let from = match i {
+                    0 => lower,
+                    i => inner.pivot(i - 1).wrapping_add(1),
+                };
                 let to = if i + 1 < inner.len() {
                     inner.pivot(i)
                 } else {
@@ -95,64 +109,18 @@ impl Tree {
                 if inner.gap(i) >= wanted {
                     let child = inner.child(i);
                     super::read::prefetch_node(self.mem.at(child));
-                    let found = self.lowest_below(child, level - 1, from, to, fit, wanted);
+                    let child = (child, level - 1);
+                    let found = self.place_below::<REV>(child, (from, to), fit, wanted);
                     if found.is_some() {
                         return found;
                     }
                 }
-                if to >= fit.to {
-                    break;
-                }
-                from = to + 1;
-            }
-            None
-        }
-    }
-
-    /// As [`lowest_below`](Self::lowest_below), the highest place.
-    ///
-    /// # Safety
-    /// As for [`lowest_below`](Self::lowest_below).
-    unsafe fn highest_below(
-        self,
-        node: u32,
-        level: usize,
-        lower: u64,
-        upper: u64,
-        fit: &Fit,
-        wanted: u16,
-    ) -> Option<u64> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if level == 0 {
-                return highest_in(Leaf::at(self.mem.at(node)), lower, upper, fit);
-            }
-            let inner = Inner::at(self.mem.at(node));
-            let last = inner.find::<false>(fit.to);
-            let mut to = if last + 1 < inner.len() {
-                inner.pivot(last)
-            } else {
-                upper
-            };
-            for i in (0..=last).rev() {
-                let from = match i {
-                    0 => lower,
-                    i => inner.pivot(i - 1).wrapping_add(1),
+                i = match REV {
+                    false if to < fit.to && i + 1 < inner.len() => i + 1,
+                    true if from > fit.from && i > 0 => i - 1,
+                    _ => return None,
                 };
-                if inner.gap(i) >= wanted {
-                    let child = inner.child(i);
-                    super::read::prefetch_node(self.mem.at(child));
-                    let found = self.highest_below(child, level - 1, from, to, fit, wanted);
-                    if found.is_some() {
-                        return found;
-                    }
-                }
-                if from <= fit.from {
-                    break;
-                }
-                to = from - 1;
             }
-            None
         }
     }
 }

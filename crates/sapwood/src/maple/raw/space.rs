@@ -1,49 +1,13 @@
 //! Blocks: where new nodes and values come from, and when old ones are freed.
 
 use sapwood_arena::{Area, Arena, ArenaFull, Kind, Pool, Ref};
-use sapwood_qsbr::{Domain, RetireQueue};
+use sapwood_qsbr::Domain;
 
-use super::node::{INNER, Inner, LEAF, LINE, Leaf, Mem, POOLED, RESERVED, VALUE};
+use super::node::{Mem, POOLED, RESERVED, VALUE};
+use crate::garbage::{Block, Garbage};
 
 /// Free blocks are kept up to so many bytes in all.
 const POOLED_MOST: usize = 1 << 17;
-/// Blocks are handed to the grace period so many at a time.
-pub(crate) const SEAL: usize = 64;
-
-/// A block, what it is and how long: 32 bits of reference, 16 of kind, 16 of lines. The length of values is their type's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block(u64);
-
-impl Block {
-    fn new(r: u32, kind: Kind, lines: usize) -> Self {
-        Block(u64::from(r) | u64::from(kind.0) << 32 | (lines as u64) << 48)
-    }
-
-    pub(crate) fn leaf(r: u32, leaf: Leaf) -> Self {
-        Block::new(r, LEAF, leaf.bytes() / LINE)
-    }
-
-    pub(crate) fn inner(r: u32, inner: Inner) -> Self {
-        Block::new(r, INNER, inner.bytes() / LINE)
-    }
-
-    pub(crate) fn value(r: u32) -> Self {
-        Block::new(r, VALUE, 0)
-    }
-
-    pub(crate) fn at(self) -> u32 {
-        self.0 as u32
-    }
-
-    pub(crate) fn kind(self) -> Kind {
-        Kind((self.0 >> 32) as u8)
-    }
-
-    fn lines(self) -> usize {
-        (self.0 >> 48) as usize
-    }
-}
-
 /// Where a kind of block lies.
 fn area(kind: Kind) -> Area {
     if kind == VALUE {
@@ -65,10 +29,7 @@ pub(crate) struct Held {
 pub(crate) struct Space {
     pub(crate) arena: Arena,
     pub(crate) pool: Pool,
-    queue: RetireQueue<Block>,
-    /// What changes left behind and the queue has not got yet: it takes many at once.
-    left: Vec<(Block, usize)>,
-    left_bytes: usize,
+    pub(crate) garbage: Garbage,
     /// Bytes of a value's block.
     value: usize,
     /// Nodes that were ever made.
@@ -81,9 +42,7 @@ impl Space {
         Space {
             pool: Pool::new(&arena, POOLED, largest, POOLED_MOST),
             arena,
-            queue: RetireQueue::new(domain),
-            left: Vec::new(),
-            left_bytes: 0,
+            garbage: Garbage::new(domain),
             value,
             made: 0,
         }
@@ -98,7 +57,7 @@ impl Space {
         if block.kind() == VALUE {
             self.value
         } else {
-            block.lines() * LINE
+            block.bytes()
         }
     }
 
@@ -167,63 +126,33 @@ impl Space {
     #[inline]
     pub(crate) fn leave(&mut self, block: Block) {
         let bytes = self.bytes(block);
-        self.arena.retire(bytes, block.kind());
-        self.left_bytes += bytes;
-        self.left.push((block, bytes));
+        self.garbage.retire(&mut self.arena, block, bytes);
     }
 
-    /// Whether so much was left behind that the queue should have it.
-    pub(crate) fn has_left_much(&self) -> bool {
-        self.left.len() >= SEAL
-    }
-
-    /// Hands what was left behind to the queue, and what nobody can hold any more, up to `budget` blocks, to `value` if they
-    /// are values, or else back to the arena.
+    /// Frees up to `budget` blocks that nobody can hold any more: values by `value`, the others here.
     pub(crate) fn reclaim(
         &mut self,
         budget: usize,
         mut value: impl FnMut(&mut Arena, u32),
     ) -> usize {
-        if self.left.is_empty() && self.queue.is_empty() {
+        if self.garbage.is_empty() {
             return 0;
         }
-        self.left_bytes = 0;
-        self.queue.extend(self.left.drain(..));
-        self.queue.seal();
         let Space {
-            arena, pool, queue, ..
+            arena,
+            pool,
+            garbage,
+            ..
         } = self;
-        queue.reclaim(budget, |block| match block.kind() {
+        // There is one version.
+        garbage.reclaim(budget, (0, 0), |block| match block.kind() {
             VALUE => value(arena, block.at()),
             kind => {
                 if let Some(r) = Ref::new(block.at()) {
-                    let bytes = block.lines() * LINE;
                     // SAFETY: unlinked, retired, and its grace period is over.
-                    unsafe { pool.free_retired(arena, (r, bytes, kind), area(kind)) };
+                    unsafe { pool.free_retired(arena, (r, block.bytes(), kind), area(kind)) };
                 }
             }
         })
-    }
-
-    /// Hands over everything that waits, without waiting: for the end of the map.
-    pub(crate) fn drain(&mut self, mut each: impl FnMut(Block)) {
-        self.left_bytes = 0;
-        for (block, _) in self.left.drain(..) {
-            each(block);
-        }
-        self.queue.drain(each);
-    }
-
-    /// Blocks and bytes that wait for readers.
-    pub(crate) fn waiting(&self) -> (usize, usize) {
-        (
-            self.queue.len() + self.left.len(),
-            self.queue.bytes() + self.left_bytes,
-        )
-    }
-
-    /// Bytes that wait and that the domain has not been told of.
-    pub(crate) fn untold(&self) -> usize {
-        self.left_bytes
     }
 }

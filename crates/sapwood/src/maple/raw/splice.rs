@@ -22,12 +22,87 @@ pub(crate) struct Splice {
     pub(crate) rest: usize,
     between: [Between; 3],
     count: usize,
+    /// Entries of the old leaf that reach beyond the change: at its start, and at its end.
+    cut_left: bool,
+    cut_right: bool,
 }
 
 // SAFETY: the addresses are of a leaf of the map that has this, and are only used while its lock is held.
 unsafe impl Send for Splice {}
 
 impl Splice {
+    /// The change of `a..=b` in a leaf whose slots have `slot` bytes; the slot whose value it needs a clone of.
+    fn new(leaf: Leaf, slot: usize, (a, b): (u64, u64), put: bool) -> (Splice, Option<*const u8>) {
+        let n = leaf.len();
+        let from = leaf.rank::<false>(a);
+        let behind = if b == u64::MAX {
+            n
+        } else {
+            leaf.rank::<false>(b + 1)
+        };
+        let (cut_left, cut_right) = (
+            from < n && leaf.start(from) < a,
+            behind < n && leaf.start(behind) <= b,
+        );
+        let mut splice = Splice {
+            leaf,
+            from,
+            rest: behind + usize::from(cut_right),
+            between: [(0, 0, Slot::NEW); 3],
+            count: 0,
+            cut_left,
+            cut_right,
+        };
+        if cut_left {
+            let at = Slot::from_ptr(leaf.slot(from, slot));
+            splice.push(leaf.start(from), a - 1, at);
+        }
+        if put {
+            splice.push(a, b, Slot::NEW);
+        }
+        let mut cloned = None;
+        if cut_right {
+            let old = leaf.slot(behind, slot);
+            let mut at = Slot::from_ptr(old);
+            if cut_left && behind == from {
+                cloned = Some(old);
+                at = Slot::CLONE;
+            }
+            splice.push(b + 1, leaf.end(behind), at);
+        }
+        (splice, cloned)
+    }
+
+    /// Whether the new leaf would be the old one.
+    fn is_same(&self) -> bool {
+        self.count == 0 && self.from == self.rest
+    }
+
+    /// The old leaf's entries that are replaced whole.
+    fn dropped(&self) -> core::ops::Range<usize> {
+        self.from + usize::from(self.cut_left)..self.rest - usize::from(self.cut_right)
+    }
+
+    /// The last index of the new leaf's last entry.
+    fn last(&self) -> u64 {
+        match (self.rest < self.leaf.len(), self.between().last()) {
+            (false, Some(&(_, end, _))) => end,
+            (false, None) => self.leaf.end(self.from - 1),
+            (true, _) => self.leaf.last(),
+        }
+    }
+
+    /// The code of the new leaf's largest gap, up to `end`. That of the old leaf, up to `old_end`, is `was`.
+    fn gap(&self, lower: u64, end: u64, old_end: u64, was: u16) -> u16 {
+        let new = code(self.new_gap(lower, end));
+        if code(self.old_gap(lower, old_end, true)) < was {
+            // The largest one is elsewhere in the leaf.
+            was.max(new)
+        } else {
+            new.max(code(self.old_gap(lower, old_end, false)))
+        }
+    }
+
     pub(crate) fn between(&self) -> &[Between] {
         &self.between[..self.count]
     }
@@ -94,55 +169,24 @@ impl Splice {
 }
 
 impl Draft {
-    /// Drafts the change of `a..=b` in the leaf of a path, if it can be spliced; whether it could.
+    /// Drafts the change of a range in the leaf of a path, if it can be spliced; whether it could.
     pub(crate) fn splice(
         &mut self,
         mem: Mem,
         path: &Path,
         limits: &Limits,
-        (a, b): (u64, u64),
+        range: (u64, u64),
         put: bool,
     ) -> bool {
         // SAFETY: the path's node at level 0 is a live leaf.
         let leaf = unsafe { Leaf::at(mem.at(path.node[0])) };
         let slot = limits.slot;
-        let n = leaf.len();
-        let from = leaf.rank::<false>(a);
-        let cut_left = from < n && leaf.start(from) < a;
-        let behind = if b == u64::MAX {
-            n
-        } else {
-            leaf.rank::<false>(b + 1)
-        };
-        let cut_right = behind < n && leaf.start(behind) <= b;
-        if !put && from == behind && !cut_right {
+        let (splice, cloned) = Splice::new(leaf, slot, range, put);
+        if splice.is_same() {
             return true;
         }
-        if !leaf.can_write(a, b, put, cut_left, cut_right) {
+        if !leaf.can_write(range.0, range.1, put, splice.cut_left, splice.cut_right) {
             return false;
-        }
-        let empty = (0, 0, Slot::NEW);
-        let mut splice = Splice {
-            leaf,
-            from,
-            rest: behind + usize::from(cut_right),
-            between: [empty; 3],
-            count: 0,
-        };
-        if cut_left {
-            splice.push(leaf.start(from), a - 1, Slot::of(leaf.slot(from, slot)));
-        }
-        if put {
-            splice.push(a, b, Slot::NEW);
-        }
-        let mut cloned = None;
-        if cut_right {
-            let mut at = Slot::of(leaf.slot(behind, slot));
-            if cut_left && behind == from {
-                cloned = Some(leaf.slot(behind, slot));
-                at = Slot::CLONE;
-            }
-            splice.push(b + 1, leaf.end(behind), at);
         }
         let len = splice.len();
         let encoding = leaf.encoding();
@@ -151,11 +195,7 @@ impl Draft {
             return false;
         }
         // Only the last leaf of all may end elsewhere than before.
-        let last = match (splice.rest < n, splice.between().last()) {
-            (false, Some(&(_, end, _))) => end,
-            (false, None) => leaf.end(from - 1),
-            (true, _) => leaf.last(),
-        };
+        let last = splice.last();
         let rightmost = path.is_last(0);
         if !rightmost && last != leaf.last() {
             return false;
@@ -168,9 +208,8 @@ impl Draft {
             bytes,
         });
         self.gone.push((path.node[0], 0));
-        for k in from + usize::from(cut_left)..behind {
-            self.dropped.push(leaf.slot(k, slot));
-        }
+        let dropped = splice.dropped().map(|k| leaf.slot(k, slot));
+        self.dropped.extend(dropped);
         self.cloned = cloned;
         let mut node = Child {
             node: 0,
@@ -185,13 +224,7 @@ impl Draft {
             let end = if rightmost { u64::MAX } else { last };
             let old_end = if rightmost { u64::MAX } else { leaf.last() };
             let was = path.inner(1).gap(path.index(1));
-            let new = code(splice.new_gap(lower, end));
-            node.gap = if code(splice.old_gap(lower, old_end, true)) < was {
-                // The largest one is elsewhere in the leaf.
-                was.max(new)
-            } else {
-                new.max(code(splice.old_gap(lower, old_end, false)))
-            };
+            node.gap = splice.gap(lower, end, old_end, was);
             Outcome::Cell { level: 1, node }
         };
         self.spliced = Some(splice);

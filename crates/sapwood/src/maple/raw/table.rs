@@ -15,8 +15,9 @@ use super::node::{Inner, LEAF, LEAF_LEAST, Leaf, Mem, VALUE, inner_size, leaf_ho
 use super::path::Root;
 use super::read::{Found, Tree, has_native};
 use super::search::Fit;
-use super::space::{SEAL, Space};
+use super::space::Space;
 use super::unknown::Unknown;
+use crate::garbage::{self, Block, SEAL};
 use crate::sync::{self, Mutex, MutexGuard};
 
 /// Whether values lie in the leaves' slots, as their bytes, or in blocks of their own that slots refer to.
@@ -75,7 +76,7 @@ impl<V> Apart<V> {
 }
 
 /// What all handles of a map share.
-pub(crate) struct Shared<V> {
+pub(crate) struct MapleShared<V> {
     root: CachePadded<AtomicU64>,
     /// The arena's base, once there is a root.
     base: AtomicPtr<u8>,
@@ -88,9 +89,9 @@ pub(crate) struct Shared<V> {
 }
 
 // SAFETY: what the base reaches is the arena's, which the writer owns; readers use it only to read published nodes.
-unsafe impl<V: Send + Sync> Send for Shared<V> {}
+unsafe impl<V: Send + Sync> Send for MapleShared<V> {}
 // SAFETY: as above; `&V` goes to other threads (Sync), and the thread that reclaims drops (Send).
-unsafe impl<V: Send + Sync> Sync for Shared<V> {}
+unsafe impl<V: Send + Sync> Sync for MapleShared<V> {}
 
 /// The writing side, behind its lock.
 pub(crate) struct Writer<V> {
@@ -102,7 +103,7 @@ pub(crate) struct Writer<V> {
     pub(super) drafts: u64,
     /// Blocks of the change under way.
     pub(super) nodes: Vec<u32>,
-    pub(super) gone: Vec<super::space::Block>,
+    pub(super) gone: Vec<Block>,
     pub(crate) root: Root,
     pub(crate) len: usize,
     pub(crate) unknown: Unknown,
@@ -129,7 +130,7 @@ pub(crate) struct Config {
     pub(crate) fanout: usize,
 }
 
-impl<V> Shared<V> {
+impl<V> MapleShared<V> {
     pub(crate) fn new(config: Config, domain: Domain) -> Self {
         let (values, slot) = match config.values {
             Values::InSlots => (Values::InSlots, size_of::<V>()),
@@ -153,7 +154,7 @@ impl<V> Shared<V> {
         );
         let largest = limits.largest();
         let arena = Arena::new(config.options);
-        Shared {
+        MapleShared {
             root: CachePadded::default(),
             base: AtomicPtr::new(core::ptr::null_mut()),
             len: AtomicUsize::new(0),
@@ -242,16 +243,10 @@ impl<V> Shared<V> {
         bytes: usize,
         dropped: &mut Vec<V>,
     ) -> Result<(), GarbageLimit> {
-        if self.domain.hard_limit().is_none() && !self.domain.over_soft_limit() {
-            return Ok(());
-        }
-        let bytes = bytes + writer.space.untold();
-        if self.domain.over_soft_limit() || self.domain.try_admit(bytes).is_err() {
+        let bytes = bytes + writer.space.garbage.untold();
+        garbage::admit(&self.domain, bytes, || {
             self.reclaim(writer, usize::MAX, dropped);
-        }
-        self.domain.admit_with(bytes, || {
-            self.reclaim(writer, usize::MAX, dropped);
-            writer.space.waiting().0 > 0
+            !writer.space.garbage.is_empty()
         })
     }
 
@@ -276,7 +271,7 @@ impl<V> Shared<V> {
 
     /// What every change does at its end: frees some of what earlier ones left behind.
     pub(super) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
-        if writer.space.has_left_much() {
+        if writer.space.garbage.is_due() {
             self.reclaim(writer, 4 * SEAL, dropped);
         }
     }
@@ -303,7 +298,7 @@ impl<V> Writer<V> {
 
 /// A map that is read.
 pub(crate) struct View<'g, V> {
-    shared: &'g Shared<V>,
+    shared: &'g MapleShared<V>,
 }
 
 impl<V> Clone for View<'_, V> {
@@ -317,7 +312,7 @@ impl<V> Copy for View<'_, V> {}
 impl<'g, V> View<'g, V> {
     /// # Safety
     /// For `'g`, nothing is freed that the root reaches, or reached since this was made.
-    pub(super) unsafe fn new(shared: &'g Shared<V>) -> Self {
+    pub(super) unsafe fn new(shared: &'g MapleShared<V>) -> Self {
         View { shared }
     }
 
@@ -348,16 +343,10 @@ impl<'g, V> View<'g, V> {
         unsafe { self.tree().find(x) }
     }
 
-    /// The lowest place that fits.
-    pub(crate) fn lowest(self, fit: &Fit) -> Option<u64> {
+    /// The first index of the place that is looked for.
+    pub(crate) fn place(self, fit: &Fit) -> Option<u64> {
         // SAFETY: the promise of `new`.
-        unsafe { self.tree().lowest(fit) }
-    }
-
-    /// The highest place that fits.
-    pub(crate) fn highest(self, fit: &Fit) -> Option<u64> {
-        // SAFETY: the promise of `new`.
-        unsafe { self.tree().highest(fit) }
+        unsafe { self.tree().place(fit) }
     }
 
     pub(crate) fn len(self) -> usize {
@@ -385,12 +374,12 @@ impl<'g, V> View<'g, V> {
     pub(crate) fn entry(self, x: u64) -> Option<Entry> {
         // SAFETY: the promise of `new`.
         let (leaf, k) = unsafe { self.tree().entry(x) }?;
-        Some(Entry::of(&leaf, k, self.shared.slot))
+        Some(Entry::new(&leaf, k, self.shared.slot))
     }
 
     /// An entry of a leaf that was found here.
     pub(crate) fn entry_of(self, leaf: &Leaf, k: usize) -> Entry {
-        Entry::of(leaf, k, self.shared.slot)
+        Entry::new(leaf, k, self.shared.slot)
     }
 
     /// The value of the entry that holds `x`.
@@ -425,7 +414,7 @@ pub(super) unsafe fn leaves_below(
     }
 }
 
-impl<V> Drop for Shared<V> {
+impl<V> Drop for MapleShared<V> {
     fn drop(&mut self) {
         if self.values == Values::InSlots || !core::mem::needs_drop::<V>() {
             return;
@@ -438,7 +427,7 @@ impl<V> Drop for Shared<V> {
             // SAFETY: nobody has a handle any more, so nobody reads; each value is met once.
             values.push(unsafe { Apart::<V>::place(mem.at(r)).read() });
         };
-        writer.space.drain(|block| {
+        writer.space.garbage.drain(|block| {
             if block.kind() == VALUE {
                 take(block.at());
             }

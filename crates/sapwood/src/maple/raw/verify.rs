@@ -1,10 +1,9 @@
 //! Every invariant of a tree, walked.
 
-use sapwood_arena::Memory;
-
 use super::entries::leaf_gap;
 use super::node::{INNER, Inner, LEAF, Leaf, RESERVED, VALUE};
-use super::table::{Shared, Values, Writer};
+use super::table::{MapleShared, Values, Writer};
+use crate::figures;
 
 /// What a walk has met.
 #[derive(Default)]
@@ -15,7 +14,7 @@ struct Met {
     values: Vec<u32>,
 }
 
-impl<V> Shared<V> {
+impl<V> MapleShared<V> {
     /// Walks the tree: order, bounds, gap words, fill, encodings; what there is adds up with the arena's accounts.
     pub(crate) fn verify(&self, writer: &Writer<V>) -> Result<(), String> {
         let mut met = Met::default();
@@ -38,11 +37,8 @@ impl<V> Shared<V> {
             ));
         }
         writer.space.arena.verify()?;
-        let memory: Memory = writer.space.arena.memory();
-        let kind = |kind: sapwood_arena::Kind| {
-            let kind = &memory.kinds[kind.0 as usize];
-            (kind.count, kind.bytes)
-        };
+        let memory = writer.space.arena.memory();
+        let kind = |kind| figures::kind(&memory, kind);
         for (what, met, counted) in [
             ("leaves", met.leaves, kind(LEAF)),
             ("inner nodes", met.inner, kind(INNER)),

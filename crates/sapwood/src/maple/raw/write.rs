@@ -8,9 +8,10 @@ use sapwood_arena::ArenaFull;
 use super::draft::{Child, Outcome};
 use super::node::{INNER, Inner, LEAF, Leaf, VALUE};
 use super::path::Root;
-use super::space::{Block, Held};
-use super::table::{Apart, Drafted, Shared, Values, Writer};
+use super::space::Held;
+use super::table::{Apart, Drafted, MapleShared, Values, Writer};
 use crate::Error;
+use crate::garbage::Block;
 
 /// Where a change takes its blocks from.
 pub(crate) enum Supply<'a> {
@@ -32,7 +33,7 @@ pub(crate) struct Cost {
     pub(crate) draft: Option<Drafted>,
 }
 
-impl<V> Shared<V> {
+impl<V> MapleShared<V> {
     /// Drafts `a..=b` as one entry (`put`), or as a gap.
     pub(crate) fn draft(&self, writer: &mut Writer<V>, range: (u64, u64), put: bool) {
         writer.drafts += 1;
@@ -152,7 +153,7 @@ impl<V> Shared<V> {
             }
             if apart {
                 let values = draft.dropped.iter();
-                gone.extend(values.map(|at| Block::value(at.cast::<u32>().read())));
+                gone.extend(values.map(|at| Block::new(at.cast::<u32>().read(), VALUE, 0)));
             }
             for span in &draft.spans {
                 let parent = Inner::at(mem.at(span.parent));
@@ -163,7 +164,7 @@ impl<V> Shared<V> {
                         if level == 0 && apart {
                             let leaf = Leaf::at(mem.at(node));
                             let values = (0..leaf.len()).map(|k| leaf.slot(k, slot).cast::<u32>());
-                            gone.extend(values.map(|at| Block::value(at.read())));
+                            gone.extend(values.map(|at| Block::new(at.read(), VALUE, 0)));
                         }
                     });
                 }
@@ -177,7 +178,7 @@ impl<V> Shared<V> {
     }
 }
 
-impl<V: Clone> Shared<V> {
+impl<V: Clone> MapleShared<V> {
     /// Makes `a..=b` one entry with the value, or a gap without one. On an error nothing has changed, and the value is given
     /// back.
     pub(crate) fn change(
@@ -457,7 +458,7 @@ impl<V> Writer<V> {
     }
 }
 
-impl<V> Shared<V> {
+impl<V> MapleShared<V> {
     /// Makes the draft's nodes visible and leaves what they replace.
     ///
     /// # Safety
@@ -538,9 +539,9 @@ unsafe fn block(mem: super::node::Mem, node: u32, level: usize) -> Block {
     // SAFETY: the caller's promise.
     unsafe {
         if level == 0 {
-            Block::leaf(node, Leaf::at(mem.at(node)))
+            Block::new(node, LEAF, Leaf::at(mem.at(node)).bytes())
         } else {
-            Block::inner(node, Inner::at(mem.at(node)))
+            Block::new(node, INNER, Inner::at(mem.at(node)).bytes())
         }
     }
 }

@@ -1,10 +1,8 @@
 //! Versions: what a commit publishes, what it leaves behind, and when that may be freed.
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use sapwood_arena::{Arena, ArenaFull};
 use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
@@ -17,16 +15,12 @@ use super::order::Order;
 use super::tree::{Cow, LEAF_KIND, Policy, Tree, kind_of, ref_of};
 use super::verify;
 use super::view::View;
+use crate::garbage;
+use crate::kept::{KeptVersion, Versions};
+use crate::sync::{self, Mutex, MutexGuard};
 
 /// The least number of nodes that a commit tries to free.
 const RECLAIM_LEAST: usize = 64;
-
-/// A poisoned lock is as good as any: a transaction that panicked was rolled back by its drop.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
 
 /// One version: root cell and number of entries, as published in one word.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,27 +44,21 @@ impl Root {
 }
 
 /// What all handles of a store share.
-pub(crate) struct Shared<V> {
-    /// The newest committed version. Written by commits only, on a cache line of its own for readers.
+pub(crate) struct StoreShared<V> {
+    /// The newest committed version. Written by commits only, on a cache line of its own for
+    /// readers.
     published: crossbeam_utils::CachePadded<AtomicU64>,
     base: *mut u8,
     domain: Domain,
     writer: Mutex<Writer<V>>,
-    snapshots: Mutex<Snapshots>,
+    versions: Arc<Versions>,
 }
 
-// SAFETY: `base` is the arena's, which the writer owns; readers use it only to read published nodes.
-unsafe impl<V: Send + Sync> Send for Shared<V> {}
+// SAFETY: `base` is the arena's, which the writer owns; readers use it only to read published
+// nodes.
+unsafe impl<V: Send + Sync> Send for StoreShared<V> {}
 // SAFETY: as above; `&V` goes to other threads (Sync), and the thread that reclaims drops (Send).
-unsafe impl<V: Send + Sync> Sync for Shared<V> {}
-
-/// Versions that snapshots keep.
-struct Snapshots {
-    /// The newest version.
-    current: u64,
-    /// Snapshots by version.
-    live: BTreeMap<u64, usize>,
-}
+unsafe impl<V: Send + Sync> Sync for StoreShared<V> {}
 
 /// The writing side, behind its lock.
 pub(crate) struct Writer<V> {
@@ -80,7 +68,7 @@ pub(crate) struct Writer<V> {
     pub(crate) compaction: Compaction,
 }
 
-impl<V> Shared<V> {
+impl<V> StoreShared<V> {
     /// A store over a tree whose arena has a stable base.
     pub(crate) fn new(mut tree: Tree<V>, domain: Domain) -> Self {
         assert!(tree.arena.is_stable(), "readers need a base that stays");
@@ -90,7 +78,7 @@ impl<V> Shared<V> {
             cell: tree.root,
             len: tree.len as u32,
         };
-        Shared {
+        StoreShared {
             published: AtomicU64::new(root.word()).into(),
             base: tree.arena.base(),
             writer: Mutex::new(Writer {
@@ -100,10 +88,7 @@ impl<V> Shared<V> {
                 compaction: Compaction::default(),
             }),
             domain,
-            snapshots: Mutex::new(Snapshots {
-                current: 0,
-                live: BTreeMap::new(),
-            }),
+            versions: Arc::default(),
         }
     }
 
@@ -121,6 +106,7 @@ impl<V> Shared<V> {
             guard.belongs_to(&self.domain),
             "a guard of the store's own domain"
         );
+        sync::point();
         let root = Root::from_word(self.published.load(Ordering::Acquire));
         // SAFETY: nodes of a published version are freed only a grace period after the commit that
         // unlinked them; the guard holds that grace period back.
@@ -135,19 +121,15 @@ impl<V> Shared<V> {
     }
 
     pub(crate) fn write(&self) -> MutexGuard<'_, Writer<V>> {
-        lock(&self.writer)
+        sync::lock(&self.writer)
     }
 
     pub(crate) fn try_write(&self) -> Option<MutexGuard<'_, Writer<V>>> {
-        match self.writer.try_lock() {
-            Ok(writer) => Some(writer),
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(std::sync::TryLockError::WouldBlock) => None,
-        }
+        sync::try_lock(&self.writer)
     }
 
-    /// Publishes the writer's tree as the newest version and queues what it does without. Returns the
-    /// version's number.
+    /// Publishes the writer's tree as the newest version and queues what it does without. Returns
+    /// the version's number.
     pub(crate) fn commit(&self, writer: &mut Writer<V>) -> u64 {
         let root = Root {
             cell: writer.tree.root,
@@ -156,12 +138,13 @@ impl<V> Shared<V> {
         if writer.cow.fresh.is_empty() && writer.cow.retired.is_empty() {
             let published = Root::from_word(self.published.load(Ordering::Relaxed));
             if published == root {
-                return lock(&self.snapshots).current;
+                return self.version();
             }
         }
         for &cell in &writer.cow.fresh {
             if cell & LEAF == 0 {
-                // SAFETY: fresh nodes are allocated until the end of the transaction, and nobody reads them.
+                // SAFETY: fresh nodes are allocated until the end of the transaction, and nobody
+                // reads them.
                 unsafe {
                     let b = writer.tree.branch(cell);
                     b.set_header(b.h & !FRESH);
@@ -169,11 +152,10 @@ impl<V> Shared<V> {
             }
         }
         let version = {
-            let mut snapshots = lock(&self.snapshots);
-            // Under this lock, so that a snapshot gets a root with its own number.
+            let mut versions = self.versions.lock();
+            sync::point();
             self.published.store(root.word(), Ordering::Release);
-            snapshots.current += 1;
-            snapshots.current
+            versions.publish()
         };
         writer.queue_retired(version);
         writer.free_dead();
@@ -181,8 +163,8 @@ impl<V> Shared<V> {
         version
     }
 
-    /// Takes the tree back to the newest committed version and frees what the transaction made; hands out its
-    /// values.
+    /// Takes the tree back to the newest committed version and frees what the transaction made;
+    /// hands out its values.
     pub(crate) fn roll_back(&self, writer: &mut Writer<V>, values: &mut Vec<V>) {
         let root = Root::from_word(self.published.load(Ordering::Relaxed));
         let tree = &mut writer.tree;
@@ -214,10 +196,7 @@ impl<V> Shared<V> {
         if writer.queue.is_empty() {
             return 0;
         }
-        let oldest = {
-            let snapshots = lock(&self.snapshots);
-            snapshots.live.keys().next().copied().unwrap_or(u64::MAX)
-        };
+        let (_, oldest) = self.versions.lock().bounds();
         let Writer { tree, queue, .. } = writer;
         // What was retired by version r is part of all versions before r that have it.
         queue.reclaim_while(
@@ -236,10 +215,7 @@ impl<V> Shared<V> {
         values: &mut Vec<V>,
     ) -> Result<(), GarbageLimit> {
         let bytes = bytes + writer.cow.retired_bytes;
-        if self.domain.over_soft_limit() || self.domain.try_admit(bytes).is_err() {
-            self.reclaim(writer, usize::MAX, values);
-        }
-        self.domain.admit_with(bytes, || {
+        garbage::admit(&self.domain, bytes, || {
             self.reclaim(writer, usize::MAX, values);
             !writer.queue.is_empty()
         })
@@ -256,15 +232,13 @@ impl<V> Shared<V> {
 
     /// Version number of the newest version.
     pub(crate) fn version(&self) -> u64 {
-        lock(&self.snapshots).current
+        self.versions.newest()
     }
 
     /// Keeps the newest version alive.
     pub(crate) fn keep(self: &Arc<Self>) -> Kept<V> {
-        let mut snapshots = lock(&self.snapshots);
-        let root = Root::from_word(self.published.load(Ordering::Acquire));
-        let version = snapshots.current;
-        *snapshots.live.entry(version).or_insert(0) += 1;
+        let root = || Root::from_word(self.published.load(Ordering::Acquire));
+        let (version, root) = self.versions.keep(root);
         Kept {
             shared: Arc::clone(self),
             root,
@@ -272,17 +246,17 @@ impl<V> Shared<V> {
         }
     }
 
-    /// How many snapshots there are.
-    pub(crate) fn kept(&self) -> usize {
-        lock(&self.snapshots).live.values().sum()
+    /// The number of snapshots.
+    pub(crate) fn snapshots(&self) -> usize {
+        self.versions.snapshots()
     }
 }
 
 /// A version that is kept alive.
 pub(crate) struct Kept<V> {
-    shared: Arc<Shared<V>>,
+    shared: Arc<StoreShared<V>>,
     root: Root,
-    version: u64,
+    version: KeptVersion,
 }
 
 impl<V> Kept<V> {
@@ -296,7 +270,7 @@ impl<V> Kept<V> {
     }
 
     pub(crate) fn version(&self) -> u64 {
-        self.version
+        self.version.number()
     }
 
     pub(crate) fn same_store(&self, other: &Self) -> bool {
@@ -306,26 +280,10 @@ impl<V> Kept<V> {
 
 impl<V> Clone for Kept<V> {
     fn clone(&self) -> Self {
-        *lock(&self.shared.snapshots)
-            .live
-            .entry(self.version)
-            .or_insert(0) += 1;
         Kept {
             shared: Arc::clone(&self.shared),
             root: self.root,
-            version: self.version,
-        }
-    }
-}
-
-impl<V> Drop for Kept<V> {
-    fn drop(&mut self) {
-        let mut snapshots = lock(&self.shared.snapshots);
-        if let Some(count) = snapshots.live.get_mut(&self.version) {
-            *count -= 1;
-            if *count == 0 {
-                snapshots.live.remove(&self.version);
-            }
+            version: self.version.clone(),
         }
     }
 }
@@ -421,8 +379,8 @@ impl<V> Writer<V> {
         Ok(before - self.tree.len)
     }
 
-    /// A leaf that the newest version does without. Leaves that the transaction itself made wait for a grace
-    /// period like the others, so that the reference that was handed out stays good.
+    /// A leaf that the newest version does without. Leaves that the transaction itself made wait
+    /// for a grace period like the others, so that the reference that was handed out stays good.
     fn gone_leaf(&mut self, leaf: u32) {
         // SAFETY: the leaf is whole.
         let (bytes, _) = unsafe { self.tree.block(leaf) };
@@ -435,7 +393,8 @@ impl<V> Writer<V> {
         self.tree.leaf_value(leaf)
     }
 
-    /// One step of compaction in the open transaction: see [`Compaction`]. Whether there is more to do.
+    /// One step of compaction in the open transaction: see [`Compaction`]. Whether there is more to
+    /// do.
     pub(crate) fn compact_step(&mut self, budget: usize) -> Result<bool, ArenaFull> {
         let Writer {
             tree,

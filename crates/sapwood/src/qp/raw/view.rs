@@ -2,6 +2,8 @@
 
 use core::marker::PhantomData;
 
+pub(crate) use sapwood_arena::prefetch;
+
 use super::leaf::{LeafOf, mismatch};
 use super::mem::{Mem, Trusted};
 use super::node::{Branch, END, LEAF};
@@ -32,23 +34,6 @@ impl<V, M: Copy> Copy for View<'_, V, M> {}
 unsafe impl<V: Sync, M> Send for View<'_, V, M> {}
 // SAFETY: as above.
 unsafe impl<V: Sync, M> Sync for View<'_, V, M> {}
-
-/// A prefetch of the line at `p`; never faults.
-#[inline(always)]
-pub(crate) fn prefetch(p: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch has no effect but on the cache.
-    unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(p.cast());
-    }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: as above.
-    unsafe {
-        core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) p, options(nostack, readonly, preserves_flags));
-    }
-    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
-    let _ = p;
-}
 
 /// What one step of an exact descent met.
 pub(crate) enum Step {

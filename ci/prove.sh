@@ -1,0 +1,133 @@
+#!/usr/bin/env bash
+# The long proofs, which CI does not run: some hours. `ci/prove.sh NAME…` runs only those.
+#
+# Each proof writes its row of docs/proofs.md (or of the file SAPWOOD_PROOFS): when, of which
+# commit, with which result, and how much was done, as read from what the proof printed. Rows of
+# proofs that are not run stay as they are.
+. "$(dirname "$0")/lib.sh"
+record=${SAPWOOD_PROOFS:-docs/proofs.md}
+all="differential soak histories shuttle loom asan tsan miri fuzz bench-quick"
+# shellcheck disable=SC2086 # names have no spaces
+[ $# -gt 0 ] || set -- $all
+for name; do
+    case " $all " in *" $name "*) ;; *) fail "There is no proof \"$name\", but: $all" ;; esac
+done
+
+# Each proof in one line: what it shows.
+shows() {
+    case $1 in
+    differential) echo "six kinds of maps and stores answer as the naive oracles do" ;;
+    soak) echo "random operations of four threads on a shared map leave what they must" ;;
+    histories) echo "histories of four threads on shared maps and point maps are linearizable" ;;
+    shuttle) echo "any two operations, and more at random, give answers that some order of them explains, under schedules of shuttle" ;;
+    loom) echo "the protocols of quiescent states and of branch locks hold in every execution within the preemptions" ;;
+    asan) echo "no access outside or after the life of an object, no leak" ;;
+    tsan) echo "no data race" ;;
+    miri) echo "no undefined behaviour" ;;
+    fuzz) echo "no crash, hang or wrong answer in any fuzz target" ;;
+    bench-quick) echo "every engine of the benchmarks gives the right answers" ;;
+    esac
+}
+
+# Its command, with how long it is.
+command_of() {
+    case $1 in
+    differential) echo "SAPWOOD_OPS=${DIFFERENTIAL_OPS:-10000000} ci/diff.sh" ;;
+    soak) echo "SAPWOOD_SOAK=${SOAK_SECONDS:-600} ci/diff.sh threads histories::a_long_run" ;;
+    histories) echo "SAPWOOD_ROUNDS=${HISTORY_ROUNDS:-1000} ci/diff.sh threads histories_are_linearizable" ;;
+    shuttle) echo "SHUTTLE_RUNS=${SHUTTLE_RUNS:-600} ci/shuttle.sh" ;;
+    loom) echo "LOOM_MAX_PREEMPTIONS=${LOOM_MAX_PREEMPTIONS:-3} ci/loom.sh" ;;
+    asan) echo "SAPWOOD_OPS=${ASAN_OPS:-200000} ci/asan.sh" ;;
+    tsan) echo "SAPWOOD_OPS=${TSAN_OPS:-200000} ci/tsan.sh" ;;
+    miri) echo "MIRI_MORE=1 SAPWOOD_OPS=${MIRI_OPS:-3000} ci/miri.sh" ;;
+    fuzz) echo "FUZZ_SECONDS=${FUZZ_SECONDS:-600} ci/fuzz.sh" ;;
+    bench-quick) echo "ci/bench-quick.sh${BENCH_SUITES:+ $BENCH_SUITES}" ;;
+    esac
+}
+
+# What was done, by what the proof printed.
+counts() { # name, output
+    case $1 in
+    differential | soak) sum "$2" '[0-9]+ operations' operations ;;
+    histories) sum "$2" '[0-9]+ histories' histories ;;
+    shuttle) sum "$2" '[0-9]+ schedules' schedules ;;
+    loom) sum "$2" '[0-9]+ (executions|iterations)' executions ;;
+    asan | tsan | miri) sum "$2" '[0-9]+ passed' tests && sum "$2" '[0-9]+ operations' operations ;;
+    fuzz) sum "$2" 'number_of_executed_units: [0-9]+' executions ;;
+    bench-quick) sum "$2" '[0-9]+ results' results ;;
+    esac
+}
+
+# The sum of the numbers that fit a pattern, with what it counts; fails if there is none.
+sum() { # output, pattern, what
+    grep -oE "$2" "$1" | grep -oE '[0-9]+' | awk -v what="$3" '
+        { n += $1 }
+        END { if (n == 0) exit 1; printf "%d %s\n", n, what }
+    ' | sed -E ':again; s/^([0-9]+)([0-9]{3})/\1,\2/; t again'
+}
+
+# Runs a proof, and leaves in a file what was done. One whose counts cannot be read has proved
+# nothing to record.
+prove() { # name, file
+    local output code=0
+    output=$(mktemp)
+    # shellcheck disable=SC2046 # words
+    run env SHOW=--show-output $(command_of "$1") 2>&1 | tee "$output" || code=${PIPESTATUS[0]}
+    if [ "$code" = 0 ]; then
+        counts "$1" "$output" | paste -sd ';' | sed 's/;/; /g' >"$2" || code=1
+        if [ "$code" = 0 ]; then
+            say "counted: $(cat "$2")"
+        else
+            say "FAILED: what was done cannot be read from what was printed."
+        fi
+    fi
+    rm -f "$output"
+    return "$code"
+}
+
+# Writes the record beside and renames it: with a new row for one proof, and the rows of the
+# others as they were.
+write_record() { # name, row
+    local name row
+    mkdir -p "$(dirname "$record")"
+    {
+        cat <<'END'
+# When the long proofs last ran
+
+`make prove` runs the proofs that are too long for CI, and writes this page; `ci/prove.sh NAME…`
+runs only those, and leaves the other rows as they are. A row says what was asked, of which commit
+("+" with changes that are not committed), and how much was done, as counted from what the proof
+printed.
+
+| proof | what it shows | command | date | commit | result | done | seconds |
+|---|---|---|---|---|---|---|---|
+END
+        for name in $all; do
+            if [ "$name" = "${1:-}" ]; then
+                row=$2
+            else
+                row=$(grep "^| $name |" "$record" 2>/dev/null | grep -v "| not run since" || true)
+            fi
+            [ -n "$row" ] || row="| $name | $(shows "$name") | \`$(command_of "$name")\` | | | not run since this record began | | |"
+            say "$row"
+        done
+    } >"$record.new"
+    mv "$record.new" "$record"
+}
+
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+[ -z "$(git status --porcelain -- . ':!docs/proofs.md' 2>/dev/null)" ] || commit+=+
+
+# Also the first record, of proofs that have not run.
+write_record
+. ci/steps.sh
+for name; do
+    counted=$logs/$name.counts
+    : >"$counted"
+    step "$name" prove "$name" "$counted"
+    # What this machine cannot do leaves the row of one that could.
+    [ "$result" != skipped ] || continue
+    write_record "$name" "| $name | $(shows "$name") | \`$(command_of "$name")\` | $(date -u +%F) | $commit | $result | $(cat "$counted") | $took |"
+done
+say "The record is in $record."
+finish

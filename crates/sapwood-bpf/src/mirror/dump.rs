@@ -1,0 +1,90 @@
+//! Dumps by rtnetlink: all links, neighbours or routes that the kernel knows.
+//!
+//! `sapwood-routes` compiles this file too. It is not published, so no published crate may depend
+//! on it; and it shall not depend on a crate that needs clang.
+
+use std::io;
+
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+/// How often a dump is tried when something changes meanwhile.
+const ATTEMPTS: usize = 10;
+
+/// A socket that asks.
+pub(super) fn asking() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
+}
+
+/// Asks for all of something.
+pub(super) fn dump(
+    socket: &Socket,
+    ask: RouteNetlinkMessage,
+) -> io::Result<Vec<RouteNetlinkMessage>> {
+    for _ in 0..ATTEMPTS {
+        if let Some(answers) = dump_once(socket, ask.clone())? {
+            return Ok(answers);
+        }
+    }
+    let what = "the kernel's tables change faster than they can be read";
+    Err(io::Error::new(io::ErrorKind::Interrupted, what))
+}
+
+/// Nothing, when the answers contradict each other because something changed meanwhile.
+fn dump_once(
+    socket: &Socket,
+    ask: RouteNetlinkMessage,
+) -> io::Result<Option<Vec<RouteNetlinkMessage>>> {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(ask));
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    socket.send(&bytes, 0)?;
+    let mut answers = Vec::new();
+    let (mut whole, mut end) = (true, None);
+    loop {
+        let (datagram, _) = socket.recv_from_full()?;
+        each(&datagram, |answer| {
+            whole &= answer.header.flags & NLM_F_DUMP_INTR == 0;
+            match answer.payload {
+                NetlinkPayload::InnerMessage(message) => answers.push(message),
+                NetlinkPayload::Done(_) => end = Some(Ok(())),
+                NetlinkPayload::Error(error) => end = Some(Err(error.to_io())),
+                NetlinkPayload::Overrun(_) => end = Some(Err(odd("it was cut off"))),
+                _ => {}
+            }
+        })?;
+        if let Some(end) = end {
+            return end.map(|()| whole.then_some(answers));
+        }
+    }
+}
+
+/// Calls `f` with the messages of a datagram.
+pub(super) fn each(
+    datagram: &[u8],
+    mut f: impl FnMut(NetlinkMessage<RouteNetlinkMessage>),
+) -> io::Result<()> {
+    let mut rest = datagram;
+    while !rest.is_empty() {
+        let message = NetlinkMessage::deserialize(rest).map_err(|error| odd(&error.to_string()))?;
+        // Messages begin at multiples of four.
+        let len = (message.header.length as usize).next_multiple_of(4).max(4);
+        f(message);
+        rest = rest.get(len..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+fn odd(why: &str) -> io::Error {
+    let what = format!("the kernel's message is not understood: {why}");
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

@@ -1,0 +1,78 @@
+//! A window that this process made.
+
+use std::ops::Deref;
+
+use crate::arena::{BpfArena, WindowInfo};
+use crate::layout::Kind;
+
+/// A window that this process cut out of an arena. When this is dropped, the window is closed;
+/// one that programs never saw is discarded.
+#[derive(Debug)]
+pub(crate) struct OwnWindow {
+    arena: BpfArena,
+    info: WindowInfo,
+    /// Dropping this takes the window off the list.
+    closes: bool,
+}
+
+impl OwnWindow {
+    /// A window that is not in the arena's list yet.
+    pub(crate) fn new(arena: &BpfArena, info: WindowInfo) -> OwnWindow {
+        OwnWindow {
+            arena: arena.clone(),
+            info,
+            closes: false,
+        }
+    }
+
+    /// A window that is in the list, and that another owner made.
+    pub(crate) fn adopt(arena: &BpfArena, info: WindowInfo) -> OwnWindow {
+        arena.hold(&info);
+        OwnWindow {
+            arena: arena.clone(),
+            info,
+            closes: true,
+        }
+    }
+
+    /// Shows the window to programs and other processes, as holding this.
+    pub(crate) fn open(&mut self, kind: Kind) {
+        self.info.kind = kind;
+        self.arena.open_window(&self.info, kind);
+        self.closes = true;
+    }
+
+    /// Lets programs see this window in the place of an older one with the same number and kind.
+    pub(crate) fn replace(&mut self, old: &WindowInfo) {
+        self.info.kind = old.kind;
+        self.arena.replace_window(old, &self.info);
+        self.closes = true;
+    }
+
+    /// Leaves the window in the list when this is dropped, for another owner.
+    pub(crate) fn leave(&mut self) {
+        self.closes = false;
+    }
+
+    pub(crate) fn arena(&self) -> &BpfArena {
+        &self.arena
+    }
+}
+
+impl Deref for OwnWindow {
+    type Target = WindowInfo;
+
+    fn deref(&self) -> &WindowInfo {
+        &self.info
+    }
+}
+
+impl Drop for OwnWindow {
+    fn drop(&mut self) {
+        // The memory stays as it is for programs that are running.
+        match self.closes {
+            true => self.arena.close_window(self.info.number),
+            false => self.arena.discard_window(&self.info),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! A map that programs write and a `BTreeMap` of the same contents: random operations on both, and comparison.
+
+use std::collections::BTreeMap;
+
+use sapwood_bpf::{KernelMap, KernelMapBuilder};
+use sapwood_model::choices::Choices;
+
+use crate::side::{E2BIG, EEXIST, ENODATA, ENOENT, ENOMEM, EOPNOTSUPP, EXIST, NOEXIST, Side, What};
+
+/// Keys that share prefixes, with few and with many labels at an offset, and of all lengths.
+pub fn key(choices: &mut impl Choices) -> Vec<u8> {
+    let (len, letters) = match choices.below(8) {
+        0 => (choices.below(255), 256),
+        1 => (choices.below(20), 3),
+        2 => (choices.below(3), 256),
+        3 => (choices.below(4), 41),
+        _ => (choices.below(6), 5),
+    };
+    (0..len).map(|_| choices.below(letters) as u8).collect()
+}
+
+/// A map's map of the same contents, and how it is asked.
+struct Pair<'a, V> {
+    map: &'a KernelMap<V>,
+    oracle: BTreeMap<Vec<u8>, [u64; 8]>,
+    words: usize,
+    most: usize,
+    /// Whether the map has an index, and a trie.
+    parts: (bool, bool),
+    /// How often an operation found no memory.
+    failed: usize,
+}
+
+impl<V> Pair<'_, V> {
+    /// One operation on both. Errors that the oracle does not know change nothing.
+    fn change(&mut self, side: &mut (impl Side + ?Sized), choices: &mut impl Choices, key: &[u8]) {
+        let window = self.map.window().number;
+        let there = self.oracle.contains_key(key);
+        if choices.below(8) < 3 {
+            let (result, _) = side.ask(What::Remove, window, 0, key, &[]);
+            match result {
+                ENOMEM => self.failed += 1,
+                _ => {
+                    assert_eq!(result, if there { 0 } else { ENOENT }, "remove {key:?}");
+                    self.oracle.remove(key);
+                }
+            }
+        } else {
+            let flags = choices.below(3) as u64;
+            let value: [u64; 8] = std::array::from_fn(|i| match i < self.words {
+                true => choices.below(usize::MAX) as u64,
+                false => 0,
+            });
+            let what = match self.words {
+                1 if choices.flip() => What::Insert,
+                _ => What::InsertValue,
+            };
+            let (result, _) = side.ask(what, window, flags, key, &value);
+            let wanted = match (there, flags) {
+                (true, NOEXIST) => EEXIST,
+                (false, EXIST) => ENOENT,
+                (false, _) if self.oracle.len() == self.most => E2BIG,
+                _ => 0,
+            };
+            match result {
+                ENOMEM => {
+                    assert_eq!(wanted, 0);
+                    self.failed += 1;
+                }
+                _ => {
+                    assert_eq!(result, wanted, "insert {key:?} {flags} {there}");
+                    if result == 0 {
+                        self.oracle.insert(key.to_vec(), value);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether lookups say what the oracle says.
+    fn look(&self, side: &mut (impl Side + ?Sized), key: &[u8]) {
+        let window = self.map.window().number;
+        let wanted = self.oracle.get(key);
+        for what in [What::Trie, What::Index, What::Lookup] {
+            let (result, value) = side.ask(what, window, 0, key, &[]);
+            let has = match what {
+                What::Trie => self.parts.1,
+                What::Index => self.parts.0,
+                _ => true,
+            };
+            if what == What::Trie && !has {
+                assert_eq!(result, EOPNOTSUPP, "{key:?}");
+                continue;
+            }
+            match wanted {
+                Some(wanted) if has && !(what == What::Index && result == ENODATA) => {
+                    assert!(result > 0, "{what:?} {key:?}: {result}");
+                    assert_eq!(
+                        value[..self.words],
+                        wanted[..self.words],
+                        "{what:?} {key:?}"
+                    );
+                }
+                _ => assert!(
+                    [ENOENT, ENODATA].contains(&result),
+                    "{what:?} {key:?}: {result}"
+                ),
+            }
+        }
+    }
+
+    fn check(&self) {
+        let shape = self.map.verify().unwrap();
+        assert_eq!(shape.entries, self.oracle.len());
+        assert_eq!(self.map.len(), self.oracle.len());
+        assert_eq!(shape.refused, 0);
+        let m = self.map.memory().unwrap();
+        assert_eq!(m.live, m.branches + m.leaves);
+        assert_eq!(
+            m.fixed + m.offered + m.live + m.retired + m.waiting + m.free,
+            m.frontier
+        );
+    }
+}
+
+/// The parts of a map: index, trie.
+pub fn with<V>(builder: KernelMapBuilder<V>, parts: (bool, bool)) -> KernelMapBuilder<V>
+where
+    V: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::Immutable + 'static,
+{
+    let builder = if parts.0 {
+        builder.with_index()
+    } else {
+        builder
+    };
+    if parts.1 {
+        builder.with_trie()
+    } else {
+        builder
+    }
+}
+
+/// Up to `steps` random operations on one map, with all checked after each `every`th; how many found no memory.
+#[allow(clippy::too_many_arguments)]
+pub fn against_the_oracle<V>(
+    map: &KernelMap<V>,
+    side: &mut (impl Side + ?Sized),
+    parts: (bool, bool),
+    most: usize,
+    choices: &mut impl Choices,
+    steps: usize,
+    every: usize,
+) -> usize {
+    let mut pair = Pair {
+        map,
+        oracle: BTreeMap::new(),
+        words: size_of::<V>() / 8,
+        most,
+        parts,
+        failed: 0,
+    };
+    for step in 0..steps {
+        if !choices.more() {
+            break;
+        }
+        let mut key = key(choices);
+        if choices.flip() && !pair.oracle.is_empty() {
+            // One that is there.
+            let at = pair.oracle.range(key.clone()..).next();
+            key = at.map_or(Vec::new(), |(key, _)| key.clone());
+        }
+        pair.change(side, choices, &key);
+        pair.look(side, &key);
+        if step % 4 == 0 {
+            map.service().unwrap();
+        }
+        if step % every == 0 || step < 50 {
+            pair.check();
+        }
+    }
+    for key in pair.oracle.keys() {
+        pair.look(side, key);
+    }
+    pair.check();
+    // Everything goes.
+    let keys: Vec<_> = pair.oracle.keys().cloned().collect();
+    for key in keys {
+        let mut result = ENOMEM;
+        for _ in 0..10_000 {
+            result = side.ask(What::Remove, map.window().number, 0, &key, &[]).0;
+            if result != ENOMEM {
+                break;
+            }
+            map.service().unwrap();
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+        assert_eq!(result, 0);
+        pair.oracle.remove(&key);
+        map.service().unwrap();
+    }
+    pair.check();
+    assert_eq!(map.memory().unwrap().live, 0);
+    pair.failed
+}
+
+pub const PARTS: [(bool, bool); 3] = [(true, false), (false, true), (true, true)];
+
+/// A word that leads somewhere wrong: anything, near what is true, or small.
+pub fn wrong_word(choices: &mut impl Choices, units: u32) -> u64 {
+    let mut half = || match choices.below(4) {
+        0 => choices.below(1 << 32) as u32,
+        1 => choices.below(units as usize * 2) as u32,
+        2 => (choices.below(units as usize) << 1 | choices.below(2)) as u32,
+        _ => (choices.below(300) << 16 | choices.below(64) | choices.below(16) << 27) as u32,
+    };
+    u64::from(half()) << 32 | u64::from(half())
+}

@@ -1,0 +1,59 @@
+//! Questions to code in C, and who answers them.
+#![allow(dead_code)] // The fuzz target uses a part.
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    Trie = 0,
+    Index = 1,
+    Lookup = 2,
+    /// A value of one word.
+    Insert = 3,
+    InsertValue = 4,
+    Remove = 5,
+}
+
+pub const ANY: u64 = 0;
+pub const NOEXIST: u64 = 1;
+pub const EXIST: u64 = 2;
+
+pub const ENOENT: i64 = -2;
+pub const ENOMEM: i64 = -12;
+pub const EBUSY: i64 = -16;
+pub const EEXIST: i64 = -17;
+pub const EINVAL: i64 = -22;
+pub const E2BIG: i64 = -7;
+pub const ENOSPC: i64 = -28;
+pub const ENODATA: i64 = -61;
+pub const EOPNOTSUPP: i64 = -95;
+
+/// Bytes of a question and its answer.
+pub const ASK: usize = 24 + 64 + 256;
+
+/// Who answers.
+pub trait Side {
+    fn exchange(&mut self, question: &[u8; ASK]) -> [u8; ASK];
+
+    /// The result, and the value words of a lookup that found something.
+    fn ask(
+        &mut self,
+        what: What,
+        window: u32,
+        flags: u64,
+        key: &[u8],
+        value: &[u64],
+    ) -> (i64, [u64; 8]) {
+        let mut ask = [0u8; ASK];
+        ask[0..4].copy_from_slice(&(what as u32).to_ne_bytes());
+        ask[4..8].copy_from_slice(&window.to_ne_bytes());
+        ask[8..16].copy_from_slice(&flags.to_ne_bytes());
+        for (i, word) in value.iter().enumerate() {
+            ask[24 + 8 * i..32 + 8 * i].copy_from_slice(&word.to_ne_bytes());
+        }
+        ask[88] = key.len() as u8;
+        ask[89..89 + key.len()].copy_from_slice(key);
+        let answer = self.exchange(&ask);
+        let word = |at: usize| u64::from_ne_bytes(answer[at..at + 8].try_into().unwrap());
+        (word(16) as i64, std::array::from_fn(|i| word(24 + 8 * i)))
+    }
+}

@@ -1,0 +1,330 @@
+//! Maps over byte strings that this process writes: looked up by programs, and read as from
+//! outside.
+#![cfg(feature = "kernel")]
+
+mod kernel;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use kernel::maps::{Both, Kind, Names, Points, Trie, all};
+use kernel::{
+    Answers, INVALID, LOOKUP, NO_ENTRY, NO_ORDER, PREFIX, WALK, key, load, lookup, question,
+    skipped, word,
+};
+use sapwood_bpf::{BpfArena, Bytes, Error, KernelMap, NameMap, PointNameMap};
+
+type Oracle = BTreeMap<Vec<u8>, u64>;
+
+tests_of_maps! {
+    trie: Trie { as_the_oracle refusals }
+    both: Both { as_the_oracle refusals }
+    points: Points { as_the_oracle refusals }
+}
+
+fn as_the_oracle<K: Kind>() {
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let map = K::builder(&arena, "names").build().unwrap();
+    let reader = arena.reader::<u64>("names").unwrap();
+    let programs = load(&arena, LOOKUP);
+    let window = map.window().number;
+    let ask = |what, key: &[u8]| lookup(&programs, what, window, key);
+    assert_eq!(ask(2, b""), Err(NO_ENTRY), "it is empty");
+    assert!(reader.is_empty().unwrap());
+    assert_eq!(reader.get("").unwrap(), None);
+    assert_eq!(reader.verify().unwrap(), 0);
+    let mut oracle = Oracle::new();
+    let mut rng = fastrand::Rng::with_seed(1);
+    for round in 0..6000u64 {
+        let name = key(&mut rng, 600, 250..260);
+        // It grows, and shrinks to nothing at the end.
+        if rng.u64(0..6000) < round {
+            let old = oracle.keys().nth(rng.usize(0..oracle.len().max(1)));
+            let old = old.cloned().unwrap_or_default();
+            assert_eq!(map.take(&old), oracle.remove(&old).is_some());
+        } else {
+            map.put(&name, round + 1);
+            oracle.insert(name.clone(), round + 1);
+        }
+        let other = key(&mut rng, 600, 250..260);
+        for name in [&name, &other] {
+            let want = oracle.get(name).copied();
+            assert_eq!(reader.get(name).unwrap(), want);
+            // Programs know no longer ones, and an index without entries is none to them.
+            for &what in K::WHATS {
+                if name.len() > 254 || (what == 1 && oracle.is_empty()) {
+                    continue;
+                }
+                assert_eq!(
+                    ask(what, name),
+                    want.ok_or(NO_ENTRY),
+                    "{what} {round} {name:?}"
+                );
+            }
+        }
+        let known = |(key, value): (&Vec<u8>, &u64)| (key.clone(), *value);
+        if K::HAS_TRIE {
+            let there = reader.from_key(&other).next().map(|entry| entry.unwrap());
+            assert_eq!(there, oracle.range(other.clone()..).next().map(known));
+            let prefix = &other[..other.len().min(2)];
+            if round % 16 == 0 {
+                let there = reader.prefix(prefix).map(|entry| entry.unwrap());
+                let want = oracle
+                    .range(prefix.to_vec()..)
+                    .take_while(|(key, _)| key.starts_with(prefix));
+                assert!(there.eq(want.map(known)), "{prefix:?}");
+            }
+        }
+        if round % 500 == 0 {
+            map.check();
+            assert_eq!(reader.verify().unwrap(), oracle.len());
+            assert!(all(&reader).into_iter().eq(oracle.clone()));
+            assert_eq!(reader.len().unwrap(), oracle.len());
+        }
+        if round % 2000 == 1999 {
+            for (key, value) in oracle.iter().filter(|(key, _)| key.len() <= 254) {
+                for &what in K::WHATS {
+                    assert_eq!(ask(what, key), Ok(*value));
+                }
+                if !K::HAS_TRIE {
+                    assert_eq!(ask(0, key), Err(NO_ORDER));
+                }
+            }
+        }
+    }
+    while map.tidy(1000) {}
+    assert!(all(&reader).into_iter().eq(oracle.clone()));
+    assert_eq!(reader.verify().unwrap(), oracle.len());
+    let long = vec![5; 3000];
+    map.put(&long, 77);
+    assert_eq!(reader.get(&long).unwrap(), Some(77));
+    assert_eq!(map.empty(), oracle.len() + 1);
+    assert_eq!(ask(2, b"a"), Err(NO_ENTRY));
+    assert_eq!(lookup(&programs, 2, 17, b""), Err(INVALID));
+    assert!(reader.is_empty().unwrap());
+}
+
+fn refusals<K: Kind>() {
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let map = K::builder(&arena, "names").build().unwrap();
+    let reader = arena.reader::<u64>("names").unwrap();
+    map.put(b"one", 1);
+    // Without knowing what values are.
+    let bytes = arena.reader::<Bytes>("names").unwrap();
+    assert_eq!(bytes.value_bytes().unwrap(), 8);
+    let (name, value) = bytes.unordered().next().unwrap().unwrap();
+    assert_eq!(
+        (name, value.0),
+        (b"one".to_vec(), 1u64.to_ne_bytes().to_vec())
+    );
+    let wrong = arena.reader::<[u64; 2]>("names");
+    assert!(matches!(wrong, Err(Error::Value { .. })), "{wrong:?}");
+    let wrong = arena.reader::<[u8; 8]>("names");
+    assert!(matches!(wrong, Err(Error::Value { .. })), "{wrong:?}");
+    let none = arena.reader::<u64>("others");
+    assert!(matches!(none, Err(Error::NoWindow { .. })), "{none:?}");
+    drop(map);
+    assert!(matches!(reader.get("one"), Err(Error::NoWindow { .. })));
+    let mut entries = reader.unordered();
+    assert!(matches!(entries.next(), Some(Err(Error::NoWindow { .. }))));
+    assert!(entries.next().is_none());
+    let first = reader.iter().next();
+    assert!(
+        matches!(first, Some(Err(Error::NoWindow { .. }))),
+        "{first:?}"
+    );
+}
+
+/// A map that has shrunk gives its pages back to the kernel, and programs find what is left.
+#[test]
+fn pages_that_nobody_needs_go_back() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let names = NameMap::<u64>::builder(&arena, "names")
+        .with_index()
+        .build()
+        .unwrap();
+    let programs = load(&arena, LOOKUP);
+    let window = names.window().clone();
+    let key = |i: u64| format!("{:016x}.example", i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    // Of what the map has taken so far.
+    let zeros = || {
+        let image = arena.image();
+        let end = window.at + names.memory().arena.frontier;
+        let pages = image[window.at..end].chunks_exact(4096);
+        pages
+            .filter(|page| page.iter().all(|byte| *byte == 0))
+            .count()
+    };
+    let settle = || {
+        while names.compact_step(4096).unwrap() {}
+        names.domain().synchronize();
+        names.reclaim(usize::MAX);
+        names.verify().unwrap();
+    };
+    for round in 0..3 {
+        for i in 0..40_000u64 {
+            names.insert(key(i), i + round + 1).unwrap();
+        }
+        if round == 0 {
+            assert!(zeros() < 64, "{} pages are not used", zeros());
+        }
+        for i in (0..40_000u64).filter(|i| i % 1000 != 0) {
+            assert_eq!(names.remove(key(i)), Ok(true));
+        }
+        settle();
+        settle();
+        let memory = names.memory().arena;
+        let after = zeros();
+        // Nearly all is free, and most of that is whole pages.
+        assert!(memory.released * 5 > memory.frontier * 2, "{memory:?}");
+        assert!(
+            after * 4096 >= memory.released,
+            "{after} pages of zeros, {memory:?}"
+        );
+        for i in (0..40_000u64).step_by(500) {
+            let wanted = match i % 1000 {
+                0 => Ok(i + round + 1),
+                _ => Err(NO_ENTRY),
+            };
+            for what in 0..3 {
+                let found = lookup(&programs, what, window.number, key(i).as_bytes());
+                assert_eq!(found, wanted, "{round} {i} {what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn order_is_refused() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let points = PointNameMap::<u64>::builder(&arena, "points")
+        .bytes(1 << 20)
+        .build()
+        .unwrap();
+    let kernel = KernelMap::<u64>::builder(&arena, "kernel")
+        .bytes(8 << 20)
+        .max_entries(1000)
+        .with_index()
+        .build()
+        .unwrap();
+    let names = NameMap::<u64>::builder(&arena, "names")
+        .bytes(1 << 20)
+        .with_index()
+        .build()
+        .unwrap();
+    let cursors = sapwood_bpf::Words::create(&arena, "cursors", 4096).unwrap();
+    let (walk, prefix) = (load(&arena, WALK), load(&arena, PREFIX));
+    let cursor = cursors.window().at as u64;
+    let ordered = |window: u32| -> BTreeSet<i64> {
+        let mut said = BTreeSet::new();
+        for what in 0..7 {
+            let mut data = question([what, window], 32, b"");
+            data[8..16].copy_from_slice(&cursor.to_ne_bytes());
+            walk.answer("sw_ask", &mut data);
+            said.insert(word(&data, 16) as i64);
+        }
+        let mut data = question([window, 0], 24, b"key");
+        prefix.answer("sw_ask_prefix", &mut data);
+        said.insert(word(&data, 8) as i64);
+        said
+    };
+    // Empty or not.
+    for round in 0..2u64 {
+        assert_eq!(ordered(points.window().number), BTreeSet::from([NO_ORDER]));
+        assert_eq!(ordered(kernel.window().number), BTreeSet::from([NO_ORDER]));
+        let said = ordered(names.window().number);
+        assert!(!said.contains(&NO_ORDER), "{said:?}");
+        points.insert("key", round).unwrap();
+        names.insert("key", round).unwrap();
+    }
+    for name in ["points", "kernel"] {
+        let reader = arena.reader::<u64>(name).unwrap();
+        assert!(!reader.has_order().unwrap());
+        for mut entries in [reader.iter(), reader.from_key("a"), reader.prefix("k")] {
+            let entry = entries.next();
+            assert!(
+                matches!(entry, Some(Err(Error::Setting { .. }))),
+                "{entry:?}"
+            );
+            assert!(entries.next().is_none());
+        }
+    }
+    let reader = arena.reader::<u64>("points").unwrap();
+    assert_eq!(all(&reader), [(b"key".to_vec(), 1)]);
+    assert!(arena.reader::<u64>("names").unwrap().has_order().unwrap());
+}
+
+/// A key that stays, and the values that it may have: a version, and its number.
+fn staying(i: u64, version: u64) -> (Vec<u8>, u64) {
+    let key = format!("stays/{:x}/{i}", i.wrapping_mul(0x9e37_79b9) >> 20);
+    (key.into_bytes(), version << 32 | i)
+}
+
+#[test]
+fn changes_while_programs_look_up() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let map = PointNameMap::<u64>::builder(&arena, "points")
+        .build()
+        .unwrap();
+    let programs = load(&arena, LOOKUP);
+    let window = map.window().number;
+    let stays = 300;
+    for i in 0..stays {
+        let (key, value) = staying(i, 1);
+        map.insert(key, value).unwrap();
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut rng = fastrand::Rng::with_seed(2);
+            let mut version = 1;
+            while !stop.load(Ordering::Relaxed) {
+                version += 1;
+                // Tables grow and shrink all the time.
+                for i in 0..3000u64 {
+                    map.insert(format!("goes/{i}"), 7 << 40 | i).unwrap();
+                    let (key, value) = staying(rng.u64(..stays), version);
+                    map.replace(key, value).unwrap();
+                }
+                for i in 0..3000u64 {
+                    assert!(map.remove(format!("goes/{i}")).unwrap());
+                }
+            }
+            version
+        });
+        let mut rng = fastrand::Rng::with_seed(3);
+        let mut newest = vec![0; stays as usize];
+        let mut asked = 0;
+        let until = Instant::now() + Duration::from_millis(1500);
+        while Instant::now() < until {
+            let i = rng.u64(..stays);
+            let found = lookup(&programs, rng.u32(1..3), window, &staying(i, 0).0).unwrap();
+            assert_eq!(found & 0xffff_ffff, i);
+            let version = found >> 32;
+            assert!(version >= newest[i as usize], "an older value came back");
+            newest[i as usize] = version;
+            let i = rng.u64(..3000);
+            match lookup(&programs, 2, window, format!("goes/{i}").as_bytes()) {
+                Ok(value) => assert_eq!(value, 7 << 40 | i),
+                Err(code) => assert_eq!(code, NO_ENTRY),
+            }
+            asked += 2;
+        }
+        stop.store(true, Ordering::Relaxed);
+        let versions = writer.join().unwrap();
+        println!("{asked} lookups beside {versions} rounds of changes");
+        assert!(asked > 100 && versions > 2);
+    });
+    map.verify().unwrap();
+    assert_eq!(map.len() as u64, stays);
+}

@@ -1,0 +1,72 @@
+//! What differs between two sorted lists: what `diff` says of all kinds of files.
+
+use std::cmp::Ordering;
+
+use serde_json::json;
+
+use crate::errors::{Answer, Error, Outcome};
+use crate::output::Output;
+
+/// A key whose value is not the same in both lists.
+pub struct Change<K, V> {
+    /// The key.
+    pub key: K,
+    /// Its value in the old list.
+    pub old: Option<V>,
+    /// Its value in the new list.
+    pub new: Option<V>,
+}
+
+impl<K, V> Change<K, V> {
+    /// What begins its line, and its name in a document.
+    pub fn kind(&self) -> (&'static str, &'static str) {
+        match (&self.old, &self.new) {
+            (None, _) => ("+ ", "added"),
+            (_, None) => ("- ", "removed"),
+            _ => ("~ ", "changed"),
+        }
+    }
+}
+
+/// Walks both lists in order of keys, side by side, and shows each change or, in a summary, their numbers.
+pub fn run<K: Copy, V: PartialEq>(
+    mut out: Output,
+    summary: bool,
+    [old, new]: [impl Iterator<Item = (K, V)>; 2],
+    order: impl Fn(K, K) -> Ordering,
+    show: impl Fn(&mut Output, &Change<K, V>) -> Result<(), Error>,
+) -> Outcome {
+    let (mut a, mut b) = (old.peekable(), new.peekable());
+    let (mut added, mut removed, mut changed) = (0u64, 0u64, 0u64);
+    loop {
+        let order = match (a.peek(), b.peek()) {
+            (None, None) => break,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((old, _)), Some((new, _))) => order(*old, *new),
+        };
+        let (old, new) = (a.next_if(|_| order.is_le()), b.next_if(|_| order.is_ge()));
+        let Some((key, _)) = old.as_ref().or(new.as_ref()) else {
+            break;
+        };
+        let (key, old, new) = (*key, old.map(|(_, x)| x), new.map(|(_, y)| y));
+        match (&old, &new) {
+            (old, new) if old == new => continue,
+            (Some(_), Some(_)) => changed += 1,
+            (Some(_), None) => removed += 1,
+            _ => added += 1,
+        }
+        if !summary {
+            show(&mut out, &Change { key, old, new })?;
+        }
+    }
+    if summary && out.json {
+        out.document(&json!({ "added": added, "removed": removed, "changed": changed }))?;
+    } else if summary {
+        out.text(&format!(
+            "{added} added, {removed} removed, {changed} changed\n"
+        ))?;
+    }
+    out.flush()?;
+    Ok(Answer::from_bool(added + removed + changed == 0))
+}

@@ -1,0 +1,60 @@
+//! What the program `sapwood` is made of: it builds, queries, checks and measures Sapwood tables.
+//! `sapwood-tour` shares its arguments, its input and its output.
+
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "bpf")]
+mod bpf;
+pub mod cli;
+mod diff;
+pub mod errors;
+pub mod figures;
+mod keys;
+mod manual;
+pub mod maps;
+mod names;
+pub mod numbers;
+pub mod output;
+pub mod progress;
+mod ranges;
+pub mod records;
+pub mod routes;
+mod saved;
+mod signals;
+mod target;
+mod tour;
+
+use std::process::ExitCode;
+
+use cli::Command;
+use errors::{Answer, Error, Outcome};
+
+/// Does what a command says. `tour` and `routes bench` are handed to `sapwood-tour`.
+pub fn run(command: Command) -> Outcome {
+    match command {
+        Command::Names { command } => names::run(command),
+        Command::Routes { command } => routes::run(&command),
+        Command::Ranges { command } => ranges::run(&command),
+        Command::Maps(args) => maps::run(&args),
+        #[cfg(feature = "bpf")]
+        Command::Bpf { command } => bpf::run(&command),
+        Command::Tour(_) => tour::start(),
+        Command::Completions { shell } => manual::completions(shell),
+        Command::Man { out, page } => manual::man(out.as_deref(), &page),
+    }
+}
+
+/// The exit code of a command that is done; why it failed goes to stderr.
+pub fn exit(outcome: Outcome) -> ExitCode {
+    let (code, error) = match outcome {
+        Ok(Answer::Yes) => return ExitCode::SUCCESS,
+        Ok(Answer::No) => return ExitCode::from(1),
+        // Whoever read the output has seen enough.
+        Err(error) if error.is_broken_pipe() => return ExitCode::SUCCESS,
+        Err(error @ Error::Wrong(_)) => (1, error),
+        Err(error) => (2, error),
+    };
+    // When stderr is gone too, the exit code is all that is left to say.
+    errors::complain(&error.to_string());
+    ExitCode::from(code)
+}

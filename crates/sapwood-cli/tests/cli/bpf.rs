@@ -1,0 +1,493 @@
+//! `sapwood bpf`: filters of DNS queries on real interfaces, pinned arenas, exit codes.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::UdpSocket;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use crate::common::{PROGRAM, Ran, Scratch};
+use crate::netns::Netns;
+use sapwood_bpf::{BpfArena, Pinned, PointNameMap};
+use serde_json::json;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The reason why the kernel part cannot be tested here.
+fn skipped() -> bool {
+    match sapwood_bpf::check() {
+        Ok(()) => false,
+        Err(why) => {
+            assert!(std::env::var_os("SAPWOOD_BPF_MUST_RUN").is_none(), "{why}");
+            println!("skipped: {why}");
+            true
+        }
+    }
+}
+
+/// A cable, a server at one end of it, and a client at the other.
+struct Lab {
+    behind: Netns,
+    server: UdpSocket,
+    client: UdpSocket,
+    _before: Netns,
+}
+
+impl Lab {
+    fn new() -> Option<Lab> {
+        if skipped() {
+            return None;
+        }
+        let [before, behind] = Netns::some(["before", "behind"])?;
+        Netns::veth(
+            (&before, "c0", &["10.55.0.1/24"]),
+            (&behind, "s0", &["10.55.0.2/24"]),
+        );
+        let server = behind.inside(|| UdpSocket::bind("10.55.0.2:53").unwrap());
+        let client = before.inside(|| UdpSocket::bind("10.55.0.1:0").unwrap());
+        server.set_read_timeout(Some(LIMIT)).unwrap();
+        client.connect("10.55.0.2:53").unwrap();
+        Some(Lab {
+            behind,
+            server,
+            client,
+            _before: before,
+        })
+    }
+
+    /// Whether a query for each of these names arrives.
+    #[track_caller]
+    fn arrive(&self, names: &[&str]) -> Vec<bool> {
+        let query = |name: &str| {
+            let mut query = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+            for label in name.split('.') {
+                query.push(label.len() as u8);
+                query.extend(label.as_bytes());
+            }
+            query.extend([0, 0, 1, 0, 1]);
+            query
+        };
+        for name in names.iter().chain(&["last"]) {
+            self.client.send(&query(name)).unwrap();
+        }
+        let mut came = Vec::new();
+        let mut buffer = [0; 600];
+        while came.last() != Some(&query("last")) {
+            let bytes = self.server.recv(&mut buffer).unwrap();
+            came.push(buffer[..bytes].to_vec());
+        }
+        names
+            .iter()
+            .map(|name| came.contains(&query(name)))
+            .collect()
+    }
+
+    /// The program, to be run behind the cable.
+    fn spawn(&self, scratch: &Scratch, args: &[&str]) -> Child {
+        self.behind.inside(|| {
+            Command::new(PROGRAM)
+                .args(args)
+                .current_dir(scratch.path("."))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+    }
+
+    /// Runs the program behind the cable to its end.
+    fn run(&self, scratch: &Scratch, args: &[&str]) -> Ran {
+        Ran(self.spawn(scratch, args).wait_with_output().unwrap())
+    }
+}
+
+/// The program while it runs: commands in, lines out. Killed when this is dropped.
+struct Session {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Session {
+    fn new(mut child: Child) -> Session {
+        let (send, lines) = channel();
+        let out = child.stdout.take().unwrap();
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                let _ = send.send(line);
+            }
+        });
+        Session { child, lines }
+    }
+
+    fn line(&self) -> String {
+        self.lines.recv_timeout(LIMIT).unwrap()
+    }
+
+    /// What a command answers.
+    fn tell(&mut self, command: &str) -> String {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{command}").unwrap();
+        self.line()
+    }
+
+    /// The rest, until it ends by itself.
+    fn rest(mut self) -> Vec<String> {
+        drop(self.child.stdin.take());
+        let rest = self.lines.iter().collect();
+        assert!(self.child.wait().unwrap().success());
+        rest
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder for pins, gone at the end with what is in it.
+struct Pins(PathBuf);
+
+impl Pins {
+    fn new(name: &str) -> Option<Pins> {
+        let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+        if !mounts.contains(" /sys/fs/bpf bpf ") {
+            assert!(
+                std::env::var_os("SAPWOOD_BPF_MUST_RUN").is_none(),
+                "/sys/fs/bpf"
+            );
+            println!("skipped: no BPF file system under /sys/fs/bpf");
+            return None;
+        }
+        let pid = std::process::id();
+        Some(Pins(format!("/sys/fs/bpf/sw-cli-{pid}-{name}").into()))
+    }
+
+    fn text(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const LIST: &str = "# Two lists in one.
+ads.example
+!good.ads.example   # an exception
+0.0.0.0 one.test two.test\r
+a..b
+";
+
+#[test]
+fn bpf_help_and_errors() {
+    let s = Scratch::new();
+    s.run(&["bpf", "--help"]).code(0).says("names").says("dump");
+    s.run(&["bpf", "names", "run", "--help"])
+        .code(0)
+        .says("as in a hosts file")
+        .says("block NAME");
+    s.run(&["man", "bpf", "names", "load"]).code(0).says(".TH");
+    s.run(&["bpf", "names", "run", "list"])
+        .code(2)
+        .complains("--interface");
+    if skipped() {
+        s.run(&["bpf", "list"]).code(2);
+        return;
+    }
+    s.file("list", LIST);
+    s.run(&["bpf", "names", "run", "list", "-i", "none-such-0"])
+        .code(2)
+        .complains("sapwood: network interface none-such-0: No such device");
+    s.run(&["bpf", "names", "run", "list", "-i", "lo", "--strict"])
+        .code(2)
+        .complains("list: line 5: \"a..b\" is not a domain name: empty label at byte 2");
+    s.run(&["bpf", "names", "run", "absent", "-i", "lo"])
+        .code(2)
+        .complains("cannot read absent");
+    s.run(&["bpf", "names", "run", "list", "-i", "lo", "--bytes", "8G"])
+        .code(2)
+        .complains("8 KiB to 4 GiB");
+    s.run(&["bpf", "names", "stats", "/sys/fs/bpf/none-such"])
+        .code(2)
+        .complains("/sys/fs/bpf/none-such/counts");
+    s.run(&["bpf", "dump", "/sys/fs/bpf/none-such", "x"])
+        .code(2)
+        .complains("opening /sys/fs/bpf/none-such");
+    s.run(&["bpf", "list", "none-such"]).code(2);
+    // Anybody but root is told so, if anybody else may run the program at all.
+    let other = Command::new(PROGRAM)
+        .args(["bpf", "list"])
+        .uid(65534)
+        .output();
+    if let Ok(output) = other {
+        Ran(output).code(2).complains("needs root");
+    }
+}
+
+#[test]
+fn bpf_names_run() {
+    let Some(lab) = Lab::new() else { return };
+    let s = Scratch::new();
+    s.file("list", LIST);
+    let asked = ["ads.example", "x.GOOD.ads.example", "a.two.test", "org"];
+    let mut run = Session::new(lab.spawn(&s, &["bpf", "names", "run", "list", "-i", "s0"]));
+    // It answers when it has begun.
+    assert_eq!(
+        run.tell("rule www.ads.example"),
+        "block\twww.ads.example\tads.example"
+    );
+    assert_eq!(lab.arrive(&asked), [false, true, false, true]);
+    assert_eq!(run.tell("block org"), "blocked\torg");
+    assert_eq!(run.tell("free two.test"), "freed\ttwo.test");
+    assert_eq!(run.tell("free two.test"), "absent\ttwo.test");
+    assert_eq!(run.tell("rule two.test"), "none\ttwo.test\t");
+    assert_eq!(lab.arrive(&asked), [false, true, true, false]);
+    assert_eq!(run.tell("allow org"), "allowed\torg");
+    // What is wrong is complained of, and nothing ends.
+    writeln!(run.child.stdin.as_mut().unwrap(), "block a..b\nnonsense\n").unwrap();
+    assert_eq!(run.tell("rule org"), "allow\torg\torg");
+    assert_eq!(lab.arrive(&asked), [false, true, true, true]);
+    let stats: Vec<_> = std::iter::once(run.tell("stats"))
+        .chain((0..10).map(|_| run.line()))
+        .collect();
+    assert_eq!(stats[..2], ["dropped\t5", "passed\t10"]);
+    assert!(stats[10].starts_with("packets\t"));
+    let rest = run.rest();
+    assert_eq!(rest.len(), 11);
+    assert_eq!(rest[0], "dropped\t5");
+    // It is off the interface.
+    assert_eq!(lab.arrive(&asked), [true; 4]);
+}
+
+#[test]
+fn bpf_names_run_ends_by_a_signal() {
+    let Some(lab) = Lab::new() else { return };
+    let s = Scratch::new();
+    s.file("list", "ads.example\n");
+    let args = [
+        "bpf",
+        "names",
+        "run",
+        "list",
+        "-i",
+        "s0",
+        "--generic",
+        "--no-commands",
+        "--json",
+    ];
+    let mut child = lab.spawn(&s, &args);
+    let mut begun = String::new();
+    BufReader::new(child.stderr.take().unwrap())
+        .read_line(&mut begun)
+        .unwrap();
+    assert_eq!(begun, "sapwood: s0: 1 names, generic mode\n");
+    assert_eq!(lab.arrive(&["ads.example", "org"]), [false, true]);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let ran = Ran(child.wait_with_output().unwrap());
+    let documents = ran.code(0).documents();
+    assert_eq!(documents[0]["dropped"], json!(1));
+    assert_eq!(documents[0]["passed"], json!(2));
+    assert_eq!(documents[0]["error"], json!(0));
+    assert_eq!(lab.arrive(&["ads.example"]), [true]);
+}
+
+/// Has the names of a list blocked on an interface, and pins it.
+fn load(pins: &Pins) -> [&str; 10] {
+    let head = "bpf names load list -i s0 --bytes 64M --pin";
+    let mut words = head.split(' ').chain([pins.text()]);
+    std::array::from_fn(|_| words.next().unwrap())
+}
+
+#[test]
+fn bpf_names_stay_when_they_are_pinned() {
+    let Some(lab) = Lab::new() else { return };
+    let Some(pins) = Pins::new("stay") else {
+        return;
+    };
+    let s = Scratch::new();
+    s.file("list", LIST);
+    let load = load(&pins);
+    lab.run(&s, &load)
+        .code(0)
+        .out("")
+        .complains("list: line 5: \"a..b\" is not a domain name: empty label at byte 2; left out")
+        .complains("s0: 4 names, native mode");
+    let asked = ["ads.example", "good.ads.example", "one.test", "org"];
+    assert_eq!(lab.arrive(&asked), [false, true, false, true]);
+    // The folder is taken, and the interface.
+    lab.run(&s, &load).code(2);
+    let other = format!("{}-other", pins.text());
+    let load = ["bpf", "names", "load", "list", "-i", "s0", "--pin", &other];
+    lab.run(&s, &load).code(2).complains("busy");
+    assert!(!PathBuf::from(&other).exists());
+    assert_eq!(lab.arrive(&asked), [false, true, false, true]);
+    let ran = s.run(&["bpf", "names", "stats", pins.text(), "--json"]);
+    let documents = ran.code(0).documents();
+    assert_eq!(documents[0]["dropped"], json!(4));
+    assert_eq!(documents[0]["passed"], json!(6));
+    let arena = format!("{}/arena", pins.text());
+    let bytes = (64 << 20) - 4096;
+    s.run(&["bpf", "list", pins.text()])
+        .code(0)
+        .out(format!("{arena}\t0\tblocked\tqp\t{bytes}\n"));
+    let ran = s.run(&["bpf", "list", "--json"]);
+    let documents = ran.code(0).documents();
+    let ours = documents.iter().find(|one| one["arena"] == json!(arena));
+    assert_eq!(ours.unwrap()["windows"][0]["name"], json!("blocked"));
+    s.run(&["bpf", "dump", &arena, "blocked", "--dns"])
+        .code(0)
+        .out("ads.example\t1\ngood.ads.example\t0\none.test\t1\ntwo.test\t1\n");
+    s.run(&[
+        "bpf", "dump", &arena, "blocked", "--dns", "--prefix", "test", "-n1", "--json",
+    ])
+    .code(0)
+    .out("{\"key\":\"one.test\",\"value\":1}\n");
+    s.run(&["bpf", "dump", &arena, "other"])
+        .code(2)
+        .complains("it has \"blocked\" (qp)");
+    s.run(&["bpf", "verify", &arena, "blocked"])
+        .code(0)
+        .out("blocked: 4 entries, sound\n");
+    // Its owner has ended, so others may change it, one after the other.
+    let change = |what: &str, names: &[&str]| {
+        s.run_with(
+            &[&["bpf", "names", what, pins.text()], names].concat(),
+            b"org\n\nnet\n",
+        )
+    };
+    change("block", &["mil", "-"])
+        .code(0)
+        .out("blocked\tmil\nblocked\torg\nblocked\tnet\n")
+        .quiet();
+    change("free", &["one.test", "three.test"])
+        .code(1)
+        .out("freed\tone.test\nabsent\tthree.test\n");
+    change("allow", &["www.ads.example", "--json"])
+        .code(0)
+        .out("{\"done\":\"allowed\",\"name\":\"www.ads.example\"}\n");
+    change("block", &["a..b"])
+        .code(2)
+        .complains("empty label at byte 2");
+    change("rule", &["a.www.ads.example", "ads.example", "one.test", "x.org"])
+        .code(0)
+        .out("allow\ta.www.ads.example\twww.ads.example\nblock\tads.example\tads.example\nnone\tone.test\t\nblock\tx.org\torg\n");
+    assert_eq!(lab.arrive(&asked), [false, true, true, false]);
+    assert_eq!(lab.arrive(&["www.ads.example", "net"]), [true, false]);
+    s.run(&["bpf", "verify", &arena, "blocked"])
+        .code(0)
+        .out("blocked: 7 entries, sound\n");
+    s.run(&["bpf", "names", "unload", pins.text()])
+        .code(0)
+        .says("dropped\t7\n");
+    assert!(!pins.0.exists());
+    assert_eq!(lab.arrive(&asked), [true; 4]);
+    s.run(&["bpf", "names", "unload", pins.text()]).code(2);
+}
+
+#[test]
+fn bpf_unload_takes_everything_down() {
+    let Some(lab) = Lab::new() else { return };
+    let Some(pins) = Pins::new("unload") else {
+        return;
+    };
+    let s = Scratch::new();
+    s.run(&["bpf", "unload", "--help"])
+        .code(0)
+        .says("sapwood bpf unload /sys/fs/bpf/names");
+    s.run(&["man", "bpf", "unload"]).code(0).says(".TH");
+    s.run(&["bpf", "unload", pins.text()])
+        .code(2)
+        .complains("No such file or directory");
+    // Nothing that is not ours, or no pin, is touched.
+    s.run(&["bpf", "unload", "."])
+        .code(2)
+        .complains("not in a BPF file system");
+    std::fs::create_dir(&pins.0).unwrap();
+    s.run(&["bpf", "unload", pins.text()])
+        .code(2)
+        .complains("there is no arena in it");
+    std::fs::remove_dir(&pins.0).unwrap();
+    s.file("list", LIST);
+    let load = load(&pins);
+    lab.run(&s, &load).code(0);
+    assert_eq!(lab.arrive(&["ads.example"]), [false]);
+    let inside = pins.0.join("folder");
+    std::fs::create_dir(&inside).unwrap();
+    s.run(&["bpf", "unload", pins.text()])
+        .code(2)
+        .complains("it holds \"folder\", which is no pin");
+    assert_eq!(lab.arrive(&["ads.example"]), [false], "all is as it was");
+    std::fs::remove_dir(&inside).unwrap();
+    s.run(&["bpf", "unload", "/sys/fs/bpf"]).code(2);
+    assert_eq!(lab.arrive(&["ads.example"]), [false]);
+    let number = lab
+        .behind
+        .inside(|| sapwood_bpf::interface_index("s0"))
+        .unwrap();
+    s.run(&["bpf", "unload", pins.text()]).code(0).out(format!(
+        "link\tlink-{number}\nprogram\tprogram\nmap\tcounts\narena\tarena\n"
+    ));
+    assert!(!pins.0.exists());
+    assert_eq!(lab.arrive(&["ads.example"]), [true]);
+    // Off also when another process holds its place.
+    lab.run(&s, &load).code(0);
+    let held = Pinned::open(&pins.0).unwrap().link(&number.to_string());
+    let held = held.unwrap();
+    let ran = s.run(&["bpf", "unload", pins.text(), "--json"]);
+    let documents = ran.code(0).documents();
+    assert_eq!(documents[0]["folder"], json!(pins.text()));
+    assert_eq!(documents[0]["gone"][0]["kind"], json!("link"));
+    assert_eq!(
+        documents[0]["gone"][3],
+        json!({ "name": "arena", "kind": "arena" })
+    );
+    assert_eq!(lab.arrive(&["ads.example"]), [true]);
+    drop(held);
+}
+
+#[test]
+fn a_map_without_order() {
+    if skipped() {
+        return;
+    }
+    let Some(pins) = Pins::new("points") else {
+        return;
+    };
+    let s = Scratch::new();
+    let pinned = Pinned::create(&pins.0).unwrap();
+    let arena = BpfArena::create(1 << 20).unwrap();
+    pinned.pin_arena(&arena).unwrap();
+    let map = PointNameMap::<u64>::builder(&arena, "points").build();
+    let map = map.unwrap();
+    for (i, key) in ["one", "two", "three"].into_iter().enumerate() {
+        map.insert(key, i as u64 + 1).unwrap();
+    }
+    let arena = format!("{}/arena", pins.text());
+    s.run(&["bpf", "list", pins.text()])
+        .code(0)
+        .out(format!("{arena}\t0\tpoints\tqp\t{}\n", (1 << 20) - 4096));
+    s.run(&["bpf", "dump", &arena, "points", "--prefix", "tw"])
+        .code(0)
+        .out("two\t2\n");
+    let ran = s.run(&["bpf", "dump", &arena, "points", "--json"]);
+    let mut documents = ran.code(0).documents();
+    documents.sort_by_key(|one| one["value"].as_u64());
+    assert_eq!(
+        documents,
+        [
+            json!({ "key": "one", "value": 1 }),
+            json!({ "key": "two", "value": 2 }),
+            json!({ "key": "three", "value": 3 }),
+        ]
+    );
+    s.run(&["bpf", "verify", &arena, "points"])
+        .code(0)
+        .out("points: 3 entries, sound\n");
+}

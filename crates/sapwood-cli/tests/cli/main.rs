@@ -1,0 +1,19 @@
+//! The tests of `sapwood`, in one program, so that they are linked once.
+
+#[cfg(feature = "bpf")]
+mod bpf;
+#[cfg(feature = "bpf")]
+mod bpf_route;
+mod build;
+mod common;
+mod damage;
+mod maps;
+mod program;
+mod queries;
+mod ranges;
+mod routes;
+
+#[cfg(feature = "bpf")]
+#[path = "../../../sapwood-bpf/tests/common/netns.rs"]
+#[allow(dead_code)]
+mod netns;

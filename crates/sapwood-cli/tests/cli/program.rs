@@ -1,0 +1,132 @@
+//! The program around the maps: help, completions, manual pages, and how the tour is found.
+
+use crate::common::Scratch;
+
+#[test]
+fn version_and_help() {
+    let s = Scratch::new();
+    s.run(&["--version"])
+        .code(0)
+        .out(concat!("sapwood ", env!("CARGO_PKG_VERSION"), "\n"));
+    s.run(&["--help"])
+        .code(0)
+        .says("Examples:")
+        .says("Exit codes:");
+    for command in [
+        &["names"][..],
+        &["names", "build"],
+        &["names", "get"],
+        &["names", "has"],
+        &["names", "prefix"],
+        &["names", "range"],
+        &["names", "next"],
+        &["names", "prev"],
+        &["names", "longest"],
+        &["names", "count"],
+        &["names", "stats"],
+        &["names", "verify"],
+        &["names", "diff"],
+        &["routes"],
+        &["routes", "build"],
+        &["routes", "lookup"],
+        &["routes", "stats"],
+        &["routes", "verify"],
+        &["routes", "diff"],
+        &["routes", "export"],
+        &["routes", "bench"],
+        &["ranges"],
+        &["ranges", "build"],
+        &["ranges", "get"],
+        &["ranges", "list"],
+        &["ranges", "gaps"],
+        &["ranges", "alloc"],
+        &["ranges", "stats"],
+        &["ranges", "verify"],
+        &["ranges", "export"],
+        &["maps"],
+        &["tour"],
+        &["completions"],
+        &["man"],
+    ] {
+        s.run(&[command, &["--help"]].concat())
+            .code(0)
+            .says("Example")
+            .says(&format!("sapwood {}", command.join(" ")))
+            .quiet();
+    }
+    s.run(&["nonsense"]).code(2).complains("nonsense");
+}
+
+#[test]
+fn completions() {
+    let s = Scratch::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = s.run(&["completions", shell]);
+        ran.code(0).says("longest").quiet();
+    }
+    s.run(&["completions", "cobol"]).code(2);
+}
+
+#[test]
+fn manual_pages() {
+    let s = Scratch::new();
+    s.run(&["man"]).code(0).says(".TH").says("tour");
+    s.run(&["man", "names", "build"])
+        .code(0)
+        .says("sapwood\\-names\\-build")
+        .says("renamed");
+    s.run(&["man", "names", "nonsense"])
+        .code(2)
+        .complains("there is no command \"nonsense\"");
+    s.run(&["man", "--out", "pages"]).code(0).out("");
+    let mut pages: Vec<_> = std::fs::read_dir(s.path("pages"))
+        .unwrap()
+        .map(|page| page.unwrap().file_name().into_string().unwrap())
+        .collect();
+    pages.sort();
+    for page in [
+        "sapwood.1",
+        "sapwood-names.1",
+        "sapwood-names-longest.1",
+        "sapwood-routes-build.1",
+        "sapwood-ranges-alloc.1",
+        "sapwood-maps.1",
+        "sapwood-tour.1",
+    ] {
+        assert!(pages.iter().any(|p| p == page), "{page} in {pages:?}");
+    }
+    assert!(!pages.iter().any(|p| p.contains("measure")), "{pages:?}");
+    for page in pages {
+        assert!(std::fs::metadata(s.path("pages").join(page)).unwrap().len() > 100);
+    }
+    s.file("file", "");
+    s.run(&["man", "--out", "file"])
+        .code(2)
+        .complains("cannot write file: ");
+}
+
+#[test]
+fn the_tour_is_a_program_beside() {
+    let s = Scratch::new();
+    let shell = |script: &str| s.shell(&format!("unset CARGO; {script}"));
+    shell("cp \"$0\" sapwood").code(0);
+    for command in ["tour --quick", "routes bench -"] {
+        shell(&format!("./sapwood {command}"))
+            .code(2)
+            .out("")
+            .complains("sapwood: there is no program sapwood-tour beside this one; in a checkout,");
+    }
+    shell("printf '#!/bin/sh\\necho \"$@\"; cat; exit 7\\n' > sapwood-tour; chmod +x sapwood-tour")
+        .code(0);
+    shell("./sapwood tour --quick 'a file' < sapwood-tour")
+        .code(7)
+        .says("tour --quick a file\n#!/bin/sh\n")
+        .quiet();
+    shell("./sapwood routes bench t --rounds 5")
+        .code(7)
+        .out("routes bench t --rounds 5\n");
+    // What is wrong with the arguments is told by the program itself.
+    shell("./sapwood tour --nonsense")
+        .code(2)
+        .complains("--nonsense");
+}

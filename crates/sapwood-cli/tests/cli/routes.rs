@@ -1,0 +1,468 @@
+//! `sapwood routes`: building, queries, formats, exit codes, damaged files.
+
+use std::io::Write;
+
+use crate::common::{Ran, Scratch};
+use serde_json::json;
+
+const TEXT: &str = "# A few routes.
+0.0.0.0/0       192.0.2.1
+10.0.0.0/8      192.0.2.2   # twice
+10.1.0.0/16     dev eth0
+10.1.2.3        192.0.2.3
+10.0.0.0/8      192.0.2.1
+
+2001:db8::/32   2001:db8::1
+2001:db8:1::/48
+";
+
+/// Builds `name` from a text, and expects it to work.
+fn build(s: &Scratch, name: &str, text: impl AsRef<[u8]>) -> Ran {
+    let ran = s.run_with(&["routes", "build", "-", "-o", name], text.as_ref());
+    ran.code(0).out("");
+    ran
+}
+
+fn table() -> Scratch {
+    let s = Scratch::new();
+    build(&s, "t", TEXT);
+    s
+}
+
+#[test]
+fn build_says_what_it_made() {
+    let s = Scratch::new();
+    s.file("text", TEXT);
+    s.run(&["routes", "build", "text", "-o", "t"])
+        .code(0)
+        .out("")
+        .complains("sapwood: t: 6 routes by 5 next hops in a file of ")
+        .complains("bytes; 1 prefixes came again, the last one won\n");
+    s.run(&["routes", "build", "-q", "text", "-o", "t"])
+        .code(0)
+        .quiet();
+    build(&s, "empty", "# nothing\n")
+        .complains("standard input: warning: no routes, empty is an empty table")
+        .complains("empty: 0 routes by 0 next hops");
+    s.run(&["routes", "export", "empty"]).code(0).out("");
+    s.run(&["routes", "stats", "empty"]).code(0);
+    s.run(&["routes", "lookup", "empty", "::"]).code(1);
+}
+
+#[test]
+fn lookup() {
+    let s = table();
+    s.run(&["routes", "lookup", "t", "10.1.2.3"])
+        .code(0)
+        .out("10.1.2.3/32\t192.0.2.3\n")
+        .quiet();
+    s.run(&["routes", "lookup", "t", "10.1.2.4", "8.8.8.8", "2001:db8:1::1"])
+        .code(0)
+        .out("10.1.2.4\t10.1.0.0/16\tdev eth0\n8.8.8.8\t0.0.0.0/0\t192.0.2.1\n2001:db8:1::1\t2001:db8:1::/48\n");
+    s.run(&["routes", "lookup", "t", "10.1.2.3", "--all"])
+        .code(0)
+        .out("0.0.0.0/0\t192.0.2.1\n10.0.0.0/8\t192.0.2.1\n10.1.0.0/16\tdev eth0\n10.1.2.3/32\t192.0.2.3\n");
+    s.run(&["routes", "lookup", "t", "2001:db9::1", "2001:db8::9"])
+        .code(1)
+        .out("2001:db8::9\t2001:db8::/32\t2001:db8::1\n")
+        .complains("sapwood: no route to 2001:db9::1\n");
+    // Families do not meet: the one's default route is not the other's.
+    s.run(&["routes", "lookup", "t", "::", "--all"])
+        .code(1)
+        .out("");
+    s.run_with(&["routes", "lookup", "t", "-"], b" 10.9.9.9\r\n\n10.1.2.3")
+        .code(0)
+        .out("10.9.9.9\t10.0.0.0/8\t192.0.2.1\n10.1.2.3\t10.1.2.3/32\t192.0.2.3\n");
+    s.run(&["routes", "lookup", "t", "10.1"])
+        .code(2)
+        .complains("sapwood: \"10.1\" is not an address");
+    s.run_with(&["routes", "lookup", "t", "-"], b"10.0.0.1\nhost\n")
+        .code(2)
+        .complains("sapwood: standard input: line 2: \"host\" is not an address");
+    s.run(&["routes", "lookup", "t"])
+        .code(2)
+        .complains("<ADDR>");
+    s.run(&["routes", "lookup", "t", "--no-verify", "10.9.9.9"])
+        .code(0)
+        .out("10.0.0.0/8\t192.0.2.1\n");
+}
+
+#[test]
+fn lookup_in_json() {
+    let s = table();
+    let ran = s.run(&[
+        "routes",
+        "lookup",
+        "t",
+        "10.1.2.4",
+        "2001:db8:1::1",
+        "::1",
+        "--json",
+    ]);
+    assert_eq!(
+        ran.code(1).quiet().documents(),
+        [
+            json!({"query": "10.1.2.4", "found": {"prefix": "10.1.0.0/16", "next_hop": "dev eth0"}}),
+            json!({"query": "2001:db8:1::1", "found": {"prefix": "2001:db8:1::/48", "next_hop": null}}),
+            json!({"query": "::1", "found": null}),
+        ]
+    );
+    let ran = s.run(&["routes", "lookup", "t", "10.2.0.0", "--all", "--json"]);
+    assert_eq!(
+        ran.code(0).documents(),
+        [json!({"query": "10.2.0.0", "found": [
+            {"prefix": "0.0.0.0/0", "next_hop": "192.0.2.1"},
+            {"prefix": "10.0.0.0/8", "next_hop": "192.0.2.1"},
+        ]})]
+    );
+}
+
+#[test]
+fn export_builds_the_same() {
+    let s = table();
+    let text = "0.0.0.0/0 192.0.2.1\n10.0.0.0/8 192.0.2.1\n10.1.0.0/16 dev eth0\n10.1.2.3/32 192.0.2.3\n\
+                2001:db8::/32 2001:db8::1\n2001:db8:1::/48\n";
+    s.run(&["routes", "export", "t"]).code(0).out(text).quiet();
+    build(&s, "again", text);
+    s.run(&["routes", "diff", "t", "again"]).code(0).out("");
+    s.run(&["routes", "export", "again"]).code(0).out(text);
+}
+
+#[test]
+fn stats() {
+    let s = table();
+    s.run(&["routes", "stats", "t"])
+        .code(0)
+        .says("routes       6\n")
+        .says("IPv4         4\n")
+        .says("next hops    5\n")
+        .says("bytes, ")
+        .says("/16               1  25.00%\n")
+        .says("                  2 192.0.2.1\n")
+        .says("                  1 (none)\n");
+    let documents = s.run(&["routes", "stats", "t", "--json"]).documents();
+    let stats = &documents[0];
+    assert_eq!(
+        stats["ipv4"]["lengths"],
+        json!({"0": 1, "8": 1, "16": 1, "32": 1})
+    );
+    assert_eq!(
+        stats["ipv6"],
+        json!({"routes": 2, "lengths": {"32": 1, "48": 1}})
+    );
+    assert_eq!(
+        (&stats["routes"], &stats["next_hops"]),
+        (&json!(6), &json!(5))
+    );
+    assert_eq!(
+        stats["by_next_hop"][0],
+        json!({"next_hop": "192.0.2.1", "routes": 2})
+    );
+    let bytes = std::fs::metadata(s.path("t")).unwrap().len();
+    assert_eq!(stats["file_bytes"], bytes);
+}
+
+#[test]
+fn diff() {
+    let s = table();
+    build(
+        &s,
+        "new",
+        "10.0.0.0/8 a b\n10.0.0.0/9 x\n0.0.0.0/0 192.0.2.1\n10.1.2.3 192.0.2.3\n2001:db8::/32\n2001:db8:1::/48\n",
+    );
+    s.run(&["routes", "diff", "t", "t"]).code(0).out("");
+    s.run(&["routes", "diff", "t", "new"]).code(1).out(
+        "~ 10.0.0.0/8\t192.0.2.1\ta b\n+ 10.0.0.0/9\tx\n- 10.1.0.0/16\tdev eth0\n~ 2001:db8::/32\t2001:db8::1\t\n",
+    );
+    s.run(&["routes", "diff", "-s", "new", "t"])
+        .code(1)
+        .out("1 added, 1 removed, 2 changed\n");
+    let ran = s.run(&["routes", "diff", "t", "new", "--json"]);
+    assert_eq!(
+        ran.code(1).documents()[1..],
+        [
+            json!({"change": "added", "prefix": "10.0.0.0/9", "old": null, "new": "x"}),
+            json!({"change": "removed", "prefix": "10.1.0.0/16", "old": "dev eth0", "new": null}),
+            json!({"change": "changed", "prefix": "2001:db8::/32", "old": "2001:db8::1", "new": null}),
+        ]
+    );
+    let ran = s.run(&["routes", "diff", "-s", "t", "t", "--json"]);
+    assert_eq!(
+        ran.documents(),
+        [json!({"added": 0, "removed": 0, "changed": 0})]
+    );
+    s.run(&["routes", "diff", "t", "none"])
+        .code(2)
+        .complains("sapwood: cannot read none: No such file");
+}
+
+#[test]
+fn bad_lines() {
+    let s = Scratch::new();
+    s.file("text", "10.0.0.0/8 a\n\n10.0.0.1/8 b\nhost c\n::/0 d\n");
+    s.file("old", "precious");
+    s.run(&["routes", "build", "text", "-o", "old"])
+        .code(2)
+        .out("")
+        .complains("sapwood: text: line 3: 10.0.0.1/8 has bits set behind its length; 10.0.0.0/8 may be meant\n");
+    assert_eq!(std::fs::read(s.path("old")).unwrap(), b"precious");
+    s.run(&["routes", "build", "text", "-o", "t", "--truncate"])
+        .code(2)
+        .complains("sapwood: text: line 4: \"host\" is not a prefix: no address\n");
+    s.run(&["routes", "build", "text", "-o", "t", "--skip-bad"])
+        .code(0)
+        .complains("sapwood: text: line 3: 10.0.0.1/8 has bits set behind its length; 10.0.0.0/8 may be meant; left out\n")
+        .complains("text: line 4: \"host\" is not a prefix: no address; left out\n")
+        .complains("t: 2 routes by 2 next hops in a file of ")
+        .complains("; 2 bad and left out\n");
+    s.run(&["routes", "build", "text", "-o", "t", "--skip-bad", "--truncate"])
+        .code(0)
+        .complains("; 1 prefixes came again, the last one won; 1 bad and left out; 1 prefixes truncated to their length\n");
+    s.run(&["routes", "export", "t"])
+        .out("10.0.0.0/8 b\n::/0 d\n");
+    let many = "nothing\n".repeat(50);
+    let ran = s.run_with(
+        &["routes", "build", "-", "-o", "t", "--skip-bad"],
+        many.as_bytes(),
+    );
+    assert_eq!(
+        ran.code(0).stderr().matches("; left out").count(),
+        20,
+        "{ran}"
+    );
+    ran.complains("standard input: 30 more, left out")
+        .complains("50 bad and left out");
+}
+
+#[test]
+fn compressed_texts() {
+    let s = Scratch::new();
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gz.write_all(TEXT.as_bytes()).unwrap();
+    let gz = gz.finish().unwrap();
+    s.file("text.gz", &gz);
+    s.run(&["routes", "build", "text.gz", "-o", "a"]).code(0);
+    build(&s, "b", &gz);
+    build(&s, "c", TEXT);
+    s.run(&["routes", "diff", "a", "c"]).code(0);
+    s.run(&["routes", "diff", "b", "c"]).code(0);
+    s.file("cut.gz", &gz[..gz.len() - 9]);
+    s.run(&["routes", "build", "cut.gz", "-o", "d"])
+        .code(2)
+        .complains("sapwood: cannot read cut.gz: ");
+    assert!(!s.path("d").exists());
+}
+
+/// Two prefixes of one peer, 192.0.2.1, by 198.51.100.1.
+fn dump() -> Vec<u8> {
+    let record = |subtype: u8, body: &[u8]| {
+        let mut record = vec![0, 0, 0, 1, 0, 13, 0, subtype, 0, 0, 0, body.len() as u8];
+        record.extend(body);
+        record
+    };
+    let peers = [
+        9, 9, 9, 9, 0, 0, 0, 1, 2, 9, 9, 9, 9, 192, 0, 2, 1, 0, 0, 0xfd, 0xe8,
+    ];
+    let rib = |first: u8| {
+        let head = [0, 0, 0, 7, 8, first, 0, 1, 0, 0, 0, 0, 0, 1, 0, 11];
+        let attributes = [0x40, 1, 1, 0, 0x40, 3, 4, 198, 51, 100, 1];
+        record(2, &[&head[..], &attributes].concat())
+    };
+    [record(1, &peers), rib(10), rib(11)].concat()
+}
+
+#[test]
+fn table_dumps() {
+    let s = Scratch::new();
+    let dump = dump();
+    s.file("rib", &dump);
+    s.run(&["routes", "build", "rib", "-o", "t"])
+        .code(0)
+        .complains("t: 2 routes by 1 next hops");
+    s.run(&["routes", "export", "t"])
+        .out("10.0.0.0/8 198.51.100.1\n11.0.0.0/8 198.51.100.1\n");
+    build(&s, "u", &dump);
+    s.run(&["routes", "diff", "t", "u"]).code(0);
+    s.run(&["routes", "build", "rib", "-o", "t", "--peer", "192.0.2.1"])
+        .code(0);
+    s.run(&["routes", "build", "rib", "-o", "t", "--peer", "192.0.2.2"])
+        .code(2)
+        .complains("sapwood: rib: record 1: at byte 0: there is no peer 192.0.2.2; of 1 there are 192.0.2.1\n");
+    s.file("cut", &dump[..dump.len() - 1]);
+    s.run(&["routes", "build", "cut", "-o", "t"])
+        .code(2)
+        .complains("sapwood: cut: record 3: at byte 72: the file ends within it\n");
+    s.run(&["routes", "build", "cut", "-o", "t", "--skip-bad"])
+        .code(2);
+    let mut bad = dump.clone();
+    bad[33 + 12 + 4] = 40;
+    s.file("bad", &bad);
+    s.run(&["routes", "build", "bad", "-o", "t"])
+        .code(2)
+        .complains("sapwood: bad: record 2: at byte 33: a prefix of 40 bits\n");
+    s.run(&["routes", "build", "bad", "-o", "t", "--skip-bad"])
+        .code(0)
+        .complains("bad: record 2: at byte 33: a prefix of 40 bits; left out\n")
+        .complains("t: 1 routes");
+    s.file("text", TEXT);
+    s.run(&["routes", "build", "text", "-o", "t", "--format", "mrt"])
+        .code(2)
+        .complains("sapwood: text: record 1: at byte 0: ");
+    s.run(&["routes", "build", "rib", "-o", "t", "--format", "text"])
+        .code(2)
+        .complains("sapwood: rib: line 1: ");
+    s.run(&["routes", "build", "text", "-o", "t", "--peer", "192.0.2.1"])
+        .code(2)
+        .complains("text: a text has no peers to choose from");
+}
+
+#[test]
+fn the_kernels_routes() {
+    let s = Scratch::new();
+    s.run(&["routes", "build", "-o", "t"])
+        .code(2)
+        .complains("<FILE>");
+    s.run(&["routes", "build", "--kernel", "-o", "t", "text"])
+        .code(2);
+    let ran = s.run(&["routes", "build", "--kernel", "-o", "t"]);
+    if ran.0.status.code() != Some(0) {
+        ran.code(2)
+            .complains("sapwood: cannot read the kernel's routes: ");
+        eprintln!("netlink is not allowed here, so nothing was tested: {ran}");
+        return;
+    }
+    ran.complains(" routes by ");
+    s.run(&["routes", "verify", "t"]).code(0);
+}
+
+/// A network of one's own, if the system lets one have it.
+#[test]
+fn the_kernels_routes_as_they_were_made() {
+    let s = Scratch::new();
+    let script = "unshare -rn sh -ec '
+        ip link set lo up
+        ip link add d0 type veth peer name d1; ip link set d1 up; ip link set d0 up
+        ip address add 192.0.2.1/24 dev d0
+        ip -6 address add 2001:db8::1/64 dev d0 nodad
+        ip route add 10.0.0.0/8 via 192.0.2.2
+        ip route add 10.1.0.0/16 nexthop via 192.0.2.9 nexthop via 192.0.2.8 weight 3
+        ip route add 10.2.0.0/16 dev d0 metric 5
+        ip route add 10.2.0.0/16 via 192.0.2.3 metric 4
+        ip route add default via 192.0.2.254
+        ip route add blackhole 10.3.0.0/16
+        ip route add 10.4.0.0/16 dev d0 table 77
+        ip -6 route add 2001:db8:1::/48 via 2001:db8::2
+        ip -6 route add 2001:db8:2::/48 via fe80::2 dev d0
+        echo made
+        \"$0\" routes build --kernel -o t
+        \"$0\" routes export t' \"$0\"";
+    let ran = s.shell(script);
+    let out = String::from_utf8_lossy(&ran.0.stdout).into_owned();
+    let Some(lines) = out.strip_prefix("made\n") else {
+        eprintln!("no network of one's own here, so nothing was tested: {ran}");
+        return;
+    };
+    ran.code(0).complains("not unicast");
+    // The system adds some of its own, such as fe80::/64.
+    for line in [
+        "0.0.0.0/0 192.0.2.254",
+        "10.0.0.0/8 192.0.2.2",
+        "10.1.0.0/16 192.0.2.8 weight 3, 192.0.2.9",
+        "10.2.0.0/16 192.0.2.3",
+        "192.0.2.0/24 dev d0",
+        "2001:db8::/64 dev d0",
+        "2001:db8:1::/48 2001:db8::2",
+        "2001:db8:2::/48 fe80::2%d0",
+    ] {
+        assert!(lines.lines().any(|l| l == line), "no {line} in:\n{lines}");
+    }
+    assert!(
+        !lines.contains("10.3.0.0") && !lines.contains("10.4.0.0"),
+        "{lines}"
+    );
+}
+
+#[test]
+fn inputs_and_outputs_that_do_not_work() {
+    let s = Scratch::new();
+    s.file("text", TEXT);
+    for (input, output, why) in [
+        ("none", "t", "cannot read none: No such file"),
+        (".", "t", "cannot read .: is a directory"),
+        ("text", "text", "cannot write text: it is the input"),
+        ("text", "none/t", "cannot write none/t: No such file"),
+        ("text", "-", "-o must name a file"),
+        ("text", ".", "cannot write .: is a directory"),
+    ] {
+        s.run(&["routes", "build", input, "-o", output])
+            .code(2)
+            .out("")
+            .complains(why);
+    }
+    build(&s, "table", TEXT);
+    s.run(&["routes", "build", "table", "-o", "t"])
+        .code(2)
+        .complains("sapwood: table is a table already; \"routes export\" makes a text of it");
+    assert_eq!(s.names(), ["table", "text"]);
+}
+
+#[test]
+fn what_is_no_table() {
+    let s = table();
+    let bytes = std::fs::read(s.path("t")).unwrap();
+    s.run(&["routes", "verify", "t"])
+        .code(0)
+        .says("t: ok: 6 routes in ")
+        .says("checked header, checksums, structure, prefixes, next hops");
+    let documents = s.run(&["routes", "verify", "t", "--json"]).documents();
+    assert_eq!(
+        (&documents[0]["ok"], &documents[0]["routes"]),
+        (&json!(true), &json!(6))
+    );
+    // A map of names is another kind of file.
+    s.build("names", "a\nb\n");
+    let names = std::fs::read(s.path("names")).unwrap();
+    for (contents, why) in [
+        (&b""[..], "too short"),
+        (TEXT.as_bytes(), "too short"),
+        (&TEXT.as_bytes().repeat(100), "not a sapwood memory"),
+        (&bytes[..bytes.len() - 1], "bytes, but the header says"),
+        (&names, ""),
+    ] {
+        s.file("bad", contents);
+        for query in [
+            &["routes", "lookup", "bad", "10.0.0.1"][..],
+            &["routes", "export", "bad"],
+            &["routes", "stats", "bad"],
+            &["routes", "diff", "t", "bad"],
+        ] {
+            s.run(query)
+                .code(2)
+                .out("")
+                .complains("sapwood: bad: not a sound table of routes: ")
+                .complains(why);
+        }
+        s.run(&["routes", "verify", "bad"])
+            .code(1)
+            .says("bad: not a sound table of routes: ")
+            .says(why);
+        let documents = s.run(&["routes", "verify", "bad", "--json"]).documents();
+        assert_eq!(documents[0]["ok"], false);
+    }
+    s.run(&["routes", "verify", "none"]).code(2);
+    for i in 0..24 {
+        let mut flipped = bytes.clone();
+        flipped[i * (bytes.len() - 1) / 23] ^= 1 << (i % 8);
+        s.file("bad", flipped);
+        s.run(&["routes", "verify", "bad"]).code(1);
+        let code = s.run(&[
+            "routes",
+            "lookup",
+            "--no-verify",
+            "--all",
+            "bad",
+            "10.1.2.3",
+        ]);
+        assert!(matches!(code.0.status.code(), Some(0..=2)), "{code}");
+    }
+}

@@ -1,0 +1,31 @@
+//! The program `sapwood-tour`: the measurements of `sapwood`, which starts it for `tour` and for
+//! `routes bench`. It has the oracles and the rivals that the users' program does without. All
+//! other commands are those of `sapwood`.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod beside;
+mod tour;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use sapwood_cli::cli::routes::RoutesCommand;
+use sapwood_cli::cli::{Cli, Command};
+use sapwood_cli::{cli, errors, figures, maps, numbers, output, progress, records, routes};
+
+use tour::measure;
+
+fn main() -> ExitCode {
+    if let Some(args) = measure::asked() {
+        return sapwood_cli::exit(measure::run(&args));
+    }
+    sapwood_cli::exit(match Cli::parse().command {
+        Command::Tour(args) => tour::run(&args),
+        Command::Routes {
+            command: RoutesCommand::Bench(args),
+        } => bench::run(&args),
+        other => sapwood_cli::run(other),
+    })
+}

@@ -1,0 +1,237 @@
+//! What the chapter shows where the kernel has arenas.
+
+use sapwood_bpf::objects::{self, KEY_MAX, Run};
+use sapwood_bpf::{BpfArena, Loader, NameMap, Programs, Words};
+use serde_json::{Value, json};
+
+use crate::errors::Error;
+use crate::figures::{figure, grouped, median, timed};
+use crate::progress::Progress;
+use crate::tour::Tour;
+use crate::tour::data::Set;
+
+/// Questions in one run of a program.
+const RUN: usize = 4096;
+/// Questions of each kind.
+const QUESTIONS: usize = 65_536;
+const ROUNDS: usize = 5;
+
+/// Questions that lie in the arena.
+struct Questions {
+    words: Words,
+    count: usize,
+    /// Questions about names that are there.
+    there: u64,
+    /// Words of a key.
+    image: usize,
+}
+
+impl Questions {
+    fn new(
+        arena: &BpfArena,
+        name: &str,
+        asked: &[(&[u8], u64)],
+        longest: usize,
+    ) -> Result<Self, sapwood_bpf::Error> {
+        let image = objects::image_words(longest);
+        let words = Words::create(arena, name, asked.len() * (1 + image))?;
+        let all = asked
+            .iter()
+            .flat_map(|(key, value)| objects::question(key, *value, image));
+        for (at, word) in all.enumerate() {
+            words.set(at, word);
+        }
+        Ok(Questions {
+            words,
+            count: asked.len(),
+            there: asked.iter().filter(|(_, value)| *value != 0).count() as u64,
+            image,
+        })
+    }
+
+    /// Has a program answer all of them: nanoseconds a question, and wrong answers.
+    fn ask(
+        &self,
+        programs: &Programs,
+        program: &str,
+        window: u32,
+    ) -> Result<(f64, u64), sapwood_bpf::Error> {
+        let bytes = 8 * (1 + self.image);
+        let (mut ns, mut wrong) = (0, 0);
+        for from in (0..self.count).step_by(RUN) {
+            let count = RUN.min(self.count - from);
+            let at = self.words.window().at + from * bytes;
+            let done = Run::new(at, count, self.image, window, count).by(programs, program)?;
+            ns += done.ns;
+            // What was not asked was not answered.
+            wrong += done.wrong + done.left;
+        }
+        Ok((ns as f64 / self.count.max(1) as f64, wrong))
+    }
+}
+
+pub fn run(tour: &mut Tour) -> Result<Value, Error> {
+    // Borrowed apart from the counting of answers.
+    let sets = std::mem::take(&mut tour.sets);
+    let shown = show(tour, &sets[0]);
+    tour.sets = sets;
+    shown
+}
+
+fn failed(error: sapwood_bpf::Error) -> Error {
+    Error::Wrong(format!("in the kernel: {error}"))
+}
+
+/// What is in the kernel, and what is asked there.
+struct Course<'a> {
+    /// In a random order; a value is a place, from 1.
+    entries: Vec<(&'a [u8], u64)>,
+    hits: Vec<(&'a [u8], u64)>,
+    misses: Vec<(&'a [u8], u64)>,
+    longest: usize,
+}
+
+impl<'a> Course<'a> {
+    fn new(set: &'a Set, most: usize) -> Self {
+        let short = |key: &[u8]| key.len() <= KEY_MAX;
+        let entries = (1..).zip(&set.keys).filter(|(_, key)| short(key));
+        let entries: Vec<_> = entries.map(|(value, key)| (&**key, value)).collect();
+        let misses = set.misses.iter().filter(|key| short(key)).take(most);
+        Course {
+            hits: entries.iter().take(most).copied().collect(),
+            misses: misses.map(|key| (&**key, 0)).collect(),
+            longest: entries.iter().map(|(key, _)| key.len()).max().unwrap_or(0),
+            entries,
+        }
+    }
+
+    /// The programs, with an empty hash table of the kernel.
+    fn programs(&self, arena: &BpfArena) -> Result<Programs, sapwood_bpf::Error> {
+        let (key, most) = (self.padded() as u32, self.entries.len() as u32);
+        Loader::open(arena, objects::BENCH_NAMES)?
+            .size_map("sw_hash", key, 8, most)?
+            .size_map("sw_hash_noprealloc", key, 8, 1)?
+            .load()
+    }
+
+    /// Bytes of a key in that table: its length, itself, and zeros.
+    fn padded(&self) -> usize {
+        (self.longest + 1).next_multiple_of(8)
+    }
+
+    /// Fills that table.
+    fn fill(&self, programs: &Programs) -> Result<(), sapwood_bpf::Error> {
+        let mut padded = vec![0u8; self.padded()];
+        for (key, value) in &self.entries {
+            padded.fill(0);
+            padded[0] = key.len() as u8;
+            padded[1..=key.len()].copy_from_slice(key);
+            programs.update("sw_hash", &padded, &value.to_ne_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Nanoseconds of lookups by the index, by the trie and in the kernel's table: of names that
+    /// are there, and of others.
+    fn ask(
+        &self,
+        tour: &mut Tour,
+        arena: &BpfArena,
+        programs: &Programs,
+        window: u32,
+    ) -> Result<[[f64; 3]; 2], Error> {
+        let mut times = [const { [const { Vec::new() }; 3] }; 2];
+        let lists = [
+            Questions::new(arena, "hits", &self.hits, self.longest).map_err(failed)?,
+            Questions::new(arena, "misses", &self.misses, self.longest).map_err(failed)?,
+        ];
+        for _ in 0..ROUNDS {
+            for (list, times) in lists.iter().zip(&mut times) {
+                let (empty, wrong) = list.ask(programs, "sw_run_empty", window).map_err(failed)?;
+                // It looks nothing up, so it is wrong about every name that is there: all questions
+                // were asked.
+                tour.check(wrong == list.there, || {
+                    format!("{wrong} of {} questions were asked", list.there)
+                })?;
+                let engines = ["sw_run_index", "sw_run_trie", "sw_run_hash"];
+                for (program, times) in engines.into_iter().zip(times) {
+                    let (ns, wrong) = list.ask(programs, program, window).map_err(failed)?;
+                    tour.check(wrong == 0, || format!("{program}: {wrong} wrong answers"))?;
+                    times.push((ns - empty).max(0.0));
+                }
+            }
+        }
+        Ok(times.map(|times| times.map(median)))
+    }
+
+    /// A name goes and comes while programs may look: no system call.
+    fn change(
+        &self,
+        tour: &mut Tour,
+        arena: &BpfArena,
+        programs: &Programs,
+        map: &NameMap<u64>,
+    ) -> Result<(), Error> {
+        let (key, value) = self.hits[0];
+        let answer = |expected: u64| {
+            let list = Questions::new(arena, "one", &[(key, expected)], self.longest)?;
+            let answered = list.ask(programs, "sw_run_index", map.window().number);
+            answered.map(|(_, wrong)| wrong == 0)
+        };
+        let changed = |done: Result<bool, String>| {
+            done.map_err(|why| Error::Wrong(format!("a change of a map in the kernel: {why}")))
+        };
+        changed(map.remove(key).map_err(|e| e.to_string()))?;
+        let gone = answer(0).map_err(failed)?;
+        changed(map.insert(key, value).map_err(|e| e.to_string()))?;
+        let back = answer(value).map_err(failed)?;
+        tour.check(gone && back, || {
+            "a change was not seen in the kernel".into()
+        })
+    }
+}
+
+fn show(tour: &mut Tour, set: &Set) -> Result<Value, Error> {
+    let course = Course::new(set, if tour.quick { RUN } else { QUESTIONS });
+    let mut progress = Progress::new("kernel", Some(4), false);
+    let arena = BpfArena::create(1 << 30).map_err(failed)?;
+    let mut sorted = course.entries.clone();
+    sorted.sort_unstable();
+    let builder = NameMap::<u64>::builder(&arena, "names").bytes(768 << 20);
+    let (map, build) = timed(|| builder.with_index().build_sorted(sorted));
+    let map = map.map_err(failed)?;
+    progress.step();
+    let programs = course.programs(&arena).map_err(failed)?;
+    let (filled, fill) = timed(|| course.fill(&programs));
+    filled.map_err(failed)?;
+    progress.step();
+    let [hit, miss] = course.ask(tour, &arena, &programs, map.window().number)?;
+    progress.step();
+    course.change(tour, &arena, &programs, &map)?;
+    progress.step();
+    drop(progress);
+
+    tour.say(format!(
+        "{}: {} names in a memory that a BPF program shares with this process. Built in {:.0} ms; the kernel's own hash map took {:.0} ms\n\
+         to fill, a system call for each name. A removed name was gone at the program's next lookup, an inserted one there.",
+        set.name,
+        grouped(course.entries.len()),
+        build.as_secs_f64() * 1e3,
+        fill.as_secs_f64() * 1e3,
+    ))?;
+    tour.say("Lookups inside the kernel, ns, copying the key taken off:")?;
+    let rows = ["NameMap, index", "NameMap, trie alone", "kernel's HASH"];
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .enumerate()
+        .map(|(i, name)| vec![name.into(), figure(hit[i]), figure(miss[i])])
+        .collect();
+    tour.table(&["", "hit", "miss"], &rows)?;
+    Ok(json!({
+        "names": course.entries.len(),
+        "build_ms": build.as_secs_f64() * 1e3,
+        "hash_fill_ms": fill.as_secs_f64() * 1e3,
+        "lookup_ns": { "index": hit[0], "trie": hit[1], "kernel_hash": hit[2] },
+        "miss_ns": { "index": miss[0], "trie": miss[1], "kernel_hash": miss[2] },
+    }))
+}

@@ -1,0 +1,139 @@
+//! The tour, and `routes bench`.
+
+#[path = "../../sapwood-cli/tests/cli/common/mod.rs"]
+mod common;
+
+use common::Scratch;
+#[test]
+fn a_small_tour() {
+    let s = Scratch::new();
+    s.file("words", b"oak\nash\n\xe4sche\nelm\nelms\n");
+    let ran = s.run(&["tour", "--quick", "--limit", "2000", "words"]);
+    ran.code(0)
+        .says("1. Building maps")
+        .says("6. Speed and memory beside std's maps")
+        .says("std BTreeMap")
+        .says("7. Routes")
+        .says("every next hop an old or a new one")
+        .says("8. Ranges")
+        .says("would have to take")
+        .says("answers checked, all right")
+        // No colours and no bars where nobody sees them.
+        .quiet();
+    assert!(!ran.0.stdout.contains(&0x1b));
+    assert_eq!(s.names(), ["words"]);
+}
+
+#[test]
+fn a_small_tour_in_json() {
+    let s = Scratch::new();
+    let ran = s.run(&["tour", "--quick", "--limit", "1000", "--json"]);
+    ran.code(0).quiet();
+    let document: serde_json::Value = serde_json::from_slice(&ran.0.stdout).unwrap();
+    for chapter in [
+        "building", "lookups", "versions", "readers", "files", "table", "routes", "ranges",
+        "kernel",
+    ] {
+        assert!(!document["chapters"][chapter].is_null(), "{chapter}");
+    }
+    let data = document["data"].as_array().unwrap();
+    assert_eq!(data.last().unwrap()["keys"], 1000);
+    let routes = &document["chapters"]["routes"];
+    assert_eq!(routes["ipv4"]["routes"], 1000);
+    assert!(routes["ipv6"]["intable_mlps"].as_f64() > Some(0.0));
+    assert_eq!(routes["cache"]["packets"], 50_000);
+    let ranges = &document["chapters"]["ranges"];
+    assert_eq!(ranges["ranges"], 1000);
+    assert!(ranges["maps"][0]["load_ns"].as_f64() > Some(0.0));
+    assert!(ranges["maps"][1]["bytes_per_range"].as_f64() >= Some(0.0));
+    let reservation = &ranges["reservation"];
+    assert_eq!(reservation["nodes_planned"], reservation["nodes_made"]);
+    assert!(reservation["nodes_planned"].as_u64() > Some(0));
+    let maps = &document["chapters"]["table"]["sets"][0]["maps"];
+    assert_eq!(maps.as_array().unwrap().len(), 5);
+    assert!(maps[0]["hit_mops"].as_f64() > Some(0.0));
+}
+
+#[test]
+fn a_tour_of_odd_files() {
+    let s = Scratch::new();
+    s.run(&["tour", "--quick", "--limit", "100", "none"])
+        .code(2)
+        .complains("cannot read none: No such file");
+    s.file("empty", "");
+    s.file("one", "single");
+    s.file("letters", "a\nb\nc\nd\n");
+    s.run(&[
+        "tour", "--quick", "--limit", "100", "empty", "one", "letters",
+    ])
+    .code(0)
+    .says("no keys in empty");
+}
+
+#[test]
+fn a_tour_of_ones_own_routes() {
+    let s = Scratch::new();
+    s.file("routes", "10.0.0.0/8 a\n10.1.0.0/16 b\n");
+    s.file("empty", "# none\n");
+    s.file("bad", "10.0.0.0/8 a\n10.0.0.0/80 b\n");
+    let tour = ["tour", "--quick", "--limit", "100", "--routes"];
+    s.run(&[&tour[..], &["routes"]].concat())
+        .code(0)
+        .says("2 IPv4 and 0 IPv6 routes of routes.")
+        .says("a table of all routes instead")
+        .quiet();
+    s.run(&[&tour[..], &["empty"]].concat())
+        .code(2)
+        .out("")
+        .complains("empty: no routes to measure with");
+    s.run(&[&tour[..], &["bad"]].concat())
+        .code(2)
+        .complains("sapwood: bad: line 2: \"10.0.0.0/80\" is not a prefix");
+}
+
+const ROUTES: &str = "0.0.0.0/0       192.0.2.1
+10.0.0.0/8      192.0.2.1
+10.1.0.0/16     dev eth0
+10.1.2.3        192.0.2.3
+2001:db8::/32   2001:db8::1
+2001:db8:1::/48
+";
+
+#[test]
+fn bench() {
+    let s = Scratch::new();
+    s.file("text", ROUTES);
+    s.run(&["routes", "build", "-q", "text", "-o", "t"]).code(0);
+    let quick = ["routes", "bench", "--rounds", "1", "--addresses", "1000"];
+    for file in ["t", "text"] {
+        s.run(&[&quick[..], &[file]].concat())
+            .code(0)
+            .says("| IPv4 Fib ")
+            .says("| IPv6 hash map a length ")
+            .says("IPv4: 4 routes, built in ")
+            .says(" changes beside a reader: ")
+            .says(" answers checked, all right.\n")
+            .quiet();
+    }
+    let documents = s.run(&[&quick[..], &["t", "--json"]].concat()).documents();
+    let figures = &documents[0];
+    assert_eq!(figures["ipv4"]["routes"], 4);
+    assert_eq!(figures["ipv6"]["routes"], 2);
+    for metric in [
+        "random_mlps",
+        "intable_mlps",
+        "intable_batch_mlps",
+        "updates",
+        "bytes",
+    ] {
+        assert!(figures["ipv4"][metric].as_f64() > Some(0.0), "{metric}");
+    }
+    s.file("empty", "");
+    s.run(&["routes", "bench", "empty"])
+        .code(2)
+        .complains("empty: no routes to measure with");
+    s.run(&["routes", "bench", "none"])
+        .code(2)
+        .complains("cannot read none: No such file");
+    s.run(&["routes", "bench", "t", "--rounds", "0"]).code(2);
+}

@@ -1,0 +1,121 @@
+//! Garbage: blocks that a writer has unlinked and that readers may still look at.
+
+use alloc::vec::Vec;
+
+use sapwood_arena::{Arena, Kind, UNIT};
+use sapwood_qsbr::{Domain, GarbageLimit, RetireQueue};
+
+/// The number of blocks that are handed to the grace period at once.
+pub(crate) const SEAL: usize = 64;
+
+/// A block, its kind and its length: 32 bits of reference, 16 of kind, 16 of units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block(u64);
+
+impl Block {
+    /// A block of 512 KiB at most. A length of 0 is for values: their type knows it.
+    pub(crate) fn new(r: u32, kind: Kind, bytes: usize) -> Self {
+        Block(u64::from(r) | u64::from(kind.0) << 32 | (bytes.div_ceil(UNIT) as u64) << 48)
+    }
+
+    pub(crate) fn at(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The kind as the arena knows it.
+    pub(crate) fn kind(self) -> Kind {
+        Kind((self.0 >> 32) as u8)
+    }
+
+    /// Bytes in whole units.
+    pub(crate) fn bytes(self) -> usize {
+        (self.0 >> 48) as usize * UNIT
+    }
+}
+
+/// The garbage of one writer.
+pub(crate) struct Garbage {
+    queue: RetireQueue<Block>,
+    /// Blocks that the queue does not have yet, with their bytes: it takes many at once.
+    left: Vec<(Block, usize)>,
+    left_bytes: usize,
+}
+
+impl Garbage {
+    pub(crate) fn new(domain: &Domain) -> Self {
+        Garbage {
+            queue: RetireQueue::new(domain),
+            left: Vec::new(),
+            left_bytes: 0,
+        }
+    }
+
+    /// Retires a block that the newest version does without.
+    #[inline]
+    pub(crate) fn retire(&mut self, arena: &mut Arena, block: Block, bytes: usize) {
+        arena.retire(bytes, block.kind());
+        self.left_bytes += bytes;
+        self.left.push((block, bytes));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.left.is_empty() && self.queue.is_empty()
+    }
+
+    /// Whether the queue should get the newest blocks.
+    pub(crate) fn is_due(&self) -> bool {
+        self.left.len() >= SEAL
+    }
+
+    /// Frees up to `budget` blocks that no reader can hold any more, and that were retired by
+    /// version `oldest` or an earlier one. `newest` is the number of a version that does without
+    /// all blocks.
+    pub(crate) fn reclaim(
+        &mut self,
+        budget: usize,
+        (newest, oldest): (u64, u64),
+        free: impl FnMut(Block),
+    ) -> usize {
+        self.left_bytes = 0;
+        self.queue.extend(self.left.drain(..));
+        self.queue.seal_tagged(newest);
+        // What version r retired is part of all versions before r that have it.
+        self.queue
+            .reclaim_while(budget, |_, version| version <= oldest, free)
+    }
+
+    /// Hands over all blocks without waiting: for the end of the structure.
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(Block)) {
+        self.left_bytes = 0;
+        self.left.drain(..).for_each(|(block, _)| each(block));
+        self.queue.drain(each);
+    }
+
+    /// The number and bytes of the blocks that wait.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let (len, bytes) = (self.left.len(), self.left_bytes);
+        (self.queue.len() + len, self.queue.bytes() + bytes)
+    }
+
+    /// Bytes that the domain does not know of yet.
+    pub(crate) fn untold(&self) -> usize {
+        self.left_bytes
+    }
+}
+
+/// Makes room for `bytes` more garbage, by the domain's policy. `reclaim` frees what it can;
+/// whether any garbage is left.
+pub(crate) fn admit(
+    domain: &Domain,
+    bytes: usize,
+    mut reclaim: impl FnMut() -> bool,
+) -> Result<(), GarbageLimit> {
+    let over_soft_limit = domain.over_soft_limit();
+    if domain.hard_limit().is_none() && !over_soft_limit {
+        return Ok(());
+    }
+    if over_soft_limit || domain.try_admit(bytes).is_err() {
+        reclaim();
+    }
+    domain.admit_with(bytes, reclaim)
+}

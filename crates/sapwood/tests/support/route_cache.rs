@@ -1,0 +1,185 @@
+//! Random operations on a route cache, on a clock of the test's own; each answer compared with the naive oracle's.
+#![allow(dead_code)] // Each test, and the fuzz target, uses its part.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use sapwood::route::{CacheStats, Lookup, RouteCache, RouteCacheBuilder, Unresolved};
+use sapwood_model::choices::Choices;
+
+pub const MS: u64 = 1_000_000;
+pub const FRESH: u64 = 100 * MS;
+pub const KEEP: u64 = 1000 * MS;
+
+pub type Key = (u128, u32);
+
+/// More threads than tests run at once, so that each has counters and a clock of its own.
+pub fn builder(capacity: usize) -> RouteCacheBuilder<Key, [u64; 4]> {
+    RouteCache::builder()
+        .capacity(capacity)
+        .threads(256)
+        .seed(1)
+}
+
+pub fn key(n: u64) -> Key {
+    (u128::from(n) << 64 | 5, n as u32)
+}
+
+/// The rules again, without slots: as many entries as one likes, one thread.
+#[derive(Default)]
+struct Oracle {
+    entries: HashMap<u64, (u64, Option<[u64; 4]>)>,
+    last: u64,
+    aged: u64,
+}
+
+impl Oracle {
+    const NEGATIVE: u64 = 7 * MS;
+
+    fn time(&mut self, now: u64) -> u64 {
+        let back = self.last.saturating_sub(now);
+        if back >= KEEP {
+            self.entries.clear();
+        } else if back > 0 {
+            self.aged += back + FRESH;
+        }
+        self.last = now;
+        now + self.aged
+    }
+
+    fn get(&mut self, key: u64, now: u64) -> Lookup<[u64; 4]> {
+        let time = self.time(now);
+        match self.entries.get(&key) {
+            Some((born, Some(value))) if time - born < FRESH => Lookup::Value(*value),
+            Some((born, None)) if time - born < Self::NEGATIVE => Lookup::Negative,
+            _ => Lookup::Absent,
+        }
+    }
+
+    fn sweep(&mut self, now: u64) -> usize {
+        let (time, before) = (self.time(now), self.entries.len());
+        self.entries.retain(|_, (born, value)| {
+            time - *born
+                < if value.is_some() {
+                    KEEP
+                } else {
+                    Self::NEGATIVE
+                }
+        });
+        before - self.entries.len()
+    }
+}
+
+/// How far the clock goes on, up to a part of a few of the times that matter.
+fn ahead(choices: &mut impl Choices, most: u64) -> u64 {
+    most / 1024 * choices.below(1024) as u64 + choices.below(16) as u64
+}
+
+/// Up to `steps` random operations on a cache with `keys` keys, with `verify` after each `every`th. With no more keys than
+/// eight, which one set holds, nothing is ever evicted, and each answer is the oracle's; else it may be that there is none.
+pub fn run_cache(
+    builder: RouteCacheBuilder<Key, [u64; 4]>,
+    capacity: usize,
+    keys: usize,
+    choices: &mut impl Choices,
+    steps: u64,
+    every: u64,
+) -> CacheStats {
+    let cache = builder
+        .negative_ttl(Duration::from_nanos(Oracle::NEGATIVE))
+        .build();
+    let mut oracle = Oracle::default();
+    let whole = keys <= capacity && keys <= 8;
+    let agree = |found: Lookup<[u64; 4]>, right: Lookup<[u64; 4]>| {
+        assert!(
+            found == right || !whole && found == Lookup::Absent,
+            "{found:?} instead of {right:?}"
+        );
+    };
+    let mut now = 5_000 * MS;
+    // Time as it really goes by; values tell when they were resolved.
+    let mut real = 0;
+    for step in 0..steps {
+        if !choices.more() {
+            break;
+        }
+        let ahead = match choices.below(20) {
+            0 => ahead(choices, 3 * FRESH),
+            1 => ahead(choices, 2 * KEEP),
+            2 => [FRESH - 1, FRESH, KEEP, Oracle::NEGATIVE][choices.below(4)],
+            _ => ahead(choices, FRESH / 4),
+        };
+        now += ahead;
+        real += ahead;
+        // Back behind what the cache has seen: it cannot know of less.
+        if choices.below(200) == 0 && oracle.last > 1 {
+            now = oracle.last - (1 + self::ahead(choices, 2 * KEEP)).min(oracle.last - 1);
+        }
+        let n = choices.below(keys) as u64;
+        let hash = cache.hash(&key(n));
+        let value = [n, real, step, 0];
+        match choices.below(100) {
+            0 => {
+                cache.invalidate_all();
+                oracle.entries.clear();
+            }
+            // What the cache still holds of before `invalidate_all` is not told from what was there.
+            1..=4 => {
+                let there = oracle.entries.remove(&n).is_some();
+                let removed = cache.invalidate(&key(n));
+                assert!(removed == there || !whole && there);
+            }
+            5..=9 => {
+                let time = oracle.time(now);
+                oracle.entries.insert(n, (time, Some(value)));
+                cache.insert(&key(n), hash, now, value);
+                if capacity > 0 {
+                    assert_eq!(cache.get(&key(n), now), Some(value));
+                }
+            }
+            10..=14 => {
+                let invalidated = cache.stats().invalidated;
+                let removed = cache.sweep(now, capacity);
+                let gone = cache.stats().invalidated - invalidated;
+                let (removed, right) = (removed - gone as usize, oracle.sweep(now));
+                assert!(removed == right || !whole && removed < right);
+            }
+            15..=40 => agree(cache.lookup(&key(n), hash, now), oracle.get(n, now)),
+            kind => {
+                let fails = kind < 50;
+                let mut called = false;
+                let answer = cache.get_or_resolve(&key(n), hash, now, |_| {
+                    called = true;
+                    if fails { Err(step) } else { Ok(value) }
+                });
+                let found = match answer {
+                    _ if called => Lookup::Absent,
+                    Ok(known) => Lookup::Value(known),
+                    Err(_) => Lookup::Negative,
+                };
+                agree(found, oracle.get(n, now));
+                if called {
+                    let time = now + oracle.aged;
+                    oracle.entries.insert(n, (time, (!fails).then_some(value)));
+                    let new = match fails {
+                        true => Err(Unresolved::Error(step)),
+                        false => Ok(value),
+                    };
+                    assert_eq!(answer, new);
+                }
+                if let Ok([of, resolved, ..]) = answer {
+                    assert_eq!(of, n);
+                    assert!(real - resolved < FRESH, "it lived longer than it may");
+                }
+            }
+        }
+        if step % every == 0 {
+            cache.verify().unwrap();
+        }
+    }
+    cache.verify().unwrap();
+    let stats = cache.stats();
+    assert!(stats.occupancy <= capacity);
+    assert!(!whole || stats.evict == 0);
+    stats
+}

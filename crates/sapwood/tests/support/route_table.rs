@@ -1,0 +1,130 @@
+//! Random operations on a route table, each answer compared with the naive oracle's.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use sapwood::lpm::ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use sapwood::route::{Group, RouteTable};
+use sapwood_model::choices::Choices;
+
+/// One of few prefixes, so that they nest and repeat.
+fn net(choices: &mut impl Choices) -> IpNet {
+    let len = choices.below(7) as u8;
+    let bits = choices.below(64);
+    if choices.flip() {
+        let addr = Ipv4Addr::from((bits as u32) << 26);
+        IpNet::V4(Ipv4Net::new(addr, len).unwrap().trunc())
+    } else {
+        let addr = (bits as u128) << 122;
+        IpNet::V6(Ipv6Net::new(addr.into(), len).unwrap().trunc())
+    }
+}
+
+fn group(choices: &mut impl Choices) -> Group<u32> {
+    let n = choices.below(4);
+    Group::new((0..n).map(|_| (choices.below(6) as u32, choices.below(3) as u32)))
+}
+
+/// Up to `steps` random operations, with `verify` after each `every`th, while a reader holds what it found for some of
+/// them. Returns how many they were.
+pub fn run_table(choices: &mut impl Choices, steps: usize, every: usize) -> usize {
+    let table = RouteTable::with_root_bits(6).unwrap();
+    let mut reader = table.reader("held").unwrap();
+    let mut oracle = BTreeMap::<IpNet, Group<u32>>::new();
+    let flows: Vec<u64> = (0..4)
+        .map(|i| (choices.below(1 << 16) as u64) << (i * 16))
+        .collect();
+    let mut done = 0;
+    while done < steps && choices.more() {
+        let held: Vec<_> = (0..64u32)
+            .filter_map(|bits| reader.view().group(Ipv4Addr::from(bits << 26).into()))
+            .collect();
+        let before: Vec<_> = held.iter().copied().cloned().collect();
+        for _ in 0..(1 + choices.below(8)).min(steps - done) {
+            step(&table, &mut oracle, &flows, choices);
+            if done % every == 0 {
+                agree(&table, &oracle);
+            }
+            done += 1;
+        }
+        assert!(held.into_iter().eq(&before), "changed under a reader");
+        reader.quiescent();
+        if choices.below(8) == 0 {
+            table.reclaim(choices.below(40));
+        }
+    }
+    agree(&table, &oracle);
+    for net in oracle.into_keys() {
+        table.remove(net).unwrap();
+    }
+    table.verify().unwrap();
+    assert!(table.is_empty() && table.groups() == 0);
+    done
+}
+
+fn step(
+    table: &RouteTable<u32>,
+    oracle: &mut BTreeMap<IpNet, Group<u32>>,
+    flows: &[u64],
+    choices: &mut impl Choices,
+) {
+    match choices.below(20) {
+        0..=9 => {
+            let (net, group) = (net(choices), group(choices));
+            let old = table.insert(net, group.clone()).unwrap();
+            assert_eq!(old, oracle.insert(net, group));
+        }
+        10..=14 => {
+            let net = net(choices);
+            assert_eq!(table.remove(net).unwrap(), oracle.remove(&net));
+        }
+        15 => {
+            // A group that is there, usually.
+            let old = oracle.values().nth(choices.below(9)).cloned();
+            let (old, new) = (old.unwrap_or_else(|| group(choices)), group(choices));
+            let mut changed = 0;
+            for group in oracle.values_mut().filter(|group| **group == old) {
+                *group = new.clone();
+                changed += 1;
+            }
+            assert_eq!(table.replace_group(&old, &new), changed);
+        }
+        kind @ 16..=17 => {
+            let (hop, weight) = (choices.below(6) as u32, choices.below(3) as u32);
+            let mut changed = 0;
+            for group in oracle.values_mut().filter(|g| g.weight(&hop).is_some()) {
+                *group = if kind == 16 {
+                    group.without(&hop)
+                } else {
+                    group.with(hop, weight)
+                };
+                changed += 1;
+            }
+            let done = match kind {
+                16 => table.remove_member(&hop),
+                _ => table.set_weight(&hop, weight),
+            };
+            assert_eq!(done, changed);
+        }
+        _ => {
+            let net = net(choices);
+            assert_eq!(table.get(net), oracle.get(&net).cloned());
+        }
+    }
+    for _ in 0..4 {
+        let addr = net(choices).addr();
+        let covering = oracle.iter().filter(|(net, _)| net.contains(&addr));
+        let longest = covering.max_by_key(|(net, _)| net.prefix_len());
+        for flow in flows {
+            let expected = longest.and_then(|(_, group)| group.member(*flow).copied());
+            assert_eq!(table.lookup(addr, *flow), expected, "{addr}");
+        }
+    }
+}
+
+fn agree(table: &RouteTable<u32>, oracle: &BTreeMap<IpNet, Group<u32>>) {
+    table.verify().unwrap();
+    let all: Vec<_> = oracle.clone().into_iter().collect();
+    assert_eq!(table.to_vec(), all);
+    assert_eq!(table.len(), oracle.len());
+}

@@ -1,0 +1,285 @@
+//! Does the model's operations to maps for many writers, with and without a trie, and compares. One thread does all
+//! of them: what several threads do at once is checked by the histories.
+#![allow(dead_code)] // Each test, and each fuzz target, uses its part.
+
+#[path = "writers_methods.rs"]
+mod methods;
+
+use sapwood::Error;
+use sapwood_model::history::Op as Single;
+use sapwood_model::ops::{Op, Outcome, retains};
+use sapwood_model::oracle::ByteMap;
+
+use methods::weaker;
+pub use methods::{ManyWriters, Value};
+
+/// The same with a key to look up, for a map without an order.
+fn without_order(op: Op) -> Op {
+    match op {
+        Op::Prefix(key, _)
+        | Op::Predecessor(key)
+        | Op::Successor(key)
+        | Op::LongestPrefix(key)
+        | Op::Ancestors(key)
+        | Op::AncestorsSep(key, _) => Op::Get(key),
+        other => other,
+    }
+}
+
+/// A map and its model, which hold the same.
+struct Pair<'m, M> {
+    map: &'m M,
+    model: ByteMap<u64>,
+    /// Memory may run out, and garbage reach its limit.
+    scarce: bool,
+    done: u64,
+    failed: u64,
+}
+
+/// What the interpreter decides beside the operations: a number below another one.
+type Random<'r> = &'r mut dyn FnMut(usize) -> usize;
+
+impl<M: ManyWriters> Pair<'_, M> {
+    /// One operation on one key. When it fails for want of memory, the model stays as it was, too.
+    fn single(&mut self, op: Single, key: &[u8], by_view: bool) {
+        let held = self.model.get(key).copied();
+        let (expected, after) = op.apply(held);
+        let full =
+            held.is_none() && after.is_some() && self.map.max_entries() == Some(self.model.len());
+        let (found, expected) = match by_view {
+            true => (self.map.by_view(op, key), expected),
+            false => (self.map.by_map(op, key), weaker(op, expected)),
+        };
+        match found {
+            Ok(found) => {
+                assert!(!full, "{op} of {key:?} was done in a full map");
+                assert_eq!(found, expected, "{op} of {key:?}");
+                match after {
+                    Some(value) => drop(self.model.insert(key, value)),
+                    None => drop(self.model.remove(key)),
+                }
+            }
+            Err(Error::Full { max_entries }) if full => {
+                assert_eq!(max_entries, self.model.len());
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        let expected = matches!(error, Error::ArenaFull(_) | Error::GarbageLimit(_));
+        assert!(self.scarce && expected, "{error}");
+        self.failed += 1;
+    }
+
+    fn remove_if(&mut self, key: &[u8], bit: u8) {
+        let there = self.model.get(key).copied();
+        match self.map.remove_if(key, bit) {
+            Ok(removed) => {
+                assert_eq!(
+                    removed,
+                    there.filter(|value| retains(bit, *value)),
+                    "{key:?}"
+                );
+                if removed.is_some() {
+                    self.model.remove(key);
+                }
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn keys(&self, chosen: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+        let keys = self.model.iter().map(|(key, _)| key);
+        keys.filter(|key| chosen(key)).map(<[u8]>::to_vec).collect()
+    }
+
+    fn step(&mut self, op: Op, random: Random<'_>) {
+        self.done += 1;
+        let by_view = random(2) == 0;
+        match op {
+            Op::Insert(key, value) => {
+                let held = self.model.get(&key).copied();
+                let one = match random(8) {
+                    0 => Single::InsertNew(value),
+                    1 => Single::Replace(value),
+                    2 => Single::GetOrInsert(value),
+                    3 => Single::CompareExchange {
+                        expected: held.unwrap_or(value),
+                        new: value,
+                    },
+                    4 => Single::CompareExchange {
+                        expected: value,
+                        new: value ^ 1,
+                    },
+                    _ => Single::Insert(value),
+                };
+                self.single(one, &key, by_view);
+            }
+            Op::Remove(key) => match random(4) {
+                0 => self.remove_if(&key, value_bit(&key)),
+                _ => self.single(Single::Remove, &key, by_view),
+            },
+            Op::Get(key) => self.single(Single::Get, &key, by_view),
+            Op::RemovePrefix(prefix) => {
+                for key in self.keys(|key| key.starts_with(&prefix)) {
+                    self.single(Single::Remove, &key, by_view);
+                }
+            }
+            end @ (Op::PopFirst | Op::PopLast) => {
+                let (first, last) = (self.model.iter().next(), self.model.iter().next_back());
+                let there = if end == Op::PopFirst { first } else { last };
+                if M::ORDERED {
+                    assert_eq!(self.map.ask(&end), Outcome::entry(there));
+                }
+                if let Some(key) = there.map(|(key, _)| key.to_vec()) {
+                    self.single(Single::Remove, &key, by_view);
+                }
+            }
+            Op::Retain(bit) => {
+                for key in self.keys(|_| true) {
+                    self.remove_if(&key, bit);
+                }
+            }
+            // A walk that stops where the other map splits.
+            Op::SplitOff(key) => {
+                let most = self.model.iter().take_while(|(k, _)| **k < key[..]).count();
+                let met = self.map.walk(most);
+                assert_eq!(met.len(), most);
+                for (at, (key, value)) in met.iter().enumerate() {
+                    assert_eq!(self.model.get(key), Some(value));
+                    assert!(!M::ORDERED || at == 0 || met[at - 1].0 < *key);
+                }
+            }
+            Op::Append(list) => {
+                for (key, value) in list {
+                    self.single(Single::GetOrInsert(value), &key, by_view);
+                }
+            }
+            Op::Compact => {
+                if let Err(error) = self.map.compact(1 + random(40)) {
+                    self.fail(&error);
+                }
+            }
+            Op::Clear => self.clear(),
+            // An empty answer of a model without entries is as good as any other.
+            Op::Range(..) if !M::ORDERED => {}
+            question => {
+                let expected = question.apply(&mut self.model);
+                let exact = M::ORDERED && !matches!(question, Op::GetMany(_)) && random(4) == 0;
+                let found = match exact {
+                    true => self.map.ask_exact(&question),
+                    false => self.map.ask(&question),
+                };
+                assert_eq!(found, expected, "{question:?}");
+            }
+        }
+    }
+
+    /// Removes everything. What was removed before an error stays removed.
+    fn clear(&mut self) {
+        match self.map.clear() {
+            Ok(removed) => {
+                assert_eq!(removed, self.model.len());
+                self.model.clear();
+            }
+            Err(error) => {
+                self.fail(&error);
+                let left: ByteMap<u64> = self.map.entries().into_iter().collect();
+                assert!(
+                    left.iter()
+                        .all(|(key, value)| self.model.get(key) == Some(value))
+                );
+                self.model = left;
+            }
+        }
+    }
+
+    fn verify(&self) {
+        if let Err(wrong) = self.map.verify() {
+            panic!("after operation {}: {wrong}", self.done);
+        }
+        assert_eq!(self.map.len(), self.model.len());
+        assert_eq!(self.map.is_empty(), self.model.is_empty());
+    }
+
+    fn agree(&self) {
+        self.verify();
+        let all = self.model.iter().map(|(key, value)| (key.to_vec(), *value));
+        assert!(self.map.entries().into_iter().eq(all));
+    }
+}
+
+/// The bit that a conditional removal of this key looks at.
+fn value_bit(key: &[u8]) -> u8 {
+    key.last().map_or(0, |byte| byte % 8)
+}
+
+/// A map for many writers against the model: each operation by one of the methods that do it, `verify` after every step
+/// while the map is small, at intervals when it is large. A reader or a pin holds what is there for some steps, now and
+/// then. `scarce` says that memory may run out: what fails then must change nothing. Returns the number of operations and
+/// how many changes failed.
+pub fn run_writers<M: ManyWriters>(
+    map: &M,
+    mut ops: impl Iterator<Item = Op>,
+    mut random: impl FnMut(usize) -> usize,
+    small: usize,
+    scarce: bool,
+) -> (u64, u64) {
+    let mut pair = Pair {
+        map,
+        model: ByteMap::new(),
+        scarce,
+        done: 0,
+        failed: 0,
+    };
+    let mut some = |pair: &mut Pair<'_, M>, most: usize, random: Random<'_>| -> bool {
+        for _ in 0..most {
+            let Some(op) = ops.next() else {
+                return false;
+            };
+            let op = if M::ORDERED { op } else { without_order(op) };
+            pair.step(op, random);
+            if pair.model.len() <= small || pair.done % 1024 == 0 {
+                pair.verify();
+            }
+            if pair.done % 4096 == 0 {
+                pair.agree();
+            }
+        }
+        true
+    };
+    let mut more = true;
+    while more {
+        match random(16) {
+            0 | 1 => {
+                let (registered, steps) = (random(2) == 0, 1 + random(30));
+                map.hold(registered, &mut || {
+                    more = some(&mut pair, steps, &mut random);
+                });
+            }
+            2 => drop(map.reclaim(random(40))),
+            _ => {
+                let steps = 1 + random(30);
+                more = some(&mut pair, steps, &mut random);
+            }
+        }
+    }
+    pair.agree();
+    // Each round frees what the next one needs.
+    for _ in 0..64 {
+        if pair.model.is_empty() {
+            break;
+        }
+        pair.clear();
+        map.reclaim(usize::MAX);
+    }
+    map.reclaim(usize::MAX);
+    pair.agree();
+    let (waiting, live) = map.memory();
+    assert_eq!(waiting, (0, 0), "all garbage is gone");
+    if pair.model.is_empty() && !M::ORDERED {
+        assert_eq!(live, 0, "an emptied map keeps nothing");
+    }
+    (pair.done, pair.failed)
+}

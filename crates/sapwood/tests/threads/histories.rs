@@ -1,0 +1,168 @@
+//! Maps for many writers on real threads: recorded histories are linearizable, and a long run leaves what it must.
+//!
+//! `SAPWOOD_SOAK=600` makes the last test run for ten minutes, `SAPWOOD_ROUNDS=1000` records a thousand histories of each
+//! kind of map.
+
+use std::time::Duration;
+
+use sapwood::Error;
+use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::qp::{Exchange, Order, QpShared, SharedMap};
+use sapwood_model::shared_ops::{self, Absent, Present, drive, hot_keys};
+use sapwood_model::soak::{Length, soak};
+
+use crate::support::shared::{builder, each_kind};
+use crate::support::steps::rounds;
+
+/// A map, and what a writer does in a pause.
+struct Shared<O: Order> {
+    map: SharedMap<O, u64>,
+    pause: fn(&SharedMap<O, u64>),
+}
+
+impl<O: Order> shared_ops::SharedMap for Shared<O> {
+    fn get(&self, key: &[u8]) -> Option<u64> {
+        self.map.get(key)
+    }
+
+    fn insert(&self, key: &[u8], value: u64) -> Option<u64> {
+        self.map.pin().view().insert(key, value).unwrap().copied()
+    }
+
+    fn insert_new(&self, key: &[u8], value: u64) -> Result<(), Present> {
+        self.map.insert_new(key, value).map_err(|no| {
+            assert_eq!(no.error, Error::Exists);
+            Present
+        })
+    }
+
+    fn replace(&self, key: &[u8], value: u64) -> Result<u64, Absent> {
+        let pin = self.map.pin();
+        pin.view().replace(key, value).copied().map_err(|no| {
+            assert_eq!(no.error, Error::Absent);
+            Absent
+        })
+    }
+
+    fn remove(&self, key: &[u8]) -> Option<u64> {
+        self.map.pin().view().remove(key).unwrap().copied()
+    }
+
+    fn compare_exchange(&self, key: &[u8], expected: u64, new: u64) -> Result<(), Option<u64>> {
+        let pin = self.map.pin();
+        match pin.view().compare_exchange(key, &expected, new).unwrap() {
+            Exchange::Done(_) => Ok(()),
+            Exchange::Refused { found, .. } => Err(found.copied()),
+        }
+    }
+
+    fn get_or_insert(&self, key: &[u8], value: u64) -> u64 {
+        self.map.get_or_insert_with(key, || value).unwrap()
+    }
+
+    fn pause(&self) {
+        (self.pause)(&self.map);
+        self.map.reclaim(100);
+    }
+}
+
+/// Whether `SAPWOOD_OPS` asks for few operations, as it does under sanitizers.
+fn few() -> bool {
+    std::env::var("SAPWOOD_OPS").is_ok_and(|ops| ops.parse().is_ok_and(|n: u64| n < 100_000))
+}
+
+/// Options for memory of both modes.
+fn both_modes() -> [ArenaOptions; 2] {
+    [DebugMode::Off, DebugMode::Poison].map(|debug| {
+        ArenaOptions::default()
+            .backing(Backing::Mmap { reserve: 1 << 30 })
+            .debug(debug)
+    })
+}
+
+/// How many maps `all_kinds` makes.
+const KINDS: u64 = 10;
+
+/// Runs `$test` on maps of all kinds, and on tries that are compacted meanwhile.
+macro_rules! all_kinds {
+    ($test:ident) => {{
+        let mut seed = fastrand::u64(..);
+        let mut run = |kind: &str, test: &dyn Fn(u64)| {
+            seed = seed.wrapping_add(1);
+            println!("{kind}, seed {seed}");
+            test(seed);
+        };
+        for options in both_modes() {
+            each_kind!(new => {
+                let map = new().options(options.clone()).build().unwrap();
+                run("as it is", &|seed| {
+                    $test(Shared { map: map.clone(), pause: |_| () }, seed)
+                });
+            });
+            for index in [false, true] {
+                let map = builder(index).options(options.clone()).build().unwrap();
+                run("compacted", &|seed| {
+                    let pause = |map: &QpShared<u64>| {
+                        map.compact_step(20).unwrap();
+                    };
+                    $test(Shared { map: map.clone(), pause }, seed)
+                });
+            }
+        }
+    }};
+}
+
+fn linearizable<O: Order>(shared: Shared<O>, seed: u64) {
+    let (usual, ops) = match (cfg!(miri), few()) {
+        (true, _) => (1, 20),
+        (false, true) => (4, 300),
+        (false, false) => (20, 400),
+    };
+    let rounds = rounds(usual);
+    for round in 0..rounds as u64 {
+        let keys = hot_keys(6);
+        for key in &keys {
+            shared.map.remove(key).unwrap();
+        }
+        let history = drive(&shared, 4, ops, &keys, seed.wrapping_add(round));
+        if let Err(error) = history.check() {
+            panic!("{error}");
+        }
+    }
+    shared.map.verify().unwrap();
+    println!("{rounds} histories");
+}
+
+#[test]
+fn histories_are_linearizable() {
+    all_kinds!(linearizable);
+}
+
+fn a_long_run<O: Order>(shared: Shared<O>, seed: u64) {
+    let seconds: u64 = std::env::var("SAPWOOD_SOAK").map_or(0, |s| s.parse().expect("seconds"));
+    let length = match seconds {
+        0 if cfg!(miri) => Length::Operations(30),
+        0 if few() => Length::Operations(3000),
+        0 => Length::Operations(20_000),
+        all => Length::Time(Duration::from_millis(all * 1000 / KINDS)),
+    };
+    let expected = soak(&shared, 4, length, seed);
+    shared.map.verify().unwrap();
+    let pin = shared.map.pin();
+    let mut entries: Vec<_> = pin
+        .view()
+        .iter()
+        .map(|(key, value)| (key, *value))
+        .collect();
+    entries.sort_unstable();
+    let checked = expected.check(entries.into_iter());
+    assert_eq!(checked, Ok(shared.map.len()));
+    let contention = shared.map.contention();
+    assert!(contention.operations > 0);
+    println!("{} operations, {contention:?}", expected.operations);
+}
+
+#[test]
+fn a_long_run_leaves_what_it_must() {
+    all_kinds!(a_long_run);
+}

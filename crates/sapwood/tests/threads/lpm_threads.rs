@@ -1,0 +1,160 @@
+//! Readers of a table beside its writer: each answer is that of the old table or of the new one, never a third.
+//! `SAPWOOD_SOAK` sets how many seconds each test goes on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use sapwood::lpm::{Fib, Ipv4Fib, V4, V6};
+
+use crate::support::lpm::{self as table, Kind, builder, steps};
+use crate::support::progress::Progress;
+use crate::support::script::{Script, ask_beside};
+
+fn beside<F: Kind>(bits: u8, seed: u64, addresses: &[u128], lens: &[u8]) {
+    let soak = std::env::var("SAPWOOD_SOAK")
+        .ok()
+        .and_then(|s| s.parse().ok());
+    let end = soak.map(|seconds: u64| Instant::now() + Duration::from_secs(seconds));
+    for round in 0.. {
+        let seed = seed + 1000 * round;
+        let script = Script::new::<F>(seed, addresses, lens, steps(8_000));
+        let fib: Fib<F, u32> = builder(bits).build().unwrap();
+        let progress = Progress::default();
+        std::thread::scope(|scope| {
+            for reader in 0..2 {
+                let (fib, script, progress) = (&fib, &script, &progress);
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(seed + reader);
+                    let mut handle = fib.reader("test").unwrap();
+                    let mut asked = 0;
+                    while progress.done() < script.steps.len() || asked < 10 {
+                        let view = handle.view();
+                        for _ in 0..8 {
+                            ask_beside(fib, view, script, progress, &mut rng);
+                            asked += 1;
+                        }
+                        handle.quiescent();
+                    }
+                });
+            }
+            for (i, step) in script.steps.iter().enumerate() {
+                progress.step(i, || step.on_fib(&fib));
+            }
+        });
+        fib.verify().unwrap();
+        fib.reclaim(usize::MAX);
+        assert_eq!(fib.memory().waiting.0, 0);
+        if end.is_none_or(|end| Instant::now() > end) {
+            break;
+        }
+    }
+}
+
+/// Addresses that differ in the root, in the first node, and further on.
+fn addresses(bits: u8) -> Vec<u128> {
+    let b = u32::from(bits);
+    let place = |at: u32| 1_u128 << (127 - at);
+    let of = |at: &[u32]| at.iter().fold(0, |all, at| all | place(*at));
+    vec![
+        of(&[]),
+        of(&[b - 1]),
+        of(&[b + 1]),
+        of(&[b + 5]),
+        of(&[b + 6]),
+        of(&[b + 5, b + 12]),
+        of(&[0]),
+    ]
+}
+
+#[test]
+fn v4_beside_a_writer() {
+    beside::<V4>(6, 1, &addresses(6), &[0, 3, 5, 6, 7, 9, 12, 13, 18, 32]);
+}
+
+#[test]
+fn v4_with_kept_blocks_beside_a_writer() {
+    beside::<V4>(
+        12,
+        2,
+        &addresses(12),
+        &[0, 11, 12, 13, 16, 18, 19, 24, 31, 32],
+    );
+}
+
+#[test]
+fn v6_beside_a_writer() {
+    beside::<V6>(6, 3, &addresses(6), &[0, 5, 6, 8, 12, 20, 64, 65, 127, 128]);
+}
+
+/// The pattern that made a carried best match wrong where nodes change in place: a long prefix comes and a short one goes
+/// during one lookup.
+#[test]
+fn a_long_prefix_comes_and_a_short_one_goes() {
+    let fib: Ipv4Fib<u32> = builder(6).build().unwrap();
+    let (short, long) = (
+        "10.0.0.0/8".parse().unwrap(),
+        "10.1.2.0/24".parse().unwrap(),
+    );
+    fib.insert(short, 1).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut handle = fib.reader("test").unwrap();
+            let mut seen = [0_u64; 3];
+            while !over.load(Ordering::Relaxed) || seen[0] == 0 {
+                let view = handle.view();
+                for _ in 0..64 {
+                    let value = view.lookup_value([10, 1, 2, 3].into());
+                    // One of the two is there at every time.
+                    seen[*value.expect("the old or the new table's") as usize] += 1;
+                    seen[0] += 1;
+                }
+                handle.quiescent();
+            }
+            seen
+        });
+        for _ in 0..steps(20_000) {
+            fib.insert(long, 2).unwrap();
+            fib.remove(short).unwrap();
+            fib.insert(short, 1).unwrap();
+            fib.remove(long).unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+        let seen = reader.join().unwrap();
+        assert_eq!(seen[0], seen[1] + seen[2]);
+    });
+}
+
+/// A reader that stands still holds memory back; a hard limit turns that into an error, and its end into room.
+#[test]
+fn a_stalled_reader_makes_an_error_and_no_harm() {
+    use sapwood::{Error, qsbr::Domain};
+    let domain = Domain::builder().hard_limit(1 << 16).build();
+    let fib: Ipv4Fib<u32> = Ipv4Fib::builder()
+        .root_bits(6)
+        .options(table::loud())
+        .domain(&domain)
+        .build()
+        .unwrap();
+    let mut stalled = fib.reader("stalled").unwrap();
+    let net = "10.1.2.0/24".parse().unwrap();
+    let mut refused = None;
+    for i in 0..100_000_u32 {
+        if let Err(no) = fib.insert(net, i) {
+            refused = Some((i, no));
+            break;
+        }
+    }
+    let (i, no) = refused.expect("the limit is reached");
+    assert!(no.value == i && matches!(no.error, Error::GarbageLimit(_)));
+    assert_eq!(fib.get(net), Some(i - 1));
+    assert!(fib.memory().waiting.1 <= 1 << 16);
+    assert!(fib.remove(net).is_err() && fib.begin().insert(net, i).is_err());
+    fib.verify().unwrap();
+    stalled.quiescent();
+    assert_eq!(fib.insert(net, i).unwrap(), Some(i - 1));
+    drop(stalled);
+    fib.reclaim(usize::MAX);
+    fib.verify().unwrap();
+    assert_eq!(fib.memory().waiting.0, 0);
+}

@@ -1,0 +1,114 @@
+//! The route table against a naive oracle, and under readers.
+#![cfg(not(shuttle))]
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
+
+use crate::support::route_table::run_table;
+use sapwood::Error;
+use sapwood::lpm::ipnet::{IpNet, Ipv4Net};
+use sapwood::route::{Group, RouteTable};
+
+fn ops(usual: u64) -> u64 {
+    let ops = std::env::var("SAPWOOD_OPS").map_or(usual, |n| n.parse().expect("a number"));
+    if cfg!(miri) {
+        ops.min(100)
+    } else {
+        ops.min(usual)
+    }
+}
+
+#[test]
+fn as_the_oracle() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let steps = ops(1_500) as usize;
+    assert_eq!(run_table(&mut rng, steps, 50), steps);
+}
+
+#[test]
+fn refused() {
+    let table = RouteTable::with_root_bits(6).unwrap();
+    let net: IpNet = "10.0.0.1/8".parse().unwrap();
+    let rejected = table.insert(net, Group::single(1)).unwrap_err();
+    assert_eq!(rejected.value, Group::single(1));
+    assert!(matches!(rejected.error, Error::HostBitsSet { .. }));
+    assert!(table.remove(net).is_ok_and(|old| old.is_none()));
+    assert_eq!((table.len(), table.groups()), (0, 0));
+    table.verify().unwrap();
+}
+
+#[test]
+fn equal_groups_are_one() {
+    let table = RouteTable::with_root_bits(6).unwrap();
+    for n in 0..50u32 {
+        let net = Ipv4Net::new((n << 24).into(), 8).unwrap();
+        let group = Group::new([(n % 2, 1), (7, 1)]);
+        table.insert(net.into(), group).unwrap();
+    }
+    assert_eq!(table.groups(), 2);
+    // One store for all prefixes; then there are two slots with the same group, which go on to be one.
+    let (old, new) = (Group::new([(0, 1), (7, 1)]), Group::new([(7, 1), (1, 1)]));
+    assert_eq!(table.replace_group(&old, &new), 25);
+    assert_eq!(table.replace_group(&old, &new), 0);
+    table.verify().unwrap();
+    assert_eq!(table.replace_group(&new, &Group::single(3)), 50);
+    assert!((0..50u32).all(|n| table.lookup(Ipv4Addr::from(n << 24).into(), 5) == Some(3)));
+    table.verify().unwrap();
+}
+
+/// Next hops are versions. A reader never sees one that is neither of before nor of after the change under way.
+#[test]
+fn readers_see_before_or_after() {
+    let table = RouteTable::with_root_bits(6).unwrap();
+    let wide: IpNet = "10.0.0.0/8".parse().unwrap();
+    let exact: IpNet = "10.1.0.0/16".parse().unwrap();
+    let addr: IpAddr = "10.1.2.3".parse().unwrap();
+    // The short prefix is never the answer.
+    table.insert(wide, Group::single(u64::MAX)).unwrap();
+    table.insert(exact, Group::new([(0, 1), (1, 1)])).unwrap();
+    let (least, most, done) = (AtomicU64::new(0), AtomicU64::new(1), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for id in 0..2 {
+            let (table, least, most, done) = (&table, &least, &most, &done);
+            scope.spawn(move || {
+                let mut reader = table.reader("reader").unwrap();
+                let mut rng = fastrand::Rng::with_seed(id);
+                while !done.load(SeqCst) {
+                    let before = least.load(SeqCst);
+                    let hop = *reader.view().lookup(addr, rng.u64(..)).expect("a route");
+                    let after = most.load(SeqCst);
+                    assert!(
+                        (before..=after).contains(&hop),
+                        "{before} <= {hop} <= {after}"
+                    );
+                    reader.quiescent();
+                }
+            });
+        }
+        let mut rng = fastrand::Rng::with_seed(9);
+        for n in (2..ops(4_000) + 2).step_by(2) {
+            let new = Group::new([(n, 1), (n + 1, 1)]);
+            most.store(n + 1, SeqCst);
+            match rng.u8(0..3) {
+                // Another slot, or the same one.
+                0 => drop(table.insert(exact, new).unwrap()),
+                1 => assert_eq!(table.replace_group(&table.get(exact).unwrap(), &new), 1),
+                _ => {
+                    // Out of other groups' slots, too.
+                    table.insert(wide, new.clone()).unwrap();
+                    table.insert(exact, new).unwrap();
+                    table.insert(wide, Group::single(u64::MAX)).unwrap();
+                }
+            }
+            least.store(n, SeqCst);
+            if n % 64 == 0 {
+                thread::yield_now();
+            }
+        }
+        done.store(true, SeqCst);
+    });
+    table.reclaim(usize::MAX);
+    table.verify().unwrap();
+    assert_eq!(table.groups(), 2);
+}

@@ -1,0 +1,19 @@
+//! Transactions on a table of bit strings, with snapshots, a reader that holds what it found, and memory that runs out.
+//! Answers are compared with the naive oracle's, every invariant is checked after every transaction.
+#![no_main]
+
+#[path = "../../crates/sapwood/tests/support/bits.rs"]
+mod bits;
+
+use bits::run_bits;
+use libfuzzer_sys::fuzz_target;
+use sapwood::lpm::BitFib;
+use sapwood_fuzz::Input;
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut input = Input::new(bytes);
+    let ((options, small), (domain, limited)) = (input.arena(), input.domain());
+    let builder = BitFib::builder().options(options).domain(&domain);
+    let lens = [2030..=2048, 0..=2048, 0..=9, 0..=40][input.below(4)].clone();
+    run_bits(builder, &mut input, 150, 1, lens, 40, small || limited);
+});

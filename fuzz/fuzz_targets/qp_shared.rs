@@ -1,0 +1,37 @@
+//! Operations on a map for many writers, with or without a point index, by every method that does them; with readers and
+//! pins that hold entries, and memory that runs out. Answers are compared with the naive oracle's, every invariant is checked
+//! after every step.
+#![no_main]
+
+#[path = "../../crates/sapwood/tests/support/writers.rs"]
+mod writers;
+
+use libfuzzer_sys::fuzz_target;
+use sapwood::qp::QpShared;
+use sapwood_fuzz::Input;
+use writers::{Value, run_writers};
+
+fn run<V: Value>(input: &Input<'_>) {
+    let ((options, small), (domain, limited)) = (input.arena(), input.domain());
+    let mut builder = QpShared::<V>::builder().options(options).domain(&domain);
+    if input.below(2) == 0 {
+        builder = builder.with_index();
+    }
+    if input.below(4) == 0 {
+        builder = builder.max_entries(1 + input.below(40));
+    }
+    let scarce = small || limited;
+    let Ok(map) = builder.build() else {
+        return assert!(scarce);
+    };
+    let ops = input.ops(300, 100_000);
+    run_writers(&map, ops, |n| input.below(n), usize::MAX, scarce);
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let input = Input::new(bytes);
+    match input.below(2) {
+        0 => run::<Box<u64>>(&input),
+        _ => run::<u64>(&input),
+    }
+});

@@ -1,0 +1,14 @@
+//! Operations on a table of routes with groups of next hops, while a reader holds what it found. Answers are the naive
+//! oracle's; every invariant is checked after every step.
+#![no_main]
+
+#[path = "../../crates/sapwood/tests/support/route_table.rs"]
+mod model;
+
+use libfuzzer_sys::fuzz_target;
+use model::run_table;
+use sapwood_fuzz::Input;
+
+fuzz_target!(|bytes: &[u8]| {
+    run_table(&mut Input::new(bytes), 200, 1);
+});
