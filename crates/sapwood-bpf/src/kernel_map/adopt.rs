@@ -9,7 +9,7 @@ use sapwood_arena::EXTRA_AT;
 use super::Serviced;
 use super::blocks::Blocks;
 use super::owner::{ENTRIES_MAX, Owner, Plan, SHIFT, Supply};
-use super::rings::{Damaged, Ring};
+use super::rings::Ring;
 use super::slabs::{self, Slabs, is_cut};
 use super::verify::Found;
 use crate::arena::WindowInfo;
@@ -111,22 +111,15 @@ impl Owner {
             ..Found::default()
         };
         self.check_map(&mut found)?;
-        let damaged = |Damaged| "a ring's count cannot be".to_owned();
-        for (class, supply) in self.supplies.iter().enumerate() {
-            for at in supply.ring.all_offered().map_err(damaged)? {
-                if found.blocks.insert(at, k::units(class) as u32).is_some() {
-                    return Err(format!("block {at} is in a ring and elsewhere"));
-                }
+        for (at, units) in self.offered()? {
+            if found.blocks.insert(at, units).is_some() {
+                return Err(format!("block {at} is in a ring and elsewhere"));
             }
         }
-        let slabs = self.slabs.ring.all_offered().map_err(damaged)?;
-        for &at in &slabs {
-            if found.blocks.insert(at, k::SLAB_UNITS as u32).is_some() {
-                return Err(format!("slab {at} is elsewhere, too"));
-            }
+        for at in self.slabs.ring.all_offered()? {
             self.slabs.push(at);
         }
-        let retired = self.retired.waiting().map_err(damaged)?;
+        let retired = self.retired.waiting()?;
         let given_up = retired.iter().filter(|cell| !is_cut(**cell));
         for &cell in given_up {
             self.given_up(cell, &mut found)?;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sapwood::qp::format::LEAF;
+use sapwood::qp::format::{LEAF, reference_of};
 
 use super::KernelMapShape;
 use super::owner::Owner;
@@ -22,6 +22,12 @@ pub(super) struct Found {
     pub(super) leaf_units: usize,
 }
 
+impl From<Damaged> for String {
+    fn from(Damaged: Damaged) -> String {
+        "a ring's count cannot be".into()
+    }
+}
+
 impl From<Trouble> for String {
     fn from(trouble: Trouble) -> String {
         match trouble {
@@ -34,8 +40,7 @@ impl From<Trouble> for String {
 impl Owner {
     /// Walks everything.
     pub(super) fn verify(&mut self) -> Result<KernelMapShape, String> {
-        self.look()
-            .map_err(|Damaged| "what was retired cannot be so much")?;
+        self.look()?;
         self.blocks.verify()?;
         let before = (self.u32(k::LOCK), self.u64(k::SEQUENCE));
         if before.0 != 0 {
@@ -130,20 +135,22 @@ impl Owner {
         }
     }
 
+    /// What rings have for programs, slabs too: first units, and units.
+    pub(super) fn offered(&self) -> Result<Vec<(u32, u32)>, Damaged> {
+        let rings = self.supplies.iter().enumerate();
+        let rings = rings.map(|(class, supply)| (&supply.ring, k::units(class)));
+        let mut all = Vec::new();
+        for (ring, units) in rings.chain([(&self.slabs.ring, k::SLAB_UNITS)]) {
+            all.extend(ring.all_offered()?.into_iter().map(|at| (at, units as u32)));
+        }
+        Ok(all)
+    }
+
     /// Checks that each block that programs have is in the structure, in a ring, or given up.
     fn check_blocks(&self, mut held: BTreeSet<u32>) -> Result<(), String> {
-        let damaged = |Damaged| "a ring's count cannot be".to_owned();
-        for (class, supply) in self.supplies.iter().enumerate() {
-            for at in supply.ring.all_offered().map_err(damaged)? {
-                if self.blocks.given(at) != Some(k::units(class) as u32) || !held.insert(at) {
-                    return Err(format!("the ring of class {class} has {at}"));
-                }
-            }
-        }
-        let whole = Some(k::SLAB_UNITS as u32);
-        for at in self.slabs.ring.all_offered().map_err(damaged)? {
-            if self.blocks.given(at) != whole || !held.insert(at) {
-                return Err(format!("the ring of slabs has {at}"));
+        for (at, units) in self.offered()? {
+            if self.blocks.given(at) != Some(units) || !held.insert(at) {
+                return Err(format!("a ring has block {at} of {units} units"));
             }
         }
         let (at, left) = self.slabs.left().unwrap_or_default();
@@ -156,9 +163,10 @@ impl Owner {
         if left > 0 && (self.blocks.given(at) != Some(left) || !held.insert(at)) {
             return Err(format!("what is left of a slab at {at} is elsewhere, too"));
         }
-        let retired = self.retired.waiting().map_err(damaged)?;
+        let retired = self.retired.waiting()?;
         for cell in retired.into_iter().filter(|cell| !is_cut(*cell)) {
-            if self.blocks.given(cell >> 1).is_none() || !held.insert(cell >> 1) {
+            let at = reference_of(cell);
+            if self.blocks.given(at).is_none() || !held.insert(at) {
                 return Err(format!("programs gave {cell:#x} up"));
             }
         }

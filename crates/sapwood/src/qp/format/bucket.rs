@@ -131,6 +131,17 @@ pub const fn chunk_at(entry: u32) -> usize {
     (entry & !7) as usize * UNIT
 }
 
+/// The directory word of the chunk whose block is at this reference.
+pub const fn entry_of(block: u32) -> u32 {
+    let aligned = (block + 7) & !7;
+    aligned | (aligned - block)
+}
+
+/// The reference of the block of the chunk that a directory word names; 0 if it names none.
+pub const fn block_of(entry: u32) -> u32 {
+    (entry & !7).wrapping_sub(entry & 7)
+}
+
 /// Where a bucket is in its chunk.
 #[inline(always)]
 pub const fn place_of(bucket: u32, shift: u32) -> usize {

@@ -35,6 +35,24 @@ pub const fn byte_of(cell: u32) -> usize {
     (cell & !LEAF) as usize * 4
 }
 
+/// The reference of a cell's node.
+#[inline(always)]
+pub const fn reference_of(cell: u32) -> u32 {
+    cell >> 1
+}
+
+/// The cell of the branch at a reference.
+#[inline(always)]
+pub const fn branch_cell(reference: u32) -> u32 {
+    reference << 1
+}
+
+/// The cell of the leaf at a reference.
+#[inline(always)]
+pub const fn leaf_cell(reference: u32) -> u32 {
+    reference << 1 | LEAF
+}
+
 /// The numbers that programs in other languages are compiled with: names as in `docs/qp.md` and `docs/shared.md`.
 pub const LAYOUT: [(&str, u64); 20] = [
     ("END", branch::END as u64),

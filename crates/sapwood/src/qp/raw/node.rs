@@ -137,9 +137,10 @@ impl Branch {
             // SAFETY: more than eight labels and at most 32.
             unsafe { self.find_of_32(byte) }
         } else {
-            let (w, bit) = (word_of(byte), bit_of(byte));
+            let w = word_of(byte);
             // SAFETY: more than 32 labels means the big layout, which has four words and ranks.
             let (word, rank) = unsafe { (self.map_word(w), *self.p.add(RANKS_AT + w)) };
+            let bit = bit_of(byte);
             (word & bit != 0).then(|| usize::from(rank) + (word & (bit - 1)).count_ones() as usize)
         }
     }

@@ -254,7 +254,8 @@ pub(crate) unsafe fn copy_whole(src: Branch, dst: *mut u8, bits: u32) -> Branch 
     // SAFETY: both blocks have the same size and do not overlap. The header is not read: other writers may mark it.
     unsafe {
         let words = block_of(src.h) / 4 - 1;
-        ptr::copy_nonoverlapping(src.p.add(4).cast::<u32>(), dst.add(4).cast::<u32>(), words);
+        let (from, to) = (src.p.add(LABELS_AT), dst.add(LABELS_AT));
+        ptr::copy_nonoverlapping(from.cast::<u32>(), to.cast::<u32>(), words);
     }
     let out = Branch {
         p: dst,

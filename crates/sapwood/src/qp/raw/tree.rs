@@ -13,6 +13,7 @@ use super::order::Order;
 use super::parts::{self, Parts};
 use super::points::Points;
 use super::view::View;
+use crate::qp::format;
 
 /// Accounting kind of branches with up to 32 labels.
 pub(crate) const SMALL_KIND: Kind = Kind(0);
@@ -31,7 +32,7 @@ pub(crate) fn kind_of(h: u32) -> Kind {
 #[inline(always)]
 pub(crate) fn ref_of(cell: u32) -> Ref {
     // Cells that name a node are never 0 or 1: reference 0 is the header.
-    match Ref::new(cell >> 1) {
+    match Ref::new(format::reference_of(cell)) {
         Some(r) => r,
         None => unreachable!("an empty cell has no block"),
     }
@@ -40,13 +41,13 @@ pub(crate) fn ref_of(cell: u32) -> Ref {
 /// The cell of a branch.
 #[inline(always)]
 pub(crate) fn branch_cell(r: Ref) -> u32 {
-    r.get() << 1
+    format::branch_cell(r.get())
 }
 
 /// The cell of a leaf.
 #[inline(always)]
 pub(crate) fn leaf_cell(r: Ref) -> u32 {
-    r.get() << 1 | LEAF
+    format::leaf_cell(r.get())
 }
 
 /// What happens to nodes that a change makes or leaves behind.

@@ -462,13 +462,13 @@ pub(super) unsafe fn make_chunk(
     let buckets = t.buckets_of(chunk);
     let r = chunks.alloc(chunk_bytes(buckets))?;
     let base = chunks.base();
-    let aligned = (r.get() + 7) & !7;
+    let word = format::entry_of(r.get());
     // SAFETY: the block has 56 bytes more than the buckets. The arena may have moved, the table not within it.
     unsafe {
-        base.add(aligned as usize * UNIT)
+        base.add(format::chunk_at(word))
             .write_bytes(0, buckets as usize * LINE);
         let entry = Table::at(base, table).entry(chunk) as *const AtomicU32;
-        (*entry).store(aligned | (aligned - r.get()), Ordering::Release);
+        (*entry).store(word, Ordering::Release);
     }
     taken.add(chunk_bytes(buckets));
     Some(())
@@ -498,7 +498,7 @@ pub(super) unsafe fn free_chunk(
 /// # Safety
 /// Nobody who begins to look now finds it.
 unsafe fn give_back(chunks: &mut impl Chunks, entry: u32, buckets: u32, taken: &mut Taken) {
-    if let Some(r) = Ref::new((entry & !7).wrapping_sub(entry & 7)) {
+    if let Some(r) = Ref::new(format::block_of(entry)) {
         let bytes = chunk_bytes(buckets);
         taken.remove(bytes);
         // SAFETY: the block of `make_chunk`.

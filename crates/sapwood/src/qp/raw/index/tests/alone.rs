@@ -27,11 +27,7 @@ impl Chunks for Fickle<'_> {
 
     unsafe fn free(&mut self, block: Ref, bytes: usize) {
         // SAFETY: the caller's promise, and there are no readers.
-        unsafe {
-            let p = self.arena.base().add(block.byte_offset());
-            p.write_bytes(0xdb, bytes);
-            self.arena.free(block, bytes, INDEX_KIND);
-        }
+        unsafe { wipe(self.arena, block, bytes, INDEX_KIND) };
     }
 }
 
@@ -90,27 +86,18 @@ impl World {
                 self.oracle.insert(key.to_vec(), leaf);
             } else {
                 self.refused += 1;
-                self.drop_leaf(leaf);
+                // SAFETY: as above.
+                unsafe { drop_leaf(&mut self.arena, leaf) };
             }
         } else if let Some(old) = old {
             // SAFETY: as above.
             unsafe { self.index.remove(self.arena.base(), hash, old) };
         }
         if let Some(old) = old {
-            self.drop_leaf(old);
+            // SAFETY: as above.
+            unsafe { drop_leaf(&mut self.arena, old) };
         }
         self.step();
-    }
-
-    /// Overwrites a leaf that nothing should name any more, and frees it.
-    fn drop_leaf(&mut self, leaf: u32) {
-        // SAFETY: as above.
-        unsafe {
-            let p = self.arena.base().add(byte_of(leaf));
-            let size = LeafOf::<u64>::size(LeafOf::<u64>::key_len(p));
-            p.write_bytes(0xdb, size);
-            self.arena.free(ref_of(leaf), size, LEAF_KIND);
-        }
     }
 
     /// Each key is found, walks meet each leaf once, and every count is right.

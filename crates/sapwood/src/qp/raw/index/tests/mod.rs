@@ -124,3 +124,30 @@ fn homes_are_in_the_order_of_the_hashes() {
 fn alloc(arena: &mut Arena, bytes: usize) -> Option<Ref> {
     arena.alloc(bytes, INDEX_KIND, Area::Nodes).ok()
 }
+
+/// Frees a block. It is overwritten first, so that a late look is noticed.
+///
+/// # Safety
+/// As for [`Arena::free`].
+#[cfg(not(shuttle))]
+unsafe fn wipe(arena: &mut Arena, block: Ref, bytes: usize, kind: Kind) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let p = arena.base().add(block.byte_offset());
+        p.write_bytes(0xdb, bytes);
+        arena.free(block, bytes, kind);
+    }
+}
+
+/// Frees a leaf that nothing should name any more.
+///
+/// # Safety
+/// It is a leaf of the arena, and nobody uses it afterwards.
+#[cfg(not(shuttle))]
+unsafe fn drop_leaf(arena: &mut Arena, leaf: u32) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let key_len = LeafOf::<u64>::key_len(arena.base().add(byte_of(leaf)));
+        wipe(arena, ref_of(leaf), LeafOf::<u64>::size(key_len), LEAF_KIND);
+    }
+}

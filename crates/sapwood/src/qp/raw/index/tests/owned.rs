@@ -42,12 +42,8 @@ impl Chunks for Plain<'_> {
     }
 
     unsafe fn free(&mut self, block: Ref, bytes: usize) {
-        // SAFETY: the caller's promise. Overwritten first, so that a late look is noticed.
-        unsafe {
-            let p = self.arena.base().add(block.byte_offset());
-            p.write_bytes(0xdb, bytes);
-            self.arena.free(block, bytes, INDEX_KIND);
-        }
+        // SAFETY: the caller's promise.
+        unsafe { wipe(self.arena, block, bytes, INDEX_KIND) };
     }
 }
 
@@ -111,7 +107,7 @@ impl World {
             // SAFETY: as above; `old` was inserted with this key.
             Some(old) => unsafe {
                 self.index.replace(self.arena.base(), hash, old, leaf);
-                self.drop_leaf(old, key.len());
+                drop_leaf(&mut self.arena, old);
             },
             None => {
                 // SAFETY: as above.
@@ -127,19 +123,9 @@ impl World {
             // SAFETY: as above.
             unsafe {
                 self.index.remove(self.arena.base(), hash, old);
-                self.drop_leaf(old, key.len());
+                drop_leaf(&mut self.arena, old);
             }
             self.step();
-        }
-    }
-
-    unsafe fn drop_leaf(&mut self, leaf: u32, key_len: usize) {
-        let size = LeafOf::<u64>::size(key_len);
-        // SAFETY: the caller's promise.
-        unsafe {
-            let p = self.arena.base().add(byte_of(leaf));
-            p.write_bytes(0xdb, size);
-            self.arena.free(ref_of(leaf), size, LEAF_KIND);
         }
     }
 
