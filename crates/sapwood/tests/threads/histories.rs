@@ -155,7 +155,7 @@ fn a_long_run<O: Order>(shared: Shared<O>, seed: u64) {
         .map(|(key, value)| (key, *value))
         .collect();
     entries.sort_unstable();
-    let checked = expected.check(entries.into_iter());
+    let checked = expected.check(entries);
     assert_eq!(checked, Ok(shared.map.len()));
     let contention = shared.map.contention();
     assert!(contention.operations > 0);
