@@ -9,7 +9,7 @@ use super::raw::search::Fit;
 use super::raw::table::View;
 use super::{Range, fit};
 
-/// A [`MapleMap`], read under a guard, or while its writer is left alone. Stays on its thread.
+/// A [`MapleMap`](super::MapleMap), read under a guard, or while its writer is left alone. Stays on its thread.
 ///
 /// Each question is answered as the map is then: as before a change or as after it.
 pub struct MapleView<'g, V> {
