@@ -36,12 +36,12 @@ pub struct ErasePlan {
 /// What a plan or a reservation takes, by its field with a [`Cost`].
 macro_rules! costs {
     ($($cost:ident).+) => {
-        /// Number of nodes that the change makes: exactly so many, if the map stays as it is until then.
+        /// The exact number of nodes that the change makes, if the map stays as it is until then.
         pub fn nodes(&self) -> usize {
             self.$($cost).+.nodes
         }
 
-        /// Bytes of these nodes, and of values' blocks.
+        /// The bytes of these nodes, and of the blocks of values.
         pub fn bytes(&self) -> usize {
             self.$($cost).+.bytes
         }

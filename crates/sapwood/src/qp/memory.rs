@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::figures::{self, ENTRIES, table};
-use sapwood_arena::Memory;
+use sapwood_arena::{Kind, Memory};
 
 use super::raw::points::INDEX_KIND;
 use super::raw::tree::Tree;
@@ -31,13 +31,13 @@ pub struct QpMemory {
 impl QpMemory {
     pub(crate) fn of<V>(tree: &Tree<V>) -> Self {
         let arena = tree.arena.memory();
-        let kind = |k: usize| (arena.kinds[k].count, arena.kinds[k].bytes);
+        let kind = |kind| figures::kind(&arena, kind);
         QpMemory {
             entries: tree.len,
-            small_branches: kind(0),
-            big_branches: kind(1),
-            leaves: kind(2),
-            index: kind(usize::from(INDEX_KIND.0)).1,
+            small_branches: kind(Kind(0)),
+            big_branches: kind(Kind(1)),
+            leaves: kind(Kind(2)),
+            index: kind(INDEX_KIND).1,
             outside: size_of::<Tree<V>>() + tree.order.bytes(),
             arena,
         }

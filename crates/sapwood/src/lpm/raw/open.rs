@@ -75,7 +75,7 @@ impl<V: Eq + Hash> FibShared<V> {
         writer.retired.clear();
         writer.retired_bytes = 0;
         writer.taken.clear();
-        for value in core::mem::take(&mut writer.given) {
+        while let Some(value) = writer.given.pop() {
             if writer.values.release(self.mem, value) {
                 // SAFETY: only the transaction's prefixes had it.
                 dropped.push(unsafe { values::free_new(mem, &mut writer.blocks.arena, value) });

@@ -167,13 +167,13 @@ impl<V> StoreShared<V> {
     /// hands out its values.
     pub(crate) fn roll_back(&self, writer: &mut Writer<V>, values: &mut Vec<V>) {
         let root = Root::from_word(self.published.load(Ordering::Relaxed));
-        let tree = &mut writer.tree;
+        let Writer { tree, cow, .. } = writer;
         tree.root = root.cell;
         tree.len = root.len as usize;
-        writer.cow.dead.clear();
-        writer.cow.retired.clear();
-        writer.cow.retired_bytes = 0;
-        for cell in core::mem::take(&mut writer.cow.fresh) {
+        cow.dead.clear();
+        cow.retired.clear();
+        cow.retired_bytes = 0;
+        for cell in cow.fresh.drain(..) {
             // SAFETY: made by this transaction, seen by nobody else; each node is in the list once.
             unsafe {
                 if cell & LEAF != 0 {
