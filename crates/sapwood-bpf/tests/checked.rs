@@ -94,7 +94,7 @@ fn is_walked(
 }
 
 fn written_by_another_process_until_it_is_killed<K: Kind>() {
-    let pins = Pins::new("foreign");
+    let pins = Pins::new("checked");
     let arena = BpfArena::create(64 << 20).unwrap();
     arena.pin(pins.path("arena")).unwrap();
     let mut child = Beside::start(K::NAME, &pins.path("arena"));
