@@ -32,6 +32,7 @@ unsafe impl Send for Splice {}
 
 impl Splice {
     /// The change of `a..=b` in a leaf whose slots have `slot` bytes; the slot whose value it needs a clone of.
+    #[inline(always)]
     fn new(leaf: Leaf, slot: usize, (a, b): (u64, u64), put: bool) -> (Splice, Option<*const u8>) {
         let n = leaf.len();
         let from = leaf.rank::<false>(a);
@@ -74,6 +75,7 @@ impl Splice {
     }
 
     /// Whether the new leaf would be the old one.
+    #[inline(always)]
     fn is_same(&self) -> bool {
         self.count == 0 && self.from == self.rest
     }
@@ -84,6 +86,7 @@ impl Splice {
     }
 
     /// The last index of the new leaf's last entry.
+    #[inline(always)]
     fn last(&self) -> u64 {
         match (self.rest < self.leaf.len(), self.between().last()) {
             (false, Some(&(_, end, _))) => end,
@@ -93,6 +96,7 @@ impl Splice {
     }
 
     /// The code of the new leaf's largest gap, up to `end`. That of the old leaf, up to `old_end`, is `was`.
+    #[inline(always)]
     fn gap(&self, lower: u64, end: u64, old_end: u64, was: u16) -> u16 {
         let new = code(self.new_gap(lower, end));
         if code(self.old_gap(lower, old_end, true)) < was {
@@ -208,8 +212,9 @@ impl Draft {
             bytes,
         });
         self.gone.push((path.node[0], 0));
-        let dropped = splice.dropped().map(|k| leaf.slot(k, slot));
-        self.dropped.extend(dropped);
+        for k in splice.dropped() {
+            self.dropped.push(leaf.slot(k, slot));
+        }
         self.cloned = cloned;
         let mut node = Child {
             node: 0,
