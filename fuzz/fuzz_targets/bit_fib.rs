@@ -1,5 +1,6 @@
-//! Transactions on a table of bit strings, with snapshots, a reader that holds what it found, and memory that runs out.
-//! Answers are compared with the naive oracle's, every invariant is checked after every transaction.
+//! Transactions on a table of bit strings, with snapshots, a reader that holds what it found, and
+//! memory that runs out. Answers are compared with the naive oracle's, every invariant is checked
+//! after every transaction.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/bits.rs"]

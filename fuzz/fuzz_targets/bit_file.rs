@@ -1,7 +1,9 @@
-//! Files of bit strings that somebody made with evil intent: opened with and without a check, and asked everything.
+//! Files of bit strings that somebody made with evil intent: opened with and without a check, and
+//! asked everything.
 //!
-//! Some inputs are files as they are. Most are changes to the image of a real table with names, under checksums that are
-//! right again, so that the checks behind the checksums are what is tested.
+//! Some inputs are files as they are. Most are changes to the image of a real table with names,
+//! under checksums that are right again, so that the checks behind the checksums are what is
+//! tested.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/bitfile.rs"]

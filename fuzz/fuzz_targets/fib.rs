@@ -1,5 +1,6 @@
-//! Operations on a table of IPv4 or IPv6 prefixes, with transactions, snapshots, readers that hold what they found, and memory
-//! that runs out. Answers are compared with the naive oracle's, every invariant is checked after every step.
+//! Operations on a table of IPv4 or IPv6 prefixes, with transactions, snapshots, readers that hold
+//! what they found, and memory that runs out. Answers are compared with the naive oracle's, every
+//! invariant is checked after every step.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/steps.rs"]

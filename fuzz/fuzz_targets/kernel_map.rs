@@ -1,6 +1,7 @@
-//! Maps that programs write, in an arena that is plain memory: the headers for programs, compiled for user space, change and
-//! ask them, and each answer is compared with a `BTreeMap`'s; every invariant is checked again and again. Then words of the
-//! window are spoilt: whatever is in it, readers and the verifier end with an error or an answer.
+//! Maps that programs write, in an arena that is plain memory: the headers for programs, compiled
+//! for user space, change and ask them, and each answer is compared with a `BTreeMap`'s; every
+//! invariant is checked again and again. Then words of the window are spoilt: whatever is in it,
+//! readers and the verifier end with an error or an answer.
 #![no_main]
 
 #[path = "../../crates/sapwood-bpf/tests/kernel_map/pair.rs"]

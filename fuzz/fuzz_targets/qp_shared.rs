@@ -1,6 +1,6 @@
-//! Operations on a map for many writers, with or without a point index, by every method that does them; with readers and
-//! pins that hold entries, and memory that runs out. Answers are compared with the naive oracle's, every invariant is checked
-//! after every step.
+//! Operations on a map for many writers, with or without a point index, by every method that does
+//! them; with readers and pins that hold entries, and memory that runs out. Answers are compared
+//! with the naive oracle's, every invariant is checked after every step.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/writers.rs"]

@@ -11,12 +11,13 @@ unsafe extern "C" {
 #[repr(C, align(8))]
 struct Ask([u8; 344]);
 
-/// Asks the headers about the memory of an arena, which this process has mapped; the question with its answer.
+/// Asks the headers about the memory of an arena, which this process has mapped; the question with
+/// its answer.
 pub fn ask(arena: &sapwood_bpf::BpfArena, question: &[u8; 344]) -> [u8; 344] {
     let mut ask = Ask(*question);
     let base = std::ptr::with_exposed_provenance_mut(arena.address());
-    // SAFETY: the question has the size and the alignment of `struct ask`; the arena is mapped while it is borrowed, and the
-    // headers read and write nothing outside its bytes.
+    // SAFETY: the question has the size and the alignment of `struct ask`; the arena is mapped
+    // while it is borrowed, and the headers read and write nothing outside its bytes.
     unsafe { sapwood_fuzz_answer((&raw mut ask).cast(), base, arena.bytes()) };
     ask.0
 }

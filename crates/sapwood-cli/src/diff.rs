@@ -28,7 +28,8 @@ impl<K, V> Change<K, V> {
     }
 }
 
-/// Walks both lists in order of keys, side by side, and shows each change or, in a summary, their numbers.
+/// Walks both lists in order of keys, side by side, and shows each change or, in a summary, their
+/// numbers.
 pub fn run<K: Copy, V: PartialEq>(
     mut out: Output,
     summary: bool,

@@ -1,4 +1,5 @@
-//! How threads read a structure whose readers never lock: pinned for a moment, or registered for long.
+//! How threads read a structure whose readers never lock: pinned for a moment, or registered for
+//! long.
 
 use core::fmt;
 
@@ -6,7 +7,8 @@ use sapwood_qsbr::{Domain, Guard, Offline, Pinned, Reader as Registration, TooMa
 
 /// A structure that is read under a guard of its [`Domain`].
 ///
-/// Each structure has these methods itself, too; this trait is for code that is generic over structures.
+/// Each structure has these methods itself, too; this trait is for code that is generic over
+/// structures.
 ///
 /// ```
 /// use sapwood::{Readable, qp::QpStore, lpm::Ipv4Fib};
@@ -28,15 +30,16 @@ pub trait Readable {
     /// The domain whose grace periods the structure waits for.
     fn domain(&self) -> &Domain;
 
-    /// The structure under a guard that the caller holds, for readers of several structures at once.
+    /// The structure under a guard that the caller holds, for readers of several structures at
+    /// once.
     ///
     /// # Panics
     /// When the guard is of another domain.
     fn view<'g>(&'g self, guard: Guard<'g>) -> Self::View<'g>;
 }
 
-/// The methods of [`Readable`], and the ways to a guard, for the structure itself; the argument is the type
-/// of its view with the lifetime `'g`.
+/// The methods of [`Readable`], and the ways to a guard, for the structure itself; the argument is
+/// the type of its view with the lifetime `'g`.
 macro_rules! reading_methods {
     ($view:ty) => {
         /// The domain whose grace periods the structure waits for.
@@ -44,7 +47,8 @@ macro_rules! reading_methods {
             $crate::Readable::domain(self)
         }
 
-        /// The structure under a guard that the caller holds, for readers of several structures at once.
+        /// The structure under a guard that the caller holds, for readers of several structures at
+        /// once.
         ///
         /// # Panics
         /// When the guard is of another domain.
@@ -81,8 +85,8 @@ pub(crate) use reading_methods;
 
 /// A thread that is registered to read a structure: registered once, then its guards cost nothing.
 ///
-/// Call [`quiescent`](Self::quiescent) from time to time (once per round of an event loop, or per burst
-/// of packets), or go [`offline`](Self::offline) before blocking: else memory is held back.
+/// Call [`quiescent`](Self::quiescent) from time to time (once per round of an event loop, or per
+/// burst of packets), or go [`offline`](Self::offline) before blocking: else memory is held back.
 ///
 /// ```
 /// use sapwood::{Reader, qp::QpStore};
@@ -124,8 +128,8 @@ impl<M: Readable> Reader<M> {
         })
     }
 
-    /// The structure. A view of a structure with versions stays on the newest one; another sees, with
-    /// each question, what is newest then.
+    /// The structure. A view of a structure with versions stays on the newest one; another sees,
+    /// with each question, what is newest then.
     #[inline]
     pub fn view(&self) -> M::View<'_> {
         self.map.view(self.registration.guard())
@@ -162,7 +166,8 @@ impl<M> fmt::Debug for Reader<M> {
     }
 }
 
-/// A guard for a few operations on this thread. Stays on its thread, and holds back memory while it lives.
+/// A guard for a few operations on this thread. Stays on its thread, and holds back memory while it
+/// lives.
 ///
 /// ```
 /// use sapwood::qp::QpShared;

@@ -1,8 +1,8 @@
 //! The hash index of a map that somebody else wrote: lookups and walks (`docs/shared.md`).
 //!
-//! As with tries: nothing is read that is not inside, and what was read is looked at again, from the table that the header
-//! names. A table, a chunk or a leaf that is used for something else meanwhile is noticed when that has changed, which is
-//! nearly always.
+//! As with tries: nothing is read that is not inside, and what was read is looked at again, from
+//! the table that the header names. A table, a chunk or a leaf that is used for something else
+//! meanwhile is noticed when that has changed, which is nearly always.
 
 use sapwood::qp::Published;
 use sapwood::qp::format::bucket::{self, LINE, NOTHING, Words, tag_of};
@@ -274,7 +274,8 @@ impl<'a, W: Window> Index<'a, W> {
         same.then_some(()).ok_or(Trouble::Changed)
     }
 
-    /// The entries whose hashes begin with `from` or a little more, and where to go on, unless these were the last.
+    /// The entries whose hashes begin with `from` or a little more, and where to go on, unless
+    /// these were the last.
     pub(super) fn some(&self, from: u32) -> Result<(Vec<Copied>, Option<u32>), Trouble> {
         let start = self.start();
         let mut slots = Vec::new();

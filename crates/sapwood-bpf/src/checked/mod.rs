@@ -21,7 +21,8 @@ use crate::arena::{BpfArena, WindowInfo};
 use crate::error::Error;
 use crate::layout::{Kind, root};
 
-/// How often an operation begins anew before it gives up: what was changed meanwhile, what looks damaged.
+/// How often an operation begins anew before it gives up: what was changed meanwhile, what looks
+/// damaged.
 const TRIES: usize = 64;
 const TRIES_DAMAGED: usize = 4;
 
@@ -33,7 +34,8 @@ pub trait CheckedValue: Sized {
     /// The value of these bytes, which are as many as fit.
     fn of(bytes: &[u8]) -> Option<Self>;
 
-    /// What a map of the library calls its layout, where this type must be the one that it was made with.
+    /// What a map of the library calls its layout, where this type must be the one that it was made
+    /// with.
     fn layout_hash() -> Option<u64>;
 }
 
@@ -73,21 +75,26 @@ impl CheckedValue for Bytes {
     }
 }
 
-/// A map over byte strings in an arena, read while another process or programs write it, or after its owner died. It copies what
-/// it gives, and takes no word for true that it did not check.
+/// A map over byte strings in an arena, read while another process or programs write it, or after
+/// its owner died. It copies what it gives, and takes no word for true that it did not check.
 ///
 /// # What is promised
 ///
-/// - Whatever the window holds, be it random bytes, and whatever is written meanwhile: nothing outside the window is read, and every
-///   operation ends, with a result or with [`Error::Damaged`] or [`Error::Busy`].
-/// - While nobody writes, answers are exact, and [`verify`](Self::verify) says whether the map is whole.
-/// - While somebody writes, each entry that is given was an entry at some time during the operation, walks ascend strictly, and a key
-///   that is there throughout is not missed: as long as memory that was removed is not used again meanwhile.
-/// - A reader takes no part in the owner's grace periods, so the owner may use such memory again. What was read is then compared with
-///   its path from the root once more, and the operation begins anew if that has changed; that finds nearly all such cases, and is no
-///   proof. Who needs one reads in the owner's process, or in a program.
+/// - Whatever the window holds, be it random bytes, and whatever is written meanwhile: nothing
+///   outside the window is read, and every operation ends, with a result or with [`Error::Damaged`]
+///   or [`Error::Busy`].
+/// - While nobody writes, answers are exact, and [`verify`](Self::verify) says whether the map is
+///   whole.
+/// - While somebody writes, each entry that is given was an entry at some time during the
+///   operation, walks ascend strictly, and a key that is there throughout is not missed: as long as
+///   memory that was removed is not used again meanwhile.
+/// - A reader takes no part in the owner's grace periods, so the owner may use such memory again.
+///   What was read is then compared with its path from the root once more, and the operation begins
+///   anew if that has changed; that finds nearly all such cases, and is no proof. Who needs one
+///   reads in the owner's process, or in a program.
 ///
-/// A damaged map may name pages of its window that nothing was written to yet; to read them takes memory.
+/// A damaged map may name pages of its window that nothing was written to yet; to read them takes
+/// memory.
 ///
 /// In the process that owns the map, use the map.
 ///
@@ -112,8 +119,8 @@ impl BpfArena {
     /// A reader of the map of this name, whoever writes it: of [`Kind::Qp`] or [`Kind::KernelQp`].
     ///
     /// # Errors
-    /// [`Error::NoWindow`]; [`Error::Value`] when its values have another size, or its owner made it with another type;
-    /// [`Error::Damaged`].
+    /// [`Error::NoWindow`]; [`Error::Value`] when its values have another size, or its owner made
+    /// it with another type; [`Error::Damaged`].
     pub fn reader<V: CheckedValue>(&self, name: &str) -> Result<CheckedReader<V>, Error> {
         let window = match self.window(name, Kind::KernelQp) {
             Ok(window) => window,
@@ -138,7 +145,8 @@ impl BpfArena {
 }
 
 impl<V: CheckedValue> CheckedReader<V> {
-    /// Its window, as it was when the reader was made. An owner that takes the map over puts it elsewhere; readers follow.
+    /// Its window, as it was when the reader was made. An owner that takes the map over puts it
+    /// elsewhere; readers follow.
     pub fn window(&self) -> &WindowInfo {
         &self.window
     }
@@ -217,7 +225,8 @@ impl<V: CheckedValue> CheckedReader<V> {
     /// The value of a key.
     ///
     /// # Errors
-    /// [`Error::Damaged`]; [`Error::Busy`] when it was changed again and again; [`Error::NoWindow`] when the map was closed.
+    /// [`Error::Damaged`]; [`Error::Busy`] when it was changed again and again; [`Error::NoWindow`]
+    /// when the map was closed.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<V>, Error> {
         let key = key.as_ref();
         let mut path = Path::default();
@@ -248,7 +257,8 @@ impl<V: CheckedValue> CheckedReader<V> {
         Ok(self.get(key)?.is_some())
     }
 
-    /// Whether the map has an order: a trie. Without one, [`iter`](Self::iter) and its like are refused.
+    /// Whether the map has an order: a trie. Without one, [`iter`](Self::iter) and its like are
+    /// refused.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -258,7 +268,8 @@ impl<V: CheckedValue> CheckedReader<V> {
 
     /// All entries, in order of their keys if the map has one, else in any.
     ///
-    /// Of a map that is written meanwhile, no key comes twice, and what is there throughout is not missed, also while it is resized.
+    /// Of a map that is written meanwhile, no key comes twice, and what is there throughout is not
+    /// missed, also while it is resized.
     ///
     /// ```no_run
     /// # let arena = sapwood_bpf::BpfArena::open("/sys/fs/bpf/names")?;
@@ -310,11 +321,13 @@ impl<V: CheckedValue> CheckedReader<V> {
         Ok(first.is_none())
     }
 
-    /// Walks over everything and checks every invariant of trie and index (`docs/qp.md`, `docs/shared.md`), that they have the same entries, and
-    /// that no two nodes share a byte; how many entries there are. For a map that nobody writes meanwhile: a change may look like damage.
+    /// Walks over everything and checks every invariant of trie and index (`docs/qp.md`,
+    /// `docs/shared.md`), that they have the same entries, and that no two nodes share a byte; how
+    /// many entries there are. For a map that nobody writes meanwhile: a change may look like
+    /// damage.
     ///
-    /// What an owner was doing when it died is no damage: counts of a bucket that is locked, and up to 128 entries that trie and index do not
-    /// agree about.
+    /// What an owner was doing when it died is no damage: counts of a bucket that is locked, and up
+    /// to 128 entries that trie and index do not agree about.
     ///
     /// # Errors
     /// [`Error::Damaged`], with the first thing that is wrong and where.
@@ -490,7 +503,8 @@ impl<'a, V: CheckedValue> CheckedIter<'a, V> {
 
     fn advance(&mut self) -> Result<Option<(Vec<u8>, V)>, Error> {
         let (reader, stood) = (self.reader, self.nodes.take());
-        // A path that was left long ago may lead nowhere: only what is met from the root tells of damage.
+        // A path that was left long ago may lead nowhere: only what is met from the root tells of
+        // damage.
         let found = stood.and_then(|nodes| Some((self.attempt(&nodes, true).ok()?, nodes)));
         let (found, nodes) = match found {
             Some(found) => found,

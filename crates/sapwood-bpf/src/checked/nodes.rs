@@ -1,7 +1,8 @@
-//! Branches and leaves of a window that others write: read word by word, and checked before they are believed.
+//! Branches and leaves of a window that others write: read word by word, and checked before they
+//! are believed.
 //!
-//! Everything is read through atomics, so what changes meanwhile gives other words, never anything worse. A reference is
-//! followed only to bytes that the window has.
+//! Everything is read through atomics, so what changes meanwhile gives other words, never anything
+//! worse. A reference is followed only to bytes that the window has.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,7 +35,8 @@ impl Trouble {
     }
 }
 
-/// Words that others write. Each is loaded whole, and with Acquire: what is loaded after it is at least as new.
+/// Words that others write. Each is loaded whole, and with Acquire: what is loaded after it is at
+/// least as new.
 pub(crate) trait Window {
     /// Bytes from the window's beginning; nothing behind them is read.
     fn len(&self) -> usize;
@@ -252,7 +254,8 @@ impl<W: Window> Nodes<W> {
         }
     }
 
-    /// Checks what only a whole check looks at: padding of labels, ranks, and, if it has to be free, the lock.
+    /// Checks what only a whole check looks at: padding of labels, ranks, and, if it has to be
+    /// free, the lock.
     pub(super) fn check_spare(&self, branch: &Branch, free: bool) -> Result<(), Trouble> {
         let damaged = |why| Err(Trouble::Damaged(why, branch.at));
         if free && self.window.u32(branch.at) != branch.header {

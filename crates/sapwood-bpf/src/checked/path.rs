@@ -18,7 +18,8 @@ pub(super) struct Path {
     pub(super) frames: Vec<Frame>,
     /// The leaf's cell, or 0.
     pub(super) leaf: u32,
-    /// The frames before this one are those that the leaf before was reached by; this one turned to another child.
+    /// The frames before this one are those that the leaf before was reached by; this one turned
+    /// to another child.
     pub(super) turned: Option<usize>,
     /// Branches read.
     pub(super) steps: u64,
@@ -187,7 +188,8 @@ impl Path {
         same.then_some(()).ok_or(Trouble::Changed)
     }
 
-    /// Looks at the path again: the root, or the last branches of a long path, must lead where they led.
+    /// Looks at the path again: the root, or the last branches of a long path, must lead where they
+    /// led.
     pub(super) fn look_again(
         &self,
         nodes: &Nodes<impl Window>,

@@ -9,7 +9,8 @@ use super::index::{Bucket, Index, Slot, Table};
 use super::nodes::{Nodes, Trouble, Window};
 use super::path::Path;
 
-/// As many entries may differ between trie and index as writers may have been at work when their process died.
+/// As many entries may differ between trie and index as writers may have been at work when their
+/// process died.
 const UNDER_WAY: u32 = 128;
 
 /// What a node is.
@@ -52,8 +53,8 @@ impl Met {
     }
 }
 
-/// The number of entries, if everything is as it must be and no two nodes share a byte. What a writer was doing when its
-/// process died is allowed for.
+/// The number of entries, if everything is as it must be and no two nodes share a byte. What a
+/// writer was doing when its process died is allowed for.
 pub(super) fn verify_alone(nodes: &Nodes<impl Window>) -> Result<usize, Trouble> {
     let has_index = nodes.has_index();
     let trie = has_index != Published::ONLY_INDEX;
@@ -69,9 +70,9 @@ pub(super) fn verify_alone(nodes: &Nodes<impl Window>) -> Result<usize, Trouble>
     verify(nodes, trie, index, false, note).map(|census| census.entries)
 }
 
-/// Walks everything. `note` takes note of each node and says why it cannot lie in its block, from byte to byte; it has to
-/// refuse the second of two nodes in one place. With `exact`, no writer has died: nothing is locked, and no entry is missing
-/// in trie or index.
+/// Walks everything. `note` takes note of each node and says why it cannot lie in its block, from
+/// byte to byte; it has to refuse the second of two nodes in one place. With `exact`, no writer has
+/// died: nothing is locked, and no entry is missing in trie or index.
 pub(crate) fn verify<W: Window>(
     nodes: &Nodes<W>,
     trie: bool,
@@ -150,7 +151,8 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         }
     }
 
-    /// Checks the index. With a trie, `trie` are the cells of its leaves; without one, the index has the map's leaves.
+    /// Checks the index. With a trie, `trie` are the cells of its leaves; without one, the index
+    /// has the map's leaves.
     fn index(&mut self, index: &Index<'_, W>, trie: Option<&[u32]>) -> Result<(), Trouble> {
         let tables = index.tables()?;
         for table in &tables {
@@ -227,8 +229,8 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         Ok(())
     }
 
-    /// Checks a slot of bucket `number` of the `i`th table. Its key, unless it lies elsewhere, too, because it was being
-    /// moved. A leaf that no trie has is noted.
+    /// Checks a slot of bucket `number` of the `i`th table. Its key, unless it lies elsewhere, too,
+    /// because it was being moved. A leaf that no trie has is noted.
     fn slot(
         &mut self,
         index: &Index<'_, W>,
@@ -265,7 +267,8 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         }
     }
 
-    /// Compares a table's counts with what they should be; how many spilled keys more or less than that are counted.
+    /// Compares a table's counts with what they should be; how many spilled keys more or less than
+    /// that are counted.
     fn counts(&self, index: &Index<'_, W>, table: Table, homes: &[Home]) -> Result<u32, Trouble> {
         let mut differ = 0;
         for (number, home) in homes.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! What measuring needs to know of a family, and the obvious way to look up: a hash map for each length of prefix.
+//! What measuring needs to know of a family, and the obvious way to look up: a hash map for each
+//! length of prefix.
 
 use std::hash::Hash;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -83,7 +84,8 @@ impl Kind for V6 {
 
 type Map<K> = HashMap<K, u32, foldhash::fast::RandomState>;
 
-/// A hash map for each length that has prefixes; a lookup asks one after the other, the longest first.
+/// A hash map for each length that has prefixes; a lookup asks one after the other, the longest
+/// first.
 pub struct PerLength<F: Kind>(Vec<(u8, Map<F::Bits>)>);
 
 impl<F: Kind> PerLength<F> {

@@ -34,7 +34,8 @@ pub struct Updated {
     pub lookups: u64,
 }
 
-/// A prefix that is changed, an address that only it decides, and all answers that are right at some time.
+/// A prefix that is changed, an address that only it decides, and all answers that are right at
+/// some time.
 struct Target<F: Kind> {
     net: F::Net,
     hop: u32,
@@ -140,8 +141,8 @@ fn read<F: Kind>(fib: &Fib<F, u32>, targets: &[Target<F>], time: Duration) -> Re
     Ok(Pace { lookups, cpu })
 }
 
-/// Takes routes away, brings them back by a detour, and as they were, until it is stopped: nanoseconds of each change.
-/// One at least, however late the thread gets a core.
+/// Takes routes away, brings them back by a detour, and as they were, until it is stopped:
+/// nanoseconds of each change. One at least, however late the thread gets a core.
 fn write<F: Kind>(
     fib: &Fib<F, u32>,
     targets: &[Target<F>],

@@ -1,7 +1,9 @@
-//! `sapwood tour`: what the library does, shown on data of this machine and checked against `BTreeMap`.
+//! `sapwood tour`: what the library does, shown on data of this machine and checked against
+//! `BTreeMap`.
 //!
-//! A chapter is a file here with a type that is a [`Chapter`], and a line in [`CHAPTERS`]. It says what it does, does
-//! it, holds every answer against the oracle, and returns its figures for `--json`.
+//! A chapter is a file here with a type that is a [`Chapter`], and a line in [`CHAPTERS`]. It says
+//! what it does, does it, holds every answer against the oracle, and returns its figures for
+//! `--json`.
 
 mod building;
 mod data;

@@ -15,7 +15,8 @@ use crate::progress::Progress;
 /// Throughput of a reader alone and beside a writer that never rests.
 pub struct Readers;
 
-/// Written together in every transaction, so that a reader that saw one without the other would know.
+/// Written together in every transaction, so that a reader that saw one without the other would
+/// know.
 const TWINS: [&[u8]; 2] = [b"\0left twin", b"\xffright twin"];
 /// Lookups to a view.
 const A_VIEW: usize = 256;

@@ -237,7 +237,8 @@ fn cache<F: Kind>(tour: &mut Tour, course: &Course<F>) -> Result<Value, Error> {
     }))
 }
 
-/// What the cache says of a route that has changed: the old answer for a while, but not after an invalidation.
+/// What the cache says of a route that has changed: the old answer for a while, but not after an
+/// invalidation.
 fn after_a_change<F: Kind>(
     tour: &mut Tour,
     course: &Course<F>,

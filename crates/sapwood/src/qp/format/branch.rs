@@ -12,17 +12,19 @@
 //! bit 31      MARK: with FRESH, a lock of the map that many threads write
 //! ```
 //!
-//! Bits 27 to 30 follow from the others; they are there because a descent needs them at every level.
+//! Bits 27 to 30 follow from the others; they are there because a descent needs them at every
+//! level.
 //!
-//! A small branch has its labels from byte 4 on, in ascending order, padded with the last one to a multiple of four. A big
-//! branch has four rank bytes there (how many labels come before each word of the bitmap), and from byte 8 on a bitmap of
-//! four words. Cells follow, END's first.
+//! A small branch has its labels from byte 4 on, in ascending order, padded with the last one to a
+//! multiple of four. A big branch has four rank bytes there (how many labels come before each word
+//! of the bitmap), and from byte 8 on a bitmap of four words. Cells follow, END's first.
 
 /// Header bit: the first cell belongs to the key that ends at the branch's offset.
 pub const END: u32 = 1 << 24;
 /// Header bit: bitmap layout.
 pub const BIG: u32 = 1 << 25;
-/// Header bit: unpublished, owned by the open transaction. In a map that many threads write: locked.
+/// Header bit: unpublished, owned by the open transaction. In a map that many threads write:
+/// locked.
 pub const FRESH: u32 = 1 << 26;
 /// Header bit: how writers of a shared map wait for the lock.
 pub const MARK: u32 = 1 << 31;
@@ -121,7 +123,8 @@ pub const fn header(offset: usize, labels: usize, end: bool) -> u32 {
     offset as u32 | (labels as u32 - 1) << 16 | (end as u32) << 24 | big | first << 27
 }
 
-/// Whether a branch can have this header, without the bits that readers ignore, below one whose offset is `min - 1`.
+/// Whether a branch can have this header, without the bits that readers ignore, below one whose
+/// offset is `min - 1`.
 #[inline]
 pub const fn is_sound(h: u32, min: usize) -> bool {
     h == header(offset_of(h), labels_of(h), h & END != 0)

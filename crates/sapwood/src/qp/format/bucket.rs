@@ -15,11 +15,14 @@
 //!         bits 56..64  filter: one bit for each tag (its lowest three bits) of the keys that lie behind; 0 if none do
 //! ```
 //!
-//! The filter keeps most misses from looking behind: a third of the homes of a full table have keys there, two or three.
+//! The filter keeps most misses from looking behind: a third of the homes of a full table have keys
+//! there, two or three.
 //!
-//! Both words are only ever read and written whole, so nothing depends on the order of bytes in them.
+//! Both words are only ever read and written whole, so nothing depends on the order of bytes in
+//! them.
 //!
-//! A table is a block with a header and a directory, and the chunks of buckets that the directory names:
+//! A table is a block with a header and a directory, and the chunks of buckets that the directory
+//! names:
 //!
 //! ```text
 //! 0    homes: buckets that a key can be at home in
@@ -29,8 +32,8 @@
 //! 16   directory: one word a chunk, 0 = not there (not yet, or not any more)
 //! ```
 //!
-//! A directory word is the reference of the chunk's first bucket, aligned to a line, so that its lowest three bits are
-//! free: they say by how many units the chunk was moved to be so.
+//! A directory word is the reference of the chunk's first bucket, aligned to a line, so that its
+//! lowest three bits are free: they say by how many units the chunk was moved to be so.
 
 use super::UNIT;
 
@@ -47,7 +50,8 @@ pub const LOCK: u64 = 1 << 32;
 pub const MOVED: u64 = 1 << 33;
 /// Where in word 1 the number of keys behind is.
 pub const OUT: u32 = 34;
-/// The most keys of a home that lie elsewhere. If all hashes are equal, a lookup compares as many leaves, and twelve.
+/// The most keys of a home that lie elsewhere. If all hashes are equal, a lookup compares as many
+/// leaves, and twelve.
 pub const OUT_MAX: u32 = 0x3f;
 /// Where in word 1 the reach is.
 pub const REACH: u32 = 40;
@@ -234,7 +238,8 @@ impl Words {
         self.high & (STICKY as u64) << SPILLED == 0
     }
 
-    /// Whether this bucket, where the tag is not, is enough to know that a key that is at home here is absent.
+    /// Whether this bucket, where the tag is not, is enough to know that a key that is at home here
+    /// is absent.
     #[inline(always)]
     pub const fn rules_out(self, tag: u8) -> bool {
         let filter = 1 << (FILTER + (tag % 8) as u32);

@@ -1,17 +1,18 @@
-//! The hash of the index that programs in other languages search: for machines that have no product of 128 bits, such as
-//! the kernel's for BPF programs.
+//! The hash of the index that programs in other languages search: for machines that have no product
+//! of 128 bits, such as the kernel's for BPF programs.
 //!
-//! The key is taken as it lies in a leaf: length, bytes, and zeros, up to a multiple of four words, so that four are always
-//! hashed without a branch. A word `w` with the secret `s` of its place gives `(lo(w) + lo(s)) * (hi(w) + hi(s))`, sums
-//! modulo 2^32, product of 64 bits, and all of these are added. That is NH (Black, Halevi, Krawczyk, Krovetz, Rogaway,
-//! "UMAC: fast and secure message authentication", 1999): two keys that were chosen without knowing the secrets have equal
-//! sums with a chance of 2^-32. The products do not depend on each other. At the end, and after each 32 words of a long
-//! key, the sum is mixed, so that all bits of the hash depend on all of it.
+//! The key is taken as it lies in a leaf: length, bytes, and zeros, up to a multiple of four words,
+//! so that four are always hashed without a branch. A word `w` with the secret `s` of its place
+//! gives `(lo(w) + lo(s)) * (hi(w) + hi(s))`, sums modulo 2^32, product of 64 bits, and all of
+//! these are added. That is NH (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC: fast and secure
+//! message authentication", 1999): two keys that were chosen without knowing the secrets have equal
+//! sums with a chance of 2^-32. The products do not depend on each other. At the end, and after
+//! each 32 words of a long key, the sum is mixed, so that all bits of the hash depend on all of it.
 
 use super::leaf;
 
-/// Words of a key that are hashed before the sum is mixed: those of the longest key with a length of one byte. Each has a
-/// secret of its own.
+/// Words of a key that are hashed before the sum is mixed: those of the longest key with a length
+/// of one byte. Each has a secret of its own.
 pub const SECRETS: usize = 32;
 
 /// Words that are hashed at a time; what the key lacks are zeros.
@@ -64,7 +65,8 @@ pub const fn product(word: u64, secret: u64) -> u64 {
     low as u64 * high as u64
 }
 
-/// A bijection whose upper and lower bits depend on all bits (the constants are those of Steele, Lea and Flood's SplitMix).
+/// A bijection whose upper and lower bits depend on all bits (the constants are those of Steele,
+/// Lea and Flood's SplitMix).
 #[inline(always)]
 pub const fn mix(sum: u64) -> u64 {
     let sum = (sum ^ sum >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -6,7 +6,8 @@
 //! 1 or 3 more      key bytes; zeros up to a multiple of 8
 //! ```
 //!
-//! The value comes first so that it is aligned with the block; a hit on a short key touches one line.
+//! The value comes first so that it is aligned with the block; a hit on a short key touches one
+//! line.
 
 /// The longest key.
 pub const MAX_KEY: usize = 65_535;

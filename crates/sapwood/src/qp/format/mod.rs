@@ -1,14 +1,16 @@
 //! The published byte format: the bits of cells, branches, leaves, index buckets and the hash.
 //!
-//! Other implementations are written from this module, from `docs/qp.md` and from `docs/shared.md`: programs in C (by the
-//! numbers of [`LAYOUT`]), and readers that check what they read. The maps of this crate use the same functions. All of
-//! them compute on words that were read already; none reads memory.
+//! Other implementations are written from this module, from `docs/qp.md` and from `docs/shared.md`:
+//! programs in C (by the numbers of [`LAYOUT`]), and readers that check what they read. The maps of
+//! this crate use the same functions. All of them compute on words that were read already; none
+//! reads memory.
 //!
-//! Words have the byte order of the machine. The published format is that of little-endian machines.
+//! Words have the byte order of the machine. The published format is that of little-endian
+//! machines.
 //!
-//! A *reference* is a place in the arena, in units of 8 bytes. A *cell* is a `u32` that refers to a node: bit 0 says
-//! that the node is a leaf, the other 31 bits are the reference. So the byte offset of a node is `cell * 4` without bit 0,
-//! and the empty cell is 0.
+//! A *reference* is a place in the arena, in units of 8 bytes. A *cell* is a `u32` that refers to a
+//! node: bit 0 says that the node is a leaf, the other 31 bits are the reference. So the byte
+//! offset of a node is `cell * 4` without bit 0, and the empty cell is 0.
 //!
 //! ```
 //! use sapwood::qp::format::{self, branch};
@@ -53,7 +55,8 @@ pub const fn leaf_cell(reference: u32) -> u32 {
     reference << 1 | LEAF
 }
 
-/// The numbers that programs in other languages are compiled with: names as in `docs/qp.md` and `docs/shared.md`.
+/// The numbers that programs in other languages are compiled with: names as in `docs/qp.md` and
+/// `docs/shared.md`.
 pub const LAYOUT: [(&str, u64); 20] = [
     ("END", branch::END as u64),
     ("BIG", branch::BIG as u64),

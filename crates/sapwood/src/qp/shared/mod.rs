@@ -1,5 +1,6 @@
-//! The maps that many threads change at once: [`QpShared`], which is ordered, and [`PointMap`], which has
-//! only the index. Both are [`SharedMap`]; what only one of them can do is in `ordered` and `unordered`.
+//! The maps that many threads change at once: [`QpShared`], which is ordered, and [`PointMap`],
+//! which has only the index. Both are [`SharedMap`]; what only one of them can do is in `ordered`
+//! and `unordered`.
 
 mod ordered;
 mod published;
@@ -68,8 +69,8 @@ pub trait Order: Sized + 'static {
 /// - Operations on one key are linearizable. Walks are weakly consistent.
 /// - Memory of removed entries returns after a grace period.
 ///
-/// Methods of the map itself take a guard for their duration and give copies; those of a [`SharedView`]
-/// give references. Handles are cheap to clone.
+/// Methods of the map itself take a guard for their duration and give copies; those of a
+/// [`SharedView`] give references. Handles are cheap to clone.
 pub struct SharedMap<O: Order, V: Send + Sync + 'static> {
     raw: Arc<O::Raw<V>>,
 }
@@ -102,22 +103,24 @@ pub struct SharedMapBuilder<O, V> {
 }
 
 impl<O: Order, V: Send + Sync + 'static> SharedMapBuilder<O, V> {
-    /// The arena's options. The backing must be one that does not move; the default reserves 16 GiB of address
-    /// space and commits memory as it is used, in small pages: so no insertion waits for long. With
-    /// [`huge_pages`](ArenaOptions::huge_pages), lookups in maps larger than the cache are up to a fifth quicker, and
-    /// an insertion that touches a new huge page takes 0.2 to 5 ms.
+    /// The arena's options. The backing must be one that does not move; the default reserves 16 GiB
+    /// of address space and commits memory as it is used, in small pages: so no insertion waits for
+    /// long. With [`huge_pages`](ArenaOptions::huge_pages), lookups in maps larger than the cache
+    /// are up to a fifth quicker, and an insertion that touches a new huge page takes 0.2 to 5 ms.
     pub fn options(mut self, options: ArenaOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// The domain whose grace periods the map waits for; several maps may share one. Default: its own.
+    /// The domain whose grace periods the map waits for; several maps may share one. Default: its
+    /// own.
     pub fn domain(mut self, domain: &Domain) -> Self {
         self.domain = Some(domain.clone());
         self
     }
 
-    /// The most entries that there may be: one more is [`Error::Full`]. Default: as many as memory has room for.
+    /// The most entries that there may be: one more is [`Error::Full`]. Default: as many as memory
+    /// has room for.
     ///
     /// Counting them costs writers a shared counter.
     pub fn max_entries(mut self, most: usize) -> Self {
@@ -161,7 +164,8 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     /// A map that is made to measure.
     pub fn builder() -> SharedMapBuilder<O, V> {
         SharedMapBuilder {
-            // A fault on a huge page clears 2 MiB, and may wait for the system to find them: see `options`.
+            // A fault on a huge page clears 2 MiB, and may wait for the system to find them: see
+            // `options`.
             options: ArenaOptions::default()
                 .backing(Backing::Mmap { reserve: RESERVE })
                 .huge_pages(false),
@@ -174,7 +178,8 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
 
     reading_methods!(SharedView<'g, O, V>);
 
-    /// Number of entries: exact while nobody writes; else each operation counts from a moment within it.
+    /// Number of entries: exact while nobody writes; else each operation counts from a moment
+    /// within it.
     pub fn len(&self) -> usize {
         self.raw.len()
     }
@@ -221,8 +226,8 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     /// Inserts or replaces; whether the key is new.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], [`Error::Full`], with the value given
-    /// back; the map is unchanged.
+    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], [`Error::Full`], with
+    /// the value given back; the map is unchanged.
     pub fn insert(&self, key: impl AsRef<[u8]>, value: V) -> Result<bool, Rejected<V>> {
         let key = key.as_ref();
         self.admitted(key, value, |view, value| {
@@ -290,7 +295,8 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
 
     /// A copy of a key's value, after inserting the one that `make` makes if the key is not there.
     ///
-    /// No lock is held while `make` runs: another thread may insert the key meanwhile, and then its value wins.
+    /// No lock is held while `make` runs: another thread may insert the key meanwhile, and then its
+    /// value wins.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -310,8 +316,8 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     /// Removes a key; whether it was there.
     ///
     /// # Errors
-    /// [`Error::GarbageLimit`]. [`Error::ArenaFull`] in an ordered map, which builds a branch with one
-    /// child less beside the old one; an unordered map needs no memory for it.
+    /// [`Error::GarbageLimit`]. [`Error::ArenaFull`] in an ordered map, which builds a branch with
+    /// one child less beside the old one; an unordered map needs no memory for it.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         let key = key.as_ref();
         self.raw.admit(key.len())?;
@@ -325,8 +331,8 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
         Ok(removed)
     }
 
-    /// Calls `each` with all entries until it breaks, in the order of [`SharedView::iter`], and as weakly
-    /// consistent.
+    /// Calls `each` with all entries until it breaks, in the order of [`SharedView::iter`], and as
+    /// weakly consistent.
     pub fn for_each<B>(&self, each: impl FnMut(&[u8], &V) -> ControlFlow<B>) -> ControlFlow<B> {
         self.read(|view| view.for_each(each))
     }
@@ -350,8 +356,9 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
         }
     }
 
-    /// Frees up to `budget` nodes that no reader can hold any more; returns how many. Writers do some of it on the
-    /// way; this is for an idle loop, or after a stall. Values are dropped here, on the calling thread.
+    /// Frees up to `budget` nodes that no reader can hold any more; returns how many. Writers do
+    /// some of it on the way; this is for an idle loop, or after a stall. Values are dropped here,
+    /// on the calling thread.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut values = Vec::new();
         self.raw.reclaim(budget, &mut values)
@@ -367,7 +374,8 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
         self.raw.memory()
     }
 
-    /// Walks the map and checks every invariant, and the accounts against what is there. Writers wait meanwhile.
+    /// Walks the map and checks every invariant, and the accounts against what is there. Writers
+    /// wait meanwhile.
     ///
     /// # Errors
     /// What is wrong, for a person to read.
@@ -401,7 +409,8 @@ impl<O: Order, V: Send + Sync + fmt::Debug + 'static> fmt::Debug for SharedMap<O
 pub struct Contention {
     /// Changes that were made or refused.
     pub operations: u64,
-    /// Those that met a branch locked by another writer, or had to begin anew after another's change.
+    /// Those that met a branch locked by another writer, or had to begin anew after another's
+    /// change.
     pub met_lock: u64,
     /// Time that they waited for locks, all together.
     pub waited: Duration,

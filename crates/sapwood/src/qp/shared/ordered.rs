@@ -28,12 +28,12 @@ use crate::seed::seed;
 /// An ordered map over byte strings that any number of threads read and change at once.
 ///
 /// - Readers take no lock. They need a guard: a [`pin`](SharedMap::pin) for a few operations, or a
-///   [`Reader`](crate::Reader) for a thread with a loop. A registered reader of the trie writes nothing
-///   and retries nothing.
-/// - Writers lock the one or two branches that they replace: writers of keys far from each other do not
-///   meet. There is no global lock.
-/// - Operations on one key are linearizable. Iteration is ordered and weakly consistent; queries that
-///   combine entries are exact under [`exact`](SharedView::exact).
+///   [`Reader`](crate::Reader) for a thread with a loop. A registered reader of the trie writes
+///   nothing and retries nothing.
+/// - Writers lock the one or two branches that they replace: writers of keys far from each other do
+///   not meet. There is no global lock.
+/// - Operations on one key are linearizable. Iteration is ordered and weakly consistent; queries
+///   that combine entries are exact under [`exact`](SharedView::exact).
 /// - Memory of removed entries returns after a grace period.
 ///
 /// Methods of the map itself take a guard for their duration and give copies; those of a
@@ -96,9 +96,10 @@ impl Order for Ordered {
 }
 
 impl<V: Send + Sync + 'static> QpSharedBuilder<V> {
-    /// Keeps a point index: a hash index over the entries, in step with the map. `get`, `contains_key` and `get_many` then
-    /// touch two cache lines, for about 7 bytes a key and some time at each change; what is ordered goes on using
-    /// the trie. The hash is seeded at random, so nobody can choose keys that collide.
+    /// Keeps a point index: a hash index over the entries, in step with the map. `get`,
+    /// `contains_key` and `get_many` then touch two cache lines, for about 7 bytes a key and some
+    /// time at each change; what is ordered goes on using the trie. The hash is seeded at random,
+    /// so nobody can choose keys that collide.
     ///
     /// ```
     /// # use sapwood::qp::QpShared;
@@ -166,9 +167,10 @@ impl<V: Send + Sync + 'static> QpShared<V> {
         })
     }
 
-    /// Moves up to `budget` branches into fresh memory, in key order and in clusters that fit cache lines, beside readers and
-    /// writers, or sweeps what they left; returns whether there is more to do. Call it again and again to compact the whole map; when the end is
-    /// reached, the next call begins anew. The first step of a compaction holds writers up for a moment.
+    /// Moves up to `budget` branches into fresh memory, in key order and in clusters that fit cache
+    /// lines, beside readers and writers, or sweeps what they left; returns whether there is more
+    /// to do. Call it again and again to compact the whole map; when the end is reached, the next
+    /// call begins anew. The first step of a compaction holds writers up for a moment.
     ///
     /// Iteration gains most: neighbours in order become neighbours in memory.
     ///
@@ -203,7 +205,8 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
         }
     }
 
-    /// The entries between two bounds, in order, from both ends. Bounds that have crossed give none.
+    /// The entries between two bounds, in order, from both ends. Bounds that have crossed give
+    /// none.
     pub fn range<K, R>(&self, bounds: R) -> QpSharedRange<'g, V>
     where
         K: AsRef<[u8]> + ?Sized,
@@ -229,8 +232,8 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
         self.iter().next_back()
     }
 
-    /// The entry with the least key greater than `key`, whether `key` is there or not: a step of a walk that holds nothing
-    /// between its steps, as the kernel's `get_next_key` does.
+    /// The entry with the least key greater than `key`, whether `key` is there or not: a step of a
+    /// walk that holds nothing between its steps, as the kernel's `get_next_key` does.
     pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
         let view = self.view();
         read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))
@@ -242,29 +245,31 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
         read::seek(view, |c| c.seek_le(&view, key.as_ref(), true))
     }
 
-    /// The entry with the least key greater than `key`; the same as [`next_after`](Self::next_after).
+    /// The entry with the least key greater than `key`; the same as
+    /// [`next_after`](Self::next_after).
     pub fn successor(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
         self.next_after(key)
     }
 
     /// The entry with the longest key that is a prefix of `key` (`key` itself included).
     ///
-    /// What it gives was there and is a prefix. Beside writers it may not be the longest at any moment: the walk may
-    /// meet two changes that never stood together. See [`exact`](Self::exact).
+    /// What it gives was there and is a prefix. Beside writers it may not be the longest at any
+    /// moment: the walk may meet two changes that never stood together. See [`exact`](Self::exact).
     pub fn longest_prefix(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
         self.ancestors(key).pop()
     }
 
-    /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first; beside writers as
-    /// [`longest_prefix`](Self::longest_prefix) is.
+    /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first; beside
+    /// writers as [`longest_prefix`](Self::longest_prefix) is.
     pub fn ancestors(&self, key: impl AsRef<[u8]>) -> Vec<(&'g [u8], &'g V)> {
         let key = key.as_ref();
         // A branch that came between the two walks down may hold a key that is none.
         read::ancestors(self.view(), key, |ancestor| key.starts_with(ancestor))
     }
 
-    /// The entries whose keys are prefixes of `key` that end where a component of `key` ends: the prefix ends in
-    /// `separator`, is followed by it, is empty, or is the whole key. Shortest first.
+    /// The entries whose keys are prefixes of `key` that end where a component of `key` ends: the
+    /// prefix ends in `separator`, is followed by it, is empty, or is the whole key. Shortest
+    /// first.
     pub fn ancestors_at(&self, key: impl AsRef<[u8]>, separator: u8) -> Vec<(&'g [u8], &'g V)> {
         let key = key.as_ref();
         read::ancestors(self.view(), key, |ancestor| {
@@ -272,8 +277,8 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
         })
     }
 
-    /// Runs a query of several entries so that its result is exact for one moment: again and again until nothing was
-    /// changed meanwhile, and after a few times while writers wait.
+    /// Runs a query of several entries so that its result is exact for one moment: again and again
+    /// until nothing was changed meanwhile, and after a few times while writers wait.
     ///
     /// The query must not change the map, by this view or otherwise: it would wait for itself.
     ///
@@ -303,9 +308,10 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
 
 /// Entries of a shared map in ascending order of keys, from both ends, while others write.
 ///
-/// Weakly consistent: keys come in order and never twice; a key that is there throughout is not skipped; of keys that
-/// are inserted or removed meanwhile some come and some do not. It holds its guard: for long walks that should
-/// not hold memory back, take [`next_after`](SharedView::next_after) under a guard for each step.
+/// Weakly consistent: keys come in order and never twice; a key that is there throughout is not
+/// skipped; of keys that are inserted or removed meanwhile some come and some do not. It holds its
+/// guard: for long walks that should not hold memory back, take
+/// [`next_after`](SharedView::next_after) under a guard for each step.
 pub struct QpSharedRange<'g, V> {
     walk: Walk<'g, V>,
 }
@@ -347,7 +353,8 @@ impl<V: fmt::Debug> fmt::Debug for QpSharedRange<'_, V> {
 mod tests {
     use crate::qp::QpShared;
 
-    /// The prefixes of a key when `change` happens as soon as the second way down has found the empty key.
+    /// The prefixes of a key when `change` happens as soon as the second way down has found the
+    /// empty key.
     fn prefixes(
         map: &QpShared<u32>,
         key: &[u8],

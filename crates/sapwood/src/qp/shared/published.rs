@@ -12,8 +12,8 @@ use crate::qp::raw::image::layout_hash;
 use crate::qp::raw::index::Index;
 use crate::seed::seed;
 
-/// Where others find a published map: the words of the arena's header page. A second implementation is written from
-/// `docs/qp.md` and `docs/shared.md` and these numbers.
+/// Where others find a published map: the words of the arena's header page. A second implementation
+/// is written from `docs/qp.md` and `docs/shared.md` and these numbers.
 ///
 /// ```
 /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
@@ -31,23 +31,25 @@ use crate::seed::seed;
 pub struct Published(());
 
 impl Published {
-    /// Root word: bytes of a value, a multiple of 8. A leaf is a value, a length, and a key; see `docs/qp.md`.
+    /// Root word: bytes of a value, a multiple of 8. A leaf is a value, a length, and a key; see
+    /// `docs/qp.md`.
     pub const VALUE_BYTES: usize = 0;
-    /// Root word: 0 when there is only the trie, 1 when there is an index beside it, 2 when there is only the index
-    /// ([`PointMap`]).
+    /// Root word: 0 when there is only the trie, 1 when there is an index beside it, 2 when there
+    /// is only the index ([`PointMap`]).
     pub const HAS_INDEX: usize = 1;
     /// The value of [`HAS_INDEX`](Self::HAS_INDEX) that says that there is no trie.
     pub const ONLY_INDEX: u64 = 2;
     /// Root word: the root cell, 0 while the map is empty, and always when there is no trie.
     pub const ROOT: usize = 2;
-    /// Root word: the reference of the index's table where lookups begin; 0: ask the trie, or, when there is none, the map is empty.
+    /// Root word: the reference of the index's table where lookups begin; 0: ask the trie, or, when
+    /// there is none, the map is empty.
     pub const TABLE: usize = 3;
-    /// Words behind [`EXTRA_AT`](sapwood_arena::EXTRA_AT): the secrets of the index's hash, one for each word of a leaf from
-    /// the length on; a long key begins with the first again.
+    /// Words behind [`EXTRA_AT`](sapwood_arena::EXTRA_AT): the secrets of the index's hash, one for
+    /// each word of a leaf from the length on; a long key begins with the first again.
     pub const SECRETS: usize = crate::qp::format::hash::SECRETS;
 
-    /// Numbers of the layouts of branches, leaves and buckets that others are compiled with: names as in `docs/qp.md` and
-    /// `docs/shared.md`, in capitals, and values.
+    /// Numbers of the layouts of branches, leaves and buckets that others are compiled with: names
+    /// as in `docs/qp.md` and `docs/shared.md`, in capitals, and values.
     pub fn layout() -> impl Iterator<Item = (&'static str, u64)> {
         crate::qp::format::LAYOUT.into_iter()
     }
@@ -65,22 +67,26 @@ impl fmt::Debug for Published {
 }
 
 impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> QpSharedBuilder<V> {
-    /// An empty map in an arena that others read: its header page says where trie and index begin ([`Published`]), and the
-    /// index has a hash that they can compute. The options given to the builder are not used.
+    /// An empty map in an arena that others read: its header page says where trie and index begin
+    /// ([`Published`]), and the index has a hash that they can compute. The options given to the
+    /// builder are not used.
     ///
-    /// Others read by the protocol of `docs/shared.md`: they need a part in the domain's grace periods, as a
-    /// [`GraceSource`](sapwood_qsbr::GraceSource), or else must take every reference as hostile.
+    /// Others read by the protocol of `docs/shared.md`: they need a part in the domain's grace
+    /// periods, as a [`GraceSource`](sapwood_qsbr::GraceSource), or else must take every reference
+    /// as hostile.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when there is no room for the header.
     ///
     /// # Panics
-    /// When the arena moves as it grows, has no header page or is in use, or when a value is not a multiple of 8 bytes.
+    /// When the arena moves as it grows, has no header page or is in use, or when a value is not a
+    /// multiple of 8 bytes.
     pub fn build_in(self, arena: Arena) -> Result<QpShared<V>, Error> {
         self.build_sorted_in(arena, core::iter::empty::<(&[u8], V)>())
     }
 
-    /// As [`build_in`](Self::build_in), with entries in ascending order of keys. Of equal keys, the last wins.
+    /// As [`build_in`](Self::build_in), with entries in ascending order of keys. Of equal keys, the
+    /// last wins.
     ///
     /// # Errors
     /// As [`QpMap::from_sorted_iter`](crate::qp::QpMap::from_sorted_iter); [`Error::Full`].
@@ -133,8 +139,8 @@ fn published_index<V>(arena: &mut Arena) -> Result<Index<V, true>, Error> {
 }
 
 impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> PointMapBuilder<V> {
-    /// An empty map in an arena that others read, as [`QpSharedBuilder::build_in`] makes it: its header page says where the index
-    /// begins. The options given to the builder are not used.
+    /// An empty map in an arena that others read, as [`QpSharedBuilder::build_in`] makes it: its
+    /// header page says where the index begins. The options given to the builder are not used.
     ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};

@@ -12,25 +12,25 @@ use crate::qp::raw::index::Index;
 use crate::qp::raw::index_only::{IndexOnly, ops::Walk};
 use crate::seed::seed;
 
-/// A map over byte strings without order, that any number of threads read and change at once: the point
-/// index of [`QpShared`](super::QpShared), without its trie.
+/// A map over byte strings without order, that any number of threads read and change at once: the
+/// point index of [`QpShared`](super::QpShared), without its trie.
 ///
-/// - A lookup touches two cache lines, whatever the number of entries. Readers take no lock. They need a
-///   guard: a [`pin`](SharedMap::pin), or a [`Reader`](crate::Reader).
-/// - An insertion writes the leaf (key and value) and one bucket. Writers of different keys hardly meet:
-///   they lock a bucket or two, and one of some dozens of stripes, by the hash of the key.
+/// - A lookup touches two cache lines, whatever the number of entries. Readers take no lock. They
+///   need a guard: a [`pin`](SharedMap::pin), or a [`Reader`](crate::Reader).
+/// - An insertion writes the leaf (key and value) and one bucket. Writers of different keys hardly
+///   meet: they lock a bucket or two, and one of some dozens of stripes, by the hash of the key.
 /// - Tables grow and shrink a few buckets at each change; no change waits for a whole table.
-/// - Operations on one key are linearizable. [Walks](SharedView::iter) have no order, and are weakly
-///   consistent.
-/// - It takes the keys, the values, 1 to 8 bytes an entry to fill whole words, and 6 to 8 bytes an entry
-///   for the tables. The hash is seeded at random, so nobody can choose keys that collide.
+/// - Operations on one key are linearizable. [Walks](SharedView::iter) have no order, and are
+///   weakly consistent.
+/// - It takes the keys, the values, 1 to 8 bytes an entry to fill whole words, and 6 to 8 bytes an
+///   entry for the tables. The hash is seeded at random, so nobody can choose keys that collide.
 ///
 /// A table that could not grow, for want of memory, fills to the last slot; then an insertion is
-/// [`ArenaFull`](crate::Error::ArenaFull). The first insertion after memory has come back may have to move
-/// many entries at once.
+/// [`ArenaFull`](crate::Error::ArenaFull). The first insertion after memory has come back may have
+/// to move many entries at once.
 ///
-/// There are no ranges, prefixes or neighbours of keys: for those, take [`QpShared`](super::QpShared),
-/// with an index if lookups of whole keys matter too.
+/// There are no ranges, prefixes or neighbours of keys: for those, take
+/// [`QpShared`](super::QpShared), with an index if lookups of whole keys matter too.
 ///
 /// ```
 /// use sapwood::qp::PointMap;
@@ -91,8 +91,9 @@ impl Order for Unordered {
 
 /// Entries of a [`PointMap`](super::PointMap) in no order, while others write.
 ///
-/// Weakly consistent, also while tables grow and shrink: no key comes twice; a key that is there throughout is not skipped; of keys that are
-/// inserted or removed meanwhile some come and some do not. Each value was the key's at some time of the walk. It holds its guard.
+/// Weakly consistent, also while tables grow and shrink: no key comes twice; a key that is there
+/// throughout is not skipped; of keys that are inserted or removed meanwhile some come and some do
+/// not. Each value was the key's at some time of the walk. It holds its guard.
 ///
 /// ```
 /// # use sapwood::qp::PointMap;

@@ -1,4 +1,5 @@
-//! What a thread with a guard does with a shared map: reading, and changing with references to what was there.
+//! What a thread with a guard does with a shared map: reading, and changing with references to what
+//! was there.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,11 +14,11 @@ use crate::qp::raw::writers::ops::{Mode, Operations, Outcome, Removed, Structure
 use crate::qp::read;
 use crate::{Error, Rejected};
 
-/// A [`SharedMap`](super::SharedMap) under a guard: references that it gives out live as long as the
-/// guard.
+/// A [`SharedMap`](super::SharedMap) under a guard: references that it gives out live as long as
+/// the guard.
 ///
-/// Stays on its thread. Operations on one key are linearizable. A query that combines several entries is
-/// not: an ordered map has [`exact`](SharedView::exact) for that.
+/// Stays on its thread. Operations on one key are linearizable. A query that combines several
+/// entries is not: an ordered map has [`exact`](SharedView::exact) for that.
 pub struct SharedView<'g, O: Order, V: Send + Sync + 'static> {
     pub(super) raw: &'g O::Raw<V>,
     pub(super) guard: Guard<'g>,
@@ -70,7 +71,8 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
         self.raw.find_guarded(self.guard, key.as_ref()).is_some()
     }
 
-    /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`. Each is looked up at a moment of its own.
+    /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`. Each is looked up at a
+    /// moment of its own.
     ///
     /// # Panics
     /// When `keys` and `out` differ in length.
@@ -89,7 +91,8 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
     }
 
     /// All entries. In an ordered map, in ascending order of keys and from both ends, see
-    /// [`QpSharedRange`](super::QpSharedRange); else in no order, see [`PointMapIter`](super::PointMapIter).
+    /// [`QpSharedRange`](super::QpSharedRange); else in no order, see
+    /// [`PointMapIter`](super::PointMapIter).
     pub fn iter(&self) -> O::Iter<'g, V> {
         O::iter(self.raw, self.guard)
     }
@@ -105,7 +108,8 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
         ControlFlow::Continue(())
     }
 
-    /// Runs one change; a change that lacks memory is tried again after all free memory was collected.
+    /// Runs one change; a change that lacks memory is tried again after all free memory was
+    /// collected.
     fn change(
         &self,
         key: &[u8],
@@ -124,8 +128,8 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
     /// Inserts or replaces; the value that was replaced can be read as long as the guard is held.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], [`Error::Full`], with the value given
-    /// back; the map is unchanged.
+    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], [`Error::Full`], with
+    /// the value given back; the map is unchanged.
     pub fn insert(&self, key: impl AsRef<[u8]>, value: V) -> Result<Option<&'g V>, Rejected<V>> {
         match self.change(key.as_ref(), value, &mut Mode::Put)? {
             Outcome::Replaced(old) => Ok(Some(old)),
@@ -163,7 +167,8 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
 
     /// Replaces the value of a key if it equals `current`; says what it found.
     ///
-    /// The comparison must not wait for all writers: it must not call `verify`, `memory`, `contention` or `exact`.
+    /// The comparison must not wait for all writers: it must not call `verify`, `memory`,
+    /// `contention` or `exact`.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -187,8 +192,8 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
 
     /// The value of a key; inserts the one that `make` makes if it is not there.
     ///
-    /// No lock is held while `make` runs. If another thread inserts the key meanwhile, that thread's value
-    /// is the result, and the one that was made is dropped.
+    /// No lock is held while `make` runs. If another thread inserts the key meanwhile, that
+    /// thread's value is the result, and the one that was made is dropped.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -216,7 +221,8 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
         Ok(self.take(key.as_ref(), None)?.value)
     }
 
-    /// Removes a key if its value passes a test. The test may be run several times; the last counts.
+    /// Removes a key if its value passes a test. The test may be run several times; the last
+    /// counts.
     ///
     /// It must not wait for all writers: not call `verify`, `memory`, `contention` or `exact`.
     ///

@@ -1,17 +1,18 @@
 //! A map that has only the point index: leaves, and tables that name them.
 //!
-//! Readers look keys up as beside a trie ([`index`](super::index)). The index demands that a writer is
-//! alone with its key. In a trie the lock of a branch sees to that; here it is one of some dozens of
-//! *stripes*, chosen by the hash of the key. Under the stripe the writer looks the key up once more, and
-//! what it finds stays true until it releases the stripe. So each change has one moment: the store that
-//! puts a leaf into its slot, puts it over another leaf, or clears its tag.
+//! Readers look keys up as beside a trie ([`index`](super::index)). The index demands that a writer
+//! is alone with its key. In a trie the lock of a branch sees to that; here it is one of some
+//! dozens of *stripes*, chosen by the hash of the key. Under the stripe the writer looks the key up
+//! once more, and what it finds stays true until it releases the stripe. So each change has one
+//! moment: the store that puts a leaf into its slot, puts it over another leaf, or clears its tag.
 //!
 //! Locks are taken in this order: shard, stripe, the index's turn, buckets. A thread that holds all
-//! shards needs no stripe. The user's code (tests of values) runs under a shard's lock alone: when the
-//! writer then holds the stripe and finds another leaf than the one tested, it tests again.
+//! shards needs no stripe. The user's code (tests of values) runs under a shard's lock alone: when
+//! the writer then holds the stripe and finds another leaf than the one tested, it tests again.
 //!
 //! The index publishes a leaf only when it has a slot for it
-//! ([`insert_alone`](super::index::Index::insert_alone)); when it refuses, the writer frees the leaf.
+//! ([`insert_alone`](super::index::Index::insert_alone)); when it refuses, the writer frees the
+//! leaf.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -48,9 +49,11 @@ pub struct IndexOnly<V> {
     stripes: Box<[CachePadded<sync::AtomicU32>]>,
 }
 
-// SAFETY: the map owns its values; `&V` goes to other threads (Sync), and who reclaims drops (Send).
+// SAFETY: the map owns its values; `&V` goes to other threads (Sync), and who reclaims drops
+// (Send).
 unsafe impl<V: Send + Sync> Send for IndexOnly<V> {}
-// SAFETY: as above. Leaves are not changed once they are published, and the index by its own protocol only.
+// SAFETY: as above. Leaves are not changed once they are published, and the index by its own
+// protocol only.
 unsafe impl<V: Send + Sync> Sync for IndexOnly<V> {}
 
 impl<V> IndexOnly<V> {
@@ -130,7 +133,8 @@ impl<V> Drop for IndexOnly<V> {
             return;
         }
         let mut leaves = self.writers.take_waiting();
-        // SAFETY: `&mut self`: each leaf is in the index or waited, and nobody uses them afterwards.
+        // SAFETY: `&mut self`: each leaf is in the index or waited, and nobody uses them
+        // afterwards.
         unsafe {
             (self.index).each_leaf(self.depot.base(), |leaf| leaves.push(leaf));
             for leaf in leaves {

@@ -66,8 +66,8 @@ unsafe impl<V> Structure<V> for IndexOnly<V> {
         };
         if self.is_vacant() && self.index.taken().bytes > 0 {
             let mut blocks = Blocks::new(&self.depot, &mut shards[0].inner);
-            // SAFETY: all shards are held, so nobody writes; there is no entry, so what readers are told
-            // is right anyhow.
+            // SAFETY: all shards are held, so nobody writes; there is no entry, so what readers are
+            // told is right anyhow.
             unsafe { self.index.clear(&mut blocks) };
         }
         self.is_vacant()

@@ -21,7 +21,8 @@ unsafe impl<V> Changes<V> for IndexOnly<V> {
         met: &mut LockContention,
     ) -> Done<V> {
         let hash = self.index.hash(key);
-        // SAFETY: the guard is held throughout; the index is changed under the stripe, with what was found there.
+        // SAFETY: the guard is held throughout; the index is changed under the stripe, with what
+        // was found there.
         unsafe {
             loop {
                 let mut passed = None;
@@ -130,7 +131,8 @@ impl<V> IndexOnly<V> {
         };
         let mut blocks = Blocks::new(&self.depot, &mut held.inner);
         let len = || self.len();
-        // SAFETY: as in `replace`. A stripe's holder waits for whose turn it is; those wait for buckets and memory only.
+        // SAFETY: as in `replace`. A stripe's holder waits for whose turn it is; those wait for
+        // buckets and memory only.
         if unsafe { (self.index).insert_alone(&mut blocks, hash, leaf, len) } {
             return Done::Inserted(leaf);
         }

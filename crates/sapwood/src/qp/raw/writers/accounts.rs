@@ -22,7 +22,8 @@ impl WriterPool {
         (counts, pooled, overhead)
     }
 
-    /// Where the memory is, with so many bytes more that are not in the arena. Waits for writers that are at work.
+    /// Where the memory is, with so many bytes more that are not in the arena. Waits for writers
+    /// that are at work.
     pub(crate) fn memory_beside(&self, outside: usize) -> QpSharedMemory {
         let shards = self.all_shards();
         let (counts, pooled, overhead) = Self::sums(&shards);
@@ -40,8 +41,8 @@ impl WriterPool {
         }
     }
 
-    /// Checks the accounts of shards that are all held, and that no free block is there twice: the free blocks, in
-    /// ascending order, with their units.
+    /// Checks the accounts of shards that are all held, and that no free block is there twice: the
+    /// free blocks, in ascending order, with their units.
     pub(crate) fn check_accounts(&self, shards: &[Held<'_>]) -> Result<Vec<(u32, usize)>, String> {
         let (counts, pooled, _) = Self::sums(shards);
         self.depot.arena(|arena| arena.verify())?;

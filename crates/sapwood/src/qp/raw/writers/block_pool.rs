@@ -1,8 +1,9 @@
 //! A writer's own store of free blocks, so that writers do not meet at the arena.
 //!
-//! A pool borrows runs of a few KiB from the arena, cuts blocks off them, and keeps blocks that it is given for the
-//! next request of the same size. What it keeps too much of goes back to the arena, where neighbours are merged. Blocks
-//! over [`SMALL`] units, and all blocks in the arena's modes for tests, go to the arena one by one.
+//! A pool borrows runs of a few KiB from the arena, cuts blocks off them, and keeps blocks that it
+//! is given for the next request of the same size. What it keeps too much of goes back to the
+//! arena, where neighbours are merged. Blocks over [`SMALL`] units, and all blocks in the arena's
+//! modes for tests, go to the arena one by one.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -24,8 +25,8 @@ const RUN: (usize, usize) = (512, 8 << 10);
 /// Blocks of one size that fill gaps are borrowed this many units, and this many blocks, at a time.
 const GAPS: usize = 512;
 const GAPS_MOST: usize = 32;
-/// Free bytes beyond which most of a pool's blocks go back: a share of the memory in use, between these. Writers that hold
-/// a guard for long get their garbage back in bursts.
+/// Free bytes beyond which most of a pool's blocks go back: a share of the memory in use, between
+/// these. Writers that hold a guard for long get their garbage back in bursts.
 const KEEP: (usize, usize) = (32 << 10, 256 << 10);
 const KEEP_SHARE: usize = 64;
 
@@ -34,7 +35,8 @@ pub(crate) struct Depot {
     arena: Mutex<Arena>,
     base: *mut u8,
     splits: bool,
-    /// While branches are moved to new memory: blocks of branches below this reference are not used again.
+    /// While branches are moved to new memory: blocks of branches below this reference are not
+    /// used again.
     vacate: AtomicU32,
     /// What each pool keeps at most, in bytes.
     keep: AtomicUsize,
@@ -66,7 +68,8 @@ impl Depot {
         f(&mut sync::lock(&self.arena))
     }
 
-    /// From now on, until it is 0 again: blocks of branches below `limit` go back to the arena. With [`ALL`], new ones are cut from runs.
+    /// From now on, until it is 0 again: blocks of branches below `limit` go back to the arena.
+    /// With [`ALL`], new ones are cut from runs.
     pub(crate) fn vacate_below(&self, limit: u32) {
         self.vacate.store(limit, Ordering::Relaxed);
     }
@@ -226,9 +229,9 @@ impl BlockPool {
         depot.arena(|arena| arena.lend(bytes, POOLED, area))
     }
 
-    /// A block for a branch that lies in as few cache lines as it can: where it would reach into the next one, it begins
-    /// there, and what it leaves is kept for smaller ones. Those that say that they `fill` may be put there; others come one
-    /// after the other.
+    /// A block for a branch that lies in as few cache lines as it can: where it would reach into
+    /// the next one, it begins there, and what it leaves is kept for smaller ones. Those that say
+    /// that they `fill` may be put there; others come one after the other.
     pub(crate) fn alloc_in_line(
         &mut self,
         depot: &Depot,
@@ -287,7 +290,8 @@ impl BlockPool {
     /// Takes a block that nobody reads any more.
     ///
     /// # Safety
-    /// The block came from a pool of this depot, with as many bytes and for this area, and is not used again.
+    /// The block came from a pool of this depot, with as many bytes and for this area, and is not
+    /// used again.
     #[inline]
     pub(crate) unsafe fn free(&mut self, depot: &Depot, r: Ref, bytes: usize, area: Area) {
         let n = units(bytes);

@@ -13,7 +13,8 @@ use crate::qp::raw::node::LEAF;
 use crate::qp::raw::tree::{LEAF_KIND, ref_of};
 use crate::sync;
 
-/// Nodes that a shard collects before it asks for a grace period: the domain's counters are shared by all writers.
+/// Nodes that a shard collects before it asks for a grace period: the domain's counters are shared
+/// by all writers.
 const BATCH: usize = 64;
 /// The same where garbage is limited, so that the limit means something.
 const BATCH_LIMITED: usize = 1;
@@ -32,7 +33,8 @@ impl WriterPool {
         inner.retire_node(cell, (size + 7) & !7, LEAF_KIND);
     }
 
-    /// Ends an operation: hands on what it unlinked when that has become much, and frees what can be freed.
+    /// Ends an operation: hands on what it unlinked when that has become much, and frees what can
+    /// be freed.
     pub(crate) fn settle<V>(&self, inner: &mut Inner, met: LockContention, values: &mut Vec<V>) {
         inner.contention.operations += 1;
         if met.locks > 0 {
@@ -77,7 +79,8 @@ impl WriterPool {
             unsafe {
                 match garbage {
                     Garbage::Node(cell) if cell & LEAF != 0 => {
-                        // A value that nothing becomes of is not read once more: its line is long gone from the cache.
+                        // A value that nothing becomes of is not read once more: its line is long
+                        // gone from the cache.
                         if LeafOf::<V>::BOXED || core::mem::needs_drop::<V>() {
                             values.push(LeafOf::<V>::take(self.pointer(cell)));
                         }
@@ -94,8 +97,8 @@ impl WriterPool {
         })
     }
 
-    /// Frees up to `budget` nodes of all shards that nobody can hold any more; hands out their values. With an empty
-    /// map, pools give back what they keep.
+    /// Frees up to `budget` nodes of all shards that nobody can hold any more; hands out their
+    /// values. With an empty map, pools give back what they keep.
     pub(crate) fn reclaim_all<V>(&self, budget: usize, values: &mut Vec<V>, empty: bool) -> usize {
         let mut freed = 0;
         // A shard that is at work reclaims by itself.
@@ -106,7 +109,8 @@ impl WriterPool {
             if empty {
                 inner.pool.drain(&self.depot);
             } else if freed - before >= MUCH {
-                // A compaction, most likely: what pools keep of it would hold the pages of all of it.
+                // A compaction, most likely: what pools keep of it would hold the pages of all of
+                // it.
                 inner.pool.drain_nodes(&self.depot);
             }
             if freed >= budget {

@@ -1,4 +1,5 @@
-//! Locks of one bit in a word that readers use for something else: the header of a branch, the root's own word.
+//! Locks of one bit in a word that readers use for something else: the header of a branch, the
+//! root's own word.
 //!
 //! Two bits have four states:
 //!
@@ -9,9 +10,10 @@
 //! | 1 | 1 | held, and others sleep until it is free |
 //! | 1 | 0 | obsolete for ever: the branch was replaced or taken out |
 //!
-//! Readers ignore both bits. A writer that finds a word held spins for a moment, then marks it and sleeps in one of
-//! a few parking lots, which are shared by all words of a map. All other bits of the word are constant while it may
-//! be locked. The protocol is checked by loom (the models are in `models.rs`).
+//! Readers ignore both bits. A writer that finds a word held spins for a moment, then marks it and
+//! sleeps in one of a few parking lots, which are shared by all words of a map. All other bits of
+//! the word are constant while it may be locked. The protocol is checked by loom (the models are in
+//! `models.rs`).
 
 use crate::sync::{self, AtomicU32, Condvar, Mutex, Ordering};
 use core::time::Duration;
@@ -120,7 +122,8 @@ impl Parking {
             if h & LOCKED == 0 {
                 return;
             }
-            // Whoever frees the word sees the mark, and wakes us after we sleep: it needs the lot's lock for that.
+            // Whoever frees the word sees the mark, and wakes us after we sleep: it needs the lot's
+            // lock for that.
             let marked = h & MARK != 0
                 || word
                     .compare_exchange(h, h | MARK, Ordering::Relaxed, Ordering::Relaxed)

@@ -1,8 +1,8 @@
-//! What all maps with many writers have in common, with a trie ([`shared`](super::shared)) or without
-//! ([`index_only`](super::index_only)).
+//! What all maps with many writers have in common, with a trie ([`shared`](super::shared)) or
+//! without ([`index_only`](super::index_only)).
 //!
-//! Each writer works in a shard: free blocks, what waits for readers, counts. A thread takes the shard
-//! of its number, or another that is free.
+//! Each writer works in a shard: free blocks, what waits for readers, counts. A thread takes the
+//! shard of its number, or another that is free.
 //!
 //! | file | what it is |
 //! |---|---|

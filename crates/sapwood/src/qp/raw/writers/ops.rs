@@ -1,5 +1,6 @@
-//! Whole operations on a structure that many writers change, for callers with a guard: the operation
-//! takes a shard, makes the change, frees the shard, and drops the values that it reclaimed on the way.
+//! Whole operations on a structure that many writers change, for callers with a guard: the
+//! operation takes a shard, makes the change, frees the shard, and drops the values that it
+//! reclaimed on the way.
 
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -121,7 +122,8 @@ pub unsafe trait Structure<V>: Changes<V> {
     /// This thread holds a guard of the domain for as long as it uses the leaf.
     unsafe fn find(&self, key: &[u8]) -> Option<u32>;
 
-    /// Looks up many keys of a large structure: `each(i, leaf)`, with 0 for a key that is not there.
+    /// Looks up many keys of a large structure: `each(i, leaf)`, with 0 for a key that is not
+    /// there.
     ///
     /// # Safety
     /// As for `find`.
@@ -187,12 +189,12 @@ pub(crate) trait Operations<V>: Structure<V> {
         (key, self.value(guard, leaf))
     }
 
-    /// Counts a change that was made, retires the old leaf, and frees what can be freed; the values of
-    /// that are dropped when the shard is free again. Whether the map may be empty now.
+    /// Counts a change that was made, retires the old leaf, and frees what can be freed; the values
+    /// of that are dropped when the shard is free again. Whether the map may be empty now.
     ///
     /// # Safety
-    /// This thread holds a guard of the domain, and no lock but the shard; the old leaf, if any, was
-    /// unlinked just now, by this thread.
+    /// This thread holds a guard of the domain, and no lock but the shard; the old leaf, if any,
+    /// was unlinked just now, by this thread.
     #[inline]
     unsafe fn finish(
         &self,
@@ -219,8 +221,8 @@ pub(crate) trait Operations<V>: Structure<V> {
         vacant
     }
 
-    /// Inserts, replaces, or does nothing, by the mode. When memory is lacking, the free memory of all
-    /// writers is collected and the change is tried once more.
+    /// Inserts, replaces, or does nothing, by the mode. When memory is lacking, the free memory of
+    /// all writers is collected and the change is tried once more.
     fn change<'g>(
         &'g self,
         guard: Guard<'g>,
@@ -308,7 +310,8 @@ pub(crate) trait Operations<V>: Structure<V> {
         self.reclaim_all(budget, values, empty)
     }
 
-    /// Makes free memory usable by all writers, after a block could not be had; whether there was any.
+    /// Makes free memory usable by all writers, after a block could not be had; whether there was
+    /// any.
     fn scavenge(&self) -> bool {
         let mut values = Vec::new();
         let found = self.reclaim(usize::MAX, &mut values) > 0;
@@ -334,8 +337,8 @@ pub(crate) trait Operations<V>: Structure<V> {
         })
     }
 
-    /// Asks whether a change may make garbage, and waits or fails by the domain's policy. The caller
-    /// holds no guard.
+    /// Asks whether a change may make garbage, and waits or fails by the domain's policy. The
+    /// caller holds no guard.
     fn admit(&self, key_len: usize) -> Result<(), GarbageLimit> {
         let domain = self.domain();
         if domain.hard_limit().is_none() || self.try_admit(key_len).is_ok() {

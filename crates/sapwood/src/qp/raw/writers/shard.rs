@@ -150,7 +150,8 @@ impl Inner {
         count.1 += ((bytes + 7) & !7) as isize;
     }
 
-    /// A block for a branch that is laid beside others in their order; see [`BlockPool::alloc_in_line`].
+    /// A block for a branch that is laid beside others in their order; see
+    /// [`BlockPool::alloc_in_line`].
     pub(crate) fn alloc_in_line(
         &mut self,
         depot: &Depot,

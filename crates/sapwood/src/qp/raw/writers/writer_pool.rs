@@ -29,7 +29,8 @@ pub struct WriterPool {
 }
 
 impl WriterPool {
-    /// Those of a map with `len` entries in this arena, which has a stable base; `counts` is what is in use there.
+    /// Those of a map with `len` entries in this arena, which has a stable base; `counts` is what
+    /// is in use there.
     pub(crate) fn new(
         arena: Arena,
         domain: Domain,
@@ -240,8 +241,8 @@ impl WriterPool {
     }
 }
 
-/// Operations after which a writer counts the entries anew, and the number of entries below which it always does: the
-/// smallest tables run over before so many.
+/// Operations after which a writer counts the entries anew, and the number of entries below which
+/// it always does: the smallest tables run over before so many.
 const COUNT_EVERY: u64 = 64;
 const COUNT_BELOW: usize = 2048;
 
