@@ -167,7 +167,7 @@ fn change_map(
             let bounds = (lower.as_ref(), upper.as_ref());
             let wanted = model
                 .iter()
-                .filter(|(k, _)| std::ops::RangeBounds::contains(&bounds, *k));
+                .filter(|(k, _)| std::ops::RangeBounds::<Vec<u8>>::contains(&bounds, *k));
             assert!(range.map(owned).eq(wanted.map(|(k, v)| (k.clone(), *v))));
         }
         _ => {}
