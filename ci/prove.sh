@@ -16,7 +16,7 @@ done
 # Each proof in one line: what it shows.
 shows() {
     case $1 in
-    differential) echo "six kinds of maps and stores answer as the naive oracles do" ;;
+    differential) echo "all kinds of maps and stores answer as the naive oracles do" ;;
     soak) echo "random operations of four threads on a shared map leave what they must" ;;
     histories) echo "histories of four threads on shared maps and point maps are linearizable" ;;
     shuttle) echo "any two operations, and more at random, give answers that some order of them explains, under schedules of shuttle" ;;
@@ -40,7 +40,7 @@ command_of() {
     asan) echo "SAPWOOD_OPS=${ASAN_OPS:-200000} ci/asan.sh" ;;
     tsan) echo "SAPWOOD_OPS=${TSAN_OPS:-200000} ci/tsan.sh" ;;
     miri) echo "MIRI_MORE=1 SAPWOOD_OPS=${MIRI_OPS:-3000} ci/miri.sh" ;;
-    fuzz) echo "FUZZ_SECONDS=${FUZZ_SECONDS:-600} ci/fuzz.sh" ;;
+    fuzz) echo "FUZZ_KERNEL=1 FUZZ_SECONDS=${FUZZ_SECONDS:-600} ci/fuzz.sh" ;;
     bench-quick) echo "ci/bench-quick.sh${BENCH_SUITES:+ $BENCH_SUITES}" ;;
     esac
 }
