@@ -21,6 +21,7 @@ fi
 # Compiled first, because only one can compile at a time.
 structures --lib --test all --test threads --no-run
 one() {
+    miri -p sapwood-arena --lib -- --skip classes_are_monotone
     # shellcheck disable=SC2086 # one word or none
     structures --test all -- differential::map_small_and_dense differential::store_with_poisoned \
         lpm::values_are_dropped_once maple::drops::every maple::drops::values_stay ${SHOW:-}
@@ -29,7 +30,6 @@ one() {
 }
 other() {
     miri -p sapwood-qsbr --lib --test all --test threads
-    miri -p sapwood-arena --lib -- --skip classes_are_monotone
     structures --lib -- route::raw:: --skip nothing_is_allocated
     structures --lib -- index::tests::owned::removal index::tests::owned::no_memory
     structures --test all -- shared::a_panic_in shared::a_comparison shared::a_test_may

@@ -44,12 +44,17 @@ fn seeds_of(what: &str, all: u64, mut one: impl FnMut(u64) -> u64) {
 }
 
 /// Operations for each seed.
-const EACH: usize = if cfg!(miri) { 300 } else { 5_000 };
+fn each() -> usize {
+    match cfg!(miri) {
+        true => operations().min(300) as usize,
+        false => 5_000,
+    }
+}
 
 #[test]
 fn map_of_all_shapes() {
     seeds("map, all shapes", |seed| {
-        run_map(&mut QpMap::new(), OpGen::new(seed).take(EACH), 40)
+        run_map(&mut QpMap::new(), OpGen::new(seed).take(each()), 40)
     });
 }
 
@@ -59,7 +64,7 @@ fn map_small_and_dense() {
         let keys = KeyPool::with_shapes(seed, 60, &[Shape::Tiny]);
         run_map(
             &mut QpMap::new(),
-            OpGen::with(keys, Weights::MIXED).take(EACH),
+            OpGen::with(keys, Weights::MIXED).take(each()),
             100,
         )
     });
@@ -70,7 +75,7 @@ fn map_with_poisoned_memory() {
     seeds("map, poisoned", |seed| {
         let keys = KeyPool::new(seed, 300);
         let mut map = QpMap::with_options(loud()).unwrap();
-        run_map(&mut map, OpGen::with(keys, Weights::MIXED).take(EACH), 20)
+        run_map(&mut map, OpGen::with(keys, Weights::MIXED).take(each()), 20)
     });
 }
 
@@ -104,7 +109,7 @@ fn map_large() {
 fn indexed_map_of_all_shapes() {
     seeds("map with an index, all shapes", |seed| {
         let mut map = QpMap::with_index();
-        let n = run_map(&mut map, OpGen::new(seed).take(EACH), 40);
+        let n = run_map(&mut map, OpGen::new(seed).take(each()), 40);
         assert!(map.has_index());
         n
     });
@@ -116,7 +121,7 @@ fn indexed_map_small_and_poisoned() {
         let keys = KeyPool::new(seed, 100);
         let mut map = QpMap::with_options(loud()).unwrap();
         map.add_index();
-        run_map(&mut map, OpGen::with(keys, Weights::MIXED).take(EACH), 60)
+        run_map(&mut map, OpGen::with(keys, Weights::MIXED).take(each()), 60)
     });
 }
 
@@ -129,7 +134,7 @@ fn store_with_versions() {
             .unwrap();
         let keys = KeyPool::new(seed, 200);
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
-        let ops = OpGen::with(keys, Weights::MIXED).take(EACH);
+        let ops = OpGen::with(keys, Weights::MIXED).take(each());
         run_store(&store, ops, |n| rng.usize(..n), 30)
     });
 }
@@ -141,7 +146,7 @@ fn store_with_poisoned_memory() {
         let store = QpStore::builder().options(options).build().unwrap();
         let keys = KeyPool::with_shapes(seed, 60, &[Shape::Tiny, Shape::Nested]);
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
-        let ops = OpGen::with(keys, Weights::MIXED).take(EACH);
+        let ops = OpGen::with(keys, Weights::MIXED).take(each());
         run_store(&store, ops, |n| rng.usize(..n), 60)
     });
 }
@@ -174,10 +179,10 @@ fn reserved(options: ArenaOptions) -> ArenaOptions {
 /// Runs maps for many writers: with keys of all shapes; with few keys, which are small, and freed memory that is
 /// poisoned; and with too little memory.
 fn many_writers<O: Kind>(what: &str, builder: impl Fn() -> SharedMapBuilder<O, u64>) {
-    let each = operations().div_ceil(3);
+    let part = operations().div_ceil(3);
     let run = |builder: SharedMapBuilder<O, u64>, seed, keys, small, scarce| {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
-        let ops = OpGen::with(keys, Weights::MIXED).take(EACH);
+        let ops = OpGen::with(keys, Weights::MIXED).take(each());
         run_writers(
             &builder.build().unwrap(),
             ops,
@@ -186,19 +191,19 @@ fn many_writers<O: Kind>(what: &str, builder: impl Fn() -> SharedMapBuilder<O, u
             scarce,
         )
     };
-    seeds_of(&format!("{what}, all shapes"), each, |seed| {
+    seeds_of(&format!("{what}, all shapes"), part, |seed| {
         let mut builder = builder().options(reserved(ArenaOptions::default()));
         if seed % 4 == 0 {
             builder = builder.max_entries(150);
         }
         run(builder, seed, KeyPool::new(seed, 400), 30, false).0
     });
-    seeds_of(&format!("{what}, small and poisoned"), each, |seed| {
+    seeds_of(&format!("{what}, small and poisoned"), part, |seed| {
         let keys = KeyPool::with_shapes(seed, 60, &[Shape::Tiny, Shape::Nested]);
         run(builder().options(reserved(loud())), seed, keys, 60, false).0
     });
     let mut failed = 0;
-    seeds_of(&format!("{what}, with too little memory"), each, |seed| {
+    seeds_of(&format!("{what}, with too little memory"), part, |seed| {
         let options = match seed % 3 {
             0 => reserved(ArenaOptions::default()).fail_every(2 + seed % 11),
             1 => loud().backing(Backing::HeapFixed((16 << 10) << (seed % 4))),
