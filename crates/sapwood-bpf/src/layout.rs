@@ -171,7 +171,7 @@ pub mod kernel_map {
         SLABS: usize = CLASSES + 1;
         /// Units of a slab.
         SLAB_UNITS: usize = 1024;
-        /// The last class of one size: of so many units. Those above have 8 units more each.
+        /// The last class of one size, in units. Each class above it has 8 units more.
         EXACT: usize = 40;
         /// The smallest block, in units.
         LEAST: usize = 2;

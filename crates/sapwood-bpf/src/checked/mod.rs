@@ -90,8 +90,8 @@ impl CheckedValue for Bytes {
 ///   memory that was removed is not used again meanwhile.
 /// - A reader takes no part in the owner's grace periods, so the owner may use such memory again.
 ///   What was read is then compared with its path from the root once more, and the operation begins
-///   anew if that has changed; that finds nearly all such cases, and is no proof. Who needs one
-///   reads in the owner's process, or in a program.
+///   anew if that has changed. That finds nearly all such cases, but is no proof: for exact answers,
+///   read in the owner's process, or in a program.
 ///
 /// A damaged map may name pages of its window that nothing was written to yet; to read them takes
 /// memory.

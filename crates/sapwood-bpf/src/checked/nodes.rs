@@ -57,7 +57,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The window of so many bytes at `at`, a page's beginning.
+    /// The window of `len` bytes at `at`, a page's beginning.
     pub(crate) fn new(memory: &Arc<Memory>, at: usize, len: usize) -> Place {
         debug_assert!(at % PAGE == 0 && len % 8 == 0 && len >= PAGE && at + len <= memory.len());
         Place {
@@ -167,7 +167,7 @@ impl Leaf {
 }
 
 impl<W: Window> Nodes<W> {
-    /// The nodes of a window with values of so many bytes, a multiple of 8.
+    /// The nodes of a window whose values have this many bytes, a multiple of 8.
     pub(crate) fn new(window: W, value_bytes: usize) -> Nodes<W> {
         Nodes {
             window,
@@ -205,7 +205,7 @@ impl<W: Window> Nodes<W> {
         std::array::from_fn(|i| self.window.u64(EXTRA_AT + 8 * i))
     }
 
-    /// Whether so many bytes from `at` on are inside, behind the header page.
+    /// Whether this many bytes from `at` on are inside, behind the header page.
     pub(super) fn inside(&self, at: usize, bytes: usize) -> bool {
         let len = self.window.len();
         at >= PAGE && bytes <= len && at <= len - bytes

@@ -10,7 +10,7 @@
 //! state   bit 32       LOCK: a writer is at work
 //!         bit 33       MOVED: the keys that are at home here are in the next table
 //!         bits 34..40  out: keys that are at home here and lie in a bucket behind
-//!         bits 40..48  reach: they lie at most so many buckets behind
+//!         bits 40..48  reach: they lie at most this many buckets behind
 //!         bits 48..56  spilled: keys that are at home here and found no slot; all ones: not known any more
 //!         bits 56..64  filter: one bit for each tag (its lowest three bits) of the keys that lie behind; 0 if none do
 //! ```

@@ -167,7 +167,7 @@ pub(crate) unsafe fn four_words(p: *const u8, len: usize) -> [u64; 4] {
     ]
 }
 
-/// Whether so many bytes at `p` are those of the key. A call and its branches on the length are for the longer ones.
+/// Whether the bytes at `p` are those of the key. A call and its branches on the length are for the longer ones.
 ///
 /// # Safety
 /// As many bytes as the key has can be read at `p`.
