@@ -1,5 +1,5 @@
 //! Maps for many writers under threads whose interleaving shuttle chooses: every pair of operations, and more threads
-//! at random. A map with only the index has so many more keys at the start that the smallest tables come, grow and go.
+//! at random. A map with only the index begins with more keys: its smallest tables come, grow and go.
 //!
 //! Whatever the schedule, the answers of all operations and what is left must be those of some order of the
 //! operations, one after the other, in which each thread's own keep theirs.

@@ -112,7 +112,7 @@ pub const fn hashes(home: u32, homes: u32) -> (u64, u64) {
     (first << 32, (last << 32).wrapping_sub(1))
 }
 
-/// The number of chunks of a table with so many buckets.
+/// The number of chunks of a table with this number of buckets.
 #[inline(always)]
 pub const fn chunks(total: u32, shift: u32) -> u32 {
     ((total - 1) >> shift) + 1
@@ -124,7 +124,7 @@ pub const fn buckets_of(total: u32, shift: u32, chunk: u32) -> u32 {
     if left < most { left } else { most }
 }
 
-/// Bytes of the block of a table with so many chunks.
+/// Bytes of the block of a table with this number of chunks.
 pub const fn head_bytes(chunks: u32) -> usize {
     (HEAD + 4 * chunks as usize + UNIT - 1) & !(UNIT - 1)
 }

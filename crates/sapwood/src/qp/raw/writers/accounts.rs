@@ -22,7 +22,7 @@ impl WriterPool {
         (counts, pooled, overhead)
     }
 
-    /// Where the memory is, with so many bytes more that are not in the arena. Waits for writers
+    /// Where the memory is, with `outside` bytes more that are not in the arena. Waits for writers
     /// that are at work.
     pub(crate) fn memory_beside(&self, outside: usize) -> QpSharedMemory {
         let shards = self.all_shards();

@@ -242,7 +242,7 @@ impl WriterPool {
 }
 
 /// Operations after which a writer counts the entries anew, and the number of entries below which
-/// it always does: the smallest tables run over before so many.
+/// it always does: the smallest tables run over before they hold that number.
 const COUNT_EVERY: u64 = 64;
 const COUNT_BELOW: usize = 2048;
 
