@@ -14,7 +14,7 @@ pub const MAX_KEY: usize = 65_535;
 /// Lengths from here on take two bytes more. It is also the byte that says so.
 pub const LONG: usize = 255;
 
-/// Where the bytes of a key of this length are, behind a value of `value` bytes.
+/// Where the bytes of a key of this length are, behind a value of `value_bytes` bytes.
 #[inline(always)]
 pub const fn key_at(value_bytes: usize, key_len: usize) -> usize {
     value_bytes + if key_len < LONG { 1 } else { 3 }
