@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 use super::map::QpMap;
 use super::raw::batch::{LANES, warm};
 use super::raw::leaf::MAX_KEY;
-use super::raw::view::View;
 #[cfg(feature = "std")]
 use super::shared::QpShared;
 #[cfg(feature = "std")]
@@ -22,18 +21,20 @@ const WARM_FROM: usize = 1 << 18;
 
 /// A map, as changes of many entries need it.
 pub(crate) trait Many<V> {
-    fn entries(&self) -> View<'_, V>;
+    /// Reads what changes of these keys are going to read.
+    fn fetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>);
     fn count(&self) -> usize;
-    /// Inserts or replaces.
-    fn put(&mut self, key: &[u8], value: V) -> Result<(), Rejected<V>>;
-    fn take(&mut self, key: &[u8]) -> Result<(), Error>;
+    /// Inserts or replaces; returns whether the key is new.
+    fn put(&mut self, key: &[u8], value: V) -> Result<bool, Rejected<V>>;
+    /// Returns whether the key was there.
+    fn take(&mut self, key: &[u8]) -> Result<bool, Error>;
 }
 
 /// Fetches what changes of these keys read, if the map is large.
 #[inline]
 fn prepare<'k, V, T: Many<V>>(map: &T, keys: impl Iterator<Item = &'k [u8]>) {
     if map.count() >= WARM_FROM {
-        warm(&map.entries(), keys);
+        map.fetch(keys);
     }
 }
 
@@ -43,7 +44,7 @@ pub(crate) fn insert<V, T: Many<V>, K: AsRef<[u8]>>(
     entries: impl Iterator<Item = (K, V)>,
 ) -> Result<usize, Rejected<V>> {
     let mut entries = entries;
-    let before = map.count();
+    let mut new = 0;
     let mut group: SmallVec<[(K, V); LANES]> = SmallVec::new();
     loop {
         // One at a time while the map is small; none is taken that is not needed yet.
@@ -57,13 +58,13 @@ pub(crate) fn insert<V, T: Many<V>, K: AsRef<[u8]>>(
             }
         }
         if group.is_empty() {
-            return Ok(map.count() - before);
+            return Ok(new);
         }
         if most > 1 {
             prepare(map, group.iter().map(|(key, _)| key.as_ref()));
         }
         for (key, value) in group.drain(..) {
-            map.put(key.as_ref(), value)?;
+            new += usize::from(map.put(key.as_ref(), value)?);
         }
     }
 }
@@ -73,19 +74,19 @@ pub(crate) fn remove<V, T: Many<V>, K: AsRef<[u8]>>(
     map: &mut T,
     keys: &[K],
 ) -> Result<usize, Error> {
-    let before = map.count();
+    let mut removed = 0;
     for group in keys.chunks(LANES) {
         prepare(map, group.iter().map(K::as_ref));
         for key in group {
-            map.take(key.as_ref())?;
+            removed += usize::from(map.take(key.as_ref())?);
         }
     }
-    Ok(before - map.count())
+    Ok(removed)
 }
 
 impl<V> Many<V> for QpMap<V> {
-    fn entries(&self) -> View<'_, V> {
-        self.view()
+    fn fetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        warm(&self.view(), keys);
     }
 
     #[inline]
@@ -94,14 +95,13 @@ impl<V> Many<V> for QpMap<V> {
     }
 
     #[inline]
-    fn put(&mut self, key: &[u8], value: V) -> Result<(), Rejected<V>> {
-        self.insert(key, value).map(drop)
+    fn put(&mut self, key: &[u8], value: V) -> Result<bool, Rejected<V>> {
+        self.insert(key, value).map(|old| old.is_none())
     }
 
     #[inline]
-    fn take(&mut self, key: &[u8]) -> Result<(), Error> {
-        drop(self.remove(key));
-        Ok(())
+    fn take(&mut self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.remove(key).is_some())
     }
 }
 
@@ -151,19 +151,15 @@ impl<V> QpMap<V> {
     /// assert_eq!(map.len(), 1);
     /// ```
     pub fn remove_many<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> usize {
-        let before = self.len();
-        match remove(self, keys) {
-            Ok(removed) => removed,
-            // An owned removal cannot fail.
-            Err(_) => before - self.len(),
-        }
+        // An owned removal cannot fail.
+        remove(self, keys).unwrap_or(0)
     }
 }
 
 #[cfg(feature = "std")]
 impl<V: Send + Sync + 'static> Many<V> for Txn<'_, V> {
-    fn entries(&self) -> View<'_, V> {
-        self.view()
+    fn fetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        warm(&self.view(), keys);
     }
 
     #[inline]
@@ -172,13 +168,13 @@ impl<V: Send + Sync + 'static> Many<V> for Txn<'_, V> {
     }
 
     #[inline]
-    fn put(&mut self, key: &[u8], value: V) -> Result<(), Rejected<V>> {
-        self.insert(key, value).map(drop)
+    fn put(&mut self, key: &[u8], value: V) -> Result<bool, Rejected<V>> {
+        self.insert(key, value).map(|old| old.is_none())
     }
 
     #[inline]
-    fn take(&mut self, key: &[u8]) -> Result<(), Error> {
-        self.remove(key).map(drop)
+    fn take(&mut self, key: &[u8]) -> Result<bool, Error> {
+        self.remove(key).map(|old| old.is_some())
     }
 }
 
@@ -222,6 +218,28 @@ impl<V: Send + Sync + 'static> Txn<'_, V> {
 }
 
 #[cfg(feature = "std")]
+impl<V: Send + Sync + 'static> Many<V> for &QpShared<V> {
+    fn fetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.pin().view().warm(keys);
+    }
+
+    #[inline]
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn put(&mut self, key: &[u8], value: V) -> Result<bool, Rejected<V>> {
+        self.insert(key, value)
+    }
+
+    #[inline]
+    fn take(&mut self, key: &[u8]) -> Result<bool, Error> {
+        self.remove(key)
+    }
+}
+
+#[cfg(feature = "std")]
 impl<V: Send + Sync + 'static> QpShared<V> {
     /// Inserts or replaces many entries, in the order in which they come; returns how many keys are new. Of
     /// equal keys, the last wins.
@@ -231,7 +249,8 @@ impl<V: Send + Sync + 'static> QpShared<V> {
     ///
     /// # Errors
     /// As [`insert`](Self::insert), with the value of the first entry that was rejected. All entries before it
-    /// are in the map, none after it; up to 15 that follow were taken from the iterator and are dropped.
+    /// are in the map, none after it. Those that follow a key that is too long are still in the iterator; else,
+    /// up to 15 of them were taken and are dropped.
     ///
     /// ```
     /// use sapwood::qp::QpShared;
@@ -245,24 +264,7 @@ impl<V: Send + Sync + 'static> QpShared<V> {
         &self,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<usize, Rejected<V>> {
-        let mut entries = entries.into_iter();
-        let mut new = 0;
-        let mut group: SmallVec<[(K, V); LANES]> = SmallVec::new();
-        loop {
-            let most = if self.len() < WARM_FROM { 1 } else { LANES };
-            group.extend(entries.by_ref().take(most));
-            if group.is_empty() {
-                return Ok(new);
-            }
-            if most > 1 {
-                self.pin()
-                    .view()
-                    .warm(group.iter().map(|(key, _)| key.as_ref()));
-            }
-            for (key, value) in group.drain(..) {
-                new += usize::from(self.insert(key, value)?);
-            }
-        }
+        insert(&mut &*self, entries.into_iter())
     }
 
     /// Removes many keys; returns how many were there.
@@ -270,15 +272,6 @@ impl<V: Send + Sync + 'static> QpShared<V> {
     /// # Errors
     /// As [`remove`](Self::remove). The keys before the one that failed are removed.
     pub fn remove_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<usize, Error> {
-        let mut removed = 0;
-        for group in keys.chunks(LANES) {
-            if self.len() >= WARM_FROM {
-                self.pin().view().warm(group.iter().map(K::as_ref));
-            }
-            for key in group {
-                removed += usize::from(self.remove(key)?);
-            }
-        }
-        Ok(removed)
+        remove(&mut &*self, keys)
     }
 }
