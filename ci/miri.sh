@@ -8,6 +8,8 @@ cargo "+$NIGHTLY" miri --version >/dev/null 2>&1 || fail "Miri is missing: run c
 # Saved files and clocks are the host's.
 export MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}" CARGO_TARGET_DIR="$TARGET/miri"
 export SAPWOOD_OPS="${SAPWOOD_OPS:-40}"
+# The backtrace of a panic that a test expects takes seconds here.
+export RUST_BACKTRACE="${RUST_BACKTRACE:-0}"
 miri() { chosen cargo "+$NIGHTLY" miri test --locked "$@"; }
 # One choice of packages and features for the tests of the structures, so that nothing is compiled
 # twice.

@@ -299,8 +299,9 @@ fn equal_hashes_ask_the_trie() {
 fn removal_brings_spilled_buckets_back() {
     let mut world = World::new(0);
     let mut first = None;
+    let count = if cfg!(miri) { 110 } else { 300 };
     // The table is not asked to grow, so nothing is moved.
-    for i in 0..300 {
+    for i in 0..count {
         let leaf = make_leaf(&mut world.arena, &key(i), 0);
         let hash = world.index.hash(&key(i));
         world.oracle.insert(key(i), leaf);
@@ -314,9 +315,9 @@ fn removal_brings_spilled_buckets_back() {
         first = first.or((i == 75).then(|| world.verify()));
     }
     let shape = world.verify();
-    assert_eq!((shape.keys, shape.displaced, shape.spilled), (75, 63, 225));
+    assert_eq!((shape.keys, shape.displaced, shape.spilled), (75, 63, count - 75));
     assert_eq!(first.map(|s| s.spilled), Some(1));
-    for i in (0..300).rev() {
+    for i in (0..count).rev() {
         let leaf = world.oracle.remove(&key(i)).unwrap();
         // SAFETY: as above.
         unsafe { world.index.remove(world.arena.base(), 0, leaf) };
