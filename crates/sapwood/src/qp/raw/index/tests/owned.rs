@@ -315,7 +315,10 @@ fn removal_brings_spilled_buckets_back() {
         first = first.or((i == 75).then(|| world.verify()));
     }
     let shape = world.verify();
-    assert_eq!((shape.keys, shape.displaced, shape.spilled), (75, 63, count - 75));
+    assert_eq!(
+        (shape.keys, shape.displaced, shape.spilled),
+        (75, 63, count - 75)
+    );
     assert_eq!(first.map(|s| s.spilled), Some(1));
     for i in (0..count).rev() {
         let leaf = world.oracle.remove(&key(i)).unwrap();
