@@ -79,7 +79,11 @@ impl<'a> Input<'a> {
                 options.fail_every([2, 3, 5, 7, 11, 23, 61][self.below(7)]),
                 true,
             ),
-            1 => (options.limit((8 << 10) << self.below(7)), true),
+            // Freed pages that are forbidden do not come back before a small arena is full.
+            1 => {
+                let limit = (8 << 10) << self.below(7);
+                (options.debug(DebugMode::Poison).limit(limit), true)
+            }
             2 => {
                 let fixed = Backing::HeapFixed((8 << 10) << self.below(7));
                 (options.debug(DebugMode::Poison).backing(fixed), true)

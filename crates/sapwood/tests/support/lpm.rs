@@ -341,9 +341,10 @@ pub fn run_fib<F: Kind>(
     }
     assert!(
         pair.oracle.is_empty(),
-        "{} are left: {:?}",
+        "{} are left: {:?}\n{}",
         pair.fib.len(),
-        pair.last
+        pair.last,
+        pair.fib.memory()
     );
     assert!(pair.fib.is_empty());
     pair.fib.verify().unwrap();
