@@ -6,7 +6,7 @@
 # proofs that are not run stay as they are.
 . "$(dirname "$0")/lib.sh"
 record=${SAPWOOD_PROOFS:-docs/proofs.md}
-all="differential soak histories shuttle loom asan tsan miri fuzz bench-quick"
+all="differential writers soak histories shuttle loom asan tsan miri fuzz bench-quick"
 # shellcheck disable=SC2086 # names have no spaces
 [ $# -gt 0 ] || set -- $all
 for name; do
@@ -17,6 +17,7 @@ done
 shows() {
     case $1 in
     differential) echo "all kinds of maps and stores answer as the naive oracles do" ;;
+    writers) echo "the maps for many writers, trie and index, answer as the naive oracles do" ;;
     soak) echo "random operations of four threads on a shared map leave what they must" ;;
     histories) echo "histories of four threads on shared maps and point maps are linearizable" ;;
     shuttle) echo "any two operations, and more at random, give answers that some order of them explains, under schedules of shuttle" ;;
@@ -33,6 +34,7 @@ shows() {
 command_of() {
     case $1 in
     differential) echo "SAPWOOD_OPS=${DIFFERENTIAL_OPS:-10000000} ci/diff.sh" ;;
+    writers) echo "SAPWOOD_OPS=${WRITERS_OPS:-34000000} ci/diff.sh all differential::shared_map differential::point_map" ;;
     soak) echo "SAPWOOD_SOAK=${SOAK_SECONDS:-600} ci/diff.sh threads histories::a_long_run" ;;
     histories) echo "SAPWOOD_ROUNDS=${HISTORY_ROUNDS:-1000} ci/diff.sh threads histories_are_linearizable" ;;
     shuttle) echo "SHUTTLE_RUNS=${SHUTTLE_RUNS:-600} ci/shuttle.sh" ;;
@@ -48,7 +50,7 @@ command_of() {
 # What was done, by what the proof printed.
 counts() { # name, output
     case $1 in
-    differential | soak) sum "$2" '[0-9]+ operations' operations ;;
+    differential | writers | soak) sum "$2" '[0-9]+ operations' operations ;;
     histories) sum "$2" '[0-9]+ histories' histories ;;
     shuttle) sum "$2" '[0-9]+ schedules' schedules ;;
     loom) sum "$2" '[0-9]+ (executions|iterations)' executions ;;
