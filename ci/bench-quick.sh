@@ -2,10 +2,12 @@
 # The benchmarks' shortest runs: they prove that every engine gives the right answers, not how
 # fast it is.
 . "$(dirname "$0")/lib.sh"
-for suite in ${*:-names versions routes cache ranges bpf}; do
-    features=()
+# SUITE:CASES runs these cases of a suite alone.
+for run in ${*:-names names:threads versions routes cache ranges bpf}; do
+    suite=${run%%:*} cases=() features=()
+    if [ "$run" != "$suite" ]; then cases=(--cases "${run#*:}"); fi
     if [ "$suite" = bpf ] && bpf_tools; then features=(--features bpf); fi
-    csv=$TARGET/bench-quick/$suite.csv
-    run cargo run --locked --release -p sapwood-bench "${features[@]}" -- "$suite" --quick --csv "$csv"
-    say "$suite: $(($(grep -vc '^#' "$csv") - 1)) results"
+    csv=$TARGET/bench-quick/${run/:/-}.csv
+    run cargo run --locked --release -p sapwood-bench "${features[@]}" -- "$suite" --quick "${cases[@]}" --csv "$csv"
+    say "$run: $(($(grep -vc '^#' "$csv") - 1)) results"
 done

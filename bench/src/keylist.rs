@@ -52,6 +52,11 @@ impl KeyList {
             .fold(0, |sum, value| sum.wrapping_add(*value))
     }
 
+    /// The bytes of all keys, where each starts and the last one ends, and the values.
+    pub fn parts(&self) -> (&[u8], &[usize], &[u64]) {
+        (&self.bytes, &self.bounds, &self.values)
+    }
+
     /// The key at a place.
     pub fn key(&self, at: usize) -> &[u8] {
         &self.bytes[self.bounds[at]..self.bounds[at + 1]]
@@ -89,6 +94,26 @@ impl KeyList {
         let mut places: Vec<usize> = (0..self.len()).collect();
         places.sort_unstable_by_key(|at| self.key(*at));
         self.picked(places)
+    }
+
+    /// The first place with a key that is not less, in a list in the order of the keys.
+    pub fn lower_bound(&self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.key(middle) < key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// The place of a key in a list in the order of the keys.
+    pub fn place_of(&self, key: &[u8]) -> Option<usize> {
+        let at = self.lower_bound(key);
+        (at < self.len() && self.key(at) == key).then_some(at)
     }
 
     /// The pairs at these places.
@@ -165,6 +190,7 @@ pub fn scramble(number: u64) -> u64 {
 
 /// What a pass of lookups found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Tally {
     /// How many keys were found.
     pub found: u64,
@@ -213,6 +239,7 @@ impl Tally {
 
 /// What a scan met, such that entries out of order show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct ScanSum {
     /// How many entries came.
     pub count: u64,
@@ -245,6 +272,22 @@ impl ScanSum {
         let mut sum = Self::default();
         for (key, value) in entries {
             sum.add(key, value);
+        }
+        sum
+    }
+
+    /// Takes in the first `count` entries of what `from` gives for each key.
+    #[inline]
+    pub fn ranges<'a, I: Iterator<Item = (&'a [u8], u64)>>(
+        starts: &KeyList,
+        count: usize,
+        from: impl Fn(&[u8]) -> I,
+    ) -> Self {
+        let mut sum = Self::default();
+        for (key, _) in starts.iter() {
+            for (key, value) in from(key).take(count) {
+                sum.add(key, value);
+            }
         }
         sum
     }

@@ -10,8 +10,8 @@ use std::process::Command;
 pub struct Recipe {
     /// The library's name for readers.
     pub library: &'static str,
-    /// Its name for `pkg-config`.
-    pub package: &'static str,
+    /// How compilers find it.
+    pub link: Link,
     /// `cc` or `c++`.
     pub compiler: &'static str,
     /// The name of the source, with the ending by which compilers know the language.
@@ -22,13 +22,28 @@ pub struct Recipe {
     pub arguments: [&'static [&'static str]; 2],
 }
 
+/// How compilers find a library.
+#[derive(Clone, Copy)]
+pub enum Link {
+    /// `pkg-config` knows it by this name.
+    PkgConfig(&'static str),
+    /// It lies where they look, under this name.
+    Library(&'static str),
+}
+
 /// A shim that was loaded and stays so.
 pub struct Shim(*mut c_void);
 
 impl Recipe {
     /// Compiles and loads it, or says why not.
     pub fn load(&self) -> Result<Shim, String> {
-        let folder = format!("sapwood-bench-{}-{}", self.package, std::process::id());
+        let (Link::PkgConfig(name) | Link::Library(name)) = self.link;
+        // Two shims around one library may be made at the same time.
+        let folder = format!(
+            "sapwood-bench-{name}-{}-{:x}",
+            std::process::id(),
+            self.source.as_ptr().addr()
+        );
         let folder = std::env::temp_dir().join(folder);
         fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
         let loaded = self.compile(&folder).and_then(|file| self.open(file));
@@ -40,13 +55,7 @@ impl Recipe {
     /// The name of the compiled library.
     fn compile(&self, folder: &Path) -> Result<CString, String> {
         let name = self.library;
-        let flags = Command::new("pkg-config")
-            .args(["--cflags", "--libs", self.package])
-            .output()
-            .ok()
-            .filter(|output| output.status.success())
-            .ok_or_else(|| format!("{name} is not installed"))?;
-        let flags = String::from_utf8_lossy(&flags.stdout).into_owned();
+        let flags = self.flags()?;
         let (source, library) = (folder.join(self.file), folder.join("shim.so"));
         fs::write(&source, self.source).map_err(|error| error.to_string())?;
         let [before, after] = self.arguments;
@@ -69,6 +78,21 @@ impl Recipe {
         }
         CString::new(library.into_os_string().into_encoded_bytes())
             .map_err(|error| error.to_string())
+    }
+
+    /// The compiler's arguments for the library.
+    fn flags(&self) -> Result<String, String> {
+        let package = match self.link {
+            Link::PkgConfig(package) => package,
+            Link::Library(library) => return Ok(format!("-l{library}")),
+        };
+        let output = Command::new("pkg-config")
+            .args(["--cflags", "--libs", package])
+            .output()
+            .ok()
+            .filter(|output| output.status.success())
+            .ok_or_else(|| format!("{} is not installed", self.library))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
     fn open(&self, file: CString) -> Result<Shim, String> {
@@ -104,7 +128,7 @@ mod tests {
     fn a_library_that_is_not_there_is_a_reason() {
         let recipe = Recipe {
             library: "Nothing",
-            package: "no-such-package-anywhere",
+            link: Link::PkgConfig("no-such-package-anywhere"),
             compiler: "cc",
             file: "shim.c",
             source: "",

@@ -84,6 +84,10 @@ fn names() {
         "random-binary blart miss_mops",
         "random-binary blart insert_mops",
         "random-binary blart scan_mkeys",
+        "random-binary blart seek_mops",
+        "random-binary blart range10_mops",
+        "random-binary blart range100_mops",
+        "random-binary blart pred_mops",
     ];
     assert_eq!(check(&report, "names"), expected);
     assert!(csv.starts_with("# date: ") && csv.contains("\n# command: cargo run --release "));

@@ -1,8 +1,10 @@
 //! The adaptive radix tree of the crate blart.
 
+use std::ops::Bound;
+
 use blart::TreeMap;
 
-use super::Engine;
+use super::{Engine, in_turns};
 use crate::keylist::{Form, KeyList, ScanSum};
 
 /// `blart::TreeMap` with owned keys. No key may be a prefix of another: where the keys differ in length it gets
@@ -32,5 +34,30 @@ impl Engine for Blart {
 
     fn scan(&self) -> ScanSum {
         ScanSum::of(self.0.iter().map(|(key, value)| (&**key, *value)))
+    }
+
+    fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
+        Some(ScanSum::ranges(starts, count, |start| {
+            let bounds = (Bound::Included(start), Bound::Unbounded);
+            let entries = self.0.range::<[u8], _>(bounds);
+            entries.map(|(key, value)| (&**key, *value))
+        }))
+    }
+
+    fn predecessors(&self, keys: &KeyList) -> Option<ScanSum> {
+        Some(ScanSum::ranges(keys, 1, |key| {
+            let bounds = (Bound::Unbounded, Bound::Excluded(key));
+            let entries = self.0.range::<[u8], _>(bounds);
+            entries.rev().map(|(key, value)| (&**key, *value))
+        }))
+    }
+
+    fn replace(&mut self, old: &KeyList, new: &KeyList) {
+        in_turns(old, new, |old, new, value| {
+            self.0.remove(old);
+            self.0
+                .try_insert(Box::from(new), value)
+                .expect("the form is free of prefixes");
+        });
     }
 }

@@ -61,4 +61,48 @@ impl Engine for Masstree {
             .scan_intra_leaf_batch(all, all, each, &self.0.guard());
         sum
     }
+
+    fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
+        let guard = self.0.guard();
+        let mut sum = ScanSum::default();
+        for (start, _) in starts.iter() {
+            let mut left = count;
+            let each = |key: &[u8], value| {
+                sum.add(key, value);
+                left -= 1;
+                left > 0
+            };
+            let start = RangeBound::Included(start);
+            self.0.scan(start, RangeBound::Unbounded, each, &guard);
+        }
+        Some(sum)
+    }
+
+    fn predecessors(&self, keys: &KeyList) -> Option<ScanSum> {
+        let guard = self.0.guard();
+        let mut sum = ScanSum::default();
+        for (key, _) in keys.iter() {
+            let first = |key: &[u8], value| {
+                sum.add(key, value);
+                false
+            };
+            let end = RangeBound::Excluded(key);
+            self.0
+                .scan_rev_batch(RangeBound::Unbounded, end, first, &guard);
+        }
+        Some(sum)
+    }
+
+    fn replace(&mut self, old: &KeyList, new: &KeyList) {
+        for from in (0..old.len()).step_by(GUARDED) {
+            let count = GUARDED.min(old.len() - from);
+            let guard = self.0.guard();
+            for ((old, _), (new, value)) in old.run(from, count).zip(new.run(from, count)) {
+                self.0
+                    .remove_with_guard(old, &guard)
+                    .expect("nobody else writes");
+                self.0.insert_with_guard(new, value, &guard);
+            }
+        }
+    }
 }

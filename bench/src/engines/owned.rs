@@ -1,8 +1,9 @@
 //! Maps that have the methods of the standard library's, with owned keys.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 
-use super::Engine;
+use super::{Engine, in_turns};
 use crate::keylist::{KeyList, ScanSum};
 
 /// hashbrown with foldhash: the fastest that is in wide use, and what others are measured against.
@@ -17,7 +18,7 @@ pub type Btree = BTreeMap<Box<[u8]>, u64>;
 pub type QpTrie = qp_trie::Trie<Box<[u8]>, u64>;
 
 macro_rules! engines {
-    ($($map:ident = $name:literal, ordered: $ordered:literal;)*) => {$(
+    ($($map:ident = $name:literal, ordered: $ordered:literal { $($ordered_methods:tt)* })*) => {$(
         impl Engine for $map {
             const NAME: &'static str = $name;
             const ORDERED: bool = $ordered;
@@ -38,13 +39,36 @@ macro_rules! engines {
             fn scan(&self) -> ScanSum {
                 ScanSum::of(self.iter().map(|(key, value)| (&**key, *value)))
             }
+
+            fn replace(&mut self, old: &KeyList, new: &KeyList) {
+                in_turns(old, new, |old, new, value| {
+                    self.remove(old);
+                    self.insert(Box::from(new), value);
+                });
+            }
+
+            $($ordered_methods)*
         }
     )*};
 }
 
 engines! {
-    Foldhash = "hashbrown-foldhash", ordered: false;
-    Std = "std-hashmap", ordered: false;
-    Btree = "std-btreemap", ordered: true;
-    QpTrie = "qp-trie", ordered: false;
+    Foldhash = "hashbrown-foldhash", ordered: false {}
+    Std = "std-hashmap", ordered: false {}
+    Btree = "std-btreemap", ordered: true {
+        fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
+            Some(ScanSum::ranges(starts, count, |start| {
+                let entries = self.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
+                entries.map(|(key, value)| (&**key, *value))
+            }))
+        }
+
+        fn predecessors(&self, keys: &KeyList) -> Option<ScanSum> {
+            Some(ScanSum::ranges(keys, 1, |key| {
+                let entries = self.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(key)));
+                entries.rev().map(|(key, value)| (&**key, *value))
+            }))
+        }
+    }
+    QpTrie = "qp-trie", ordered: false {}
 }

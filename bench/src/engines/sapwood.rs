@@ -1,10 +1,11 @@
 //! Ours: as built, compacted, and looked up sixteen at a time; without and with the point index.
 
+use std::ops::Bound;
 use std::time::Duration;
 
 use sapwood::qp::QpMap;
 
-use super::{Engine, longest};
+use super::{Engine, in_turns, longest};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 /// As random insertions leave it, looked up key by key.
@@ -82,6 +83,39 @@ impl<const INDEX: bool, const USE: u8> Engine for Sapwood<INDEX, USE> {
 
     fn scan(&self) -> ScanSum {
         ScanSum::of(self.0.iter().map(|(key, value)| (key, *value)))
+    }
+
+    fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
+        // The index has no part in these.
+        (!INDEX && USE != BATCH16).then(|| {
+            ScanSum::ranges(starts, count, |start| {
+                let entries = self
+                    .0
+                    .range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
+                entries.map(|(key, value)| (key, *value))
+            })
+        })
+    }
+
+    fn predecessors(&self, keys: &KeyList) -> Option<ScanSum> {
+        (!INDEX && USE != BATCH16).then(|| {
+            let entry = |key: &[u8]| self.0.predecessor(key).into_iter();
+            ScanSum::ranges(keys, 1, |key| entry(key).map(|(key, value)| (key, *value)))
+        })
+    }
+
+    fn longest_prefixes(&self, keys: &KeyList) -> Option<ScanSum> {
+        (!INDEX && USE != BATCH16).then(|| {
+            let entry = |key: &[u8]| self.0.longest_prefix(key).into_iter();
+            ScanSum::ranges(keys, 1, |key| entry(key).map(|(key, value)| (key, *value)))
+        })
+    }
+
+    fn replace(&mut self, old: &KeyList, new: &KeyList) {
+        in_turns(old, new, |old, new, value| {
+            self.0.remove(old);
+            self.0.insert(new, value).expect("the key fits");
+        });
     }
 
     fn mapped_bytes(&self) -> usize {

@@ -2,7 +2,9 @@
 
 use scc::TreeIndex;
 
-use super::Engine;
+use std::ops::Bound;
+
+use super::{Engine, in_turns};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 /// `TreeIndex`. A pass of lookups runs under one guard.
@@ -33,5 +35,26 @@ impl Engine for Scc {
     fn scan(&self) -> ScanSum {
         let guard = sdd::Guard::new();
         ScanSum::of(self.0.iter(&guard).map(|(key, value)| (&**key, *value)))
+    }
+
+    fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
+        let guard = sdd::Guard::new();
+        let mut sum = ScanSum::default();
+        for (start, _) in starts.iter() {
+            let bounds = (Bound::Included(start), Bound::Unbounded);
+            for (key, value) in self.0.range::<[u8], _>(bounds, &guard).take(count) {
+                sum.add(key, *value);
+            }
+        }
+        Some(sum)
+    }
+
+    fn replace(&mut self, old: &KeyList, new: &KeyList) {
+        in_turns(old, new, |old, new, value| {
+            self.0.remove_sync(old);
+            self.0
+                .insert_sync(Box::from(new), value)
+                .expect("no key comes twice");
+        });
     }
 }

@@ -1,17 +1,19 @@
 //! Ours for many writers, used by one thread: the trie alone, the trie with the point index, and
 //! the index alone.
 
+use std::ops::Bound;
 use std::time::Duration;
 
 use sapwood::qp::{PointMap, QpShared};
 
-use super::{Engine, longest};
+use super::{Engine, in_turns, longest};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 macro_rules! engines {
     ($(
         $(#[$doc:meta])*
-        $engine:ident($map:ty) = $name:literal, ordered: $ordered:literal, $new:expr;
+        $engine:ident($map:ty) = $name:literal, ordered: $ordered:literal, $new:expr,
+        { $($ordered_methods:tt)* }
     )*) => {$(
         $(#[$doc])*
         pub struct $engine($map);
@@ -62,19 +64,49 @@ macro_rules! engines {
                 ScanSum::of(pin.view().iter().map(|(key, value)| (key, *value)))
             }
 
+            fn replace(&mut self, old: &KeyList, new: &KeyList) {
+                in_turns(old, new, |old, new, value| {
+                    self.0.remove(old).expect("there is memory");
+                    self.0.insert(new, value).expect("the key fits");
+                });
+            }
+
             fn mapped_bytes(&self) -> usize {
                 self.0.memory().arena.committed
             }
+
+            $($ordered_methods)*
         }
     )*};
 }
 
 engines! {
     /// `QpShared`.
-    Shared(QpShared<u64>) = "sapwood-shared", ordered: true, QpShared::new();
+    Shared(QpShared<u64>) = "sapwood-shared", ordered: true, QpShared::new(), {
+        fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
+            let pin = self.0.pin();
+            let view = pin.view();
+            Some(ScanSum::ranges(starts, count, |start| {
+                let entries = view.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
+                entries.map(|(key, value)| (key, *value))
+            }))
+        }
+
+        fn predecessors(&self, keys: &KeyList) -> Option<ScanSum> {
+            let pin = self.0.pin();
+            let entry = |key: &[u8]| pin.view().predecessor(key).into_iter();
+            Some(ScanSum::ranges(keys, 1, |key| entry(key).map(|(key, value)| (key, *value))))
+        }
+
+        fn longest_prefixes(&self, keys: &KeyList) -> Option<ScanSum> {
+            let pin = self.0.pin();
+            let entry = |key: &[u8]| pin.view().longest_prefix(key).into_iter();
+            Some(ScanSum::ranges(keys, 1, |key| entry(key).map(|(key, value)| (key, *value))))
+        }
+    }
     /// `QpShared` with the point index.
     Indexed(QpShared<u64>) = "sapwood-shared-index", ordered: true,
-        QpShared::builder().with_index().build();
+        QpShared::builder().with_index().build(), {}
     /// `PointMap`.
-    Points(PointMap<u64>) = "sapwood-points", ordered: false, PointMap::new();
+    Points(PointMap<u64>) = "sapwood-points", ordered: false, PointMap::new(), {}
 }

@@ -1,8 +1,10 @@
 //! crossbeam's lock-free skip list.
 
+use std::ops::Bound;
+
 use crossbeam_skiplist::SkipMap;
 
-use super::Engine;
+use super::{Engine, in_turns};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 /// `SkipMap`. A pass runs inside one pin, so that the pins of the calls are cheap.
@@ -37,5 +39,35 @@ impl Engine for Skiplist {
             sum.add(entry.key(), *entry.value());
         }
         sum
+    }
+
+    fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
+        let _pin = crossbeam_epoch::pin();
+        let mut sum = ScanSum::default();
+        for (start, _) in starts.iter() {
+            let bounds = (Bound::Included(start), Bound::Unbounded);
+            for entry in self.0.range::<[u8], _>(bounds).take(count) {
+                sum.add(entry.key(), *entry.value());
+            }
+        }
+        Some(sum)
+    }
+
+    fn predecessors(&self, keys: &KeyList) -> Option<ScanSum> {
+        let _pin = crossbeam_epoch::pin();
+        let mut sum = ScanSum::default();
+        for (key, _) in keys.iter() {
+            if let Some(entry) = self.0.upper_bound::<[u8]>(Bound::Excluded(key)) {
+                sum.add(entry.key(), *entry.value());
+            }
+        }
+        Some(sum)
+    }
+
+    fn replace(&mut self, old: &KeyList, new: &KeyList) {
+        in_turns(old, new, |old, new, value| {
+            self.0.remove(old);
+            self.0.insert(Box::from(new), value);
+        });
     }
 }

@@ -1,8 +1,9 @@
 //! The suite `names`: one map, one thread, seven key sets.
 //!
 //! Each round builds every engine from nothing with the keys in a random order, looks all keys up in another
-//! random order, looks absent keys up, scans, and drops it. Each key was asked for once before, and its answer
-//! compared. Metrics:
+//! random order, looks absent keys up, scans, seeks, and drops it. Each key was asked for once before, and its answer
+//! compared. In the cases `churned-…`, a million keys were replaced by others, one at a time and at random, before
+//! anything is looked up. Metrics:
 //!
 //! | metric | what it is |
 //! |---|---|
@@ -12,11 +13,16 @@
 //! | `insert_mops` | inserts a second into a map that grows from empty |
 //! | `worst_insert_us` | the longest single insert, in another build with a clock around each; our engines only |
 //! | `scan_mkeys` | entries a second with all key bytes read; maps that keep the order of the bytes only |
+//! | `seek_mops` | searches a second for the first entry that is not less than a key, key bytes and value read; half of the keys are stored; here and below, ordered maps that have such a search only |
+//! | `range10_mops`, `range100_mops` | the same with 10 or 100 entries read from there on; searches a second |
+//! | `pred_mops` | searches for the last entry that is less than a key |
+//! | `longest_mops` | searches for the longest stored prefix of a key; half of the keys are stored, the others stored ones with a part behind |
+//! | `replace_mops` | removals with an insertion of another key each, a second; cases `churned-…` only |
 //! | `bytes_per_key` | memory beyond the key bytes, malloc's rounding and headers included |
 //!
 //! Where the kernel does not show its symbols or types, the cases `kallsyms` and `btf` have names made after a model, and say so.
 //!
-//! The cases `threads-…`, for maps that many threads write to, are in [`threads`].
+//! The cases `threads-…`, for maps that many threads write to, are in [`threads`]; they run when they are named.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -29,7 +35,7 @@ use crate::engines::{self, Built, Lane};
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
 use crate::report::{Measure, Report, Samples};
 
-const CASES: [&str; 7] = [
+const CASES: [&str; 12] = [
     "kallsyms",
     "btf",
     "paths",
@@ -37,7 +43,18 @@ const CASES: [&str; 7] = [
     "domains-1m",
     "random-u64",
     "random-binary",
+    "churned-kallsyms",
+    "churned-btf",
+    "churned-paths",
+    "churned-domains-real",
+    "churned-domains-1m",
 ];
+
+/// What the names of cases begin with whose maps are read after replacements of keys.
+const CHURNED: &str = "churned-";
+/// How many replacements.
+const REPLACEMENTS: usize = 1_000_000;
+const QUICK_REPLACEMENTS: usize = 30_000;
 
 /// Each measurement covers this many lookups or more; passes over small sets are repeated.
 const LOOKUPS: usize = 200_000;
@@ -91,20 +108,124 @@ pub(super) struct Case {
     pub(super) present: KeyList,
     /// As many others that look alike; they may repeat.
     pub(super) absent: KeyList,
+    /// What is replaced before anything is looked up.
+    churn: Option<Churn>,
+}
+
+/// Replacements of keys, and what they leave.
+struct Churn {
+    old: KeyList,
+    new: KeyList,
+    present: KeyList,
+    absent: KeyList,
+}
+
+impl Churn {
+    /// Each replacement takes a random present key out and puts a random absent one in.
+    fn new(present: &KeyList, absent: &KeyList, count: usize) -> Self {
+        let mut random = fastrand::Rng::with_seed(4);
+        let mut taken = std::collections::HashSet::new();
+        // Places in both lists: the absent ones follow the present ones.
+        let mut inside: Vec<usize> = (0..present.len()).collect();
+        let others = (0..absent.len()).filter(|at| taken.insert(absent.key(*at)));
+        let mut outside: Vec<usize> = others.map(|at| present.len() + at).collect();
+        let pair = |at: &usize| match at.checked_sub(present.len()) {
+            None => (present.key(*at), present.value(*at)),
+            Some(at) => (absent.key(at), !absent.value(at)),
+        };
+        let (mut old, mut new) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let from = random.usize(..inside.len());
+            let to = random.usize(..outside.len());
+            old.push(inside[from]);
+            new.push(outside[to]);
+            std::mem::swap(&mut inside[from], &mut outside[to]);
+        }
+        let list = |places: &[usize]| KeyList::new(places.iter().map(pair));
+        Self {
+            old: list(&old),
+            new: list(&new),
+            present: list(&inside),
+            absent: list(&outside),
+        }
+    }
 }
 
 /// The lists of one round, in the form that an engine needs.
 struct Lists {
     insert: KeyList,
+    /// Keys that are replaced, and pairs that replace them.
+    churn: Option<[KeyList; 2]>,
     hit: KeyList,
     miss: KeyList,
+    seeks: Seeks,
+}
+
+/// Searches in order: metrics, how many entries each reads, keys, and what a pass must read.
+struct Seeks {
+    ranges: [(&'static str, usize, KeyList, ScanSum); 3],
+    predecessors: (KeyList, ScanSum),
+    longest: (KeyList, ScanSum),
+}
+
+impl Seeks {
+    /// Up to `count` searches: fewer for those that read more.
+    fn new(present: &KeyList, absent: &KeyList, count: usize) -> Self {
+        let half = (count / 2).min(present.len()).min(absent.len());
+        let entries = present.sorted();
+        let stored = present.shuffled(5);
+        let keys = |many: usize| {
+            let half = (half / many).max(1);
+            let (stored, absent) = (stored.run(0, half), absent.run(0, half));
+            KeyList::new(stored.chain(absent)).shuffled(6)
+        };
+        let place = |key: &[u8]| entries.lower_bound(key);
+        let ranges = [
+            ("seek_mops", 1),
+            ("range10_mops", 10),
+            ("range100_mops", 100),
+        ];
+        let ranges = ranges.map(|(metric, read): (_, usize)| {
+            let keys = keys(read.div_ceil(5));
+            let sum = ScanSum::ranges(&keys, read, |key| {
+                let from = place(key);
+                entries.run(from, read.min(entries.len() - from))
+            });
+            (metric, read, keys, sum)
+        });
+        let keys = keys(1);
+        let sum = ScanSum::ranges(&keys, 1, |key| {
+            let before = place(key).checked_sub(1);
+            entries.run(before.unwrap_or(0), usize::from(before.is_some()))
+        });
+        let predecessors = (keys, sum);
+        let longer = stored
+            .run(0, half)
+            .map(|(key, value)| ([key, b"/behind"].concat(), value));
+        let longer: Vec<_> = longer.collect();
+        let longer = longer.iter().map(|(key, value)| (&**key, *value));
+        let keys = KeyList::new(stored.run(0, half).chain(longer)).shuffled(7);
+        let sum = ScanSum::ranges(&keys, 1, |key| {
+            let found = (0..=key.len())
+                .rev()
+                .find_map(|len| entries.place_of(&key[..len]));
+            entries.run(found.unwrap_or(0), usize::from(found.is_some()))
+        });
+        let longest = (keys, sum);
+        Self {
+            ranges,
+            predecessors,
+            longest,
+        }
+    }
 }
 
 impl Case {
     /// The set of this name, if this machine has it.
     pub(super) fn load(name: &'static str, options: &Options) -> Result<Self, Missing> {
         let million = options.size(1_000_000, 30_000);
-        let mut set = match name {
+        let base = name.strip_prefix(CHURNED);
+        let mut set = match base.unwrap_or(name) {
             "kallsyms" => data::kallsyms()
                 .unwrap_or_else(|missing| missing.instead(data::symbols(121_000, 1))),
             "btf" => data::btf_strings()
@@ -129,12 +250,14 @@ impl Case {
             mean_length(&set),
             set.how
         );
-        let present = KeyList::numbered(&set.keys);
+        let (present, absent) = (KeyList::numbered(&set.keys), KeyList::numbered(&absent));
+        let count = options.size(REPLACEMENTS, QUICK_REPLACEMENTS);
         Ok(Self {
             name,
             how,
+            churn: base.map(|_| Churn::new(&present, &absent, count)),
             present,
-            absent: KeyList::numbered(&absent),
+            absent,
         })
     }
 
@@ -154,17 +277,18 @@ impl Case {
         let names: Vec<_> = able.iter().map(|(lane, _)| lane.name).collect();
         let mut samples = Samples::new(self.name, &names);
         let mut losses = Vec::new();
+        let lookups = options.size(LOOKUPS, QUICK_LOOKUPS);
         for round in options.rounds(&format!("names: {}", self.name), cases_left) {
-            let lists = self.lists(u64::from(round));
+            let lists = self.lists(u64::from(round), lookups);
             able.rotate_left(usize::from(round > 0));
             for (lane, form) in &able {
                 // The form is worked out outside of what is timed, and for one engine at a time.
-                let dressed = (*form != Form::Plain).then(|| lists.in_form(*form));
+                let dressed = (*form != Form::Plain).then(|| lists.in_form(*form, lookups));
                 let lists = dressed.as_ref().unwrap_or(&lists);
                 if round == 0 {
                     samples.add(lane.name, &self.check(lane, lists));
                 }
-                let (measures, lost) = time(lane, lists, options.size(LOOKUPS, QUICK_LOOKUPS));
+                let (measures, lost) = time(lane, lists, lookups);
                 for measure in measures {
                     samples.add(lane.name, &measure);
                 }
@@ -184,11 +308,22 @@ impl Case {
         report.end(samples, &["hashbrown-foldhash", "std-btreemap"]);
     }
 
-    fn lists(&self, round: u64) -> Lists {
+    fn lists(&self, round: u64, lookups: usize) -> Lists {
+        let (present, absent) = match &self.churn {
+            Some(churn) => (&churn.present, &churn.absent),
+            None => (&self.present, &self.absent),
+        };
+        let hit = present.shuffled(3 * round + 1);
+        let miss = absent.shuffled(3 * round + 2);
         Lists {
             insert: self.present.shuffled(3 * round),
-            hit: self.present.shuffled(3 * round + 1),
-            miss: self.absent.shuffled(3 * round + 2),
+            churn: self
+                .churn
+                .as_ref()
+                .map(|churn| [churn.old.clone(), churn.new.clone()]),
+            seeks: Seeks::new(&hit, &miss, lookups),
+            hit,
+            miss,
         }
     }
 
@@ -197,6 +332,9 @@ impl Case {
         engines::settle();
         let (built, allocated) = alloc::counted(|| {
             let mut built = (lane.build)(&lists.insert);
+            if let Some([old, new]) = &lists.churn {
+                built.replace(old, new);
+            }
             built.finish();
             built
         });
@@ -215,21 +353,28 @@ impl Case {
             );
         }
         // Beyond the bytes of the keys as they are, without what a form adds.
-        let beyond = allocated + built.mapped_bytes() as i64 - self.present.key_bytes() as i64;
-        Measure::new(
-            "bytes_per_key",
-            beyond as f64 / self.present.len() as f64,
-            "B",
-        )
+        let present = self
+            .churn
+            .as_ref()
+            .map_or(&self.present, |churn| &churn.present);
+        let beyond = allocated + built.mapped_bytes() as i64 - present.key_bytes() as i64;
+        Measure::new("bytes_per_key", beyond as f64 / present.len() as f64, "B")
     }
 }
 
 impl Lists {
-    fn in_form(&self, form: Form) -> Self {
+    fn in_form(&self, form: Form, lookups: usize) -> Self {
+        let in_form = |list: &KeyList| list.in_form(form);
+        let (hit, miss) = (in_form(&self.hit), in_form(&self.miss));
         Self {
-            insert: self.insert.in_form(form),
-            hit: self.hit.in_form(form),
-            miss: self.miss.in_form(form),
+            insert: in_form(&self.insert),
+            churn: self
+                .churn
+                .as_ref()
+                .map(|lists| lists.each_ref().map(in_form)),
+            seeks: Seeks::new(&hit, &miss, lookups),
+            hit,
+            miss,
         }
     }
 }
@@ -249,6 +394,12 @@ fn time(lane: &Lane, lists: &Lists, lookups: usize) -> (Vec<Measure>, u64) {
         building += start.elapsed();
     }
     let mut built = built.expect("there is at least one pass");
+    let mut measures = Vec::new();
+    if let Some([old, new]) = &lists.churn {
+        let start = Instant::now();
+        built.replace(old, new);
+        measures.push(mops("replace_mops", old.len(), start.elapsed()));
+    }
     built.finish();
 
     let (hits, lost) = audit(lane, &*built, lists);
@@ -259,22 +410,22 @@ fn time(lane: &Lane, lists: &Lists, lookups: usize) -> (Vec<Measure>, u64) {
         Tally::default(),
         lane,
     );
-    let mut measures = vec![
-        mops("hit_mops", passes * lists.hit.len(), hitting),
-        mops("miss_mops", passes * lists.miss.len(), missing),
-        mops("insert_mops", passes * lists.insert.len(), building),
-    ];
+    measures.push(mops("hit_mops", passes * lists.hit.len(), hitting));
     if built.chained(&lists.hit).is_some() {
         let chained = || built.chained(&lists.hit).unwrap_or_default();
         let time = repeat(passes, chained, hits, lane);
-        measures.insert(1, mops("hit_chained_mops", passes * lists.hit.len(), time));
+        measures.push(mops("hit_chained_mops", passes * lists.hit.len(), time));
     }
-    if let Some(worst) = (lane.worst_insert)(&lists.insert) {
-        measures.push(Measure::new(
-            "worst_insert_us",
-            worst.as_secs_f64() * 1e6,
-            "us",
-        ));
+    measures.push(mops("miss_mops", passes * lists.miss.len(), missing));
+    if lists.churn.is_none() {
+        measures.push(mops("insert_mops", passes * lists.insert.len(), building));
+        if let Some(worst) = (lane.worst_insert)(&lists.insert) {
+            measures.push(Measure::new(
+                "worst_insert_us",
+                worst.as_secs_f64() * 1e6,
+                "us",
+            ));
+        }
     }
     if lane.ordered {
         // The first scan is checked against the order in `check`; each later one against the first.
@@ -284,8 +435,50 @@ fn time(lane: &Lane, lists: &Lists, lookups: usize) -> (Vec<Measure>, u64) {
         let scanning = repeat(passes, || built.scan(), expected, lane);
         let rate = mega_rate(passes * lists.hit.len(), scanning);
         measures.push(Measure::new("scan_mkeys", rate, "Mkey/s"));
+        measures.extend(time_seeks(lane, &*built, &lists.seeks, lookups));
     }
     (measures, lost)
+}
+
+/// Times those searches in order that the engine has.
+fn time_seeks(lane: &Lane, built: &dyn Built, seeks: &Seeks, lookups: usize) -> Vec<Measure> {
+    let ranges = seeks.ranges.iter().map(|(metric, read, keys, sum)| {
+        let time = time_seek(lane, keys, *sum, lookups / read, || {
+            built.ranges(keys, *read)
+        });
+        (*metric, time)
+    });
+    let (keys, sum) = &seeks.predecessors;
+    let predecessors = || built.predecessors(keys);
+    let predecessors = time_seek(lane, keys, *sum, lookups, predecessors);
+    let (keys, sum) = &seeks.longest;
+    let longest = || built.longest_prefixes(keys);
+    let longest = time_seek(lane, keys, *sum, lookups, longest);
+    ranges
+        .chain([("pred_mops", predecessors), ("longest_mops", longest)])
+        .filter_map(|(metric, time)| time.map(|(count, time)| mops(metric, count, time)))
+        .collect()
+}
+
+/// How many searches in how long, if the engine has this one.
+fn time_seek(
+    lane: &Lane,
+    keys: &KeyList,
+    expected: ScanSum,
+    least: usize,
+    pass: impl Fn() -> Option<ScanSum>,
+) -> Option<(usize, Duration)> {
+    let answer = pass()?;
+    // Where a key is lost, a search begins at another one.
+    let lost = answer.count.abs_diff(expected.count) * 10_000;
+    assert!(
+        answer == expected || lane.loses_keys.is_some() && lost <= expected.count,
+        "{}: {answer:?} instead of {expected:?}",
+        lane.name
+    );
+    let passes = least.div_ceil(keys.len());
+    let time = repeat(passes, pass, Some(answer), lane);
+    Some((passes * keys.len(), time))
 }
 
 /// Asks for each key and compares each answer, without a clock. Returns what a pass of lookups must find, which

@@ -5,11 +5,11 @@ use std::mem::transmute;
 use std::sync::OnceLock;
 
 use super::{EntrySum, Query, Tally};
-use crate::shim::Recipe;
+use crate::shim::{Link, Recipe};
 
 const RECIPE: Recipe = Recipe {
     library: "Abseil",
-    package: "absl_btree",
+    link: Link::PkgConfig("absl_btree"),
     compiler: "c++",
     file: "shim.cc",
     source: include_str!("shim.cc"),

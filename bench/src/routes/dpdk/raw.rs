@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::thread;
 
-use crate::shim::Recipe;
+use crate::shim::{Link, Recipe};
 
 /// What DPDK may take, in megabytes: address space, which it fills only as far as tables need.
 const MEGABYTES: &CStr = c"3072";
@@ -49,7 +49,7 @@ fn library() -> Result<&'static Library, String> {
 
 const RECIPE: Recipe = Recipe {
     library: "DPDK",
-    package: "libdpdk",
+    link: Link::PkgConfig("libdpdk"),
     compiler: "cc",
     file: "shim.c",
     source: include_str!("shim.c"),

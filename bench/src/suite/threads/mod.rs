@@ -43,9 +43,6 @@ use crate::report::{Report, Samples};
 /// The key sets of the kernel's tables.
 const KEYSETS: [&str; 5] = ["random-binary", "kallsyms", "btf", "paths", "domains-1m"];
 
-/// Those that a quick run without a choice of cases keeps to.
-const QUICK_KEYSETS: usize = 2;
-
 /// The engine that tables show ratios to.
 const BASE: &str = "dashmap";
 
@@ -83,14 +80,15 @@ pub fn lanes(options: &Options) -> Vec<Lane> {
     lanes
 }
 
-/// What is to be run.
+/// What is to be run: nothing unless cases are named, because it takes longer than all else.
 pub fn groups(options: &Options) -> Vec<Group> {
-    let few = options.quick && options.cases.is_empty();
-    let keysets = if few { QUICK_KEYSETS } else { KEYSETS.len() };
+    if options.cases.is_empty() {
+        return Vec::new();
+    }
     let most = 2 * machine::cores();
     let threads = THREADS.into_iter().filter(|threads| *threads <= most);
     let all: Vec<_> = threads.map(Case::Threads).chain([Case::Mixed]).collect();
-    let groups = KEYSETS[..keysets].iter().map(|keyset| Group {
+    let groups = KEYSETS.iter().map(|keyset| Group {
         keyset,
         cases: all
             .iter()
@@ -201,11 +199,11 @@ mod tests {
 
     #[test]
     fn cases_can_be_chosen() {
-        let all = groups(&options(false, &[]));
+        let all = groups(&options(false, &["threads"]));
         assert_eq!(all.len(), KEYSETS.len());
         assert_eq!(all[0].cases[..2], [Case::Threads(1), Case::Threads(2)]);
         assert_eq!(all[0].cases.last(), Some(&Case::Mixed));
-        assert_eq!(groups(&options(true, &[])).len(), QUICK_KEYSETS);
+        assert!(groups(&options(true, &[])).is_empty());
         assert_eq!(groups(&options(true, &["threads"])).len(), KEYSETS.len());
         assert_eq!(
             groups(&options(false, &["kallsyms", "random-binary"])).len(),

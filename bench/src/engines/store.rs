@@ -1,0 +1,92 @@
+//! Ours in versions: transactions write, and a view of the newest version is read.
+
+use std::ops::Bound;
+
+use sapwood::qp::QpStore;
+
+use super::Engine;
+use crate::keylist::{KeyList, ScanSum, Tally};
+
+/// `QpStore`. A pass of lookups or searches is under one guard, as a reader has it.
+pub struct Store(QpStore<u64>);
+
+/// Changes of a transaction.
+const CHANGES: usize = 256;
+
+impl Engine for Store {
+    const NAME: &'static str = "sapwood-store";
+
+    fn build(pairs: &KeyList) -> Self {
+        let store = QpStore::new().expect("there is address space");
+        for from in (0..pairs.len()).step_by(CHANGES) {
+            let mut txn = store.begin();
+            for (key, value) in pairs.run(from, CHANGES.min(pairs.len() - from)) {
+                txn.insert(key, value).expect("the key fits");
+            }
+            txn.commit();
+        }
+        Self(store)
+    }
+
+    #[inline]
+    fn get(&self, key: &[u8]) -> Option<u64> {
+        self.0.read(|view| view.get(key).copied())
+    }
+
+    fn lookups(&self, keys: &KeyList) -> Tally {
+        self.0
+            .read(|view| Tally::of(keys, |key| view.get(key).copied()))
+    }
+
+    fn chained(&self, keys: &KeyList) -> Option<Tally> {
+        let read = |keys| {
+            self.0
+                .read(|view| Tally::chained(keys, |key| view.get(key).copied()))
+        };
+        Some(read(keys))
+    }
+
+    fn scan(&self) -> ScanSum {
+        self.0
+            .read(|view| ScanSum::of(view.iter().map(|(key, value)| (key, *value))))
+    }
+
+    fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
+        Some(self.0.read(|view| {
+            ScanSum::ranges(starts, count, |start| {
+                let entries = view.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
+                entries.map(|(key, value)| (key, *value))
+            })
+        }))
+    }
+
+    fn predecessors(&self, keys: &KeyList) -> Option<ScanSum> {
+        Some(self.0.read(|view| {
+            let entry = |key: &[u8]| view.predecessor(key).into_iter();
+            ScanSum::ranges(keys, 1, |key| entry(key).map(|(key, value)| (key, *value)))
+        }))
+    }
+
+    fn longest_prefixes(&self, keys: &KeyList) -> Option<ScanSum> {
+        Some(self.0.read(|view| {
+            let entry = |key: &[u8]| view.longest_prefix(key).into_iter();
+            ScanSum::ranges(keys, 1, |key| entry(key).map(|(key, value)| (key, *value)))
+        }))
+    }
+
+    fn replace(&mut self, old: &KeyList, new: &KeyList) {
+        for from in (0..old.len()).step_by(CHANGES) {
+            let count = CHANGES.min(old.len() - from);
+            let mut txn = self.0.begin();
+            for ((old, _), (new, value)) in old.run(from, count).zip(new.run(from, count)) {
+                txn.remove(old).expect("there is memory");
+                txn.insert(new, value).expect("the key fits");
+            }
+            txn.commit();
+        }
+    }
+
+    fn mapped_bytes(&self) -> usize {
+        self.0.memory().map.arena.committed
+    }
+}
