@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Every fuzz target, or those named, for FUZZ_SECONDS each (5). What is found lies in
+# Every fuzz target, or those named, for FUZZ_SECONDS each (4). What is found lies in
 # fuzz/artifacts/.
 . "$(dirname "$0")/lib.sh"
 x86_64_linux || skip "fuzzing runs on x86_64 Linux here"
 has cargo-fuzz || fail "cargo-fuzz is missing: run ci/setup.sh"
-seconds=${FUZZ_SECONDS:-5}
+seconds=${FUZZ_SECONDS:-4}
 export CARGO_TARGET_DIR="$TARGET/fuzz"
 # kernel_map needs what BPF programs are built with, but no kernel that runs them. Building all of
 # that with the sanitizer takes minutes, and checking it one, so it is built with FUZZ_KERNEL=1 only
