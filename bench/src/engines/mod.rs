@@ -67,7 +67,8 @@ pub trait Engine: Sized + 'static {
     /// Reads all entries, key bytes too, in order.
     fn scan(&self) -> ScanSum;
 
-    /// For each key, the first `count` entries that are not less than it, key bytes read. `None` for an engine
+    /// For each key, the first `count` entries that are not less than it, key bytes read. `None`
+    /// for an engine
     /// without such a search, here and in the methods that follow.
     fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
         let _ = (starts, count);

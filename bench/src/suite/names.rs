@@ -1,8 +1,10 @@
 //! The suite `names`: one map, one thread, seven key sets.
 //!
 //! Each round builds every engine from nothing with the keys in a random order, looks all keys up in another
-//! random order, looks absent keys up, scans, seeks, and drops it. Each key was asked for once before, and its answer
-//! compared. In the cases `churned-…`, a million keys were replaced by others, one at a time and at random, before
+//! random order, looks absent keys up, scans, seeks, and drops it. Each key was asked for once
+//! before, and its answer
+//! compared. In the cases `churned-…`, a million keys were replaced by others, one at a time and at
+//! random, before
 //! anything is looked up. Metrics:
 //!
 //! | metric | what it is |
@@ -22,7 +24,8 @@
 //!
 //! Where the kernel does not show its symbols or types, the cases `kallsyms` and `btf` have names made after a model, and say so.
 //!
-//! The cases `threads-…`, for maps that many threads write to, are in [`threads`]; they run when they are named.
+//! The cases `threads-…`, for maps that many threads write to, are in [`threads`]; they run when
+//! they are named.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

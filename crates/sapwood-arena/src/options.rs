@@ -54,7 +54,8 @@ pub enum DebugMode {
     /// Freed memory is filled with `0xDB`, and whoever gets it next checks that it still is: a write after
     /// free panics. New blocks are filled with `0xCD`. Chunks are as small as they can be.
     Poison,
-    /// Every block has pages of its own. Freed pages may not be touched, and are used again when 64 MiB of
+    /// Every block has pages of its own. Freed pages may not be touched, and are used again when 64
+    /// MiB of
     /// others were freed after them: a use after free dies at once. Needs a backing with pages
     /// ([`Backing::Mmap`]); an arena with a limit below 64 MiB is soon full.
     Protect,

@@ -1,4 +1,5 @@
-// JudySL as plain functions. Compiled when the benchmark runs, if Judy is installed. Keys end with a zero, and have no other.
+// JudySL as plain functions. Compiled when the benchmark runs, if Judy is installed. Keys end with
+// a zero, and have no other.
 
 #include <Judy.h>
 #include <stdlib.h>
@@ -67,7 +68,8 @@ void shim_insert(struct map *map, const struct list *pairs)
 		insert(map, key_at(pairs, i), pairs->values[i]);
 }
 
-// The answer to each lookup has its bits that are in `mask`, which is zero, added to the next one's place.
+// The answer to each lookup has its bits that are in `mask`, which is zero, added to the next one's
+// place.
 struct tally shim_lookups(const struct map *map, const struct list *keys, int chained, uint64_t mask)
 {
 	struct tally tally = {0, 0};

@@ -1,4 +1,5 @@
-// What the shims around ordered maps of strings share: lists of pairs, and what passes return. C and C++.
+// What the shims around ordered maps of strings share: lists of pairs, and what passes return. C
+// and C++.
 
 #include <malloc.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-//! Ordered maps of other languages, where their libraries and a compiler are installed. Whole passes run in C or C++.
+//! Ordered maps of other languages, where their libraries and a compiler are installed. Whole
+//! passes run in C or C++.
 
 mod raw;
 

@@ -59,7 +59,8 @@ pub(super) fn functions<L: Library>() -> Result<&'static Functions, String> {
 
 fn load<L: Library>() -> Result<Functions, String> {
     let shim = L::RECIPE.load()?;
-    // SAFETY: these are the types of the functions in the shims; a pointer to a map is one to anything here, and `List`,
+    // SAFETY: these are the types of the functions in the shims; a pointer to a map is one to
+    // anything here, and `List`,
     // `Tally` and `ScanSum` have the fields of the shims' structures in their order.
     unsafe {
         Ok(Functions {
@@ -83,7 +84,8 @@ pub(super) struct Map<L> {
     library: PhantomData<L>,
 }
 
-// Obligations of all blocks below: the map is live until it is dropped; `&mut` keeps everybody else away where it changes;
+// Obligations of all blocks below: the map is live until it is dropped; `&mut` keeps everybody else
+// away where it changes;
 // a list is whole while it is borrowed, its keys as the library's `form` made them.
 impl<L: Library> Map<L> {
     /// An empty map, if the library is here.

@@ -249,7 +249,8 @@ impl<V: Send + Sync + 'static> QpShared<V> {
     ///
     /// # Errors
     /// As [`insert`](Self::insert), with the value of the first entry that was rejected. All entries before it
-    /// are in the map, none after it. Those that follow a key that is too long are still in the iterator; else,
+    /// are in the map, none after it. Those that follow a key that is too long are still in the
+    /// iterator; else,
     /// up to 15 of them were taken and are dropped.
     ///
     /// ```

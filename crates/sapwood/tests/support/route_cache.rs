@@ -119,7 +119,8 @@ pub fn run_cache(
         let n = choices.below(keys) as u64;
         let hash = cache.hash(&key(n));
         if back {
-            // It sees this at once: not every operation tells it the time, and a clock that has gone on
+            // It sees this at once: not every operation tells it the time, and a clock that has
+            // gone on
             // past what it saw by the next one that does has not stepped back for it.
             agree(cache.lookup(&key(n), hash, now), oracle.get(n, now));
         }
