@@ -106,7 +106,7 @@ impl ArenaOptions {
         self
     }
 
-    /// The most bytes from the base to the frontier, header included. Default (and most): 16 GiB.
+    /// The most bytes from the base to the frontier, header included. Default (and most): 8 GiB.
     pub fn limit(mut self, bytes: usize) -> Self {
         self.limit = bytes;
         self

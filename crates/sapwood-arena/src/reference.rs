@@ -6,9 +6,9 @@ use core::num::NonZeroU32;
 /// Bytes in one unit: references count units, and every size is a whole number of them.
 pub const UNIT: usize = 8;
 
-/// The most units an arena may have: 2^31, which is 16 GiB. A structure's 32-bit cell keeps one tag bit
+/// The most units an arena may have: 2^30, which is 8 GiB. A structure's 32-bit cell keeps two tag bits
 /// beside a reference.
-pub const MAX_UNITS: u32 = 1 << 31;
+pub const MAX_UNITS: u32 = 1 << 30;
 
 /// The same in bytes, or what a smaller address space can hold.
 pub(crate) const MAX_BYTES: usize = {
@@ -30,7 +30,7 @@ pub(crate) const MAX_BYTES: usize = {
 /// let r = Ref::new(3).unwrap();
 /// assert_eq!(r.byte_offset(), 24);
 /// assert_eq!(Ref::new(0), None);
-/// assert_eq!(Ref::new(1 << 31), None);
+/// assert_eq!(Ref::new(1 << 30), None);
 /// assert_eq!(size_of::<Option<Ref>>(), 4);
 /// ```
 #[repr(transparent)]

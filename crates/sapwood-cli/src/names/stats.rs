@@ -26,9 +26,11 @@ pub fn stats(args: &FileArgs) -> Outcome {
             "key_bytes_mean": each(shape.key_bytes),
             "depth_mean": shape.depth_mean,
             "depth_max": shape.depth_max,
-            "branches": {
-                "small": { "count": shape.small_branches.0, "bytes": shape.small_branches.1 },
-                "big": { "count": shape.big_branches.0, "bytes": shape.big_branches.1 },
+            "branches": { "count": shape.branches.0, "bytes": shape.branches.1 },
+            "clusters": {
+                "count": shape.clusters.0,
+                "bytes": shape.clusters.1,
+                "leaves_mean": shape.fill_mean,
             },
             "leaf_bytes": shape.leaf_bytes,
             "file_bytes": file_bytes,
@@ -36,7 +38,7 @@ pub fn stats(args: &FileArgs) -> Outcome {
             "bytes_per_key_beyond_it": each(beyond),
         }));
     }
-    let (small, big) = (shape.small_branches, shape.big_branches);
+    let (branches, clusters) = (shape.branches, shape.clusters);
     let rows = [
         ("entries", shape.entries.to_string()),
         (
@@ -52,9 +54,13 @@ pub fn stats(args: &FileArgs) -> Outcome {
         ),
         (
             "branches",
+            format!("{} of {} bytes", branches.0, branches.1),
+        ),
+        (
+            "clusters",
             format!(
-                "{} small of {} bytes, {} big of {} bytes",
-                small.0, small.1, big.0, big.1
+                "{} of {} bytes, {:.1} leaves in each",
+                clusters.0, clusters.1, shape.fill_mean
             ),
         ),
         (

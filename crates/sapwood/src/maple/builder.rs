@@ -9,7 +9,7 @@ use super::map::MapleMap;
 use super::raw::table::{Config, Values, is_plain};
 
 /// Address space that a map reserves unless it is told otherwise; also the most that one can take.
-const RESERVE: usize = 16 << 30;
+const RESERVE: usize = 8 << 30;
 /// Bytes of a leaf, and children of an inner node, at most. Measured: see `docs/maple.md`.
 const LEAF: usize = 512;
 const FANOUT: usize = 36;
@@ -51,7 +51,7 @@ impl<V: Clone + Send + Sync + 'static> MapleBuilder<V> {
         }
     }
 
-    /// The arena's options. The backing must be one that does not move; the default reserves 16 GiB of address space, which
+    /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB of address space, which
     /// is also the most that a map can take, and commits memory as it is used.
     pub fn options(mut self, options: ArenaOptions) -> Self {
         self.config.options = options;

@@ -6,7 +6,7 @@ use core::fmt;
 use core::iter::FusedIterator;
 
 use super::raw::mem::Trusted;
-use super::raw::node::LEAF;
+use super::raw::node::{KIND, LEAF};
 use super::raw::view::View;
 
 /// One difference between two versions.
@@ -54,22 +54,21 @@ impl<'a, V> Side<'a, V> {
         }
     }
 
-    /// The offset of the next subtree's branch; a leaf's is infinite.
-    fn offset(&self, cell: u32) -> usize {
-        if cell & LEAF != 0 {
-            return usize::MAX;
+    /// The offset of a branch; below it lie clusters, and below those leaves.
+    fn depth(&self, cell: u32) -> usize {
+        match cell & KIND {
+            0 => self.view.branch(cell, 0).map_or(usize::MAX, |b| b.offset()),
+            LEAF => usize::MAX,
+            _ => usize::MAX - 1,
         }
-        self.view.branch(cell, 0).map_or(usize::MAX, |b| b.offset())
     }
 
     /// Puts the children of the next subtree in its place.
     fn open(&mut self) {
         let Some(cell) = self.todo.pop() else { return };
-        if let Some(b) = self.view.branch(cell, 0) {
-            for i in (0..b.children()).rev() {
-                self.todo.extend(self.view.child(b, i));
-            }
-        }
+        let from = self.todo.len();
+        self.view.each_child(cell, |child| self.todo.push(child));
+        self.todo[from..].reverse();
     }
 
     fn take(&mut self) -> Option<(&'a [u8], &'a V)> {
@@ -120,8 +119,8 @@ impl<'a, V> Iterator for Diff<'a, V> {
                     };
                 }
                 (Some(&a), Some(&b)) => {
-                    // Branches that discriminate later lie below, or beside, the one that does so earlier.
-                    let (oa, ob) = (self.old.offset(a), self.new.offset(b));
+                    // What discriminates later lies below, or beside, what does so earlier.
+                    let (oa, ob) = (self.old.depth(a), self.new.depth(b));
                     if oa <= ob {
                         self.old.open();
                     }

@@ -153,8 +153,7 @@ impl<'a, K: AsRef<[u8]>, V> VacantEntry<'a, K, V> {
     /// [`Error::ArenaFull`], with the value given back; the map is unchanged.
     pub fn try_insert(self, value: V) -> Result<&'a mut V, Rejected<V>> {
         let key = self.key.as_ref();
-        let near = self.tree.near(key);
-        match self.tree.insert_absent(near, key, value) {
+        match self.tree.insert_absent(key, value) {
             Ok(leaf) => Ok(self.tree.leaf_value_mut(leaf)),
             Err((value, full)) => Err(Rejected {
                 value,

@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt;
 use std::path::Path;
 
-use sapwood_arena::{ArenaFull, ImageMap};
+use sapwood_arena::{ArenaFull, HeaderError, ImageMap};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::QpMap;
@@ -36,6 +36,31 @@ pub enum OpenError {
     /// The checksums are right, but what they cover is not a map.
     #[error("not a valid map: {0}")]
     Corrupt(String),
+    /// A map that an earlier version of this library saved, in a format that is not read any more.
+    #[error("the map was saved in format {found}; this library reads format {reads}: save it anew")]
+    OldFormat {
+        /// The number of the file's format.
+        found: u64,
+        /// The number of the format that is read.
+        reads: u64,
+    },
+}
+
+impl OpenError {
+    /// What is wrong, as far as the format of the map goes.
+    fn of<V>(error: sapwood_arena::OpenError) -> Self {
+        match error {
+            sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. })
+                if image::format_of::<V>(found).is_some() =>
+            {
+                OpenError::OldFormat {
+                    found: image::format_of::<V>(found).unwrap_or_default(),
+                    reads: image::FORMAT,
+                }
+            }
+            error => OpenError::Image(error),
+        }
+    }
 }
 
 impl<V: IntoBytes + Immutable> QpMap<V> {
@@ -92,7 +117,8 @@ impl<V: FromBytes + Immutable> QpFile<V> {
     /// # Errors
     /// [`OpenError`] says what is wrong.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let map = ImageMap::open(path, image::layout_hash::<V>(), true)?;
+        let map =
+            ImageMap::open(path, image::layout_hash::<V>(), true).map_err(OpenError::of::<V>)?;
         let image = Image::new(map).map_err(OpenError::Corrupt)?;
         image.verify().map_err(OpenError::Corrupt)?;
         Ok(QpFile { image })
@@ -104,7 +130,8 @@ impl<V: FromBytes + Immutable> QpFile<V> {
     /// # Errors
     /// [`OpenError`] says what is wrong.
     pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let map = ImageMap::open(path, image::layout_hash::<V>(), false)?;
+        let map =
+            ImageMap::open(path, image::layout_hash::<V>(), false).map_err(OpenError::of::<V>)?;
         let image = Image::new(map).map_err(OpenError::Corrupt)?;
         Ok(QpFile { image })
     }
@@ -174,10 +201,12 @@ pub struct QpShape {
     pub key_bytes: usize,
     /// Bytes of leaves, keys and values included.
     pub leaf_bytes: usize,
-    /// Branches of up to 32 labels: number and bytes.
-    pub small_branches: (usize, usize),
-    /// Branches with a bitmap: number and bytes.
-    pub big_branches: (usize, usize),
+    /// Branches: number and bytes.
+    pub branches: (usize, usize),
+    /// Clusters: number and bytes.
+    pub clusters: (usize, usize),
+    /// Leaves in a cluster, on average.
+    pub fill_mean: f64,
     /// Branches above a leaf, on average.
     pub depth_mean: f64,
     /// Branches above the deepest leaf.
@@ -190,8 +219,9 @@ impl QpShape {
             entries: walked.leaves,
             key_bytes: walked.key_bytes,
             leaf_bytes: walked.leaf_bytes,
-            small_branches: (walked.small, walked.small_bytes),
-            big_branches: (walked.big, walked.big_bytes),
+            branches: (walked.branches, walked.branch_bytes),
+            clusters: (walked.clusters, walked.cluster_bytes),
+            fill_mean: walked.clustered as f64 / walked.clusters.max(1) as f64,
             depth_mean: walked.depth_sum as f64 / walked.leaves.max(1) as f64,
             depth_max: walked.depth_max,
         }

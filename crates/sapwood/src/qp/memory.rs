@@ -14,10 +14,10 @@ use super::raw::tree::Tree;
 pub struct QpMemory {
     /// Entries.
     pub entries: usize,
-    /// Branches of up to 32 labels: number and bytes.
-    pub small_branches: (usize, usize),
-    /// Branches with a bitmap: number and bytes.
-    pub big_branches: (usize, usize),
+    /// Branches: number and bytes.
+    pub branches: (usize, usize),
+    /// Clusters of leaves: number and bytes.
+    pub clusters: (usize, usize),
     /// Leaves, with keys and values: number and bytes.
     pub leaves: (usize, usize),
     /// Bytes of the point index.
@@ -34,8 +34,8 @@ impl QpMemory {
         let kind = |kind| figures::kind(&arena, kind);
         QpMemory {
             entries: tree.len,
-            small_branches: kind(Kind(0)),
-            big_branches: kind(Kind(1)),
+            branches: kind(Kind(0)),
+            clusters: kind(Kind(1)),
             leaves: kind(Kind(2)),
             index: kind(INDEX_KIND).1,
             outside: size_of::<Tree<V>>() + tree.order.bytes(),
@@ -52,8 +52,8 @@ impl QpMemory {
 impl fmt::Display for QpMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let blocks = [
-            ("small branches", self.small_branches),
-            ("big branches", self.big_branches),
+            ("branches", self.branches),
+            ("clusters", self.clusters),
             ("leaves", self.leaves),
         ];
         let sums = [
@@ -95,7 +95,7 @@ impl QpStoreMemory {
     }
 }
 
-/// What a shared map's memory holds, in bytes: `small_branches + big_branches + leaves + waiting + pooled + index`
+/// What a shared map's memory holds, in bytes: `branches + clusters + leaves + waiting + pooled + index`
 /// are the arena's live bytes.
 #[cfg(feature = "std")]
 #[derive(Clone, Debug, Default)]
@@ -103,10 +103,10 @@ impl QpStoreMemory {
 pub struct QpSharedMemory {
     /// Entries.
     pub entries: usize,
-    /// Branches of up to 32 labels: number and bytes.
-    pub small_branches: (usize, usize),
-    /// Branches with a bitmap: number and bytes.
-    pub big_branches: (usize, usize),
+    /// Branches: number and bytes.
+    pub branches: (usize, usize),
+    /// Clusters of leaves: number and bytes.
+    pub clusters: (usize, usize),
     /// Leaves, with keys and values: number and bytes.
     pub leaves: (usize, usize),
     /// Nodes that wait for readers: number and bytes.
@@ -133,8 +133,8 @@ impl QpSharedMemory {
 impl fmt::Display for QpSharedMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let blocks = [
-            ("small branches", self.small_branches),
-            ("big branches", self.big_branches),
+            ("branches", self.branches),
+            ("clusters", self.clusters),
             ("leaves", self.leaves),
             ("waiting", self.waiting),
         ];

@@ -21,17 +21,22 @@ where
     K: AsRef<[u8]> + ?Sized,
     R: RangeBounds<K>,
 {
-    let (mut front, mut back) = (Cursor::new(), Cursor::new());
+    let mut front = Cursor::new();
     match bounds.start_bound() {
         Bound::Unbounded => front.first(&view),
         Bound::Included(k) => front.seek_ge(&view, k.as_ref(), false),
         Bound::Excluded(k) => front.seek_ge(&view, k.as_ref(), true),
     }
-    match bounds.end_bound() {
-        Bound::Unbounded => back.last(&view),
-        Bound::Included(k) => back.seek_le(&view, k.as_ref(), false),
-        Bound::Excluded(k) => back.seek_le(&view, k.as_ref(), true),
-    }
+    let end = |key: &K, strict| {
+        let mut back = Cursor::new();
+        back.seek_le(&view, key.as_ref(), strict);
+        back
+    };
+    let back = match bounds.end_bound() {
+        Bound::Unbounded => None,
+        Bound::Included(k) => Some(end(k, false)),
+        Bound::Excluded(k) => Some(end(k, true)),
+    };
     Range {
         span: Span::between(view, front, back),
     }
@@ -78,10 +83,11 @@ pub(crate) fn ancestors<'a, V, M: Mem>(
     key: &[u8],
     keep: impl Fn(&[u8]) -> bool,
 ) -> Vec<(&'a [u8], &'a V)> {
-    let mut found = Vec::new();
-    view.prefixes_of(key, |leaf| found.extend(view.entry(leaf)));
-    found.retain(|(k, _)| keep(k));
-    found
+    let leaves = view.prefixes_of(key).into_iter();
+    leaves
+        .filter_map(|leaf| view.entry(leaf))
+        .filter(|(k, _)| keep(k))
+        .collect()
 }
 
 /// Whether `ancestor`, a prefix of `key`, ends where a component of `key` ends.
@@ -158,11 +164,10 @@ macro_rules! read_methods {
 
         /// The entry with the longest key that is a prefix of `key` (`key` itself included).
         ///
-        /// Two descents, and one leaf compared, however many prefixes are stored.
+        /// One descent, and one leaf compared; then the way back up to the first prefix.
         pub fn longest_prefix$(<$g>)?($($this)+ $self, key: impl AsRef<[u8]>) -> Option<(&$lt [u8], &$lt V)> {
             let view = $self.view();
-            let leaf = view.prefixes_of(key.as_ref(), |_| ())?;
-            view.entry(leaf)
+            view.entry(view.longest_prefix(key.as_ref())?)
         }
 
         /// All entries whose keys are prefixes of `key` (`key` itself included), shortest first.

@@ -23,7 +23,7 @@ use crate::reader::reading_methods;
 use crate::{Error, Readable};
 
 /// Address space that a store reserves by default: as much as 31-bit references reach.
-pub(crate) const RESERVE: usize = 16 << 30;
+pub(crate) const RESERVE: usize = 8 << 30;
 
 /// The number of a committed version: 0 for the first, one more for each commit that changed something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,7 +106,7 @@ pub struct QpStoreBuilder<V> {
 }
 
 impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
-    /// The arena's options. The backing must be one that does not move; the default reserves 16 GiB of address
+    /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB of address
     /// space and commits memory as it is used.
     pub fn options(mut self, options: ArenaOptions) -> Self {
         self.options = options;

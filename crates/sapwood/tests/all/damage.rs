@@ -17,6 +17,30 @@ fn header_error(path: &Path) -> HeaderError {
     }
 }
 
+#[test]
+fn a_file_of_an_earlier_format_is_refused_with_its_number() {
+    let folder = Folder::quick("earlier");
+    let path = folder.file("map");
+    // FNV-1a of what a reader has to agree on: the structure, size and alignment of values, format.
+    let words = b"sapwood qp".iter().copied().map(u64::from);
+    let hash = words
+        .chain([8, 8, 1])
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, word| {
+            (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+    arena::write_image(&path, &[], Header::new(hash)).unwrap();
+    for error in [
+        QpFile::<u64>::open(&path).unwrap_err(),
+        QpFile::<u64>::open_unverified(&path).unwrap_err(),
+    ] {
+        assert!(
+            matches!(error, OpenError::OldFormat { found: 1, reads: 2 }),
+            "{error}"
+        );
+        assert!(error.to_string().contains("format 1"), "{error}");
+    }
+}
+
 // Damage
 
 #[test]

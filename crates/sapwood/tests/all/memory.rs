@@ -32,7 +32,7 @@ fn a_map_of_three_takes_little() {
     let memory = map.memory();
     assert!(memory.total() < 8 << 10, "{memory}");
     assert_eq!(
-        (memory.entries, memory.leaves.0, memory.small_branches.0),
+        (memory.entries, memory.leaves.0, memory.clusters.0),
         (3, 3, 1)
     );
 }
@@ -51,10 +51,7 @@ fn the_parts_of_the_memory_add_up() {
             let m = map.memory();
             assert_eq!(m.entries, map.len());
             assert_eq!(m.leaves.0, map.len());
-            assert_eq!(
-                m.small_branches.1 + m.big_branches.1 + m.leaves.1,
-                m.arena.live
-            );
+            assert_eq!(m.branches.1 + m.clusters.1 + m.leaves.1, m.arena.live);
             let arena = &m.arena;
             assert_eq!(
                 arena.live + arena.retired + arena.free + arena.header,
@@ -68,15 +65,9 @@ fn the_parts_of_the_memory_add_up() {
     }
     let shown = map.memory().to_string();
     assert!(
-        [
-            "entries",
-            "small branches",
-            "big branches",
-            "leaves",
-            "total"
-        ]
-        .iter()
-        .all(|w| shown.contains(w))
+        ["entries", "branches", "clusters", "leaves", "total"]
+            .iter()
+            .all(|w| shown.contains(w))
     );
     map.clear();
     assert_eq!(map.memory().arena.live, 0);

@@ -140,7 +140,7 @@ fn one_thread_uses_nothing_that_was_freed() {
 }
 
 #[test]
-fn big_branches_grow_and_shrink() {
+fn clusters_grow_and_shrink() {
     both(|index| {
         let map = builder(index).build().unwrap();
         for end in [false, true] {
@@ -544,7 +544,7 @@ fn the_accounts_say_what_an_entry_takes() {
     assert_eq!(memory.entries, n);
     // Value, length, key; rounded up.
     assert_eq!(memory.leaves, (n, n * 24));
-    assert_eq!(memory.small_branches, (0, 0));
+    assert_eq!(memory.branches, (0, 0));
     let each = memory.index as f64 / n as f64;
     assert!(cfg!(miri) || (5.0..9.0).contains(&each), "{each} bytes");
     assert!(memory.to_string().contains("point index"));
@@ -576,7 +576,7 @@ fn compaction_makes_the_branches_dense() {
     map.reclaim(usize::MAX);
     map.verify().unwrap();
     let after = map.memory();
-    assert_eq!(after.small_branches, before.small_branches);
+    assert_eq!(after.branches, before.branches);
     if !cfg!(miri) {
         assert!(steps > 5, "{steps}");
         assert!(

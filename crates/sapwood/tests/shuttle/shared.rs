@@ -227,15 +227,23 @@ fn run(keys: &[&'static str], threads: &[Vec<Op>], with: With) {
     );
 }
 
-/// What a map may hold at the start, and three keys to work on: siblings, a chain of prefixes, and branches that split
-/// and merge.
-const WORLDS: [(&[&str], [&str; 3]); 6] = [
+/// What a map may hold at the start, and three keys to work on: siblings, a chain of prefixes, and clusters and branches
+/// that split and merge. Under shuttle a cluster has at most four leaves.
+const WORLDS: [(&[&str], [&str; 3]); 9] = [
     (&[], ["a", "b", "c"]),
     (&["a"], ["a", "b", "ab"]),
     (&["a", "b"], ["a", "b", "c"]),
     (&["", "a", "ab"], ["", "ab", "abc"]),
     (&["abc", "abd", "x"], ["abc", "abe", "ax"]),
     (&["abc", "abd", "axy", "axz"], ["abd", "axy", "b"]),
+    // A branch of two clusters, of which one is full: the next insertion makes three, a removal may make one.
+    (&["a", "b", "c", "d", "e", "f"], ["a", "f", "g"]),
+    (&["a", "b", "c", "d", "e"], ["b", "bb", "e"]),
+    // Branches below one another, and keys that end where others part.
+    (
+        &["a", "ab", "ac", "ad", "ae", "b", "c", "d"],
+        ["ab", "af", "b"],
+    ),
 ];
 
 /// Keys for maps with only the index, in ascending order.

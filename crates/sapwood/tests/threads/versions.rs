@@ -327,7 +327,7 @@ fn a_transaction_copies_each_branch_once() {
     }
     txn.commit();
     let memory = store.memory();
-    let branches = memory.map.small_branches.0 + memory.map.big_branches.0;
+    let branches = memory.map.branches.0 + memory.map.clusters.0;
     // All old branches and leaves, and the leaves that were replaced on the way.
     assert!(memory.waiting.0 <= branches + 20 * 1000, "{memory:?}");
     store.verify().unwrap();
@@ -436,12 +436,8 @@ fn compaction_in_steps_changes_no_entry_for_anybody() {
         let after = store.memory();
         assert_eq!(after.waiting, (0, 0));
         assert_eq!(
-            (
-                after.map.small_branches,
-                after.map.big_branches,
-                after.map.leaves
-            ),
-            (before.small_branches, before.big_branches, before.leaves)
+            (after.map.branches, after.map.clusters, after.map.leaves),
+            (before.branches, before.clusters, before.leaves)
         );
         store.verify().unwrap();
     }

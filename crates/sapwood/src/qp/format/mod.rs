@@ -1,4 +1,5 @@
-//! The published byte format: the bits of cells, branches, leaves, index buckets and the hash.
+//! The published byte format: the bits of cells, branches, clusters, leaves, index buckets and the
+//! hash.
 //!
 //! Other implementations are written from this module, from `docs/qp.md` and from `docs/shared.md`:
 //! programs in C (by the numbers of [`LAYOUT`]), and readers that check what they read. The maps of
@@ -9,20 +10,22 @@
 //! machines.
 //!
 //! A *reference* is a place in the arena, in units of 8 bytes. A *cell* is a `u32` that refers to a
-//! node: bit 0 says that the node is a leaf, the other 31 bits are the reference. So the byte
-//! offset of a node is `cell * 4` without bit 0, and the empty cell is 0.
+//! node: bit 0 says that the node is a leaf, bit 1 that it is a cluster, neither that it is a
+//! branch; the other 30 bits are the reference. So the byte offset of a node is twice its cell
+//! without these bits, and the empty cell is 0.
 //!
 //! ```
 //! use sapwood::qp::format::{self, branch};
-//! // A branch with three labels that differ at byte 7 of the keys.
-//! let header = branch::header(7, 3, false);
+//! // A branch with two labels, for the byte 7 of the keys.
+//! let header = branch::header(7, 2);
 //! assert_eq!((branch::offset_of(header), branch::children_of(header)), (7, 3));
 //! assert_eq!((branch::cells_at(header), branch::block_of(header)), (8, 24));
-//! assert_eq!(format::byte_of(0x41), 0x100);
+//! assert_eq!(format::byte_of(0x41), 0x80);
 //! ```
 
 pub mod branch;
 pub mod bucket;
+pub mod cluster;
 pub mod hash;
 pub mod leaf;
 
@@ -30,39 +33,58 @@ pub mod leaf;
 pub const UNIT: usize = 8;
 /// The bit of a cell that says that its node is a leaf.
 pub const LEAF: u32 = 1;
+/// The bit of a cell that says that its node is a cluster.
+pub const CLUSTER: u32 = 2;
+/// The bits of a cell that say what its node is; a branch has none.
+pub const KIND: u32 = LEAF | CLUSTER;
 
 /// The byte offset of a cell's node.
 #[inline(always)]
 pub const fn byte_of(cell: u32) -> usize {
-    (cell & !LEAF) as usize * 4
+    (cell & !KIND) as usize * 2
 }
 
 /// The reference of a cell's node.
 #[inline(always)]
 pub const fn reference_of(cell: u32) -> u32 {
-    cell >> 1
+    cell >> 2
 }
 
 /// The cell of the branch at a reference.
 #[inline(always)]
 pub const fn branch_cell(reference: u32) -> u32 {
-    reference << 1
+    reference << 2
+}
+
+/// The cell of the cluster at a reference.
+#[inline(always)]
+pub const fn cluster_cell(reference: u32) -> u32 {
+    reference << 2 | CLUSTER
 }
 
 /// The cell of the leaf at a reference.
 #[inline(always)]
 pub const fn leaf_cell(reference: u32) -> u32 {
-    reference << 1 | LEAF
+    reference << 2 | LEAF
+}
+
+/// Whether a cell's node is a branch (or the cell is empty).
+#[inline(always)]
+pub const fn is_branch(cell: u32) -> bool {
+    cell & KIND == 0
 }
 
 /// The numbers that programs in other languages are compiled with: names as in `docs/qp.md` and
 /// `docs/shared.md`.
-pub const LAYOUT: [(&str, u64); 20] = [
-    ("END", branch::END as u64),
+pub const LAYOUT: [(&str, u64); 23] = [
     ("BIG", branch::BIG as u64),
     ("LEAF", LEAF as u64),
+    ("CLUSTER", CLUSTER as u64),
+    ("BIG_CELLS", branch::BIG_CELLS as u64),
+    ("SLOTS_MAX", cluster::SLOTS_MAX as u64),
+    ("FILL_MAX", cluster::FILL_MAX as u64),
     ("SMALL_MAX", branch::SMALL_MAX as u64),
-    // A branch for each byte of the longest key, one for its end, and the leaf.
+    // A branch for each byte of the longest key, one for its end, and the cluster or leaf.
     ("DEPTH_MAX", leaf::MAX_KEY as u64 + 2),
     ("TABLE_HOMES", bucket::HOMES_AT as u64),
     ("TABLE_TOTAL", bucket::TOTAL_AT as u64),

@@ -5,11 +5,15 @@
 //! branch that the processor would guess wrong once for every key.
 
 use super::mem::Mem;
-use super::node::LEAF;
-use super::view::{Step, View, prefetch};
+use super::node::{KIND, LEAF};
+use super::view::{View, prefetch};
+use crate::qp::format::cluster::tag;
 
 /// How many descents are under way at once: about as many misses as a core keeps in flight.
 pub(crate) const LANES: usize = 16;
+
+/// Stands for nowhere.
+const NOWHERE: u32 = LEAF;
 
 /// Finds all keys; calls `each(i, leaf cell)` in order, with 0 for a key that is absent.
 pub(crate) fn find_many<V, M: Mem, K: AsRef<[u8]>>(
@@ -22,22 +26,46 @@ pub(crate) fn find_many<V, M: Mem, K: AsRef<[u8]>>(
         for (lane, key) in lanes.iter_mut().zip(group) {
             *lane = key.as_ref();
         }
-        let cells = descend(view, &lanes, group.len(), |_, cell, min, key| {
-            match view.step(cell, min, key) {
-                (Step::Down(cell), min) => (cell, min),
-                (Step::Miss, _) => (LEAF, 0),
+        let ends = descend(view, &lanes, group.len());
+        // The first leaf with the key's tag is nearly always the key's, if there is any.
+        let mut leaves = ends;
+        let mut more = 0u32;
+        for lane in 0..group.len() {
+            let end = ends[lane];
+            if end & LEAF != 0 {
+                continue;
             }
-        });
+            leaves[lane] = NOWHERE;
+            let Some(c) = view.cluster(end) else { continue };
+            // SAFETY: a cluster that `view.cluster` returned is whole; hits are leaves.
+            unsafe {
+                let hits = c.with_tag(tag(lanes[lane]));
+                if hits != 0 {
+                    leaves[lane] = c.cell(hits.trailing_zeros() as usize);
+                    let p = view.mem.hint(leaves[lane]);
+                    prefetch(p);
+                    prefetch(p.wrapping_add(8 + lanes[lane].len()));
+                }
+                more |= u32::from(hits & hits.wrapping_sub(1) != 0) << lane;
+            }
+        }
         for (lane, key) in lanes[..group.len()].iter().enumerate() {
-            let cell = cells[lane];
-            let hit = cell > LEAF && view.has_key(cell, key);
-            each(g * LANES + lane, if hit { cell } else { 0 });
+            let leaf = leaves[lane];
+            let mut found = if leaf > NOWHERE && view.has_key(leaf, key) {
+                leaf
+            } else {
+                0
+            };
+            if found == 0 && more >> lane & 1 == 1 {
+                found = view.find_in(ends[lane], key).unwrap_or(0);
+            }
+            each(g * LANES + lane, found);
         }
     }
 }
 
-/// Reads, interleaved, what single changes of these keys are going to read: the branches on the way to each,
-/// and the leaf next to it.
+/// Reads, interleaved, what single changes of these keys are going to read: the branches on the way
+/// to each, the cluster, and the leaf next to it.
 pub(crate) fn warm<'k, V, M: Mem>(view: &View<'_, V, M>, keys: impl Iterator<Item = &'k [u8]>) {
     let mut lanes: [&[u8]; LANES] = [&[]; LANES];
     let mut n = 0;
@@ -45,42 +73,46 @@ pub(crate) fn warm<'k, V, M: Mem>(view: &View<'_, V, M>, keys: impl Iterator<Ite
         *lane = key;
         n += 1;
     }
-    descend(view, &lanes, n, |_, cell, min, key| {
-        let next = view.branch(cell, min).and_then(|b| {
-            let index = view.index(b, key).unwrap_or(0);
-            view.child(b, index)
-        });
-        (next.unwrap_or(LEAF), 0)
-    });
+    let ends = descend(view, &lanes, n);
+    for (lane, end) in ends[..n].iter().enumerate() {
+        if end & LEAF == 0 {
+            if let Some(c) = view.cluster(*end) {
+                // SAFETY: as above.
+                unsafe { prefetch(view.mem.hint(c.cell(c.blind(lanes[lane])))) };
+            }
+        }
+    }
 }
 
-/// Takes up to 16 keys down by `step` (of a lane, from a cell) to the leaves that they may be at; `LEAF` alone stands for
-/// nowhere.
+/// Takes up to 16 keys down to the leaves or clusters that they lead to, and fetches those.
 #[inline(always)]
 pub(super) fn descend<V, M: Mem>(
     view: &View<'_, V, M>,
     keys: &[&[u8]; LANES],
     n: usize,
-    mut step: impl FnMut(usize, u32, usize, &[u8]) -> (u32, usize),
 ) -> [u32; LANES] {
-    let start = if view.root == 0 { LEAF } else { view.root };
+    let start = if view.root == 0 { NOWHERE } else { view.root };
     let mut cells = [start; LANES];
     let mut mins = [0usize; LANES];
     let mut active: [u8; LANES] = core::array::from_fn(|lane| lane as u8);
-    let mut left = if start & LEAF == 0 { n } else { 0 };
+    let mut left = if start & KIND == 0 { n } else { 0 };
     while left > 0 {
         let mut kept = 0;
         for i in 0..left {
             // Lane numbers are below 16; the mask tells the compiler.
             let lane = usize::from(active[i]) % LANES;
-            let (cell, min) = step(lane, cells[lane], mins[lane], keys[lane]);
-            prefetch(view.mem.hint(cell));
+            let (cell, min) = view
+                .step(cells[lane], mins[lane], keys[lane])
+                .unwrap_or((NOWHERE, 0));
+            let p = view.mem.hint(cell);
+            prefetch(p);
+            prefetch(p.wrapping_add(64));
             cells[lane] = cell;
             if !M::TRUSTED {
                 mins[lane] = min;
             }
             active[kept % LANES] = lane as u8;
-            kept += usize::from(cell & LEAF == 0);
+            kept += usize::from(cell & KIND == 0);
         }
         left = kept;
     }

@@ -5,64 +5,38 @@
 //! key matches a query when it is the query's first `k` bytes, or those and one alternative of the next byte.
 //! Alternatives end keys, so the trie has them as labels of leaves only.
 
-use super::batch::{LANES, descend};
-use super::leaf::mismatch;
+use smallvec::SmallVec;
+
+use super::batch::{LANES, warm};
 use super::mem::Mem;
-use super::node::{Branch, END, LEAF};
-use super::view::View;
+use super::node::{Branch, KIND, LEAF};
+use super::view::{Near, View};
 
 /// The alternatives of a byte, from the one with the most bits down; the rest is 0.
 pub(crate) type Alternatives = [u8; 3];
 
-/// How many of the branches passed last a descent knows. Tables of addresses are seldom so deep.
-const TRAIL: usize = 16;
-
-/// The branches on the way down; of many, the last.
-#[derive(Clone, Copy)]
-struct Trail {
-    cells: [u32; TRAIL],
-    depth: usize,
-}
-
-impl Trail {
-    const fn new() -> Self {
-        Trail {
-            cells: [0; TRAIL],
-            depth: 0,
-        }
-    }
-
-    #[inline(always)]
-    fn push(&mut self, cell: u32) {
-        self.cells[self.depth % TRAIL] = cell;
-        self.depth += 1;
-    }
-}
-
 impl<V, M: Mem> View<'_, V, M> {
     /// The leaf of the longest key that matches.
     ///
-    /// One descent, one leaf compared, and then up again: the first branch (from below) that lies within what agrees and has
-    /// an alternative or an end has the answer. O(branches on the way).
+    /// One descent, one leaf compared, and then up again: through the borders of the cluster, and the branches. Only where
+    /// keys part from the query can a match end, and there an alternative is looked up in the one place where it can be.
+    /// O(branches on the way).
     #[inline]
     pub(crate) fn longest_match(
         &self,
         key: &[u8],
         alternatives: impl Fn(u8) -> Alternatives,
     ) -> Option<u32> {
-        let mut cell = self.root;
-        if cell == 0 {
-            return None;
-        }
-        let mut min = 0;
-        let mut trail = Trail::new();
-        while cell & LEAF == 0 {
-            (cell, min) = self.toward(cell, min, key, &mut trail, &alternatives)?;
-        }
-        self.longest_at(cell, key, &trail, alternatives)
+        let mut longest = None;
+        self.matches_up(key, alternatives, |leaf| {
+            longest = Some(leaf);
+            true
+        });
+        longest
     }
 
-    /// Calls `each(i, leaf cell)` in order with the longest match of each key, or with 0. Descents are interleaved.
+    /// Calls `each(i, leaf cell)` in order with the longest match of each key, or with 0. Interleaved descents have read
+    /// what each of them reads.
     pub(crate) fn longest_matches<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -70,101 +44,12 @@ impl<V, M: Mem> View<'_, V, M> {
         mut each: impl FnMut(usize, u32),
     ) {
         for (g, group) in keys.chunks(LANES).enumerate() {
-            let mut lanes: [&[u8]; LANES] = [&[]; LANES];
-            for (lane, key) in lanes.iter_mut().zip(group) {
-                *lane = key.as_ref();
-            }
-            let mut trails = [const { Trail::new() }; LANES];
-            let cells = descend(self, &lanes, group.len(), |lane, cell, min, key| {
-                self.toward(cell, min, key, &mut trails[lane], &alternatives)
-                    .unwrap_or((LEAF, 0))
-            });
-            for (i, key) in lanes[..group.len()].iter().enumerate() {
-                let leaf = (cells[i] > LEAF)
-                    .then(|| self.longest_at(cells[i], key, &trails[i], &alternatives));
-                each(g * LANES + i, leaf.flatten().unwrap_or(0));
+            warm(self, group.iter().map(AsRef::as_ref));
+            for (i, key) in group.iter().enumerate() {
+                let leaf = self.longest_match(key.as_ref(), &alternatives);
+                each(g * LANES + i, leaf.unwrap_or(0));
             }
         }
-    }
-
-    /// One step down: to the child that `key` goes to; or, off the way, to a leaf that agrees with it for as long as any
-    /// does.
-    #[inline(always)]
-    fn toward(
-        &self,
-        cell: u32,
-        min: usize,
-        key: &[u8],
-        trail: &mut Trail,
-        alternatives: impl Fn(u8) -> Alternatives,
-    ) -> Option<(u32, usize)> {
-        let b = self.branch(cell, min)?;
-        let min = b.offset() + 1;
-        let next = match self.index(b, key) {
-            Some(i) => {
-                trail.push(cell);
-                self.child(b, i)?
-            }
-            // What would be the answer also tells how far keys agree here.
-            None => match self.best_here(b, key, alternatives) {
-                Some(leaf) => leaf,
-                None => self.first_below(self.child(b, 0)?, min)?,
-            },
-        };
-        Some((next, min))
-    }
-
-    /// The longest match, when the way down ended at this leaf.
-    #[inline(always)]
-    fn longest_at(
-        &self,
-        leaf: u32,
-        key: &[u8],
-        trail: &Trail,
-        alternatives: impl Fn(u8) -> Alternatives,
-    ) -> Option<u32> {
-        let last = self.key(leaf)?;
-        let agree = mismatch(key, last).unwrap_or(key.len());
-        if is_match(key, last, agree, &alternatives) {
-            return Some(leaf);
-        }
-        let known = trail.depth.saturating_sub(TRAIL);
-        for i in (known..trail.depth).rev() {
-            let b = self.branch(trail.cells[i % TRAIL], 0)?;
-            if b.offset() <= agree {
-                if let Some(leaf) = self.best_here(b, key, &alternatives) {
-                    return Some(leaf);
-                }
-            }
-        }
-        if known == 0 {
-            return None;
-        }
-        self.best_above(key, known, agree, &alternatives)
-    }
-
-    /// The longest match among what ends at the first `depth` branches on the way of `key`.
-    #[cold]
-    fn best_above(
-        &self,
-        key: &[u8],
-        depth: usize,
-        agree: usize,
-        alternatives: impl Fn(u8) -> Alternatives,
-    ) -> Option<u32> {
-        let mut best = None;
-        let mut cell = self.root;
-        let mut min = 0;
-        for _ in 0..depth {
-            let b = self.branch(cell, min)?;
-            if b.offset() > agree {
-                break;
-            }
-            min = b.offset() + 1;
-            best = self.best_here(b, key, &alternatives).or(best);
-            cell = self.child(b, self.index(b, key)?)?;
-        }
-        best
     }
 
     /// Calls `each` with the leaves of all keys that match, the shortest key first.
@@ -172,106 +57,115 @@ impl<V, M: Mem> View<'_, V, M> {
         &self,
         key: &[u8],
         alternatives: impl Fn(u8) -> Alternatives,
-        mut each: impl FnMut(u32),
+        each: impl FnMut(u32),
+    ) {
+        let mut all: SmallVec<[u32; 16]> = SmallVec::new();
+        self.matches_up(key, alternatives, |leaf| {
+            all.push(leaf);
+            false
+        });
+        all.into_iter().rev().for_each(each);
+    }
+
+    /// Calls `each` with the leaves of keys that match, the longest first, until it says that it has enough.
+    #[inline(always)]
+    fn matches_up(
+        &self,
+        key: &[u8],
+        alternatives: impl Fn(u8) -> Alternatives,
+        mut each: impl FnMut(u32) -> bool,
     ) -> Option<()> {
-        let (last, agree) = self.nearest(key)?;
-        let mut cell = self.root;
-        let mut min = 0;
-        while cell & LEAF == 0 {
-            let b = self.branch(cell, min)?;
-            let offset = b.offset();
-            if offset > agree {
-                break;
-            }
-            min = offset + 1;
-            self.end_here(b).into_iter().for_each(&mut each);
-            let byte = *key.get(offset)?;
-            for other in alternatives(byte).into_iter().rev() {
-                self.alternative_here(b, other)
-                    .into_iter()
-                    .for_each(&mut each);
-            }
-            // SAFETY: a branch that `branch` returned is whole.
-            cell = self.child(b, unsafe { b.find(byte) }?)?;
+        let mut trail: SmallVec<[Branch; 16]> = SmallVec::new();
+        let mut end = self.root;
+        if end == 0 {
+            return None;
         }
-        if is_match(key, self.key(last)?, agree, alternatives) {
-            each(last);
+        let mut min = 0;
+        while end & KIND == 0 {
+            let b = self.branch(end, min)?;
+            trail.push(b);
+            end = self.child(b, self.index(b, key))?;
+            min = b.offset() + 1;
+        }
+        let near = self.near(end, key)?;
+        let agree = near.part.unwrap_or(key.len());
+        let mut built: SmallVec<[u8; 64]> = SmallVec::from_slice(&key[..agree]);
+        // What parts from the query behind the last branch is in the end.
+        for offset in self.offsets(end, near, agree, min)? {
+            built.truncate(offset);
+            for other in alternatives_at(key, offset, &alternatives) {
+                built.push(other);
+                if self.find_in(end, &built).is_some_and(&mut each) {
+                    return Some(());
+                }
+                built.pop();
+            }
+            if self.find_in(end, &built).is_some_and(&mut each) {
+                return Some(());
+            }
+        }
+        for b in trail.into_iter().rev().filter(|b| b.offset() <= agree) {
+            let offset = b.offset();
+            built.truncate(offset);
+            for other in alternatives_at(key, offset, &alternatives) {
+                // SAFETY: a branch that `branch` returned is whole.
+                let child = self.child(b, unsafe { b.child(other) })?;
+                // Alternatives end keys, so none is below a branch.
+                if child & KIND != 0 {
+                    built.push(other);
+                    if self.find_in(child, &built).is_some_and(&mut each) {
+                        return Some(());
+                    }
+                    built.pop();
+                }
+            }
+            if self.end_here(b).is_some_and(&mut each) {
+                return Some(());
+            }
         }
         Some(())
     }
 
-    /// A leaf whose key agrees with `key` for as long as any does, and how long that is.
-    fn nearest(&self, key: &[u8]) -> Option<(u32, usize)> {
-        let mut cell = self.root;
-        if cell == 0 {
-            return None;
-        }
-        let mut min = 0;
-        while cell & LEAF == 0 {
-            let b = self.branch(cell, min)?;
-            min = b.offset() + 1;
-            cell = self.child(b, self.index(b, key).unwrap_or(0))?;
-        }
-        let agree = mismatch(key, self.key(cell)?).unwrap_or(key.len());
-        Some((cell, agree))
-    }
-
-    /// The longest match that ends at a branch, if all keys below it agree with `key` so far.
+    /// The offsets, from `min` on, at which leaves of a query's end part from the query, the greatest first. Matches sort
+    /// before the query.
     #[inline(always)]
-    fn best_here(
+    fn offsets(
         &self,
-        b: Branch,
-        key: &[u8],
-        alternatives: impl Fn(u8) -> Alternatives,
-    ) -> Option<u32> {
-        if let Some(byte) = key.get(b.offset()) {
-            for other in alternatives(*byte) {
-                if let Some(leaf) = self.alternative_here(b, other) {
-                    return Some(leaf);
+        end: u32,
+        near: Near,
+        agree: usize,
+        min: usize,
+    ) -> Option<SmallVec<[usize; 16]>> {
+        let mut offsets = SmallVec::new();
+        let mut least = agree;
+        if least >= min {
+            offsets.push(least);
+        }
+        if end & LEAF == 0 {
+            let c = self.cluster(end)?;
+            for i in (1..=near.index).rev() {
+                // SAFETY: a border of a whole cluster.
+                let border = unsafe { c.border(i) };
+                if border < least && border >= min {
+                    least = border;
+                    offsets.push(border);
                 }
             }
         }
-        self.end_here(b)
-    }
-
-    /// The leaf of the key that ends with this alternative.
-    #[inline(always)]
-    fn alternative_here(&self, b: Branch, other: u8) -> Option<u32> {
-        if other == 0 {
-            return None;
-        }
-        // SAFETY: a branch that `branch` returned is whole.
-        let cell = self.child(b, unsafe { b.find(other) }?)?;
-        // Elsewhere than in tables of bit strings, and in damaged files, keys may go on.
-        let ends = cell & LEAF != 0 && self.key(cell)?.len() == b.offset() + 1;
-        ends.then_some(cell)
-    }
-
-    /// The leaf of the key that ends at a branch.
-    #[inline(always)]
-    fn end_here(&self, b: Branch) -> Option<u32> {
-        if b.h & END == 0 {
-            return None;
-        }
-        self.child(b, 0).filter(|cell| cell & LEAF != 0)
+        Some(offsets)
     }
 }
 
-/// Whether `stored`, whose first `agree` bytes are those of `key`, matches.
+/// The alternatives of a key's byte, if it has one there.
 #[inline(always)]
-fn is_match(
+fn alternatives_at(
     key: &[u8],
-    stored: &[u8],
-    agree: usize,
+    offset: usize,
     alternatives: impl Fn(u8) -> Alternatives,
-) -> bool {
-    match stored.len() - agree {
-        0 => true,
-        1 => key
-            .get(agree)
-            .is_some_and(|byte| stored[agree] != 0 && alternatives(*byte).contains(&stored[agree])),
-        _ => false,
-    }
+) -> impl Iterator<Item = u8> {
+    let byte = key.get(offset).copied();
+    let all = byte.map_or([0; 3], alternatives);
+    all.into_iter().filter(|other| *other != 0)
 }
 
 #[cfg(test)]

@@ -1,29 +1,175 @@
-//! Whole tries at once: from sorted entries, and copied in depth-first order.
+//! Whole tries at once: from sorted entries, and copied in the order of their keys.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use sapwood_arena::{Area, Arena, ArenaFull, ArenaOptions};
 
 use super::bulk;
+use super::cursor::Cursor;
 use super::leaf::{LeafOf, mismatch};
 use super::mem::{Trusted, byte_of};
-use super::node::{self, Branch, LEAF};
 use super::order::Order;
-use super::parts::{self, Parts};
-use super::tree::{self, LEAF_KIND, Link, Tree};
+use super::parts::Parts;
+use super::slots::{Border, Entry, Slots};
+use super::tree::{self, LEAF_KIND, Owned, Tree};
 use super::view::View;
+use crate::qp::format::cluster::{FILL_MAX, REACH, capacity_for, tag};
 
-/// Builds a trie from entries in ascending order, each branch written once, when it is complete.
+/// A leaf that is in no cluster yet, or a branch with all that is below it; and where it parts from
+/// what comes before it.
+#[derive(Clone, Copy)]
+struct Item {
+    cell: u32,
+    /// Of a leaf. A branch has none.
+    tag: Option<u8>,
+    border: Border,
+}
+
+/// What is known of the keys of a future branch.
+struct Level {
+    /// Where they part from each other first.
+    offset: usize,
+    /// The number of the first of its items, and of those behind the last border at the offset.
+    first: usize,
+    group: usize,
+}
+
+/// Makes clusters and branches of leaves that come in order, each of them once.
+///
+/// What parts at an offset becomes a branch when what is below it does not fit a cluster; else it is
+/// left to what is above. In a branch, neighbours share a cluster for as long as they fit.
+#[derive(Default)]
+struct Packer {
+    items: Vec<Item>,
+    levels: Vec<Level>,
+}
+
+impl Packer {
+    /// Takes the next leaf, which parts from the one before at this border.
+    fn push<V>(
+        &mut self,
+        tree: &mut Tree<V>,
+        leaf: u32,
+        key: &[u8],
+        border: Option<Border>,
+    ) -> Result<(), ArenaFull> {
+        if let Some(border) = border {
+            self.close(tree, Some(border.at))?;
+            let next = self.items.len();
+            let above = self.levels.last().map(|level| (level.offset, level.group));
+            match (self.levels.last_mut(), above) {
+                (Some(level), Some((offset, _))) if offset == border.at => level.group = next,
+                (_, above) => self.levels.push(Level {
+                    offset: border.at,
+                    first: above.map_or(0, |(_, group)| group),
+                    group: next,
+                }),
+            }
+        }
+        self.items.push(Item {
+            cell: leaf,
+            tag: Some(tag(key)),
+            border: border.unwrap_or(Border { at: 0, byte: 0 }),
+        });
+        Ok(())
+    }
+
+    /// Ends the levels with an offset over `at` (`None`: all).
+    fn close<V>(&mut self, tree: &mut Tree<V>, at: Option<usize>) -> Result<(), ArenaFull> {
+        while let Some(level) = self.levels.last() {
+            if at.is_some_and(|at| level.offset <= at) {
+                break;
+            }
+            let (offset, first) = (level.offset, level.first);
+            if !fits(&self.items[first..], offset) {
+                let branch = self.branch(tree, offset, first)?;
+                let border = self.items[first].border;
+                self.items.truncate(first);
+                self.items.push(Item {
+                    cell: branch,
+                    tag: None,
+                    border,
+                });
+            }
+            self.levels.pop();
+        }
+        Ok(())
+    }
+
+    /// A branch of the items from `first` on, which part at the offset and behind it.
+    fn branch<V>(&self, tree: &mut Tree<V>, offset: usize, first: usize) -> Result<u32, ArenaFull> {
+        let items = &self.items[first..];
+        let mut parts: Option<Parts> = None;
+        let mut from = 0;
+        while from < items.len() {
+            // One group, and those behind it that fit the same cluster.
+            let mut to = group(items, from, offset);
+            while to < items.len() {
+                let next = group(items, to, offset);
+                if !fits(&items[from..next], offset) {
+                    break;
+                }
+                to = next;
+            }
+            let cell = pack(tree, &items[from..to])?;
+            match &mut parts {
+                None => parts = Some(Parts::new(offset, cell)),
+                Some(parts) => parts.push(items[from].border.byte, cell),
+            }
+            from = to;
+        }
+        let Some(parts) = parts else {
+            unreachable!("a level has items")
+        };
+        tree.make_branch(&mut Owned, &parts)
+    }
+
+    /// The root of all.
+    fn finish<V>(&mut self, tree: &mut Tree<V>) -> Result<u32, ArenaFull> {
+        self.close(tree, None)?;
+        if self.items.is_empty() {
+            return Ok(0);
+        }
+        pack(tree, &self.items)
+    }
+}
+
+/// Whether items that part at `offset` and behind it may be one cluster.
+fn fits(items: &[Item], offset: usize) -> bool {
+    items.len() <= FILL_MAX
+        && items.iter().all(|item| item.tag.is_some())
+        && items[1..]
+            .iter()
+            .all(|item| item.border.at - offset <= REACH)
+}
+
+/// Where the items end that agree at the offset with the one at `from`.
+fn group(items: &[Item], from: usize, offset: usize) -> usize {
+    let rest = items[from + 1..].iter();
+    let len = rest.take_while(|item| item.border.at > offset).count();
+    from + 1 + len
+}
+
+/// One branch, one leaf, or leaves as a cluster.
+fn pack<V>(tree: &mut Tree<V>, items: &[Item]) -> Result<u32, ArenaFull> {
+    let entry = |item: &Item| Entry {
+        cell: item.cell,
+        tag: item.tag.unwrap_or(0),
+    };
+    let mut slots = Slots::new(entry(&items[0]));
+    for item in &items[1..] {
+        slots.push(item.border, entry(item));
+    }
+    let capacity = capacity_for(slots.len());
+    tree.make_cluster(&mut Owned, &slots, (0, slots.len()), capacity)
+}
+
+/// Builds a trie from entries in ascending order.
 pub(crate) struct Builder<V> {
     tree: Tree<V>,
-    /// Open branches: offset, and where their children start in `children`.
-    open: Vec<(usize, usize)>,
-    children: Vec<(Option<u8>, u32)>,
+    packer: Packer,
     /// The leaf of the last key, or 0.
     last: u32,
-    /// Everything since the top open branch: the last leaf, or the branch that holds it.
-    top: u32,
     order: Order,
 }
 
@@ -42,80 +188,47 @@ impl<V> Builder<V> {
     pub(crate) fn new(arena: Arena) -> Self {
         Builder {
             tree: Tree::new(arena),
-            open: Vec::new(),
-            children: Vec::new(),
+            packer: Packer::default(),
             last: 0,
-            top: 0,
             order: Order::default(),
         }
     }
 
-    fn last_key<'a>(&self) -> &'a [u8] {
-        // SAFETY: `last` is a live leaf; the arena is not touched while the result is used.
-        unsafe { LeafOf::<V>::key(self.tree.pointer(self.last)) }
-    }
-
     pub(crate) fn push(&mut self, key: &[u8], value: V) -> Result<Pushed<V>, (V, ArenaFull)> {
-        if self.last == 0 {
-            self.last = self.tree.make_leaf(key, value)?;
-            self.top = self.last;
-            self.order.add::<V>(self.last, key.len());
-            self.tree.len = 1;
-            return Ok(Pushed::Added);
+        let mut border = None;
+        if self.last != 0 {
+            let p = self.tree.pointer(self.last);
+            // SAFETY: `last` is a live leaf; the arena is not touched while its key is used.
+            let last = unsafe { LeafOf::<V>::key(p) };
+            let Some(at) = mismatch(last, key) else {
+                // SAFETY: the builder owns the leaf.
+                let slot = unsafe { &mut *LeafOf::<V>::value_ptr(p) };
+                return Ok(Pushed::Replaced(core::mem::replace(slot, value)));
+            };
+            if last.get(at) > key.get(at) {
+                return Ok(Pushed::Unsorted);
+            }
+            border = Some(Border::between(last, key, at));
         }
-        let last = self.last_key();
-        let Some(at) = mismatch(last, key) else {
-            // SAFETY: the builder owns the leaf.
-            let slot = unsafe { &mut *LeafOf::<V>::value_ptr(self.tree.pointer(self.last)) };
-            return Ok(Pushed::Replaced(core::mem::replace(slot, value)));
-        };
-        if last.get(at) > key.get(at) {
-            return Ok(Pushed::Unsorted);
+        let leaf = self.tree.make_leaf(key, value)?;
+        if let Err(full) = self.packer.push(&mut self.tree, leaf, key, border) {
+            // SAFETY: the leaf is in no item.
+            return Err((unsafe { self.tree.take_leaf(leaf) }, full));
         }
-        if let Err(full) = self.close(Some(at)) {
-            return Err((value, full));
-        }
-        let label = self.last_key().get(at).copied();
-        if self.open.last().is_none_or(|&(offset, _)| offset < at) {
-            self.open.push((at, self.children.len()));
-        }
-        self.children.push((label, self.top));
-        // From here on `top` is not linked twice: a failure below leaves it among the children.
-        self.top = 0;
-        self.last = self.tree.make_leaf(key, value)?;
-        self.top = self.last;
-        self.order.add::<V>(self.last, key.len());
+        self.last = leaf;
+        self.order.add::<V>(leaf, key.len());
         self.tree.len += 1;
         Ok(Pushed::Added)
     }
 
-    /// Writes the open branches with an offset over `at` (`None`: all).
-    fn close(&mut self, at: Option<usize>) -> Result<(), ArenaFull> {
-        while let Some(&(offset, start)) = self.open.last() {
-            if at.is_some_and(|at| offset <= at) {
-                break;
-            }
-            if self.top != 0 {
-                let label = self.last_key().get(offset).copied();
-                self.children.push((label, self.top));
-                self.top = 0;
-            }
-            let parts = Parts::from_children(offset, &self.children[start..]);
-            self.top = self.tree.place(&parts)?;
-            self.children.truncate(start);
-            self.open.pop();
-        }
-        Ok(())
-    }
-
     pub(crate) fn finish(mut self) -> Result<Tree<V>, ArenaFull> {
-        self.close(None)?;
+        let root = self.packer.finish(&mut self.tree)?;
+        self.packer.items.clear();
         let mut tree = core::mem::replace(
             &mut self.tree,
             Tree::new(Arena::new(ArenaOptions::default())),
         );
-        tree.root = core::mem::take(&mut self.top);
-        self.last = 0;
+        tree.root = root;
         tree.order = core::mem::take(&mut self.order).finish(tree.len);
         Ok(tree)
     }
@@ -124,32 +237,18 @@ impl<V> Builder<V> {
 impl<V> Drop for Builder<V> {
     /// An unfinished builder drops the values that it took.
     fn drop(&mut self) {
-        let tops = self.children.iter().map(|child| child.1);
-        let tops = tops.chain([self.top]).filter(|&top| top != 0).collect();
-        // SAFETY: each leaf is below one of the open children, and the trie itself is empty.
+        let tops = self.packer.items.drain(..).map(|item| item.cell).collect();
+        // SAFETY: each leaf is below one of the items, and the trie itself is empty.
         unsafe { bulk::drop_values::<V>(self.tree.arena.base(), tops) };
     }
 }
 
 impl<V> Tree<V> {
-    /// Writes a new branch.
-    fn place(&mut self, parts: &Parts) -> Result<u32, ArenaFull> {
-        let h = parts.header();
-        let r = self
-            .arena
-            .alloc(node::block_of(h), tree::kind_of(h), Area::Nodes)?;
-        let cell = tree::branch_cell(r);
-        // SAFETY: a new block of that size.
-        unsafe { parts.write(self.pointer(cell), 0) };
-        Ok(cell)
-    }
-
-    /// Moves everything into `fresh` in depth-first order: branches before their children, leaves in key
-    /// order. On failure the trie is as it was.
+    /// Moves everything into `fresh`, built anew in key order. On failure the trie is as it was.
     pub(crate) fn move_into(&mut self, fresh: Arena) -> Result<(), ArenaFull> {
         let root = self.root;
         let leaves = self.arena.memory().kinds[usize::from(LEAF_KIND.0)].bytes;
-        let (copy, new_root, order) = copy_depth_first(&self.view(), fresh, leaves)?;
+        let (copy, new_root, order) = copy_in_order(&self.view(), fresh, leaves)?;
         debug_assert!(root != 0 || new_root == 0);
         // The values have moved bit by bit: the old arena is dropped as plain memory.
         self.arena = copy;
@@ -162,15 +261,11 @@ impl<V> Tree<V> {
     }
 }
 
-/// Bytes of branches that are laid side by side before the walk goes deeper: a cache line.
-const CLUSTER: usize = 64;
-
-/// Copies a trie, leaves bit by bit, in key order. The caller sees to it that values are not dropped twice.
+/// Copies a trie, leaves bit by bit, in key order. The caller sees to it that values are not dropped
+/// twice. With `leaves`, the bytes of all leaves, those lie side by side.
 ///
-/// Branches are laid out in clusters: a branch, then as many of the branches below it, level by level, as fit a
-/// cache line; then the subtrees below the cluster, each in the same way, in key order. A descent so meets two
-/// or three branches in each line. With `leaves`, the bytes of all leaves, those lie side by side.
-pub(crate) fn copy_depth_first<V>(
+/// Branches and clusters are built anew, so the copy depends on the entries only.
+pub(crate) fn copy_in_order<V>(
     view: &View<'_, V, Trusted>,
     fresh: Arena,
     leaves: usize,
@@ -179,70 +274,25 @@ pub(crate) fn copy_depth_first<V>(
     let mut to: Tree<V> = Tree::new(fresh);
     // When there is no room for all at once, there may still be room for one after the other.
     let _ = to.arena.reserve(leaves, Area::Leaves);
-    let mut root = 0;
     let mut order = Order::default();
-    let mut stack = Vec::new();
-    if view.root != 0 {
-        stack.push((view.root, Link::Root));
+    let mut packer = Packer::default();
+    let mut last: Option<&[u8]> = None;
+    let mut cursor = Cursor::new();
+    cursor.first(view);
+    while let Some(key) = (cursor.leaf != 0).then(|| view.key(cursor.leaf)).flatten() {
+        let new = copy_leaf(&mut to, view, cursor.leaf)?;
+        order.add::<V>(new, key.len());
+        let border = last.and_then(|last| {
+            let at = mismatch(last, key)?;
+            Some(Border::between(last, key, at))
+        });
+        packer.push(&mut to, new, key, border)?;
+        last = Some(key);
+        cursor.next(view);
     }
-    let mut cluster = VecDeque::new();
-    while let Some(top) = stack.pop() {
-        if top.0 & LEAF != 0 {
-            let new = copy_leaf(&mut to, view, top.0)?;
-            if let Some(key) = view.key(top.0) {
-                order.add::<V>(new, key.len());
-            }
-            put(&mut to, &mut root, top.1, new);
-            continue;
-        }
-        cluster.push_back(top);
-        let mut bytes = 0;
-        // What does not fit is left to the stack, in reverse, so that it is popped in key order.
-        let base = stack.len();
-        while let Some((cell, link)) = cluster.pop_front() {
-            // SAFETY: cells of the view are live branches here.
-            let b = unsafe { Branch::at(view.mem.base.wrapping_add(byte_of(cell))) };
-            let size = node::block_of(b.h);
-            if bytes > 0 && bytes + size > CLUSTER {
-                stack.push((cell, link));
-                continue;
-            }
-            bytes += size;
-            let r = to.arena.alloc(size, tree::kind_of(b.h), Area::Nodes)?;
-            let new = tree::branch_cell(r);
-            // SAFETY: a new block of the same size.
-            unsafe { parts::copy_whole(b, to.pointer(new), 0) };
-            put(&mut to, &mut root, link, new);
-            for index in 0..b.children() {
-                // SAFETY: index is below the number of children.
-                let child = unsafe { b.cell(index) };
-                let link = Link::Child { branch: new, index };
-                if child & LEAF == 0 {
-                    cluster.push_back((child, link));
-                } else {
-                    stack.push((child, link));
-                }
-            }
-        }
-        // The cluster's leaves and subtrees, back in key order.
-        stack[base..].sort_unstable_by(|a, b| first_key(view, b.0).cmp(&first_key(view, a.0)));
-    }
+    let root = packer.finish(&mut to)?;
     let arena = core::mem::replace(&mut to.arena, Arena::new(ArenaOptions::default()));
     Ok((arena, root, order))
-}
-
-/// The least key below a cell.
-fn first_key<'a, V>(view: &View<'a, V, Trusted>, cell: u32) -> Option<&'a [u8]> {
-    view.first_below(cell, 0).and_then(|leaf| view.key(leaf))
-}
-
-/// Puts a copied node where its copied parent has it.
-fn put<V>(to: &mut Tree<V>, root: &mut u32, link: Link, cell: u32) {
-    match link {
-        Link::Root => *root = cell,
-        // SAFETY: the branch was copied before its children and is not published.
-        Link::Child { .. } => unsafe { to.set_link(link, cell) },
-    }
 }
 
 /// Copies a leaf, value and all.
@@ -264,5 +314,21 @@ fn copy_leaf<V>(
             size.div_ceil(8),
         );
         Ok(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::qp::QpMap;
+
+    #[test]
+    fn sorted_entries_make_full_clusters_and_few_branches() {
+        let keys = (0..1000u32).map(|i| format!("{:04}", i));
+        let map: QpMap<u32> = QpMap::from_sorted_iter(keys.map(|key| (key, 1))).unwrap();
+        map.verify().unwrap();
+        let memory = map.memory();
+        // Two groups of ten fit a cluster.
+        assert_eq!(memory.clusters.0, 50);
+        assert_eq!(memory.branches.0, 11);
     }
 }

@@ -9,38 +9,38 @@ use core::marker::PhantomData;
 use sapwood_arena::{Arena, ArenaFull};
 
 use super::cursor::Cursor;
-use super::forward::Forward;
 use super::leaf::LeafOf;
 use super::mem::byte_of;
-use super::node::{Branch, LEAF};
-use super::tree::{LEAF_KIND, Owned, Policy, Tree, ref_of};
+use super::node::LEAF;
+use super::tree::{LEAF_KIND, Owned, Policy, Tree, each_child, ref_of};
 
 impl<V> Tree<V> {
     /// Removes everything that starts with `prefix`; returns how many entries that were, and their values, if
     /// it matters when they are dropped.
     pub(crate) fn remove_prefix(&mut self, prefix: &[u8]) -> (usize, Vec<V>) {
         let mut values = Vec::new();
-        let top = match self.unlink_prefix(&mut Owned, prefix) {
-            Ok(Some(top)) => top,
-            _ => return (0, values),
+        let Ok(tops) = self.unlink_prefix(&mut Owned, prefix) else {
+            return (0, values);
         };
         let before = self.len;
-        self.each_cell(top, |tree, cell| {
-            // SAFETY: the subtree is unlinked; children come before their branch.
-            unsafe {
-                if cell & LEAF != 0 {
-                    tree.len -= 1;
-                    tree.point_removed(cell);
-                    let value = tree.take_leaf(cell);
-                    if core::mem::needs_drop::<V>() {
-                        values.push(value);
+        for top in tops {
+            self.each_cell(top, |tree, cell| {
+                // SAFETY: the subtree is unlinked; children come before what holds them.
+                unsafe {
+                    if cell & LEAF != 0 {
+                        tree.len -= 1;
+                        tree.point_removed(cell);
+                        let value = tree.take_leaf(cell);
+                        if core::mem::needs_drop::<V>() {
+                            values.push(value);
+                        }
+                    } else {
+                        let h = tree.header(cell);
+                        Owned.gone(&mut tree.arena, cell, h);
                     }
-                } else {
-                    let h = tree.branch(cell).h;
-                    Owned.gone(&mut tree.arena, cell, h);
                 }
-            }
-        });
+            });
+        }
         (before - self.len, values)
     }
 
@@ -109,8 +109,9 @@ impl<V> Tree<V> {
         }
         let mut cursor = Cursor::new();
         cursor.seek_ge(&self.view(), key, false);
-        let mut from = Forward::from_cursor(&self.view(), &cursor);
-        while let Some(leaf) = from.next(&self.view()) {
+        while cursor.leaf != 0 {
+            let leaf = cursor.leaf;
+            cursor.next(&self.view());
             // SAFETY: a live leaf. Until the end both tries have each value, and only this one's count.
             unsafe {
                 let p = self.pointer(leaf);
@@ -195,10 +196,7 @@ pub(crate) unsafe fn drop_values<V>(base: *mut u8, cells: Vec<u32>) {
                     if cell & LEAF != 0 {
                         return Some(LeafOf::<V>::take(p));
                     }
-                    let b = Branch::at(p);
-                    for i in 0..b.children() {
-                        self.todo.push(b.cell(i));
-                    }
+                    each_child(self.base, cell, |child| self.todo.push(child));
                 }
             }
         }

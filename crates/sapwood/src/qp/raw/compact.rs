@@ -1,16 +1,18 @@
-//! Compaction beside readers, a few branches at a time.
+//! Compaction beside readers, a few branches and clusters at a time.
 
 use alloc::vec::Vec;
 
 use sapwood_arena::{Area, ArenaFull};
 
-use super::node::{self, LEAF};
-use super::parts;
-use super::tree::{self, Cow, Link, Policy, Tree};
+use super::node::{KIND, LEAF};
+use super::tree::{Cow, Link, Tree};
 
 /// Units of the arena that a step sweeps for each branch that it may move: as many as a branch over text has,
 /// several times over, so that the sweep does not lag behind.
 const SWEEP: u32 = 64;
+
+/// So many free bytes are not worth emptying: the frontier would rise for them.
+const KEEP: usize = 256 << 10;
 
 /// Where an incremental compaction stands.
 #[derive(Default)]
@@ -48,7 +50,7 @@ impl Compaction {
                 let nodes = memory.areas[Area::Nodes as usize];
                 let live = nodes.owned - nodes.free;
                 let held = nodes.free.saturating_sub(memory.released);
-                if nodes.free < live + live / 4 || held > 3 * live {
+                if nodes.free < live + live / 4 || held > 3 * live + KEEP {
                     tree.arena.begin_evacuation(Area::Nodes);
                 }
                 Vec::new()
@@ -66,8 +68,8 @@ impl Compaction {
 }
 
 impl<V> Tree<V> {
-    /// Copies branches in depth-first order into fresh memory, beginning with those on the way to the first
-    /// key at or after `from`, until `budget` branches were copied. Returns the key to go on from, or `None`
+    /// Copies branches and clusters in depth-first order into fresh memory, beginning with those on the way to the
+    /// first key at or after `from`, until `budget` of them were copied. Returns the key to go on from, or `None`
     /// when the end is reached. Leaves stay: readers may hold references into them.
     pub(crate) fn compact_from(
         &mut self,
@@ -85,65 +87,45 @@ impl<V> Tree<V> {
         let mut link = Link::Root;
         let mut todo: Vec<(Link, u32)> = Vec::new();
         let mut copied = 0;
-        for depth in 0..cursor.stack.len() {
-            let (cell, index) = (
-                cursor.stack[depth].cell,
-                usize::from(cursor.stack[depth].index),
-            );
-            let mut rest = Vec::new();
-            // SAFETY: the cursor's stack is the way from the root; each link was made changeable before.
+        for frame in &cursor.stack {
+            let index = usize::from(frame.index);
+            // SAFETY: the cursor's stack is the way from the root; each link was made changeable
+            // before.
             unsafe {
-                let branch = self.relocate(cow, link, cell)?;
+                let branch = self.renew(cow, link, frame.cell)?;
                 copied += 1;
                 let b = self.branch(branch);
-                for index in index + 1..b.children() {
-                    rest.push((Link::Child { branch, index }, b.cell(index)));
-                }
+                let rest = (index + 1..b.children()).rev();
+                todo.extend(rest.map(|index| (Link::Child { branch, index }, b.cell(index))));
                 link = Link::Child { branch, index };
             }
-            todo.extend(rest.into_iter().rev());
+        }
+        if cursor.end() & LEAF == 0 {
+            // SAFETY: as above.
+            unsafe { self.renew(cow, link, cursor.end()) }?;
+            copied += 1;
         }
         while let Some((link, cell)) = todo.pop() {
             if cell & LEAF != 0 {
                 continue;
             }
             if copied >= budget {
-                // The next step begins at the first key below this branch.
+                // The next step begins at the first key below this node.
                 let view = self.view();
                 let first = view.first_below(cell, 0).and_then(|leaf| view.key(leaf));
                 return Ok(first.map(<[u8]>::to_vec));
             }
             // SAFETY: `link` names a branch that was copied, so it may be changed, and holds `cell`.
             unsafe {
-                let branch = self.relocate(cow, link, cell)?;
+                let branch = self.renew(cow, link, cell)?;
                 copied += 1;
-                let b = self.branch(branch);
-                for index in (0..b.children()).rev() {
-                    todo.push((Link::Child { branch, index }, b.cell(index)));
+                if cell & KIND == 0 {
+                    let b = self.branch(branch);
+                    let all = (0..b.children()).rev();
+                    todo.extend(all.map(|index| (Link::Child { branch, index }, b.cell(index))));
                 }
             }
         }
         Ok(None)
-    }
-
-    /// Copies the branch behind `link` to where the arena puts new blocks now.
-    ///
-    /// # Safety
-    /// `cell` is the live branch that `link`, which may be changed, names.
-    unsafe fn relocate(&mut self, cow: &mut Cow, link: Link, cell: u32) -> Result<u32, ArenaFull> {
-        // SAFETY: the caller's promise.
-        let h = unsafe { self.branch(cell) }.h;
-        let r = self
-            .arena
-            .alloc(node::block_of(h), tree::kind_of(h), Area::Nodes)?;
-        let new = tree::branch_cell(r);
-        // SAFETY: a new block of the same size.
-        unsafe {
-            parts::copy_whole(self.branch(cell), self.pointer(new), Cow::BITS);
-            cow.made(new);
-            self.set_link(link, new);
-            cow.gone(&mut self.arena, cell, h);
-        }
-        Ok(new)
     }
 }

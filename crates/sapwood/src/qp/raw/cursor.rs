@@ -1,13 +1,15 @@
-//! Ordered movement: a stack of branches from the root to a leaf.
-
-use core::cmp::Ordering;
+//! Ordered movement: the branches from the root to a leaf or cluster, and a place in that.
 
 use smallvec::SmallVec;
 
-use super::leaf::mismatch;
-use super::mem::Mem;
-use super::node::LEAF;
-use super::view::View;
+use super::mem::{Mem, byte_of};
+use super::node::{KIND, LEAF};
+use super::view::{Subtree, View, prefetch};
+use crate::qp::format::cluster::cells_at;
+
+/// Leaves that are fetched before the first one of a search is read: what reads a few entries needs
+/// no more, and fetching all would be in the way of the next search.
+const AHEAD: u32 = 8;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Frame {
@@ -19,46 +21,185 @@ pub(crate) struct Frame {
 }
 
 /// A place in a trie: on a leaf, or nowhere.
+///
+/// Inside a cluster it stays in that cluster, also when writers have put another in its place.
 #[derive(Clone)]
 pub(crate) struct Cursor {
     pub(crate) stack: SmallVec<[Frame; 16]>,
+    /// The leaf or cluster below the last branch.
+    end: u32,
+    /// Where the cells of the cluster begin, in units of 4 bytes from the memory's beginning. All
+    /// places below are of that kind; those of a leaf alone are 0 and 1.
+    first: u32,
+    /// Where the cursor's cell is, and those between which it moves.
+    at: u32,
+    from: u32,
+    to: u32,
+    /// Leaves up to this one were fetched.
+    fetched: u32,
     /// The leaf that the cursor stands on, or 0.
     pub(crate) leaf: u32,
 }
 
-/// Where a key is, or would be, relative to the cursor's stack.
-enum Near {
-    /// The cursor stands on it.
-    Equal,
-    /// It would be the `rank`th child of the top branch.
-    Gap { rank: usize },
-    /// All keys below `cell`, which is where the top of the stack points (or the root), come after it, or
-    /// all come before it.
-    Beside {
-        cell: u32,
-        min: usize,
-        greater: bool,
-    },
-}
-
 impl Cursor {
+    #[inline(always)]
     pub(crate) fn new() -> Self {
         Cursor {
             stack: SmallVec::new(),
+            end: 0,
+            first: 0,
+            at: 0,
+            from: 0,
+            to: 0,
+            fetched: 0,
             leaf: 0,
+        }
+    }
+
+    /// The leaf or cluster that the cursor's leaf is in.
+    #[cfg(feature = "std")]
+    pub(crate) fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// At the first leaf of a subtree; it does not leave that.
+    pub(crate) fn first_of<V, M: Mem>(view: &View<'_, V, M>, subtree: Subtree) -> Self {
+        let mut cursor = Cursor::new();
+        match subtree.cell & KIND {
+            0 => cursor.down_first(view, subtree.cell, subtree.min),
+            _ => cursor.enter_part(view, subtree, subtree.from),
+        }
+        cursor
+    }
+
+    /// At the last leaf of a subtree; it does not leave that.
+    pub(crate) fn last_of<V, M: Mem>(view: &View<'_, V, M>, subtree: Subtree) -> Self {
+        let mut cursor = Cursor::new();
+        match subtree.cell & KIND {
+            0 => cursor.down_last(view, subtree.cell, subtree.min),
+            _ => cursor.enter_part(view, subtree, subtree.to - 1),
+        }
+        cursor
+    }
+
+    fn enter_part<V, M: Mem>(&mut self, view: &View<'_, V, M>, part: Subtree, index: usize) {
+        if self.enter(view, part.cell) {
+            // The file may have changed its mind since the part was found.
+            self.to = self.to.min(self.first + part.to as u32);
+            self.from = (self.first + part.from as u32).min(self.to - 1);
+            self.fetched = self.from;
+            self.go(view, (self.first + index as u32).min(self.to - 1));
+            self.fetch(view, AHEAD);
+        }
+    }
+
+    fn lose(&mut self) {
+        self.stack.clear();
+        self.leaf = 0;
+        (self.at, self.from, self.to) = (0, 0, 0);
+    }
+
+    /// Enters a leaf or cluster, without a place in it; whether it is there.
+    #[inline(always)]
+    fn enter<V, M: Mem>(&mut self, view: &View<'_, V, M>, end: u32) -> bool {
+        self.end = end;
+        (self.first, self.to) = (0, 1);
+        if end & LEAF == 0 {
+            let Some(c) = view.cluster(end) else {
+                self.lose();
+                return false;
+            };
+            self.first = ((byte_of(end) + cells_at(c.h)) / 4) as u32;
+            self.to = self.first + c.leaves() as u32;
+        }
+        (self.from, self.fetched) = (self.first, self.first);
+        true
+    }
+
+    /// The cell at a place.
+    #[inline(always)]
+    fn cell<V, M: Mem>(&self, view: &View<'_, V, M>, place: u32) -> u32 {
+        // SAFETY: the cluster was whole when it was entered, and had such a leaf; clusters do not
+        // get smaller under readers.
+        unsafe { view.mem.cell_at(place) }
+    }
+
+    #[inline(always)]
+    fn go<V, M: Mem>(&mut self, view: &View<'_, V, M>, place: u32) {
+        self.at = place;
+        self.leaf = match self.first {
+            0 => self.end,
+            _ => self.cell(view, place),
+        };
+    }
+
+    /// Fetches the leaves that come next.
+    #[inline(always)]
+    fn fetch<V, M: Mem>(&mut self, view: &View<'_, V, M>, most: u32) {
+        let from = self.fetched.max(self.at);
+        let to = self.to.min(self.at + most);
+        self.fetch_between(view, from, to);
+        self.fetched = to;
+    }
+
+    #[inline(always)]
+    fn fetch_between<V, M: Mem>(&self, view: &View<'_, V, M>, from: u32, to: u32) {
+        if self.first != 0 {
+            for place in from..to {
+                fetch_leaf(view, self.cell(view, place));
+            }
         }
     }
 
     /// Goes to the first leaf below a cell, pushing branches.
     #[inline]
     pub(crate) fn down_first<V, M: Mem>(&mut self, view: &View<'_, V, M>, cell: u32, min: usize) {
-        self.down(view, cell, min, |_| 0);
+        if self.down(view, cell, min, |_| 0) {
+            self.fetch_all(view);
+            self.go(view, self.first);
+        }
     }
 
     /// Goes to the last leaf below a cell, pushing branches.
     #[inline]
     pub(crate) fn down_last<V, M: Mem>(&mut self, view: &View<'_, V, M>, cell: u32, min: usize) {
-        self.down(view, cell, min, |children| children - 1);
+        if self.down(view, cell, min, |children| children - 1) {
+            self.fetch_all(view);
+            self.go(view, self.to - 1);
+        }
+    }
+
+    /// Fetches all leaves of a cluster that a walk enters.
+    #[inline(always)]
+    fn fetch_all<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
+        self.fetch_between(view, self.from, self.to);
+        self.fetched = self.to;
+        self.fetch_next(view);
+    }
+
+    /// Fetches the cluster that comes next.
+    #[inline(always)]
+    fn fetch_next<V, M: Mem>(&self, view: &View<'_, V, M>) {
+        let Some(top) = self.stack.last() else { return };
+        let Some(b) = view.branch(top.cell, usize::from(top.min)) else {
+            return;
+        };
+        let next = usize::from(top.index) + 1;
+        if next < b.children() {
+            if let Some(cell) = view.child(b, next) {
+                let p = view.mem.hint(cell);
+                prefetch(p);
+                prefetch(p.wrapping_add(64));
+            }
+        }
+    }
+
+    /// The same if few leaves come before it.
+    #[inline(always)]
+    fn fetch_further<V, M: Mem>(&self, view: &View<'_, V, M>) {
+        if self.to < self.at + AHEAD {
+            self.fetch_next(view);
+        }
     }
 
     #[inline(always)]
@@ -68,30 +209,32 @@ impl Cursor {
         mut cell: u32,
         mut min: usize,
         pick: impl Fn(usize) -> usize,
-    ) {
-        while cell & LEAF == 0 {
+    ) -> bool {
+        while cell & KIND == 0 {
             let Some(b) = view.branch(cell, min) else {
-                return self.lose();
+                self.lose();
+                return false;
             };
             let index = pick(b.children());
-            self.stack.push(Frame {
-                cell,
-                index: index as u16,
-                min: min as u16,
-            });
+            self.push(cell, index, min);
             let Some(next) = view.child(b, index) else {
-                return self.lose();
+                self.lose();
+                return false;
             };
-            // An offset is at most 65,534 (a branch needs a byte or an end there).
             min = b.offset() + 1;
             cell = next;
         }
-        self.leaf = cell;
+        self.enter(view, cell)
     }
 
-    fn lose(&mut self) {
-        self.stack.clear();
-        self.leaf = 0;
+    #[inline(always)]
+    fn push(&mut self, cell: u32, index: usize, min: usize) {
+        // An offset is at most 65,535, and then there is no branch below; so `min` fits.
+        self.stack.push(Frame {
+            cell,
+            index: index as u16,
+            min: min as u16,
+        });
     }
 
     pub(crate) fn first<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
@@ -108,9 +251,60 @@ impl Cursor {
         }
     }
 
+    /// To the next leaf of its cluster, if that is before this place; whether it is.
+    #[inline(always)]
+    pub(crate) fn next_before<V, M: Mem>(&mut self, view: &View<'_, V, M>, limit: u32) -> bool {
+        let next = self.at + 1;
+        if next >= limit {
+            return false;
+        }
+        if next + 4 == self.fetched {
+            self.fetch(view, u32::from(u8::MAX));
+        }
+        // More than one leaf: it is a cluster.
+        self.at = next;
+        self.leaf = self.cell(view, next);
+        true
+    }
+
+    /// The place behind the last leaf of its cluster.
+    pub(crate) fn limit(&self) -> u32 {
+        self.to
+    }
+
+    /// The same, or the place of another cursor if that is in the cluster, too.
+    pub(crate) fn limit_before(&self, other: &Cursor) -> u32 {
+        match self.end == other.end {
+            true => self.to.min(other.at),
+            false => self.to,
+        }
+    }
+
     /// To the next leaf in order.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
+        if !self.next_before(view, self.to) {
+            self.leave_up(view);
+        }
+    }
+
+    /// To the previous leaf in order.
+    #[inline(always)]
+    pub(crate) fn prev<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
+        if self.at > self.from {
+            self.at -= 1;
+            if self.at >= self.from + 4 {
+                fetch_leaf(view, self.cell(view, self.at - 4));
+            }
+            self.leaf = self.cell(view, self.at);
+        } else {
+            self.leave_down(view);
+        }
+    }
+
+    /// To the first leaf behind the cluster.
+    #[inline(never)]
+    pub(crate) fn leave_up<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
         while let Some(top) = self.stack.last_mut() {
             let Some(b) = view.branch(top.cell, usize::from(top.min)) else {
                 return self.lose();
@@ -118,151 +312,152 @@ impl Cursor {
             let i = usize::from(top.index) + 1;
             if i < b.children() {
                 top.index = i as u16;
-                let Some(cell) = view.child(b, i) else {
-                    return self.lose();
+                return match view.child(b, i) {
+                    Some(cell) => self.down_first(view, cell, b.offset() + 1),
+                    None => self.lose(),
                 };
-                if cell & LEAF != 0 {
-                    self.leaf = cell;
-                    return;
-                }
-                return self.down_first(view, cell, b.offset() + 1);
             }
             self.stack.pop();
         }
-        self.leaf = 0;
+        self.lose();
     }
 
-    /// To the previous leaf in order.
-    #[inline]
-    pub(crate) fn prev<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
+    /// To the last leaf before the cluster.
+    #[inline(never)]
+    fn leave_down<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
         while let Some(top) = self.stack.last_mut() {
             let Some(b) = view.branch(top.cell, usize::from(top.min)) else {
                 return self.lose();
             };
             if top.index > 0 {
                 top.index -= 1;
-                let Some(cell) = view.child(b, usize::from(top.index)) else {
-                    return self.lose();
+                return match view.child(b, usize::from(top.index)) {
+                    Some(cell) => self.down_last(view, cell, b.offset() + 1),
+                    None => self.lose(),
                 };
-                if cell & LEAF != 0 {
-                    self.leaf = cell;
-                    return;
-                }
-                return self.down_last(view, cell, b.offset() + 1);
             }
             self.stack.pop();
         }
-        self.leaf = 0;
+        self.lose();
     }
 
-    /// Finds where `key` is or would be; leaves the stack at the deepest branch that tells.
-    fn approach<V, M: Mem>(&mut self, view: &View<'_, V, M>, key: &[u8]) -> Option<Near> {
-        self.lose();
+    /// Goes to where a key is or would be. `None`: nowhere, or the file is damaged.
+    #[inline(always)]
+    fn seek<V, M: Mem>(&mut self, view: &View<'_, V, M>, key: &[u8], ahead: u32) -> Option<Sought> {
+        self.stack.clear();
+        self.at = 0;
         let mut cell = view.root;
         if cell == 0 {
             return None;
         }
         let mut min = 0;
-        while cell & LEAF == 0 {
+        while cell & KIND == 0 {
             let b = view.branch(cell, min)?;
-            // Off the way, any leaf below tells where the key leaves the trie: take the first.
-            let index = view.index(b, key).unwrap_or(0);
-            self.stack.push(Frame {
-                cell,
-                index: index as u16,
-                min: min as u16,
-            });
+            let index = view.index(b, key);
+            self.push(cell, index, min);
             cell = view.child(b, index)?;
             min = b.offset() + 1;
         }
-        let found = view.key(cell)?;
-        let Some(at) = mismatch(key, found) else {
-            self.leaf = cell;
-            return Some(Near::Equal);
+        if cell & LEAF == 0 {
+            view.fetch_behind(cell, 2);
+        }
+        if !self.enter(view, cell) {
+            return None;
+        }
+        let mut cluster = None;
+        if cell & LEAF == 0 {
+            let c = view.cluster(cell)?;
+            cluster = Some(c);
+            // SAFETY: `view.cluster` returned a whole cluster.
+            let index = unsafe { c.blind(key) };
+            self.at = self.first + index as u32;
+            self.fetch(view, ahead);
+        }
+        self.go(view, self.first.max(self.at));
+        let found = view.key(self.leaf)?;
+        let Some(part) = super::leaf::mismatch(key, found) else {
+            return Some(Sought::Here);
         };
-        let mut below = cell;
-        let mut below_min = min;
+        // A key that ends sorts first: None < Some.
+        let before = key.get(part) < found.get(part);
+        if min == 0 || part + 1 >= min {
+            let near = (self.at - self.first) as usize;
+            // SAFETY: as above.
+            let place = cluster.map_or(usize::from(!before), |c| unsafe {
+                c.place(near, part, before)
+            });
+            return Some(Sought::Before(self.first + place as u32));
+        }
+        // All keys below the highest branch whose offset is greater come after it, or before it.
+        let mut below = (cell, min);
         while let Some(top) = self.stack.last() {
             let b = view.branch(top.cell, usize::from(top.min))?;
-            match b.offset().cmp(&at) {
-                Ordering::Greater => {
-                    below = top.cell;
-                    below_min = usize::from(top.min);
-                    self.stack.pop();
-                }
-                Ordering::Equal => {
-                    // SAFETY: `view.branch` returned a whole branch.
-                    let rank = unsafe { b.rank(key.get(at).copied()) };
-                    return Some(Near::Gap {
-                        rank: rank.min(b.children()),
-                    });
-                }
-                Ordering::Less => break,
+            if b.offset() <= part {
+                break;
             }
+            below = (top.cell, usize::from(top.min));
+            self.stack.pop();
         }
-        Some(Near::Beside {
-            cell: below,
-            min: below_min,
-            // A key that ends sorts first: None < Some.
-            greater: found.get(at) > key.get(at),
+        Some(Sought::Beside {
+            cell: below.0,
+            min: below.1,
+            before,
         })
     }
 
     /// To the least leaf whose key is `>= key`, or `> key` when `strict`.
+    #[inline]
     pub(crate) fn seek_ge<V, M: Mem>(&mut self, view: &View<'_, V, M>, key: &[u8], strict: bool) {
-        match self.approach(view, key) {
+        match self.seek(view, key, AHEAD) {
             None => self.lose(),
-            Some(Near::Equal) if !strict => {}
-            Some(Near::Equal) => self.next(view),
-            Some(Near::Gap { rank }) => {
-                if let Some(top) = self.stack.last_mut() {
-                    // `next` goes to the child after this index; the rank may be 0.
-                    let (cell, min) = (top.cell, usize::from(top.min));
-                    let Some(b) = view.branch(cell, min) else {
-                        return self.lose();
-                    };
-                    if rank < b.children() {
-                        top.index = rank as u16;
-                        match view.child(b, rank) {
-                            Some(cell) => self.down_first(view, cell, b.offset() + 1),
-                            None => self.lose(),
-                        }
-                    } else {
-                        self.stack.pop();
-                        self.next(view);
-                    }
-                }
+            Some(Sought::Here) if !strict => self.fetch_further(view),
+            Some(Sought::Here) => self.next(view),
+            Some(Sought::Before(place)) if place < self.to => {
+                self.go(view, place);
+                self.fetch(view, AHEAD);
+                self.fetch_further(view);
             }
-            Some(Near::Beside { cell, min, greater }) => {
-                if greater {
-                    self.down_first(view, cell, min);
-                } else {
-                    self.next(view);
-                }
-            }
+            Some(Sought::Beside {
+                cell,
+                min,
+                before: true,
+            }) => self.down_first(view, cell, min),
+            Some(_) => self.leave_up(view),
         }
     }
 
     /// To the greatest leaf whose key is `<= key`, or `< key` when `strict`.
+    #[inline]
     pub(crate) fn seek_le<V, M: Mem>(&mut self, view: &View<'_, V, M>, key: &[u8], strict: bool) {
-        match self.approach(view, key) {
+        match self.seek(view, key, 0) {
             None => self.lose(),
-            Some(Near::Equal) if !strict => {}
-            Some(Near::Equal) => self.prev(view),
-            Some(Near::Gap { rank }) => {
-                if let Some(top) = self.stack.last_mut() {
-                    top.index = rank as u16;
-                }
-                // The child before the gap; the index may be one past the last.
-                self.prev(view);
-            }
-            Some(Near::Beside { cell, min, greater }) => {
-                if greater {
-                    self.prev(view);
-                } else {
-                    self.down_last(view, cell, min);
-                }
-            }
+            Some(Sought::Here) if !strict => {}
+            Some(Sought::Here) => self.prev(view),
+            Some(Sought::Before(place)) if place > self.from => self.go(view, place - 1),
+            Some(Sought::Beside {
+                cell,
+                min,
+                before: false,
+            }) => self.down_last(view, cell, min),
+            Some(_) => self.leave_down(view),
         }
     }
+}
+
+/// Where a search for a key came to.
+enum Sought {
+    /// On it.
+    Here,
+    /// In the leaf or cluster where it would be, before the leaf at this place.
+    Before(u32),
+    /// The key is before all leaves below this cell, or behind all; the stack ends above it.
+    Beside { cell: u32, min: usize, before: bool },
+}
+
+/// Fetches the first two lines of a leaf: value, and the beginning of the key.
+#[inline(always)]
+fn fetch_leaf<V, M: Mem>(view: &View<'_, V, M>, leaf: u32) {
+    let p = view.mem.hint(leaf);
+    prefetch(p);
+    prefetch(p.wrapping_add(32));
 }

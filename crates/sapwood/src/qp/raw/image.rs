@@ -1,4 +1,4 @@
-//! A trie as an image: laid out depth-first, saved whole, read with every reference checked.
+//! A trie as an image: built anew in the order of its keys, saved whole, read with every reference checked.
 
 use alloc::string::String;
 use core::marker::PhantomData;
@@ -10,7 +10,7 @@ use sapwood_arena::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::build::copy_depth_first;
+use super::build::copy_in_order;
 use super::leaf::LeafOf;
 use super::mem::Checked;
 use super::verify::{self, Walked};
@@ -20,17 +20,26 @@ use super::view::View;
 const ROOT: usize = 0;
 const LEN: usize = 1;
 
-/// The version of the layout of branches and leaves; one more with each change of it.
-const FORMAT: u64 = 1;
+/// The number of the format of branches, clusters and leaves; one more with each change of it.
+pub(crate) const FORMAT: u64 = 2;
 
-/// What a reader must agree on: the version of this layout and the size of a value.
+/// What a reader must agree on: the number of this format and the size of a value.
 pub(crate) fn layout_hash<V>() -> u64 {
+    layout_hash_of::<V>(FORMAT)
+}
+
+fn layout_hash_of<V>(format: u64) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    let words = [size_of::<V>() as u64, align_of::<V>() as u64, FORMAT];
+    let words = [size_of::<V>() as u64, align_of::<V>() as u64, format];
     for byte in b"sapwood qp".iter().copied().map(u64::from).chain(words) {
         hash = (hash ^ byte).wrapping_mul(0x0000_0100_0000_01b3);
     }
     hash
+}
+
+/// The number of the earlier format that this is the layout hash of, with values like `V`.
+pub(crate) fn format_of<V>(hash: u64) -> Option<u64> {
+    (1..FORMAT).find(|format| layout_hash_of::<V>(*format) == hash)
 }
 
 /// Why a trie could not be saved.
@@ -56,8 +65,7 @@ pub(crate) fn save<V: IntoBytes + Immutable>(
     let options = ArenaOptions::default()
         .header(HeaderMode::Page)
         .layout_hash(layout_hash::<V>());
-    let (arena, root, _) =
-        copy_depth_first(view, Arena::new(options), 0).map_err(SaveFailed::Full)?;
+    let (arena, root, _) = copy_in_order(view, Arena::new(options), 0).map_err(SaveFailed::Full)?;
     let mut header = arena.header(0);
     header.roots[ROOT] = u64::from(root);
     header.roots[LEN] = len as u64;

@@ -1,16 +1,18 @@
 //! How a cell becomes a pointer: at once, for memory that we made, or checked, for memory that came
 //! from a file.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 #[cfg(feature = "std")]
 use super::leaf::LeafOf;
-use super::node::{self, Branch};
+use super::node::{Branch, Cluster};
 #[cfg(feature = "std")]
-use crate::qp::format::leaf::LONG;
+use crate::qp::format::{CLUSTER, KIND, LEAF, branch, cluster, leaf::LONG};
 
 /// A memory that cells point into.
 ///
 /// # Safety
-/// A branch or leaf that a method returns is whole and inside the memory.
+/// A node that a method returns is whole and inside the memory.
 pub unsafe trait Mem: Copy {
     /// Whether cells are taken at their word.
     const TRUSTED: bool;
@@ -21,6 +23,12 @@ pub unsafe trait Mem: Copy {
     /// When `TRUSTED`: the cell is a live branch cell of this memory's trie.
     unsafe fn branch(self, cell: u32, min: usize) -> Option<Branch>;
 
+    /// The cluster behind a cell.
+    ///
+    /// # Safety
+    /// When `TRUSTED`: the cell is a live cluster cell of this memory's trie.
+    unsafe fn cluster(self, cell: u32) -> Option<Cluster>;
+
     /// The leaf behind a cell.
     ///
     /// # Safety
@@ -29,6 +37,17 @@ pub unsafe trait Mem: Copy {
 
     /// Where the bytes of a cell are, for a prefetch; not to be followed.
     fn hint(self, cell: u32) -> *const u8;
+
+    /// The cell at a place in units of 4 bytes.
+    ///
+    /// # Safety
+    /// It is a cell of a branch or cluster that a method has returned.
+    #[inline(always)]
+    unsafe fn cell_at(self, place: u32) -> u32 {
+        let at = self.hint(0).wrapping_add(place as usize * 4);
+        // SAFETY: the caller's promise: it is inside; cells are written with Release.
+        unsafe { (*at.cast::<AtomicU32>()).load(Ordering::Acquire) }
+    }
 }
 
 pub(crate) use crate::qp::format::byte_of;
@@ -57,6 +76,16 @@ unsafe impl<const LIVE: bool> Mem for Own<LIVE> {
         }
         // SAFETY: the caller's promise.
         Some(unsafe { Branch::at(self.base.add(byte_of(cell))) })
+    }
+
+    #[inline(always)]
+    unsafe fn cluster(self, cell: u32) -> Option<Cluster> {
+        #[cfg(feature = "std")]
+        if LIVE {
+            crate::sync::point();
+        }
+        // SAFETY: the caller's promise.
+        Some(unsafe { Cluster::at(self.base.add(byte_of(cell))) })
     }
 
     #[inline(always)]
@@ -100,22 +129,37 @@ unsafe impl Mem for Checked {
     #[inline]
     unsafe fn branch(self, cell: u32, min: usize) -> Option<Branch> {
         let at = byte_of(cell);
-        if cell & node::LEAF != 0 {
+        if cell & KIND != 0 {
             return None;
         }
         // SAFETY: 8 bytes are inside; base is page-aligned and cells are in units of 8 bytes.
         let b = unsafe { Branch::at(self.inside(at, 8)?) };
-        if !node::is_sound(b.h, min) {
+        if !branch::is_sound(b.h, min) {
             return None;
         }
-        self.inside(at, node::block_of(b.h))?;
+        self.inside(at, branch::block_of(b.h))?;
         Some(b)
+    }
+
+    #[inline]
+    unsafe fn cluster(self, cell: u32) -> Option<Cluster> {
+        let at = byte_of(cell);
+        if cell & KIND != CLUSTER {
+            return None;
+        }
+        // SAFETY: as above.
+        let c = unsafe { Cluster::at(self.inside(at, 8)?) };
+        if !cluster::is_sound(c.h) {
+            return None;
+        }
+        self.inside(at, cluster::block_of(c.h))?;
+        Some(c)
     }
 
     #[inline]
     unsafe fn leaf<V>(self, cell: u32) -> Option<*mut u8> {
         let at = byte_of(cell);
-        if cell & node::LEAF == 0 || LeafOf::<V>::BOXED {
+        if cell & KIND != LEAF || LeafOf::<V>::BOXED {
             return None;
         }
         let p = self.inside(at, LeafOf::<V>::size(0))?;

@@ -4,8 +4,8 @@
 //!
 //! - A cell below a root names a live node of the kind that its tag says. Nodes are only freed after
 //!   they were unlinked, and (in a store) after the grace period and all snapshots that reach them.
-//! - A published branch never changes. A branch with the FRESH bit is not published. In a shared trie, the cells and
-//!   the lock bits of a published branch change, by the protocol in `shared`, and nothing else of it does.
+//! - A published branch or cluster never changes. One with the FRESH bit is not published. In a shared trie, the cells
+//!   of both and the lock bits of a published branch change, by the protocol in `shared`, and nothing else of them does.
 //! - Pointers are made from `base + reference` and not kept across an allocation, which may move an
 //!   owned arena.
 
@@ -16,10 +16,10 @@ pub(crate) mod batch;
 pub(crate) mod bits;
 pub(crate) mod build;
 pub(crate) mod bulk;
+pub(crate) mod change;
 #[cfg(feature = "std")]
 pub(crate) mod compact;
 pub(crate) mod cursor;
-pub(crate) mod forward;
 #[cfg(feature = "std")]
 pub(crate) mod image;
 pub(crate) mod index;
@@ -33,6 +33,7 @@ pub(crate) mod parts;
 pub(crate) mod points;
 #[cfg(feature = "std")]
 pub(crate) mod shared;
+pub(crate) mod slots;
 pub(crate) mod span;
 pub(crate) mod span_mut;
 pub(crate) mod tree;
@@ -40,5 +41,6 @@ pub(crate) mod verify;
 #[cfg(feature = "std")]
 pub(crate) mod version;
 pub(crate) mod view;
+pub(crate) mod way;
 #[cfg(feature = "std")]
 pub(crate) mod writers;

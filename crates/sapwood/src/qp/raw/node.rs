@@ -1,19 +1,34 @@
-//! Branches in the arena: searched by key byte, read and written through pointers.
+//! Branches and clusters in the arena: searched, read and written through pointers.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-pub(crate) use crate::qp::format::LEAF;
+use crate::qp::format::branch;
+use crate::qp::format::cluster;
+
 #[cfg(feature = "std")]
 pub(crate) use crate::qp::format::branch::LARGEST;
-pub(crate) use crate::qp::format::branch::{
-    BIG, BIG_MAP, END, FRESH, LABELS_AT, RANKS_AT, SMALL_MAX, bit_of, block_of, cells_at,
-    children_of, end_of, first_at, header, is_sound, is_up_to_8, is_up_to_32, label_of, labels_of,
-    offset_of, padded, size_of, word_of,
-};
+pub(crate) use crate::qp::format::branch::{BIG, FRESH, LABELS_AT, MAP_AT};
+pub(crate) use crate::qp::format::{CLUSTER, KIND, LEAF};
 
-/// Low bit pattern of a SWAR search.
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGHS: u64 = 0x8080_8080_8080_8080;
+/// The header word of a branch or cluster.
+///
+/// # Safety
+/// `p` is 8-aligned and points at one that stays alive.
+#[inline(always)]
+unsafe fn header_at(p: *mut u8) -> u32 {
+    // SAFETY: the caller's promise; the header is only ever changed before publication.
+    unsafe { (*p.cast::<AtomicU32>()).load(Ordering::Relaxed) }
+}
+
+/// Sets or clears header bits of an unpublished branch or cluster.
+///
+/// # Safety
+/// The caller may change it.
+#[inline(always)]
+pub(crate) unsafe fn set_header(p: *mut u8, h: u32) {
+    // SAFETY: the header is a 4-aligned u32 at the start.
+    unsafe { (*p.cast::<AtomicU32>()).store(h, Ordering::Relaxed) }
+}
 
 /// A branch in the arena. All methods need `p` to point at a whole branch whose header is `h`.
 #[derive(Clone, Copy)]
@@ -27,22 +42,22 @@ impl Branch {
     /// `p` is 8-aligned and points at a branch that stays alive while the result is used.
     #[inline(always)]
     pub(crate) unsafe fn at(p: *mut u8) -> Self {
-        // SAFETY: the caller's promise; the header is only ever changed before publication.
-        let h = unsafe { (*p.cast::<AtomicU32>()).load(Ordering::Relaxed) };
+        // SAFETY: the caller's promise.
+        let h = unsafe { header_at(p) };
         Branch { p, h }
     }
 
     #[inline(always)]
     pub(crate) fn offset(self) -> usize {
-        offset_of(self.h)
+        branch::offset_of(self.h)
     }
 
     #[inline(always)]
     pub(crate) fn children(self) -> usize {
-        children_of(self.h)
+        branch::children_of(self.h)
     }
 
-    /// The `i`th child's cell, END first.
+    /// The `i`th child's cell.
     ///
     /// # Safety
     /// `i < self.children()`.
@@ -57,7 +72,7 @@ impl Branch {
     #[inline(always)]
     pub(crate) unsafe fn cell_ptr(self, i: usize) -> *const AtomicU32 {
         // SAFETY: in bounds of the branch by the caller's promise.
-        unsafe { self.p.add(cells_at(self.h) + 4 * i).cast() }
+        unsafe { self.p.add(branch::cells_at(self.h) + 4 * i).cast() }
     }
 
     /// # Safety
@@ -68,188 +83,316 @@ impl Branch {
         unsafe { (*self.cell_ptr(i)).store(cell, Ordering::Release) }
     }
 
-    /// Sets or clears header bits of an unpublished branch.
+    /// Label `i`: the least byte of child `i + 1`.
     ///
     /// # Safety
-    /// The caller may change the branch.
-    #[inline(always)]
-    pub(crate) unsafe fn set_header(self, h: u32) {
-        // SAFETY: the header is a 4-aligned u32 at the start of the branch.
-        unsafe { (*self.p.cast::<AtomicU32>()).store(h, Ordering::Relaxed) }
-    }
-
-    /// The label of the `i`th child, or `None` for the END child.
-    ///
-    /// # Safety
-    /// `i < self.children()`.
-    #[inline]
-    pub(crate) unsafe fn label(self, i: usize) -> Option<u8> {
-        let i = i.wrapping_sub(end_of(self.h));
-        if i == usize::MAX {
-            return None;
-        }
+    /// `i + 1 < self.children()`.
+    pub(crate) unsafe fn label(self, i: usize) -> u8 {
         if self.h & BIG == 0 {
             // SAFETY: a small branch has this label.
-            return Some(unsafe { *self.p.add(LABELS_AT + i) });
+            return unsafe { *self.p.add(LABELS_AT + i) };
         }
-        let mut rest = i as u32;
-        for w in 0..4 {
-            // SAFETY: a big branch has four bitmap words.
-            let word = unsafe { self.map_word(w) };
-            let n = word.count_ones();
-            if rest < n {
-                return Some(label_of(w, word, rest));
-            }
-            rest -= n;
-        }
-        // Only a damaged file gets here: its count and its bitmap disagree.
-        Some(255)
+        // Only in a damaged file is there no such byte.
+        let reaches = |byte: &u8| self.mapped(*byte) > i;
+        (0..=255).find(reaches).unwrap_or(255)
     }
 
-    /// # Safety
-    /// The branch is big and `w < 4`.
+    /// The child of a byte in a big branch.
     #[inline(always)]
-    pub(super) unsafe fn map_word(self, w: usize) -> u64 {
-        // SAFETY: bytes 8..40 of a big branch are its bitmap, 8-aligned.
-        unsafe { self.p.add(BIG_MAP + 8 * w).cast::<u64>().read() }
+    fn mapped(self, byte: u8) -> usize {
+        // SAFETY: a big branch has a map of 256 bytes.
+        let mapped = unsafe { *self.p.add(MAP_AT + usize::from(byte)) };
+        branch::child_of_map(self.h, mapped)
     }
 
-    /// Which label is `byte`: its index among the labels, END not counted.
+    /// The child of a byte: how many labels are not greater.
     ///
     /// # Safety
-    /// The branch is whole. The index may be out of bounds when the branch is not well formed.
+    /// The branch is whole. The number may be out of bounds when the branch is big and not well
+    /// formed.
     #[inline(always)]
-    unsafe fn label_index(self, byte: u8) -> Option<usize> {
-        if is_up_to_8(self.h) {
-            // One to eight labels, in one path, so that the processor has nothing to guess.
-            // SAFETY: every branch has at least 16 bytes. Up to four labels are padded to 4 bytes and followed by
-            // cells; padding repeats the last label, so the first match is a real one unless there is none.
-            let hit = unsafe {
-                match8(
-                    wide::eight(self.p, labels_of(self.h)),
-                    u64::from(byte).wrapping_mul(ONES),
-                )
-            };
-            let i = hit.trailing_zeros() as usize / 8;
-            // Without a match i is 8.
-            (i < labels_of(self.h)).then_some(i)
-        } else if is_up_to_32(self.h) {
-            // SAFETY: more than eight labels and at most 32.
-            unsafe { self.find_of_32(byte) }
+    pub(crate) unsafe fn child(self, byte: u8) -> usize {
+        let n = branch::labels_of(self.h);
+        if branch::is_up_to_8(self.h) {
+            // SAFETY: every branch has at least 16 bytes: up to four labels are padded to 4 bytes
+            // and followed by cells.
+            let greater = unsafe { wide::greater8(self.p, n, byte) };
+            greater.trailing_zeros() as usize
+        } else if self.h & BIG == 0 {
+            // SAFETY: with nine labels a branch has 4 + 12 + 40 bytes.
+            let greater = unsafe { wide::greater32(self.p, n, byte) };
+            greater.trailing_zeros() as usize
         } else {
-            let w = word_of(byte);
-            // SAFETY: more than 32 labels means the big layout, which has four words and ranks.
-            let (word, rank) = unsafe { (self.map_word(w), *self.p.add(RANKS_AT + w)) };
-            let bit = bit_of(byte);
-            (word & bit != 0).then(|| usize::from(rank) + (word & (bit - 1)).count_ones() as usize)
+            self.mapped(byte)
         }
     }
 
-    /// # Safety
-    /// The branch is whole and has 9 to 32 labels.
-    #[inline(always)]
-    unsafe fn find_of_32(self, byte: u8) -> Option<usize> {
-        let n = labels_of(self.h);
-        #[cfg(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads)))]
-        {
-            use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set1_epi8};
-            // SAFETY: with nine labels a branch has 4 + 12 + 36 bytes, so 32 bytes from byte 4 are inside; what lies
-            // behind the labels is masked out.
-            let hits = unsafe {
-                let want = _mm_set1_epi8(byte as i8);
-                let (low, high) = wide::thirty_two(self.p);
-                let low = _mm_movemask_epi8(_mm_cmpeq_epi8(low, want)) as u32;
-                let high = _mm_movemask_epi8(_mm_cmpeq_epi8(high, want)) as u32;
-                low | high << 16
-            };
-            let hits = hits & (u32::MAX >> (32 - n));
-            (hits != 0).then(|| hits.trailing_zeros() as usize)
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads))))]
-        {
-            let pattern = u64::from(byte).wrapping_mul(ONES);
-            for k in (0..n).step_by(8) {
-                // SAFETY: labels k and on, padded to four.
-                let hit = unsafe { match8(wide::eight(self.p.add(k), n - k), pattern) };
-                let i = k + hit.trailing_zeros() as usize / 8;
-                if hit != 0 && i < n {
-                    return Some(i);
-                }
-            }
-            None
-        }
-    }
-
-    /// The index among the children of the one labelled `byte`.
-    ///
-    /// # Safety
-    /// The branch is whole. The index may be out of bounds when the branch is not well formed.
-    #[inline(always)]
-    pub(crate) unsafe fn find(self, byte: u8) -> Option<usize> {
-        // SAFETY: the caller's promise.
-        unsafe { self.label_index(byte) }.map(|i| i + end_of(self.h))
-    }
-
-    /// The cell of the child labelled `byte`.
+    /// The cell of the child that a key goes to. Descents wait for each step of this, so where the
+    /// cells are is not asked of the header again.
     ///
     /// # Safety
     /// The branch is whole and well formed.
     #[inline(always)]
-    pub(crate) unsafe fn find_cell(self, byte: u8) -> Option<u32> {
-        // SAFETY: the caller's promise; the index is that of a label.
+    pub(crate) unsafe fn cell_of(self, key: &[u8]) -> u32 {
+        let offset = self.offset();
+        // SAFETY: the caller's promise: the child is one of the branch's.
         unsafe {
-            let i = self.label_index(byte)?;
-            let cell = self.p.add(first_at(self.h) + 4 * i).cast::<AtomicU32>();
-            Some((*cell).load(Ordering::Acquire))
+            if offset >= key.len() {
+                return self.cell(0);
+            }
+            let byte = key[offset];
+            let n = branch::labels_of(self.h);
+            let (cells, child) = if self.h & BIG != 0 {
+                (branch::BIG_CELLS, self.mapped(byte))
+            } else {
+                let child = match branch::is_up_to_8(self.h) {
+                    true => wide::greater8(self.p, n, byte).trailing_zeros(),
+                    false => wide::greater32(self.p, n, byte).trailing_zeros(),
+                };
+                (branch::small_cells_at(self.h), child as usize)
+            };
+            let cell = self.p.add(cells + 4 * child).cast::<AtomicU32>();
+            (*cell).load(Ordering::Acquire)
         }
     }
 
-    /// How many children sort before a child labelled `byte` (`None`: END).
+    /// The child that a key goes to.
     ///
     /// # Safety
-    /// The branch is whole.
-    #[inline]
-    pub(crate) unsafe fn rank(self, byte: Option<u8>) -> usize {
-        let Some(byte) = byte else { return 0 };
-        let n = labels_of(self.h);
-        let before = if n <= SMALL_MAX {
-            let mut k = 0;
-            // SAFETY: a small branch has this label.
-            while k < n && unsafe { *self.p.add(LABELS_AT + k) } < byte {
-                k += 1;
-            }
-            k
+    /// As for `child`.
+    #[inline(always)]
+    pub(crate) unsafe fn child_of(self, key: &[u8]) -> usize {
+        let offset = self.offset();
+        if offset < key.len() {
+            // SAFETY: the caller's promise.
+            unsafe { self.child(key[offset]) }
         } else {
-            let w = word_of(byte);
-            // SAFETY: big layout.
-            let (word, rank) = unsafe { (self.map_word(w), *self.p.add(RANKS_AT + w)) };
-            usize::from(rank) + (word & (bit_of(byte) - 1)).count_ones() as usize
-        };
-        before + end_of(self.h)
+            0
+        }
     }
 }
 
-/// Bytes of a word that equal the pattern's byte: high bits set, the lowest one exact.
-#[inline(always)]
-fn match8(word: u64, pattern: u64) -> u64 {
-    let x = word ^ pattern;
-    x.wrapping_sub(ONES) & !x & HIGHS
+/// A cluster in the arena. All methods need `p` to point at a whole cluster whose header is `h`.
+#[derive(Clone, Copy)]
+pub struct Cluster {
+    pub(crate) p: *mut u8,
+    pub(crate) h: u32,
 }
 
-/// Loads of labels that may take some of the cells behind them along.
-///
-/// In a shared trie a writer may replace such a cell at the same time. Its bytes are not looked at, but to the language
-/// any plain load of them is a race, so the load is one instruction that the compiler does not see into. (The processor
-/// loads bytes that change as one or the other.) Where that is not to be had, and under tools that look for races,
-/// only labels are loaded.
-mod wide {
-    /// Eight bytes from byte 4 of a branch: at least its `n` labels, if they are not more.
+impl Cluster {
+    /// # Safety
+    /// `p` is 8-aligned and points at a cluster that stays alive while the result is used.
+    #[inline(always)]
+    pub(crate) unsafe fn at(p: *mut u8) -> Self {
+        // SAFETY: the caller's promise.
+        let h = unsafe { header_at(p) };
+        Cluster { p, h }
+    }
+
+    #[inline(always)]
+    pub(crate) fn base(self) -> usize {
+        cluster::base_of(self.h)
+    }
+
+    #[inline(always)]
+    pub(crate) fn leaves(self) -> usize {
+        cluster::leaves_of(self.h)
+    }
+
+    #[inline(always)]
+    pub(crate) fn capacity(self) -> usize {
+        cluster::capacity_of(self.h)
+    }
+
+    /// The `i`th leaf's cell.
     ///
     /// # Safety
-    /// `p` points 4 bytes before `n` labels, padded to four; in all there are 12 bytes and more.
+    /// `i < self.leaves()`.
     #[inline(always)]
-    #[cfg(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads)))]
-    pub(super) unsafe fn eight(p: *const u8, _: usize) -> u64 {
+    pub(crate) unsafe fn cell(self, i: usize) -> u32 {
+        // SAFETY: cells are 4-aligned u32 inside the cluster; they are written with Release.
+        unsafe { (*self.cell_ptr(i)).load(Ordering::Acquire) }
+    }
+
+    /// # Safety
+    /// `i < self.leaves()`.
+    #[inline(always)]
+    unsafe fn cell_ptr(self, i: usize) -> *const AtomicU32 {
+        // SAFETY: in bounds of the cluster by the caller's promise.
+        unsafe { self.p.add(cluster::cells_at(self.h) + 4 * i).cast() }
+    }
+
+    /// # Safety
+    /// `i < self.leaves()`, and the caller may change the cluster.
+    #[inline(always)]
+    pub(crate) unsafe fn set_cell(self, i: usize, cell: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.cell_ptr(i)).store(cell, Ordering::Release) }
+    }
+
+    /// The `i`th leaf's tag.
+    ///
+    /// # Safety
+    /// `i < self.leaves()`.
+    #[inline(always)]
+    pub(crate) unsafe fn tag(self, i: usize) -> u8 {
+        // SAFETY: in bounds of the cluster by the caller's promise.
+        unsafe { *self.p.add(cluster::TAGS_AT + i) }
+    }
+
+    /// The offset at which leaf `i` parts from the one before it.
+    ///
+    /// # Safety
+    /// `0 < i < self.leaves()`.
+    #[inline(always)]
+    pub(crate) unsafe fn border(self, i: usize) -> usize {
+        // SAFETY: in bounds of the cluster by the caller's promise.
+        let d = unsafe { *self.p.add(cluster::borders_at(self.h) + i) };
+        self.base() + usize::from(d)
+    }
+
+    /// What bytes at the border's offset are compared with; 0: the leaf before it ends there.
+    ///
+    /// # Safety
+    /// `0 < i < self.leaves()`.
+    #[inline(always)]
+    pub(crate) unsafe fn byte(self, i: usize) -> u8 {
+        // SAFETY: in bounds of the cluster by the caller's promise.
+        unsafe { *self.p.add(cluster::bytes_at(self.h) + i) }
+    }
+
+    /// The leaves with this tag, a bit each.
+    ///
+    /// # Safety
+    /// The cluster is whole.
+    #[inline(always)]
+    pub(crate) unsafe fn with_tag(self, tag: u8) -> u32 {
+        // SAFETY: a cluster has at least 32 bytes, and one with more than 16 slots the bytes up to
+        // the last tag.
+        let hits = unsafe { wide::equal32(self.p, self.capacity(), tag) };
+        hits & (u32::MAX >> (32 - self.leaves()))
+    }
+
+    /// The leaf that a key leads to when only the borders are asked: it shares as long a prefix with
+    /// the key as any leaf here does. One pass; no leaf is read.
+    ///
+    /// # Safety
+    /// The cluster is whole.
+    #[inline(always)]
+    pub(crate) unsafe fn blind(self, key: &[u8]) -> usize {
+        let base = self.base();
+        let Some(key) = key.get(base..).filter(|key| !key.is_empty()) else {
+            return 0;
+        };
+        // SAFETY: `d` and `c` have as many bytes as there are slots, and no more leaves than slots.
+        unsafe {
+            let borders = self.p.add(cluster::borders_at(self.h));
+            let bytes = self.p.add(cluster::bytes_at(self.h));
+            // Where it would be, and the border that it was below last: what lies behind that, at
+            // greater offsets, is not on its way.
+            let (mut at, mut limit) = (0, 256);
+            for i in 1..self.leaves() {
+                let d = usize::from(*borders.add(i));
+                let inside = d < key.len();
+                let byte = *key.get_unchecked(if inside { d } else { 0 });
+                let right = inside & (byte >= *bytes.add(i));
+                let asked = d < limit;
+                at = if asked & right { i } else { at };
+                let next = if right { 256 } else { d };
+                limit = if asked { next } else { limit };
+            }
+            at
+        }
+    }
+
+    /// Where a key belongs that parts at `part` from leaf `near`, which `blind` gave, and sorts
+    /// before it or behind it: the number of leaves before it.
+    ///
+    /// # Safety
+    /// The cluster is whole and `near` one of its leaves.
+    #[inline(always)]
+    pub(crate) unsafe fn place(self, near: usize, part: usize, before: bool) -> usize {
+        let mut at = near;
+        // SAFETY: borders of leaves that there are.
+        unsafe {
+            if before {
+                while at > 0 && self.border(at) > part {
+                    at -= 1;
+                }
+            } else {
+                at += 1;
+                while at < self.leaves() && self.border(at) > part {
+                    at += 1;
+                }
+            }
+        }
+        at
+    }
+}
+
+/// Loads of labels and tags that may take some of the cells behind them along.
+///
+/// In a shared trie a writer may replace such a cell at the same time. Its bytes are not looked at,
+/// but to the language any plain load of them is a race, so the load is one instruction that the
+/// compiler does not see into. (The processor loads bytes that change as one or the other.) Where
+/// that is not to be had, and under tools that look for races, only labels and tags are loaded.
+#[cfg(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads)))]
+mod wide {
+    use core::arch::x86_64::{
+        __m128i, _mm_cmpeq_epi8, _mm_cvtsi64_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_set1_epi8,
+    };
+
+    /// The move of 16 bytes: legacy instructions among those of AVX cost dozens of cycles each time.
+    #[cfg(target_feature = "avx")]
+    macro_rules! load {
+        ($rest:literal) => {
+            concat!("vmovdqu ", $rest)
+        };
+    }
+    #[cfg(not(target_feature = "avx"))]
+    macro_rules! load {
+        ($rest:literal) => {
+            concat!("movdqu ", $rest)
+        };
+    }
+
+    /// 16 bytes.
+    ///
+    /// # Safety
+    /// `p` points at 16 bytes.
+    #[inline(always)]
+    unsafe fn sixteen(p: *const u8) -> __m128i {
+        let bytes;
+        // SAFETY: the caller's promise; SSE2 is part of x86-64. It reads 16 bytes and does nothing
+        // else.
+        unsafe {
+            core::arch::asm!(
+                load!("{bytes}, xmmword ptr [{p}]"),
+                p = in(reg) p,
+                bytes = out(xmm_reg) bytes,
+                options(pure, readonly, nostack, preserves_flags)
+            );
+        }
+        bytes
+    }
+
+    /// Which bytes are not greater.
+    #[inline(always)]
+    fn not_greater(bytes: __m128i, byte: u8) -> u32 {
+        // SAFETY: SSE2 is part of x86-64.
+        unsafe {
+            let least = _mm_min_epu8(bytes, _mm_set1_epi8(byte as i8));
+            _mm_movemask_epi8(_mm_cmpeq_epi8(least, bytes)) as u32
+        }
+    }
+
+    /// Of `n` labels, up to eight, the lowest bit of the result is that of the first one that is
+    /// greater than the byte; bit `n` is set.
+    ///
+    /// # Safety
+    /// `p` points at 12 bytes.
+    #[inline(always)]
+    pub(super) unsafe fn greater8(p: *const u8, n: usize, byte: u8) -> u32 {
         let word: u64;
         // SAFETY: the caller's promise; it reads eight bytes and does nothing else.
         unsafe {
@@ -260,46 +403,76 @@ mod wide {
                 options(pure, readonly, nostack, preserves_flags)
             );
         }
-        word
+        // SAFETY: SSE2 is part of x86-64.
+        let bytes = unsafe { _mm_cvtsi64_si128(word as i64) };
+        !not_greater(bytes, byte) | 1 << n
     }
 
-    /// As above: only the labels; if there are up to four they come twice.
-    ///
-    /// # Safety
-    /// As above.
-    #[inline(always)]
-    #[cfg(not(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads))))]
-    pub(super) unsafe fn eight(p: *const u8, n: usize) -> u64 {
-        // SAFETY: the labels are padded to four.
-        unsafe {
-            let low = p.add(4).cast::<u32>();
-            let high = low.add(usize::from(n > 4));
-            let (low, high) = (low.read_unaligned(), high.read_unaligned());
-            u64::from(u32::from_le(low)) | u64::from(u32::from_le(high)) << 32
-        }
-    }
-
-    /// 32 bytes from byte 4 of a branch.
+    /// The same of up to 32 labels.
     ///
     /// # Safety
     /// `p` points at 36 bytes.
     #[inline(always)]
-    #[cfg(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads)))]
-    pub(super) unsafe fn thirty_two(
-        p: *const u8,
-    ) -> (core::arch::x86_64::__m128i, core::arch::x86_64::__m128i) {
-        let (low, high);
-        // SAFETY: the caller's promise; SSE2 is part of x86-64. It reads 32 bytes and does nothing else.
+    pub(super) unsafe fn greater32(p: *const u8, n: usize, byte: u8) -> u64 {
+        // SAFETY: the caller's promise.
+        let (low, high) = unsafe { (sixteen(p.add(4)), sixteen(p.add(20))) };
+        let fits = not_greater(low, byte) | not_greater(high, byte) << 16;
+        !u64::from(fits) | 1 << n
+    }
+
+    /// Which of the tags behind byte 4 are this one. There are `n`; bits behind them mean nothing.
+    ///
+    /// # Safety
+    /// `p` points at 20 bytes, and at `n + 4`.
+    #[inline(always)]
+    pub(super) unsafe fn equal32(p: *const u8, n: usize, tag: u8) -> u32 {
+        let last = n.max(16) - 16;
+        // SAFETY: the caller's promise: the second load ends behind the last tag, or is the first.
         unsafe {
-            core::arch::asm!(
-                "movdqu {low}, xmmword ptr [{p} + 4]",
-                "movdqu {high}, xmmword ptr [{p} + 20]",
-                p = in(reg) p,
-                low = out(xmm_reg) low,
-                high = out(xmm_reg) high,
-                options(pure, readonly, nostack, preserves_flags)
-            );
+            let want = _mm_set1_epi8(tag as i8);
+            let low = _mm_movemask_epi8(_mm_cmpeq_epi8(sixteen(p.add(4)), want)) as u32;
+            let high = _mm_movemask_epi8(_mm_cmpeq_epi8(sixteen(p.add(4 + last)), want)) as u32;
+            low | high << last
         }
-        (low, high)
+    }
+}
+
+/// The same, exact: see the other module of this name.
+#[cfg(not(all(target_arch = "x86_64", not(miri), not(sapwood_exact_loads))))]
+mod wide {
+    /// Sets bit `i` for each `i` below `n` whose byte, from byte 4 on, passes.
+    ///
+    /// # Safety
+    /// `p` points at `n + 4` bytes.
+    #[inline(always)]
+    unsafe fn passing(p: *const u8, n: usize, test: impl Fn(u8) -> bool) -> u64 {
+        // SAFETY: the caller's promise.
+        (0..n).fold(0, |bits, i| {
+            bits | u64::from(test(unsafe { *p.add(4 + i) })) << i
+        })
+    }
+
+    /// # Safety
+    /// `p` points at `n + 4` bytes.
+    #[inline(always)]
+    pub(super) unsafe fn greater8(p: *const u8, n: usize, byte: u8) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { passing(p, n, |label| label > byte) as u32 | 1 << n }
+    }
+
+    /// # Safety
+    /// `p` points at `n + 4` bytes.
+    #[inline(always)]
+    pub(super) unsafe fn greater32(p: *const u8, n: usize, byte: u8) -> u64 {
+        // SAFETY: the caller's promise.
+        unsafe { passing(p, n, |label| label > byte) | 1 << n }
+    }
+
+    /// # Safety
+    /// `p` points at `n + 4` bytes.
+    #[inline(always)]
+    pub(super) unsafe fn equal32(p: *const u8, n: usize, tag: u8) -> u32 {
+        // SAFETY: the caller's promise.
+        unsafe { passing(p, n, |other| other == tag) as u32 }
     }
 }

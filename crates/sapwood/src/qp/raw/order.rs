@@ -23,8 +23,8 @@ pub(crate) struct Run {
 /// The cell of a leaf that follows the leaf `cell` with a key of this length.
 #[inline(always)]
 fn after<V>(cell: u32, key_len: usize) -> u32 {
-    // Cells count units of 8 bytes, above the tag.
-    cell + 2 * LeafOf::<V>::size(key_len).div_ceil(8) as u32
+    // Cells count units of 8 bytes, above the two bits that say what a node is.
+    cell + 4 * LeafOf::<V>::size(key_len).div_ceil(8) as u32
 }
 
 /// The runs of a trie whose leaves are made in the order of their keys.

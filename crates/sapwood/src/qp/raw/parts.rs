@@ -1,51 +1,55 @@
-//! Branches written: taken apart and put together, copied with a child more.
+//! Branches written: taken apart and put together; whole nodes copied.
 
 use core::ptr;
 
-use super::node::{
-    BIG, BIG_MAP, Branch, END, FRESH, LABELS_AT, RANKS_AT, bit_of, block_of, cells_at, end_of,
-    header, label_of, labels_of, padded, size_of, word_of,
-};
+use super::node::{self, BIG, Branch, FRESH, LABELS_AT, MAP_AT};
+use crate::qp::format::branch::{self, LABELS_MAX, mapped, padded};
 
 /// A branch taken apart, to be changed and written anew.
 pub(crate) struct Parts {
     pub(crate) offset: usize,
-    pub(crate) end: bool,
     labels: usize,
-    label: [u8; 256],
-    cell: [u32; 257],
+    label: [u8; LABELS_MAX],
+    cell: [u32; LABELS_MAX + 1],
 }
 
 impl Parts {
-    pub(crate) fn new(offset: usize) -> Self {
-        Parts {
+    /// A branch of one child, to which others are added.
+    pub(crate) fn new(offset: usize, first: u32) -> Self {
+        let mut parts = Parts {
             offset,
-            end: false,
             labels: 0,
             label: [0; 256],
             cell: [0; 257],
-        }
+        };
+        parts.cell[0] = first;
+        parts
+    }
+
+    /// A branch of two children.
+    pub(crate) fn pair(offset: usize, left: u32, label: u8, right: u32) -> Self {
+        let mut parts = Parts::new(offset, left);
+        parts.push(label, right);
+        parts
     }
 
     /// # Safety
     /// `b` is a whole branch.
     pub(crate) unsafe fn read(b: Branch) -> Self {
-        let mut parts = Parts::new(b.offset());
-        parts.end = b.h & END != 0;
-        parts.labels = labels_of(b.h);
+        let mut parts = Parts::new(b.offset(), 0);
+        parts.labels = branch::labels_of(b.h);
         if b.h & BIG == 0 {
             let labels = parts.label.as_mut_ptr();
             // SAFETY: a small branch has as many labels.
             unsafe { ptr::copy_nonoverlapping(b.p.add(LABELS_AT), labels, parts.labels) };
         } else {
-            let mut k = 0;
-            for w in 0..4 {
-                // SAFETY: a big branch.
-                let mut word = unsafe { b.map_word(w) };
-                while word != 0 && k < 256 {
-                    parts.label[k] = label_of(w, word, 0);
-                    word &= word - 1;
-                    k += 1;
+            let mut before = 0;
+            for byte in 0..=255u8 {
+                // SAFETY: a big branch is asked for a byte.
+                let child = unsafe { b.child(byte) };
+                if child > before && before < parts.labels {
+                    parts.label[before] = byte;
+                    before += 1;
                 }
             }
         }
@@ -56,219 +60,117 @@ impl Parts {
         parts
     }
 
-    /// A branch of these children, in order.
-    pub(crate) fn from_children(offset: usize, children: &[(Option<u8>, u32)]) -> Self {
-        let mut parts = Parts::new(offset);
-        for (i, &(byte, cell)) in children.iter().enumerate() {
-            parts.cell[i] = cell;
-            match byte {
-                None => parts.end = true,
-                Some(byte) => {
-                    parts.label[parts.labels] = byte;
-                    parts.labels += 1;
-                }
-            }
-        }
-        parts
+    pub(crate) fn children(&self) -> usize {
+        self.labels + 1
     }
 
-    pub(crate) fn children(&self) -> usize {
-        self.labels + usize::from(self.end)
+    /// The cell of child `i`.
+    pub(crate) fn cell(&self, i: usize) -> u32 {
+        self.cell[i]
+    }
+
+    /// The least byte of child `i + 1`.
+    pub(crate) fn label(&self, i: usize) -> u8 {
+        self.label[i]
     }
 
     pub(crate) fn header(&self) -> u32 {
-        header(self.offset, self.labels, self.end)
+        branch::header(self.offset, self.labels)
     }
 
-    /// Adds a child at its place and returns its index.
-    pub(crate) fn insert(&mut self, byte: Option<u8>, cell: u32) -> usize {
-        let n = self.children();
-        let at = match byte {
-            None => {
-                debug_assert!(!self.end);
-                0
-            }
-            Some(byte) => {
-                let k = self.label[..self.labels].partition_point(|&l| l < byte);
-                self.label.copy_within(k..self.labels, k + 1);
-                self.label[k] = byte;
-                self.labels += 1;
-                k + usize::from(self.end)
-            }
-        };
-        self.cell.copy_within(at..n, at + 1);
-        self.cell[at] = cell;
-        self.end |= byte.is_none();
-        at
+    /// Adds a child behind the last.
+    pub(crate) fn push(&mut self, label: u8, cell: u32) {
+        debug_assert!(self.labels == 0 || self.label[self.labels - 1] < label);
+        self.label[self.labels] = label;
+        self.labels += 1;
+        self.cell[self.labels] = cell;
     }
 
-    /// Takes the `i`th child out.
+    /// Puts two children in the place of child `i`.
+    pub(crate) fn split(&mut self, i: usize, left: u32, label: u8, right: u32) {
+        let n = self.labels;
+        self.label.copy_within(i..n, i + 1);
+        self.label[i] = label;
+        self.cell.copy_within(i..n + 1, i + 1);
+        self.cell[i] = left;
+        self.cell[i + 1] = right;
+        self.labels += 1;
+    }
+
+    /// Takes child `i` out, of two and more; its bytes go to a neighbour.
     pub(crate) fn remove(&mut self, i: usize) {
-        let n = self.children();
-        self.cell.copy_within(i + 1..n, i);
-        if self.end && i == 0 {
-            self.end = false;
-        } else {
-            let k = i - usize::from(self.end);
-            self.label.copy_within(k + 1..self.labels, k);
-            self.labels -= 1;
-        }
+        let n = self.labels;
+        self.label.copy_within((i.max(1))..n, i.max(1) - 1);
+        self.cell.copy_within(i + 1..n + 1, i);
+        self.labels -= 1;
+    }
+
+    /// Puts one child in the place of children `i` and `i + 1`.
+    pub(crate) fn join(&mut self, i: usize, cell: u32) {
+        self.remove(i + 1);
+        self.cell[i] = cell;
     }
 
     /// Writes the branch at `p`, with these extra header bits.
     ///
     /// # Safety
-    /// `p` is 8-aligned, has room for `size_of(self.header())` rounded up to 8 bytes, and nobody reads it.
+    /// `p` is 8-aligned, has room for the header's block, and nobody reads it.
     pub(crate) unsafe fn write(&self, p: *mut u8, bits: u32) {
-        let h = self.header() | bits;
+        let h = self.header();
         let b = Branch { p, h };
         // SAFETY: the block is ours and large enough for the layout that the header says.
         unsafe {
-            b.set_header(h);
+            clear_last(p, branch::block_of(h));
+            node::set_header(p, h | bits);
             if h & BIG == 0 {
                 let last = self.label[self.labels - 1];
                 for k in 0..padded(self.labels) {
                     *p.add(LABELS_AT + k) = if k < self.labels { self.label[k] } else { last };
                 }
             } else {
-                let mut map = [0u64; 4];
-                for &l in &self.label[..self.labels] {
-                    map[word_of(l)] |= bit_of(l);
-                }
-                let mut rank = 0u32;
-                for (w, word) in map.iter().enumerate() {
-                    // At most 192 labels come before the last word, so a rank fits a byte.
-                    *p.add(RANKS_AT + w) = rank as u8;
-                    p.add(BIG_MAP + 8 * w).cast::<u64>().write(*word);
-                    rank += word.count_ones();
+                let mut child = 0;
+                for byte in 0..256 {
+                    while child < self.labels && usize::from(self.label[child]) <= byte {
+                        child += 1;
+                    }
+                    *p.add(MAP_AT + byte) = mapped(self.labels, child);
                 }
             }
             for i in 0..self.children() {
                 b.set_cell(i, self.cell[i]);
             }
-            clear_tail(b);
         }
     }
 }
 
-/// Zeroes the last word of the block when the cells do not fill it, so that saved images and
-/// comparisons of memory are deterministic.
+/// Zeroes the last word of a block, so that saved images and comparisons of memory are
+/// deterministic.
 ///
 /// # Safety
-/// The block is the caller's to write.
+/// The block, of so many bytes, is the caller's to write.
 #[inline(always)]
-unsafe fn clear_tail(b: Branch) {
-    if size_of(b.h) & 4 != 0 {
-        // SAFETY: the block is rounded up to 8 bytes.
-        unsafe { b.p.add(size_of(b.h)).cast::<u32>().write(0) };
-    }
+pub(super) unsafe fn clear_last(p: *mut u8, block: usize) {
+    // SAFETY: a block has 8 bytes and more.
+    unsafe { p.add(block - 8).cast::<u64>().write(0) };
 }
 
-/// Writes a branch of two children.
+/// Copies a whole branch or cluster, of so many bytes, with other header bits.
 ///
 /// # Safety
-/// `p` is a block of 16 bytes that nobody else uses. `a` sorts before `b`; only `a` may be END.
+/// `src` has this header and this many bytes; `dst` is as large, and nobody reads it.
 #[inline]
-pub(crate) unsafe fn write_pair(
-    p: *mut u8,
-    offset: usize,
-    a: (Option<u8>, u32),
-    b: (Option<u8>, u32),
-    bits: u32,
-) {
-    let (last, h) = match (a.0, b.0) {
-        (None, Some(last)) => (last, header(offset, 1, true)),
-        (Some(_), Some(last)) => (last, header(offset, 2, false)),
-        _ => unreachable!("END sorts first and is unique"),
-    };
-    let first = a.0.unwrap_or(last);
-    let branch = Branch { p, h: h | bits };
-    // SAFETY: 4 header + 4 labels + 8 cells fit the block.
+pub(crate) unsafe fn copy_whole(src: *const u8, h: u32, block: usize, dst: *mut u8, bits: u32) {
+    // SAFETY: both blocks have the same size and do not overlap. The header is not read: other
+    // writers may mark it.
     unsafe {
-        branch.set_header(h | bits);
-        p.add(LABELS_AT)
-            .cast::<[u8; 4]>()
-            .write([first, last, last, last]);
-        branch.set_cell(0, a.1);
-        branch.set_cell(1, b.1);
+        let (from, to) = (src.add(4).cast::<u32>(), dst.add(4).cast::<u32>());
+        ptr::copy_nonoverlapping(from, to, block / 4 - 1);
+        node::set_header(dst, h & !FRESH | bits);
     }
-}
-
-/// Copies small branch `src` to `dst` with one more child; both stay small.
-///
-/// # Safety
-/// `src` is small and has room for a label more in the small layout; `dst` is a block for the result,
-/// not overlapping `src`, that nobody reads.
-pub(crate) unsafe fn copy_inserted(
-    src: Branch,
-    dst: *mut u8,
-    byte: Option<u8>,
-    cell: u32,
-    bits: u32,
-) {
-    let n = labels_of(src.h);
-    let old_end = end_of(src.h);
-    // SAFETY: src is whole.
-    let at = unsafe { src.rank(byte) };
-    let labels = n + usize::from(byte.is_some());
-    let h = header(src.offset(), labels, old_end == 1 || byte.is_none()) | bits;
-    debug_assert!(h & BIG == 0);
-    let out = Branch { p: dst, h };
-    // SAFETY: the layouts of both headers bound every access.
-    unsafe {
-        out.set_header(h);
-        let (from, to) = (src.p.add(LABELS_AT), dst.add(LABELS_AT));
-        let k = match byte {
-            Some(byte) => {
-                let k = at - old_end;
-                ptr::copy_nonoverlapping(from, to, k);
-                *to.add(k) = byte;
-                ptr::copy_nonoverlapping(from.add(k), to.add(k + 1), n - k);
-                labels
-            }
-            None => {
-                ptr::copy_nonoverlapping(from, to, n);
-                n
-            }
-        };
-        let last = *to.add(k - 1);
-        for i in k..padded(k) {
-            *to.add(i) = last;
-        }
-        let total = n + old_end;
-        let cells = src.p.add(cells_at(src.h)).cast::<u32>();
-        let new = dst.add(cells_at(h)).cast::<u32>();
-        ptr::copy_nonoverlapping(cells, new, at);
-        new.add(at).write(cell);
-        ptr::copy_nonoverlapping(cells.add(at), new.add(at + 1), total - at);
-        clear_tail(out);
-    }
-}
-
-/// Copies a whole branch with other header bits.
-///
-/// # Safety
-/// `dst` is a block of `block_of(src.h)` bytes that nobody reads.
-#[inline]
-pub(crate) unsafe fn copy_whole(src: Branch, dst: *mut u8, bits: u32) -> Branch {
-    // SAFETY: both blocks have the same size and do not overlap. The header is not read: other writers may mark it.
-    unsafe {
-        let words = block_of(src.h) / 4 - 1;
-        let (from, to) = (src.p.add(LABELS_AT), dst.add(LABELS_AT));
-        ptr::copy_nonoverlapping(from.cast::<u32>(), to.cast::<u32>(), words);
-    }
-    let out = Branch {
-        p: dst,
-        h: src.h & !FRESH | bits,
-    };
-    // SAFETY: dst is ours.
-    unsafe { out.set_header(out.h) };
-    out
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::node::{SMALL_MAX, block_of};
     use super::*;
 
     fn labels(seed: usize, n: usize) -> Vec<u8> {
@@ -279,95 +181,64 @@ mod tests {
             all.swap(i, (x >> 33) as usize % (i + 1));
         }
         all.truncate(n);
+        all.sort_unstable();
         all
     }
 
     #[test]
-    fn every_size_finds_its_labels_and_no_others() {
+    fn every_size_finds_the_child_of_each_byte() {
         for n in 1..=256usize {
-            for end in [false, true] {
-                if n == 1 && !end {
-                    continue;
-                }
-                let mut parts = Parts::new(7);
-                if end {
-                    parts.insert(None, 4242);
-                }
-                let chosen = labels(n, n);
-                for &l in &chosen {
-                    parts.insert(Some(l), u32::from(l) * 2 + 2);
-                }
-                let mut block = vec![0u64; block_of(parts.header()) / 8];
-                let p = block.as_mut_ptr().cast::<u8>();
-                // SAFETY: the block has the size that the header asks for.
-                unsafe { parts.write(p, 0) };
-                // SAFETY: just written.
-                let b = unsafe { Branch::at(p) };
-                assert_eq!(b.children(), n + usize::from(end));
-                assert_eq!(b.offset(), 7);
-                let mut sorted = chosen.clone();
-                sorted.sort_unstable();
-                for byte in 0..=255u8 {
-                    // SAFETY: b is whole.
-                    let found = unsafe { b.find(byte) };
-                    let expect = sorted.binary_search(&byte).ok();
-                    assert_eq!(found, expect.map(|i| i + usize::from(end)), "{n} {byte}");
-                    // SAFETY: as above.
-                    let rank = unsafe { b.rank(Some(byte)) };
-                    let before = sorted.partition_point(|&l| l < byte);
-                    assert_eq!(rank, before + usize::from(end));
-                    if let Some(i) = found {
-                        // SAFETY: i was found.
-                        unsafe {
-                            assert_eq!(b.cell(i), u32::from(byte) * 2 + 2);
-                            assert_eq!(b.label(i), Some(byte));
-                        }
-                    }
-                }
-                // SAFETY: b is whole.
-                let again = unsafe { Parts::read(b) };
-                assert_eq!(again.header(), parts.header());
-                assert_eq!(again.label[..n], parts.label[..n]);
+            let chosen = labels(n, n);
+            let mut parts = Parts::new(7, 4000);
+            for (i, &label) in chosen.iter().enumerate() {
+                parts.push(label, i as u32 * 4);
             }
+            let mut block = vec![0u64; branch::block_of(parts.header()) / 8];
+            let p = block.as_mut_ptr().cast::<u8>();
+            // SAFETY: the block has the size that the header asks for.
+            unsafe { parts.write(p, 0) };
+            // SAFETY: just written.
+            let b = unsafe { Branch::at(p) };
+            assert_eq!((b.offset(), b.children()), (7, n + 1));
+            for byte in 0..=255u8 {
+                // SAFETY: b is whole.
+                let child = unsafe { b.child(byte) };
+                assert_eq!(child, chosen.partition_point(|l| *l <= byte), "{n} {byte}");
+            }
+            for (i, label) in chosen.iter().enumerate() {
+                // SAFETY: there are as many labels, and one child more.
+                let (found, cell) = unsafe { (b.label(i), b.cell(i + 1)) };
+                assert_eq!((found, cell), (*label, i as u32 * 4));
+            }
+            // SAFETY: b is whole.
+            let again = unsafe { Parts::read(b) };
+            assert_eq!(again.header(), parts.header());
+            assert_eq!(again.label[..n], parts.label[..n]);
         }
     }
 
     #[test]
-    fn copy_inserted_equals_parts() {
-        for n in 1..SMALL_MAX {
-            for end in [false, true] {
-                let mut parts = Parts::new(3);
-                if end {
-                    parts.insert(None, 8);
-                }
-                let all = labels(n, SMALL_MAX + 1);
-                for &l in &all[..n] {
-                    parts.insert(Some(l), u32::from(l) * 2 + 16);
-                }
-                let mut src = vec![0u64; block_of(parts.header()) / 8];
-                // SAFETY: sized by the header.
-                let b = unsafe {
-                    parts.write(src.as_mut_ptr().cast(), 0);
-                    Branch::at(src.as_mut_ptr().cast())
-                };
-                for byte in all[n..]
-                    .iter()
-                    .map(|&l| Some(l))
-                    .chain((!end).then_some(None))
-                {
-                    // SAFETY: b is whole.
-                    let mut want = unsafe { Parts::read(b) };
-                    want.insert(byte, 99);
-                    let words = block_of(want.header()) / 8;
-                    let (mut x, mut y) = (vec![1u64; words], vec![2u64; words]);
-                    // SAFETY: both blocks have the size of the result.
-                    unsafe {
-                        want.write(x.as_mut_ptr().cast(), 0);
-                        copy_inserted(b, y.as_mut_ptr().cast(), byte, 99, 0);
-                    }
-                    assert_eq!(x, y, "{n} {end} {byte:?}");
-                }
-            }
-        }
+    fn children_are_split_and_joined() {
+        let mut parts = Parts::pair(3, 4, b'm', 8);
+        parts.split(0, 4, b'c', 12);
+        parts.split(2, 8, b'x', 16);
+        assert_eq!(
+            (&parts.label[..3], &parts.cell[..4]),
+            (&b"cmx"[..], &[4, 12, 8, 16][..])
+        );
+        let mut other = Parts::pair(3, 4, b'm', 8);
+        other.split(1, 8, b'x', 16);
+        parts.remove(1);
+        assert_eq!(parts.label[..2], other.label[..2]);
+        parts.remove(0);
+        assert_eq!(
+            (&parts.label[..1], &parts.cell[..2]),
+            (&b"x"[..], &[8, 16][..])
+        );
+        other.join(1, 20);
+        assert_eq!(
+            (&other.label[..1], &other.cell[..2]),
+            (&b"m"[..], &[4, 20][..])
+        );
     }
 }

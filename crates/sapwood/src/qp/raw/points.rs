@@ -8,7 +8,6 @@ use alloc::vec::Vec;
 use sapwood_arena::{Area, Arena, Kind, Ref};
 
 use super::cursor::Cursor;
-use super::forward::Forward;
 use super::index::{Chunks, Found, Index};
 use super::leaf::LeafOf;
 use super::tree::Tree;
@@ -144,10 +143,10 @@ impl<V> Tree<V> {
         let view = self.view();
         let mut cursor = Cursor::new();
         cursor.first(&view);
-        let mut walk = Forward::from_cursor(&view, &cursor);
         let mut leaves = Vec::with_capacity(self.len);
-        while let Some(leaf) = walk.next(&view) {
-            leaves.push(leaf);
+        while cursor.leaf != 0 {
+            leaves.push(cursor.leaf);
+            cursor.next(&view);
         }
         leaves
     }

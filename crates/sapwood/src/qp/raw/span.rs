@@ -1,30 +1,24 @@
 //! A run of leaves, read from both ends.
 
 use super::cursor::Cursor;
-use super::forward::Forward;
 use super::mem::{Mem, Trusted};
 use super::order::Along;
-use super::view::View;
-
-/// Where the front finds leaves.
-#[derive(Clone)]
-enum Front<'a> {
-    /// In memory, one after the other.
-    Along(Along<'a>),
-    /// In the trie.
-    Down(Forward),
-}
+use super::view::{Subtree, View};
 
 /// A run of leaves, read from both ends.
 pub(crate) struct Span<'a, V, M = Trusted> {
     pub(crate) view: View<'a, V, M>,
-    front: Front<'a>,
-    /// Stands on the last leaf that is left.
-    back: Cursor,
-    /// The first leaf of all.
-    start: u32,
-    /// The leaf that the front gave out last, or 0.
-    given: u32,
+    /// Stands on the leaf that the front gave out last, or on the first.
+    front: Cursor,
+    /// Up to this place the front may go on in its cluster without another look.
+    limit: u32,
+    /// The front goes along leaves that lie in order, and not in the trie.
+    along: Option<Along<'a>>,
+    /// Stands on the last leaf that is left. `None`: that is the last of the trie, and nobody asked
+    /// for it yet.
+    back: Option<Cursor>,
+    /// The front has given out a leaf.
+    begun: bool,
     /// Leaves are left.
     open: bool,
 }
@@ -34,82 +28,89 @@ impl<V, M: Copy> Clone for Span<'_, V, M> {
         Span {
             view: self.view,
             front: self.front.clone(),
+            limit: self.limit,
+            along: self.along,
             back: self.back.clone(),
-            start: self.start,
-            given: self.given,
+            begun: self.begun,
             open: self.open,
         }
     }
 }
 
 impl<'a, V, M: Mem> Span<'a, V, M> {
-    fn new(view: View<'a, V, M>, front: Cursor, back: Cursor, open: bool) -> Self {
+    /// The leaves from where `front` stands to where `back` stands, both included; without `back`, to
+    /// the last one. Empty when either stands nowhere or they have crossed.
+    #[inline]
+    pub(crate) fn between(view: View<'a, V, M>, front: Cursor, back: Option<Cursor>) -> Self {
+        let start = front.leaf;
+        let crossed = back.as_ref().is_some_and(|back| {
+            back.leaf == 0 || (back.leaf != start && view.key(start) >= view.key(back.leaf))
+        });
         Span {
             view,
-            front: Front::Down(if open {
-                Forward::from_cursor(&view, &front)
-            } else {
-                Forward::nothing()
-            }),
+            front,
+            limit: 0,
+            along: None,
             back,
-            start: front.leaf,
-            given: 0,
-            open,
+            begun: false,
+            open: start != 0 && !crossed,
         }
-    }
-
-    /// The leaves from where `front` stands to where `back` stands, both included; empty when either
-    /// stands nowhere or they have crossed.
-    pub(crate) fn between(view: View<'a, V, M>, front: Cursor, back: Cursor) -> Self {
-        let open = front.leaf != 0
-            && back.leaf != 0
-            && (front.leaf == back.leaf || view.key(front.leaf) < view.key(back.leaf));
-        Span::new(view, front, back, open)
     }
 
     /// All leaves.
     pub(crate) fn all(view: View<'a, V, M>) -> Self {
-        if view.order.is_empty() {
-            return Span::below(view, (view.root != 0).then_some((view.root, 0)));
-        }
-        let (mut front, mut back) = (Cursor::new(), Cursor::new());
+        let mut front = Cursor::new();
         front.first(&view);
-        back.last(&view);
-        Span {
-            view,
-            front: Front::Along(Along::new(view.order)),
-            open: back.leaf != 0,
-            back,
-            start: front.leaf,
-            given: 0,
-        }
+        let mut span = Span::between(view, front, None);
+        span.along = (!view.order.is_empty()).then(|| Along::new(view.order));
+        span
     }
 
-    /// All leaves below a subtree's top.
-    pub(crate) fn below(view: View<'a, V, M>, top: Option<(u32, usize)>) -> Self {
-        let (mut front, mut back) = (Cursor::new(), Cursor::new());
-        if let Some((cell, min)) = top {
-            front.down_first(&view, cell, min);
-            back.down_last(&view, cell, min);
-        }
-        let open = front.leaf != 0 && back.leaf != 0;
-        Span::new(view, front, back, open)
+    /// All leaves of a subtree.
+    pub(crate) fn below(view: View<'a, V, M>, subtree: Option<Subtree>) -> Self {
+        let Some(subtree) = subtree else {
+            return Span::between(view, Cursor::new(), None);
+        };
+        let front = Cursor::first_of(&view, subtree);
+        let back = Cursor::last_of(&view, subtree);
+        Span::between(view, front, Some(back))
     }
 
     /// The next leaf cell from the front.
     #[inline(always)]
     pub(crate) fn next(&mut self) -> Option<u32> {
+        if self.front.next_before(&self.view, self.limit) {
+            return Some(self.front.leaf);
+        }
+        self.next_anywhere()
+    }
+
+    /// The same where the front leaves its cluster, or comes to the end.
+    fn next_anywhere(&mut self) -> Option<u32> {
         if !self.open {
             return None;
         }
-        // Only a damaged file runs out before it meets the back.
-        let leaf = match &mut self.front {
-            Front::Along(along) => along.next(&self.view),
-            Front::Down(forward) => forward.next(&self.view),
+        if let Some(along) = &mut self.along {
+            // The cursor has no place, but the leaf.
+            self.front.leaf = along.next(&self.view).unwrap_or(0);
+        } else if self.begun {
+            self.front.next(&self.view);
+        }
+        self.begun = true;
+        let leaf = self.front.leaf;
+        // Without a back, the front runs out at the end; with one, only in a damaged file.
+        self.open = leaf != 0 && self.back.as_ref().is_none_or(|back| back.leaf != leaf);
+        self.set_limit();
+        (leaf != 0).then_some(leaf)
+    }
+
+    /// How far the front may go in its cluster: to the end, or to before the back.
+    fn set_limit(&mut self) {
+        self.limit = match &self.back {
+            _ if !self.open || !self.begun || self.along.is_some() => 0,
+            Some(back) => self.front.limit_before(back),
+            None => self.front.limit(),
         };
-        self.given = leaf.unwrap_or(0);
-        self.open = leaf.is_some() && self.given != self.back.leaf;
-        leaf
     }
 
     /// The next leaf cell from the back.
@@ -118,15 +119,27 @@ impl<'a, V, M: Mem> Span<'a, V, M> {
         if !self.open {
             return None;
         }
-        let leaf = self.back.leaf;
-        self.back.prev(&self.view);
+        let back = self.back.get_or_insert_with(|| {
+            let mut last = Cursor::new();
+            last.last(&self.view);
+            last
+        });
+        let leaf = back.leaf;
+        let front = self.front.leaf;
+        // The front may have given out the last one already, before anybody asked for the back.
+        if leaf == 0 || (self.begun && leaf == front) {
+            self.open = false;
+            self.limit = 0;
+            return None;
+        }
+        back.prev(&self.view);
         // Only a damaged file runs out before it meets the front.
-        self.open = self.back.leaf != 0
-            && if self.given == 0 {
-                leaf != self.start
-            } else {
-                self.back.leaf != self.given
+        self.open = back.leaf != 0
+            && match self.begun {
+                true => back.leaf != front,
+                false => leaf != front,
             };
+        self.set_limit();
         Some(leaf)
     }
 }

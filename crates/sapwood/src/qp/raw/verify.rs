@@ -5,13 +5,13 @@ use alloc::string::String;
 
 use smallvec::SmallVec;
 
-use super::cursor::Cursor;
 use super::leaf::{LeafOf, mismatch};
 use super::mem::Mem;
-use super::node::{self, BIG, LEAF};
+use super::node::{Branch, Cluster, KIND, LEAF};
 use super::order::Along;
 use super::tree::Tree;
 use super::view::View;
+use crate::qp::format::{branch, cluster};
 
 /// Counts of a walk, to be compared with the arena's accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,137 +19,255 @@ pub(crate) struct Walked {
     pub(crate) leaves: usize,
     pub(crate) leaf_bytes: usize,
     pub(crate) key_bytes: usize,
-    pub(crate) small: usize,
-    pub(crate) small_bytes: usize,
-    pub(crate) big: usize,
-    pub(crate) big_bytes: usize,
+    pub(crate) branches: usize,
+    pub(crate) branch_bytes: usize,
+    pub(crate) clusters: usize,
+    pub(crate) cluster_bytes: usize,
+    /// Leaves that are in clusters.
+    pub(crate) clustered: usize,
     /// Sum over leaves of the branches above them.
     pub(crate) depth_sum: usize,
     pub(crate) depth_max: usize,
 }
 
-/// Walks a trie in order and checks every branch and leaf. At most `limit` leaves are visited, so that
+/// What the branches above say of the keys below a cell.
+#[derive(Clone, Copy)]
+struct Run {
+    /// The offset of the branch; all keys agree before it.
+    offset: usize,
+    /// Bytes at the offset are from `low` to before `high`.
+    low: u16,
+    high: u16,
+    /// A key may end at the offset.
+    may_end: bool,
+    /// Leaves that were seen before the branch.
+    before: usize,
+}
+
+/// A cell that is to be walked, below the first `depth` runs.
+struct Todo {
+    cell: u32,
+    depth: usize,
+    run: Option<Run>,
+}
+
+struct Walk<'w, 'v, V, M> {
+    view: &'w View<'v, V, M>,
+    seen: Walked,
+    limit: usize,
+    last: Option<&'v [u8]>,
+    along: Along<'v>,
+    /// The runs of the branches above.
+    runs: SmallVec<[Run; 16]>,
+    todo: SmallVec<[Todo; 64]>,
+}
+
+/// Walks a trie in order and checks every branch, cluster and leaf. At most `limit` leaves are visited, so that
 /// a hostile file that shares subtrees cannot keep the walk going for ever.
 pub(crate) fn walk<V, M: Mem>(view: &View<'_, V, M>, limit: usize) -> Result<Walked, String> {
-    let mut seen = Walked::default();
-    if view.root == 0 {
-        return Ok(seen);
+    let mut walk = Walk {
+        view,
+        seen: Walked::default(),
+        limit,
+        last: None,
+        along: Along::new(view.order),
+        runs: SmallVec::new(),
+        todo: SmallVec::new(),
+    };
+    if view.root != 0 {
+        walk.todo.push(Todo {
+            cell: view.root,
+            depth: 0,
+            run: None,
+        });
     }
-    let mut cursor = Cursor::new();
-    cursor.first(view);
-    // Branches of the stack that were counted and checked already.
-    let mut counted = 0;
-    let mut before: SmallVec<[u32; 16]> = SmallVec::new();
-    let mut last: Option<&[u8]> = None;
-    let mut along = Along::new(view.order);
-    while cursor.leaf != 0 {
-        seen.leaves += 1;
-        if seen.leaves > limit {
+    while let Some(Todo { cell, depth, run }) = walk.todo.pop() {
+        walk.runs.truncate(depth);
+        walk.runs.extend(run);
+        match cell & KIND {
+            0 => walk.branch(cell)?,
+            LEAF => walk.leaf(cell, None)?,
+            _ => walk.cluster(cell)?,
+        }
+    }
+    if !view.order.is_empty() && walk.along.next(view).is_some() {
+        return Err("more leaves in order than in the trie".into());
+    }
+    Ok(walk.seen)
+}
+
+impl<V, M: Mem> Walk<'_, '_, V, M> {
+    fn branch(&mut self, cell: u32) -> Result<(), String> {
+        let min = self.runs.last().map_or(0, |run| run.offset + 1);
+        let b = self
+            .view
+            .branch(cell, min)
+            .ok_or_else(|| format!("branch cell {cell:#x} is not well formed"))?;
+        if b.offset() < min {
+            return Err(format!("offset {} under offset {min}", b.offset()));
+        }
+        check_branch(b, cell)?;
+        self.seen.branches += 1;
+        self.seen.branch_bytes += branch::block_of(b.h);
+        let depth = self.runs.len();
+        for i in (0..b.children()).rev() {
+            // SAFETY: labels and children of a whole branch.
+            let (low, high, child) = unsafe {
+                let low = i.checked_sub(1).map_or(0, |i| u16::from(b.label(i)));
+                let last = i + 1 == b.children();
+                let high = if last { 256 } else { u16::from(b.label(i)) };
+                (low, high, b.cell(i))
+            };
+            self.todo.push(Todo {
+                cell: child,
+                depth,
+                run: Some(Run {
+                    offset: b.offset(),
+                    low,
+                    high,
+                    may_end: i == 0,
+                    before: self.seen.leaves,
+                }),
+            });
+        }
+        Ok(())
+    }
+
+    fn cluster(&mut self, cell: u32) -> Result<(), String> {
+        let c = self
+            .view
+            .cluster(cell)
+            .ok_or_else(|| format!("cluster cell {cell:#x} is not well formed"))?;
+        check_slots(c, cell)?;
+        self.seen.clusters += 1;
+        self.seen.cluster_bytes += cluster::block_of(c.h);
+        self.seen.clustered += c.leaves();
+        for i in 0..c.leaves() {
+            // SAFETY: leaves, and borders between them, of a whole cluster.
+            unsafe {
+                let border = (i > 0).then(|| (c.border(i), c.byte(i)));
+                self.leaf(c.cell(i), border)?;
+                if self.last.map(cluster::tag) != Some(c.tag(i)) {
+                    return Err(format!("cluster {cell:#x}: tag {i} is not the key's"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, cell: u32, border: Option<(usize, u8)>) -> Result<(), String> {
+        self.seen.leaves += 1;
+        let limit = self.limit;
+        if self.seen.leaves > limit {
             return Err(format!(
                 "more than the {limit} entries that there should be"
             ));
         }
-        let key = view
-            .key(cursor.leaf)
-            .ok_or_else(|| format!("leaf cell {:#x} is outside the memory", cursor.leaf))?;
-        if !view.order.is_empty() && along.next(view) != Some(cursor.leaf) {
+        if cell & KIND != LEAF {
+            return Err(format!("cell {cell:#x} where there should be a leaf"));
+        }
+        let key = self
+            .view
+            .key(cell)
+            .ok_or_else(|| format!("leaf cell {cell:#x} is outside the memory"))?;
+        if !self.view.order.is_empty() && self.along.next(self.view) != Some(cell) {
             return Err(format!("leaf {key:?} is not where its order says"));
         }
-        seen.leaf_bytes += (LeafOf::<V>::size(key.len()) + 7) & !7;
-        seen.key_bytes += key.len();
-        seen.depth_sum += cursor.stack.len();
-        seen.depth_max = seen.depth_max.max(cursor.stack.len());
-        let mut fork = None;
-        let mut min = 0;
-        for (depth, frame) in cursor.stack.iter().enumerate() {
-            let b = view
-                .branch(frame.cell, min)
-                .ok_or_else(|| format!("branch cell {:#x} is not well formed", frame.cell))?;
-            if depth >= counted {
-                check_branch(b, frame.cell)?;
-                let bytes = node::block_of(b.h);
-                if b.h & BIG == 0 {
-                    seen.small += 1;
-                    seen.small_bytes += bytes;
-                } else {
-                    seen.big += 1;
-                    seen.big_bytes += bytes;
-                }
-            }
-            if b.offset() < min {
-                return Err(format!("offset {} under offset {min}", b.offset()));
-            }
-            min = b.offset() + 1;
-            // SAFETY: the view returned a whole branch, and the index was followed.
-            let label = unsafe { b.label(usize::from(frame.index)) };
-            if key.len() < b.offset() || key.get(b.offset()).copied() != label {
+        self.seen.leaf_bytes += (LeafOf::<V>::size(key.len()) + 7) & !7;
+        self.seen.key_bytes += key.len();
+        self.seen.depth_sum += self.runs.len();
+        self.seen.depth_max = self.seen.depth_max.max(self.runs.len());
+        for run in &self.runs {
+            let inside = match key.get(run.offset) {
+                None => run.may_end && key.len() == run.offset,
+                Some(byte) => (run.low..run.high).contains(&u16::from(*byte)),
+            };
+            if !inside {
                 return Err(format!(
-                    "a key of {} bytes under label {label:?} at offset {}",
+                    "a key of {} bytes under bytes {} to {} at offset {}",
                     key.len(),
-                    b.offset()
+                    run.low,
+                    run.high,
+                    run.offset
                 ));
             }
-            if depth + 1 == counted {
-                fork = Some(b.offset());
-            }
         }
-        if let Some(last) = last {
+        if let Some(last) = self.last {
             if last >= key {
                 return Err(format!("keys out of order: {last:?} then {key:?}"));
             }
-            if mismatch(last, key) != fork {
+            let part = mismatch(last, key).unwrap_or(0);
+            if let Some((at, byte)) = border {
+                let (left, right) = (last.get(at), key.get(at));
+                let fits = at == part && right >= Some(&byte);
+                if !fits || (byte == 0) != left.is_none() || left >= Some(&byte) {
+                    return Err(format!(
+                        "{last:?} and {key:?} part elsewhere than at {at} by byte {byte}"
+                    ));
+                }
+            }
+            // Those below the same branch agree before its offset.
+            let before = self.seen.leaves - 1;
+            let both = self.runs.iter().rev().find(|run| run.before < before);
+            if let Some(Run { offset, .. }) = both.filter(|run| part < run.offset) {
                 return Err(format!(
-                    "{last:?} and {key:?} part elsewhere than at {fork:?}"
+                    "{last:?} and {key:?} part at {part}, above offset {offset}"
                 ));
             }
         }
-        last = Some(key);
-        // What stays on the stack after the step was counted; what is pushed was not.
-        before.clear();
-        before.extend(cursor.stack.iter().map(|frame| frame.cell));
-        cursor.next(view);
-        counted = cursor
-            .stack
-            .iter()
-            .zip(&before)
-            .take_while(|(frame, cell)| frame.cell == **cell)
-            .count();
+        self.last = Some(key);
+        Ok(())
     }
-    if along.next(view).is_some() {
-        return Err("more leaves in order than in the trie".into());
-    }
-    Ok(seen)
 }
 
-fn check_branch(b: node::Branch, cell: u32) -> Result<(), String> {
-    let n = node::labels_of(b.h);
-    if b.h != node::header(b.offset(), n, b.h & node::END != 0) || b.children() < 2 {
-        return Err(format!(
-            "branch {cell:#x} has {} children, header {:#x}",
-            b.children(),
-            b.h
-        ));
+fn check_branch(b: Branch, cell: u32) -> Result<(), String> {
+    let n = branch::labels_of(b.h);
+    if b.h != branch::header(b.offset(), n) {
+        return Err(format!("branch {cell:#x}: header {:#x}", b.h));
     }
     let mut last = None;
-    for i in 0..b.children() {
-        // SAFETY: i is below the number of children of a whole branch.
-        let (label, child) = unsafe { (b.label(i), b.cell(i)) };
-        if (label.is_none()) != (i == 0 && node::end_of(b.h) == 1) || (i > 0 && label <= last) {
-            return Err(format!("branch {cell:#x}: label {label:?} after {last:?}"));
+    for i in 0..n {
+        // SAFETY: a whole branch has this label.
+        let label = unsafe { b.label(i) };
+        if last.is_some_and(|last| last >= label) {
+            return Err(format!("branch {cell:#x}: label {label} after {last:?}"));
         }
-        if child == 0 || child == LEAF {
-            return Err(format!("branch {cell:#x}: child {i} is empty"));
-        }
-        if let Some(byte) = label {
+        last = Some(label);
+        for (byte, child) in [(Some(label), i + 1), (label.checked_sub(1), i)] {
             // SAFETY: as above.
-            let found = unsafe { b.find(byte) };
-            if found != Some(i) {
+            let found = byte.map_or(child, |byte| unsafe { b.child(byte) });
+            if found != child {
                 return Err(format!(
-                    "branch {cell:#x}: label {byte} found at {found:?}, is {i}"
+                    "branch {cell:#x}: byte {byte:?} goes to child {found}, not {child}"
                 ));
             }
         }
-        last = label;
+    }
+    for i in 0..b.children() {
+        // SAFETY: i is below the number of children of a whole branch.
+        let child = unsafe { b.cell(i) };
+        if child < 4 {
+            return Err(format!("branch {cell:#x}: child {i} is empty"));
+        }
+    }
+    Ok(())
+}
+
+fn check_slots(c: Cluster, cell: u32) -> Result<(), String> {
+    if !cluster::is_sound(c.h) {
+        return Err(format!("cluster {cell:#x}: header {:#x}", c.h));
+    }
+    for i in 0..c.capacity() {
+        // SAFETY: slots of a whole cluster.
+        unsafe {
+            let border = (c.border(i) - c.base(), c.byte(i));
+            if i == 0 || i >= c.leaves() {
+                let used = i >= c.leaves() && (c.cell(i), c.tag(i)) != (0, 0);
+                if used || border != (0, 0) {
+                    return Err(format!("cluster {cell:#x}: slot {i} should be zeros"));
+                }
+            }
+        }
     }
     Ok(())
 }
@@ -165,8 +283,8 @@ pub(crate) fn tree<V>(tree: &Tree<V>, retired: &[(usize, usize)]) -> Result<(), 
     tree.verify_points()?;
     let memory = tree.arena.memory();
     let found = [
-        (seen.small, seen.small_bytes),
-        (seen.big, seen.big_bytes),
+        (seen.branches, seen.branch_bytes),
+        (seen.clusters, seen.cluster_bytes),
         (seen.leaves, seen.leaf_bytes),
     ];
     for (kind, &(count, bytes)) in found.iter().enumerate() {

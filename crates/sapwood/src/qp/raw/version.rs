@@ -9,10 +9,10 @@ use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
 
 use super::compact::Compaction;
 use super::leaf::LeafOf;
-use super::mem::{Trusted, byte_of};
-use super::node::{self, Branch, FRESH, LEAF};
+use super::mem::Trusted;
+use super::node::{self, FRESH, LEAF};
 use super::order::Order;
-use super::tree::{Cow, LEAF_KIND, Policy, Tree, kind_of, ref_of};
+use super::tree::{Cow, LEAF_KIND, Policy, Tree, block_of, ref_of};
 use super::verify;
 use super::view::View;
 use crate::garbage;
@@ -146,8 +146,8 @@ impl<V> StoreShared<V> {
                 // SAFETY: fresh nodes are allocated until the end of the transaction, and nobody
                 // reads them.
                 unsafe {
-                    let b = writer.tree.branch(cell);
-                    b.set_header(b.h & !FRESH);
+                    let h = writer.tree.header(cell);
+                    node::set_header(writer.tree.pointer(cell), h & !FRESH);
                 }
             }
         }
@@ -179,8 +179,8 @@ impl<V> StoreShared<V> {
                 if cell & LEAF != 0 {
                     values.push(tree.take_leaf(cell));
                 } else {
-                    let h = tree.branch(cell).h;
-                    tree.arena.free(ref_of(cell), node::block_of(h), kind_of(h));
+                    let (bytes, kind) = block_of(cell, tree.header(cell));
+                    tree.arena.free(ref_of(cell), bytes, kind);
                 }
             }
         }
@@ -304,7 +304,7 @@ impl<V> Writer<V> {
         queue.seal_tagged(version);
     }
 
-    /// Frees branches that were made and left behind by the transaction.
+    /// Frees branches and clusters that were made and left behind by the transaction.
     fn free_dead(&mut self) {
         for cell in self.cow.dead.drain(..) {
             // SAFETY: no version has it.
@@ -318,24 +318,26 @@ impl<V> Writer<V> {
     /// Inserts or replaces in the open transaction. The old leaf's cell, if any.
     pub(crate) fn put(&mut self, key: &[u8], value: V) -> Result<Option<u32>, (V, ArenaFull)> {
         let Writer { tree, cow, .. } = self;
-        let near = tree.near(key);
+        let way = tree.view().way(key);
+        let old = way.as_ref().map(|way| way.near);
+        let old = old.and_then(|near| near.part.is_none().then_some(near.leaf));
         let leaf = tree.make_leaf(key, value)?;
-        let linked = match near {
+        let linked = match way {
             None => {
                 tree.root = leaf;
                 Ok(())
             }
-            // SAFETY: `near` is the tree's answer; the leaf is new.
-            Some((old, None)) => unsafe { tree.replace(cow, key, old, leaf) },
+            // SAFETY: the way is the key's; the leaf is new.
+            Some(way) if old.is_some() => unsafe { tree.replace(cow, &way, leaf) },
             // SAFETY: as above.
-            Some((old, Some(at))) => unsafe { tree.link_new(cow, key, old, at, leaf) },
+            Some(way) => unsafe { tree.link_new(cow, key, way, leaf) },
         };
         if let Err(full) = linked {
             // SAFETY: not linked, not listed.
             return Err((unsafe { tree.take_leaf(leaf) }, full));
         }
         cow.made(leaf);
-        if let Some((old, None)) = near {
+        if let Some(old) = old {
             self.gone_leaf(old);
             return Ok(Some(old));
         }
@@ -357,25 +359,24 @@ impl<V> Writer<V> {
 
     /// Removes everything that starts with `prefix` in the open transaction.
     pub(crate) fn take_prefix(&mut self, prefix: &[u8]) -> Result<usize, ArenaFull> {
-        let Some(top) = self.tree.unlink_prefix(&mut self.cow, prefix)? else {
-            return Ok(0);
-        };
+        let tops = self.tree.unlink_prefix(&mut self.cow, prefix)?;
         let before = self.tree.len;
         let Writer { tree, cow, .. } = self;
-        tree.each_cell(top, |tree, cell| {
-            // SAFETY: unlinked just now, each node visited once.
-            unsafe {
-                let (bytes, _) = tree.block(cell);
-                if cell & LEAF != 0 {
-                    cow.retired.push(cell);
-                    cow.retired_bytes += bytes;
-                    tree.len -= 1;
-                } else {
-                    let h = tree.branch(cell).h;
-                    cow.gone(&mut tree.arena, cell, h);
+        for top in tops {
+            tree.each_cell(top, |tree, cell| {
+                // SAFETY: unlinked just now, each node visited once.
+                unsafe {
+                    if cell & LEAF != 0 {
+                        cow.retired_bytes += tree.block(cell).0;
+                        cow.retired.push(cell);
+                        tree.len -= 1;
+                    } else {
+                        let h = tree.header(cell);
+                        cow.gone(&mut tree.arena, cell, h);
+                    }
                 }
-            }
-        });
+            });
+        }
         Ok(before - self.tree.len)
     }
 
@@ -442,8 +443,7 @@ impl<V> Tree<V> {
                 let len = LeafOf::<V>::key_len(self.pointer(cell));
                 ((LeafOf::<V>::size(len) + 7) & !7, LEAF_KIND)
             } else {
-                let h = Branch::at(self.arena.base().add(byte_of(cell))).h;
-                (node::block_of(h), kind_of(h))
+                block_of(cell, self.header(cell))
             }
         }
     }

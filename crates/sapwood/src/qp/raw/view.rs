@@ -2,12 +2,15 @@
 
 use core::marker::PhantomData;
 
+use smallvec::SmallVec;
+
 pub(crate) use sapwood_arena::prefetch;
 
 use super::leaf::{LeafOf, mismatch};
 use super::mem::{Mem, Trusted};
-use super::node::{Branch, END, LEAF};
+use super::node::{Branch, Cluster, KIND, LEAF};
 use super::order::Run;
+use crate::qp::format::cluster::tag;
 
 /// One version of a trie: a root cell and the memory that it points into, readable for `'a`.
 ///
@@ -34,14 +37,6 @@ impl<V, M: Copy> Copy for View<'_, V, M> {}
 unsafe impl<V: Sync, M> Send for View<'_, V, M> {}
 // SAFETY: as above.
 unsafe impl<V: Sync, M> Sync for View<'_, V, M> {}
-
-/// What one step of an exact descent met.
-pub(crate) enum Step {
-    /// The next cell.
-    Down(u32),
-    /// The key is not there.
-    Miss,
-}
 
 impl<V> View<'_, V> {
     /// The empty trie.
@@ -93,53 +88,108 @@ impl<'a, V, M: Mem> View<'a, V, M> {
         Some(unsafe { b.cell(i) })
     }
 
+    /// The cluster behind a cell.
+    #[inline(always)]
+    pub(crate) fn cluster(&self, cell: u32) -> Option<Cluster> {
+        // SAFETY: cells come from this view's root downwards; `new`'s promise.
+        unsafe { self.mem.cluster(cell) }
+    }
+
+    /// Fetches lines of a cluster behind its first, which would else wait for the header.
+    #[inline(always)]
+    pub(crate) fn fetch_behind(&self, cluster: u32, lines: usize) {
+        let p = self.mem.hint(cluster);
+        for line in 1..=lines {
+            prefetch(p.wrapping_add(64 * line));
+        }
+    }
+
     /// The child that a key goes to.
     #[inline(always)]
-    pub(crate) fn index(&self, b: Branch, key: &[u8]) -> Option<usize> {
-        let offset = b.offset();
-        if offset < key.len() {
-            // SAFETY: a branch that `mem` returned is whole.
-            unsafe { b.find(key[offset]) }
-        } else {
-            (offset == key.len() && b.h & END != 0).then_some(0)
-        }
+    pub(crate) fn index(&self, b: Branch, key: &[u8]) -> usize {
+        // SAFETY: a branch that `mem` returned is whole.
+        unsafe { b.child_of(key) }
     }
 
+    /// One step of a descent: from a branch to the child that a key goes to, and the least offset
+    /// that a branch may have there.
     #[inline(always)]
-    pub(crate) fn step(&self, cell: u32, min: usize, key: &[u8]) -> (Step, usize) {
-        let Some(b) = self.branch(cell, min) else {
-            return (Step::Miss, 0);
-        };
-        let offset = b.offset();
-        let next = if M::TRUSTED && offset < key.len() {
+    pub(crate) fn step(&self, cell: u32, min: usize, key: &[u8]) -> Option<(u32, usize)> {
+        let b = self.branch(cell, min)?;
+        let next = if M::TRUSTED {
             // SAFETY: a trusted branch is whole and well formed.
-            unsafe { b.find_cell(key[offset]) }
+            unsafe { b.cell_of(key) }
         } else {
-            self.index(b, key).and_then(|i| self.child(b, i))
+            self.child(b, self.index(b, key))?
         };
-        match next {
-            Some(next) => (Step::Down(next), offset + 1),
-            None => (Step::Miss, 0),
-        }
+        Some((next, b.offset() + 1))
     }
 
-    /// The leaf cell of a key.
-    #[inline]
-    pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
+    /// The leaf or cluster that a key leads to, if it is below any.
+    #[inline(always)]
+    pub(crate) fn end(&self, key: &[u8]) -> Option<u32> {
         let mut cell = self.root;
         if cell == 0 {
             return None;
         }
         let mut min = 0;
-        while cell & LEAF == 0 {
-            let (step, next) = self.step(cell, min, key);
-            match step {
-                Step::Down(down) => cell = down,
-                Step::Miss => return None,
-            }
-            min = next;
+        while cell & KIND == 0 {
+            (cell, min) = self.step(cell, min, key)?;
         }
-        self.has_key(cell, key).then_some(cell)
+        Some(cell)
+    }
+
+    /// The leaf cell of a key.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
+        let cell = self.end(key)?;
+        self.find_in(cell, key)
+    }
+
+    /// The leaf cell of a key in the leaf or cluster that it leads to.
+    #[inline(always)]
+    pub(crate) fn find_in(&self, end: u32, key: &[u8]) -> Option<u32> {
+        if end & LEAF != 0 {
+            return self.has_key(end, key).then_some(end);
+        }
+        self.fetch_behind(end, 1);
+        let tag = tag(key);
+        let c = self.cluster(end)?;
+        // SAFETY: a cluster that `mem` returned is whole.
+        let mut hits = unsafe { c.with_tag(tag) };
+        while hits != 0 {
+            // SAFETY: as above; hits are leaves.
+            let leaf = unsafe { c.cell(hits.trailing_zeros() as usize) };
+            if self.has_key(leaf, key) {
+                return Some(leaf);
+            }
+            hits &= hits - 1;
+        }
+        None
+    }
+
+    /// Where a key is, or would be, among the leaves of the leaf or cluster that it leads to.
+    #[inline(always)]
+    pub(crate) fn near(&self, end: u32, key: &[u8]) -> Option<Near> {
+        let mut index = 0;
+        let mut leaf = end;
+        if end & LEAF == 0 {
+            self.fetch_behind(end, 2);
+            let c = self.cluster(end)?;
+            // SAFETY: a cluster that `mem` returned is whole, and has the leaf.
+            unsafe {
+                index = c.blind(key);
+                leaf = c.cell(index);
+            }
+        }
+        let found = self.key(leaf)?;
+        let part = mismatch(key, found);
+        Some(Near {
+            leaf,
+            index,
+            part,
+            before: part.is_some_and(|at| key.get(at) < found.get(at)),
+        })
     }
 
     /// Whether the leaf's key is this one.
@@ -184,102 +234,189 @@ impl<'a, V, M: Mem> View<'a, V, M> {
 
     /// The first leaf below a cell.
     pub(crate) fn first_below(&self, mut cell: u32, mut min: usize) -> Option<u32> {
-        while cell & LEAF == 0 {
+        while cell & KIND == 0 {
             let b = self.branch(cell, min)?;
             min = b.offset() + 1;
             cell = self.child(b, 0)?;
         }
-        Some(cell)
+        if cell & LEAF != 0 {
+            return Some(cell);
+        }
+        let c = self.cluster(cell)?;
+        // SAFETY: a cluster that `mem` returned is whole.
+        Some(unsafe { c.cell(0) })
     }
 
-    /// The stored keys that are prefixes of `key`, shortest first, as leaf cells. Returns the longest.
+    /// Calls `each` with the cells in a branch or cluster, in order.
+    #[cfg(feature = "std")]
+    pub(crate) fn each_child(&self, cell: u32, each: impl FnMut(u32)) {
+        if cell & KIND == 0 {
+            if let Some(b) = self.branch(cell, 0) {
+                (0..b.children())
+                    .filter_map(|i| self.child(b, i))
+                    .for_each(each);
+            }
+        } else if cell & LEAF == 0 {
+            if let Some(c) = self.cluster(cell) {
+                // SAFETY: a cluster that `mem` returned is whole.
+                (0..c.leaves()).map(|i| unsafe { c.cell(i) }).for_each(each);
+            }
+        }
+    }
+
+    /// The leaf of the key that ends at the offset of a branch. It is the first one below the first
+    /// child.
+    pub(crate) fn end_here(&self, b: Branch) -> Option<u32> {
+        let first = self.child(b, 0)?;
+        if first & LEAF != 0 {
+            return (self.key(first)?.len() == b.offset()).then_some(first);
+        }
+        if first & KIND == 0 {
+            // All keys below agree beyond the offset.
+            return None;
+        }
+        let c = self.cluster(first)?;
+        // SAFETY: a cluster that `mem` returned is whole, and has two leaves at least.
+        unsafe { (c.border(1) == b.offset() && c.byte(1) == 0).then(|| c.cell(0)) }
+    }
+
+    /// Calls `each` with the stored keys that are prefixes of `key`, the longest first, as leaf
+    /// cells, until it says that it has enough.
     ///
-    /// Every stored prefix of `key` is an END child on the way down, or the last leaf itself: one leaf
-    /// compared with `key` tells of all of them at once how far they agree.
-    ///
-    /// Beside writers the second way down may differ from the first. A key that is there throughout is still found, once; others may
-    /// be no prefixes.
-    pub(crate) fn prefixes_of(&self, key: &[u8], mut each: impl FnMut(u32)) -> Option<u32> {
-        let mut cell = self.root;
-        if cell == 0 {
+    /// The leaf that the key leads to tells how far any key agrees with it. A stored prefix that is
+    /// another leaf ends where it parts from those behind it: the borders of the cluster say so
+    /// without a look at the leaf. Above the cluster it is the key that ends at a branch's offset.
+    pub(crate) fn prefixes_up(&self, key: &[u8], mut each: impl FnMut(u32) -> bool) -> Option<()> {
+        // Branches in whose first child there may be one: what is below the first child itself
+        // agrees beyond the offset, or is in the end.
+        let mut trail: SmallVec<[Branch; 16]> = SmallVec::new();
+        let mut end = self.root;
+        if end == 0 {
             return None;
         }
         let mut min = 0;
-        let mut ends = 0usize;
-        // How far do the keys on the way agree with `key`?
-        let last = loop {
-            if cell & LEAF != 0 {
-                break cell;
+        while end & KIND == 0 {
+            let b = self.branch(end, min)?;
+            let index = self.index(b, key);
+            if index > 0 {
+                trail.push(b);
             }
-            let b = self.branch(cell, min)?;
-            ends += usize::from(b.h & END != 0);
+            end = self.child(b, index)?;
             min = b.offset() + 1;
-            cell = match self.index(b, key) {
-                Some(i) => self.child(b, i)?,
-                None => break self.first_below(self.child(b, 0)?, min)?,
-            };
-        };
-        let last_key = self.key(last)?;
-        let agree = mismatch(key, last_key).unwrap_or(key.len());
-        let fits = last_key.len() == agree;
-        let mut longest = None;
-        let mut late = None;
-        if ends > 0 {
-            let mut cell = self.root;
-            let mut min = 0;
-            while cell & LEAF == 0 {
-                let b = self.branch(cell, min)?;
-                if b.offset() > agree {
-                    break;
-                }
-                min = b.offset() + 1;
-                if b.h & END != 0 {
-                    let end = self.child(b, 0)?;
-                    // At `agree` it is the last leaf's key, perhaps with another value.
-                    if end != last && !(fits && b.offset() == agree) {
-                        each(end);
-                        longest = Some(end);
+        }
+        let near = self.near(end, key)?;
+        let agree = near.part.unwrap_or(key.len());
+        if self.key(near.leaf)?.len() == agree && each(near.leaf) {
+            return Some(());
+        }
+        if end & LEAF == 0 {
+            let c = self.cluster(end)?;
+            let mut least = usize::MAX;
+            for i in (1..=near.index).rev() {
+                // SAFETY: a whole cluster, and leaves of it.
+                unsafe {
+                    let border = c.border(i);
+                    if border > least {
+                        continue;
+                    }
+                    least = border;
+                    if c.byte(i) == 0 && border <= agree && each(c.cell(i - 1)) {
+                        return Some(());
                     }
                 }
-                cell = match self.index(b, key) {
-                    Some(i) => self.child(b, i)?,
-                    None => break,
-                };
-            }
-            // An END child of the first way is a leaf by itself when its siblings went.
-            if cell & LEAF != 0 && cell != last {
-                let own = self.key(cell)?;
-                let new = key.starts_with(own) && !(fits && own.len() == agree);
-                late = new.then_some((cell, own.len()));
             }
         }
-        let before = late.filter(|(_, len)| *len < agree);
-        let behind = late.filter(|(_, len)| *len >= agree);
-        let leaves = [before, fits.then_some((last, agree)), behind];
-        for (leaf, _) in leaves.into_iter().flatten() {
-            each(leaf);
+        for b in trail.into_iter().rev().filter(|b| b.offset() <= agree) {
+            if self.end_here(b).is_some_and(&mut each) {
+                break;
+            }
+        }
+        Some(())
+    }
+
+    /// The leaf of the longest stored key that is a prefix of `key`.
+    pub(crate) fn longest_prefix(&self, key: &[u8]) -> Option<u32> {
+        let mut longest = None;
+        self.prefixes_up(key, |leaf| {
             longest = Some(leaf);
-        }
+            true
+        });
         longest
     }
 
-    /// The top cell of the subtree that holds exactly the keys that start with `prefix`, and the least
-    /// offset that its branch may have.
-    pub(crate) fn subtree(&self, prefix: &[u8]) -> Option<(u32, usize)> {
+    /// The leaves of all stored keys that are prefixes of `key`, shortest first.
+    pub(crate) fn prefixes_of(&self, key: &[u8]) -> SmallVec<[u32; 8]> {
+        let mut found = SmallVec::new();
+        self.prefixes_up(key, |leaf| {
+            found.push(leaf);
+            false
+        });
+        found.reverse();
+        found
+    }
+
+    /// The leaves whose keys start with `prefix`.
+    pub(crate) fn subtree(&self, prefix: &[u8]) -> Option<Subtree> {
         let mut cell = self.root;
         if cell == 0 {
             return None;
         }
         let mut min = 0;
-        while cell & LEAF == 0 {
+        while cell & KIND == 0 {
             let b = self.branch(cell, min)?;
             if b.offset() >= prefix.len() {
                 break;
             }
-            cell = self.child(b, self.index(b, prefix)?)?;
+            cell = self.child(b, self.index(b, prefix))?;
             min = b.offset() + 1;
         }
-        let leaf = self.first_below(cell, min)?;
-        self.key(leaf)?.starts_with(prefix).then_some((cell, min))
+        let (mut from, mut to) = (0, 1);
+        let mut leaf = cell;
+        if cell & KIND == 0 {
+            leaf = self.first_below(cell, min)?;
+        } else if cell & LEAF == 0 {
+            let c = self.cluster(cell)?;
+            // SAFETY: a cluster that `mem` returned is whole.
+            unsafe {
+                from = c.blind(prefix);
+                leaf = c.cell(from);
+                to = from + 1;
+                while from > 0 && c.border(from) >= prefix.len() {
+                    from -= 1;
+                }
+                while to < c.leaves() && c.border(to) >= prefix.len() {
+                    to += 1;
+                }
+            }
+        }
+        self.key(leaf)?.starts_with(prefix).then_some(Subtree {
+            cell,
+            min,
+            from,
+            to,
+        })
     }
+}
+
+/// Where a key is, or would be, in a leaf or cluster.
+#[derive(Clone, Copy)]
+pub(crate) struct Near {
+    /// The leaf that shares the longest prefix with the key, and its number in the cluster.
+    pub(crate) leaf: u32,
+    pub(crate) index: usize,
+    /// Where the two part; `None`: it is the key's.
+    pub(crate) part: Option<usize>,
+    /// The key sorts before that leaf.
+    pub(crate) before: bool,
+}
+
+/// All leaves below a cell, or some of a cluster's.
+#[derive(Clone, Copy)]
+pub(crate) struct Subtree {
+    pub(crate) cell: u32,
+    /// The least offset that a branch there may have.
+    pub(crate) min: usize,
+    /// Of a cluster: the leaves from this one to before that one.
+    pub(crate) from: usize,
+    pub(crate) to: usize,
 }

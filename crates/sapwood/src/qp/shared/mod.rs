@@ -103,7 +103,7 @@ pub struct SharedMapBuilder<O, V> {
 }
 
 impl<O: Order, V: Send + Sync + 'static> SharedMapBuilder<O, V> {
-    /// The arena's options. The backing must be one that does not move; the default reserves 16 GiB
+    /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB
     /// of address space and commits memory as it is used, in small pages: so no insertion waits for
     /// long. With [`huge_pages`](ArenaOptions::huge_pages), lookups in maps larger than the cache
     /// are up to a fifth quicker, and an insertion that touches a new huge page takes 0.2 to 5 ms.

@@ -353,24 +353,20 @@ impl<V: fmt::Debug> fmt::Debug for QpSharedRange<'_, V> {
 mod tests {
     use crate::qp::QpShared;
 
-    /// The prefixes of a key when `change` happens as soon as the second way down has found the
-    /// empty key.
-    fn prefixes(
-        map: &QpShared<u32>,
-        key: &[u8],
-        change: impl FnOnce(),
-    ) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
+    /// The prefixes of a key, longest first, when `change` happens as soon as the first one was found.
+    fn prefixes(map: &QpShared<u32>, key: &[u8], change: impl FnOnce()) -> Vec<Vec<u8>> {
         let pin = map.pin();
         let view = pin.view().view();
         let (mut found, mut change) = (Vec::new(), Some(change));
-        let longest = view.prefixes_of(key, |leaf| {
+        view.prefixes_up(key, |leaf| {
             found.push(view.key(leaf).unwrap().to_vec());
             if let Some(change) = change.take() {
                 change();
             }
+            false
         });
-        assert!(change.is_none(), "there was a second way");
-        (found, longest.map(|leaf| view.key(leaf).unwrap().to_vec()))
+        assert!(change.is_none(), "one was found");
+        found
     }
 
     fn map(keys: &[&str]) -> QpShared<u32> {
@@ -382,47 +378,28 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_that_becomes_a_lone_leaf_is_found() {
-        let map = map(&["", "a", "axy"]);
-        let (found, longest) = prefixes(&map, b"axz", || {
-            assert!(map.remove("axy").unwrap());
+    fn prefixes_that_stay_are_found_once_whatever_changes() {
+        // Branches at the ends of prefixes, so that the way up looks into their first children.
+        let names: Vec<String> = (0..60).map(|i| format!("abc{:02}", i)).collect();
+        let names: Vec<&str> = names.iter().map(|name| &name[..]).collect();
+        let all = [&["", "a", "ab", "abc"], &names[..]].concat();
+        let want: Vec<Vec<u8>> = ["abc17", "abc", "ab", "a", ""].map(Vec::from).to_vec();
+        let map_of_all = map(&all);
+        assert_eq!(prefixes(&map_of_all, b"abc17", || {}), want);
+        // All others go, and come back; the values of prefixes change.
+        let map_of_all = map(&all);
+        let found = prefixes(&map_of_all, b"abc17", || {
+            for name in &names {
+                map_of_all.remove(name).unwrap();
+            }
+            for prefix in ["", "a", "ab", "abc"] {
+                map_of_all.insert(prefix, 2).unwrap();
+            }
+            for name in &names {
+                map_of_all.insert(name, 3).unwrap();
+            }
         });
-        assert_eq!(found, [b"".to_vec(), b"a".to_vec()]);
-        assert_eq!(longest, Some(b"a".to_vec()));
-    }
-
-    #[test]
-    fn a_prefix_whose_value_changes_is_found_once() {
-        let map = map(&["", "a", "ab"]);
-        let (found, longest) = prefixes(&map, b"ax", || {
-            map.insert("a", 2).unwrap();
-        });
-        assert_eq!(found, [b"".to_vec(), b"a".to_vec()]);
-        assert_eq!(longest, Some(b"a".to_vec()));
-        // The same, when it is alone as well.
-        let (found, _) = prefixes(&map, b"ax", || {
-            assert!(map.remove("ab").unwrap());
-            map.insert("a", 3).unwrap();
-        });
-        assert_eq!(found, [b"".to_vec(), b"a".to_vec()]);
-    }
-
-    #[test]
-    fn a_prefix_that_comes_meanwhile_is_in_its_place() {
-        let map = map(&["", "a", "axyz"]);
-        let (found, longest) = prefixes(&map, b"axyq", || {
-            assert!(map.remove("axyz").unwrap());
-            map.insert("axy", 2).unwrap();
-            assert!(map.remove("a").unwrap());
-        });
-        assert_eq!(found, [b"".to_vec(), b"axy".to_vec()]);
-        assert_eq!(longest, Some(b"axy".to_vec()));
-        // The leaf that the first way ended at goes, and a shorter prefix comes.
-        let (found, longest) = prefixes(&map, b"axy", || {
-            map.insert("ax", 2).unwrap();
-            assert!(map.remove("axy").unwrap());
-        });
-        assert_eq!(found, [b"".to_vec(), b"ax".to_vec(), b"axy".to_vec()]);
-        assert_eq!(longest, Some(b"axy".to_vec()));
+        assert_eq!(found, want);
+        map_of_all.verify().unwrap();
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! # Growth
 //!
-//! A table that is 88 % full is followed by one with two sevenths more homes, one that is a quarter as full as that by a
+//! A table that is 75 % full is followed by one with two sevenths more homes, one that is a quarter as full as that by a
 //! smaller one. Each change of the map then moves a few buckets, from the first to the last ([`grow`]). Order is
 //! kept, so the new table fills from the front while the old one is freed from the front: together they take little more
 //! than one. What is spilled in a bucket that is moved, nobody knows: the new buckets that it could be at home in say

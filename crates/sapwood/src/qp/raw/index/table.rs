@@ -36,7 +36,7 @@ fn chunk_bytes(buckets: u32) -> usize {
 }
 
 /// A table is full when so many of this many slots are taken.
-const FULL: (usize, usize) = (88, 100);
+const FULL: (usize, usize) = (75, 100);
 
 /// The keys that a table of so many homes is meant for.
 pub(super) fn most_keys(homes: u32) -> usize {

@@ -1,10 +1,9 @@
-//! Compaction beside writers: branches are copied into other memory in key order, in clusters, a bounded number at a time, and
-//! the memory that they leave is swept. Leaves stay where they are, as readers may hold references to values.
+//! Compaction beside writers: branches and clusters are copied into other memory in key order, a bounded number at a time,
+//! and the memory that they leave is swept. Leaves stay where they are, as readers may hold references to values.
 //!
 //! The other memory lies above all that is in use, and what is left becomes one piece; or, when earlier compactions left enough
 //! that is free, it is that: else the map would take more address space each time.
 
-use alloc::vec;
 use alloc::vec::Vec;
 use std::collections::HashSet;
 
@@ -12,19 +11,16 @@ use sapwood_arena::{Area, ArenaFull};
 
 use super::trie::{Slot, Trie};
 use crate::qp::raw::cursor::Cursor;
-use crate::qp::raw::mem::byte_of;
-use crate::qp::raw::node::{self, Branch, LEAF};
+use crate::qp::raw::node::{KIND, LEAF};
 use crate::qp::raw::parts;
-use crate::qp::raw::tree::{branch_cell, kind_of, ref_of};
+use crate::qp::raw::tree::{block_of, branch_cell, ref_of};
 use crate::qp::raw::writers::block_pool::{ALL, Depot};
 use crate::qp::raw::writers::lock::{self, LockContention};
 use crate::qp::raw::writers::shard::Held;
 use crate::sync;
 
-/// Leaves that are looked at for each branch that may be moved: most leaves hang in a branch that was moved already.
+/// Ends of ways that are looked at for each node that may be moved: they hang in branches that were moved already.
 const LOOKS: usize = 8;
-/// Bytes of branches that are laid side by side: two cache lines, which processors often fetch together.
-const CLUSTER: usize = 128;
 /// Bytes of a page, as the arena gives them back.
 const PAGE: usize = 4096;
 /// Units of 8 bytes that are swept for each branch that might have been moved.
@@ -180,131 +176,72 @@ impl<V> Trie<V> {
                 }
                 looked += 1;
                 let mut slot = Slot::Root;
-                for depth in 0..cursor.stack.len() {
-                    let cell = cursor.stack[depth].cell;
-                    if left.has(&self.depot, cell) {
-                        // SAFETY: the branch was met in that slot.
-                        let cluster = unsafe { self.relocate_cluster(held, slot, cell, left) }?;
-                        let Some(cluster) = cluster else {
+                for depth in 0..=cursor.stack.len() {
+                    let cell = cursor.stack.get(depth).map_or(cursor.end(), |f| f.cell);
+                    if cell & LEAF == 0 && left.has(&self.depot, cell) {
+                        // SAFETY: the node was met in that slot.
+                        let new = unsafe { self.relocate(held, slot, cell) }?;
+                        let Some(new) = new else {
                             // Somebody changed something on this way.
                             from = key.to_vec();
                             continue 'anew;
                         };
-                        moved += cluster.len();
-                        // Others of the cluster may be on the way, too.
-                        for frame in &mut cursor.stack[depth..] {
-                            let copy = cluster.iter().find(|(old, _)| *old == frame.cell);
-                            frame.cell = copy.map_or(frame.cell, |(_, new)| *new);
+                        moved += 1;
+                        left.made(new);
+                        if let Some(frame) = cursor.stack.get_mut(depth) {
+                            frame.cell = new;
                         }
                     }
-                    let frame = &cursor.stack[depth];
-                    slot = Slot::Child {
-                        branch: frame.cell,
-                        index: usize::from(frame.index),
-                    };
+                    if let Some(frame) = cursor.stack.get(depth) {
+                        slot = Slot::Child {
+                            branch: frame.cell,
+                            index: usize::from(frame.index),
+                        };
+                    }
                 }
-                cursor.next(&view);
+                cursor.leave_up(&view);
             }
             return Ok(None);
         }
     }
 
-    /// Copies the branch `cell` of a slot to new memory, and behind it as many of the branches below it, level by level, as fit two
-    /// cache lines: a descent so meets two branches or more in each line that it reads. Returns all that were moved, old cell and
-    /// new; `None` when the first is not in the slot any more. Those below that others change meanwhile stay for later.
+    /// Copies the branch or cluster `cell` of a slot to new memory; `None` when it is not there any
+    /// more.
     ///
     /// # Safety
-    /// This thread holds a guard, under which it met the branch in the slot.
-    unsafe fn relocate_cluster(
-        &self,
-        held: &mut Held<'_>,
-        slot: Slot,
-        cell: u32,
-        left: &mut Left,
-    ) -> Result<Option<Vec<(u32, u32)>>, ArenaFull> {
-        // SAFETY: the caller's promise; whatever is met below is alive under the guard as well.
-        unsafe {
-            let size = |cell| node::block_of(lock::plain(self.branch(cell).h));
-            let Some(top) = self.relocate(held, slot, cell, self.is_lowest(cell))? else {
-                return Ok(None);
-            };
-            // Up to the end of the two lines that it lies in.
-            let mut bytes = byte_of(top) % CLUSTER + size(cell);
-            left.made(top);
-            let mut moved = vec![(cell, top)];
-            let mut at = 0;
-            while let Some(&(_, branch)) = moved.get(at) {
-                let b = self.branch(branch);
-                for index in 0..b.children() {
-                    let child = b.cell(index);
-                    if child & LEAF != 0 || !left.has(&self.depot, child) {
-                        continue;
-                    }
-                    let size = size(child);
-                    let slot = Slot::Child { branch, index };
-                    if bytes + size > CLUSTER {
-                        continue;
-                    }
-                    if let Some(new) = self.relocate(held, slot, child, false)? {
-                        bytes += size;
-                        left.made(new);
-                        moved.push((child, new));
-                    }
-                }
-                at += 1;
-            }
-            Ok(Some(moved))
-        }
-    }
-
-    /// Whether there is no branch below a branch.
-    ///
-    /// # Safety
-    /// The branch is not freed meanwhile.
-    unsafe fn is_lowest(&self, cell: u32) -> bool {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let b = self.branch(cell);
-            (0..b.children()).all(|index| b.cell(index) & LEAF != 0)
-        }
-    }
-
-    /// Copies the branch `cell` of a slot to new memory; `None` when it is not there any more.
-    ///
-    /// # Safety
-    /// This thread holds a guard, under which it met the branch in the slot.
+    /// This thread holds a guard, under which it met the node in the slot.
     unsafe fn relocate(
         &self,
         held: &mut Held<'_>,
         slot: Slot,
         cell: u32,
-        fill: bool,
     ) -> Result<Option<u32>, ArenaFull> {
         let mut met = LockContention::default();
-        // SAFETY: the branch is not freed under the guard; the new one is ours until it is stored.
+        // SAFETY: the node is not freed under the guard; the new one is ours until it is stored.
         unsafe {
-            let b = self.branch(cell);
-            let b = Branch {
-                p: b.p,
-                h: lock::plain(b.h),
-            };
-            let (size, kind) = (node::block_of(b.h), kind_of(b.h));
-            let r = held.inner.alloc_in_line(&self.depot, size, kind, fill)?;
-            let new = branch_cell(r);
-            let moved = self.parking.acquire(self.word_of(cell), &mut met).is_some() && {
-                parts::copy_whole(b, self.pointer(new), 0);
-                let taken = self.lock_slot(slot, cell, &mut met);
-                if taken {
+            let h = lock::plain(self.branch(cell).h);
+            let (size, kind) = block_of(cell, h);
+            let r = held.inner.alloc(&self.depot, size, kind, Area::Nodes)?;
+            let new = branch_cell(r) | cell & KIND;
+            // The cells of a branch change under its own lock, those of a cluster under the slot's.
+            let is_branch = cell & KIND == 0;
+            let copy = || parts::copy_whole(self.pointer(cell), h, size, self.pointer(new), 0);
+            let mut moved = false;
+            if !is_branch || self.parking.acquire(self.word_of(cell), &mut met).is_some() {
+                moved = self.lock_slot(slot, cell, &mut met);
+                if moved {
+                    copy();
                     held.begin();
                     self.store(slot, new);
                     held.end();
                     self.unlock_slot(slot);
-                    self.parking.abandon(self.word_of(cell));
-                } else {
-                    self.parking.release(self.word_of(cell));
                 }
-                taken
-            };
+                match (is_branch, moved) {
+                    (false, _) => {}
+                    (true, true) => self.parking.abandon(self.word_of(cell)),
+                    (true, false) => self.parking.release(self.word_of(cell)),
+                }
+            }
             if !moved {
                 held.inner.free(&self.depot, r, size, kind);
                 return Ok(None);

@@ -8,6 +8,9 @@
 //! - All bytes of a published branch but its cells and its lock bits are constant. Another child means another branch,
 //!   built beside the old one and put into its place with one store; the old one is then obsolete for ever, frozen as
 //!   it was, and freed after a grace period.
+//! - Of a published cluster only cells change: a leaf makes place for another one of the same key. A cluster has no
+//!   lock: whoever copies it, or sets a cell in it, holds the lock of the slot that it hangs in, and has seen it there.
+//!   Another leaf means another cluster. A full one is made two first, as a change of its own.
 //! - What a branch says of the keys below it (they agree up to its offset) holds for as long as anybody can read it. So a
 //!   writer that went down without a lock need only find that the cell that it wants to set still holds what it
 //!   saw there, in a branch that is not obsolete; else it begins anew.
@@ -19,6 +22,7 @@
 //! | [`ops`] | the trie as one of the structures that many writers change |
 //! | [`trie`] | root and slots |
 //! | [`write`] | the changes |
+//! | [`swap`] | what they have in common: blocks, and the store that publishes them |
 //! | [`points`] | the point index, in step with them |
 //! | [`walk`] | ordered walks beside writers |
 //! | [`compact`] | compaction beside writers |
@@ -27,6 +31,7 @@
 mod compact;
 mod ops;
 mod points;
+mod swap;
 pub(crate) mod trie;
 mod verify;
 pub(crate) mod walk;

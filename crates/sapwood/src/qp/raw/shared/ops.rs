@@ -10,6 +10,7 @@ use sapwood_qsbr::Guard;
 use super::trie::Trie;
 use super::walk::Walk;
 use crate::qp::QpSharedMemory;
+use crate::qp::format::cluster;
 use crate::qp::raw::batch;
 use crate::qp::raw::index::Found;
 use crate::qp::raw::mem::Live;
@@ -25,8 +26,8 @@ const SOME: usize = 64;
 // SAFETY: a walk from the root, under a guard, meets leaves that are linked; so does the index, which holds a
 // leaf until it is unlinked.
 unsafe impl<V> Structure<V> for Trie<V> {
-    /// The largest branch.
-    const GARBAGE: usize = node::LARGEST;
+    /// The largest branch, and two clusters.
+    const GARBAGE: usize = node::LARGEST + 2 * cluster::block(cluster::FILL_MAX);
 
     /// The key before the next one.
     type Place = Vec<u8>;

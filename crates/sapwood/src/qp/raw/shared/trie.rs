@@ -11,8 +11,8 @@ use crate::qp::raw::bulk::drop_values;
 use crate::qp::raw::index::Index;
 use crate::qp::raw::leaf::LeafOf;
 use crate::qp::raw::mem::Live;
-use crate::qp::raw::node::{self, BIG, Branch, LEAF};
-use crate::qp::raw::tree::{BIG_KIND, LEAF_KIND, SMALL_KIND, Tree};
+use crate::qp::raw::node::{Branch, LEAF};
+use crate::qp::raw::tree::{BRANCH_KIND, CLUSTER_KIND, LEAF_KIND, Tree, block_of};
 use crate::qp::raw::view::View;
 use crate::qp::raw::writers::block_pool::POOLED;
 use crate::qp::raw::writers::lock::{LockContention, Parking};
@@ -60,7 +60,7 @@ impl<V> Trie<V> {
     ) -> Self {
         let memory = tree.arena.memory();
         let mut counts = Counts::default();
-        for kind in [SMALL_KIND, BIG_KIND, LEAF_KIND] {
+        for kind in [BRANCH_KIND, CLUSTER_KIND, LEAF_KIND] {
             let account = &memory.kinds[place_of(kind)];
             counts.live[place_of(kind)] = (account.count as isize, account.bytes as isize);
             tree.arena.lend_all(kind, POOLED);
@@ -216,9 +216,8 @@ impl<V> Trie<V> {
                 let size = LeafOf::<V>::size(LeafOf::<V>::key_len(self.pointer(cell)));
                 ((size + 7) & !7, LEAF_KIND)
             } else {
-                let h = self.branch(cell).h;
-                let kind = if h & BIG == 0 { SMALL_KIND } else { BIG_KIND };
-                (node::block_of(h), kind)
+                // Both begin with their header.
+                block_of(cell, self.branch(cell).h)
             }
         }
     }

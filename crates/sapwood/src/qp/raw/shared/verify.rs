@@ -56,8 +56,8 @@ impl<V> Trie<V> {
         while let Some(cell) = todo.pop() {
             if cell & LEAF != 0 {
                 each(cell);
-            } else if let Some(b) = view.branch(cell, 0) {
-                todo.extend((0..b.children()).filter_map(|i| view.child(b, i)));
+            } else {
+                view.each_child(cell, |child| todo.push(child));
             }
         }
     }
@@ -69,12 +69,7 @@ impl<V> Trie<V> {
         let mut todo: Vec<u32> = Vec::from_iter((view.root != 0).then_some(view.root));
         while let Some(cell) = todo.pop() {
             is_used(free, cell)?;
-            if cell & LEAF == 0 {
-                let b = view
-                    .branch(cell, 0)
-                    .ok_or_else(|| format!("no branch {cell:#x}"))?;
-                todo.extend((0..b.children()).filter_map(|i| view.child(b, i)));
-            }
+            view.each_child(cell, |child| todo.push(child));
         }
         Ok(())
     }
@@ -82,8 +77,8 @@ impl<V> Trie<V> {
 
 fn check_counts(seen: &Walked, counts: &Counts) -> Result<(), String> {
     let found = [
-        (seen.small, seen.small_bytes),
-        (seen.big, seen.big_bytes),
+        (seen.branches, seen.branch_bytes),
+        (seen.clusters, seen.cluster_bytes),
         (seen.leaves, seen.leaf_bytes),
     ];
     for (kind, ((count, bytes), counted)) in found.into_iter().zip(counts.live).enumerate() {

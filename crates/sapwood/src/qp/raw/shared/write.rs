@@ -1,76 +1,46 @@
 //! Changes of a shared trie. See the folder for the protocol.
 
-use sapwood_arena::{Area, ArenaFull};
-use smallvec::SmallVec;
+use sapwood_arena::ArenaFull;
 
+use super::swap::{Blocks, Counts, New, Tried};
 use super::trie::{Slot, Trie};
-use crate::qp::raw::leaf::{LeafOf, mismatch};
-use crate::qp::raw::node::{self, Branch, LEAF, SMALL_MAX};
-use crate::qp::raw::parts::{self, Parts};
-use crate::qp::raw::tree::{SMALL_KIND, branch_cell, kind_of, ref_of};
-use crate::qp::raw::writers::lock::{self, LockContention};
+use crate::qp::format::branch;
+use crate::qp::format::cluster::{capacity_for, tag};
+use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::node::{CLUSTER, Cluster, KIND, LEAF};
+use crate::qp::raw::parts::Parts;
+use crate::qp::raw::slots::{self, Border, Entry, Slots};
+use crate::qp::raw::way::{Frame, JOIN_AT, Plan, Way, joined};
+use crate::qp::raw::writers::lock::LockContention;
 use crate::qp::raw::writers::ops::{Changes, Done, Mode, Test};
 use crate::qp::raw::writers::shard::{Held, Inner};
 use crate::sync;
 
-/// A branch on the way down.
-#[derive(Clone, Copy)]
-struct Frame {
-    cell: u32,
-    /// The child that the way goes to.
-    index: u16,
-    /// An offset is at most 65,535.
-    offset: u16,
-}
-
-impl Frame {
-    fn slot(self) -> Slot {
-        Slot::Child {
-            branch: self.cell,
-            index: usize::from(self.index),
-        }
+/// The slot that a way leaves a branch by.
+fn slot_of(frame: &Frame) -> Slot {
+    Slot::Child {
+        branch: frame.cell,
+        index: frame.index(),
     }
 }
 
-/// The way from the root to a leaf, as it was when it was walked.
-struct Way {
-    frames: SmallVec<[Frame; 16]>,
-    leaf: u32,
-}
-
-impl Way {
-    /// The slot that the last frame's branch, or the leaf if there is no frame, hangs in.
-    fn top(&self) -> Slot {
-        self.frames.last().map_or(Slot::Root, |frame| frame.slot())
+/// The slot below so many branches of a way.
+fn slot_at(way: &Way, depth: usize) -> Slot {
+    match depth.checked_sub(1) {
+        None => Slot::Root,
+        Some(above) => slot_of(&way.frames[above]),
     }
 }
 
-/// One attempt.
-enum Tried {
-    Done,
-    /// Something changed on the way: begin anew.
-    Again,
-    Full,
-    NoMemory(ArenaFull),
+/// The slot of the leaf or cluster at the end of a way.
+fn last_slot(way: &Way) -> Slot {
+    slot_at(way, way.frames.len())
 }
 
 /// A value that is to be stored: as it was given, or in a leaf that is not linked yet.
 enum Kept<V> {
     Value(V),
     Leaf(u32),
-}
-
-/// A leaf to be linked or unlinked, and the hash of its key.
-#[derive(Clone, Copy)]
-struct New {
-    leaf: u32,
-    hash: u64,
-}
-
-/// The child of a key that parts from all keys of a branch at the branch's offset.
-struct Child {
-    byte: Option<u8>,
-    new: New,
 }
 
 // SAFETY: the leaves were met on ways from the root under the guard, or linked by the change itself.
@@ -89,13 +59,8 @@ unsafe impl<V> Changes<V> for Trie<V> {
         // SAFETY: the guard is held throughout; the leaf is ours until it is linked.
         unsafe {
             loop {
-                let way = self.walk(key);
-                let near = way.as_ref().map(|way| self.pointer(way.leaf));
-                let at = near.map(|near| mismatch(key, LeafOf::<V>::key(near)));
-                let there = match (&way, at) {
-                    (Some(way), Some(None)) => Some(way.leaf),
-                    _ => None,
-                };
+                let way = self.view().way(key);
+                let there = there(&way);
                 if self.refuses(mode, there) {
                     if !self.index_agrees(hash, key, there) {
                         met.locks += 1;
@@ -117,10 +82,12 @@ unsafe impl<V> Changes<V> for Trie<V> {
                 };
                 value = Kept::Leaf(leaf);
                 let new = New { leaf, hash };
-                let tried = match (way, at.flatten()) {
-                    (None, _) => self.link(held, Slot::Root, 0, new, met),
-                    (Some(way), None) => self.link(held, way.top(), way.leaf, new, met),
-                    (Some(way), Some(at)) => self.part(held, way, key, at, new, met),
+                let tried = match way {
+                    None => self.link_root(held, new, met),
+                    Some(way) => match there {
+                        Some(old) => self.replace(held, &way, old, new, met),
+                        None => self.add(held, &way, key, new, met),
+                    },
                 };
                 match tried {
                     Tried::Done => return there.map_or(Done::Inserted(leaf), Done::Replaced),
@@ -149,14 +116,13 @@ unsafe impl<V> Changes<V> for Trie<V> {
         // SAFETY: the guard is held throughout.
         unsafe {
             loop {
-                let way = self.walk(key);
-                let there = way.filter(|way| LeafOf::<V>::is_key(self.pointer(way.leaf), key));
-                let leaf = there.as_ref().map(|way| way.leaf);
+                let way = self.view().way(key);
+                let leaf = there(&way);
                 let passes = leaf.is_some_and(|leaf| match &mut test {
                     Some(test) => test(&*LeafOf::<V>::value_ptr(self.pointer(leaf))),
                     None => true,
                 });
-                let (Some(mut way), true) = (there, passes) else {
+                let (Some(way), Some(leaf), true) = (way, leaf, passes) else {
                     if self.index_agrees(hash, key, leaf) {
                         return Ok(None);
                     }
@@ -164,14 +130,12 @@ unsafe impl<V> Changes<V> for Trie<V> {
                     sync::wait();
                     continue;
                 };
-                let leaf = way.leaf;
-                let old = New { leaf, hash };
-                let tried = match way.frames.pop() {
-                    None => self.unlink_root(held, old, met),
-                    Some(frame) => self.unlink(held, way.top(), frame, old, met),
-                };
+                let tried = self.unlink(held, &way, New { leaf, hash }, met);
                 match tried {
-                    Tried::Done => return Ok(Some(leaf)),
+                    Tried::Done => {
+                        self.join(held, key, met);
+                        return Ok(Some(leaf));
+                    }
                     Tried::NoMemory(full) => return Err(full),
                     _ => {}
                 }
@@ -186,34 +150,13 @@ unsafe impl<V> Changes<V> for Trie<V> {
     }
 }
 
-impl<V> Trie<V> {
-    /// Walks down by the bytes of a key; `None` when the trie is empty. Off the way it takes any child.
-    ///
-    /// # Safety
-    /// This thread holds a guard.
-    unsafe fn walk(&self, key: &[u8]) -> Option<Way> {
-        // SAFETY: the caller's promise.
-        let view = unsafe { self.view() };
-        let mut way = Way {
-            frames: SmallVec::new(),
-            leaf: view.root,
-        };
-        if way.leaf == 0 {
-            return None;
-        }
-        while way.leaf & LEAF == 0 {
-            let b = view.branch(way.leaf, 0)?;
-            let index = view.index(b, key).unwrap_or(0);
-            way.frames.push(Frame {
-                cell: way.leaf,
-                index: index as u16,
-                offset: b.offset() as u16,
-            });
-            way.leaf = view.child(b, index)?;
-        }
-        Some(way)
-    }
+/// The leaf of a key whose way this is, if it is there.
+fn there(way: &Option<Way>) -> Option<u32> {
+    let near = way.as_ref()?.near;
+    near.part.is_none().then_some(near.leaf)
+}
 
+impl<V> Trie<V> {
     /// Whether a mode forbids the change of a key whose leaf is this, or that is not there.
     ///
     /// # Safety
@@ -241,276 +184,502 @@ impl<V> Trie<V> {
         }
     }
 
-    /// Puts a leaf into a slot that holds `old`: nothing, or the key's old leaf.
+    /// # Safety
+    /// The cluster is not freed.
+    unsafe fn cluster(&self, cell: u32) -> Cluster {
+        // SAFETY: the caller's promise.
+        unsafe { Cluster::at(self.pointer(cell)) }
+    }
+
+    /// What a leaf or cluster holds. Of a cluster whose slot is not locked, leaves may be replaced
+    /// meanwhile.
+    ///
+    /// # Safety
+    /// The leaf or cluster was met under the guard.
+    unsafe fn slots_of(&self, end: u32) -> Slots {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match end & LEAF {
+                0 => Slots::read(self.cluster(end)),
+                _ => Slots::new(Entry {
+                    cell: end,
+                    tag: tag(LeafOf::<V>::key(self.pointer(end))),
+                }),
+            }
+        }
+    }
+
+    /// Links the first leaf.
     ///
     /// # Safety
     /// The guard is held; the leaf is ours.
-    unsafe fn link(
+    unsafe fn link_root(&self, held: &mut Held<'_>, new: New, met: &mut LockContention) -> Tried {
+        let blocks = Blocks::default();
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.swap(
+                held,
+                (Slot::Root, 0),
+                Counts::More(new),
+                blocks,
+                met,
+                || Some(new.leaf),
+            )
+        }
+    }
+
+    /// Puts a leaf in the place of the key's old one: one store, into the slot or the cluster.
+    ///
+    /// # Safety
+    /// The guard is held; the way is the key's and led to the old leaf; the new one is ours.
+    unsafe fn replace(
         &self,
         held: &mut Held<'_>,
-        slot: Slot,
+        way: &Way,
         old: u32,
         new: New,
         met: &mut LockContention,
     ) -> Tried {
-        // SAFETY: slots were met under the guard, so their branches are not freed.
+        let slot = last_slot(way);
+        // SAFETY: the caller's promise. The leaves of a cluster change under the lock of its slot.
         unsafe {
-            if !self.lock_slot(slot, old, met) {
+            if !self.lock_slot(slot, way.end, met) {
                 return Tried::Again;
             }
-            if old == 0 && !self.reserve_entry() {
+            let in_cluster = way.end & CLUSTER != 0;
+            let index = way.near.index;
+            if in_cluster && self.cluster(way.end).cell(index) != old {
                 self.unlock_slot(slot);
-                return Tried::Full;
+                met.locks += 1;
+                return Tried::Again;
             }
             held.begin();
-            if old == 0 {
-                self.index_insert(held, new.hash, new.leaf);
-                self.store(slot, new.leaf);
+            if in_cluster {
+                sync::point();
+                self.cluster(way.end).set_cell(index, new.leaf);
             } else {
                 self.store(slot, new.leaf);
-                self.index_replace(new.hash, old, new.leaf);
             }
+            self.index_replace(new.hash, old, new.leaf);
             held.end();
             self.unlock_slot(slot);
         }
         Tried::Done
     }
 
-    /// Links the leaf of a key that parts at byte `at` from the leaf that its way leads to.
+    /// Links the leaf of a key that is absent, or makes room for it.
     ///
     /// # Safety
-    /// The guard is held; the leaf is ours.
-    unsafe fn part(
+    /// The guard is held; the way is the key's; the leaf is ours.
+    unsafe fn add(
         &self,
         held: &mut Held<'_>,
-        mut way: Way,
+        way: &Way,
         key: &[u8],
-        at: usize,
         new: New,
         met: &mut LockContention,
     ) -> Tried {
-        // Every key below a branch agrees with the near leaf up to the branch's offset: so the new key leaves the way
-        // above all branches with a greater offset than `at`.
-        let near = way.leaf;
-        let mut below = near;
-        while let Some(frame) = way.frames.last().copied() {
-            if usize::from(frame.offset) < at {
-                break;
-            }
-            way.frames.pop();
-            below = frame.cell;
-            if usize::from(frame.offset) == at {
-                let child = Child {
-                    byte: key.get(at).copied(),
-                    new,
-                };
-                // SAFETY: the caller's promise.
-                return unsafe { self.add_child(held, way.top(), below, &child, met) };
-            }
-        }
-        let slot = way.top();
-        // SAFETY: the near leaf and the slot's branch were met under the guard.
+        // SAFETY: the caller's promise, for the whole body.
         unsafe {
-            let theirs = LeafOf::<V>::key(self.pointer(near)).get(at).copied();
-            let mine = key.get(at).copied();
-            let pair = match held.inner.alloc(&self.depot, 16, SMALL_KIND, Area::Nodes) {
-                Ok(r) => branch_cell(r),
-                Err(full) => return Tried::NoMemory(full),
+            let Some(plan) = self.view().plan(way, key) else {
+                unreachable!("cells of a trie in trusted memory lead to leaves")
             };
-            let (a, b) = if mine < theirs {
-                ((mine, new.leaf), (theirs, below))
-            } else {
-                ((theirs, below), (mine, new.leaf))
+            let entry = Entry {
+                cell: new.leaf,
+                tag: tag(key),
             };
-            parts::write_pair(self.pointer(pair), at, a, b, 0);
-            let locked = self.lock_slot(slot, below, met);
-            let room = locked && self.reserve_entry();
-            if !room {
-                if locked {
-                    self.unlock_slot(slot);
+            let result = match plan {
+                Plan::Into {
+                    at,
+                    border,
+                    behind,
+                    anew,
+                } => self.put_into(held, way, (at, entry), (border, behind), anew, new, met),
+                Plan::Two { border } => self.make_two(held, way, entry, border, new, met),
+                Plan::Split => self.split(held, way, met),
+                Plan::Label { depth, border } => {
+                    self.put_beside(held, way, depth, border, new, met)
                 }
-                held.inner.free(&self.depot, ref_of(pair), 16, SMALL_KIND);
-                return if locked { Tried::Full } else { Tried::Again };
-            }
-            held.begin();
-            self.index_insert(held, new.hash, new.leaf);
-            self.store(slot, pair);
-            held.end();
-            self.unlock_slot(slot);
+                Plan::Pair { depth, border } => self.put_above(held, way, depth, border, new, met),
+            };
+            result.unwrap_or_else(Tried::NoMemory)
         }
-        Tried::Done
     }
 
-    /// Replaces the branch `cell` in `slot` by one that has a child more.
+    /// Puts a leaf into the cluster at the end of a way: a copy of that takes its place.
     ///
     /// # Safety
-    /// The guard is held; `cell` was met in the slot; the child's leaf is ours.
-    unsafe fn add_child(
+    /// As for `add`.
+    #[expect(clippy::too_many_arguments, reason = "what the plan says")]
+    unsafe fn put_into(
         &self,
         held: &mut Held<'_>,
-        slot: Slot,
-        cell: u32,
-        child: &Child,
+        way: &Way,
+        (at, entry): (usize, Entry),
+        (border, behind): (Border, bool),
+        anew: bool,
+        new: New,
         met: &mut LockContention,
-    ) -> Tried {
-        // SAFETY: branches that were met under the guard are not freed; the new one is ours until it is stored.
+    ) -> Result<Tried, ArenaFull> {
+        let mut blocks = Blocks::default();
+        // SAFETY: the caller's promise.
         unsafe {
-            let b = self.plain_branch(cell);
-            let labels = node::labels_of(b.h) + usize::from(child.byte.is_some());
-            let end = node::end_of(b.h) == 1 || child.byte.is_none();
-            let h = node::header(b.offset(), labels, end);
-            let (size, kind) = (node::block_of(h), kind_of(h));
-            let new = match held.inner.alloc(&self.depot, size, kind, Area::Nodes) {
-                Ok(r) => branch_cell(r),
-                Err(full) => return Tried::NoMemory(full),
-            };
-            let free = |held: &mut Held<'_>| held.inner.free(&self.depot, ref_of(new), size, kind);
-            // Its cells must not change while they are copied, nor afterwards.
-            if self.parking.acquire(self.word_of(cell), met).is_none() {
-                met.locks += 1;
-                free(held);
-                return Tried::Again;
-            }
-            // It is the branch that was met, so nobody has given it the label that it lacked: that makes another branch.
-            debug_assert!(
-                child
-                    .byte
-                    .map_or(node::end_of(b.h) == 0, |byte| b.find(byte).is_none())
-            );
-            if labels <= SMALL_MAX {
-                parts::copy_inserted(b, self.pointer(new), child.byte, child.new.leaf, 0);
-            } else {
-                let mut parts = Parts::read(b);
-                parts.insert(child.byte, child.new.leaf);
-                parts.write(self.pointer(new), 0);
-            }
-            let locked = self.lock_slot(slot, cell, met);
-            if !locked || !self.reserve_entry() {
-                if locked {
-                    self.unlock_slot(slot);
+            let c = self.cluster(way.end);
+            let leaves = c.leaves() + 1;
+            let cell = self.block_for_leaves(held, &mut blocks, leaves)?;
+            let p = self.pointer(cell);
+            let (slot, counts) = ((last_slot(way), way.end), Counts::More(new));
+            let tried = self.swap(held, slot, counts, blocks, met, || {
+                if anew {
+                    let mut slots = Slots::read(c);
+                    slots.insert(at, entry, border, behind);
+                    self.write_leaves(&slots, (0, leaves), cell);
+                } else {
+                    let place = (p, capacity_for(leaves));
+                    slots::insert_leaf(c, place, at, entry, (border, behind), 0);
                 }
-                self.parking.release(self.word_of(cell));
-                free(held);
-                return if locked { Tried::Full } else { Tried::Again };
+                Some(cell)
+            });
+            if let Tried::Done = tried {
+                self.retire_node(&mut held.inner, way.end);
             }
-            held.begin();
-            self.index_insert(held, child.new.hash, child.new.leaf);
-            self.store(slot, new);
-            held.end();
-            self.unlock_slot(slot);
-            self.parking.abandon(self.word_of(cell));
-            self.retire_node(&mut held.inner, cell);
-        }
-        Tried::Done
-    }
-
-    /// A branch without the state of its lock.
-    ///
-    /// # Safety
-    /// The branch is not freed.
-    unsafe fn plain_branch(&self, cell: u32) -> Branch {
-        // SAFETY: the caller's promise.
-        let b = unsafe { self.branch(cell) };
-        Branch {
-            p: b.p,
-            h: lock::plain(b.h),
+            Ok(tried)
         }
     }
 
-    /// The lock word of a branch.
+    /// Makes a cluster of the leaf at the end of a way and another.
     ///
     /// # Safety
-    /// The branch is not freed.
-    pub(crate) unsafe fn word_of(&self, cell: u32) -> &crate::sync::AtomicU32 {
+    /// As for `add`.
+    unsafe fn make_two(
+        &self,
+        held: &mut Held<'_>,
+        way: &Way,
+        entry: Entry,
+        border: Border,
+        new: New,
+        met: &mut LockContention,
+    ) -> Result<Tried, ArenaFull> {
+        let mut blocks = Blocks::default();
+        let cell = self.block_for_leaves(held, &mut blocks, 2)?;
         // SAFETY: the caller's promise.
         unsafe {
-            self.word(Slot::Child {
-                branch: cell,
-                index: 0,
-            })
+            let mut slots = self.slots_of(way.end);
+            slots.insert(usize::from(!way.before()), entry, border, way.before());
+            self.write_leaves(&slots, (0, 2), cell);
+            let (slot, counts) = ((last_slot(way), way.end), Counts::More(new));
+            Ok(self.swap(held, slot, counts, blocks, met, || Some(cell)))
         }
     }
 
-    /// Takes the only leaf out.
+    /// Makes two of the cluster at the end of a way.
     ///
     /// # Safety
-    /// The guard is held.
-    unsafe fn unlink_root(&self, held: &mut Held<'_>, old: New, met: &mut LockContention) -> Tried {
-        // SAFETY: the root is no branch.
+    /// As for `add`.
+    unsafe fn split(
+        &self,
+        held: &mut Held<'_>,
+        way: &Way,
+        met: &mut LockContention,
+    ) -> Result<Tried, ArenaFull> {
+        let mut blocks = Blocks::default();
+        // SAFETY: the caller's promise. Only the cells of a cluster change, so all that is asked of
+        // it before its slot is locked stays as it is.
         unsafe {
-            if !self.lock_slot(Slot::Root, old.leaf, met) {
-                return Tried::Again;
+            let c = self.cluster(way.end);
+            let slots = Slots::read(c);
+            let (middle, n) = (slots.middle(), slots.len());
+            let border = slots.border(middle);
+            let halves = (
+                self.block_for_leaves(held, &mut blocks, middle)?,
+                self.block_for_leaves(held, &mut blocks, n - middle)?,
+            );
+            let write = || {
+                let slots = Slots::read(c);
+                let left = self.write_leaves(&slots, (0, middle), halves.0);
+                (left, self.write_leaves(&slots, (middle, n), halves.1))
+            };
+            let tried = match way.frames.split_last() {
+                Some((last, above)) if last.offset() == border.at => {
+                    let labels = branch::labels_of(self.branch(last.cell).h) + 1;
+                    let cell = self.block_for_labels(held, &mut blocks, labels)?;
+                    let slot = (slot_at(way, above.len()), last.cell);
+                    self.swap_branch(held, slot, Counts::Same, blocks, met, |b| {
+                        let mut parts = Parts::read(b);
+                        if parts.cell(last.index()) != way.end {
+                            return None;
+                        }
+                        let (left, right) = write();
+                        parts.split(last.index(), left, border.byte, right);
+                        parts.write(self.pointer(cell), 0);
+                        Some(cell)
+                    })
+                }
+                _ => {
+                    let cell = self.block_for_labels(held, &mut blocks, 1)?;
+                    let slot = (last_slot(way), way.end);
+                    self.swap(held, slot, Counts::Same, blocks, met, || {
+                        let (left, right) = write();
+                        let pair = Parts::pair(border.at, left, border.byte, right);
+                        pair.write(self.pointer(cell), 0);
+                        Some(cell)
+                    })
+                }
+            };
+            if let Tried::Done = tried {
+                self.retire_node(&mut held.inner, way.end);
+                return Ok(Tried::Again);
             }
-            held.begin();
-            self.store(Slot::Root, 0);
-            self.index_remove(old.hash, old.leaf);
-            held.end();
-            self.unlock_slot(Slot::Root);
+            Ok(tried)
         }
-        Tried::Done
     }
 
-    /// Takes a leaf out of the branch in `slot`, whose frame this is: the branch is replaced by a smaller one, or
-    /// by its other child.
+    /// Gives a leaf a child of its own, beside the child that the way takes below its branch number
+    /// `depth`.
     ///
     /// # Safety
-    /// The guard is held; the frame's branch was met in the slot, and the leaf in the frame's branch.
+    /// As for `add`.
+    unsafe fn put_beside(
+        &self,
+        held: &mut Held<'_>,
+        way: &Way,
+        depth: usize,
+        border: Border,
+        new: New,
+        met: &mut LockContention,
+    ) -> Result<Tried, ArenaFull> {
+        let mut blocks = Blocks::default();
+        let frame = way.frames[depth];
+        let there = way.cell(depth + 1);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let labels = branch::labels_of(self.branch(frame.cell).h) + 1;
+            let cell = self.block_for_labels(held, &mut blocks, labels)?;
+            let slot = (slot_at(way, depth), frame.cell);
+            Ok(
+                self.swap_branch(held, slot, Counts::More(new), blocks, met, |b| {
+                    let mut parts = Parts::read(b);
+                    // Another child may have keys on both sides of the new one.
+                    if parts.cell(frame.index()) != there {
+                        return None;
+                    }
+                    let (left, right) = sides(way, there, new.leaf);
+                    parts.split(frame.index(), left, border.byte, right);
+                    parts.write(self.pointer(cell), 0);
+                    Some(cell)
+                }),
+            )
+        }
+    }
+
+    /// Makes a branch of a leaf and of what hangs below so many branches of a way.
+    ///
+    /// # Safety
+    /// As for `add`.
+    unsafe fn put_above(
+        &self,
+        held: &mut Held<'_>,
+        way: &Way,
+        depth: usize,
+        border: Border,
+        new: New,
+        met: &mut LockContention,
+    ) -> Result<Tried, ArenaFull> {
+        let mut blocks = Blocks::default();
+        let cell = self.block_for_labels(held, &mut blocks, 1)?;
+        let there = way.cell(depth);
+        let (left, right) = sides(way, there, new.leaf);
+        // SAFETY: the caller's promise.
+        unsafe {
+            Parts::pair(border.at, left, border.byte, right).write(self.pointer(cell), 0);
+            let (slot, counts) = ((slot_at(way, depth), there), Counts::More(new));
+            Ok(self.swap(held, slot, counts, blocks, met, || Some(cell)))
+        }
+    }
+
+    /// Takes the leaf at the end of a way out.
+    ///
+    /// # Safety
+    /// The guard is held; the way led to the leaf.
     unsafe fn unlink(
         &self,
         held: &mut Held<'_>,
-        slot: Slot,
-        frame: Frame,
+        way: &Way,
         old: New,
         met: &mut LockContention,
     ) -> Tried {
-        let (cell, index) = (frame.cell, usize::from(frame.index));
-        // SAFETY: branches that were met under the guard are not freed; the new one is ours until it is stored.
+        // SAFETY: the caller's promise.
         unsafe {
-            let b = self.plain_branch(cell);
-            let two = b.children() == 2;
-            let end = node::end_of(b.h) == 1;
-            let end_goes = end && index == 0;
-            let labels = node::labels_of(b.h) - usize::from(!end_goes);
-            let mut made = None;
-            if !two {
-                let h = node::header(b.offset(), labels, end && !end_goes);
-                let (size, kind) = (node::block_of(h), kind_of(h));
-                match held.inner.alloc(&self.depot, size, kind, Area::Nodes) {
-                    Ok(r) => made = Some((branch_cell(r), size, kind)),
-                    Err(full) => return Tried::NoMemory(full),
-                }
-            }
-            let unlinked = self.lock_slot(frame.slot(), old.leaf, met) && {
-                let next = match made {
-                    None => b.cell(1 - index),
-                    Some((new, ..)) => {
-                        let mut parts = Parts::read(b);
-                        parts.remove(index);
-                        parts.write(self.pointer(new), 0);
-                        new
-                    }
-                };
-                let taken = self.lock_slot(slot, cell, met);
-                if taken {
-                    held.begin();
-                    self.store(slot, next);
-                    self.index_remove(old.hash, old.leaf);
-                    held.end();
-                    self.unlock_slot(slot);
-                    self.parking.abandon(self.word_of(cell));
-                } else {
-                    self.parking.release(self.word_of(cell));
-                }
-                taken
+            let result = match way.end & CLUSTER {
+                0 => self.unlink_child(held, way, old, met),
+                _ => self.take_out(held, way, old, met),
             };
-            if !unlinked {
-                if let Some((new, size, kind)) = made {
-                    held.inner.free(&self.depot, ref_of(new), size, kind);
-                }
-                return Tried::Again;
-            }
-            self.retire_node(&mut held.inner, cell);
+            result.unwrap_or_else(Tried::NoMemory)
         }
-        Tried::Done
+    }
+
+    /// Takes a leaf out of the cluster at the end of a way: a copy without it takes that's place, or
+    /// the other leaf.
+    ///
+    /// # Safety
+    /// As for `unlink`.
+    unsafe fn take_out(
+        &self,
+        held: &mut Held<'_>,
+        way: &Way,
+        old: New,
+        met: &mut LockContention,
+    ) -> Result<Tried, ArenaFull> {
+        let mut blocks = Blocks::default();
+        let index = way.near.index;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let c = self.cluster(way.end);
+            let leaves = c.leaves() - 1;
+            let cell = self.block_for_leaves(held, &mut blocks, leaves)?;
+            let (slot, counts) = ((last_slot(way), way.end), Counts::Less(old));
+            let tried = self.swap(held, slot, counts, blocks, met, || {
+                if c.cell(index) != old.leaf {
+                    return None;
+                }
+                if leaves == 1 {
+                    return Some(c.cell(1 - index));
+                }
+                let place = (self.pointer(cell), capacity_for(leaves));
+                slots::remove_leaf(c, place, index, 0);
+                Some(cell)
+            });
+            if let Tried::Done = tried {
+                self.retire_node(&mut held.inner, way.end);
+            }
+            Ok(tried)
+        }
+    }
+
+    /// Takes a leaf out that is a child of the last branch of a way, or alone: the branch is
+    /// replaced by a smaller one, or by its other child.
+    ///
+    /// # Safety
+    /// As for `unlink`.
+    unsafe fn unlink_child(
+        &self,
+        held: &mut Held<'_>,
+        way: &Way,
+        old: New,
+        met: &mut LockContention,
+    ) -> Result<Tried, ArenaFull> {
+        let mut blocks = Blocks::default();
+        let counts = Counts::Less(old);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let Some((last, above)) = way.frames.split_last() else {
+                return Ok(
+                    self.swap(held, (Slot::Root, old.leaf), counts, blocks, met, || {
+                        Some(0)
+                    }),
+                );
+            };
+            let labels = branch::labels_of(self.branch(last.cell).h);
+            let cell = match labels {
+                1 => 0,
+                _ => self.block_for_labels(held, &mut blocks, labels - 1)?,
+            };
+            let slot = (slot_at(way, above.len()), last.cell);
+            Ok(self.swap_branch(held, slot, counts, blocks, met, |b| {
+                let mut parts = Parts::read(b);
+                if parts.cell(last.index()) != old.leaf {
+                    return None;
+                }
+                parts.remove(last.index());
+                if labels == 1 {
+                    return Some(parts.cell(0));
+                }
+                parts.write(self.pointer(cell), 0);
+                Some(cell)
+            }))
+        }
+    }
+
+    /// Joins the cluster where a key was with a sibling, if both are small. When others are in the
+    /// way, or there is no memory, it stays as it is.
+    ///
+    /// # Safety
+    /// The guard is held.
+    unsafe fn join(&self, held: &mut Held<'_>, key: &[u8], met: &mut LockContention) {
+        // SAFETY: the caller's promise, for the whole body.
+        unsafe {
+            let Some(end) = self.view().end(key) else {
+                return;
+            };
+            if end & LEAF == 0 && self.cluster(end).leaves() > JOIN_AT {
+                return;
+            }
+            let Some(way) = self.view().way(key).filter(|way| way.end == end) else {
+                return;
+            };
+            let Some((last, above)) = way.frames.split_last() else {
+                return;
+            };
+            let parts = Parts::read(self.plain_branch(last.cell));
+            let index = last.index();
+            let mut blocks = Blocks::default();
+            for left in [index.checked_sub(1), Some(index)].into_iter().flatten() {
+                if left + 1 >= parts.children() {
+                    continue;
+                }
+                let (one, two) = (parts.cell(left), parts.cell(left + 1));
+                if one & KIND == 0 || two & KIND == 0 {
+                    continue;
+                }
+                let ends =
+                    one & LEAF != 0 && LeafOf::<V>::key_len(self.pointer(one)) == parts.offset;
+                let border = Border {
+                    at: parts.offset,
+                    byte: if ends { 0 } else { parts.label(left) },
+                };
+                let Some(all) = joined(&self.slots_of(one), border, &self.slots_of(two)) else {
+                    continue;
+                };
+                let labels = parts.children() - 1;
+                let Ok(cluster) = self.block_for_leaves(held, &mut blocks, all.len()) else {
+                    return;
+                };
+                let branch = match labels {
+                    1 => Ok(0),
+                    _ => self.block_for_labels(held, &mut blocks, labels - 1),
+                };
+                let Ok(branch) = branch else { return };
+                let slot = (slot_at(&way, above.len()), last.cell);
+                let tried = self.swap_branch(held, slot, Counts::Same, blocks, met, |b| {
+                    let mut parts = Parts::read(b);
+                    if (parts.cell(left), parts.cell(left + 1)) != (one, two) {
+                        return None;
+                    }
+                    let mut all = self.slots_of(one);
+                    all.append(border, &self.slots_of(two));
+                    self.write_leaves(&all, (0, all.len()), cluster);
+                    if labels == 1 {
+                        return Some(cluster);
+                    }
+                    parts.join(left, cluster);
+                    parts.write(self.pointer(branch), 0);
+                    Some(branch)
+                });
+                if let Tried::Done = tried {
+                    for cell in [one, two].into_iter().filter(|cell| cell & LEAF == 0) {
+                        self.retire_node(&mut held.inner, cell);
+                    }
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// What is there and a new leaf, in the order of their keys.
+fn sides(way: &Way, there: u32, leaf: u32) -> (u32, u32) {
+    match way.before() {
+        true => (leaf, there),
+        false => (there, leaf),
     }
 }

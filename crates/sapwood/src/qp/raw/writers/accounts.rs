@@ -8,6 +8,7 @@ use super::block_pool::POOLED;
 use super::shard::{Counts, Held};
 use super::writer_pool::WriterPool;
 use crate::qp::QpSharedMemory;
+use crate::qp::format::reference_of;
 
 impl WriterPool {
     /// Sums over shards that are all held.
@@ -30,8 +31,8 @@ impl WriterPool {
         let sum = |(count, bytes): (isize, isize)| (count.max(0) as usize, bytes.max(0) as usize);
         QpSharedMemory {
             entries: self.len(),
-            small_branches: sum(counts.live[0]),
-            big_branches: sum(counts.live[1]),
+            branches: sum(counts.live[0]),
+            clusters: sum(counts.live[1]),
             leaves: sum(counts.live[2]),
             waiting: sum(counts.waiting),
             pooled,
@@ -73,7 +74,7 @@ impl WriterPool {
 
 /// Whether the node of a cell lies in no free block.
 pub(crate) fn is_used(free: &[(u32, usize)], cell: u32) -> Result<(), String> {
-    let unit = cell >> 1;
+    let unit = reference_of(cell);
     let before = free.partition_point(|(block, _)| *block <= unit);
     let inside = before > 0 && {
         let (block, units) = free[before - 1];

@@ -16,8 +16,6 @@ use crate::sync::{self, Mutex};
 pub(crate) const POOLED: Kind = Kind(3);
 /// The largest block that is pooled, in units of 8 bytes.
 const SMALL: usize = 40;
-/// Units of a cache line.
-const LINE: usize = 8;
 /// The limit for [`Depot::vacate_below`] below which all branches lie.
 pub(crate) const ALL: u32 = u32::MAX;
 /// The shortest and the longest run that is borrowed, in bytes.
@@ -227,36 +225,6 @@ impl BlockPool {
             return self.refill(depot, n, area);
         }
         depot.arena(|arena| arena.lend(bytes, POOLED, area))
-    }
-
-    /// A block for a branch that lies in as few cache lines as it can: where it would reach into
-    /// the next one, it begins there, and what it leaves is kept for smaller ones. Those that say
-    /// that they `fill` may be put there; others come one after the other.
-    pub(crate) fn alloc_in_line(
-        &mut self,
-        depot: &Depot,
-        bytes: usize,
-        fill: bool,
-    ) -> Result<Ref, ArenaFull> {
-        let n = units(bytes);
-        if n > LINE || !depot.splits {
-            return self.alloc(depot, bytes, Area::Nodes);
-        }
-        let cache = &mut self.nodes;
-        if fill {
-            if let Some(block) = cache.take_free(n) {
-                return Ok(reference(block));
-            }
-        }
-        let rest = LINE - cache.at as usize % LINE;
-        if n > rest && cache.end.saturating_sub(cache.at) as usize >= rest + n {
-            cache.keep(cache.at, rest);
-            cache.at += rest as u32;
-        }
-        match cache.take_next(n) {
-            Some(block) => Ok(reference(block)),
-            None => self.refill(depot, n, Area::Nodes),
-        }
     }
 
     #[cold]

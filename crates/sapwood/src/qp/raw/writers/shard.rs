@@ -14,7 +14,7 @@ use crate::sync::{Mutex, MutexGuard};
 /// Blocks in use and blocks that wait, by kind; of one shard, so each may be less than nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Blocks and bytes of small branches, big branches, leaves.
+    /// Blocks and bytes of branches, clusters, leaves.
     pub(crate) live: [(isize, isize); 3],
     /// Blocks and bytes that wait for readers.
     pub(crate) waiting: (isize, isize),
@@ -148,20 +148,6 @@ impl Inner {
         let count = &mut self.counts.live[place_of(kind)];
         count.0 += 1;
         count.1 += ((bytes + 7) & !7) as isize;
-    }
-
-    /// A block for a branch that is laid beside others in their order; see
-    /// [`BlockPool::alloc_in_line`].
-    pub(crate) fn alloc_in_line(
-        &mut self,
-        depot: &Depot,
-        bytes: usize,
-        kind: Kind,
-        fill: bool,
-    ) -> Result<Ref, ArenaFull> {
-        let r = self.pool.alloc_in_line(depot, bytes, fill)?;
-        self.count(bytes, kind);
-        Ok(r)
     }
 
     /// Gives back a block that was never published.

@@ -245,7 +245,7 @@ fn steady_growth_stays_within_its_bytes() {
     let n = if cfg!(miri) { 400 } else { 60_000 };
     for i in 0..n {
         world.insert(&key(i), i as u64);
-        let most = if i < 20_000 { 84 } else { 80 };
+        let most = if i < 20_000 { 99 } else { 94 };
         assert!(i < 10_000 || world.index.taken().bytes <= (i + 1) * most / 10);
     }
     let shape = world.verify();

@@ -1,0 +1,179 @@
+//! The bytes of a cluster: up to 32 leaves in the order of their keys, and how they part. Drawn in
+//! `docs/qp.md`.
+//!
+//! ```text
+//! header   bit 0..16   base: an offset that no two neighbours part before
+//!          bit 16..24  number of leaves (2..=32)
+//!          bit 26      FRESH: as in a branch
+//!          bit 27..31  capacity, in units of 4 slots (1..=8)
+//! tags     a byte for each slot: 8 bits of a hash of the key
+//! cells    a u32 for each slot: leaves in ascending order of keys
+//! d        a byte for each slot: leaves i - 1 and i part at offset base + d[i]
+//! c        a byte for each slot: there, leaf i - 1 ends or has a byte less than c[i], and leaf i has a
+//!          byte of c[i] or more; 0 when leaf i - 1 ends there, and only then
+//! ```
+//!
+//! Slots behind the last leaf, `d[0]` and `c[0]` are zeros.
+//!
+//! `d` and `c` are a binary Patricia trie laid flat: a search in order looks at them alone, and then
+//! at one leaf. It is the String B-tree's node (Ferragina, Grossi, "The String B-tree", 1999).
+
+use super::branch::FRESH;
+
+/// The most slots of a cluster.
+pub const SLOTS_MAX: usize = 32;
+/// The most leaves in clusters that the maps of this crate make. Few where schedules are chosen, so
+/// that clusters split and join in short runs.
+pub const FILL_MAX: usize = if cfg!(shuttle) { 4 } else { 24 };
+/// The furthest from the base that neighbours may part.
+pub const REACH: usize = 255;
+/// Where the tags start.
+pub const TAGS_AT: usize = 4;
+
+/// The offset that `d` counts from.
+#[inline(always)]
+pub const fn base_of(header: u32) -> usize {
+    (header & 0xffff) as usize
+}
+
+/// The number of leaves.
+#[inline(always)]
+pub const fn leaves_of(header: u32) -> usize {
+    ((header >> 16) & 0xff) as usize
+}
+
+/// The number of slots.
+#[inline(always)]
+pub const fn capacity_of(header: u32) -> usize {
+    (header >> 25) as usize & 0x3c
+}
+
+/// Where the cells start.
+#[inline(always)]
+pub const fn cells_at(header: u32) -> usize {
+    TAGS_AT + capacity_of(header)
+}
+
+/// Where `d` starts.
+#[inline(always)]
+pub const fn borders_at(header: u32) -> usize {
+    TAGS_AT + 5 * capacity_of(header)
+}
+
+/// Where `c` starts.
+#[inline(always)]
+pub const fn bytes_at(header: u32) -> usize {
+    TAGS_AT + 6 * capacity_of(header)
+}
+
+/// Bytes of a cluster with so many slots, before rounding to units.
+#[inline(always)]
+pub const fn size(capacity: usize) -> usize {
+    TAGS_AT + 7 * capacity
+}
+
+/// Bytes of the block of a cluster with so many slots.
+#[inline(always)]
+pub const fn block(capacity: usize) -> usize {
+    (size(capacity) + 7) & !7
+}
+
+/// Bytes of the cluster's block.
+#[inline(always)]
+pub const fn block_of(header: u32) -> usize {
+    block(capacity_of(header))
+}
+
+/// The least number of slots for so many leaves.
+#[inline(always)]
+pub const fn capacity_for(leaves: usize) -> usize {
+    (leaves + 3) & !3
+}
+
+/// Builds a header word.
+#[inline]
+pub const fn header(base: usize, leaves: usize, capacity: usize) -> u32 {
+    debug_assert!(base <= 0xffff && 2 <= leaves && leaves <= capacity);
+    debug_assert!(capacity % 4 == 0 && capacity <= SLOTS_MAX);
+    base as u32 | (leaves as u32) << 16 | (capacity as u32 / 4) << 27
+}
+
+/// Whether a cluster can have this header, without FRESH.
+#[inline]
+pub const fn is_sound(h: u32) -> bool {
+    let (leaves, capacity) = (leaves_of(h), capacity_of(h));
+    h & (1 << 31 | FRESH | 3 << 24) == 0
+        && 2 <= leaves
+        && leaves <= capacity
+        && capacity <= SLOTS_MAX
+}
+
+/// The four words of a key of 8 to 32 bytes that the tag is made of: they overlap as the length
+/// wants it, so that no branch depends on it.
+#[inline(always)]
+fn words(key: &[u8]) -> [u64; 4] {
+    let last = key.len() - 8;
+    [0, last.min(8), key.len().max(16) - 16, last].map(|at| {
+        let word: [u8; 8] = key[at..at + 8].try_into().unwrap_or_default();
+        u64::from_le_bytes(word)
+    })
+}
+
+/// Odd constants (those of xxHash and SplitMix).
+const FACTORS: [u64; 5] = [
+    0x9e37_79b1_85eb_ca87,
+    0xc2b2_ae3d_27d4_eb4f,
+    0x1656_67b1_9e37_79f9,
+    0x85eb_ca77_c2b2_ae63,
+    0x9e37_79b9_7f4a_7c15,
+];
+
+/// The tag of a key: the upper 8 bits of a hash.
+///
+/// Four words are multiplied with constants and added; the sum is mixed. Of a key of 8 to 32 bytes
+/// these are the words at the offsets 0, min(8, n - 8), max(16, n) - 16 and n - 8. A shorter key is
+/// the first word, and the others are 0. A longer one is taken in pieces of 32 bytes, with the last
+/// 32 bytes as the last piece; the sum is mixed between them.
+///
+/// It has no secret: who chooses keys can give them all the same tag. A lookup then compares up to
+/// 32 leaves.
+///
+/// ```
+/// use sapwood::qp::format::cluster::tag;
+/// assert_ne!(tag(b"larch"), tag(b"Larch"));
+/// ```
+#[inline]
+pub fn tag(key: &[u8]) -> u8 {
+    let n = key.len();
+    let mut sum = n as u64;
+    if n.wrapping_sub(8) <= 24 {
+        sum = added(sum, words(key));
+    } else if n < 8 {
+        let mut first = [0; 8];
+        first[..n].copy_from_slice(key);
+        sum = added(sum, [u64::from_le_bytes(first), 0, 0, 0]);
+    } else {
+        let mut rest = key;
+        while rest.len() > 32 {
+            let (piece, behind) = rest.split_at(32);
+            sum = mixed(added(sum, words(piece)));
+            rest = behind;
+        }
+        sum = added(sum, words(&key[n - 32..]));
+    }
+    (mixed(sum) >> 56) as u8
+}
+
+#[inline(always)]
+fn added(sum: u64, words: [u64; 4]) -> u64 {
+    let mut sum = sum;
+    for (word, factor) in words.into_iter().zip(FACTORS) {
+        sum = sum.wrapping_add(word.wrapping_mul(factor));
+    }
+    sum
+}
+
+#[inline(always)]
+fn mixed(sum: u64) -> u64 {
+    (sum ^ sum >> 32).wrapping_mul(FACTORS[4])
+}

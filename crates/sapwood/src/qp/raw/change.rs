@@ -1,0 +1,650 @@
+//! Leaves linked and unlinked, and values replaced: one algorithm for both policies.
+
+use sapwood_arena::{Area, ArenaFull};
+use smallvec::SmallVec;
+
+use super::leaf::LeafOf;
+use super::node::{CLUSTER, KIND, LEAF};
+use super::parts::Parts;
+use super::slots::{self, Border, Entry, Slots};
+use super::tree::{
+    BRANCH_KIND, CLUSTER_KIND, Link, Owned, Policy, Tree, branch_cell, cluster_cell, ref_of,
+};
+use super::view::{Near, Subtree};
+use super::way::{Frames, JOIN_AT, Plan, Way, joined};
+use crate::qp::format::branch;
+use crate::qp::format::cluster::{self, FILL_MAX, capacity_for, tag};
+
+/// Cells that were taken out together: the top of a subtree, or some leaves.
+pub(crate) type Tops = SmallVec<[u32; 32]>;
+
+impl<V> Tree<V> {
+    /// The key of a live leaf, for as long as the arena is not touched.
+    fn key_of<'k>(&self, leaf: u32) -> &'k [u8] {
+        // SAFETY: callers have the leaf from this trie, and use the key before anything is freed.
+        unsafe { LeafOf::<V>::key(self.pointer(leaf)) }
+    }
+
+    /// A leaf as a cluster has it.
+    fn entry_of(&self, leaf: u32) -> Entry {
+        Entry {
+            cell: leaf,
+            tag: tag(self.key_of(leaf)),
+        }
+    }
+
+    /// What a leaf or cluster holds.
+    fn slots_of(&self, end: u32) -> Slots {
+        match end & LEAF {
+            // SAFETY: callers have the cluster from this trie.
+            0 => unsafe { Slots::read(self.cluster(end)) },
+            _ => Slots::new(self.entry_of(end)),
+        }
+    }
+
+    /// A block for a cluster of so many leaves: with this many slots or, when there is no memory for
+    /// that, as few as they take; and how many it has.
+    fn alloc_cluster(&mut self, leaves: usize, capacity: usize) -> Result<(u32, usize), ArenaFull> {
+        let mut alloc = |capacity| {
+            let bytes = cluster::block(capacity);
+            let r = self.arena.alloc(bytes, CLUSTER_KIND, Area::Nodes)?;
+            Ok((cluster_cell(r), capacity))
+        };
+        let least = capacity_for(leaves);
+        match alloc(capacity) {
+            Err(_) if least < capacity => alloc(least),
+            made => made,
+        }
+    }
+
+    /// Leaves `from..to` as a new cluster, which is not linked yet; or the leaf, if it is one.
+    pub(super) fn make_cluster<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        slots: &Slots,
+        (from, to): (usize, usize),
+        capacity: usize,
+    ) -> Result<u32, ArenaFull> {
+        if to - from == 1 {
+            return Ok(slots.entry(from).cell);
+        }
+        let (cell, capacity) = self.alloc_cluster(to - from, capacity)?;
+        let h = slots.header(from, to, capacity);
+        // SAFETY: a new block of that size.
+        unsafe { slots.write(from, to, h, self.pointer(cell), P::BITS) };
+        policy.made(cell);
+        Ok(cell)
+    }
+
+    /// A new branch, which is not linked yet.
+    pub(super) fn make_branch<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        parts: &Parts,
+    ) -> Result<u32, ArenaFull> {
+        let bytes = branch::block_of(parts.header());
+        let cell = branch_cell(self.arena.alloc(bytes, BRANCH_KIND, Area::Nodes)?);
+        // SAFETY: a new block of that size.
+        unsafe { parts.write(self.pointer(cell), P::BITS) };
+        policy.made(cell);
+        Ok(cell)
+    }
+
+    /// Takes back what was made and not linked; a leaf stays.
+    fn unmake<P: Policy>(&mut self, policy: &mut P, cell: u32) {
+        if cell & LEAF == 0 {
+            // SAFETY: live and linked nowhere.
+            unsafe {
+                let h = self.header(cell);
+                policy.gone(&mut self.arena, cell, h);
+            }
+        }
+    }
+
+    /// Puts another branch with this content in the place of a branch.
+    ///
+    /// # Safety
+    /// `cell` is the live branch that `link`, which may be changed, names.
+    unsafe fn put_branch<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        link: Link,
+        cell: u32,
+        parts: &Parts,
+    ) -> Result<(), ArenaFull> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let h = self.header(cell);
+            let (old, new) = (branch::block_of(h), branch::block_of(parts.header()));
+            if P::mutable(h) && new <= old {
+                // Needs no memory, so an owned removal cannot fail.
+                parts.write(self.pointer(cell), P::BITS);
+                if new < old {
+                    let blocks = ((old, BRANCH_KIND), (new, BRANCH_KIND));
+                    self.arena.shrink(ref_of(cell), blocks.0, blocks.1);
+                }
+                return Ok(());
+            }
+            let new = self.make_branch(policy, parts)?;
+            self.set_link(link, new);
+            policy.gone(&mut self.arena, cell, h);
+        }
+        Ok(())
+    }
+
+    /// Puts two children in the place of the one that a way goes to below its branch number `depth`.
+    ///
+    /// # Safety
+    /// The way is that of the trie as it is now; the children are linked nowhere else, or are that
+    /// one.
+    unsafe fn part_child<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        frames: &Frames,
+        depth: usize,
+        (left, label, right): (u32, u8, u32),
+    ) -> Result<(), ArenaFull> {
+        let frame = frames[depth];
+        // SAFETY: the caller's promise.
+        unsafe {
+            let link = self.own_way(policy, &frames[..depth])?;
+            let mut parts = Parts::read(self.branch(frame.cell));
+            parts.split(frame.index(), left, label, right);
+            self.put_branch(policy, link, frame.cell, &parts)
+        }
+    }
+
+    /// Puts a branch of two children in the place of what hangs below the first `depth` branches.
+    ///
+    /// # Safety
+    /// As for `part_child`.
+    unsafe fn part_above<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        frames: &Frames,
+        depth: usize,
+        (at, left, label, right): (usize, u32, u8, u32),
+    ) -> Result<(), ArenaFull> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let link = self.own_way(policy, &frames[..depth])?;
+            let pair = self.make_branch(policy, &Parts::pair(at, left, label, right))?;
+            self.set_link(link, pair);
+        }
+        Ok(())
+    }
+
+    /// Links a new leaf for a key that is absent.
+    ///
+    /// # Safety
+    /// `leaf` is an unlinked leaf of `key`; the way is the key's in the trie as it is now.
+    pub(crate) unsafe fn link_new<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        key: &[u8],
+        mut way: Way,
+        leaf: u32,
+    ) -> Result<(), ArenaFull> {
+        loop {
+            let Some(plan) = self.view().plan(&way, key) else {
+                unreachable!("cells of a trie in trusted memory lead to leaves")
+            };
+            let sides = |there, label| match way.before() {
+                true => (leaf, label, there),
+                false => (there, label, leaf),
+            };
+            // SAFETY: the caller's promise; nothing was changed since the way was walked.
+            return unsafe {
+                match plan {
+                    Plan::Split => {
+                        self.split(policy, &way)?;
+                        let Some(anew) = self.view().way(key) else {
+                            unreachable!("the trie is not empty")
+                        };
+                        way = anew;
+                        continue;
+                    }
+                    Plan::Label { depth, border } => {
+                        let children = sides(way.cell(depth + 1), border.byte);
+                        self.part_child(policy, &way.frames, depth, children)
+                    }
+                    Plan::Pair { depth, border } => {
+                        let (left, label, right) = sides(way.cell(depth), border.byte);
+                        let pair = (border.at, left, label, right);
+                        self.part_above(policy, &way.frames, depth, pair)
+                    }
+                    Plan::Two { border } => {
+                        let (left, _, right) = sides(way.end, 0);
+                        let mut slots = self.slots_of(left);
+                        slots.push(border, self.entry_of(right));
+                        let link = self.own_way(policy, &way.frames)?;
+                        let cell = self.make_cluster(policy, &slots, (0, 2), capacity_for(2))?;
+                        self.set_link(link, cell);
+                        Ok(())
+                    }
+                    Plan::Into {
+                        at,
+                        border,
+                        behind,
+                        anew,
+                    } => {
+                        let entry = Entry {
+                            cell: leaf,
+                            tag: tag(key),
+                        };
+                        self.put_into(policy, &way, at, entry, (border, behind), anew)
+                    }
+                }
+            };
+        }
+    }
+
+    /// Puts a leaf into the cluster at the end of a way.
+    ///
+    /// # Safety
+    /// As for `link_new`; the rest is what the plan said.
+    unsafe fn put_into<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        way: &Way,
+        at: usize,
+        entry: Entry,
+        (border, behind): (Border, bool),
+        anew: bool,
+    ) -> Result<(), ArenaFull> {
+        // SAFETY: the caller's promise. The arena may move with an allocation, so pointers are made
+        // anew.
+        unsafe {
+            let link = self.own_way(policy, &way.frames)?;
+            let c = self.cluster(way.end);
+            let n = c.leaves();
+            if P::mutable(c.h) && n < c.capacity() && !anew {
+                let place = (c.p, c.capacity());
+                slots::insert_leaf(c, place, at, entry, (border, behind), P::BITS);
+                return Ok(());
+            }
+            let capacity = capacity_with_room::<P>(n + 1);
+            let new = if anew {
+                let mut slots = Slots::read(c);
+                slots.insert(at, entry, border, behind);
+                self.make_cluster(policy, &slots, (0, n + 1), capacity)?
+            } else {
+                let (new, capacity) = self.alloc_cluster(n + 1, capacity)?;
+                let place = (self.pointer(new), capacity);
+                let c = self.cluster(way.end);
+                slots::insert_leaf(c, place, at, entry, (border, behind), P::BITS);
+                policy.made(new);
+                new
+            };
+            self.set_link(link, new);
+            let h = self.header(way.end);
+            policy.gone(&mut self.arena, way.end, h);
+        }
+        Ok(())
+    }
+
+    /// Makes two of the cluster at the end of a way.
+    ///
+    /// # Safety
+    /// As for `link_new`.
+    unsafe fn split<P: Policy>(&mut self, policy: &mut P, way: &Way) -> Result<(), ArenaFull> {
+        let slots = self.slots_of(way.end);
+        let middle = slots.middle();
+        let border = slots.border(middle);
+        // One of the two gets another leaf at once.
+        let room = |leaves: usize| capacity_with_room::<P>(leaves + usize::from(P::IN_PLACE));
+        let left = self.make_cluster(policy, &slots, (0, middle), room(middle))?;
+        let rest = slots.len() - middle;
+        let made = self
+            .make_cluster(policy, &slots, (middle, slots.len()), room(rest))
+            .and_then(|right| {
+                let depth = way.frames.len();
+                // SAFETY: the caller's promise; both are new.
+                let linked = unsafe {
+                    if way.parent() == Some(border.at) {
+                        let children = (left, border.byte, right);
+                        self.part_child(policy, &way.frames, depth - 1, children)
+                    } else {
+                        let pair = (border.at, left, border.byte, right);
+                        self.part_above(policy, &way.frames, depth, pair)
+                    }
+                };
+                linked.inspect_err(|_| self.unmake(policy, right))
+            });
+        if let Err(full) = made {
+            self.unmake(policy, left);
+            return Err(full);
+        }
+        // SAFETY: it was unlinked just now.
+        unsafe {
+            let h = self.header(way.end);
+            policy.gone(&mut self.arena, way.end, h);
+        }
+        Ok(())
+    }
+
+    /// Unlinks the leaf of a key.
+    ///
+    /// # Safety
+    /// The key's leaf is live.
+    pub(crate) unsafe fn unlink<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        key: &[u8],
+        leaf: u32,
+    ) -> Result<(), ArenaFull> {
+        let Some(way) = self.view().way(key) else {
+            unreachable!("the trie is not empty")
+        };
+        debug_assert_eq!((way.near.leaf, way.near.part), (leaf, None));
+        if way.end & LEAF != 0 {
+            // SAFETY: the way is that of the trie as it is now.
+            return unsafe { self.remove_child(policy, &way.frames) };
+        }
+        let i = way.near.index;
+        // SAFETY: as above.
+        unsafe {
+            self.take_out(policy, &way.frames, way.end, (i, i + 1))?;
+            if self.len_of(self.find_end(key)) <= JOIN_AT {
+                self.join(policy, key);
+            }
+        }
+        Ok(())
+    }
+
+    /// The leaf or cluster that a key leads to, or 0.
+    fn find_end(&self, key: &[u8]) -> u32 {
+        self.view().end(key).unwrap_or(0)
+    }
+
+    /// The number of leaves that a node holds itself; of a branch none.
+    fn len_of(&self, cell: u32) -> usize {
+        match cell & KIND {
+            LEAF => 1,
+            // SAFETY: callers have the cell from this trie.
+            CLUSTER => unsafe { self.cluster(cell) }.leaves(),
+            _ => 0,
+        }
+    }
+
+    /// Takes leaves `from..to`, but not all, out of the cluster below some branches.
+    ///
+    /// # Safety
+    /// The frames are those of the way to the cluster `end` in the trie as it is now.
+    unsafe fn take_out<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        frames: &Frames,
+        end: u32,
+        (from, to): (usize, usize),
+    ) -> Result<(), ArenaFull> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let link = self.own_way(policy, frames)?;
+            let c = self.cluster(end);
+            let (h, n, capacity) = (c.h, c.leaves(), c.capacity());
+            let left = n - (to - from);
+            // Slots for some more are kept.
+            let much = capacity >= capacity_for(left + 3) + 8;
+            if P::mutable(h) && left > 1 && to - from == 1 && !much {
+                slots::remove_leaf(c, (c.p, capacity), from, P::BITS);
+                return Ok(());
+            }
+            let mut slots = Slots::read(c);
+            slots.remove(from, to);
+            if P::mutable(h) && left > 1 {
+                // Needs no memory, so an owned removal cannot fail.
+                let fewer = slots.header(0, left, capacity_with_room::<P>(left).min(capacity));
+                slots.write(0, left, fewer, c.p, P::BITS);
+                let (old, new) = (cluster::block_of(h), cluster::block_of(fewer));
+                if new < old {
+                    let blocks = ((old, CLUSTER_KIND), (new, CLUSTER_KIND));
+                    self.arena.shrink(ref_of(end), blocks.0, blocks.1);
+                }
+                return Ok(());
+            }
+            let new = self.make_cluster(policy, &slots, (0, left), capacity_for(left))?;
+            self.set_link(link, new);
+            policy.gone(&mut self.arena, end, h);
+        }
+        Ok(())
+    }
+
+    /// Takes what hangs below some branches out.
+    ///
+    /// # Safety
+    /// The frames are those of a way in the trie as it is now.
+    unsafe fn remove_child<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        frames: &Frames,
+    ) -> Result<(), ArenaFull> {
+        let Some((last, above)) = frames.split_last() else {
+            self.root = 0;
+            return Ok(());
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            let link = self.own_way(policy, above)?;
+            let mut parts = Parts::read(self.branch(last.cell));
+            parts.remove(last.index());
+            if parts.children() > 1 {
+                return self.put_branch(policy, link, last.cell, &parts);
+            }
+            self.set_link(link, parts.cell(0));
+            let h = self.header(last.cell);
+            policy.gone(&mut self.arena, last.cell, h);
+        }
+        Ok(())
+    }
+
+    /// Joins the leaf or cluster that a key leads to with a sibling, if they are few together.
+    /// Without memory it is left as it is.
+    fn join<P: Policy>(&mut self, policy: &mut P, key: &[u8]) {
+        let Some(way) = self.view().way(key) else {
+            return;
+        };
+        let Some((last, above)) = way.frames.split_last() else {
+            return;
+        };
+        // SAFETY: the way is that of the trie as it is now.
+        let mut parts = unsafe { Parts::read(self.branch(last.cell)) };
+        let index = last.index();
+        for left in [index.checked_sub(1), Some(index)].into_iter().flatten() {
+            if left + 1 >= parts.children() {
+                continue;
+            }
+            let (one, two) = (parts.cell(left), parts.cell(left + 1));
+            if one & KIND == 0 || two & KIND == 0 {
+                continue;
+            }
+            let ends = one & LEAF != 0 && self.key_of(one).len() == parts.offset;
+            let border = Border {
+                at: parts.offset,
+                byte: if ends { 0 } else { parts.label(left) },
+            };
+            let all = joined(&self.slots_of(one), border, &self.slots_of(two));
+            let Some(all) = all else { continue };
+            let capacity = capacity_for(all.len());
+            let Ok(cell) = self.make_cluster(policy, &all, (0, all.len()), capacity) else {
+                return;
+            };
+            // SAFETY: as above; the children are unlinked before they are gone.
+            unsafe {
+                let linked = self.own_way(policy, above).and_then(|link| {
+                    if parts.children() > 2 {
+                        parts.join(left, cell);
+                        return self.put_branch(policy, link, last.cell, &parts);
+                    }
+                    self.set_link(link, cell);
+                    let h = self.header(last.cell);
+                    policy.gone(&mut self.arena, last.cell, h);
+                    Ok(())
+                });
+                if linked.is_err() {
+                    return self.unmake(policy, cell);
+                }
+                self.unmake(policy, one);
+                self.unmake(policy, two);
+            }
+            return;
+        }
+    }
+
+    /// Unlinks all leaves whose keys start with `prefix`, making the way there changeable; the cells
+    /// that this takes out.
+    pub(crate) fn unlink_prefix<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        prefix: &[u8],
+    ) -> Result<Tops, ArenaFull> {
+        let mut tops = Tops::new();
+        let Some(Subtree { cell, from, to, .. }) = self.view().subtree(prefix) else {
+            return Ok(tops);
+        };
+        let Some(frames) = self.view().frames_to(prefix, cell) else {
+            unreachable!("a subtree lies on the way of its prefix")
+        };
+        // SAFETY: the frames are those of the trie as it is now.
+        unsafe {
+            if cell & CLUSTER != 0 && to - from < self.len_of(cell) {
+                let c = self.cluster(cell);
+                tops.extend((from..to).map(|i| c.cell(i)));
+                self.take_out(policy, &frames, cell, (from, to))?;
+            } else {
+                tops.push(cell);
+                self.remove_child(policy, &frames)?;
+            }
+        }
+        Ok(tops)
+    }
+
+    /// Puts `new` where the leaf of `key` is.
+    ///
+    /// # Safety
+    /// The way is the key's in the trie as it is now, and it is there; `new` is an unlinked leaf of
+    /// the same key.
+    #[cfg(feature = "std")]
+    pub(crate) unsafe fn replace<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        way: &Way,
+        new: u32,
+    ) -> Result<(), ArenaFull> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let link = self.own_way(policy, &way.frames)?;
+            if way.end & LEAF != 0 {
+                self.set_link(link, new);
+            } else {
+                let end = self.own(policy, link, way.end)?;
+                self.cluster(end).set_cell(way.near.index, new);
+            }
+        }
+        Ok(())
+    }
+
+    // Owned changes.
+
+    /// Inserts or replaces, changing in place; a value that was replaced comes back.
+    pub(crate) fn insert(&mut self, key: &[u8], value: V) -> Result<Option<V>, (V, ArenaFull)> {
+        let there = match &self.points {
+            Some(_) => self.find(key),
+            None => None,
+        };
+        let way = match there {
+            Some(_) => None,
+            None => self.view().way(key),
+        };
+        let found = way.as_ref().map(|way| way.near);
+        let found = found.and_then(|Near { leaf, part, .. }| part.is_none().then_some(leaf));
+        if let Some(leaf) = there.or(found) {
+            // SAFETY: `&mut self`: nobody else reads the value.
+            let slot = unsafe { &mut *LeafOf::<V>::value_ptr(self.pointer(leaf)) };
+            return Ok(Some(core::mem::replace(slot, value)));
+        }
+        self.insert_at(way, key, value).map(|_| None)
+    }
+
+    /// Inserts a key that is absent; its leaf.
+    pub(crate) fn insert_absent(&mut self, key: &[u8], value: V) -> Result<u32, (V, ArenaFull)> {
+        let way = self.view().way(key);
+        self.insert_at(way, key, value)
+    }
+
+    fn insert_at(&mut self, way: Option<Way>, key: &[u8], value: V) -> Result<u32, (V, ArenaFull)> {
+        let leaf = self.make_leaf(key, value)?;
+        match way {
+            None => self.root = leaf,
+            Some(way) => {
+                // SAFETY: `leaf` is new, and the way is the key's.
+                if let Err(full) = unsafe { self.link_new(&mut Owned, key, way, leaf) } {
+                    // SAFETY: never linked.
+                    return Err((unsafe { self.take_leaf(leaf) }, full));
+                }
+            }
+        }
+        self.len += 1;
+        self.point_added(key, leaf);
+        Ok(leaf)
+    }
+
+    /// Removes the leaf of a key, in place. Needs no memory.
+    pub(crate) fn remove_leaf(&mut self, key: &[u8], leaf: u32) -> V {
+        // SAFETY: the leaf is the key's, live; the owned policy allocates nothing when unlinking, so
+        // it cannot fail, and afterwards the leaf is ours.
+        unsafe {
+            let unlinked = self.unlink(&mut Owned, key, leaf);
+            debug_assert!(unlinked.is_ok());
+            self.len -= 1;
+            self.point_removed(leaf);
+            self.take_leaf(leaf)
+        }
+    }
+}
+
+/// The slots of a cluster that so many leaves are put into: with some more where it is changed in
+/// place, so that not every fourth insertion needs another block.
+fn capacity_with_room<P: Policy>(leaves: usize) -> usize {
+    match P::IN_PLACE && leaves > 8 {
+        true => leaves.next_multiple_of(8).min(FILL_MAX.next_multiple_of(4)),
+        false => capacity_for(leaves),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::qp::QpMap;
+
+    /// Keys of which each parts from the others further on than a cluster can tell, in many orders.
+    #[test]
+    fn borders_out_of_reach_are_parted() {
+        let mut rng = fastrand::Rng::with_seed(9);
+        for _ in 0..if cfg!(miri) { 1 } else { 100 } {
+            let mut map = QpMap::new();
+            let mut all = std::collections::BTreeMap::new();
+            for i in 0..if cfg!(miri) { 16 } else { 120 } {
+                let mut key = vec![b'a'; rng.usize(..20) * 70];
+                key.extend((0..rng.usize(..3)).map(|_| rng.u8(..3) * 90));
+                if rng.bool() {
+                    key.extend(std::iter::repeat_n(b'z', rng.usize(..300)));
+                }
+                if rng.u8(..4) == 0 {
+                    assert_eq!(map.remove(&key), all.remove(&key));
+                } else {
+                    assert_eq!(map.insert(&key, i).unwrap(), all.insert(key, i));
+                }
+                if !cfg!(miri) || i == 15 {
+                    map.verify().unwrap();
+                }
+            }
+            assert!(map.iter().eq(all.iter().map(|(k, v)| (&k[..], v))));
+            for key in all.into_keys() {
+                assert!(map.remove(&key).is_some());
+                if !cfg!(miri) {
+                    map.verify().unwrap();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What all changes of a shared trie have in common: blocks that nobody knows yet, and the one store
+//! that publishes them, under the locks that it takes.
+
+use sapwood_arena::{Area, ArenaFull, Kind};
+use smallvec::SmallVec;
+
+use super::trie::{Slot, Trie};
+use crate::qp::format::branch;
+use crate::qp::format::cluster::{self, capacity_for};
+use crate::qp::raw::node::Branch;
+use crate::qp::raw::slots::Slots;
+use crate::qp::raw::tree::{BRANCH_KIND, CLUSTER_KIND, branch_cell, cluster_cell, ref_of};
+use crate::qp::raw::writers::lock::{self, LockContention};
+use crate::qp::raw::writers::shard::Held;
+
+/// One attempt.
+pub(super) enum Tried {
+    Done,
+    /// Something changed on the way, or there is room now: begin anew.
+    Again,
+    Full,
+    NoMemory(ArenaFull),
+}
+
+/// A leaf to be linked or unlinked, and the hash of its key.
+#[derive(Clone, Copy)]
+pub(super) struct New {
+    pub(super) leaf: u32,
+    pub(super) hash: u64,
+}
+
+/// What a change does to the entries: it adds a leaf, takes one out, or neither.
+#[derive(Clone, Copy)]
+pub(super) enum Counts {
+    More(New),
+    Less(New),
+    Same,
+}
+
+/// Blocks that nobody else knows yet.
+#[derive(Default)]
+pub(super) struct Blocks(SmallVec<[(u32, usize, Kind); 3]>);
+
+impl<V> Trie<V> {
+    /// A branch without the state of its lock.
+    ///
+    /// # Safety
+    /// The branch is not freed.
+    pub(super) unsafe fn plain_branch(&self, cell: u32) -> Branch {
+        // SAFETY: the caller's promise.
+        let b = unsafe { self.branch(cell) };
+        Branch {
+            p: b.p,
+            h: lock::plain(b.h),
+        }
+    }
+
+    /// The lock word of a branch.
+    ///
+    /// # Safety
+    /// The branch is not freed.
+    pub(crate) unsafe fn word_of(&self, cell: u32) -> &crate::sync::AtomicU32 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.word(Slot::Child {
+                branch: cell,
+                index: 0,
+            })
+        }
+    }
+
+    /// A block for a branch, or for a cluster with so many slots.
+    pub(super) fn block_for(
+        &self,
+        held: &mut Held<'_>,
+        blocks: &mut Blocks,
+        bytes: usize,
+        kind: Kind,
+    ) -> Result<u32, ArenaFull> {
+        let alloc = held.inner.alloc(&self.depot, bytes, kind, Area::Nodes);
+        match alloc {
+            Ok(r) => {
+                let cell = match kind == CLUSTER_KIND {
+                    true => cluster_cell(r),
+                    false => branch_cell(r),
+                };
+                blocks.0.push((cell, bytes, kind));
+                Ok(cell)
+            }
+            Err(full) => {
+                self.give_up(held, blocks);
+                Err(full)
+            }
+        }
+    }
+
+    /// A block for the cluster of so many leaves. One leaf needs none: 0.
+    pub(super) fn block_for_leaves(
+        &self,
+        held: &mut Held<'_>,
+        blocks: &mut Blocks,
+        leaves: usize,
+    ) -> Result<u32, ArenaFull> {
+        match leaves {
+            1 => Ok(0),
+            _ => {
+                let bytes = cluster::block(capacity_for(leaves));
+                self.block_for(held, blocks, bytes, CLUSTER_KIND)
+            }
+        }
+    }
+
+    /// A block for a branch of so many labels.
+    pub(super) fn block_for_labels(
+        &self,
+        held: &mut Held<'_>,
+        blocks: &mut Blocks,
+        labels: usize,
+    ) -> Result<u32, ArenaFull> {
+        let bytes = branch::block_of(branch::header(0, labels));
+        self.block_for(held, blocks, bytes, BRANCH_KIND)
+    }
+
+    /// Frees blocks that were not linked.
+    pub(super) fn give_up(&self, held: &mut Held<'_>, blocks: &mut Blocks) {
+        for (cell, bytes, kind) in blocks.0.drain(..) {
+            // SAFETY: nobody else knows them.
+            unsafe { held.inner.free(&self.depot, ref_of(cell), bytes, kind) };
+        }
+    }
+
+    /// Writes leaves `from..to` into the block that was got for them; the cell to be linked.
+    ///
+    /// # Safety
+    /// The block is ours, and that of `block_for_leaves`.
+    pub(super) unsafe fn write_leaves(
+        &self,
+        slots: &Slots,
+        (from, to): (usize, usize),
+        block: u32,
+    ) -> u32 {
+        if to - from == 1 {
+            return slots.entry(from).cell;
+        }
+        let h = slots.header(from, to, capacity_for(to - from));
+        // SAFETY: the caller's promise.
+        unsafe { slots.write(from, to, h, self.pointer(block), 0) };
+        block
+    }
+
+    /// Puts what `fill` makes, once the slot is locked and holds `old`, in the place of that. It may
+    /// find that something else has changed: `None`.
+    ///
+    /// # Safety
+    /// The guard is held; slots were met under it, so their branches are not freed. Blocks are ours.
+    pub(super) unsafe fn swap(
+        &self,
+        held: &mut Held<'_>,
+        (slot, old): (Slot, u32),
+        counts: Counts,
+        mut blocks: Blocks,
+        met: &mut LockContention,
+        fill: impl FnOnce() -> Option<u32>,
+    ) -> Tried {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if !self.lock_slot(slot, old, met) {
+                self.give_up(held, &mut blocks);
+                return Tried::Again;
+            }
+            let Some(new) = fill() else {
+                self.unlock_slot(slot);
+                self.give_up(held, &mut blocks);
+                met.locks += 1;
+                return Tried::Again;
+            };
+            if matches!(counts, Counts::More(_)) && !self.reserve_entry() {
+                self.unlock_slot(slot);
+                self.give_up(held, &mut blocks);
+                return Tried::Full;
+            }
+            self.make_public(held, slot, new, counts);
+            self.unlock_slot(slot);
+        }
+        Tried::Done
+    }
+
+    /// Puts what `fill` makes of the branch `cell`, once that is locked, in its place in `slot`; the
+    /// branch is obsolete afterwards. It may find that a child has changed: `None`.
+    ///
+    /// # Safety
+    /// As for `swap`.
+    pub(super) unsafe fn swap_branch(
+        &self,
+        held: &mut Held<'_>,
+        (slot, cell): (Slot, u32),
+        counts: Counts,
+        mut blocks: Blocks,
+        met: &mut LockContention,
+        fill: impl FnOnce(Branch) -> Option<u32>,
+    ) -> Tried {
+        // SAFETY: the caller's promise. The cells of the branch must not change while they are
+        // copied, nor afterwards.
+        unsafe {
+            let word = self.word_of(cell);
+            let mut tried = Tried::Again;
+            if self.parking.acquire(word, met).is_some() {
+                if let Some(new) = fill(self.plain_branch(cell)) {
+                    if self.lock_slot(slot, cell, met) {
+                        if !matches!(counts, Counts::More(_)) || self.reserve_entry() {
+                            self.make_public(held, slot, new, counts);
+                            self.unlock_slot(slot);
+                            self.parking.abandon(word);
+                            self.retire_node(&mut held.inner, cell);
+                            return Tried::Done;
+                        }
+                        self.unlock_slot(slot);
+                        tried = Tried::Full;
+                    }
+                }
+                self.parking.release(word);
+            }
+            met.locks += 1;
+            self.give_up(held, &mut blocks);
+            tried
+        }
+    }
+
+    /// Stores a cell, and tells the index.
+    ///
+    /// # Safety
+    /// The slot is locked, and the cell's node is whole.
+    pub(super) unsafe fn make_public(
+        &self,
+        held: &mut Held<'_>,
+        slot: Slot,
+        cell: u32,
+        counts: Counts,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            held.begin();
+            if let Counts::More(new) = counts {
+                self.index_insert(held, new.hash, new.leaf);
+            }
+            self.store(slot, cell);
+            if let Counts::Less(old) = counts {
+                self.index_remove(old.hash, old.leaf);
+            }
+            held.end();
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! Clusters written: leaves with the borders between them, taken apart and put together, copied with
+//! a leaf more or less.
+
+use core::ptr;
+
+use super::node::{self, Cluster};
+use super::parts::clear_last;
+use crate::qp::format::cluster::{self, FILL_MAX, REACH, SLOTS_MAX, TAGS_AT};
+
+/// How two neighbours part: at which offset, and the byte that says on which side a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Border {
+    pub(crate) at: usize,
+    /// More than the left one's byte, and not more than the right one's; 0 when the left one ends.
+    pub(crate) byte: u8,
+}
+
+impl Border {
+    /// The border between two keys that part at an offset.
+    #[inline]
+    pub(crate) fn between(left: &[u8], right: &[u8], at: usize) -> Self {
+        debug_assert!(left.get(at) < right.get(at));
+        let byte = match left.get(at) {
+            None => 0,
+            Some(_) => right[at],
+        };
+        Border { at, byte }
+    }
+}
+
+/// A leaf as a cluster has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) cell: u32,
+    pub(crate) tag: u8,
+}
+
+/// Leaves in order with the borders between them, to be changed and written as clusters.
+#[derive(Clone)]
+pub(crate) struct Slots {
+    n: usize,
+    entry: [Entry; SLOTS_MAX],
+    /// Before each leaf but the first.
+    border: [Border; SLOTS_MAX],
+}
+
+impl Slots {
+    /// One leaf.
+    pub(crate) fn new(first: Entry) -> Self {
+        Slots {
+            n: 1,
+            entry: [first; SLOTS_MAX],
+            border: [Border { at: 0, byte: 0 }; SLOTS_MAX],
+        }
+    }
+
+    /// # Safety
+    /// `c` is a whole cluster.
+    pub(crate) unsafe fn read(c: Cluster) -> Self {
+        // SAFETY: the caller's promise; leaves and borders that there are.
+        unsafe {
+            let entry = |i| Entry {
+                cell: c.cell(i),
+                tag: c.tag(i),
+            };
+            let mut slots = Slots::new(entry(0));
+            for i in 1..c.leaves() {
+                let border = Border {
+                    at: c.border(i),
+                    byte: c.byte(i),
+                };
+                slots.push(border, entry(i));
+            }
+            slots
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.n
+    }
+
+    pub(crate) fn entry(&self, i: usize) -> Entry {
+        self.entry[i]
+    }
+
+    /// The border before leaf `i`, which is not the first.
+    pub(crate) fn border(&self, i: usize) -> Border {
+        self.border[i]
+    }
+
+    /// Adds a leaf behind the last.
+    pub(crate) fn push(&mut self, border: Border, entry: Entry) {
+        self.border[self.n] = border;
+        self.entry[self.n] = entry;
+        self.n += 1;
+    }
+
+    /// Puts a leaf in, as number `at`. `border` is the new one: before the leaf, or behind it.
+    pub(crate) fn insert(&mut self, at: usize, entry: Entry, border: Border, behind: bool) {
+        let edge = at + usize::from(behind);
+        self.entry.copy_within(at..self.n, at + 1);
+        self.entry[at] = entry;
+        self.border.copy_within(edge..self.n, edge + 1);
+        self.border[edge] = border;
+        self.n += 1;
+    }
+
+    /// Takes leaves `from..to` out, but not all.
+    pub(crate) fn remove(&mut self, from: usize, to: usize) {
+        if from > 0 && to < self.n {
+            // What is left parts at the first of the least offsets between.
+            let least = (from..=to).min_by_key(|i| self.border[*i].at);
+            self.border[to] = self.border[least.unwrap_or(to)];
+        }
+        self.entry.copy_within(to..self.n, from);
+        self.border.copy_within(to..self.n, from);
+        self.n -= to - from;
+    }
+
+    /// The same for one leaf: which border goes.
+    ///
+    /// # Safety
+    /// `c` is whole and has a leaf `i`.
+    #[inline]
+    unsafe fn lost_border(c: Cluster, i: usize) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match i {
+                0 => 1,
+                i if i + 1 < c.leaves() && c.border(i) <= c.border(i + 1) => i + 1,
+                i => i,
+            }
+        }
+    }
+
+    /// Adds what another has, behind this border.
+    pub(crate) fn append(&mut self, border: Border, other: &Slots) {
+        self.push(border, other.entry[0]);
+        for i in 1..other.n {
+            self.push(other.border[i], other.entry[i]);
+        }
+    }
+
+    /// The least and the greatest offset of borders between leaves `from..to`, of two and more.
+    fn reach(&self, from: usize, to: usize) -> (usize, usize) {
+        let offsets = self.border[from + 1..to].iter().map(|border| border.at);
+        offsets.fold((usize::MAX, 0), |(low, high), at| {
+            (low.min(at), high.max(at))
+        })
+    }
+
+    /// Whether leaves `from..to` can be one cluster, or one leaf.
+    pub(crate) fn fits(&self, from: usize, to: usize) -> bool {
+        let (low, high) = self.reach(from, to);
+        to - from == 1 || high - low <= REACH
+    }
+
+    /// Where leaves are parted, and at what border: of the least offsets, the one next to the
+    /// middle.
+    pub(crate) fn middle(&self) -> usize {
+        let (low, _) = self.reach(0, self.n);
+        let least = (1..self.n).filter(|i| self.border[*i].at == low);
+        least.min_by_key(|i| (2 * i).abs_diff(self.n)).unwrap_or(1)
+    }
+
+    /// The header of the cluster of leaves `from..to`, two and more, with this many slots.
+    pub(crate) fn header(&self, from: usize, to: usize, capacity: usize) -> u32 {
+        let (base, _) = self.reach(from, to);
+        cluster::header(base, to - from, capacity)
+    }
+
+    /// Writes leaves `from..to` as a cluster.
+    ///
+    /// # Safety
+    /// `p` is 8-aligned, has room for the header's block, and nobody reads it. The header is that of
+    /// these leaves, which fit.
+    pub(crate) unsafe fn write(&self, from: usize, to: usize, h: u32, p: *mut u8, bits: u32) {
+        let c = Cluster { p, h };
+        let capacity = c.capacity();
+        // SAFETY: the block is ours and large enough for the layout that the header says.
+        unsafe {
+            clear_last(p, cluster::block(capacity));
+            node::set_header(p, h | bits);
+            let (borders, bytes) = (p.add(cluster::borders_at(h)), p.add(cluster::bytes_at(h)));
+            for i in 0..capacity {
+                let there = from + i < to;
+                let slot = if there { from + i } else { 0 };
+                let (mut entry, mut border) = (self.entry[slot], self.border[slot]);
+                if !there {
+                    entry = Entry { cell: 0, tag: 0 };
+                }
+                if !there || i == 0 {
+                    border = Border {
+                        at: c.base(),
+                        byte: 0,
+                    };
+                }
+                *p.add(TAGS_AT + i) = entry.tag;
+                c.set_cell(i, entry.cell);
+                *borders.add(i) = (border.at - c.base()) as u8;
+                *bytes.add(i) = border.byte;
+            }
+        }
+    }
+}
+
+/// Moves what lies from `at` on, of `n` items, up by one and writes the item there; from `src` to
+/// `dst`, which may be the same.
+///
+/// # Safety
+/// `src` has `n` items; `dst` has room for one more.
+#[inline(always)]
+unsafe fn open<T: Copy>(src: *const T, dst: *mut T, n: usize, at: usize, item: T) {
+    // SAFETY: the caller's promise; the upper part is moved before the lower one.
+    unsafe {
+        ptr::copy(src.add(at), dst.add(at + 1), n - at);
+        if !ptr::eq(src, dst) {
+            ptr::copy_nonoverlapping(src, dst, at);
+        }
+        dst.add(at).write(item);
+    }
+}
+
+/// Moves what lies behind `at`, of `n` items, down by one; from `src` to `dst`, which may be the
+/// same; the item behind the last is zero.
+///
+/// # Safety
+/// `src` has `n` items, more than `at`; `dst` has room for as many as are written.
+#[inline(always)]
+unsafe fn close<T: Copy + Default>(src: *const T, dst: *mut T, n: usize, at: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !ptr::eq(src, dst) {
+            ptr::copy_nonoverlapping(src, dst, at);
+        }
+        ptr::copy(src.add(at + 1), dst.add(at), n - 1 - at);
+        if ptr::eq(src, dst) {
+            dst.add(n - 1).write(T::default());
+        }
+    }
+}
+
+/// The places of a cluster's four arrays.
+struct Arrays {
+    tags: *mut u8,
+    cells: *mut u32,
+    borders: *mut u8,
+    bytes: *mut u8,
+}
+
+impl Arrays {
+    /// # Safety
+    /// `p` is the block of a cluster with this header.
+    #[inline(always)]
+    unsafe fn of(p: *mut u8, h: u32) -> Self {
+        // SAFETY: the arrays are inside the block; cells are 4-aligned.
+        unsafe {
+            Arrays {
+                tags: p.add(TAGS_AT),
+                cells: p.add(cluster::cells_at(h)).cast(),
+                borders: p.add(cluster::borders_at(h)),
+                bytes: p.add(cluster::bytes_at(h)),
+            }
+        }
+    }
+
+    /// Zeroes what lies behind `n` slots of `capacity`.
+    ///
+    /// # Safety
+    /// As for `of`; the block is the caller's to write.
+    unsafe fn clear_from(&self, n: usize, capacity: usize) {
+        // SAFETY: in bounds of each array.
+        unsafe {
+            ptr::write_bytes(self.tags.add(n), 0, capacity - n);
+            ptr::write_bytes(self.cells.add(n), 0, capacity - n);
+            ptr::write_bytes(self.borders.add(n), 0, capacity - n);
+            ptr::write_bytes(self.bytes.add(n), 0, capacity - n);
+        }
+    }
+}
+
+/// Writes at `dst` the cluster `src` with a leaf more, as number `at`; `border`, the new one, is
+/// before it or behind it. Its base stays, and the border fits. `dst` is another block of
+/// `capacity` slots, or that of `src` with a free slot.
+///
+/// # Safety
+/// `src` is whole; `dst` is the caller's to write, and nobody reads it.
+pub(crate) unsafe fn insert_leaf(
+    src: Cluster,
+    (dst, capacity): (*mut u8, usize),
+    at: usize,
+    entry: Entry,
+    (border, behind): (Border, bool),
+    bits: u32,
+) {
+    let n = src.leaves();
+    let h = cluster::header(src.base(), n + 1, capacity);
+    let edge = at + usize::from(behind);
+    // SAFETY: the caller's promise; there is room for one slot more.
+    unsafe {
+        let (from, to) = (Arrays::of(src.p, src.h), Arrays::of(dst, h));
+        if dst != src.p {
+            clear_last(dst, cluster::block(capacity));
+            to.clear_from(n + 1, capacity);
+        }
+        open(from.tags, to.tags, n, at, entry.tag);
+        open(from.cells, to.cells, n, at, entry.cell);
+        open(
+            from.borders,
+            to.borders,
+            n,
+            edge,
+            (border.at - src.base()) as u8,
+        );
+        open(from.bytes, to.bytes, n, edge, border.byte);
+        node::set_header(dst, h | bits);
+    }
+}
+
+/// Writes at `dst` the cluster `src`, of three leaves and more, without leaf `i`. `dst` is another
+/// block of `capacity` slots, or that of `src`.
+///
+/// # Safety
+/// As for `insert_leaf`; there is a leaf `i`.
+pub(crate) unsafe fn remove_leaf(
+    src: Cluster,
+    (dst, capacity): (*mut u8, usize),
+    i: usize,
+    bits: u32,
+) {
+    let n = src.leaves();
+    let h = cluster::header(src.base(), n - 1, capacity);
+    // SAFETY: the caller's promise.
+    unsafe {
+        let lost = Slots::lost_border(src, i);
+        let (from, to) = (Arrays::of(src.p, src.h), Arrays::of(dst, h));
+        if dst != src.p {
+            clear_last(dst, cluster::block(capacity));
+            to.clear_from(n - 1, capacity);
+        }
+        close(from.tags, to.tags, n, i);
+        close(from.cells, to.cells, n, i);
+        close(from.borders, to.borders, n, lost);
+        close(from.bytes, to.bytes, n, lost);
+        node::set_header(dst, h | bits);
+    }
+}
+
+/// Whether a cluster has room for one leaf more, as far as its number of leaves goes.
+#[inline(always)]
+pub(crate) fn has_room(c: Cluster) -> bool {
+    c.leaves() < FILL_MAX
+}
+
+/// Whether a border at this offset can be told from the cluster's base, so that nothing else of it
+/// changes.
+#[inline(always)]
+pub(crate) fn is_in_reach(c: Cluster, at: usize) -> bool {
+    at.wrapping_sub(c.base()) <= REACH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::qp::raw::leaf::mismatch;
+
+    /// A cluster of the first `n` of some keys, in a block of this many slots.
+    fn cluster_of(keys: &[Vec<u8>], capacity: usize) -> (Slots, Vec<u64>) {
+        let entry = |i: usize| Entry {
+            cell: i as u32 * 4 + 1,
+            tag: cluster::tag(&keys[i]),
+        };
+        let mut slots = Slots::new(entry(0));
+        for i in 1..keys.len() {
+            let at = mismatch(&keys[i - 1], &keys[i]).unwrap();
+            slots.push(Border::between(&keys[i - 1], &keys[i], at), entry(i));
+        }
+        let mut block = vec![u64::MAX; cluster::block(capacity) / 8];
+        let h = slots.header(0, slots.len(), capacity);
+        // SAFETY: the block has this many slots.
+        unsafe { slots.write(0, slots.len(), h, block.as_mut_ptr().cast(), 0) };
+        (slots, block)
+    }
+
+    #[test]
+    fn leaves_go_in_and_out_as_in_slots_written_anew() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        for _ in 0..if cfg!(miri) { 3 } else { 2000 } {
+            let mut keys = std::collections::BTreeSet::new();
+            let n = rng.usize(3..=FILL_MAX);
+            while keys.len() < n {
+                let len = rng.usize(..8);
+                keys.insert((0..len).map(|_| rng.u8(..3) * 100).collect::<Vec<u8>>());
+            }
+            let keys: Vec<Vec<u8>> = keys.into_iter().collect();
+            let capacity = cluster::capacity_for(n) + 4 * rng.usize(..2);
+            let (slots, mut whole) = cluster_of(&keys, capacity);
+            let i = rng.usize(..n);
+            let mut less = slots.clone();
+            less.remove(i, i + 1);
+            // SAFETY: just written.
+            let c = unsafe { Cluster::at(whole.as_mut_ptr().cast()) };
+            for in_place in [false, true] {
+                let mut from = whole.clone();
+                let mut to = vec![7u64; cluster::block(capacity) / 8];
+                // SAFETY: blocks of so many slots.
+                let c = unsafe { Cluster::at(from.as_mut_ptr().cast()) };
+                let dst = if in_place {
+                    c.p
+                } else {
+                    to.as_mut_ptr().cast()
+                };
+                // SAFETY: as above.
+                unsafe { remove_leaf(c, (dst, capacity), i, 0) };
+                // SAFETY: just written.
+                let c = unsafe { Cluster::at(dst) };
+                // SAFETY: the cluster is whole.
+                let read = unsafe { Slots::read(c) };
+                let all = less.n;
+                assert_eq!(read.entry[..all], less.entry[..all]);
+                assert_eq!(read.border[1..all], less.border[1..all]);
+                // The key parts from a neighbour where it did before.
+                let (at, behind) = match i {
+                    0 => (slots.border[1], true),
+                    i if i + 1 == n || less.border[i] == slots.border[i + 1] => {
+                        (slots.border[i], false)
+                    }
+                    i => (slots.border[i + 1], true),
+                };
+                let mut again = vec![9u64; cluster::block(capacity) / 8];
+                let back = if in_place {
+                    dst
+                } else {
+                    again.as_mut_ptr().cast()
+                };
+                // SAFETY: blocks of so many slots.
+                unsafe { insert_leaf(c, (back, capacity), i, slots.entry[i], (at, behind), 0) };
+                let bytes = if in_place { &from } else { &again };
+                assert_eq!(*bytes, whole, "leaf {i} of {keys:?}");
+            }
+            // Blind search and place find every key, those that are absent too.
+            for (i, key) in keys.iter().enumerate() {
+                // SAFETY: the cluster is whole.
+                unsafe {
+                    assert_eq!(c.blind(key), i);
+                    assert!(c.with_tag(cluster::tag(key)) >> i & 1 == 1);
+                }
+            }
+            for _ in 0..if cfg!(miri) { 3 } else { 20 } {
+                let key: Vec<u8> = (0..rng.usize(..9)).map(|_| rng.u8(..4) * 80).collect();
+                let place = keys.partition_point(|k| *k < key);
+                // SAFETY: the cluster is whole.
+                unsafe {
+                    let near = c.blind(&key);
+                    let Some(part) = mismatch(&key, &keys[near]) else {
+                        continue;
+                    };
+                    let before = key < keys[near];
+                    assert_eq!(c.place(near, part, before), place, "{key:?} in {keys:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_of_leaves_goes() {
+        let keys: Vec<Vec<u8>> = [&b"a"[..], b"ab", b"abc", b"abd", b"b", b"bx"]
+            .map(<[u8]>::to_vec)
+            .to_vec();
+        for from in 0..keys.len() {
+            for to in from + 1..=keys.len() {
+                let left: Vec<_> = [&keys[..from], &keys[to..]].concat();
+                if left.is_empty() {
+                    continue;
+                }
+                let (mut slots, _) = cluster_of(&keys, 8);
+                slots.remove(from, to);
+                assert_eq!(slots.len(), left.len());
+                for i in 1..left.len() {
+                    let at = mismatch(&left[i - 1], &left[i]).unwrap();
+                    let border = slots.border(i);
+                    assert_eq!(border.at, at);
+                    assert!(left[i - 1].get(at) < Some(&border.byte) || border.byte == 0);
+                    assert!(border.byte <= left[i][at]);
+                    assert_eq!(border.byte == 0, left[i - 1].len() == at);
+                }
+            }
+        }
+    }
+}
