@@ -108,10 +108,12 @@ pub struct KernelMapMemory {
     pub index: usize,
     /// Blocks in rings, for programs to take.
     pub offered: usize,
-    /// Blocks that programs have: branches and leaves.
+    /// Blocks that programs have: branches, clusters and leaves.
     pub live: usize,
     /// Of these, branches, as programs say.
     pub branches: usize,
+    /// Of these, clusters, as programs say.
+    pub clusters: usize,
     /// Of these, leaves, as programs say.
     pub leaves: usize,
     /// Blocks that programs gave up and nobody fetched.
@@ -132,6 +134,8 @@ pub struct KernelMapShape {
     pub entries: usize,
     /// Branches of the trie.
     pub branches: usize,
+    /// Clusters of leaves.
+    pub clusters: usize,
     /// The most branches above a leaf.
     pub depth: usize,
     /// Entries that do not lie in their home bucket.
@@ -300,15 +304,16 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         self
     }
 
-    /// The most blocks that programs give up between two steps of service, rounded up to a power of two. Default: four times the size of rings.
-    /// What they cut off slabs counts too; with fewer than 8 they cut nothing.
+    /// The most blocks that programs give up between two steps of service, rounded up to a power of
+    /// two. Default: four times the size of rings, and enough for 128 insertions of any sort. What
+    /// they cut off slabs counts too; with fewer than 8 they cut nothing.
     pub fn retire_ring(mut self, blocks: usize) -> Self {
         self.plan.retired = Some(blocks);
         self
     }
 
-    /// Leaves for so many entries with keys of this length (up to 254) lie ready from the beginning. A map with a trie needs branches too,
-    /// which come as they are used.
+    /// Leaves for so many entries with keys of this length (up to 254) lie ready from the beginning.
+    /// A map with a trie needs clusters and branches too, which come as they are used.
     pub fn prefill(mut self, key_len: usize, entries: usize) -> Self {
         self.plan.prefill.push((key_len, entries));
         self

@@ -71,7 +71,7 @@ pub mod page {
     /// The first eight bytes.
     pub const MAGIC: u64 = u64::from_le_bytes(*b"SAPWBPF\0");
     /// The version of the arena's layout; one more with each change of it.
-    pub const VERSION: u32 = 1;
+    pub const VERSION: u32 = 2;
     /// Where the version is.
     pub const VERSION_AT: usize = 8;
     /// Where a zero is.
@@ -118,6 +118,7 @@ pub mod page {
 ///             1280 | lock: u32                                                        |   programs
 ///             1344 | entries, branches, their units, units of leaves: u32 each        |   programs, under the lock
 ///             1360 | sequence: u64, one more with each unlocking                      |   programs, under the lock
+///             1376 | clusters, their units: u32 each                                  |   programs, under the lock
 ///             1408 | most entries, parts: u32 each; bytes in use, of them before blocks: u64 each
 ///             1472 | scratch                                                          |   programs, under the lock
 /// next pages  4096 | heads of the rings, 128 bytes each: one a size of blocks, retired |
@@ -126,6 +127,8 @@ pub mod page {
 /// head of a ring  0 | mask: u32 | slots: u32 | kept: u32 | user's count: u32 | ... | 64 | programs' count: u32 |
 /// ```
 pub mod kernel_map {
+    use sapwood::qp::format::KIND;
+
     numbers! { CONSTANTS:
         /// Where the lock is.
         LOCK: usize = 1280;
@@ -143,6 +146,10 @@ pub mod kernel_map {
         SLAB: usize = 1368;
         /// Where the units are that are left of it.
         SLAB_LEFT: usize = 1372;
+        /// Where the number of clusters is.
+        CLUSTERS: usize = 1376;
+        /// Where the units of all clusters are.
+        CLUSTER_UNITS: usize = 1380;
         /// Where the most entries are.
         MAX: usize = 1408;
         /// Where the parts are.
@@ -166,9 +173,12 @@ pub mod kernel_map {
         /// In a head: what programs have taken out, or put in.
         RING_PROGRAMS: usize = 64;
         /// Classes of blocks, each with a ring; the ring after them has what was retired, and the last one slabs.
-        CLASSES: usize = 51;
+        CLASSES: usize = 55;
         /// The ring of slabs.
         SLABS: usize = CLASSES + 1;
+        /// In the ring of what was retired: the kind of a cell that no node has. It tells of a block
+        /// that was cut off a slab, and has its units in the place of a reference; 0: the next slab.
+        CUT: u32 = KIND;
         /// Units of a slab.
         SLAB_UNITS: usize = 1024;
         /// The last class of one size, in units. Each class above it has 8 units more.

@@ -8,11 +8,16 @@ use std::time::{Duration, Instant};
 
 use kernel::maps::{Both, Kind, Names, Points, Trie};
 use kernel::{Beside, Damage, LOOKUP, NODES, Pins, key, load, lookup, skipped, value_of};
+use sapwood::qp::format::{self, branch, cluster};
 use sapwood_bpf::{BpfArena, CheckedReader, Error};
 
 tests_of_maps! {
-    trie: Trie { written_by_another_process_until_it_is_killed damaged_maps damaged_tries }
-    both: Both { written_by_another_process_until_it_is_killed damaged_maps damaged_indexes }
+    trie: Trie {
+        written_by_another_process_until_it_is_killed damaged_maps damaged_tries damaged_clusters
+    }
+    both: Both {
+        written_by_another_process_until_it_is_killed damaged_maps damaged_clusters damaged_indexes
+    }
     points: Points { written_by_another_process_until_it_is_killed damaged_maps damaged_indexes }
 }
 
@@ -205,7 +210,7 @@ fn damaged_maps<K: Kind>() {
             // And another root, another table, other secrets.
             let root = match rng.bool() {
                 true => rng.u64(..),
-                false => (rng.usize(NODES..last) * 2) as u64 | rng.u64(0..2),
+                false => (rng.usize(NODES..last) * 4) as u64 | rng.u64(0..4),
             };
             damage.words(ROOT, &[root]);
             damage.words(TABLE, &[rng.u64(..last as u64)]);
@@ -240,24 +245,117 @@ fn damaged_tries<K: Kind>() {
     // Branches that name each other, and a comb as deep as offsets go.
     let mut comb = vec![0u64; damage.whole.len()];
     for (i, pair) in comb[NODES..].chunks_exact_mut(2).enumerate() {
-        let header = (i as u64).min(0xffff) | 1 << 16 | 2 << 27;
-        let next = ((NODES + 2 * (i + 1)) * 2) as u64;
-        pair[0] = header & 0xffff_ffff | 0x0201 << 32 | 0x0202 << 48;
+        let header = branch::header(i.min(0xffff), 1);
+        let next = cell_of(NODES + 2 * (i + 1));
+        pair[0] = u64::from(header) | 0x0101_0101 << 32;
         pair[1] = next | next << 32;
     }
     damage.words(NODES, &comb[NODES..]);
-    damage.words(ROOT, &[2 * NODES as u64]);
+    damage.words(ROOT, &[cell_of(NODES)]);
     let began = Instant::now();
     for answer in [reader.len(), reader.verify()] {
         assert!(matches!(answer, Err(Error::Damaged(_))), "{answer:?}");
     }
     assert!(began.elapsed() < Duration::from_secs(20));
     // A branch that is its own child.
-    comb[513] = 1024 | 1024 << 32;
+    comb[NODES + 1] = cell_of(NODES) | cell_of(NODES) << 32;
     damage.words(NODES, &comb[NODES..NODES + 8]);
     let answer = reader.verify();
     assert!(matches!(answer, Err(Error::Damaged(_))), "{answer:?}");
     damage.put_back(0, damage.whole.len());
+    assert_eq!(reader.verify().unwrap(), entries);
+}
+
+/// The cell of a branch at a word.
+fn cell_of(word: usize) -> u64 {
+    u64::from(format::branch_cell(word as u32))
+}
+
+/// Reads a window as it was.
+struct Bytes<'a>(&'a [u64]);
+
+impl Bytes<'_> {
+    fn u8(&self, at: usize) -> u8 {
+        (self.0[at / 8] >> (at % 8 * 8)) as u8
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        (self.0[at / 8] >> (at % 8 * 8)) as u32
+    }
+
+    /// Where the clusters below a cell are.
+    fn clusters(&self, cell: u32, found: &mut Vec<usize>) {
+        let at = format::byte_of(cell);
+        if cell & format::CLUSTER != 0 {
+            found.push(at);
+        } else if format::is_branch(cell) {
+            let header = self.u32(at);
+            let cells = at + branch::cells_at(header);
+            for child in 0..branch::children_of(header) {
+                self.clusters(self.u32(cells + 4 * child), found);
+            }
+        }
+    }
+}
+
+fn damaged_clusters<K: Kind>() {
+    let arena = BpfArena::create(8 << 20).unwrap();
+    let (_map, reader, damage, entries) = filled::<K>(&arena);
+    let whole = Bytes(&damage.whole);
+    let mut clusters = Vec::new();
+    whole.clusters(damage.whole[ROOT] as u32, &mut clusters);
+    assert!(clusters.len() > 10, "{}", clusters.len());
+    // What verify says when the bytes from this one on are these.
+    let verified = |at: usize, bytes: &[u8]| {
+        let (from, to) = (at / 8, (at + bytes.len()).div_ceil(8));
+        let old = &damage.whole[from..to];
+        let mut new: Vec<u8> = old.iter().flat_map(|word| word.to_le_bytes()).collect();
+        new[at % 8..at % 8 + bytes.len()].copy_from_slice(bytes);
+        let new = new.chunks_exact(8);
+        let new: Vec<u64> = new
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap()))
+            .collect();
+        damage.words(from, &new);
+        let answer = reader.verify();
+        damage.put_back(from, to - from);
+        answer
+    };
+    let mut rng = fastrand::Rng::with_seed(12);
+    for at in clusters {
+        let header = whole.u32(at);
+        let leaves = cluster::leaves_of(header);
+        let slot = rng.usize(1..leaves);
+        let cells = at + cluster::cells_at(header);
+        let (tag, cell) = (at + cluster::TAGS_AT + slot, cells + 4 * slot);
+        let distance = at + cluster::borders_at(header) + slot;
+        let byte = at + cluster::bytes_at(header) + slot;
+        let before = whole.u32(cell - 4).to_le_bytes();
+        let other = if whole.u8(byte) == 0 { rng.u8(1..) } else { 0 };
+        for (what, at, bytes) in [
+            ("no tag", tag, &[whole.u8(tag) ^ 1 << rng.u8(0..8)][..]),
+            (
+                "no border",
+                distance,
+                &[whole.u8(distance) ^ 1 << rng.u8(0..8)],
+            ),
+            ("no byte", byte, &[other]),
+            ("a leaf twice", cell, &before),
+            ("an empty cell", cell, &[0; 4]),
+            ("a cluster in a cluster", cell, &[whole.u8(cell) ^ 3]),
+            ("another base", at, &[whole.u8(at) ^ 1 << rng.u8(0..8)]),
+            ("a leaf less", at + 2, &[leaves as u8 - 1]),
+            ("a leaf more", at + 2, &[leaves as u8 + 1]),
+        ] {
+            let answer = verified(at, bytes);
+            assert!(
+                matches!(answer, Err(Error::Damaged(_))),
+                "{what}: {answer:?}"
+            );
+        }
+        // A writer that died may have left it locked.
+        let locked = header | branch::FRESH;
+        assert_eq!(verified(at, &locked.to_le_bytes()).unwrap(), entries);
+    }
     assert_eq!(reader.verify().unwrap(), entries);
 }
 

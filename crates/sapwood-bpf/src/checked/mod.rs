@@ -90,8 +90,8 @@ impl CheckedValue for Bytes {
 ///   memory that was removed is not used again meanwhile.
 /// - A reader takes no part in the owner's grace periods, so the owner may use such memory again.
 ///   What was read is then compared with its path from the root once more, and the operation begins
-///   anew if that has changed. That finds nearly all such cases, but is no proof: for exact answers,
-///   read in the owner's process, or in a program.
+///   anew if that has changed. That finds nearly all such cases, but is no proof: for exact
+///   answers, read in the owner's process, or in a program.
 ///
 /// A damaged map may name pages of its window that nothing was written to yet; to read them takes
 /// memory.
@@ -234,17 +234,7 @@ impl<V: CheckedValue> CheckedReader<V> {
             if nodes.has_only_index() {
                 return Index::new(nodes).get(key);
             }
-            let mut read = || -> Result<Option<Vec<u8>>, Trouble> {
-                if !path.follow(nodes, key)? {
-                    return Ok(None);
-                }
-                let leaf = nodes.leaf(path.leaf)?;
-                Ok((nodes.key(&leaf) == key).then(|| nodes.value(&leaf)))
-            };
-            let result = read();
-            // What looks damaged may be what is written at this moment.
-            path.look_again(nodes, true)?;
-            result
+            path.get(nodes, key)
         })?;
         found.map(|bytes| value_of(&bytes)).transpose()
     }
@@ -456,60 +446,20 @@ impl<'a, V: CheckedValue> CheckedIter<'a, V> {
         }
     }
 
-    /// To the next leaf: from the one before, or from the root.
-    fn go(&mut self, nodes: &Nodes<Place>, stands: bool) -> Result<(), Trouble> {
-        if stands {
-            self.path.step(nodes)?;
-            if self.path.leaf != 0 {
-                return Ok(());
-            }
-            // The end is believed to the root only.
-        }
-        match self.from.is_empty() && !self.strict {
-            true => self.path.first(nodes),
-            false => self.path.seek(nodes, &self.from, self.strict),
-        }
-    }
-
-    /// The entry after the one before; `None`: the end.
-    fn read(&mut self, nodes: &Nodes<Place>, stands: bool) -> Result<Option<Copied>, Trouble> {
-        self.go(nodes, stands)?;
-        if self.path.leaf == 0 {
-            return Ok(None);
-        }
-        let leaf = nodes.leaf(self.path.leaf)?;
-        let (key, value) = nodes.entry(&leaf);
-        let before = self.strict.then_some(self.from.as_slice());
-        let ascends = match before {
-            Some(before) => key.as_slice() > before,
-            None => key >= self.from,
-        };
-        if !ascends || !self.path.leads_to(&key, before) {
-            let at = leaf.block().0;
-            return Err(Trouble::Damaged("a key that does not fit its place", at));
-        }
-        Ok(Some((key, value)))
-    }
-
-    /// As `read`, if the path leads where it led.
-    fn attempt(&mut self, nodes: &Nodes<Place>, stands: bool) -> Result<Option<Copied>, Trouble> {
-        let read = self.read(nodes, stands);
-        match read {
-            Ok(None) => self.path.is_over(nodes),
-            _ => self.path.look_again(nodes, false),
-        }?;
-        read
+    /// The entry after the one before, which the path leads to if it `stands`; `None`: the end.
+    fn entry(&mut self, nodes: &Nodes<Place>, stands: bool) -> Result<Option<Copied>, Trouble> {
+        self.path.entry(nodes, &self.from, self.strict, stands)
     }
 
     fn advance(&mut self) -> Result<Option<(Vec<u8>, V)>, Error> {
         let (reader, stood) = (self.reader, self.nodes.take());
         // A path that was left long ago may lead nowhere: only what is met from the root tells of
         // damage.
-        let found = stood.and_then(|nodes| Some((self.attempt(&nodes, true).ok()?, nodes)));
+        let found = stood.and_then(|nodes| Some((self.entry(&nodes, true).ok()?, nodes)));
         let (found, nodes) = match found {
             Some(found) => found,
             None if reader.has_order()? => {
-                reader.undisturbed(|nodes| Ok((self.attempt(nodes, false)?, nodes.clone())))?
+                reader.undisturbed(|nodes| Ok((self.entry(nodes, false)?, nodes.clone())))?
             }
             None => {
                 let name = &reader.window.name;

@@ -1,5 +1,5 @@
-//! Branches and leaves of a window that others write: read word by word, and checked before they
-//! are believed.
+//! Branches, clusters and leaves of a window that others write: read word by word, and checked
+//! before they are believed.
 //!
 //! Everything is read through atomics, so what changes meanwhile gives other words, never anything
 //! worse. A reference is followed only to bytes that the window has.
@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sapwood::qp::Published;
-use sapwood::qp::format::branch::{self, BIG, BIG_MAP, LABELS_AT, LOCKS, RANKS_AT};
-use sapwood::qp::format::{LEAF, byte_of, leaf};
+use sapwood::qp::format::branch::{self, BIG, FRESH, LABELS_AT, LOCKS, MAP_AT};
+use sapwood::qp::format::cluster::{self, SLOTS_MAX};
+use sapwood::qp::format::{CLUSTER, KIND, LEAF, byte_of, is_branch, leaf};
 use sapwood_arena::EXTRA_AT;
 
 use crate::error::Error;
@@ -92,10 +93,26 @@ pub(crate) struct Nodes<W> {
 /// A branch whose header and labels were read and fit each other.
 #[derive(Clone, Copy)]
 pub(crate) struct Branch {
-    pub(super) at: usize,
+    at: usize,
     header: u32,
     /// The labels, a bit each.
-    map: [u64; 4],
+    labels: [u64; 4],
+}
+
+/// A cluster whose header was read. It lies inside.
+#[derive(Clone, Copy)]
+pub(crate) struct Cluster {
+    at: usize,
+    header: u32,
+}
+
+/// How the leaves of a cluster part: for each slot, what is between it and the one before.
+#[derive(Clone, Copy)]
+pub(super) struct Borders {
+    base: usize,
+    leaves: usize,
+    distances: [u8; SLOTS_MAX],
+    bytes: [u8; SLOTS_MAX],
 }
 
 /// A leaf that lies inside.
@@ -106,13 +123,20 @@ pub(crate) struct Leaf {
     key_len: usize,
 }
 
+/// Bytes that two keys have in common, or `None` when they are the same.
+pub(super) fn mismatch(a: &[u8], b: &[u8]) -> Option<usize> {
+    let common = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    (common < a.len() || common < b.len()).then_some(common)
+}
+
+/// The bits of a word's bytes up to one: `byte` and those before it in its word.
+fn up_to(byte: u8) -> u64 {
+    u64::MAX >> (63 - byte % 64)
+}
+
 impl Branch {
     pub(super) fn offset(&self) -> usize {
         branch::offset_of(self.header)
-    }
-
-    fn end(&self) -> usize {
-        branch::end_of(self.header)
     }
 
     pub(super) fn children(&self) -> usize {
@@ -124,34 +148,88 @@ impl Branch {
         (self.at, self.at + branch::block_of(self.header))
     }
 
-    /// The number of children before one with this byte (`None`: END).
-    pub(super) fn rank(&self, byte: Option<u8>) -> usize {
-        let Some(byte) = byte else { return 0 };
-        let word = branch::word_of(byte);
-        let before: u32 = self.map[..word].iter().map(|word| word.count_ones()).sum();
-        let below = self.map[word] & (branch::bit_of(byte) - 1);
-        (before + below.count_ones()) as usize + self.end()
-    }
-
-    /// The child with this byte of the key (`None`: the key ends).
-    pub(super) fn find(&self, byte: Option<u8>) -> Option<usize> {
-        let there = match byte {
-            None => self.end() == 1,
-            Some(byte) => self.map[branch::word_of(byte)] & branch::bit_of(byte) != 0,
+    /// The child that a key belongs to: the number of labels that are not greater than its byte.
+    pub(super) fn child(&self, key: &[u8]) -> usize {
+        let Some(&byte) = key.get(self.offset()) else {
+            return 0;
         };
-        there.then(|| self.rank(byte))
+        let word = usize::from(byte / 64);
+        let before: u32 = self.labels[..word]
+            .iter()
+            .map(|word| word.count_ones())
+            .sum();
+        (before + (self.labels[word] & up_to(byte)).count_ones()) as usize
     }
 
-    /// The byte of the `i`th child; `None`: END.
-    pub(super) fn label(&self, i: usize) -> Option<u8> {
-        let mut rest = i.checked_sub(self.end())? as u32;
-        for (at, word) in self.map.iter().enumerate() {
-            if rest < word.count_ones() {
-                return Some(branch::label_of(at, *word, rest));
+    /// Takes in a label; they come in ascending order. Whether it is greater than all before it.
+    fn add(&mut self, label: u8) -> bool {
+        let (word, bit) = (usize::from(label / 64), 1 << (label % 64));
+        let ascends = self.labels[word] < bit && self.labels[word + 1..].iter().all(|w| *w == 0);
+        self.labels[word] |= bit;
+        ascends
+    }
+}
+
+impl Cluster {
+    /// Where its block begins and ends.
+    pub(crate) fn block(&self) -> (usize, usize) {
+        (self.at, self.at + cluster::block_of(self.header))
+    }
+
+    pub(super) fn leaves(&self) -> usize {
+        cluster::leaves_of(self.header)
+    }
+}
+
+impl Borders {
+    /// Where the leaf in a slot parts from the one before.
+    fn offset(&self, slot: usize) -> usize {
+        self.base + usize::from(self.distances[slot])
+    }
+
+    /// The slot of a leaf that has as long a prefix in common with a key as any in the cluster. If
+    /// the key is there, its slot.
+    pub(super) fn search(&self, key: &[u8]) -> usize {
+        let (mut found, mut least) = (0, usize::MAX);
+        for slot in 1..self.leaves {
+            let offset = self.offset(slot);
+            if offset < least {
+                match key.get(offset) {
+                    Some(byte) if *byte >= self.bytes[slot] => (found, least) = (slot, usize::MAX),
+                    _ => least = offset,
+                }
             }
-            rest -= word.count_ones();
         }
-        None
+        found
+    }
+
+    /// The slot of the first leaf whose key is greater than one that is not there, or the number of
+    /// leaves. The key parts at `at` from the leaf in the slot `found` by [`search`](Self::search);
+    /// `less`: it is less than that.
+    pub(super) fn place(&self, found: usize, at: usize, less: bool) -> usize {
+        let mut slot = found;
+        if less {
+            while slot > 0 && self.offset(slot) > at {
+                slot -= 1;
+            }
+            return slot;
+        }
+        slot += 1;
+        while slot < self.leaves && self.offset(slot) > at {
+            slot += 1;
+        }
+        slot
+    }
+
+    /// Whether two keys part as the leaf in a slot and the one before do.
+    pub(super) fn part(&self, slot: usize, left: &[u8], right: &[u8]) -> bool {
+        let (offset, label) = (self.offset(slot), self.bytes[slot]);
+        let between = match (left.get(offset), right.get(offset)) {
+            (None, _) => label == 0,
+            (Some(left), Some(right)) => *left < label && label <= *right,
+            (Some(_), None) => false,
+        };
+        between && mismatch(left, right) == Some(offset)
     }
 }
 
@@ -215,13 +293,13 @@ impl<W: Window> Nodes<W> {
     pub(crate) fn branch(&self, cell: u32, min: usize) -> Result<Branch, Trouble> {
         let at = byte_of(cell);
         let damaged = |why| Err(Trouble::Damaged(why, at));
-        if cell & LEAF != 0 || !self.inside(at, 16) {
+        if !is_branch(cell) || !self.inside(at, 16) {
             return damaged("a branch outside the window");
         }
         let mut branch = Branch {
             at,
             header: self.window.u32(at) & !LOCKS,
-            map: [0; 4],
+            labels: [0; 4],
         };
         if !branch::is_sound(branch.header, min) {
             return damaged("no branch has such a header here");
@@ -229,59 +307,58 @@ impl<W: Window> Nodes<W> {
         if !self.inside(at, branch::block_of(branch.header)) {
             return damaged("a branch that ends outside the window");
         }
-        let labels = branch::labels_of(branch.header);
         if branch.header & BIG != 0 {
-            for (i, word) in branch.map.iter_mut().enumerate() {
-                *word = self.window.u64(at + BIG_MAP + 8 * i);
+            let mut before = 0;
+            for at_byte in (0..256).step_by(4) {
+                let word = self.window.u32(at + MAP_AT + at_byte).to_ne_bytes();
+                for (byte, mapped) in (at_byte..).zip(word) {
+                    let child = branch::child_of_map(branch.header, mapped);
+                    if child == before + 1 {
+                        branch.add(byte as u8);
+                    } else if child != before {
+                        return damaged("a map of bytes that skips children");
+                    }
+                    before = child;
+                }
+            }
+            if before != branch::labels_of(branch.header) {
+                return damaged("a map of bytes that has not all children");
             }
         } else {
-            let mut before = None;
+            let labels = branch::labels_of(branch.header);
             for i in (0..labels).step_by(4) {
                 let word = self.window.u32(at + LABELS_AT + i).to_ne_bytes();
                 for &label in &word[..(labels - i).min(4)] {
-                    if before.is_some_and(|before| before >= label) {
+                    if !branch.add(label) {
                         return damaged("labels that do not ascend");
                     }
-                    before = Some(label);
-                    branch.map[branch::word_of(label)] |= branch::bit_of(label);
                 }
             }
         }
-        let count: u32 = branch.map.iter().map(|word| word.count_ones()).sum();
-        match count as usize == labels {
-            true => Ok(branch),
-            false => damaged("labels that are not as many as the header says"),
-        }
+        Ok(branch)
     }
 
-    /// Checks what only a whole check looks at: padding of labels, ranks, and, if it has to be
-    /// free, the lock.
-    pub(super) fn check_spare(&self, branch: &Branch, free: bool) -> Result<(), Trouble> {
+    /// Checks what only a whole check looks at: padding of labels, and, if it has to be free, the
+    /// lock.
+    pub(super) fn check_branch(&self, branch: &Branch, free: bool) -> Result<(), Trouble> {
         let damaged = |why| Err(Trouble::Damaged(why, branch.at));
         if free && self.window.u32(branch.at) != branch.header {
             return damaged("a branch that is locked");
         }
-        if branch.header & BIG != 0 {
-            let ranks = self.window.u32(branch.at + RANKS_AT).to_ne_bytes();
-            let mut before = 0;
-            for (word, rank) in branch.map.iter().zip(ranks) {
-                if u32::from(rank) != before {
-                    return damaged("ranks that do not fit the bitmap");
-                }
-                before += word.count_ones();
-            }
-        } else {
+        if branch.header & BIG == 0 {
             let labels = branch::labels_of(branch.header);
-            let last = branch.label(branch.children() - 1);
-            let padding = self.copy(branch.at + LABELS_AT, branch::padded(labels));
-            if padding[labels..].iter().any(|label| Some(*label) != last) {
+            let padded = self.copy(branch.at + LABELS_AT, branch::padded(labels));
+            if padded[labels..]
+                .iter()
+                .any(|label| *label != padded[labels - 1])
+            {
                 return damaged("labels that are padded with something else");
             }
         }
         Ok(())
     }
 
-    /// The cell of the `i`th child, END first.
+    /// The cell of the `i`th child.
     pub(super) fn cell(&self, branch: &Branch, i: usize) -> u32 {
         debug_assert!(i < branch.children());
         let cells = branch.at + branch::cells_at(branch.header);
@@ -293,10 +370,101 @@ impl<W: Window> Nodes<W> {
         self.window.u32(branch.at) & !LOCKS == branch.header
     }
 
+    /// The cluster of a cell.
+    pub(crate) fn cluster(&self, cell: u32) -> Result<Cluster, Trouble> {
+        let at = byte_of(cell);
+        let damaged = |why| Err(Trouble::Damaged(why, at));
+        if cell & KIND != CLUSTER || !self.inside(at, cluster::block(4)) {
+            return damaged("a cluster outside the window");
+        }
+        let header = self.window.u32(at) & !FRESH;
+        if !cluster::is_sound(header) {
+            return damaged("no cluster has such a header");
+        }
+        match self.inside(at, cluster::block_of(header)) {
+            true => Ok(Cluster { at, header }),
+            false => damaged("a cluster that ends outside the window"),
+        }
+    }
+
+    /// How the leaves of a cluster part: nowhere before `min`.
+    pub(super) fn borders(&self, cluster: &Cluster, min: usize) -> Result<Borders, Trouble> {
+        let leaves = cluster.leaves();
+        let mut borders = Borders {
+            base: cluster::base_of(cluster.header),
+            leaves,
+            distances: [0; SLOTS_MAX],
+            bytes: [0; SLOTS_MAX],
+        };
+        for (part, bytes) in [
+            (cluster::borders_at(cluster.header), &mut borders.distances),
+            (cluster::bytes_at(cluster.header), &mut borders.bytes),
+        ] {
+            for (i, bytes) in bytes[..leaves.next_multiple_of(4)]
+                .chunks_exact_mut(4)
+                .enumerate()
+            {
+                let word = self.window.u32(cluster.at + part + 4 * i);
+                bytes.copy_from_slice(&word.to_ne_bytes());
+            }
+        }
+        match (1..leaves).all(|slot| borders.offset(slot) >= min) {
+            true => Ok(borders),
+            false => Err(Trouble::Damaged(
+                "leaves that part before the branch above them",
+                cluster.at,
+            )),
+        }
+    }
+
+    /// Checks what only a whole check looks at: the slots behind the last leaf, what is before the
+    /// first, and, if it has to be free, the lock.
+    pub(super) fn check_cluster(&self, cluster: &Cluster, free: bool) -> Result<(), Trouble> {
+        let damaged = |why| Err(Trouble::Damaged(why, cluster.at));
+        let (header, leaves) = (cluster.header, cluster.leaves());
+        if free && self.window.u32(cluster.at) != header {
+            return damaged("a cluster that is locked");
+        }
+        let capacity = cluster::capacity_of(header);
+        let is_zero = |at, len| {
+            self.copy(cluster.at + at, len)
+                .iter()
+                .all(|byte| *byte == 0)
+        };
+        let spare = capacity - leaves;
+        let borders = [cluster::borders_at(header), cluster::bytes_at(header)];
+        let zeros = is_zero(cluster::TAGS_AT + leaves, spare)
+            && is_zero(cluster::cells_at(header) + 4 * leaves, 4 * spare)
+            && borders
+                .iter()
+                .all(|at| is_zero(*at, 1) && is_zero(at + leaves, spare));
+        match zeros {
+            true => Ok(()),
+            false => damaged("a cluster with something in a slot that has no leaf"),
+        }
+    }
+
+    /// The tags of a cluster's leaves.
+    pub(super) fn tags(&self, cluster: &Cluster) -> Vec<u8> {
+        self.copy(cluster.at + cluster::TAGS_AT, cluster.leaves())
+    }
+
+    /// The cell of the leaf in a slot of a cluster.
+    pub(super) fn slot(&self, cluster: &Cluster, slot: usize) -> u32 {
+        debug_assert!(slot < cluster.leaves());
+        let cells = cluster.at + cluster::cells_at(cluster.header);
+        self.window.u32(cells + 4 * slot)
+    }
+
+    /// Whether a cluster has the header that it had, as [`is_still`](Self::is_still).
+    pub(super) fn is_still_cluster(&self, cluster: &Cluster) -> bool {
+        self.window.u32(cluster.at) & !FRESH == cluster.header
+    }
+
     /// The leaf of a cell.
     pub(crate) fn leaf(&self, cell: u32) -> Result<Leaf, Trouble> {
         let at = byte_of(cell);
-        if cell & LEAF == 0 || !self.inside(at, self.value_bytes + 8) {
+        if cell & KIND != LEAF || !self.inside(at, self.value_bytes + 8) {
             return Err(Trouble::Damaged("a leaf outside the window", at));
         }
         let [a, b, c, ..] = self.window.u64(at + self.value_bytes).to_ne_bytes();
@@ -351,32 +519,289 @@ impl<W: Window> Nodes<W> {
 pub(crate) type Copied = (Vec<u8>, Vec<u8>);
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use sapwood::qp::format::{branch_cell, cluster_cell, leaf_cell};
+
     use super::*;
 
-    #[test]
-    fn labels_and_ranks() {
-        let labels = [0u8, 1, 63, 64, 200, 255];
-        let mut map = [0u64; 4];
-        for label in labels {
-            map[branch::word_of(label)] |= branch::bit_of(label);
+    /// A window in plain memory.
+    pub(in super::super) struct Words(pub(in super::super) Vec<AtomicU64>);
+
+    impl Words {
+        pub(in super::super) fn new(words: usize) -> Words {
+            Words((0..words).map(|_| AtomicU64::new(0)).collect())
         }
-        for end in [false, true] {
-            let branch = Branch {
-                at: PAGE,
-                header: branch::header(5, labels.len(), end),
-                map,
-            };
-            let first = usize::from(end);
-            assert_eq!(branch.children(), 6 + first);
-            assert_eq!(branch.find(None), end.then_some(0));
-            for (i, label) in labels.into_iter().enumerate() {
-                assert_eq!(branch.label(i + first), Some(label));
-                assert_eq!(branch.find(Some(label)), Some(i + first));
-                assert_eq!(branch.rank(Some(label)), i + first);
+
+        /// Writes bytes from the `at`th on.
+        pub(in super::super) fn write(&self, at: usize, bytes: &[u8]) {
+            for (at, byte) in (at..).zip(bytes) {
+                let word = &self.0[at / 8];
+                let mut all = word.load(Ordering::Relaxed).to_ne_bytes();
+                all[at % 8] = *byte;
+                word.store(u64::from_ne_bytes(all), Ordering::Release);
             }
-            assert_eq!(branch.find(Some(62)), None);
-            assert_eq!(branch.rank(Some(62)), 2 + first);
         }
+
+        pub(in super::super) fn byte(&self, at: usize) -> u8 {
+            self.0[at / 8].load(Ordering::Relaxed).to_ne_bytes()[at % 8]
+        }
+    }
+
+    impl Window for &Words {
+        fn len(&self) -> usize {
+            self.0.len() * 8
+        }
+
+        fn u32(&self, at: usize) -> u32 {
+            assert!(at % 4 == 0);
+            let word = self.u64(at / 8 * 8).to_ne_bytes();
+            let half: [u8; 4] = word[at % 8..at % 8 + 4].try_into().unwrap();
+            u32::from_ne_bytes(half)
+        }
+
+        fn u64(&self, at: usize) -> u64 {
+            assert!(at % 8 == 0);
+            self.0[at / 8].load(Ordering::Acquire)
+        }
+    }
+
+    /// Where nodes begin, as a reference.
+    const FIRST: u32 = (PAGE / 8) as u32;
+
+    fn damaged<T>(result: Result<T, Trouble>) -> Option<&'static str> {
+        match result {
+            Err(Trouble::Damaged(why, _)) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// A branch with these labels at the beginning, for the sixth byte.
+    fn written(words: &Words, labels: &[u8]) -> u32 {
+        let header = branch::header(5, labels.len());
+        words.write(PAGE, &header.to_ne_bytes());
+        if header & BIG == 0 {
+            let last = [labels[labels.len() - 1]; 4];
+            words.write(PAGE + LABELS_AT, labels);
+            let padding = branch::padded(labels.len()) - labels.len();
+            words.write(PAGE + LABELS_AT + labels.len(), &last[..padding]);
+        } else {
+            for byte in 0..=255 {
+                let child = labels.iter().filter(|label| **label <= byte).count();
+                let mapped = branch::mapped(labels.len(), child);
+                words.write(PAGE + MAP_AT + usize::from(byte), &[mapped]);
+            }
+        }
+        header
+    }
+
+    #[test]
+    fn children_by_runs() {
+        let words = Words::new(1024);
+        let nodes = Nodes::new(&words, 8);
+        let some: [u8; 6] = [0, 1, 63, 64, 200, 255];
+        let many: Vec<u8> = (3..=250).step_by(3).collect();
+        let all: Vec<u8> = (0..=255).collect();
+        for labels in [
+            &some[..],
+            &[7],
+            &many[..32],
+            &many[..33],
+            &many,
+            &all[1..],
+            &all,
+        ] {
+            let header = written(&words, labels);
+            let branch = nodes
+                .branch(branch_cell(FIRST), 5)
+                .unwrap_or_else(|_| panic!());
+            nodes.check_branch(&branch, true).unwrap();
+            assert_eq!(branch.children(), labels.len() + 1);
+            assert_eq!(branch.block(), (PAGE, PAGE + branch::block_of(header)));
+            assert_eq!(branch.child(b"short"), 0);
+            for byte in 0..=255 {
+                let child = labels.iter().filter(|label| **label <= byte).count();
+                assert_eq!(branch.child(&[9, 9, 9, 9, 9, byte, 9]), child);
+            }
+            // Locks are not looked at, unless they have to be free.
+            words.write(PAGE, &(header | LOCKS).to_ne_bytes());
+            let branch = nodes
+                .branch(branch_cell(FIRST), 0)
+                .unwrap_or_else(|_| panic!());
+            assert!(nodes.is_still(&branch));
+            nodes.check_branch(&branch, false).unwrap();
+            nodes.check_branch(&branch, true).unwrap_err();
+            assert!(damaged(nodes.branch(branch_cell(FIRST), 6)).is_some());
+        }
+    }
+
+    #[test]
+    fn labels_that_are_none() {
+        let words = Words::new(1024);
+        let nodes = Nodes::new(&words, 8);
+        let cell = branch_cell(FIRST);
+        for label in [0, 1, 9] {
+            written(&words, &[1, 3, 9]);
+            words.write(PAGE + LABELS_AT + 1, &[label]);
+            assert!(damaged(nodes.branch(cell, 0)).is_some(), "{label}");
+        }
+        written(&words, &[1, 3, 9]);
+        words.write(PAGE + LABELS_AT + 3, &[10]);
+        let branch = nodes.branch(cell, 0).unwrap_or_else(|_| panic!());
+        assert!(nodes.check_branch(&branch, false).is_err());
+        let many: Vec<u8> = (0..=255).step_by(2).collect();
+        for byte in [0, 1, 77, 128, 255] {
+            written(&words, &many);
+            let at = PAGE + MAP_AT + byte;
+            let mapped = words.byte(at);
+            for wrong in [mapped + 1, mapped.wrapping_sub(1)] {
+                words.write(at, &[wrong]);
+                // Two bytes have the same child, so that the border between two may be moved.
+                let moves = byte % 2 == 1 && byte != 255 && wrong == mapped + 1
+                    || byte % 2 == 0 && wrong.wrapping_add(1) == mapped;
+                assert_eq!(
+                    damaged(nodes.branch(cell, 0)).is_none(),
+                    moves,
+                    "{byte} {wrong}"
+                );
+            }
+        }
+    }
+
+    /// Writes a cluster; where its parts are.
+    fn cluster_of(words: &Words, base: usize, borders: &[(u8, u8)], capacity: usize) -> u32 {
+        let header = cluster::header(base, borders.len(), capacity);
+        words.write(PAGE, &header.to_ne_bytes());
+        for (i, (distance, byte)) in borders.iter().enumerate() {
+            words.write(PAGE + cluster::borders_at(header) + i, &[*distance]);
+            words.write(PAGE + cluster::bytes_at(header) + i, &[*byte]);
+        }
+        header
+    }
+
+    #[test]
+    fn searches_in_clusters() {
+        let words = Words::new(1024);
+        let nodes = Nodes::new(&words, 8);
+        let keys: [&[u8]; 7] = [b"a", b"abba", b"abbey", b"abbot", b"b", b"bee", b"beech"];
+        let borders = [
+            (0, 0),
+            (1, 0),
+            (3, b'c'),
+            (3, b'o'),
+            (0, b'b'),
+            (1, 0),
+            (3, 0),
+        ];
+        let header = cluster_of(&words, 0, &borders, 8);
+        let cell = cluster_cell(FIRST);
+        let cluster = nodes.cluster(cell).unwrap_or_else(|_| panic!());
+        assert_eq!((cluster.leaves(), cluster.block().1), (7, PAGE + 64));
+        nodes.check_cluster(&cluster, true).unwrap();
+        assert!(nodes.borders(&cluster, 1).is_err());
+        let borders = nodes.borders(&cluster, 0).unwrap_or_else(|_| panic!());
+        for (i, key) in keys.into_iter().enumerate() {
+            assert_eq!(borders.search(key), i, "{key:?}");
+            assert!(i == 0 || borders.part(i, keys[i - 1], key), "{key:?}");
+            assert!(i == 0 || !borders.part(i, key, keys[i - 1]), "{key:?}");
+        }
+        for (left, right, part) in [
+            ("abbn", "abbo", true),
+            ("abba", "abbz", true),
+            ("abbo", "abbp", false),
+            ("abba", "abbn", false),
+            ("abb", "abbo", false),
+            ("abba", "abcz", false),
+        ] {
+            let (left, right) = (left.as_bytes(), right.as_bytes());
+            assert_eq!(borders.part(3, left, right), part);
+        }
+        for (asked, place) in [
+            ("", 0),
+            ("aa", 1),
+            ("abb", 1),
+            ("abbb", 2),
+            ("abbe", 2),
+            ("abbf", 3),
+            ("abc", 4),
+            ("ax", 4),
+            ("be", 5),
+            ("beer", 7),
+            ("bees", 7),
+            ("c", 7),
+        ] {
+            let asked = asked.as_bytes();
+            let found = borders.search(asked);
+            let at = mismatch(asked, keys[found]).unwrap();
+            assert_eq!(
+                borders.place(found, at, asked < keys[found]),
+                place,
+                "{asked:?}"
+            );
+        }
+        // Locks, and slots that have no leaf.
+        words.write(PAGE, &(header | FRESH).to_ne_bytes());
+        let cluster = nodes.cluster(cell).unwrap_or_else(|_| panic!());
+        assert!(nodes.is_still_cluster(&cluster));
+        nodes.check_cluster(&cluster, false).unwrap();
+        nodes.check_cluster(&cluster, true).unwrap_err();
+        for at in [
+            cluster::TAGS_AT + 7,
+            cluster::cells_at(header) + 28,
+            cluster::cells_at(header) + 31,
+            cluster::borders_at(header),
+            cluster::borders_at(header) + 7,
+            cluster::bytes_at(header),
+            cluster::bytes_at(header) + 7,
+        ] {
+            words.write(PAGE + at, &[1]);
+            nodes.check_cluster(&cluster, false).unwrap_err();
+            words.write(PAGE + at, &[0]);
+        }
+        nodes.check_cluster(&cluster, false).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_read_outside() {
+        let words = Words::new(PAGE / 8 + 4);
+        let nodes = Nodes::new(&words, 8);
+        for reference in [0, 1, FIRST - 1, FIRST + 4, FIRST + 5, u32::MAX >> 2] {
+            assert!(damaged(nodes.branch(branch_cell(reference), 0)).is_some());
+            assert!(damaged(nodes.cluster(cluster_cell(reference))).is_some());
+            assert!(damaged(nodes.leaf(leaf_cell(reference))).is_some());
+        }
+        // What begins inside, but does not end there.
+        for (header, sound) in [
+            (cluster::header(0, 2, 4), true),
+            (cluster::header(0, 2, 8), false),
+        ] {
+            words.write(PAGE, &header.to_ne_bytes());
+            assert_eq!(nodes.cluster(cluster_cell(FIRST)).is_ok(), sound);
+        }
+        for (labels, sound) in [
+            (4, true),
+            (5, false),
+            (32, false),
+            (33, false),
+            (256, false),
+        ] {
+            words.write(PAGE, &branch::header(0, labels).to_ne_bytes());
+            words.write(PAGE + LABELS_AT, &[1, 2, 3, 4]);
+            assert_eq!(
+                nodes.branch(branch_cell(FIRST), 0).is_ok(),
+                sound,
+                "{labels}"
+            );
+        }
+        for (len, sound) in [(23, true), (24, false), (254, false)] {
+            words.write(PAGE + 8, &[len]);
+            assert_eq!(nodes.leaf(leaf_cell(FIRST)).is_ok(), sound, "{len}");
+        }
+        // A cell says of what kind its node is.
+        assert!(damaged(nodes.leaf(leaf_cell(FIRST) | CLUSTER)).is_some());
+        assert!(damaged(nodes.leaf(cluster_cell(FIRST))).is_some());
+        assert!(damaged(nodes.branch(leaf_cell(FIRST), 0)).is_some());
+        assert!(damaged(nodes.cluster(branch_cell(FIRST))).is_some());
     }
 }

@@ -17,6 +17,7 @@ const UNDER_WAY: u32 = 128;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Node {
     Branch,
+    Cluster,
     Leaf,
     /// A table of the index, or a chunk of its buckets.
     Table,
@@ -27,6 +28,7 @@ pub(crate) enum Node {
 pub(crate) struct Census {
     pub(crate) entries: usize,
     pub(crate) branches: usize,
+    pub(crate) clusters: usize,
     /// The most branches above a leaf.
     pub(crate) depth: usize,
     /// Entries that do not lie in their home bucket.
@@ -114,25 +116,32 @@ impl<W: Window, F: FnMut(Node, (usize, usize)) -> Result<(), &'static str>> Chec
         let mut before: Option<Vec<u8>> = None;
         let mut leaves = Vec::new();
         path.first(nodes)?;
-        let mut checked = 0;
         while path.leaf != 0 {
-            // Each branch comes into the path once, as each is met once only. It ends for that.
-            for frame in &path.frames[checked..] {
-                nodes.check_spare(&frame.branch, self.exact)?;
-                self.note(Node::Branch, frame.branch.block())?;
+            // Each branch and each cluster comes into the path once, as each is met once only. It
+            // ends for that.
+            for branch in path.new_branches() {
+                nodes.check_branch(branch, self.exact)?;
+                self.note(Node::Branch, branch.block())?;
                 self.census.branches += 1;
             }
-            self.census.depth = self.census.depth.max(path.frames.len());
+            if let Some(cluster) = path.new_cluster() {
+                nodes.check_cluster(cluster, self.exact)?;
+                self.note(Node::Cluster, cluster.block())?;
+                self.census.clusters += 1;
+            }
+            self.census.depth = self.census.depth.max(path.depth());
             let key = self.leaf(path.leaf)?;
+            let damaged = |why| Err(Trouble::Damaged(why, nodes.leaf(path.leaf)?.block().0));
             let ascends = before.as_ref().is_none_or(|before| *before < key);
             if !ascends || !path.leads_to(&key, before.as_deref()) {
-                let at = nodes.leaf(path.leaf)?.block().0;
-                return Err(Trouble::Damaged("a key that does not fit its place", at));
+                return damaged("a key that does not fit its place");
+            }
+            if !path.has_tag(nodes, &key) {
+                return damaged("a key that its cluster has another tag for");
             }
             leaves.push(path.leaf);
             before = Some(key);
             path.step(nodes)?;
-            checked = path.turned.map_or(0, |turned| turned + 1);
         }
         self.census.entries = leaves.len();
         Ok(leaves)

@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering;
 
 use sapwood::qp::Published;
 use sapwood::qp::format::bucket::{self, LINE, SLOTS};
+use sapwood::qp::format::reference_of;
 use sapwood_arena::EXTRA_AT;
 use sapwood_qsbr::GraceSource;
 
 use super::blocks::Blocks;
 use super::rings::{Damaged, Ring};
-use super::slabs::{self, Slabs, is_cut};
+use super::slabs::{self, INSERTIONS, RETIRED_MAX, Slabs, is_cut};
 use super::{KernelMapMemory, Serviced};
 use crate::arena::WindowInfo;
 use crate::checked::{Secrets, Table};
@@ -95,8 +96,9 @@ impl Plan {
     }
 
     fn retire_size(&self) -> usize {
-        let size = self.retired.unwrap_or(self.ring_size() * 4);
-        size.next_power_of_two().max(2)
+        let ring = self.ring_size();
+        let usual = (ring * 4).max(ring.min(INSERTIONS) * RETIRED_MAX);
+        self.retired.unwrap_or(usual).next_power_of_two().max(2)
     }
 
     /// Buckets of the index that are homes, and all of them.
@@ -383,8 +385,9 @@ impl Owner {
             Ok(cells) => {
                 self.refused += self.slabs.look(&cells, &mut self.blocks);
                 for cell in cells.into_iter().filter(|cell| !is_cut(*cell)) {
-                    match self.blocks.wait(cell >> 1) {
-                        Some(_) => self.open.push(cell >> 1),
+                    let block = reference_of(cell);
+                    match self.blocks.wait(block) {
+                        Some(_) => self.open.push(block),
                         None => self.refused += 1,
                     }
                     done.fetched += 1;
@@ -488,7 +491,8 @@ impl Owner {
             offered += supply.ring.offered().map_err(damaged)? as usize * k::units(class) * 8;
         }
         let retired: usize = (self.retired.waiting().map_err(damaged)?.iter())
-            .filter_map(|cell| self.blocks.given(cell >> 1))
+            .filter(|cell| !is_cut(**cell))
+            .filter_map(|cell| self.blocks.given(reference_of(*cell)))
             .map(|units| units as usize * 8)
             .sum();
         let bytes = |units: u32| units as usize * 8;
@@ -498,6 +502,7 @@ impl Owner {
             offered,
             live: bytes(units.given).saturating_sub(offered + retired),
             branches: bytes(self.u32(k::BRANCH_UNITS)),
+            clusters: bytes(self.u32(k::CLUSTER_UNITS)),
             leaves: bytes(self.u32(k::LEAF_UNITS)),
             retired,
             waiting: bytes(units.waiting),

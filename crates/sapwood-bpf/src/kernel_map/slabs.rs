@@ -1,9 +1,14 @@
 //! Memory that programs cut blocks off by themselves, when a ring has none of the size that they need.
 //!
-//! Programs take slabs in the order of their ring, and say by the ring of what is retired what they cut: twice the units of a block, and 0 for the
-//! next slab. So this side knows which blocks there are without looking into the window.
+//! Programs take slabs in the order of their ring, and say by the ring of what is retired what they
+//! cut: a cell of a kind of its own, with the units of a block, and 0 for the next slab. So this side
+//! knows which blocks there are without looking into the window.
 
 use std::collections::VecDeque;
+
+use sapwood::qp::format::branch::LARGEST;
+use sapwood::qp::format::cluster::{self, FILL_MAX, capacity_for};
+use sapwood::qp::format::{KIND, reference_of};
 
 use super::blocks::Blocks;
 use super::owner::Plan;
@@ -11,10 +16,10 @@ use super::rings::{Damaged, Ring};
 use crate::layout::kernel_map as k;
 
 /// The insertions that slabs alone have blocks for, whatever sizes these need.
-const INSERTIONS: usize = 128;
-
-/// The largest branch: 256 labels and END.
-const BRANCH_MAX: usize = 136;
+pub(super) const INSERTIONS: usize = 128;
+/// The most that an insertion puts into the ring of what is retired: three nodes, five blocks that
+/// it cut, and a slab.
+pub(super) const RETIRED_MAX: usize = 9;
 
 /// What programs have to cut blocks off.
 pub(super) struct Slabs {
@@ -30,17 +35,25 @@ pub(super) struct Slabs {
 
 /// Whether a cell in the ring of what is retired is none, but says what was cut off.
 pub(super) fn is_cut(cell: u32) -> bool {
-    (cell as usize) < k::FIRST << 1
+    cell & KIND == k::CUT
+}
+
+/// The most units of nodes that an insertion makes: it splits a full cluster, which gives two
+/// clusters and a branch, and then makes another cluster.
+fn nodes_max() -> usize {
+    let units = |bytes: usize| k::units(k::class(bytes.div_ceil(8)));
+    let cluster = |leaves| units(cluster::block(capacity_for(leaves)));
+    let parts = (2..FILL_MAX - 1).map(|left| cluster(left) + cluster(FILL_MAX - left));
+    parts.max().unwrap_or(0) + units(LARGEST) + cluster(FILL_MAX)
 }
 
 /// How many slabs a map has.
 pub(super) fn wanted(plan: &Plan, ring: usize, window: usize) -> usize {
-    let branch = if plan.parts & k::TRIE == 0 {
-        0
-    } else {
-        BRANCH_MAX
+    let nodes = match plan.parts & k::TRIE {
+        0 => 0,
+        _ => nodes_max(),
     };
-    let each = plan.leaf_units(k::KEY_MAX) + branch;
+    let each = plan.leaf_units(k::KEY_MAX) + nodes;
     let insertions = ring.min(INSERTIONS);
     // What is left of a slab may be too small for the next; one is for removals.
     let all = (insertions * each).div_ceil(k::SLAB_UNITS - each) + 1;
@@ -78,8 +91,8 @@ impl Slabs {
 
     fn cut(&mut self, cell: u32, blocks: &mut Blocks) -> bool {
         let (at, left) = self.open;
-        let units = cell >> 1;
-        if cell == 0 {
+        let units = reference_of(cell);
+        if units == 0 {
             // Nobody has had what is left.
             if left > 0 && blocks.wait(at).is_some() {
                 blocks.free(at);
@@ -88,8 +101,7 @@ impl Slabs {
             self.open = next.map_or((0, 0), |at| (at, k::SLAB_UNITS as u32));
             return next.is_some();
         }
-        let fits =
-            cell & 1 == 0 && units <= left && k::units(k::class(units as usize)) as u32 == units;
+        let fits = units <= left && k::units(k::class(units as usize)) as u32 == units;
         if !fits || (units < left && !blocks.split(at, units)) {
             return false;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sapwood::qp::format::{LEAF, reference_of};
+use sapwood::qp::format::{CLUSTER, KIND, LEAF, reference_of};
 
 use super::KernelMapShape;
 use super::owner::Owner;
@@ -19,6 +19,7 @@ pub(super) struct Found {
     /// Blocks are not known beforehand.
     pub(super) new: bool,
     pub(super) branch_units: usize,
+    pub(super) cluster_units: usize,
     pub(super) leaf_units: usize,
 }
 
@@ -74,6 +75,7 @@ impl Owner {
         Ok(KernelMapShape {
             entries: census.entries,
             branches: census.branches,
+            clusters: census.clusters,
             depth: census.depth,
             displaced: census.displaced,
             spilled: census.spilled,
@@ -95,6 +97,7 @@ impl Owner {
             // It has its place before all blocks.
             Node::Table => return Ok(()),
             Node::Branch => found.branch_units += wanted,
+            Node::Cluster => found.cluster_units += wanted,
             Node::Leaf if units > self.plan.leaf_units(k::KEY_MAX) => return Err("too long a key"),
             Node::Leaf => found.leaf_units += wanted,
         }
@@ -110,9 +113,10 @@ impl Owner {
     /// The block of a node that programs gave up.
     pub(super) fn given_up(&self, cell: u32, found: &mut Found) -> Result<(), String> {
         let nodes = self.nodes();
-        let (node, block) = match cell & LEAF {
-            0 => (Node::Branch, nodes.branch(cell, 0)?.block()),
-            _ => (Node::Leaf, nodes.leaf(cell)?.block()),
+        let (node, block) = match cell & KIND {
+            LEAF => (Node::Leaf, nodes.leaf(cell)?.block()),
+            CLUSTER => (Node::Cluster, nodes.cluster(cell)?.block()),
+            _ => (Node::Branch, nodes.branch(cell, 0)?.block()),
         };
         Ok(self.note(node, block, found)?)
     }
@@ -122,6 +126,8 @@ impl Owner {
             ("entries", k::COUNT, census.entries),
             ("branches", k::BRANCHES, census.branches),
             ("units of branches", k::BRANCH_UNITS, found.branch_units),
+            ("clusters", k::CLUSTERS, census.clusters),
+            ("units of clusters", k::CLUSTER_UNITS, found.cluster_units),
             ("units of leaves", k::LEAF_UNITS, found.leaf_units),
         ] {
             let said = self.u32(at) as usize;

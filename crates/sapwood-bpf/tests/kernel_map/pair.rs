@@ -115,7 +115,7 @@ impl<V> Pair<'_, V> {
         assert_eq!(self.map.len(), self.oracle.len());
         assert_eq!(shape.refused, 0);
         let m = self.map.memory().unwrap();
-        assert_eq!(m.live, m.branches + m.leaves);
+        assert_eq!(m.live, m.branches + m.clusters + m.leaves);
         assert_eq!(
             m.fixed + m.offered + m.live + m.retired + m.waiting + m.free,
             m.frontier
@@ -209,8 +209,8 @@ pub const PARTS: [(bool, bool); 3] = [(true, false), (false, true), (true, true)
 pub fn wrong_word(choices: &mut impl Choices, units: u32) -> u64 {
     let mut half = || match choices.below(4) {
         0 => choices.below(1 << 32) as u32,
-        1 => choices.below(units as usize * 2) as u32,
-        2 => (choices.below(units as usize) << 1 | choices.below(2)) as u32,
+        1 => choices.below(units as usize * 4) as u32,
+        2 => (choices.below(units as usize) << 2 | choices.below(4)) as u32,
         _ => (choices.below(300) << 16 | choices.below(64) | choices.below(16) << 27) as u32,
     };
     u64::from(half()) << 32 | u64::from(half())

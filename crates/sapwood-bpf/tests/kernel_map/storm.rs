@@ -58,7 +58,7 @@ pub fn settle(map: &KernelMap<[u64; 4]>, service: KernelMapService) {
     let shape = map.verify().unwrap();
     let m = map.memory().unwrap();
     assert_eq!((shape.refused, m.retired, m.waiting), (0, 0, 0));
-    assert_eq!(m.live, m.branches + m.leaves);
+    assert_eq!(m.live, m.branches + m.clusters + m.leaves);
     let mut entries = 0;
     map.for_each(|key, value| {
         assert!(is_whole(key, value), "{key:?}");

@@ -116,5 +116,5 @@ fn an_heir_finds_what_was_cut() {
     let shape = heir.verify().unwrap();
     assert_eq!((shape.entries, shape.refused), (3000, 0));
     let m = heir.memory().unwrap();
-    assert_eq!(m.live, m.branches + m.leaves);
+    assert_eq!(m.live, m.branches + m.clusters + m.leaves);
 }

@@ -5,7 +5,7 @@
 
 #define SW_MAP_EXTRA 0x100000000000ull
 #define SW_MAGIC 0x46504257504153ull
-#define SW_VERSION 1u
+#define SW_VERSION 2u
 #define SW_VERSION_AT 8u
 #define SW_ZERO_AT 12u
 #define SW_SPARE_AT 40u
@@ -29,9 +29,12 @@
 #define SW_QP_ROOT 64u
 #define SW_QP_TABLE 72u
 #define SW_QP_SECRETS 1024u
-#define SW_QP_END 16777216u
-#define SW_QP_BIG 33554432u
+#define SW_QP_BIG 16777216u
 #define SW_QP_LEAF 1u
+#define SW_QP_CLUSTER 2u
+#define SW_QP_BIG_CELLS 260u
+#define SW_QP_SLOTS_MAX 32u
+#define SW_QP_FILL_MAX 24u
 #define SW_QP_SMALL_MAX 32u
 #define SW_QP_DEPTH_MAX 65537u
 #define SW_QP_TABLE_HOMES 0u
@@ -72,6 +75,8 @@
 #define SW_KQP_SEQUENCE 1360u
 #define SW_KQP_SLAB 1368u
 #define SW_KQP_SLAB_LEFT 1372u
+#define SW_KQP_CLUSTERS 1376u
+#define SW_KQP_CLUSTER_UNITS 1380u
 #define SW_KQP_MAX 1408u
 #define SW_KQP_PARTS 1412u
 #define SW_KQP_FRONTIER 1416u
@@ -83,8 +88,9 @@
 #define SW_KQP_RING_KEPT 8u
 #define SW_KQP_RING_USER 12u
 #define SW_KQP_RING_PROGRAMS 64u
-#define SW_KQP_CLASSES 51u
-#define SW_KQP_SLABS 52u
+#define SW_KQP_CLASSES 55u
+#define SW_KQP_SLABS 56u
+#define SW_KQP_CUT 3u
 #define SW_KQP_SLAB_UNITS 1024u
 #define SW_KQP_EXACT 40u
 #define SW_KQP_LEAST 2u

@@ -42,8 +42,9 @@ struct sw_key {
 };
 
 _Static_assert(sizeof(struct sw_key) == 8 * SW_KEY_WORDS, "a key has 32 words");
-_Static_assert(SW_QP_LEAF == 1 && SW_QP_END == 1u << 24 && SW_QP_BIG == 1u << 25 && SW_QP_SMALL_MAX == 32,
-	       "qp.bpf.h is written for these branches");
+_Static_assert(SW_QP_LEAF == 1 && SW_QP_CLUSTER == 2 && SW_QP_BIG == 1u << 24 &&
+		       SW_QP_BIG_CELLS == 260 && SW_QP_SMALL_MAX == 32 && SW_QP_SLOTS_MAX == 32,
+	       "qp.bpf.h is written for these branches and clusters");
 _Static_assert(SW_QP_BUCKET_BYTES == 64 && SW_QP_BUCKET_SLOTS == 12 && SW_QP_BUCKET_LEAVES == 16,
 	       "qp.bpf.h is written for these buckets");
 
@@ -60,22 +61,64 @@ _Static_assert(SW_QP_BUCKET_BYTES == 64 && SW_QP_BUCKET_SLOTS == 12 && SW_QP_BUC
 		__builtin_memcpy((key)->bytes, from, n);                       \
 	} while (0)
 
+/* The bits of a cell that say what its node is; those of a branch are 0. */
+#define SW_QP_KIND (SW_QP_LEAF | SW_QP_CLUSTER)
+/* Where the labels of a small branch are, the map of a big one, and the tags of a cluster. */
+#define SW_QP_LABELS_AT 4
+#define SW_QP_TAGS_AT 4
+
+/* Where the node of a cell is. A cell is four times a reference in units of 8 bytes, and a kind. */
+SW_INLINE sw_at sw_qp_node(sw_at window, __u32 cell)
+{
+	return window + (__u64)(cell & ~SW_QP_KIND) * 2;
+}
+/* The index of the key byte by which a branch chooses a child. */
 SW_INLINE __u32 sw_qp_offset(__u32 header)
 {
 	return header & 0xffff;
 }
+/* The labels of a branch, 1 to 256. It has one child more. */
 SW_INLINE __u32 sw_qp_labels(__u32 header)
 {
 	return ((header >> 16) & 0xff) + 1;
 }
-/* Where the cell of the first label is, and where the cell of END is, if there is one. */
-SW_INLINE __u32 sw_qp_first(__u32 header)
+/* Bytes from the beginning of a branch to its first cell. */
+SW_INLINE __u32 sw_qp_cells_at(__u32 header)
+{
+	return header & SW_QP_BIG ? SW_QP_BIG_CELLS : (header >> 25) & 0x3c;
+}
+
+/* The offset that the borders of a cluster count from. */
+SW_INLINE __u32 sw_qp_cluster_base(__u32 header)
+{
+	return header & 0xffff;
+}
+/* The leaves of a cluster: 32 at most, whatever the header says. */
+SW_INLINE __u32 sw_qp_cluster_leaves(__u32 header)
+{
+	__u32 leaves = (header >> 16) & 0xff;
+
+	return leaves <= SW_QP_SLOTS_MAX ? leaves : SW_QP_SLOTS_MAX;
+}
+/*
+ * The slots of a cluster. The next three say where in it the cells are, the places where
+ * neighbours part (counted from the base), and the bytes that part them.
+ */
+SW_INLINE __u32 sw_qp_cluster_capacity(__u32 header)
 {
 	return (header >> 25) & 0x3c;
 }
-SW_INLINE sw_at sw_qp_node(sw_at window, __u32 cell)
+SW_INLINE __u32 sw_qp_cluster_cells_at(__u32 header)
 {
-	return window + (__u64)(cell & ~1u) * 4;
+	return SW_QP_TAGS_AT + sw_qp_cluster_capacity(header);
+}
+SW_INLINE __u32 sw_qp_cluster_borders_at(__u32 header)
+{
+	return SW_QP_TAGS_AT + 5 * sw_qp_cluster_capacity(header);
+}
+SW_INLINE __u32 sw_qp_cluster_bytes_at(__u32 header)
+{
+	return SW_QP_TAGS_AT + 6 * sw_qp_cluster_capacity(header);
 }
 
 /* The high bits of the bytes of a word that are as those of the pattern; only the lowest that is set is sure to be right. */
@@ -95,46 +138,77 @@ SW_INLINE __u64 sw_less(__u64 a, __u64 b)
 }
 
 /*
- * Where the cell of the child with this label is; 0 if there is no such child. A lookup waits for each step of this, so there are as few
- * as may be, and branches only where they say what kind of branch it is.
+ * How many labels in a word are not greater than a byte, times `each`: 1 or 4. `others` is how many
+ * bits of the word, from the highest on, are no labels: they are padding, or cells.
  */
-SW_INLINE sw_at sw_qp_cell(sw_at node, __u32 header, __u64 byte)
+SW_INLINE __u64 sw_qp_count(__u64 word, __u64 byte, __u64 others, __u64 each)
 {
-	__u64 labels = sw_qp_labels(header), pattern = byte * SW_ONES, word, bit, eight = 0;
-	sw_at cells = node + sw_qp_first(header);
+	__u64 all = byte * SW_ONES, low;
 
-	if (labels <= SW_QP_SMALL_MAX) {
-		if (labels > 8) {
-			/* They ascend: the word is the first one whose last label is not less. */
-			eight = sw_less(sw_u8_of(node, 4 + 7), byte) +
-				(sw_less(sw_u8_of(node, 4 + 15), byte) & sw_less(15, labels)) +
-				(sw_less(sw_u8_of(node, 4 + 23), byte) & sw_less(23, labels));
-			eight *= 8;
-			word = sw_u64_of(node + eight, 4);
-		} else {
-			word = sw_u64_of(node, 4);
-		}
-		word = sw_qp_hits(word, pattern);
-		if (!word)
-			return 0;
-		/* The bytes up to the lowest hit, times four; cells may follow the labels in the same word. */
-		word = (((word - 1) & SW_ONES) * (4 * SW_ONES) >> 56) + eight * 4;
-		return word <= labels * 4 ? cells + word - 4 : 0;
-	}
-	node += byte >> 6;
-	word = sw_u64_of(node + (byte >> 6) * 7, 8);
-	bit = 1ull << (byte & 63);
-	if (!(word & bit))
-		return 0;
-	return cells + (sw_u8_of(node, 4) + (__u64)sw_popcount(word & (bit - 1))) * 4;
+	/* The high bit of each byte: whether the lower seven bits of the label are not greater. */
+	low = (all | SW_HIGHS) - (word & SW_LOWS);
+	/* Where the eighth bits differ, that of the byte says it. */
+	low ^= (low ^ all) & (word ^ all);
+	low &= SW_HIGHS >> others;
+	return ((low >> (each == 4 ? 5 : 7)) * SW_ONES) >> 56;
 }
 
-/* The number of the label among those of a branch; -1 if it has none such. */
-SW_INLINE int sw_qp_label(sw_at node, __u32 header, __u32 byte)
+/* The same of a branch with up to 8 labels. */
+SW_INLINE __u64 sw_qp_count_8(sw_at node, __u32 header, __u64 byte, __u64 each)
 {
-	sw_at cell = sw_qp_cell(node, header, byte);
+	return sw_qp_count(sw_u64_of(node, SW_QP_LABELS_AT), byte, (header >> 13 & 0x38) ^ 0x38,
+			   each);
+}
 
-	return cell ? (int)(cell - node - sw_qp_first(header)) / 4 : -1;
+/* The same of a branch with 9 to 32 labels. */
+SW_INLINE __u64 sw_qp_count_32(sw_at node, __u32 header, __u64 byte, __u64 each)
+{
+	__u64 labels = sw_qp_labels(header), eight, others;
+
+	/* They ascend: in the words before this one, no label is greater. It has one at least. */
+	eight = sw_less(sw_u8_of(node, SW_QP_LABELS_AT + 7), byte + 1) +
+		(sw_less(sw_u8_of(node, SW_QP_LABELS_AT + 15), byte + 1) & sw_less(16, labels)) +
+		(sw_less(sw_u8_of(node, SW_QP_LABELS_AT + 23), byte + 1) & sw_less(24, labels));
+	eight *= 8;
+	/* Labels that the word lacks: 0 when it is not the last one. */
+	others = (eight + 8 - labels) & -sw_less(labels, eight + 8);
+	return eight * each + sw_qp_count(sw_u64_of(node + eight, SW_QP_LABELS_AT), byte,
+					  (others & 7) * 8, each);
+}
+
+/* The number of the child for a byte in a big branch. With 256 labels, its map says one less. */
+SW_INLINE __u64 sw_qp_child_big(sw_at node, __u32 header, __u64 byte)
+{
+	return sw_u8_of(node + byte, SW_QP_LABELS_AT) + (sw_qp_labels(header) >> 8);
+}
+
+/*
+ * The number of the child for a byte of a key: how many labels are not greater. A key that ends at
+ * the offset goes to child 0.
+ */
+SW_INLINE __u64 sw_qp_child(sw_at node, __u32 header, __u64 byte)
+{
+	/* No more than 8 labels: these are bits of their number less one. */
+	if (!(header & 0xf80000))
+		return sw_qp_count_8(node, header, byte, 1);
+	if (!(header & SW_QP_BIG))
+		return sw_qp_count_32(node, header, byte, 1);
+	return sw_qp_child_big(node, header, byte);
+}
+
+/*
+ * The cell of that child. A lookup waits for each step of this, so there are as few as may be, and
+ * conditional jumps only where they say how the labels lie.
+ */
+SW_INLINE __u32 sw_qp_child_cell(sw_at node, __u32 header, __u64 byte)
+{
+	sw_at cells = node + ((header >> 25) & 0x3c);
+
+	if (!(header & 0xf80000))
+		return sw_u32(cells + sw_qp_count_8(node, header, byte, 4));
+	if (!(header & SW_QP_BIG))
+		return sw_u32(cells + sw_qp_count_32(node, header, byte, 4));
+	return sw_u32_of(node + sw_qp_child_big(node, header, byte) * 4, SW_QP_BIG_CELLS);
 }
 
 /*
@@ -208,10 +282,165 @@ SW_INLINE int sw_qp_is_key(sw_at leaf, __u32 value_bytes, const struct sw_key *k
 	return left <= 0;
 }
 
+/*
+ * A word of a key from any byte on. Only for what SW_GLOBAL functions are called with: of keys on a
+ * program's own stack, the verifier wants whole words.
+ */
+SW_INLINE __u64 sw_key_word_at(const __u8 *at)
+{
+	__u64 word;
+
+#ifdef __bpf__
+	/* Of a place that is no multiple of 8, the compiler would load each byte by itself. */
+	word = *(const __u64 *)at;
+#else
+	__builtin_memcpy(&word, at, 8);
+#endif
+	return word;
+}
+
+/*
+ * What four words of a key add to the sum that its tag is made of: those at `bytes`, and at three
+ * places behind it.
+ */
+SW_INLINE __u64 sw_qp_tag_four(const __u8 *bytes, __u32 b, __u32 c, __u32 d)
+{
+	return sw_key_word_at(bytes) * 0x9e3779b185ebca87ull +
+	       sw_key_word_at(bytes + b) * 0xc2b2ae3d27d4eb4full +
+	       sw_key_word_at(bytes + c) * 0x165667b19e3779f9ull +
+	       sw_key_word_at(bytes + d) * 0x85ebca77c2b2ae63ull;
+}
+
+SW_INLINE __u64 sw_qp_tag_mixed(__u64 sum)
+{
+	return (sum ^ sum >> 32) * 0x9e3779b97f4a7c15ull;
+}
+
+/*
+ * The tag of a key of more than 32 bytes: of its pieces of 32 bytes, the last of which overlaps the
+ * one before. A function of its own, for the sake of the verifier.
+ */
+SW_GLOBAL __u32 sw_qp_key_tag_long(const struct sw_key *key SW_NONNULL)
+{
+	__u32 length = key->length, left, at;
+	__u64 sum = length;
+
+	at = sw_zero() & 0xe0;
+	for (left = length; left > 32 && at <= 192 && sw_can_loop; left -= 32) {
+		sum = sw_qp_tag_mixed(sum + sw_qp_tag_four(key->bytes + at, 8, 16, 24));
+		at += 32;
+		sw_hide(at);
+		at &= 0xe0;
+	}
+	at = length - 32;
+	sw_hide(at);
+	if (at > SW_KEY_MAX - 32)
+		return 0;
+	sum += sw_qp_tag_four(key->bytes + at, 8, 16, 24);
+	return (__u32)(sw_qp_tag_mixed(sum) >> 56);
+}
+
+/* The tag that a cluster has of a key: 8 bits of a hash, described in format/cluster.rs. */
+SW_INLINE __u32 sw_qp_key_tag(const struct sw_key *key)
+{
+	__u32 length = key->length, second, third, last;
+	__u64 sum = length;
+
+	if (length > 32)
+		return sw_qp_key_tag_long(key);
+	if (length >= 8) {
+		/* The words overlap as the length wants it. */
+		last = length - 8;
+		second = length < 16 ? last : 8;
+		third = last - second;
+		sw_hide(last);
+		sw_hide(second);
+		sw_hide(third);
+		sum += sw_qp_tag_four(key->bytes, second & 31, third & 31, last & 31);
+	} else {
+		sum += sw_key_word_at(key->bytes) * 0x9e3779b185ebca87ull;
+	}
+	return (__u32)(sw_qp_tag_mixed(sum) >> 56);
+}
+
+/*
+ * The blind search in a cluster: the number of a leaf that has the longest prefix in common with
+ * the key, of all that are there. It looks at no leaf, and takes 31 steps at most.
+ */
+SW_INLINE __u32 sw_qp_blind(sw_at node, __u32 header, const struct sw_key *key)
+{
+	__u32 leaves = sw_qp_cluster_leaves(header), base = sw_qp_cluster_base(header);
+	__u32 length = key->length, pos = sw_zero(), lim = pos + 256, i, at, border;
+	sw_at borders = node + sw_qp_cluster_borders_at(header);
+	sw_at bytes = node + sw_qp_cluster_bytes_at(header);
+
+	for (i = sw_zero() + 1; i < leaves && sw_can_loop; i++) {
+		border = sw_u8(borders + i);
+		if (border >= lim)
+			continue;
+		at = base + border;
+		if (at < length && sw_key_byte(key, at) >= sw_u8(bytes + i)) {
+			pos = i;
+			lim = 256;
+		} else {
+			lim = border;
+		}
+	}
+	return pos;
+}
+
 /* What is said of a map whose root is 0: that it is empty, or, -EOPNOTSUPP, that it has only an index: no trie, and so no order. */
 SW_INLINE long sw_qp_no_root(sw_at window, long empty)
 {
 	return sw_u32(window + SW_QP_HAS_INDEX) == SW_QP_ONLY_INDEX ? -EOPNOTSUPP : empty;
+}
+
+/*
+ * The slots of a cluster whose tags are this one: slot 8 * k + j as bit 8 * j + k. Slots behind the
+ * leaves may be among them.
+ */
+SW_INLINE __u64 sw_qp_tagged(sw_at node, __u32 leaves, __u32 tag)
+{
+	__u64 pattern = tag * SW_ONES, hits;
+
+	hits = sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT), pattern) >> 7 |
+	       sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT + 8), pattern) >> 6 |
+	       sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT + 16), pattern) >> 5;
+	/* Hardly any cluster has so many; a processor would guess wrong of fewer. */
+	if (leaves > SW_QP_FILL_MAX)
+		hits |= sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT + 24), pattern) >> 4;
+	return hits;
+}
+
+/* The first of such slots, given as one bit. */
+SW_INLINE __u32 sw_qp_tagged_slot(__u64 bit)
+{
+	/* The sum of the bytes: 1 << k. */
+	__u64 word = (bit * SW_ONES) >> 56;
+
+	word = (word >> 1) - (word >> 3);
+	return (__u32)(word * 8 + (((((bit - 1) >> 7) & SW_ONES) * SW_ONES) >> 56));
+}
+
+/* The leaf of a cluster with this key, -ENOENT, or -ELOOP. */
+SW_INLINE long sw_qp_in_cluster(sw_at window, sw_at node, const struct sw_key *key)
+{
+	__u32 header = sw_u32_of(node, 0), leaves = sw_qp_cluster_leaves(header), slot, i;
+	__u64 hits = sw_qp_tagged(node, leaves, sw_qp_key_tag(key)), bit;
+	__u32 value_bytes = sw_u32_of(window, SW_QP_VALUE_BYTES);
+	sw_at cells = node + sw_qp_cluster_cells_at(header), leaf;
+
+	for (i = sw_zero(); hits && i < SW_QP_SLOTS_MAX && sw_can_loop; i++) {
+		bit = hits & -hits;
+		hits ^= bit;
+		slot = sw_qp_tagged_slot(bit);
+		if (slot >= leaves)
+			continue;
+		leaf = sw_qp_node(window, sw_u32(cells + slot * 4));
+		if (sw_qp_is_key(leaf, value_bytes, key))
+			return (long)leaf;
+	}
+	return hits ? -ELOOP : -ENOENT;
 }
 
 /* Looks a key up in the trie alone; -EOPNOTSUPP when there is none. */
@@ -228,25 +457,24 @@ SW_GLOBAL long sw_qp_trie_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
 	if (!cell)
 		return sw_qp_no_root(window, -ENOENT);
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
-		if (cell & 1) {
+		if (cell & SW_QP_KIND) {
 			node = sw_qp_node(window, cell);
+			if (cell & SW_QP_CLUSTER)
+				return sw_qp_in_cluster(window, node, key);
 			return sw_qp_is_key(node, sw_u32_of(window, SW_QP_VALUE_BYTES), key) ? (long)node : -ENOENT;
 		}
-		node = window + (__u64)cell * 4;
+		node = window + (__u64)cell * 2;
 		header = sw_u32_of(node, 0);
 		offset = sw_qp_offset(header);
 		sw_hide(offset);
 		if (offset >= length) {
-			if (offset > length || !(header & SW_QP_END))
+			if (offset > length)
 				return -ENOENT;
-			cell = sw_u32(node + sw_qp_first(header) - 4);
+			cell = sw_u32(node + sw_qp_cells_at(header));
 			continue;
 		}
 		/* The length is a byte, so the offset is in the key. */
-		node = sw_qp_cell(node, header, key->bytes[offset]);
-		if (!node)
-			return -ENOENT;
-		cell = sw_u32_of(node, 0);
+		cell = sw_qp_child_cell(node, header, key->bytes[offset]);
 	}
 	return -ELOOP;
 }

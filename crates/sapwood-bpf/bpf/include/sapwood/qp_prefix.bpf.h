@@ -5,9 +5,10 @@
  *     long found = sw_qp_longest_prefix(NAMES, &key);
  *     if (found > 0) verdict = sw_u64(found);       // the place of the value
  *
- * One descent finds it. Every stored prefix of a key is an END child on the key's way down, or the leaf at its end: so the deepest END
- * is remembered, and one leaf compared with the key tells how far they agree, and so which of them are prefixes. Only when the deepest
- * END is none, but one above it may be, is there a second descent.
+ * One descent finds the leaf that has the most in common with the key, and so how long a stored
+ * prefix can be. The longest one is that leaf, or a leaf before it in its cluster, or the first one
+ * in child 0 of a branch on the way. Which branches may have one there is noted on the way down;
+ * only when the lowest of them has none is there a second descent.
  */
 #ifndef SAPWOOD_QP_PREFIX_BPF_H
 #define SAPWOOD_QP_PREFIX_BPF_H
@@ -53,42 +54,81 @@ SW_INLINE int sw_qp_is_prefix(sw_at leaf, __u32 value_bytes, __u32 bytes, const 
 }
 
 /*
- * The longest prefix of those of up to `agree` bytes, found from the root once more. Beside writers the way may be another one than
- * before: so each candidate is compared, and a leaf at the end of the way is one.
+ * The leaf whose key ends at a branch's offset, by the cell of the branch's child 0; 0 if there is
+ * none. It is never below another branch, as keys there are longer.
  */
-SW_INLINE long sw_qp_longest_end(sw_at window, __u32 value_bytes, const struct sw_key *key, __u32 agree)
+SW_INLINE sw_at sw_qp_end(sw_at window, __u32 value_bytes, __u32 cell, __u32 offset)
 {
+	sw_at node = sw_qp_node(window, cell);
+	__u32 header, border;
+
+	if (cell & SW_QP_CLUSTER) {
+		header = sw_u32(node);
+		/* The first leaf ends where the second one goes on. */
+		border = sw_u8(node + sw_qp_cluster_borders_at(header) + 1);
+		if (sw_qp_cluster_base(header) + border != offset ||
+		    sw_u8(node + sw_qp_cluster_bytes_at(header) + 1))
+			return 0;
+		return sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header)));
+	}
+	return (cell & SW_QP_LEAF) && sw_u8(node + value_bytes) == offset ? node : 0;
+}
+
+/*
+ * The leaf before `pos` in a cluster whose key is the longest prefix of that leaf's key, of those
+ * of up to `agree` bytes; 0 if there is none.
+ */
+SW_INLINE sw_at sw_qp_prefix_in(sw_at window, sw_at node, __u32 pos, __u32 agree)
+{
+	__u32 header = sw_u32(node), base = sw_qp_cluster_base(header), lim = 256, border;
+	sw_at borders = node + sw_qp_cluster_borders_at(header);
+	sw_at bytes = node + sw_qp_cluster_bytes_at(header);
+	sw_at cells = node + sw_qp_cluster_cells_at(header);
+
+	for (pos += sw_zero(); pos && sw_can_loop; pos--) {
+		border = sw_u8(borders + pos);
+		/* Leaf pos - 1 agrees up to here with all that were looked at. */
+		if (border > lim)
+			continue;
+		lim = border;
+		if (!sw_u8(bytes + pos) && base + border <= agree)
+			return sw_qp_node(window, sw_u32(cells + 4 * (pos - 1)));
+	}
+	return 0;
+}
+
+/*
+ * The longest prefix of up to `agree` bytes that ends at the offset of a branch, found from the
+ * root once more. Beside writers the way may be another one than before: so each candidate is
+ * compared.
+ */
+SW_GLOBAL long sw_qp_longest_end(sw_at window, const struct sw_key *key SW_NONNULL, __u32 agree)
+{
+	__u32 value_bytes = sw_u32(window + SW_QP_VALUE_BYTES);
 	__u32 cell = sw_u32(window + SW_QP_ROOT), header, offset, least = 0, depth;
 	long longest = -ENOENT;
 	sw_at node, end;
-	int label;
 
+	sw_use_arena();
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
-		if (!cell)
+		if (!cell || cell & SW_QP_KIND)
 			return longest;
 		node = sw_qp_node(window, cell);
-		if (cell & SW_QP_LEAF) {
-			offset = sw_u8(node + value_bytes);
-			return sw_qp_is_prefix(node, value_bytes, offset, key) ? (long)node : longest;
-		}
 		header = sw_u32(node);
 		offset = sw_qp_offset(header);
-		if (offset < least)
+		if (sw_less(offset, least))
 			return -EUCLEAN;
 		if (offset > agree)
 			return longest;
 		least = offset + 1;
-		if (header & SW_QP_END) {
-			end = sw_qp_node(window, sw_u32(node + sw_qp_first(header) - 4));
-			if (sw_qp_is_prefix(end, value_bytes, offset, key))
-				longest = (long)end;
-		}
+		node += sw_qp_cells_at(header);
+		end = sw_qp_end(window, value_bytes, sw_u32(node), offset);
+		if (end && sw_qp_is_prefix(end, value_bytes, offset, key))
+			longest = (long)end;
 		if (offset >= key->length)
 			return longest;
-		label = sw_qp_label(node, header, sw_key_byte(key, offset));
-		if (label < 0)
-			return longest;
-		cell = sw_u32(node + sw_qp_first(header) + (__u32)label * 4);
+		node -= sw_qp_cells_at(header);
+		cell = sw_qp_child_cell(node, header, sw_key_byte(key, offset));
 	}
 	return -ELOOP;
 }
@@ -105,11 +145,14 @@ SW_INLINE long sw_qp_longest_end(sw_at window, __u32 value_bytes, const struct s
  */
 SW_GLOBAL long sw_qp_longest_prefix(__u32 map, const struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_window_in(map, SW_QP_KINDS), node, leaf = 0;
-	__u32 cell, header, offset, length, depth, agree, value_bytes, least = 0;
-	/* The deepest END and where it ends, and where the highest ends. */
-	__u32 end = 0, end_at = 0, first_at = 0;
-	int label;
+	sw_at window = sw_window_in(map, SW_QP_KINDS), node, leaf, cells;
+	__u32 cell, header, offset, length, depth, agree, value_bytes, zero, child;
+	__u32 least = sw_zero();
+	/*
+	 * Child 0 of the lowest branch that may have a prefix there, and the offsets of that branch
+	 * and of the highest one. One zero each, or the verifier would tell the states apart.
+	 */
+	__u32 end = sw_zero(), end_at = sw_zero(), first_at = sw_zero(), pos;
 
 	sw_use_arena();
 	if (!window)
@@ -122,48 +165,48 @@ SW_GLOBAL long sw_qp_longest_prefix(__u32 map, const struct sw_key *key SW_NONNU
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
 		if (!cell)
 			return -EUCLEAN;
+		if (cell & SW_QP_KIND)
+			goto bottom;
 		node = sw_qp_node(window, cell);
-		if (cell & SW_QP_LEAF) {
-			leaf = node;
-			goto down;
-		}
 		header = sw_u32(node);
 		offset = sw_qp_offset(header);
-		if (offset < least)
+		if (sw_less(offset, least))
 			return -EUCLEAN;
 		least = offset + 1;
-		if (offset > length)
-			goto down;
-		if (header & SW_QP_END) {
-			if (!end)
-				first_at = offset;
-			end = sw_u32(node + sw_qp_first(header) - 4);
+		child = offset < length ? sw_qp_child(node, header, sw_key_byte(key, offset)) : 0;
+		cells = node + sw_qp_cells_at(header);
+		zero = sw_u32(cells);
+		cell = sw_u32(cells + 4 * child);
+		/* The child on the way is seen later, and a branch has no key that ends here. */
+		if (child && zero & SW_QP_KIND) {
+			first_at = end ? first_at : offset;
+			end = zero;
 			end_at = offset;
 		}
-		if (offset == length)
-			goto down;
-		label = sw_qp_label(node, header, sw_key_byte(key, offset));
-		if (label < 0)
-			goto down;
-		cell = sw_u32(node + sw_qp_first(header) + (__u32)label * 4);
 	}
 	return -ELOOP;
-down:
-	if (leaf) {
-		agree = sw_qp_agree(leaf, value_bytes, key);
-		if (agree == sw_u8(leaf + value_bytes))
+bottom:
+	leaf = node = sw_qp_node(window, cell);
+	pos = sw_zero();
+	if (cell & SW_QP_CLUSTER) {
+		header = sw_u32(node);
+		pos = sw_qp_blind(node, header, key);
+		leaf = sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) + 4 * pos));
+	}
+	agree = sw_qp_agree(leaf, value_bytes, key);
+	if (agree == sw_u8(leaf + value_bytes))
+		return (long)leaf;
+	leaf = pos ? sw_qp_prefix_in(window, node, pos, agree) : 0;
+	if (leaf)
+		return (long)leaf;
+	if (!end || first_at > agree)
+		return -ENOENT;
+	if (end_at <= agree) {
+		leaf = sw_qp_end(window, value_bytes, end, end_at);
+		if (leaf)
 			return (long)leaf;
 	}
-	if (!end)
-		return -ENOENT;
-	node = sw_qp_node(window, end);
-	if (!leaf)
-		agree = sw_qp_agree(node, value_bytes, key);
-	if (end_at <= agree)
-		return (long)node;
-	if (first_at > agree || first_at == end_at)
-		return -ENOENT;
-	return sw_qp_longest_end(window, value_bytes, key, agree);
+	return first_at == end_at ? -ENOENT : sw_qp_longest_end(window, key, agree);
 }
 
 #endif

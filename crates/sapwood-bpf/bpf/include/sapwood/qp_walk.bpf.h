@@ -30,13 +30,17 @@
 #include "qp.bpf.h"
 
 /*
- * A cursor: the window, how deep it stands, a leaf that comes first, and for each branch on its way a frame: where the next cell is and
- * where the cells end, both in units of 4 bytes from the window's beginning. Behind the frames, the branches' cells (only while a key is
- * sought).
+ * A cursor: the window, and runs of cells: the run that the walk is in, and a frame for each run
+ * that comes after it, the next one last; the depth says how many. A run is two places in units of
+ * 4 bytes: where its next cell is, and where it ends. Its cells lie in a branch or a cluster. A
+ * walk that begins with one leaf has that leaf's cell in the cursor, as a run: where the cell was,
+ * a writer may put a node with other keys. Behind the frames, the branches' cells (only while a key
+ * is sought).
  */
 #define SW_QP_CURSOR_WINDOW 0
 #define SW_QP_CURSOR_DEPTH 8
 #define SW_QP_CURSOR_LEAF 12
+#define SW_QP_CURSOR_RUN 16
 #define SW_QP_CURSOR_FRAMES 64
 #define SW_QP_CURSOR_NODES (SW_QP_CURSOR_FRAMES + 8 * SW_QP_CURSOR_DEPTH_MAX)
 
@@ -67,7 +71,7 @@ SW_INLINE sw_at sw_qp_bytes(sw_at at)
 /*
  * Copies the key of a leaf of this map: 0, or -E2BIG when it has more than 254 bytes.
  *
- *     found = sw_qp_first(NAMES);
+ *     found = sw_qp_first_leaf(NAMES);
  *     if (found > 0 && !sw_qp_key(NAMES, found, &key)) found = sw_qp_next(NAMES, &key);
  */
 SW_GLOBAL long sw_qp_key(__u32 map, sw_at leaf, struct sw_key *key SW_NONNULL)
@@ -142,46 +146,49 @@ SW_GLOBAL __u32 sw_qp_compare(sw_at window, sw_at leaf, const struct sw_key *key
 	return there > sw_qp_key_byte(key, at) ? at | SW_QP_GREATER : at;
 }
 
-/* How many children a branch has, END included. */
-SW_INLINE __u32 sw_qp_children(__u32 header)
+/* How many cells the node of a cell that is no leaf's has. */
+SW_INLINE __u32 sw_qp_count_cells(__u32 cell, __u32 header)
 {
-	return sw_qp_labels(header) + !!(header & SW_QP_END);
+	return cell & SW_QP_CLUSTER ? sw_qp_cluster_leaves(header) : sw_qp_labels(header) + 1;
 }
 
-/* Where the cells of a branch begin, END's first. */
-SW_INLINE sw_at sw_qp_cells(sw_at node, __u32 header)
+/* Where the first of them is, in bytes from the node's beginning. */
+SW_INLINE __u32 sw_qp_first_cell(__u32 cell, __u32 header)
 {
-	return node + sw_qp_first(header) - (header & SW_QP_END ? 4 : 0);
+	return cell & SW_QP_CLUSTER ? sw_qp_cluster_cells_at(header) : sw_qp_cells_at(header);
 }
 
-/* The number of the child with this byte, among all; -1 if there is none such. */
-SW_INLINE int sw_qp_child(sw_at node, __u32 header, int byte)
+/* The number of the child on a key's way. */
+SW_INLINE __u32 sw_qp_key_child(sw_at node, __u32 header, const struct sw_key *key)
 {
-	int end = !!(header & SW_QP_END), label;
+	__u32 offset = sw_qp_offset(header);
 
-	if (byte < 0)
-		return end - 1;
-	label = sw_qp_label(node, header, byte);
-	return label < 0 ? -1 : label + end;
-}
-
-/* How many children come before a child with this byte. */
-SW_INLINE __u32 sw_qp_rank(sw_at node, __u32 header, int byte)
-{
-	__u32 labels = sw_qp_labels(header), end = !!(header & SW_QP_END), i;
-	__u64 word;
-
-	if (byte < 0)
+	if (offset >= key->length)
 		return 0;
-	if (labels > SW_QP_SMALL_MAX) {
-		word = sw_u64(node + 8 + ((byte >> 6) << 3)) & ((1ull << (byte & 63)) - 1);
-		return end + sw_u8(node + 4 + (byte >> 6)) + sw_popcount(word);
+	return (__u32)sw_qp_child(node, header, sw_key_byte(key, offset));
+}
+
+/*
+ * The place of a key in a cluster: before the leaf of this number, which is the key's own if it has
+ * one. `pos` is what sw_qp_blind said, and the key compares like this with that leaf.
+ */
+SW_INLINE __u32 sw_qp_place(sw_at node, __u32 header, __u32 pos, __u32 compared)
+{
+	__u32 leaves = sw_qp_cluster_leaves(header), base = sw_qp_cluster_base(header);
+	__u32 at = compared & ~SW_QP_GREATER;
+	sw_at borders = node + sw_qp_cluster_borders_at(header);
+
+	if (at == SW_QP_SAME)
+		return pos;
+	/* What has more in common with this leaf than the key has is on the same side of it. */
+	if (compared & SW_QP_GREATER) {
+		for (; pos && base + sw_u8(borders + pos) > at && sw_can_loop; pos--)
+			;
+	} else {
+		for (pos++; pos < leaves && base + sw_u8(borders + pos) > at && sw_can_loop; pos++)
+			;
 	}
-	for (i = sw_zero(); i < labels && sw_can_loop; i++) {
-		if (sw_u8(node + 4 + i) >= (__u32)byte)
-			break;
-	}
-	return end + i;
+	return pos;
 }
 
 /* The first (or last) leaf below a cell that is not empty. */
@@ -195,16 +202,16 @@ SW_GLOBAL long sw_qp_down(sw_at window, __u32 cell, int last)
 		if (!cell)
 			return -EUCLEAN;
 		node = sw_qp_node(window, cell);
-		if (cell & 1)
+		if (cell & SW_QP_LEAF)
 			return (long)node;
 		header = sw_u32(node);
-		node = sw_qp_cells(node, header);
-		cell = sw_u32(node + (last ? 4 * (sw_qp_children(header) - 1) : 0));
+		node += sw_qp_first_cell(cell, header);
+		cell = sw_u32(node + (last ? 4 * (sw_qp_count_cells(cell, header) - 1) : 0));
 	}
 	return depth < SW_QP_DEPTH_MAX ? -ELOOP : -EUCLEAN;
 }
 
-/* The entry with the least key. Example: long found = sw_qp_first(NAMES); */
+/* The entry with the least key. Example: long found = sw_qp_first_leaf(NAMES); */
 SW_GLOBAL long sw_qp_first_leaf(__u32 map)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS);
@@ -230,12 +237,28 @@ SW_GLOBAL long sw_qp_last_leaf(__u32 map)
 	return cell ? sw_qp_down(window, cell, 1) : sw_qp_no_root(window, 0);
 }
 
-/* Some leaf that tells where a key leaves the trie: below the branch where it does, or its own. Of an empty map: 0. */
+/*
+ * The leaf that has the longest prefix in common with a key, below the cell of a cluster or a leaf;
+ * in `pos` its number.
+ */
+SW_INLINE sw_at sw_qp_closest(sw_at window, __u32 cell, const struct sw_key *key, __u32 *pos)
+{
+	sw_at node = sw_qp_node(window, cell);
+	__u32 header;
+
+	*pos = 0;
+	if (!(cell & SW_QP_CLUSTER))
+		return node;
+	header = sw_u32(node);
+	*pos = sw_qp_blind(node, header, key);
+	return sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) + 4 * *pos));
+}
+
+/* The leaf that has the longest prefix in common with a key. Of an empty map: 0. */
 SW_GLOBAL long sw_qp_near(sw_at window, const struct sw_key *key SW_NONNULL)
 {
-	__u32 cell = sw_u32(window + SW_QP_ROOT), depth, header;
+	__u32 cell = sw_u32(window + SW_QP_ROOT), depth, header, pos;
 	sw_at node;
-	int child;
 
 	sw_use_arena();
 	if (!cell)
@@ -243,28 +266,27 @@ SW_GLOBAL long sw_qp_near(sw_at window, const struct sw_key *key SW_NONNULL)
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
 		if (!cell)
 			return -EUCLEAN;
+		if (cell & SW_QP_KIND)
+			return (long)sw_qp_closest(window, cell, key, &pos);
 		node = sw_qp_node(window, cell);
-		if (cell & 1)
-			return (long)node;
 		header = sw_u32(node);
-		child = sw_qp_child(node, header, sw_qp_key_byte(key, sw_qp_offset(header)));
-		if (child < 0)
-			child = 0;
-		cell = sw_u32(sw_qp_cells(node, header) + (__u32)child * 4);
+		cell = sw_u32(node + sw_qp_cells_at(header) +
+			      4 * sw_qp_key_child(node, header, key));
 	}
 	return depth < SW_QP_DEPTH_MAX ? -ELOOP : -EUCLEAN;
 }
 
 /*
- * The neighbour of a key, which compares like this with a leaf near it: a cell, in whose subtree it is the last or the first one; 0 when
- * there is none; or a negative error.
+ * The neighbour of a key, which compares like this with the leaf near it: a cell, in whose subtree
+ * it is the last or the first one; 0 when there is none; or a negative error, -EAGAIN when the key
+ * does not compare like this any more.
  */
 SW_GLOBAL long sw_qp_beside(sw_at window, const struct sw_key *key SW_NONNULL, __u32 compared, int last)
 {
-	__u32 cell = sw_u32(window + SW_QP_ROOT), best = 0, depth, header, offset, rank;
+	__u32 cell = sw_u32(window + SW_QP_ROOT), best = 0, depth, header, child, pos;
 	__u32 at = compared & ~SW_QP_GREATER;
 	sw_at node, cells;
-	int child;
+	long found;
 
 	sw_use_arena();
 	last = !!last;
@@ -273,30 +295,42 @@ SW_GLOBAL long sw_qp_beside(sw_at window, const struct sw_key *key SW_NONNULL, _
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
 		if (!cell)
 			return -EUCLEAN;
+		if (cell & SW_QP_KIND)
+			goto bottom;
 		node = sw_qp_node(window, cell);
-		header = cell & 1 ? 0 : sw_u32(node);
-		offset = sw_qp_offset(header);
-		if (cell & 1 || offset > at) {
+		header = sw_u32(node);
+		if (sw_qp_offset(header) > at) {
 			/* All keys below are on one side of this one. */
-			return at != SW_QP_SAME && (!(compared & SW_QP_GREATER)) == last ? cell : best;
+			found = sw_qp_down(window, cell, 0);
+			if (found < 0)
+				return found;
+			if (sw_qp_compare(window, found, key) != compared)
+				return -EAGAIN;
+			return (!(compared & SW_QP_GREATER)) == last ? cell : best;
 		}
-		cells = sw_qp_cells(node, header);
-		if (offset == at) {
-			rank = sw_qp_rank(node, header, sw_qp_key_byte(key, at));
-			if (last)
-				return rank ? sw_u32(cells + 4 * (rank - 1)) : best;
-			return rank < sw_qp_children(header) ? sw_u32(cells + 4 * rank) : best;
-		}
-		child = sw_qp_child(node, header, sw_qp_key_byte(key, offset));
-		if (child < 0)
-			return -EAGAIN;
+		cells = node + sw_qp_cells_at(header);
+		child = sw_qp_key_child(node, header, key);
 		if (last && child)
-			best = sw_u32(cells + 4 * ((__u32)child - 1));
-		if (!last && (__u32)child + 1 < sw_qp_children(header))
-			best = sw_u32(cells + 4 * ((__u32)child + 1));
-		cell = sw_u32(cells + 4 * (__u32)child);
+			best = sw_u32(cells + 4 * (child - 1));
+		if (!last && child < sw_qp_labels(header))
+			best = sw_u32(cells + 4 * (child + 1));
+		cell = sw_u32(cells + 4 * child);
 	}
 	return depth < SW_QP_DEPTH_MAX ? -ELOOP : -EUCLEAN;
+bottom:
+	found = (long)sw_qp_closest(window, cell, key, &pos);
+	if (sw_qp_compare(window, found, key) != compared)
+		return -EAGAIN;
+	if (!(cell & SW_QP_CLUSTER))
+		return at != SW_QP_SAME && (!(compared & SW_QP_GREATER)) == last ? cell : best;
+	node = sw_qp_node(window, cell);
+	header = sw_u32(node);
+	pos = sw_qp_place(node, header, pos, compared);
+	cells = node + sw_qp_cluster_cells_at(header);
+	if (last)
+		return pos ? sw_u32(cells + 4 * (pos - 1)) : best;
+	pos += at == SW_QP_SAME;
+	return pos < sw_qp_cluster_leaves(header) ? sw_u32(cells + 4 * pos) : best;
 }
 
 /* The entry before or behind a key. */
@@ -353,32 +387,53 @@ SW_GLOBAL long sw_qp_prev(__u32 map, const struct sw_key *key SW_NONNULL)
 /* Puts a cursor on nothing. 0, or -EINVAL when there is no memory at its place. */
 SW_INLINE long sw_qp_walk_nothing(sw_at window, sw_at cursor)
 {
-	if (!window || !cursor)
+	if (!window || !cursor || cursor & 7)
 		return -EINVAL;
 	sw_set_u32(cursor + SW_QP_CURSOR_DEPTH, 0);
-	sw_set_u32(cursor + SW_QP_CURSOR_LEAF, 0);
+	sw_set_u64(cursor + SW_QP_CURSOR_RUN, 0);
 	sw_set_u64(cursor + SW_QP_CURSOR_WINDOW, window);
 	return sw_u64(cursor + SW_QP_CURSOR_WINDOW) == window ? 0 : -EINVAL;
+}
+
+/* The run of the cells from one place to another. */
+SW_INLINE __u64 sw_qp_run(sw_at from, __u32 cells)
+{
+	__u32 first = (__u32)(from >> 2);
+
+	return (__u64)(first + cells) << 32 | first;
+}
+
+/* The run of all that is below a cell which is no leaf's. */
+SW_INLINE __u64 sw_qp_run_of(sw_at window, __u32 cell)
+{
+	sw_at node = sw_qp_node(window, cell);
+	__u32 header = sw_u32(node);
+
+	return sw_qp_run(node + sw_qp_first_cell(cell, header), sw_qp_count_cells(cell, header));
 }
 
 /* Puts a cursor before all that is below a cell, in addition to what its `depth` frames hold. */
 SW_INLINE long sw_qp_walk_below(sw_at window, sw_at cursor, __u32 depth, __u32 cell)
 {
-	__u32 header, first;
-	sw_at node;
+	__u64 run = 0;
 
-	if (cell & 1) {
+	if (cell & SW_QP_LEAF) {
 		sw_set_u32(cursor + SW_QP_CURSOR_LEAF, cell);
+		run = sw_qp_run(cursor + SW_QP_CURSOR_LEAF, 1);
 	} else if (cell) {
-		if (depth >= SW_QP_CURSOR_DEPTH_MAX)
-			return -E2BIG;
-		node = sw_qp_node(window, cell);
-		header = sw_u32(node);
-		first = (__u32)((sw_qp_cells(node, header) - window) >> 2);
-		sw_set_u64(cursor + SW_QP_CURSOR_FRAMES + (__u64)depth * 8,
-			   (__u64)(first + sw_qp_children(header)) << 32 | first);
-		depth++;
+		run = sw_qp_run_of(window, cell);
 	}
+	sw_set_u64(cursor + SW_QP_CURSOR_RUN, run);
+	sw_set_u32(cursor + SW_QP_CURSOR_DEPTH, depth);
+	return 0;
+}
+
+/* The same of the leaves of a cluster from one number to another. */
+SW_INLINE long sw_qp_walk_leaves(sw_at node, sw_at cursor, __u32 depth, __u32 from, __u32 to)
+{
+	sw_at cells = node + sw_qp_cluster_cells_at(sw_u32(node));
+
+	sw_set_u64(cursor + SW_QP_CURSOR_RUN, sw_qp_run(cells + 4 * from, to - from));
 	sw_set_u32(cursor + SW_QP_CURSOR_DEPTH, depth);
 	return 0;
 }
@@ -402,6 +457,28 @@ SW_GLOBAL long sw_qp_walk_begin(__u32 map, sw_at cursor)
 	return cell ? sw_qp_walk_below(window, cursor, 0, cell) : sw_qp_no_root(window, 0);
 }
 
+/* Puts a cursor before the leaves of a cluster whose keys begin like this: 0. */
+SW_GLOBAL long sw_qp_walk_prefix_in(sw_at window, sw_at cursor, __u32 cell,
+				    const struct sw_key *prefix SW_NONNULL)
+{
+	__u32 header, base, leaves, length = prefix->length, from, to, pos;
+	sw_at leaf = sw_qp_closest(window, cell, prefix, &pos), node, borders;
+
+	sw_use_arena();
+	if ((sw_qp_compare(window, leaf, prefix) & ~SW_QP_GREATER) < length)
+		return 0;
+	node = sw_qp_node(window, cell);
+	header = sw_u32(node);
+	base = sw_qp_cluster_base(header);
+	leaves = sw_qp_cluster_leaves(header);
+	borders = node + sw_qp_cluster_borders_at(header);
+	for (from = pos; from && base + sw_u8(borders + from) >= length && sw_can_loop; from--)
+		;
+	for (to = pos + 1; to < leaves && base + sw_u8(borders + to) >= length && sw_can_loop; to++)
+		;
+	return sw_qp_walk_leaves(node, cursor, 0, from, to);
+}
+
 /*
  * Begins a walk over the entries whose keys begin with this one: 0 or a negative error.
  *
@@ -411,7 +488,6 @@ SW_GLOBAL long sw_qp_walk_prefix(__u32 map, sw_at cursor, const struct sw_key *p
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS), node;
 	__u32 cell, header, depth, offset, length = prefix->length;
-	int child;
 	long error;
 
 	sw_use_arena();
@@ -423,21 +499,23 @@ SW_GLOBAL long sw_qp_walk_prefix(__u32 map, sw_at cursor, const struct sw_key *p
 		return sw_qp_no_root(window, 0);
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
 		if (!cell)
-			return 0;
-		if (cell & 1)
-			break;
+			return -EUCLEAN;
+		if (cell & SW_QP_CLUSTER)
+			return sw_qp_walk_prefix_in(window, cursor, cell, prefix);
+		if (cell & SW_QP_LEAF)
+			goto one_side;
 		node = sw_qp_node(window, cell);
 		header = sw_u32(node);
 		offset = sw_qp_offset(header);
 		if (offset >= length)
-			break;
-		child = sw_qp_child(node, header, sw_key_byte(prefix, offset));
-		if (child < 0)
-			return 0;
-		cell = sw_u32(sw_qp_cells(node, header) + (__u32)child * 4);
+			goto one_side;
+		cell = sw_u32(node + sw_qp_cells_at(header) +
+			      4 * (__u32)sw_qp_child(node, header, sw_key_byte(prefix, offset)));
 	}
+	return depth < SW_QP_DEPTH_MAX ? -ELOOP : -EUCLEAN;
+one_side:
 	/* All keys below have the same first bytes: one leaf tells whether those are the prefix. */
-	error = cell ? sw_qp_down(window, cell, 0) : -ELOOP;
+	error = sw_qp_down(window, cell, 0);
 	if (error < 0)
 		return error;
 	if ((sw_qp_compare(window, error, prefix) & ~SW_QP_GREATER) < length)
@@ -445,22 +523,14 @@ SW_GLOBAL long sw_qp_walk_prefix(__u32 map, sw_at cursor, const struct sw_key *p
 	return sw_qp_walk_below(window, cursor, 0, cell);
 }
 
-/* One level of sw_qp_walk_from: the frame of a branch from which the way goes to this child. */
-SW_INLINE void sw_qp_walk_frame(sw_at window, sw_at cursor, __u32 depth, sw_at node, __u32 header,
-				__u32 next)
-{
-	__u32 first = (__u32)((sw_qp_cells(node, header) - window) >> 2);
-
-	sw_set_u64(cursor + SW_QP_CURSOR_FRAMES + (__u64)depth * 8,
-		   (__u64)(first + sw_qp_children(header)) << 32 | (first + next));
-}
-
-/* The way of a key as frames that point behind it, and the branches on it. Returns a leaf near the key; the depth is the cursor's. */
+/*
+ * The way of a key as frames that begin behind it, and the branches on it; the depth is the
+ * cursor's. The cell of the leaf or cluster at its end, 0 in an empty map, or a negative error.
+ */
 SW_GLOBAL long sw_qp_walk_near(sw_at window, sw_at cursor, const struct sw_key *key SW_NONNULL)
 {
-	__u32 cell = sw_u32(window + SW_QP_ROOT), header, depth;
-	sw_at node;
-	int child;
+	__u32 cell = sw_u32(window + SW_QP_ROOT), header, depth, child;
+	sw_at node, cells;
 
 	sw_use_arena();
 	if (!cell)
@@ -468,54 +538,54 @@ SW_GLOBAL long sw_qp_walk_near(sw_at window, sw_at cursor, const struct sw_key *
 	for (depth = sw_zero(); depth <= SW_QP_CURSOR_DEPTH_MAX && sw_can_loop; depth++) {
 		if (!cell)
 			return -EUCLEAN;
-		node = sw_qp_node(window, cell);
-		if (cell & 1) {
+		if (cell & SW_QP_KIND) {
 			sw_set_u32(cursor + SW_QP_CURSOR_DEPTH, depth);
-			return (long)node;
+			return cell;
 		}
 		if (depth == SW_QP_CURSOR_DEPTH_MAX)
 			return -E2BIG;
+		node = sw_qp_node(window, cell);
 		header = sw_u32(node);
-		child = sw_qp_child(node, header, sw_qp_key_byte(key, sw_qp_offset(header)));
-		if (child < 0)
-			child = 0;
-		sw_qp_walk_frame(window, cursor, depth, node, header, (__u32)child + 1);
-		sw_set_u32(cursor + SW_QP_CURSOR_NODES + depth * 4, cell);
-		cell = sw_u32(sw_qp_cells(node, header) + (__u32)child * 4);
+		child = sw_qp_key_child(node, header, key);
+		cells = node + sw_qp_cells_at(header) + 4 * child;
+		sw_set_u64(cursor + SW_QP_CURSOR_FRAMES + (__u64)depth * 8,
+			   sw_qp_run(cells + 4, sw_qp_labels(header) - child));
+		sw_set_u32(cursor + SW_QP_CURSOR_NODES + (__u64)depth * 4, cell);
+		cell = sw_u32(cells);
 	}
 	return -ELOOP;
 }
 
-/* Leaves of a key's way what is behind the key: `found` is the leaf near it, and they compare like this. */
-SW_GLOBAL long sw_qp_walk_part(sw_at window, sw_at cursor, sw_at found, const struct sw_key *key SW_NONNULL,
-			       __u32 compared)
+/*
+ * Leaves of a key's way what is behind the key. `cell` is at the end of the way, and the leaf `pos`
+ * in it compares like this.
+ */
+SW_GLOBAL long sw_qp_walk_part(sw_at window, sw_at cursor, __u32 cell, __u32 pos, __u32 compared)
 {
 	__u32 depth = sw_u32(cursor + SW_QP_CURSOR_DEPTH), at = compared & ~SW_QP_GREATER;
-	__u32 below = (__u32)((found - window) >> 2) | 1, cell, header, offset;
+	__u32 above, header;
 	sw_at node;
 
 	sw_use_arena();
+	/* The highest branch that the key does not agree with: all below are on one side of it. */
 	for (; depth && at != SW_QP_SAME && sw_can_loop; depth--) {
-		cell = sw_u32(cursor + SW_QP_CURSOR_NODES + (__u64)(depth - 1) * 4);
-		node = sw_qp_node(window, cell);
-		header = sw_u32(node);
-		offset = sw_qp_offset(header);
-		if (offset < at)
+		above = sw_u32(cursor + SW_QP_CURSOR_NODES + (__u64)(depth - 1) * 4);
+		if (sw_qp_offset(sw_u32(sw_qp_node(window, above))) <= at)
 			goto parted;
-		if (offset == at) {
-			sw_qp_walk_frame(window, cursor, depth - 1, node, header,
-					 sw_qp_rank(node, header, sw_qp_key_byte(key, at)));
-			return sw_qp_walk_below(window, cursor, depth, 0);
-		}
-		below = cell;
+		cell = above;
 	}
 	if (depth && at != SW_QP_SAME)
 		return -ELOOP;
 parted:
-	/* All that is below comes behind the key, or before it. */
+	node = sw_qp_node(window, cell);
+	if (cell & SW_QP_CLUSTER) {
+		header = sw_u32(node);
+		pos = sw_qp_place(node, header, pos, compared);
+		return sw_qp_walk_leaves(node, cursor, depth, pos, sw_qp_cluster_leaves(header));
+	}
 	if (at != SW_QP_SAME && !(compared & SW_QP_GREATER))
-		below = 0;
-	return sw_qp_walk_below(window, cursor, depth, below);
+		cell = 0;
+	return sw_qp_walk_below(window, cursor, depth, cell);
 }
 
 /*
@@ -525,7 +595,8 @@ parted:
  */
 SW_GLOBAL long sw_qp_walk_from(__u32 map, sw_at cursor, const struct sw_key *key SW_NONNULL)
 {
-	sw_at window = sw_window_in(map, SW_QP_KINDS);
+	sw_at window = sw_window_in(map, SW_QP_KINDS), leaf;
+	__u32 pos;
 	long found;
 
 	sw_use_arena();
@@ -535,7 +606,8 @@ SW_GLOBAL long sw_qp_walk_from(__u32 map, sw_at cursor, const struct sw_key *key
 	found = sw_qp_walk_near(window, cursor, key);
 	if (found <= 0)
 		return found;
-	return sw_qp_walk_part(window, cursor, found, key, sw_qp_compare(window, found, key));
+	leaf = sw_qp_closest(window, (__u32)found, key, &pos);
+	return sw_qp_walk_part(window, cursor, (__u32)found, pos, sw_qp_compare(window, leaf, key));
 }
 
 /*
@@ -545,55 +617,53 @@ SW_GLOBAL long sw_qp_walk_from(__u32 map, sw_at cursor, const struct sw_key *key
  */
 SW_GLOBAL long sw_qp_walk_step(sw_at cursor)
 {
-	sw_at window = sw_u64(cursor + SW_QP_CURSOR_WINDOW), frame, node, cells;
-	__u32 depth, cell, header, steps, at;
-	__u64 place;
+	sw_at window = sw_u64_of(cursor, SW_QP_CURSOR_WINDOW);
+	__u64 run = sw_u64_of(cursor, SW_QP_CURSOR_RUN);
+	__u32 depth, cell, steps;
+	long found;
 
 	sw_use_arena();
 	if (!window)
 		return -EINVAL;
-	cell = sw_u32(cursor + SW_QP_CURSOR_LEAF);
-	if (cell) {
-		sw_set_u32(cursor + SW_QP_CURSOR_LEAF, 0);
-		return (long)sw_qp_node(window, cell);
-	}
-	depth = sw_u32(cursor + SW_QP_CURSOR_DEPTH);
 	/* Each round goes down, up, or gives a leaf. */
 	for (steps = sw_zero(); steps < 2 * SW_QP_CURSOR_DEPTH_MAX && sw_can_loop; steps++) {
-		if (!depth) {
-			sw_set_u32(cursor + SW_QP_CURSOR_DEPTH, 0);
-			return 0;
-		}
-		frame = cursor + SW_QP_CURSOR_FRAMES + (__u64)(depth - 1) * 8;
-		place = sw_u64(frame);
-		at = (__u32)place;
-		if (at >= place >> 32) {
+		if ((__u32)run >= run >> 32) {
+			depth = sw_u32_of(cursor, SW_QP_CURSOR_DEPTH);
+			if (!depth) {
+				sw_set_u64(cursor + SW_QP_CURSOR_RUN, 0);
+				return 0;
+			}
 			depth--;
+			sw_set_u32(cursor + SW_QP_CURSOR_DEPTH, depth);
+			run = sw_u64_of(cursor + (__u64)depth * 8, SW_QP_CURSOR_FRAMES);
 			continue;
 		}
-		cell = sw_u32(window + (__u64)at * 4);
-		/* A branch whose last child is taken needs no frame any more. */
-		if (at + 1 == place >> 32)
-			depth--;
-		else
-			sw_set_u64(frame, place + 1);
-		node = sw_qp_node(window, cell);
-		if (cell & 1) {
-			sw_set_u32(cursor + SW_QP_CURSOR_DEPTH, depth);
-			return (long)node;
+		cell = sw_u32((__u64)(__u32)run * 4);
+		run++;
+		if (cell & SW_QP_LEAF) {
+			sw_set_u64(cursor + SW_QP_CURSOR_RUN, run);
+			return (long)sw_qp_node(window, cell);
 		}
+		found = -EUCLEAN;
 		if (!cell)
-			return -EUCLEAN;
-		if (depth >= SW_QP_CURSOR_DEPTH_MAX)
-			return -E2BIG;
-		header = sw_u32(node);
-		cells = sw_qp_cells(node, header) - window;
-		at = (__u32)(cells >> 2);
-		frame = cursor + SW_QP_CURSOR_FRAMES + (__u64)depth * 8;
-		sw_set_u64(frame, (__u64)(at + sw_qp_children(header)) << 32 | at);
-		depth++;
+			goto failed;
+		/* A node whose last child is taken needs no frame any more. */
+		if ((__u32)run < run >> 32) {
+			depth = sw_u32_of(cursor, SW_QP_CURSOR_DEPTH);
+			found = -E2BIG;
+			if (depth >= SW_QP_CURSOR_DEPTH_MAX)
+				goto failed;
+			sw_set_u64(cursor + SW_QP_CURSOR_FRAMES + (__u64)depth * 8, run);
+			sw_set_u32(cursor + SW_QP_CURSOR_DEPTH, depth + 1);
+		}
+		run = sw_qp_run_of(window, cell);
 	}
-	return steps < 2 * SW_QP_CURSOR_DEPTH_MAX ? -ELOOP : -EUCLEAN;
+	found = steps < 2 * SW_QP_CURSOR_DEPTH_MAX ? -ELOOP : -EUCLEAN;
+	run++;
+failed:
+	/* The next step says so again, or goes on. */
+	sw_set_u64(cursor + SW_QP_CURSOR_RUN, run - 1);
+	return found;
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Ordered maps over byte strings that programs write (KernelMap in Rust; windows of the kind SW_KIND_KERNEL_QP).
+ * Ordered maps over byte strings that programs write (KernelMap in Rust; windows of the kind
+ * SW_KIND_KERNEL_QP).
  *
  *     struct sw_key key = {};                       // all 256 bytes are set
  *     key.length = 3;
@@ -9,15 +10,17 @@
  *     long found = sw_qp_lookup(ROUTES, &key);      // as in qp.bpf.h
  *     error = sw_qp_remove(ROUTES, &key);
  *
- * Keys have up to 254 bytes. Writers come one after the other, by a lock in the window; readers take none. A writer waits for a bounded
- * time only, so it may run anywhere, also in an interrupt of a program that has the lock: then it gets -EBUSY.
+ * Keys have up to 254 bytes. Writers come one after the other, by a lock in the window; readers
+ * take none. A writer waits for a bounded time only, so it may run anywhere, also in an interrupt
+ * of a program that has the lock: then it gets -EBUSY.
  *
- * Blocks for leaves and branches come from rings that user space fills, what is given up goes into another, and is used again
- * when all programs have ended that may be reading it. Nothing here runs outside the window that it was asked for, whatever the window holds.
- * Sleepable programs must not use these functions. Layout and protocol: docs/bpf.md.
+ * Blocks for leaves, clusters and branches come from rings that user space fills, what is given up
+ * goes into another, and is used again when all programs have ended that may be reading it. Nothing
+ * here runs outside the window that it was asked for, whatever the window holds. Sleepable programs
+ * must not use these functions. Layout and protocol: docs/bpf.md.
  *
- * What is read from the window is never trusted to be a map: each reference is compared with the window's bounds before anything
- * is stored behind it, and each loop has a bound.
+ * What is read from the window is never trusted to be a map: each reference is compared with the
+ * window's bounds before anything is stored behind it, and each loop has a bound.
  */
 #ifndef SAPWOOD_QP_WRITE_BPF_H
 #define SAPWOOD_QP_WRITE_BPF_H
@@ -36,13 +39,15 @@ struct sw_qp_value {
 
 /* How often a writer looks whether the lock is free: some hundred microseconds at most. */
 #define SW_KQP_SPINS 16384
-/* A label that stands for the key that ends here. */
-#define SW_KQP_ENDS 256
 /* What sw_kqp_seek says besides an offset. */
 #define SW_KQP_SAME 256
 #define SW_KQP_EMPTY 257
 /* More branches than lie above a leaf. */
 #define SW_KQP_DEPTH_MAX 260
+/*
+ * A key is looked for so often: a cluster that is full is split once, and then the key has a place.
+ */
+#define SW_KQP_ROUNDS 4
 
 /*
  * Scratch: what the steps of an operation tell each other. It lies in the window, and not in registers, so that the verifier looks at each step by
@@ -52,15 +57,21 @@ enum sw_kqp_scratch {
 	SW_KQP_VALUE = 0, /* the new value, eight words */
 	SW_KQP_LIMIT = 64, /* references from SW_KQP_FIRST up to so many behind it may be followed */
 	SW_KQP_SLOT = 72, /* the place of the cell that a new key changes */
-	SW_KQP_CELL = 80, /* that cell; after a search, that of the leaf */
+	SW_KQP_CELL = 80, /* after a search: the cell of the leaf */
 	SW_KQP_DEPTH = 88, /* the number of branches on the path */
-	SW_KQP_OTHER = 104, /* the byte of a leaf where it and a key part */
+	SW_KQP_POS = 96, /* the slot of the leaf in its cluster, if it lies in one */
+	SW_KQP_LABEL = 104, /* what is between a key and the leaf where they part: a label */
 	SW_KQP_BUCKET = 112, /* the place of a bucket; 0: the key has none */
 	SW_KQP_BUCKET_SLOT = 120, /* the slot in it */
 	SW_KQP_FAR = 128, /* how far behind its home it is */
-	SW_KQP_LEAF = 136, /* the reference of a block for a leaf */
-	SW_KQP_BRANCH = 144, /* the reference of a block for a branch */
-	SW_KQP_PATH = 192, /* the way to a leaf, a word for each branch and one for the leaf */
+	SW_KQP_LEAF = 136, /* the references of blocks that were taken: for a leaf, */
+	SW_KQP_NODE = 144, /* for a cluster or a branch, */
+	SW_KQP_MORE = 152, /* and for a branch above it */
+	SW_KQP_BEFORE = 160, /* whether the key comes before the leaf */
+	SW_KQP_PART = 168, /* where the new key parts from the others */
+	SW_KQP_STEP = 176, /* what it needs */
+	SW_KQP_AT = 184, /* where: the slot in a cluster, the child of a branch */
+	SW_KQP_PATH = 192, /* the way to a leaf: a word for each branch, and one more */
 };
 
 _Static_assert(SW_KQP_SCRATCH + SW_KQP_PATH + (SW_KQP_DEPTH_MAX + 1) * 8 <= SW_KQP_RINGS, "the path fits the header page");
@@ -178,17 +189,21 @@ SW_INLINE void sw_kqp_retire(sw_at window, __u32 cell)
 }
 
 /*
- * Gets so many units ready to be cut off the slab, as one block or two: of the next slab, when this one has less left. With `keep`, the
- * last is left. 0, -ENOMEM, -EUCLEAN.
+ * Gets so many units ready to be cut off the slab, as one block or more: of the next slab, when
+ * this one has less left. With `keep`, the last is left. 0, -ENOMEM, -EUCLEAN.
  *
- * What is cut off goes to user space by the ring of what is retired, so that it knows of a block before it hears that this is given up: twice the
- * units, which no cell of a node can be, and 0 for a new slab.
+ * What is cut off goes to user space by the ring of what is retired, so that it knows of a block
+ * before it hears that this is given up: as a cell of the kind SW_KQP_CUT, which no node has, and
+ * the units in the place of the reference; none for a new slab.
  */
 SW_GLOBAL long sw_kqp_slab(__u64 window, __u32 units, __u32 keep)
 {
 	sw_at ring = sw_kqp_ring(window, SW_KQP_SLABS);
-	/* Two blocks, a slab, and what the operation itself gives up. */
-	long error = sw_kqp_room(window, 5);
+	/*
+	 * A slab, three blocks and the two nodes of a split; or two blocks and the three nodes of a
+	 * join.
+	 */
+	long error = sw_kqp_room(window, 6);
 	__u32 count, ref;
 
 	if (error)
@@ -201,7 +216,7 @@ SW_GLOBAL long sw_kqp_slab(__u64 window, __u32 units, __u32 keep)
 		return error;
 	ref = sw_u32(sw_kqp_ring_slot(window, ring, count));
 	sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
-	sw_kqp_retire(window, 0);
+	sw_kqp_retire(window, SW_KQP_CUT);
 	sw_set_u32(window + SW_KQP_SLAB, ref);
 	sw_set_u32(window + SW_KQP_SLAB_LEFT, SW_KQP_SLAB_UNITS);
 	return 0;
@@ -212,67 +227,92 @@ SW_INLINE __u32 sw_kqp_cut(sw_at window, __u32 units)
 {
 	__u32 ref = sw_u32(window + SW_KQP_SLAB);
 
-	sw_kqp_retire(window, units << 1);
+	sw_kqp_retire(window, units << 2 | SW_KQP_CUT);
 	sw_set_u32(window + SW_KQP_SLAB, ref + units);
 	sw_set_u32(window + SW_KQP_SLAB_LEFT, sw_u32(window + SW_KQP_SLAB_LEFT) - units);
 	return ref;
 }
 
-/* Gets the block that is `count` from the beginning of a ring; or cuts it, when it has as many `units` and not 0. Notes it: 0, -EUCLEAN. */
-SW_GLOBAL long sw_kqp_get_block(__u64 window, __u64 ring, __u32 count, __u32 units, __u32 what)
+/*
+ * Gets the next block of a ring; or cuts it, when it has as many `units` and not 0. Notes it: 0,
+ * -EUCLEAN.
+ */
+SW_GLOBAL long sw_kqp_get_block(__u64 window, __u64 ring, __u32 units, __u32 what)
 {
-	__u32 ref;
+	__u32 ref, count;
 
 	if (units) {
 		ref = sw_kqp_cut(window, units);
 	} else {
+		count = sw_u32(ring + SW_KQP_RING_PROGRAMS);
 		ref = sw_u32(sw_kqp_ring_slot(window, ring, count));
 		sw_publish_u32(ring + SW_KQP_RING_PROGRAMS, count + 1);
 	}
-	/* One of the two. */
-	sw_kqp_set(window, what == SW_KQP_LEAF ? SW_KQP_LEAF : SW_KQP_BRANCH, ref);
+	/* One of the three. */
+	if (what != SW_KQP_LEAF && what != SW_KQP_NODE)
+		what = SW_KQP_MORE;
+	sw_kqp_set(window, what, ref);
 	return sw_kqp_inside(window, ref) ? 0 : -EUCLEAN;
 }
 
 /*
- * Takes a block for a leaf and one for a branch, each of so many units, or none if these are 0: both or neither. A block whose ring has none
- * is cut off the slab. With `keep`, some are left. 0, -ENOMEM; -EUCLEAN when a block is none.
+ * Finds out how a block of so many units can be had, the one behind `taken` in its ring: the units
+ * to be cut off the slab, if the ring has none, or 0. -EUCLEAN.
  */
-SW_GLOBAL long sw_kqp_take(__u64 window, __u32 leaf, __u32 branch, __u32 keep)
+SW_INLINE long sw_kqp_look(sw_at ring, __u32 units, __u32 taken, __u32 keep)
 {
-	sw_at rings[2];
-	__u32 counts[2], cuts[2];
-	long error;
+	long error = sw_kqp_has(ring, sw_u32(ring + SW_KQP_RING_PROGRAMS) + taken, keep);
 
-	rings[0] = sw_kqp_ring(window, sw_kqp_class(leaf));
-	rings[1] = sw_kqp_ring(window, sw_kqp_class(branch));
-	counts[0] = counts[1] = cuts[0] = cuts[1] = 0;
+	return error == -ENOMEM ? (long)sw_kqp_block_units(units) : error;
+}
+
+/*
+ * Takes blocks of so many units: for SW_KQP_LEAF, SW_KQP_NODE and SW_KQP_MORE, and none for those
+ * that are 0. All or none. A block whose ring has none is cut off the slab. With `keep`, some are
+ * left. 0, -ENOMEM; -EUCLEAN when a block is none.
+ */
+SW_GLOBAL long sw_kqp_take(__u64 window, __u32 leaf, __u32 node, __u32 more, __u32 keep)
+{
+	sw_at leaves = sw_kqp_ring(window, sw_kqp_class(leaf));
+	sw_at nodes = sw_kqp_ring(window, sw_kqp_class(node));
+	sw_at mores = sw_kqp_ring(window, sw_kqp_class(more));
+	/* Of each: whether it comes from its ring; else the units to be cut. */
+	__u32 leaf_taken = 0, node_taken = 0, cut_leaf = 0, cut_node = 0, cut_more = 0;
+	long cut, error = 0;
+
 	if (leaf) {
-		counts[0] = sw_u32(rings[0] + SW_KQP_RING_PROGRAMS);
-		error = sw_kqp_has(rings[0], counts[0], keep);
-		if (error == -ENOMEM)
-			cuts[0] = sw_kqp_block_units(leaf);
-		else if (error)
-			return error;
+		cut = sw_kqp_look(leaves, leaf, 0, keep);
+		if (cut < 0)
+			return cut;
+		cut_leaf = (__u32)cut;
+		leaf_taken = !cut;
 	}
-	if (branch) {
-		counts[1] = sw_u32(rings[1] + SW_KQP_RING_PROGRAMS) + (leaf && !cuts[0] && rings[0] == rings[1]);
-		error = sw_kqp_has(rings[1], counts[1], keep);
-		if (error == -ENOMEM)
-			cuts[1] = sw_kqp_block_units(branch);
-		else if (error)
-			return error;
+	if (node) {
+		cut = sw_kqp_look(nodes, node, leaf_taken && leaves == nodes, keep);
+		if (cut < 0)
+			return cut;
+		cut_node = (__u32)cut;
+		node_taken = !cut;
 	}
-	if (cuts[0] + cuts[1]) {
-		error = sw_kqp_slab(window, cuts[0] + cuts[1], keep);
+	if (more) {
+		leaf_taken = leaf_taken && leaves == mores;
+		node_taken = node_taken && nodes == mores;
+		cut = sw_kqp_look(mores, more, leaf_taken + node_taken, keep);
+		if (cut < 0)
+			return cut;
+		cut_more = (__u32)cut;
+	}
+	if (cut_leaf + cut_node + cut_more) {
+		error = sw_kqp_slab(window, cut_leaf + cut_node + cut_more, keep);
 		if (error)
 			return error;
 	}
-	error = 0;
 	if (leaf)
-		error = sw_kqp_get_block(window, rings[0], counts[0], cuts[0], SW_KQP_LEAF);
-	if (branch && !error)
-		error = sw_kqp_get_block(window, rings[1], counts[1], cuts[1], SW_KQP_BRANCH);
+		error = sw_kqp_get_block(window, leaves, cut_leaf, SW_KQP_LEAF);
+	if (node && !error)
+		error = sw_kqp_get_block(window, nodes, cut_node, SW_KQP_NODE);
+	if (more && !error)
+		error = sw_kqp_get_block(window, mores, cut_more, SW_KQP_MORE);
 	return error;
 }
 
@@ -337,12 +377,19 @@ SW_INLINE __u32 sw_kqp_leaf_units(sw_at window, __u32 length)
 /* The cell of a leaf at a place of the window. */
 SW_INLINE __u32 sw_kqp_leaf_cell(sw_at window, sw_at leaf)
 {
-	return (__u32)((leaf - window) / 8) << 1 | SW_QP_LEAF;
+	return (__u32)((leaf - window) / 8) << 2 | SW_QP_LEAF;
+}
+
+/* The cell of the leaf in the block that was taken for it. */
+SW_INLINE __u32 sw_kqp_new_leaf(sw_at window)
+{
+	return (__u32)sw_kqp_get(window, SW_KQP_LEAF) << 2 | SW_QP_LEAF;
 }
 
 /*
- * Finds a key: the place of its leaf; -ENOENT; or an error. When it lies in the index, SW_KQP_BUCKET says where, and when the trie was
- * asked, the path does. Of a key that is not there, `*part` says where it parts from those that are, for sw_kqp_add.
+ * Finds a key: the place of its leaf; -ENOENT; or an error. When it lies in the index,
+ * SW_KQP_BUCKET says where, and when the trie was asked, the path does. Of a key that is not there,
+ * `*part` says where it parts from those that are, for sw_kqp_prepare.
  */
 SW_INLINE long sw_kqp_find(sw_at window, const struct sw_key *key, __u64 hash, __u32 parts, long *part)
 {
@@ -376,6 +423,9 @@ SW_INLINE long sw_kqp_reach(sw_at window, const struct sw_key *key, __u32 cell)
 
 	if (found < 0)
 		return found;
+	found = sw_kqp_pick(window, key, (__u32)found);
+	if (found < 0)
+		return found;
 	return found == cell ? 0 : -EUCLEAN;
 }
 
@@ -386,7 +436,7 @@ SW_GLOBAL long sw_kqp_replace(__u64 window, const struct sw_key *key SW_NONNULL,
 	sw_at bucket = sw_kqp_get(window, SW_KQP_BUCKET);
 	long error;
 
-	if (!sw_kqp_inside(window, old >> 1))
+	if (!sw_kqp_inside(window, old >> 2))
 		return -EUCLEAN;
 	if (sw_kqp_value_bytes(window) == 8) {
 		sw_publish_u64(leaf, sw_kqp_get(window, SW_KQP_VALUE));
@@ -400,53 +450,68 @@ SW_GLOBAL long sw_kqp_replace(__u64 window, const struct sw_key *key SW_NONNULL,
 	error = sw_kqp_room(window, 2);
 	if (error)
 		return error;
-	error = sw_kqp_take(window, sw_kqp_leaf_units(window, key->length), 0, 1);
+	error = sw_kqp_take(window, sw_kqp_leaf_units(window, key->length), 0, 0, 1);
 	if (error)
 		return error;
 	sw_kqp_write_leaf(window, key);
-	cell = (__u32)sw_kqp_get(window, SW_KQP_LEAF) << 1 | SW_QP_LEAF;
+	cell = sw_kqp_new_leaf(window);
 	if (bucket)
 		sw_publish_u32(bucket + SW_QP_BUCKET_LEAVES + sw_kqp_get(window, SW_KQP_BUCKET_SLOT) * 4, cell);
 	if (parts & SW_KQP_TRIE)
-		sw_publish_u32(sw_kqp_path_slot(window, (__u32)sw_kqp_get(window, SW_KQP_DEPTH)), cell);
+		sw_publish_u32(sw_kqp_leaf_slot(window), cell);
 	sw_kqp_retire(window, old);
 	return 0;
 }
 
-/* Adds a key that is not there; `part` is what sw_kqp_seek said of it. */
-SW_GLOBAL long sw_kqp_add(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash, __u32 part)
+/*
+ * Finds out what a key needs in the trie, and splits the cluster where it belongs if that is full;
+ * the same keys are there then as before. The units of the node that sw_kqp_attach makes, or an
+ * error.
+ */
+SW_INLINE long sw_kqp_prepare(sw_at window, const struct sw_key *key, __u32 part)
+{
+	__u32 round;
+	long units, error;
+
+	for (round = sw_zero(); round < SW_KQP_ROUNDS && sw_can_loop; round++) {
+		units = sw_kqp_plan(window, part);
+		if (units < 0 || sw_kqp_get(window, SW_KQP_STEP) != SW_KQP_SPLIT)
+			return units;
+		error = sw_kqp_split_plan(window);
+		if (error)
+			return error;
+		sw_kqp_split_make(window);
+		error = sw_kqp_seek(window, key);
+		if (error != part)
+			return error < 0 ? error : -EUCLEAN;
+	}
+	return -ELOOP;
+}
+
+/*
+ * Makes the leaf of a key that is not there, puts it into the index, and takes a block of so many
+ * units for a node of the trie, if it is not 0: 0, or an error.
+ */
+SW_GLOBAL long sw_kqp_make_leaf(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash,
+				__u32 node)
 {
 	__u32 parts = sw_u32(window + SW_KQP_PARTS), units = sw_kqp_leaf_units(window, key->length);
-	__u32 branch = 0, cell, old = 0;
 	long error;
 
-	if (sw_u32(window + SW_KQP_COUNT) >= sw_u32(window + SW_KQP_MAX))
-		return -E2BIG;
 	if (parts & SW_KQP_INDEX) {
 		error = sw_kqp_index_free(window, hash);
 		if (error && (error != -ENOSPC || !(parts & SW_KQP_TRIE)))
 			return error;
 	}
-	if (parts & SW_KQP_TRIE) {
-		error = sw_kqp_plan(window, key, part);
-		if (error < 0)
-			return error;
-		branch = (__u32)error;
-	}
 	error = sw_kqp_room(window, 2);
 	if (error)
 		return error;
-	error = sw_kqp_take(window, units, branch, 1);
+	error = sw_kqp_take(window, units, node, 0, 1);
 	if (error)
 		return error;
 	sw_kqp_write_leaf(window, key);
-	cell = (__u32)sw_kqp_get(window, SW_KQP_LEAF) << 1 | SW_QP_LEAF;
 	if (parts & SW_KQP_INDEX)
-		sw_kqp_index_put(window, hash, cell);
-	if (parts & SW_KQP_TRIE)
-		old = (__u32)sw_kqp_attach(window, key, part, cell);
-	if (old)
-		sw_kqp_retire(window, old);
+		sw_kqp_index_put(window, hash, sw_kqp_new_leaf(window));
 	sw_kqp_count(window, SW_KQP_LEAF_UNITS, units);
 	sw_kqp_count(window, SW_KQP_COUNT, 1);
 	return 0;
@@ -471,7 +536,7 @@ SW_GLOBAL long sw_kqp_quick(__u64 window, const struct sw_key *key SW_NONNULL, _
 	if (slots) {
 		cell = sw_u32_of(bucket + sw_qp_first_slot(slots), SW_QP_BUCKET_LEAVES);
 		leaf = sw_qp_node(window, cell);
-		if (!sw_kqp_inside(window, cell >> 1) || !sw_qp_is_key(leaf, 8, key))
+		if (!sw_kqp_inside(window, cell >> 2) || !sw_qp_is_key(leaf, 8, key))
 			return -EAGAIN;
 		if (flags == SW_NOEXIST)
 			return -EEXIST;
@@ -497,7 +562,7 @@ SW_GLOBAL long sw_kqp_quick(__u64 window, const struct sw_key *key SW_NONNULL, _
 	sw_set_u64(leaf, value);
 	sw_kqp_put_key(leaf + 8, key);
 	slots = sw_qp_first_slot(slots);
-	sw_publish_u32(bucket + slots + SW_QP_BUCKET_LEAVES, cell << 1 | SW_QP_LEAF);
+	sw_publish_u32(bucket + slots + SW_QP_BUCKET_LEAVES, cell << 2 | SW_QP_LEAF);
 	/* Its tag is 0 so far. */
 	if (slots < 32)
 		sw_publish_u64(bucket, low | (__u64)tag << slots * 2);
@@ -519,19 +584,30 @@ SW_GLOBAL long sw_kqp_insert(__u64 window, const struct sw_key *key SW_NONNULL, 
 					     sw_kqp_replace(window, key, found, part == SW_KQP_SAME);
 	if (found != -ENOENT || flags == SW_EXIST)
 		return found;
-	return sw_kqp_add(window, key, hash, (__u32)part);
+	if (sw_u32(window + SW_KQP_COUNT) >= sw_u32(window + SW_KQP_MAX))
+		return -E2BIG;
+	found = 0;
+	if (parts & SW_KQP_TRIE) {
+		found = sw_kqp_prepare(window, key, (__u32)part);
+		if (found < 0)
+			return found;
+	}
+	found = sw_kqp_make_leaf(window, key, hash, (__u32)found);
+	if (!found && (parts & SW_KQP_TRIE))
+		sw_kqp_attach(window, key, sw_kqp_new_leaf(window));
+	return found;
 }
 
 /* Removes a key; the lock is held. */
 SW_GLOBAL long sw_kqp_remove(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash)
 {
-	__u32 parts = sw_u32(window + SW_KQP_PARTS), cell, branch = 0;
+	__u32 parts = sw_u32(window + SW_KQP_PARTS), cell, node = 0;
 	long part, error, found = sw_kqp_find(window, key, hash, parts, &part);
 
 	if (found <= 0)
 		return found ? found : -EUCLEAN;
 	cell = sw_kqp_leaf_cell(window, found);
-	if (!sw_kqp_inside(window, cell >> 1))
+	if (!sw_kqp_inside(window, cell >> 2))
 		return -EUCLEAN;
 	error = sw_kqp_room(window, 2);
 	if (error)
@@ -545,12 +621,12 @@ SW_GLOBAL long sw_kqp_remove(__u64 window, const struct sw_key *key SW_NONNULL, 
 		error = sw_kqp_detach(window);
 		if (error < 0)
 			return error;
-		branch = (__u32)error;
+		node = (__u32)error;
 	}
 	if (parts & SW_KQP_INDEX)
 		sw_kqp_index_remove(window, hash);
-	if (branch)
-		sw_kqp_retire(window, branch);
+	if (node)
+		sw_kqp_retire(window, node);
 	sw_kqp_retire(window, cell);
 	sw_kqp_count(window, SW_KQP_LEAF_UNITS, -sw_kqp_leaf_units(window, key->length));
 	sw_kqp_count(window, SW_KQP_COUNT, -1);
@@ -581,7 +657,11 @@ SW_INLINE long sw_kqp_begin(__u32 map, sw_at window)
 	return 0;
 }
 
-SW_INLINE __u64 sw_kqp_hash(sw_at window, const struct sw_key *key)
+/*
+ * The hash of a key, if there is an index. It has a stack of its own, which is gone when the rest
+ * begins.
+ */
+SW_GLOBAL __u64 sw_kqp_hash(__u64 window, const struct sw_key *key SW_NONNULL)
 {
 	return sw_u32(window + SW_KQP_PARTS) & SW_KQP_INDEX ? sw_qp_hash(window, key) : 0;
 }
@@ -664,8 +744,8 @@ SW_GLOBAL long sw_qp_insert_value(__u32 map, const struct sw_key *key SW_NONNULL
  *
  *     if (sw_qp_remove(SEEN, &key) == -ENOENT) ...
  *
- * 0, -ENOENT, or an error as of sw_qp_insert. It may be -ENOMEM, because a branch of the trie with a child less is another branch; some blocks
- * are kept for this, which insertions do not get.
+ * 0, -ENOENT, or an error as of sw_qp_insert. It may be -ENOMEM, because a cluster of the trie with
+ * a leaf less is another cluster; some blocks are kept for this, which insertions do not get.
  */
 SW_GLOBAL long sw_qp_remove(__u32 map, const struct sw_key *key SW_NONNULL)
 {
@@ -680,6 +760,8 @@ SW_GLOBAL long sw_qp_remove(__u32 map, const struct sw_key *key SW_NONNULL)
 	if (result)
 		return result;
 	result = sw_kqp_remove(window, key, hash);
+	if (!result && (sw_u32(window + SW_KQP_PARTS) & SW_KQP_TRIE))
+		sw_kqp_join(window);
 	sw_kqp_unlock(window);
 	return result;
 }

@@ -1,38 +1,76 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The trie of a map that programs write; a part of qp_write.bpf.h. The lock is held. Branches: docs/qp.md.
+ * The trie of a map that programs write; a part of qp_write.bpf.h. The lock is held. Branches and
+ * clusters: docs/qp.md.
  *
- * Of a branch that readers can reach only cells change. A child more or less means another branch, which is put into the place of the old
- * one with one store.
+ * Of a node that readers can reach only cells change. A leaf or a child more or less means another
+ * node, which is put into the place of the old one with one store.
+ *
+ * Keys have up to 254 bytes, so each offset where two of them part is less than 255. All clusters
+ * here have the base 0, and any leaves fit into one.
  */
 #ifndef SAPWOOD_QP_WRITE_TRIE_BPF_H
 #define SAPWOOD_QP_WRITE_TRIE_BPF_H
 
-/* The header word of a branch of so many labels (1 to 256), and an END child or not (1 or 0). */
-SW_INLINE __u32 sw_kqp_header(__u32 offset, __u32 labels, __u32 end)
-{
-	__u32 big = labels > SW_QP_SMALL_MAX;
-	__u32 cells = big ? 40 : 4 + ((labels + 3) & ~3u);
+/* The most leaves of a cluster that is joined with another, and of one that they are made of. */
+#define SW_KQP_JOINED_MAX (SW_QP_FILL_MAX * 3 / 4)
+#define SW_KQP_LONELY_MAX (SW_QP_FILL_MAX / 4)
 
-	return offset | ((labels - 1) & 0xff) << 16 | end << 24 | (big ? SW_QP_BIG : 0) | (cells / 4 + end) << 27;
+/* What a new key needs: sw_kqp_plan says it, sw_kqp_attach does it. */
+enum sw_kqp_step {
+	SW_KQP_FIRST_LEAF, /* the leaf becomes the root */
+	SW_KQP_TWO_LEAVES, /* a cluster of two leaves */
+	SW_KQP_MORE_LEAVES, /* a cluster with one leaf more */
+	SW_KQP_MORE_CHILDREN, /* a branch with one child more */
+	SW_KQP_TWO_CHILDREN, /* a branch of two children */
+	SW_KQP_SPLIT, /* the cluster is full: it is split, and the key is looked for again */
+};
+
+/* The header word of a branch of so many labels, 1 to 256. */
+SW_INLINE __u32 sw_kqp_branch(__u32 offset, __u32 labels)
+{
+	__u32 layout = labels > SW_QP_SMALL_MAX ? SW_QP_BIG : (1 + (labels + 3) / 4) << 27;
+
+	return offset | ((labels - 1) & 0xff) << 16 | layout;
 }
 
-SW_INLINE __u32 sw_kqp_end(__u32 header)
+/* The units of a branch of so many labels. */
+SW_INLINE __u32 sw_kqp_branch_units(__u32 labels)
 {
-	return header >> 24 & 1;
+	return (sw_qp_cells_at(sw_kqp_branch(0, labels)) + 4 * (labels + 1) + 7) / 8;
 }
 
-/* Where the cells begin, and the units of a branch. */
-SW_INLINE __u32 sw_kqp_cells(__u32 header)
+/* The slots of a cluster for so many leaves, and the units of one with so many slots. */
+SW_INLINE __u32 sw_kqp_slots(__u32 leaves)
 {
-	return (sw_qp_first(header) - 4 * sw_kqp_end(header)) & 0x3c;
+	return (leaves + 3) & 0x3c;
 }
-SW_INLINE __u32 sw_kqp_units(__u32 header)
+SW_INLINE __u32 sw_kqp_slots_units(__u32 slots)
 {
-	return (sw_qp_first(header) + 4 * sw_qp_labels(header) + 7) / 8;
+	return (SW_QP_TAGS_AT + 7 * slots + 7) / 8;
 }
 
-/* The entry of a path: the offset of the branch at this depth, and where in the window the cell is that leads to it. */
+/* The units of a cluster of so many leaves; 0 for one, as a leaf is in none by itself. */
+SW_INLINE __u32 sw_kqp_cluster_units(__u32 leaves)
+{
+	return leaves < 2 ? 0 : sw_kqp_slots_units(sw_kqp_slots(leaves));
+}
+
+/* Whether a header is that of a cluster that programs made. */
+SW_INLINE int sw_kqp_is_cluster(__u32 header)
+{
+	__u32 leaves = (header >> 16) & 0xff, slots = sw_qp_cluster_capacity(header);
+
+	return !(header & 0x8700ffff) && leaves >= 2 && leaves <= slots && slots <= SW_QP_SLOTS_MAX;
+}
+
+/* What is noted in the scratch, where it is no more than 32 bits. */
+SW_INLINE __u32 sw_kqp_noted(sw_at window, __u32 what)
+{
+	return (__u32)sw_kqp_get(window, what);
+}
+
+/* The entry of a path: where in the window the cell is, and the offset of its branch. */
 SW_INLINE sw_at sw_kqp_path(sw_at window, __u32 depth)
 {
 	return window + SW_KQP_SCRATCH + SW_KQP_PATH + (__u64)depth * 8;
@@ -41,23 +79,33 @@ SW_INLINE sw_at sw_kqp_path_slot(sw_at window, __u32 depth)
 {
 	return window + sw_u32(sw_kqp_path(window, depth));
 }
+SW_INLINE __u32 sw_kqp_path_offset(sw_at window, __u32 depth)
+{
+	return sw_u32(sw_kqp_path(window, depth) + 4);
+}
+
+/* The number of the child whose cell is here, among those of the branch. */
+SW_INLINE __u32 sw_kqp_child(sw_at branch, sw_at slot)
+{
+	return (__u32)(slot - branch - sw_qp_cells_at(sw_u32(branch))) / 4;
+}
 
 /*
- * Goes down to a leaf as a key leads, and where the key's label is missing, by the first child. The path says by which cells, and
- * SW_KQP_DEPTH how many branches there are. The trie must not be empty. The leaf's cell, or -EUCLEAN, -ELOOP.
+ * Goes down the branches as a key leads, to a leaf or a cluster: its cell. The path says by which
+ * cells, and SW_KQP_DEPTH how many branches there are. The trie must not be empty. -EUCLEAN,
+ * -ELOOP.
  */
 SW_GLOBAL long sw_kqp_descend(__u64 window, const struct sw_key *key SW_NONNULL)
 {
-	__u64 slot = SW_QP_ROOT, limit = sw_kqp_get(window, SW_KQP_LIMIT);
+	__u64 slot = SW_QP_ROOT, limit = sw_kqp_get(window, SW_KQP_LIMIT), child;
 	__u32 cell, header, offset, length = key->length, depth;
 	sw_at node;
-	int label;
 
 	for (depth = sw_zero(); depth < SW_KQP_DEPTH_MAX && sw_can_loop; depth++) {
 		cell = sw_u32(window + slot);
-		if ((__u64)(cell >> 1) - SW_KQP_FIRST >= limit)
+		if ((__u64)(cell >> 2) - SW_KQP_FIRST >= limit)
 			return -EUCLEAN;
-		if (cell & SW_QP_LEAF) {
+		if (cell & SW_QP_KIND) {
 			sw_set_u64(sw_kqp_path(window, depth), slot);
 			sw_kqp_set(window, SW_KQP_DEPTH, depth);
 			return cell;
@@ -66,23 +114,45 @@ SW_GLOBAL long sw_kqp_descend(__u64 window, const struct sw_key *key SW_NONNULL)
 		header = sw_u32(node);
 		offset = sw_qp_offset(header);
 		sw_set_u64(sw_kqp_path(window, depth), (__u64)offset << 32 | slot);
-		slot = node - window + sw_kqp_cells(header);
-		if (offset < length) {
-			label = sw_qp_label(node, header, sw_key_byte(key, offset));
-			if (label >= 0)
-				slot = node - window + sw_qp_first(header) + (__u32)label * 4;
-		}
+		child = 0;
+		if (offset < length)
+			child = sw_qp_child(node, header, sw_key_byte(key, offset));
+		slot = node - window + sw_qp_cells_at(header) + child * 4;
 	}
 	return -ELOOP;
 }
 
 /*
- * Where a key and that of a leaf part: the offset, and notes the leaf's byte there, or SW_KQP_ENDS; SW_KQP_SAME. -ELOOP.
+ * A leaf below a cell that sw_kqp_descend gave, which has the longest prefix in common with the key
+ * of all: its cell. SW_KQP_POS is its slot, if it lies in a cluster. -EUCLEAN.
+ */
+SW_GLOBAL long sw_kqp_pick(__u64 window, const struct sw_key *key SW_NONNULL, __u32 cell)
+{
+	sw_at node = sw_qp_node(window, cell);
+	__u32 header, slot;
+
+	if (cell & SW_QP_CLUSTER) {
+		header = sw_u32(node);
+		if ((cell & SW_QP_LEAF) || !sw_kqp_is_cluster(header))
+			return -EUCLEAN;
+		slot = sw_qp_blind(node, header, key);
+		sw_kqp_set(window, SW_KQP_POS, slot);
+		cell = sw_u32(node + sw_qp_cluster_cells_at(header) + slot * 4);
+	}
+	if ((cell & SW_QP_KIND) != SW_QP_LEAF || !sw_kqp_inside(window, cell >> 2))
+		return -EUCLEAN;
+	return cell;
+}
+
+/*
+ * Where a key and that of a leaf part: the offset, or SW_KQP_SAME. Notes what is between the two:
+ * which comes first, and the label. -ELOOP.
  */
 SW_GLOBAL long sw_kqp_mismatch(__u64 window, const struct sw_key *key SW_NONNULL, __u32 cell)
 {
 	sw_at text = sw_qp_node(window, cell) + sw_kqp_value_bytes(window);
-	__u32 theirs = sw_u8(text), length = key->length, i, left, shorter, at, words;
+	__u32 theirs = sw_u8(text), length = key->length, i, left, shorter, at, words, mine;
+	__u32 label = 0;
 	__u64 differ = 0;
 
 	shorter = theirs < length ? theirs : length;
@@ -94,7 +164,8 @@ SW_GLOBAL long sw_kqp_mismatch(__u64 window, const struct sw_key *key SW_NONNULL
 		if (!i)
 			differ &= ~0xffull;
 		if (differ) {
-			at = i * 8 + sw_first_byte((((differ & SW_LOWS) + SW_LOWS) | differ) & SW_HIGHS) - 1;
+			differ = (((differ & SW_LOWS) + SW_LOWS) | differ) & SW_HIGHS;
+			at = i * 8 + sw_first_byte(differ) - 1;
 			break;
 		}
 	}
@@ -105,11 +176,20 @@ SW_GLOBAL long sw_kqp_mismatch(__u64 window, const struct sw_key *key SW_NONNULL
 		if (theirs == length)
 			return SW_KQP_SAME;
 	}
-	sw_kqp_set(window, SW_KQP_OTHER, at < theirs ? sw_u8(text + 1 + at) : SW_KQP_ENDS);
+	/* Their bytes there, and one more; 0 for the one that ends. The label is the greater. */
+	mine = at < length ? sw_key_byte(key, at) + 1 : 0;
+	theirs = at < theirs ? sw_u8(text + 1 + at) + 1u : 0;
+	sw_kqp_set(window, SW_KQP_BEFORE, mine < theirs);
+	if (mine && theirs)
+		label = (mine < theirs ? theirs : mine) - 1;
+	sw_kqp_set(window, SW_KQP_LABEL, label);
 	return at;
 }
 
-/* Where in the trie a key parts from all that are there: an offset, SW_KQP_SAME, SW_KQP_EMPTY; or an error. */
+/*
+ * Where in the trie a key parts from all that are there: an offset, SW_KQP_SAME, SW_KQP_EMPTY; or
+ * an error.
+ */
 SW_GLOBAL long sw_kqp_seek(__u64 window, const struct sw_key *key SW_NONNULL)
 {
 	long cell;
@@ -119,331 +199,782 @@ SW_GLOBAL long sw_kqp_seek(__u64 window, const struct sw_key *key SW_NONNULL)
 	cell = sw_kqp_descend(window, key);
 	if (cell < 0)
 		return cell;
+	cell = sw_kqp_pick(window, key, (__u32)cell);
+	if (cell < 0)
+		return cell;
 	sw_kqp_set(window, SW_KQP_CELL, cell);
 	return sw_kqp_mismatch(window, key, (__u32)cell);
 }
 
-/* The label of a key at an offset. */
-SW_INLINE __u32 sw_kqp_label(const struct sw_key *key, __u32 offset)
+/* Where the cell of the leaf is that sw_kqp_descend and sw_kqp_pick led to. */
+SW_INLINE sw_at sw_kqp_leaf_slot(sw_at window)
 {
-	return offset < key->length ? sw_key_byte(key, offset) : SW_KQP_ENDS;
+	sw_at slot = sw_kqp_path_slot(window, sw_kqp_noted(window, SW_KQP_DEPTH)), node;
+	__u32 cell = sw_u32(slot);
+
+	if (cell & SW_QP_LEAF)
+		return slot;
+	node = sw_qp_node(window, cell);
+	node += sw_qp_cluster_cells_at(sw_u32(node));
+	return node + (sw_kqp_get(window, SW_KQP_POS) & 0x1f) * 4;
 }
 
-/* The header of a branch with one label more. 0 when it cannot have that. */
-SW_INLINE __u32 sw_kqp_more(__u32 header, __u32 byte)
+/* The slot that a new key gets, which parts at `part` from the leaf that was found. */
+SW_GLOBAL int sw_kqp_place(__u64 window, __u64 node, __u32 part)
 {
-	__u32 labels = sw_qp_labels(header), end = sw_kqp_end(header);
+	__u32 header = sw_u32(node), leaves = sw_qp_cluster_leaves(header), slot;
+	sw_at borders = node + sw_qp_cluster_borders_at(header);
 
-	if (byte == SW_KQP_ENDS ? end : labels > 255)
-		return 0;
-	if (byte == SW_KQP_ENDS)
-		return sw_kqp_header(sw_qp_offset(header), labels, 1);
-	return sw_kqp_header(sw_qp_offset(header), labels + 1, end);
+	slot = sw_kqp_noted(window, SW_KQP_POS);
+	if (sw_kqp_get(window, SW_KQP_BEFORE)) {
+		while (slot && sw_u8(borders + slot) > part && sw_can_loop)
+			slot--;
+		return slot;
+	}
+	slot++;
+	while (slot < leaves && sw_u8(borders + slot) > part && sw_can_loop)
+		slot++;
+	return slot;
 }
 
 /*
- * The units of the branch that a new key needs, 0 if none, and notes the cell that will lead to it: that of the first node on the path
- * that is a leaf, or a branch whose offset is not before `part`. Or an error.
+ * Finds out what a new key needs, and notes it: the step, the cell that it changes, and where in
+ * the node of that cell. The units of the node that it makes, 0 if none; or an error.
  */
-SW_GLOBAL long sw_kqp_plan(__u64 window, const struct sw_key *key SW_NONNULL, __u32 part)
+SW_GLOBAL long sw_kqp_plan(__u64 window, __u32 part)
 {
-	__u32 header, cell, depth;
-	sw_at slot;
+	__u32 header, cell, depth = sw_kqp_noted(window, SW_KQP_DEPTH), leaves;
+	sw_at slot = window + SW_QP_ROOT, node;
 
+	sw_kqp_set(window, SW_KQP_PART, part);
 	if (part == SW_KQP_EMPTY) {
-		sw_kqp_set(window, SW_KQP_SLOT, window + SW_QP_ROOT);
+		sw_kqp_set(window, SW_KQP_SLOT, slot);
+		sw_kqp_set(window, SW_KQP_STEP, SW_KQP_FIRST_LEAF);
 		return 0;
 	}
-	/* Keys mostly part near the leaf. */
-	for (depth = (__u32)sw_kqp_get(window, SW_KQP_DEPTH); depth && sw_can_loop; depth--) {
-		if (sw_u32(sw_kqp_path(window, depth - 1) + 4) < part)
-			break;
+	if (depth && sw_kqp_path_offset(window, depth - 1) > part) {
+		/* Above the leaf's branch: the topmost branch whose offset is not before `part`. */
+		for (depth--; depth && sw_can_loop; depth--) {
+			if (sw_kqp_path_offset(window, depth - 1) < part)
+				break;
+		}
+		if (depth && sw_kqp_path_offset(window, depth - 1) >= part)
+			return -ELOOP;
+		slot = sw_kqp_path_slot(window, depth);
+		sw_kqp_set(window, SW_KQP_SLOT, slot);
+		if (sw_kqp_path_offset(window, depth) != part) {
+			sw_kqp_set(window, SW_KQP_STEP, SW_KQP_TWO_CHILDREN);
+			return 2;
+		}
+		node = sw_qp_node(window, sw_u32(slot));
+		leaves = sw_qp_labels(sw_u32(node));
+		sw_kqp_set(window, SW_KQP_STEP, SW_KQP_MORE_CHILDREN);
+		slot = sw_kqp_path_slot(window, depth + 1);
+		sw_kqp_set(window, SW_KQP_AT, sw_kqp_child(node, slot));
+		return leaves < 256 ? (long)sw_kqp_branch_units(leaves + 1) : -EUCLEAN;
 	}
-	if (depth && sw_u32(sw_kqp_path(window, depth - 1) + 4) >= part)
-		return -ELOOP;
 	slot = sw_kqp_path_slot(window, depth);
-	cell = sw_u32(slot);
 	sw_kqp_set(window, SW_KQP_SLOT, slot);
-	sw_kqp_set(window, SW_KQP_CELL, cell);
-	header = sw_u32(sw_qp_node(window, cell));
-	if ((cell & SW_QP_LEAF) || sw_qp_offset(header) > part)
-		return 2;
-	header = sw_kqp_more(header, sw_kqp_label(key, part));
-	return header ? (long)sw_kqp_units(header) : -EUCLEAN;
+	cell = sw_u32(slot);
+	if (cell & SW_QP_LEAF) {
+		sw_kqp_set(window, SW_KQP_STEP, SW_KQP_TWO_LEAVES);
+		return sw_kqp_cluster_units(2);
+	}
+	node = sw_qp_node(window, cell);
+	header = sw_u32(node);
+	leaves = sw_qp_cluster_leaves(header);
+	if (leaves >= SW_QP_FILL_MAX) {
+		sw_kqp_set(window, SW_KQP_STEP, SW_KQP_SPLIT);
+		return 0;
+	}
+	sw_kqp_set(window, SW_KQP_STEP, SW_KQP_MORE_LEAVES);
+	sw_kqp_set(window, SW_KQP_AT, sw_kqp_place(window, node, part));
+	return sw_kqp_cluster_units(leaves + 1);
 }
 
-/* How many of the labels of a branch are less than a byte. */
-SW_INLINE __u32 sw_kqp_rank(sw_at node, __u32 header, __u32 byte)
+/* A word whose lowest bits are ones, so many; none for numbers below 0, all for those above 63. */
+SW_INLINE __u64 sw_kqp_ones(__s64 bits)
 {
-	__u32 labels = sw_qp_labels(header), rank = 0, i;
-	__u64 word, lanes = 0x0001000100010001ull, even, odd;
+	__s64 none = bits >> 63, some = (bits - 64) >> 63;
 
-	if (labels > SW_QP_SMALL_MAX) {
-		word = sw_u64(node + 8 + (byte >> 6) * 8) & ((1ull << (byte & 63)) - 1);
-		rank = sw_u8(node + 4 + (byte >> 6)) + sw_popcount(word);
-		return rank < labels ? rank : labels;
-	}
-	for (i = sw_zero(); i < labels && sw_can_loop; i += 8) {
-		word = sw_u64(node + 4 + i);
-		if (labels - i < 8)
-			word |= ~0ull << (labels - i) * 8;
-		/* In lanes of 16 bits: bit 8 stays where the label is not less. */
-		even = ((word & 0xff * lanes) | lanes << 8) - byte * lanes;
-		odd = ((word >> 8 & 0xff * lanes) | lanes << 8) - byte * lanes;
-		rank += 8 - (__u32)((((even >> 8 & lanes) + (odd >> 8 & lanes)) * lanes) >> 48);
-	}
-	return rank;
+	/* Branches would multiply the states of the loops around it. */
+	sw_hide(none);
+	sw_hide(some);
+	return ((((1ull << (bits & 63)) - 1) | ~some) & ~none);
 }
 
-/* Stores one word of labels; behind the last of those that are `left`, the last is repeated. */
-SW_INLINE void sw_kqp_put_labels(sw_at to, __u64 word, __u32 left)
+/* One, for each byte of a word that is not less than this one. */
+SW_INLINE __u64 sw_kqp_not_less(__u64 word, __u32 byte)
 {
-	__u64 last;
+	__u64 lanes = 0x0001000100010001ull, even, odd;
 
-	if (left < 8) {
-		last = (word >> ((left - 1) & 7) * 8) & 0xff;
-		word = (word & ~(~0ull << left * 8)) | (last * SW_ONES) << left * 8;
-	}
-	sw_set_u64(to + 4, word);
+	/* In lanes of 16 bits: bit 8 stays where the byte is not less. */
+	even = ((word & 0xff * lanes) | lanes << 8) - byte * lanes;
+	odd = ((word >> 8 & 0xff * lanes) | lanes << 8) - byte * lanes;
+	return (even >> 8 & lanes) | (odd & lanes << 8);
+}
+
+/* A word of two: what the mask has of one, and the rest of the other. */
+SW_INLINE __u64 sw_kqp_word(sw_at one, sw_at other, __u64 mask)
+{
+	return (sw_u64(one) & mask) | (sw_u64(other) & ~mask);
 }
 
 /*
- * One word of the labels of a small branch with one more, `byte`, that comes as number `rank`, reckoned from this word. A function of its
- * own, as its branches would multiply the states of the loop around it.
+ * Writes an array of bytes, one for each slot of a cluster: the first `at` of one array, behind
+ * them those of another, and zeros in the slots behind the last leaf.
  */
-SW_GLOBAL int sw_kqp_word_more(__u64 from, __u64 to, __s32 rank, __u32 byte, __u32 left)
+SW_GLOBAL int sw_kqp_bytes(__u64 one, __u64 other, __u64 to, __u32 at, __u64 how)
 {
-	__u64 word = sw_u64(from + 4), mask;
+	__s64 first = (__s64)at * 8, there = (how & 0xff) * 8;
+	__u32 slots = (how >> 16) & 0x3c;
 
-	if (rank < 0) {
-		word = word << 8 | sw_u8(from + 3);
-	} else if (rank < 8) {
-		mask = (1ull << rank * 8) - 1;
-		word = (word & mask) | (__u64)byte << rank * 8 | (word & ~mask) << 8;
+	for (; slots > 4 && sw_can_loop; slots -= 8) {
+		sw_set_u64(to, sw_kqp_word(one, other, sw_kqp_ones(first)) & sw_kqp_ones(there));
+		first -= 64;
+		there -= 64;
+		one += 8;
+		other += 8;
+		to += 8;
 	}
-	sw_kqp_put_labels(to, word, left);
-	return 0;
-}
-
-/* As above, of those with one less, which was number `rank`. */
-SW_GLOBAL int sw_kqp_word_less(__u64 from, __u64 to, __s32 rank, __u32 left)
-{
-	__u64 word = sw_u64(from + 4), shifted, mask = 0;
-
-	if (rank < 8) {
-		shifted = word >> 8 | (__u64)sw_u8(from + 12) << 56;
-		if (rank > 0)
-			mask = (1ull << rank * 8) - 1;
-		word = (word & mask) | (shifted & ~mask);
-	}
-	sw_kqp_put_labels(to, word, left);
-	return 0;
-}
-
-/* Writes the labels of a small branch with one more at `rank`; `rank` SW_KQP_ENDS: the same labels. */
-SW_INLINE void sw_kqp_labels_more(sw_at from, sw_at to, __u32 rank, __u32 byte, __u32 labels)
-{
-	__u32 at;
-
-	for (at = sw_zero(); at < labels && sw_can_loop; at += 8)
-		sw_kqp_word_more(from + at, to + at, (__s32)(rank - at), byte, labels - at);
-}
-
-/* Writes the labels of a small branch without the one at `rank`; `rank` SW_KQP_ENDS: the same labels. */
-SW_INLINE void sw_kqp_labels_less(sw_at from, sw_at to, __u32 rank, __u32 labels)
-{
-	__u32 at;
-
-	for (at = sw_zero(); at < labels && sw_can_loop; at += 8)
-		sw_kqp_word_less(from + at, to + at, (__s32)(rank - at), labels - at);
-}
-
-/* Writes the bitmap and ranks of a big branch: the labels of another, and one more or less (`byte`, SW_KQP_ENDS: none). */
-SW_GLOBAL int sw_kqp_map(__u64 from, __u64 to, __u32 byte, __u32 more)
-{
-	__u32 header = sw_u32(from), i, labels = sw_qp_labels(header), label, ranks;
-	__u64 bit;
-
-	for (i = sw_zero(); i < 4 && sw_can_loop; i++)
-		sw_set_u64(to + 8 + i * 8, labels > SW_QP_SMALL_MAX ? sw_u64(from + 8 + i * 8) : 0);
-	if (labels <= SW_QP_SMALL_MAX) {
-		for (i = sw_zero(); i < labels && sw_can_loop; i++) {
-			label = sw_u8(from + 4 + i);
-			bit = sw_u64(to + 8 + (label >> 6) * 8);
-			sw_set_u64(to + 8 + (label >> 6) * 8, bit | 1ull << (label & 63));
-		}
-	}
-	if (byte < SW_KQP_ENDS) {
-		bit = sw_u64(to + 8 + (byte >> 6) * 8) & ~(1ull << (byte & 63));
-		sw_set_u64(to + 8 + (byte >> 6) * 8, bit | (__u64)!!more << (byte & 63));
-	}
-	ranks = sw_popcount(sw_u64(to + 8));
-	label = ranks << 8;
-	ranks += sw_popcount(sw_u64(to + 16));
-	label |= (ranks & 0xff) << 16;
-	ranks += sw_popcount(sw_u64(to + 24));
-	sw_set_u32(to + 4, label | ranks << 24);
-	return 0;
-}
-
-/* Writes the labels of a branch that was big and becomes small, without one (SW_KQP_ENDS: with all). */
-SW_GLOBAL int sw_kqp_unmap(__u64 from, __u64 to, __u32 byte)
-{
-	__u32 word, at = sw_zero(), label;
-	__u64 bits;
-
-	for (word = sw_zero(); word < 4 && sw_can_loop; word++) {
-		bits = sw_u64(from + 8 + word * 8);
-		while (bits && at < SW_QP_SMALL_MAX && sw_can_loop) {
-			label = word * 64 + sw_popcount((bits & -bits) - 1);
-			bits &= bits - 1;
-			if (label != byte)
-				sw_set_u8(to + 4 + at++, label);
-		}
+	if (slots) {
+		other = sw_kqp_word(one, other, sw_kqp_ones(first)) & sw_kqp_ones(there);
+		sw_set_u32(to, (__u32)other);
 	}
 	return 0;
 }
 
 /* Copies so many cells. */
-SW_GLOBAL int sw_kqp_copy(__u64 from, __u64 to, __u32 cells)
+SW_INLINE void sw_kqp_copy_cells(sw_at from, sw_at to, __u32 cells)
 {
 	__u32 i;
 
-	for (i = sw_zero(); i + 1 < cells && sw_can_loop; i += 2)
-		sw_set_u64(to + i * 4, sw_u64(from + i * 4));
-	if (i < cells)
-		sw_set_u32(to + i * 4, sw_u32(from + i * 4));
-	return 0;
-}
-
-/* Zeroes what is left of the last unit of a branch. */
-SW_INLINE void sw_kqp_clear_tail(sw_at node, __u32 header)
-{
-	__u32 bytes = sw_qp_first(header) + 4 * sw_qp_labels(header);
-
-	if (bytes & 4)
-		sw_set_u32(node + bytes, 0);
-}
-
-/* Writes at `to` the branch at `from` with a child more, which it lacks: a label, or SW_KQP_ENDS, and its cell. */
-SW_GLOBAL int sw_kqp_grow(__u64 from, __u64 to, __u32 byte, __u32 cell)
-{
-	__u32 old = sw_u32(from), header = sw_kqp_more(old, byte), labels = sw_qp_labels(header);
-	__u32 rank = SW_KQP_ENDS, before = 0, all = sw_qp_labels(old) + sw_kqp_end(old);
-
-	if (byte != SW_KQP_ENDS) {
-		rank = sw_kqp_rank(from, old, byte);
-		before = rank + sw_kqp_end(old);
+	for (i = sw_zero(); i + 3 < cells && sw_can_loop; i += 4) {
+		sw_set_u64(to, sw_u64(from));
+		sw_set_u64(to + 8, sw_u64_of(from, 8));
+		from += 16;
+		to += 16;
 	}
-	if (labels > SW_QP_SMALL_MAX)
-		sw_kqp_map(from, to, byte, 1);
-	else
-		sw_kqp_labels_more(from, to, rank, byte, labels);
-	from += sw_kqp_cells(old);
-	sw_set_u32(to, header);
-	sw_kqp_copy(from, to + sw_kqp_cells(header), before);
-	sw_set_u32(to + sw_kqp_cells(header) + before * 4, cell);
-	sw_kqp_copy(from + before * 4, to + sw_kqp_cells(header) + before * 4 + 4, all - before);
-	sw_kqp_clear_tail(to, header);
+	if (cells & 2) {
+		sw_set_u64(to, sw_u64(from));
+		from += 8;
+		to += 8;
+	}
+	if (cells & 1)
+		sw_set_u32(to, sw_u32(from));
+}
+SW_GLOBAL int sw_kqp_copy(__u64 from, __u64 to, __u32 cells)
+{
+	sw_kqp_copy_cells(from, to, cells);
 	return 0;
 }
 
-/* Writes at `to` the branch at `from` without the child of this number, of three and more. */
-SW_GLOBAL int sw_kqp_shrink(__u64 from, __u64 to, __u32 child, __u32 header)
+/* How a cluster is put together of two others, or of one. */
+SW_INLINE __u64 sw_kqp_weaving(__u32 leaves, __u32 slots, __u32 at, __u32 border)
 {
-	__u32 old = sw_u32(from), labels = sw_qp_labels(header), end = sw_kqp_end(old);
-	__u32 all = sw_qp_labels(old) + end, byte = SW_KQP_ENDS, rank = SW_KQP_ENDS, i;
-	__u64 bits;
+	return leaves | (__u64)slots << 16 | (__u64)at << 32 | (__u64)border << 48;
+}
 
-	if (child >= end)
-		rank = child - end;
-	if (sw_qp_labels(old) <= SW_QP_SMALL_MAX) {
-		sw_kqp_labels_less(from, to, rank, labels);
-	} else {
-		if (rank != SW_KQP_ENDS) {
-			/* The label of this number: the words before it have so many, and the bits below it. */
-			for (i = sw_zero() + 3; i && sw_u8(from + 4 + i) > rank && sw_can_loop; i--)
-				;
-			byte = i * 64;
-			rank -= sw_u8(from + 4 + i);
-			bits = sw_u64(from + 8 + i * 8);
-			for (i = sw_zero(); i < rank && i < 63 && sw_can_loop; i++)
-				bits &= bits - 1;
-			byte = (byte + sw_popcount((bits & -bits) - 1)) & 0xff;
-		}
-		if (labels > SW_QP_SMALL_MAX)
-			sw_kqp_map(from, to, byte, 0);
+/*
+ * Writes a cluster. Its leaves up to `at` are the first of one cluster; leaf i behind them is leaf
+ * i - shift of the other. So are the borders, up to `border`.
+ */
+SW_GLOBAL int sw_kqp_weave(__u64 one, __u64 other, __u64 to, __u64 how, __s32 shift)
+{
+	__u32 leaves = how & 0xff, slots = (how >> 16) & 0x3c, at = (how >> 32) & 0xff, i;
+	__u32 left = sw_qp_cluster_capacity(sw_u32(one)), border = how >> 48;
+	__u32 right = sw_qp_cluster_capacity(sw_u32(other));
+
+	sw_set_u32(to, leaves << 16 | slots << 25);
+	one += SW_QP_TAGS_AT;
+	to += SW_QP_TAGS_AT;
+	other += SW_QP_TAGS_AT - (__s64)shift;
+	sw_kqp_bytes(one, other, to, at, how);
+	sw_kqp_bytes(one + left * 5, other + right * 5, to + slots * 5, border, how);
+	sw_kqp_bytes(one + left * 6, other + right * 6, to + slots * 6, border, how);
+	/* The rest of the last unit. */
+	if (!(slots & 4))
+		sw_set_u32(to + slots * 7, 0);
+	/* Cells have four bytes each, and the shift by one is made already. */
+	one += left;
+	to += slots;
+	other += right - (__s64)shift * 3 + at * 4;
+	sw_kqp_copy_cells(one, to, at);
+	if (at < leaves)
+		sw_kqp_copy_cells(other, to + at * 4, leaves - at);
+	for (i = leaves; i < slots && sw_can_loop; i++)
+		sw_set_u32(to + i * 4, 0);
+	return 0;
+}
+
+/* Puts a leaf into a slot of a cluster that is being made. */
+SW_INLINE void sw_kqp_put_leaf(sw_at cluster, __u32 slot, __u32 cell, __u32 tag)
+{
+	__u32 header = sw_u32(cluster);
+
+	sw_set_u8(cluster + SW_QP_TAGS_AT + slot, tag);
+	sw_set_u32(cluster + sw_qp_cluster_cells_at(header) + slot * 4, cell);
+}
+
+/* Says where in a cluster that is being made a leaf and the one before part, and how. */
+SW_INLINE void sw_kqp_put_border(sw_at cluster, __u32 slot, __u32 offset, __u32 label)
+{
+	__u32 header = sw_u32(cluster);
+
+	sw_set_u8(cluster + sw_qp_cluster_borders_at(header) + slot, offset);
+	sw_set_u8(cluster + sw_qp_cluster_bytes_at(header) + slot, label);
+}
+
+/* As sw_qp_tag_four, of words in the arena. */
+SW_INLINE __u64 sw_kqp_tag_four(sw_at a, sw_at b, sw_at c, sw_at d)
+{
+	return sw_u64(a) * 0x9e3779b185ebca87ull + sw_u64(b) * 0xc2b2ae3d27d4eb4full +
+	       sw_u64(c) * 0x165667b19e3779f9ull + sw_u64(d) * 0x85ebca77c2b2ae63ull;
+}
+
+/* As sw_qp_key_tag, of the key of a leaf: a leaf that was in no cluster has no tag yet. */
+SW_GLOBAL int sw_kqp_leaf_tag(__u64 window, __u32 cell)
+{
+	sw_at text = sw_qp_node(window, cell) + sw_kqp_value_bytes(window), at = text + 1, last;
+	__u32 length = sw_u8(text), left;
+	__u64 sum = length;
+
+	last = at + length - 8;
+	if (length < 8) {
+		/* Zeros follow the key in its word. */
+		sum += (sw_u64(text) >> 8) * 0x9e3779b185ebca87ull;
+	} else if (length <= 32) {
+		if (length < 16)
+			sum += sw_kqp_tag_four(at, last, at, last);
 		else
-			sw_kqp_unmap(from, to, byte);
+			sum += sw_kqp_tag_four(at, at + 8, last - 8, last);
+	} else {
+		for (left = length; left > 32 && sw_can_loop; left -= 32) {
+			sum = sw_qp_tag_mixed(sum + sw_kqp_tag_four(at, at + 8, at + 16, at + 24));
+			at += 32;
+		}
+		sum += sw_kqp_tag_four(last - 24, last - 16, last - 8, last);
 	}
-	from += sw_kqp_cells(old);
+	return (int)(sw_qp_tag_mixed(sum) >> 56);
+}
+
+/* The leaves of a leaf or a cluster; a branch counts as too many. */
+SW_INLINE __u32 sw_kqp_leaves(sw_at window, __u32 cell)
+{
+	__u32 header;
+
+	if ((cell & SW_QP_KIND) == SW_QP_LEAF)
+		return 1;
+	header = sw_u32(sw_qp_node(window, cell));
+	return (cell & SW_QP_KIND) == SW_QP_CLUSTER && sw_kqp_is_cluster(header) ?
+		       sw_qp_cluster_leaves(header) :
+		       SW_QP_FILL_MAX;
+}
+
+/*
+ * Writes a cluster of the leaves of two cells, each a leaf or a cluster; where they part, and the
+ * label there.
+ */
+SW_GLOBAL int sw_kqp_unite(__u64 window, __u64 cells, __u64 to, __u32 offset, __u32 label)
+{
+	__u32 left = (__u32)cells, right = (__u32)(cells >> 32);
+	__u32 one = sw_kqp_leaves(window, left), leaves = one + sw_kqp_leaves(window, right);
+
+	/* Of what is a leaf alone nothing stays that this takes for a part of a cluster. */
+	sw_kqp_weave(sw_qp_node(window, left), sw_qp_node(window, right), to,
+		     sw_kqp_weaving(leaves, sw_kqp_slots(leaves), one, one), one);
+	if (left & SW_QP_LEAF) {
+		sw_kqp_put_leaf(to, 0, left, sw_kqp_leaf_tag(window, left));
+		sw_kqp_put_border(to, 0, 0, 0);
+	}
+	if (right & SW_QP_LEAF)
+		sw_kqp_put_leaf(to, one, right, sw_kqp_leaf_tag(window, right));
+	sw_kqp_put_border(to, one, offset, label);
+	return 0;
+}
+
+/* Counts a cluster more or less, by its units. */
+SW_INLINE void sw_kqp_count_cluster(sw_at window, __u32 more, __u32 units)
+{
+	sw_kqp_count(window, SW_KQP_CLUSTERS, more);
+	sw_kqp_count(window, SW_KQP_CLUSTER_UNITS, units);
+}
+
+/*
+ * Counts a branch that has become one of other units; 0: there was none, or there is none any more.
+ */
+SW_INLINE void sw_kqp_count_branch(sw_at window, __u32 old, __u32 new)
+{
+	sw_kqp_count(window, SW_KQP_BRANCHES, !old - !new);
+	sw_kqp_count(window, SW_KQP_BRANCH_UNITS,
+		     sw_kqp_block_units(new) - sw_kqp_block_units(old));
+}
+
+/*
+ * Writes the labels of a small branch: the first of another one, up to `at`, and behind them those
+ * that lie one further on, or one less far. The cells must be written behind this.
+ */
+SW_INLINE void sw_kqp_labels(sw_at from, sw_at to, __u32 at, __u32 labels, __s32 shift)
+{
+	sw_at other = from - (__s64)shift + SW_QP_LABELS_AT;
+	__s64 first;
+	__u32 i;
+
+	from += SW_QP_LABELS_AT;
+	to += SW_QP_LABELS_AT;
+	for (i = sw_zero(); i < labels && sw_can_loop; i += 8) {
+		first = ((__s64)at - i) * 8;
+		sw_set_u64(to + i, sw_kqp_word(from + i, other + i, sw_kqp_ones(first)));
+	}
+}
+
+/* Repeats the last of so many labels up to a multiple of four. */
+SW_INLINE void sw_kqp_pad(sw_at branch, __u32 labels)
+{
+	__u32 last = sw_u8(branch + SW_QP_LABELS_AT + labels - 1), i;
+
+	for (i = labels; (i & 3) && sw_can_loop; i++)
+		sw_set_u8(branch + SW_QP_LABELS_AT + i, last);
+}
+
+/* Writes the map of a branch of `labels`, one more than another big one has. */
+SW_GLOBAL int sw_kqp_map_more(__u64 from, __u64 to, __u32 label, __u32 labels)
+{
+	__u64 word, less, full = -(__u64)(labels >> 8);
+	__u32 i;
+
+	for (i = sw_zero(); i < 256 && sw_can_loop; i += 8) {
+		word = sw_u64(from + SW_QP_LABELS_AT + i);
+		less = sw_kqp_ones(((__s64)label - i) * 8);
+		/* The map of 256 labels says one less than the child. */
+		word += SW_ONES & ~less & ~full;
+		word -= SW_ONES & less & full;
+		sw_set_u64(to + SW_QP_LABELS_AT + i, word);
+	}
+	return 0;
+}
+
+/* Writes the map of a branch with one label more than a small one has. */
+SW_GLOBAL int sw_kqp_map_new(__u64 from, __u64 to, __u32 label)
+{
+	__u32 labels = sw_qp_labels(sw_u32(from)), child = sw_zero(), i;
+	__u64 differ;
+
+	for (i = sw_zero(); i < 256 && sw_can_loop; i++) {
+		/* All labels are different. */
+		differ = sw_u8(from + SW_QP_LABELS_AT + child) ^ i;
+		sw_hide(differ);
+		child += ((differ - 1) >> 63) & sw_less(child, labels);
+		sw_hide(child);
+		sw_set_u8(to + SW_QP_LABELS_AT + i, child + 1 - sw_less(i, label));
+	}
+	return 0;
+}
+
+/*
+ * Writes at `to` the branch at `from` with a label more: the child of this number becomes two
+ * cells, of which `cells` has the left one lowest.
+ */
+SW_GLOBAL int sw_kqp_grow(__u64 from, __u64 to, __u32 child, __u32 label, __u64 cells)
+{
+	__u32 old = sw_u32(from), had = sw_qp_labels(old), labels = had + 1;
+	__u32 header = sw_kqp_branch(sw_qp_offset(old), labels), i;
+
+	child = child < had ? child : had;
+	if (!(header & SW_QP_BIG)) {
+		sw_kqp_labels(from, to, child, labels, 1);
+		sw_set_u8(to + SW_QP_LABELS_AT + child, label);
+		sw_kqp_pad(to, labels);
+	} else if (old & SW_QP_BIG) {
+		sw_kqp_map_more(from, to, label, labels);
+	} else {
+		sw_kqp_map_new(from, to, label);
+	}
 	sw_set_u32(to, header);
-	to += sw_kqp_cells(header);
+	from += sw_qp_cells_at(old);
+	to += sw_qp_cells_at(header);
 	sw_kqp_copy(from, to, child);
-	sw_kqp_copy(from + child * 4 + 4, to + child * 4, all - child - 1);
-	sw_kqp_clear_tail(to - sw_kqp_cells(header), header);
+	sw_set_u64(to + child * 4, cells);
+	sw_kqp_copy(from + child * 4 + 4, to + child * 4 + 8, had - child);
+	/* The rest of the last unit. */
+	i = sw_qp_cells_at(header) + labels * 4 + 4;
+	if (i & 4)
+		sw_set_u32(to + labels * 4 + 4, 0);
 	return 0;
 }
 
-/* Writes a branch of two children. Labels may be SW_KQP_ENDS, one of them. */
-SW_GLOBAL int sw_kqp_pair(__u64 to, __u32 offset, __u64 one, __u64 two)
+/*
+ * Writes the map of a branch of one label less than another big one has, without the one of this
+ * number.
+ */
+SW_GLOBAL int sw_kqp_map_less(__u64 from, __u64 to, __u32 number, __u32 labels)
 {
-	/* A label in the upper half of a word, a cell in the lower: they sort by their labels; END sorts first. */
-	__u64 low = one < two ? one : two, high = one < two ? two : one;
-	__u32 last, first;
+	__u64 word, not_less, full = -(__u64)(labels >> 8);
+	__u32 i, least = number + 1 - (labels >> 8);
 
-	if (high >> 32 == SW_KQP_ENDS) {
-		last = first = (__u32)(low >> 32);
-		sw_set_u32(to, sw_kqp_header(offset, 1, 1));
-		sw_set_u32(to + 8, (__u32)high);
-		sw_set_u32(to + 12, (__u32)low);
-	} else {
-		first = (__u32)(low >> 32);
-		last = (__u32)(high >> 32);
-		sw_set_u32(to, sw_kqp_header(offset, 2, 0));
-		sw_set_u32(to + 8, (__u32)low);
-		sw_set_u32(to + 12, (__u32)high);
+	for (i = sw_zero(); i < 256 && sw_can_loop; i += 8) {
+		word = sw_u64(from + SW_QP_LABELS_AT + i);
+		/* The bytes whose child is behind that label. */
+		not_less = sw_kqp_not_less(word, least);
+		word -= not_less & ~full;
+		word += (SW_ONES ^ not_less) & full;
+		sw_set_u64(to + SW_QP_LABELS_AT + i, word);
 	}
-	sw_set_u32(to + 4, first | last * 0x01010100u);
 	return 0;
 }
 
-/* Puts a new leaf where sw_kqp_plan said; the cell of a branch that was replaced, or 0. */
-SW_GLOBAL long sw_kqp_attach(__u64 window, const struct sw_key *key SW_NONNULL, __u32 part, __u32 cell)
+/* Writes the labels of a branch that was big and becomes small, without the one of this number. */
+SW_GLOBAL int sw_kqp_unmap(__u64 from, __u64 to, __u32 number)
 {
+	__u32 i, child;
+
+	/*
+	 * Each byte is stored where the label of its child is; the first one of the child comes
+	 * last.
+	 */
+	for (i = sw_zero() + 256; i && sw_can_loop; i--) {
+		child = sw_u8(from + SW_QP_LABELS_AT + i - 1);
+		child -= sw_less(number, child);
+		sw_set_u8(to + SW_QP_LABELS_AT - 1 + child, i - 1);
+	}
+	return 0;
+}
+
+/*
+ * Writes at `to` the branch at `from`, which has three children or more, without the one of this
+ * number and the label before it.
+ */
+SW_GLOBAL int sw_kqp_shrink(__u64 from, __u64 to, __u32 child)
+{
+	__u32 old = sw_u32(from), had = sw_qp_labels(old), labels = had - 1;
+	__u32 header = sw_kqp_branch(sw_qp_offset(old), labels), number, i;
+
+	child = child < had ? child : had;
+	number = child ? child - 1 : 0;
+	if (!(old & SW_QP_BIG)) {
+		sw_kqp_labels(from, to, number, labels, -1);
+		sw_kqp_pad(to, labels);
+	} else if (header & SW_QP_BIG) {
+		sw_kqp_map_less(from, to, number, had);
+	} else {
+		sw_kqp_unmap(from, to, number);
+	}
+	sw_set_u32(to, header);
+	from += sw_qp_cells_at(old);
+	to += sw_qp_cells_at(header);
+	sw_kqp_copy(from, to, child);
+	sw_kqp_copy(from + child * 4 + 4, to + child * 4, had - child);
+	/* The rest of the last unit. */
+	i = sw_qp_cells_at(header) + labels * 4 + 4;
+	if (i & 4)
+		sw_set_u32(to + labels * 4 + 4, 0);
+	return 0;
+}
+
+/* Writes a branch of two children, of which `cells` has the left one lowest. */
+SW_INLINE void sw_kqp_pair(sw_at to, __u32 offset, __u32 label, __u64 cells)
+{
+	sw_set_u64(to, sw_kqp_branch(offset, 1) | (__u64)(label * 0x01010101u) << 32);
+	sw_set_u64(to + 8, cells);
+}
+
+/* Two cells, in the order of their keys, for the functions above. */
+SW_INLINE __u64 sw_kqp_cells(__u32 left, __u32 right)
+{
+	return (__u64)right << 32 | left;
+}
+
+/* A new leaf and what is beside it, in their order. */
+SW_INLINE __u64 sw_kqp_beside(sw_at window, __u32 leaf, __u32 other)
+{
+	if (sw_kqp_get(window, SW_KQP_BEFORE))
+		return sw_kqp_cells(leaf, other);
+	return sw_kqp_cells(other, leaf);
+}
+
+/* The tag of a new leaf. */
+SW_GLOBAL int sw_kqp_new_tag(const struct sw_key *key SW_NONNULL)
+{
+	return (int)sw_qp_key_tag(key);
+}
+
+/* Puts a new leaf into a cluster. */
+SW_GLOBAL int sw_kqp_more_leaves(__u64 window, __u32 leaf, __u32 tag)
+{
+	__u32 at = sw_kqp_noted(window, SW_KQP_AT), border, there, leaves, had;
 	sw_at slot = sw_kqp_get(window, SW_KQP_SLOT), old, to;
-	__u32 ref, there, header, byte, grown = 0;
 
-	if (part == SW_KQP_EMPTY) {
-		sw_publish_u32(slot, cell);
-		return 0;
-	}
-	ref = (__u32)sw_kqp_get(window, SW_KQP_BRANCH);
-	to = sw_ref(window, ref);
-	there = (__u32)sw_kqp_get(window, SW_KQP_CELL);
+	there = sw_u32(slot);
 	old = sw_qp_node(window, there);
-	header = sw_u32(old);
-	byte = sw_kqp_label(key, part);
-	if ((there & SW_QP_LEAF) || sw_qp_offset(header) > part) {
-		sw_kqp_pair(to, part, sw_kqp_get(window, SW_KQP_OTHER) << 32 | there, (__u64)byte << 32 | cell);
-		sw_kqp_count(window, SW_KQP_BRANCHES, 1);
-		sw_kqp_count(window, SW_KQP_BRANCH_UNITS, 2);
-	} else {
-		sw_kqp_grow(old, to, byte, cell);
-		sw_kqp_count(window, SW_KQP_BRANCH_UNITS,
-			     sw_kqp_block_units(sw_kqp_units(sw_u32(to))) - sw_kqp_block_units(sw_kqp_units(header)));
-		grown = there;
-	}
-	sw_publish_u32(slot, ref << 1);
-	return grown;
+	leaves = sw_qp_cluster_leaves(sw_u32(old)) + 1;
+	had = sw_qp_cluster_capacity(sw_u32(old));
+	/* The new border is between it and the leaf that it was compared with. */
+	border = at + sw_kqp_noted(window, SW_KQP_BEFORE);
+	to = sw_ref(window, sw_kqp_noted(window, SW_KQP_NODE));
+	sw_kqp_weave(old, old, to, sw_kqp_weaving(leaves, sw_kqp_slots(leaves), at, border), 1);
+	sw_kqp_put_leaf(to, at, leaf, tag);
+	sw_kqp_put_border(to, border, sw_kqp_noted(window, SW_KQP_PART),
+			  sw_kqp_noted(window, SW_KQP_LABEL));
+	sw_kqp_count_cluster(window, 0, sw_kqp_cluster_units(leaves) - sw_kqp_slots_units(had));
+	sw_publish_u32(slot, sw_kqp_noted(window, SW_KQP_NODE) << 2 | SW_QP_CLUSTER);
+	sw_kqp_retire(window, there);
+	return 0;
 }
 
-/* Takes the leaf at the end of the path out of the trie: the cell of the branch that this does away with, 0 if none; or an error. */
-SW_GLOBAL long sw_kqp_detach(__u64 window)
+/* Makes a cluster of a new leaf and another one. */
+SW_GLOBAL int sw_kqp_two_leaves(__u64 window, __u32 leaf)
 {
-	__u32 depth = (__u32)sw_kqp_get(window, SW_KQP_DEPTH);
-	sw_at slot = sw_kqp_path_slot(window, depth), parent, above;
-	__u32 header, child, labels, end, ref, less;
+	sw_at slot = sw_kqp_get(window, SW_KQP_SLOT);
+	__u32 ref = sw_kqp_noted(window, SW_KQP_NODE);
+
+	sw_kqp_unite(window, sw_kqp_beside(window, leaf, sw_u32(slot)), sw_ref(window, ref),
+		     sw_kqp_noted(window, SW_KQP_PART), sw_kqp_noted(window, SW_KQP_LABEL));
+	sw_kqp_count_cluster(window, 1, sw_kqp_cluster_units(2));
+	sw_publish_u32(slot, ref << 2 | SW_QP_CLUSTER);
+	return 0;
+}
+
+/* Puts a new leaf beside a child of a branch. */
+SW_GLOBAL int sw_kqp_more_children(__u64 window, __u32 leaf)
+{
+	sw_at slot = sw_kqp_get(window, SW_KQP_SLOT), old;
+	__u32 there = sw_u32(slot), at = sw_kqp_noted(window, SW_KQP_AT), child, labels;
+	__u32 ref = sw_kqp_noted(window, SW_KQP_NODE);
+
+	old = sw_qp_node(window, there);
+	labels = sw_qp_labels(sw_u32(old));
+	child = sw_u32(old + sw_qp_cells_at(sw_u32(old)) + at * 4);
+	sw_kqp_grow(old, sw_ref(window, ref), at, sw_kqp_noted(window, SW_KQP_LABEL),
+		    sw_kqp_beside(window, leaf, child));
+	sw_kqp_count_branch(window, sw_kqp_branch_units(labels), sw_kqp_branch_units(labels + 1));
+	sw_publish_u32(slot, ref << 2);
+	sw_kqp_retire(window, there);
+	return 0;
+}
+
+/* Makes a branch of a new leaf and what was in its place. */
+SW_GLOBAL int sw_kqp_two_children(__u64 window, __u32 leaf)
+{
+	sw_at slot = sw_kqp_get(window, SW_KQP_SLOT);
+	__u32 ref = sw_kqp_noted(window, SW_KQP_NODE);
+
+	sw_kqp_pair(sw_ref(window, ref), sw_kqp_noted(window, SW_KQP_PART),
+		    sw_kqp_noted(window, SW_KQP_LABEL), sw_kqp_beside(window, leaf, sw_u32(slot)));
+	sw_kqp_count_branch(window, 0, 2);
+	sw_publish_u32(slot, ref << 2);
+	return 0;
+}
+
+/*
+ * Puts a new leaf where sw_kqp_plan said, with one store, and gives up what it replaced. It is a
+ * part of its caller: the kernel limits how deep calls are nested, and what their stacks have
+ * together.
+ */
+SW_INLINE void sw_kqp_attach(sw_at window, const struct sw_key *key, __u32 leaf)
+{
+	switch (sw_kqp_noted(window, SW_KQP_STEP)) {
+	case SW_KQP_MORE_LEAVES:
+		sw_kqp_more_leaves(window, leaf, sw_kqp_new_tag(key));
+		break;
+	case SW_KQP_TWO_LEAVES:
+		sw_kqp_two_leaves(window, leaf);
+		break;
+	case SW_KQP_MORE_CHILDREN:
+		sw_kqp_more_children(window, leaf);
+		break;
+	case SW_KQP_TWO_CHILDREN:
+		sw_kqp_two_children(window, leaf);
+		break;
+	default:
+		sw_publish_u32(sw_kqp_get(window, SW_KQP_SLOT), leaf);
+	}
+}
+
+/*
+ * The slot of a full cluster that it is split before: of the borders with the least offset, the one
+ * nearest the middle.
+ */
+SW_GLOBAL int sw_kqp_middle(__u64 node)
+{
+	__u32 header = sw_u32(node), leaves = sw_qp_cluster_leaves(header), i;
+	sw_at borders = node + sw_qp_cluster_borders_at(header);
+	__u64 best = ~0ull >> 1, this, less;
+	__s64 far, sign;
+
+	sw_hide(best);
+	for (i = sw_zero() + 1; i < leaves && sw_can_loop; i++) {
+		far = (__s64)2 * i - leaves;
+		sign = far >> 63;
+		sw_hide(sign);
+		this = (__u64)sw_u8(borders + i) << 16 | (__u64)((far ^ sign) - sign) << 8 | i;
+		less = -sw_less(this, best);
+		best = (this & less) | (best & ~less);
+	}
+	return (int)(best & 0xff);
+}
+
+/*
+ * Writes a part of a cluster into the block of this number, if it has two leaves or more: its cell,
+ * or that of the one leaf.
+ */
+SW_INLINE __u32 sw_kqp_slice(sw_at window, sw_at from, __u32 first, __u32 leaves, __u32 block)
+{
+	__u32 header = sw_u32(from), ref;
+	sw_at to;
+
+	if (leaves < 2)
+		return sw_u32(from + sw_qp_cluster_cells_at(header) + first * 4);
+	ref = sw_kqp_noted(window, block);
+	to = sw_ref(window, ref);
+	sw_kqp_weave(from, from, to, sw_kqp_weaving(leaves, sw_kqp_slots(leaves), 0, 0),
+		     -(__s32)first);
+	sw_kqp_put_border(to, 0, 0, 0);
+	return ref << 2 | SW_QP_CLUSTER;
+}
+
+/*
+ * Finds out where to split the full cluster at the end of the path, and takes the blocks. Notes the
+ * slot, the offset and the label of the border, and whether the branch above gets that label or
+ * there is a new branch of two. 0, or an error.
+ */
+SW_GLOBAL long sw_kqp_split_plan(__u64 window)
+{
+	__u32 depth = sw_kqp_noted(window, SW_KQP_DEPTH), header, leaves, middle, offset, labels;
+	sw_at node = sw_qp_node(window, sw_u32(sw_kqp_path_slot(window, depth)));
+	__u32 units = 2, above;
+	long error;
+
+	header = sw_u32(node);
+	leaves = sw_qp_cluster_leaves(header);
+	middle = sw_kqp_middle(node);
+	if (!sw_kqp_is_cluster(header) || middle >= leaves)
+		return -EUCLEAN;
+	offset = sw_u8(node + sw_qp_cluster_borders_at(header) + middle);
+	sw_kqp_set(window, SW_KQP_AT, middle);
+	sw_kqp_set(window, SW_KQP_PART, offset);
+	sw_kqp_set(window, SW_KQP_LABEL, sw_u8(node + sw_qp_cluster_bytes_at(header) + middle));
+	labels = 0;
+	if (depth) {
+		above = sw_kqp_path_offset(window, depth - 1);
+		if (above > offset)
+			return -EUCLEAN;
+		if (above == offset) {
+			above = sw_u32(sw_kqp_path_slot(window, depth - 1));
+			labels = sw_qp_labels(sw_u32(sw_qp_node(window, above)));
+			units = sw_kqp_branch_units(labels + 1);
+			if (labels > 255)
+				return -EUCLEAN;
+		}
+	}
+	sw_kqp_set(window, SW_KQP_STEP, labels ? SW_KQP_MORE_CHILDREN : SW_KQP_TWO_CHILDREN);
+	error = sw_kqp_room(window, 2);
+	if (error)
+		return error;
+	return sw_kqp_take(window, sw_kqp_cluster_units(middle),
+			   sw_kqp_cluster_units(leaves - middle), units, 1);
+}
+
+/* The parts of the full cluster, written into the blocks that were taken: two cells. */
+SW_GLOBAL __u64 sw_kqp_parts(__u64 window, __u64 node)
+{
+	__u32 leaves = sw_qp_cluster_leaves(sw_u32(node)), middle, left;
+
+	middle = sw_kqp_noted(window, SW_KQP_AT);
+	left = sw_kqp_slice(window, node, 0, middle, SW_KQP_LEAF);
+	return sw_kqp_cells(left, sw_kqp_slice(window, node, middle, leaves - middle, SW_KQP_NODE));
+}
+
+/*
+ * Splits the full cluster at the end of the path as it was planned: one cell changes, in the branch
+ * above or in the cluster's place.
+ */
+SW_GLOBAL int sw_kqp_split_make(__u64 window)
+{
+	__u32 depth = sw_kqp_noted(window, SW_KQP_DEPTH), middle = sw_kqp_noted(window, SW_KQP_AT);
+	sw_at slot = sw_kqp_path_slot(window, depth), above, node, parent;
+	__u32 ref = sw_kqp_noted(window, SW_KQP_MORE), labels, leaves, had, units, gone = 0;
+	__u32 cluster = sw_u32(slot);
+	__u64 cells;
+
+	node = sw_qp_node(window, cluster);
+	leaves = sw_qp_cluster_leaves(sw_u32(node)) - middle;
+	had = sw_qp_cluster_capacity(sw_u32(node));
+	units = sw_kqp_cluster_units(middle) + sw_kqp_cluster_units(leaves);
+	units -= sw_kqp_slots_units(had);
+	sw_kqp_count_cluster(window, (middle > 1) + (leaves > 1) - 1, units);
+	cells = sw_kqp_parts(window, node);
+	if (sw_kqp_get(window, SW_KQP_STEP) == SW_KQP_MORE_CHILDREN) {
+		above = sw_kqp_path_slot(window, depth - 1);
+		gone = sw_u32(above);
+		parent = sw_qp_node(window, gone);
+		labels = sw_qp_labels(sw_u32(parent));
+		sw_kqp_grow(parent, sw_ref(window, ref), sw_kqp_child(parent, slot),
+			    sw_kqp_noted(window, SW_KQP_LABEL), cells);
+		units = sw_kqp_branch_units(labels + 1);
+		sw_kqp_count_branch(window, sw_kqp_branch_units(labels), units);
+		slot = above;
+	} else {
+		sw_kqp_pair(sw_ref(window, ref), sw_kqp_noted(window, SW_KQP_PART),
+			    sw_kqp_noted(window, SW_KQP_LABEL), cells);
+		sw_kqp_count_branch(window, 0, 2);
+	}
+	sw_publish_u32(slot, ref << 2);
+	sw_kqp_retire(window, cluster);
+	if (gone)
+		sw_kqp_retire(window, gone);
+	return 0;
+}
+
+/* Takes a leaf out of the cluster at the end of the path; as sw_kqp_detach. */
+SW_GLOBAL long sw_kqp_detach_leaf(__u64 window)
+{
+	__u32 depth = sw_kqp_noted(window, SW_KQP_DEPTH);
+	sw_at slot = sw_kqp_path_slot(window, depth), node, borders, to;
+	__u32 cell = sw_u32(slot), at = sw_kqp_noted(window, SW_KQP_POS), border = at;
+	__u32 header, leaves, slots, had, ref;
+	long error;
+
+	node = sw_qp_node(window, cell);
+	header = sw_u32(node);
+	leaves = sw_qp_cluster_leaves(header);
+	had = sw_qp_cluster_capacity(header);
+	if (!sw_kqp_is_cluster(header) || at >= leaves)
+		return -EUCLEAN;
+	if (leaves == 2) {
+		sw_publish_u32(slot, sw_u32(node + sw_qp_cluster_cells_at(header) + 4 - at * 4));
+		sw_kqp_count_cluster(window, -1, -sw_kqp_slots_units(had));
+		return cell;
+	}
+	leaves--;
+	slots = sw_kqp_slots(leaves);
+	error = sw_kqp_take(window, 0, sw_kqp_slots_units(slots), 0, 0);
+	if (error == -ENOMEM && slots < had) {
+		/* One of the old size does as well. */
+		slots = had;
+		error = sw_kqp_take(window, 0, sw_kqp_slots_units(slots), 0, 0);
+	}
+	if (error)
+		return error;
+	/*
+	 * The neighbours part where the nearer of the two borders was; that of the left one, if
+	 * both are as near.
+	 */
+	borders = node + sw_qp_cluster_borders_at(header) + at;
+	if (at < leaves && sw_u8(borders) <= sw_u8(borders + 1))
+		border++;
+	ref = sw_kqp_noted(window, SW_KQP_NODE);
+	to = sw_ref(window, ref);
+	sw_kqp_weave(node, node, to, sw_kqp_weaving(leaves, slots, at, border), -1);
+	sw_kqp_count_cluster(window, 0, sw_kqp_slots_units(slots) - sw_kqp_slots_units(had));
+	sw_publish_u32(slot, ref << 2 | SW_QP_CLUSTER);
+	return cell;
+}
+
+/* Takes a leaf that is the root or a branch's child out of the trie; as sw_kqp_detach. */
+SW_GLOBAL long sw_kqp_detach_child(__u64 window)
+{
+	__u32 depth = sw_kqp_noted(window, SW_KQP_DEPTH), header, child, labels, ref, cell;
+	sw_at slot = sw_kqp_path_slot(window, depth), parent, above, to;
 	long error;
 
 	if (!depth) {
@@ -451,30 +982,141 @@ SW_GLOBAL long sw_kqp_detach(__u64 window)
 		return 0;
 	}
 	above = sw_kqp_path_slot(window, depth - 1);
-	parent = sw_qp_node(window, sw_u32(above));
+	cell = sw_u32(above);
+	parent = sw_qp_node(window, cell);
 	header = sw_u32(parent);
 	labels = sw_qp_labels(header);
-	end = sw_kqp_end(header);
-	child = (__u32)(slot - parent - sw_kqp_cells(header)) / 4;
-	if (child >= labels + end || labels + end < 2)
+	child = sw_kqp_child(parent, slot);
+	if (child > labels)
 		return -EUCLEAN;
-	if (labels + end == 2) {
-		sw_publish_u32(above, sw_u32(parent + sw_kqp_cells(header) + 4 - child * 4));
-		sw_kqp_count(window, SW_KQP_BRANCHES, -1);
-		sw_kqp_count(window, SW_KQP_BRANCH_UNITS, -2);
-		return (__u32)((parent - window) / 8) << 1;
+	if (labels == 1) {
+		sw_publish_u32(above, sw_u32(parent + sw_qp_cells_at(header) + 4 - child * 4));
+		sw_kqp_count_branch(window, 2, 0);
+		sw_kqp_set(window, SW_KQP_DEPTH, depth - 1);
+		return cell;
 	}
-	less = child < end ? sw_kqp_header(sw_qp_offset(header), labels, 0) :
-			     sw_kqp_header(sw_qp_offset(header), labels - 1, end);
-	error = sw_kqp_take(window, 0, sw_kqp_units(less), 0);
+	error = sw_kqp_take(window, 0, sw_kqp_branch_units(labels - 1), 0, 0);
 	if (error)
 		return error;
-	ref = (__u32)sw_kqp_get(window, SW_KQP_BRANCH);
-	sw_kqp_shrink(parent, sw_ref(window, ref), child, less);
-	sw_kqp_count(window, SW_KQP_BRANCH_UNITS,
-		     sw_kqp_block_units(sw_kqp_units(less)) - sw_kqp_block_units(sw_kqp_units(header)));
-	sw_publish_u32(above, ref << 1);
-	return (__u32)((parent - window) / 8) << 1;
+	ref = sw_kqp_noted(window, SW_KQP_NODE);
+	to = sw_ref(window, ref);
+	sw_kqp_shrink(parent, to, child);
+	sw_kqp_count_branch(window, sw_kqp_branch_units(labels), sw_kqp_branch_units(labels - 1));
+	to += sw_qp_cells_at(sw_u32(to)) + (child ? child - 1 : 0) * 4;
+	sw_set_u32(sw_kqp_path(window, depth), (__u32)(to - window));
+	sw_publish_u32(above, ref << 2);
+	return cell;
+}
+
+/*
+ * Takes the leaf at the end of the path out of the trie: the cell of the node that this does away
+ * with, 0 if none; or an error. The path leads then to what was beside the leaf.
+ */
+SW_INLINE long sw_kqp_detach(sw_at window)
+{
+	sw_at slot = sw_kqp_path_slot(window, sw_kqp_noted(window, SW_KQP_DEPTH));
+
+	return sw_u32(slot) & SW_QP_CLUSTER ? sw_kqp_detach_leaf(window) :
+					      sw_kqp_detach_child(window);
+}
+
+/* The label of this number. */
+SW_GLOBAL int sw_kqp_label(__u64 branch, __u32 number)
+{
+	__u32 header = sw_u32(branch), i, label = 0, least;
+	__u64 word;
+
+	if (!(header & SW_QP_BIG))
+		return sw_u8(branch + SW_QP_LABELS_AT + number);
+	/* As many bytes are less. */
+	least = number + 1 - (sw_qp_labels(header) >> 8);
+	for (i = sw_zero(); i < 256 && sw_can_loop; i += 8) {
+		word = sw_kqp_not_less(sw_u64(branch + SW_QP_LABELS_AT + i), least);
+		label += 8 - (__u32)((word * SW_ONES) >> 56);
+	}
+	return label & 0xff;
+}
+
+/*
+ * Joins two neighbouring children of the branch whose cell is here, if there is memory: together
+ * they have so many leaves.
+ */
+SW_GLOBAL int sw_kqp_join_at(__u64 window, __u64 slot, __u32 child, __u32 leaves)
+{
+	__u32 gone = sw_u32(slot), header, labels, offset, label, left, right, ref, node, units;
+	sw_at parent = sw_qp_node(window, gone), cells, to;
+
+	header = sw_u32(parent);
+	labels = sw_qp_labels(header);
+	offset = sw_qp_offset(header);
+	cells = parent + sw_qp_cells_at(header) + child * 4;
+	left = sw_u32(cells);
+	right = sw_u32(cells + 4);
+	units = labels > 1 ? sw_kqp_branch_units(labels - 1) : 0;
+	if (offset > SW_KEY_MAX || sw_kqp_room(window, 3) ||
+	    sw_kqp_take(window, 0, sw_kqp_cluster_units(leaves), units, 1))
+		return 0;
+	label = sw_kqp_label(parent, child);
+	/* A key that ends here is the only one of its child. */
+	ref = sw_u8(sw_qp_node(window, left) + sw_kqp_value_bytes(window));
+	if ((left & SW_QP_LEAF) && ref == offset)
+		label = 0;
+	node = sw_kqp_noted(window, SW_KQP_NODE);
+	sw_kqp_unite(window, sw_kqp_cells(left, right), sw_ref(window, node), offset, label);
+	node = node << 2 | SW_QP_CLUSTER;
+	if (units) {
+		ref = sw_kqp_noted(window, SW_KQP_MORE);
+		to = sw_ref(window, ref);
+		sw_kqp_shrink(parent, to, child + 1);
+		sw_set_u32(to + sw_qp_cells_at(sw_u32(to)) + child * 4, node);
+		node = ref << 2;
+	}
+	sw_kqp_count_branch(window, sw_kqp_branch_units(labels), units);
+	sw_kqp_count_cluster(window, 1, sw_kqp_cluster_units(leaves));
+	sw_publish_u32(slot, node);
+	sw_kqp_retire(window, gone);
+	if (left & SW_QP_CLUSTER) {
+		sw_kqp_retire(window, left);
+		units = sw_qp_cluster_capacity(sw_u32(sw_qp_node(window, left)));
+		sw_kqp_count_cluster(window, -1, -sw_kqp_slots_units(units));
+	}
+	if (right & SW_QP_CLUSTER) {
+		sw_kqp_retire(window, right);
+		units = sw_qp_cluster_capacity(sw_u32(sw_qp_node(window, right)));
+		sw_kqp_count_cluster(window, -1, -sw_kqp_slots_units(units));
+	}
+	return 0;
+}
+
+/*
+ * After a removal: joins what is left at the end of the path with a neighbour, if both have few
+ * leaves.
+ */
+SW_GLOBAL int sw_kqp_join(__u64 window)
+{
+	__u32 depth = sw_kqp_noted(window, SW_KQP_DEPTH), header, child, leaves, more;
+	sw_at slot = sw_kqp_path_slot(window, depth), above, parent;
+
+	if (!depth)
+		return 0;
+	above = sw_kqp_path_slot(window, depth - 1);
+	parent = sw_qp_node(window, sw_u32(above));
+	header = sw_u32(parent);
+	child = sw_kqp_child(parent, slot);
+	leaves = sw_kqp_leaves(window, sw_u32(slot));
+	if (leaves > SW_KQP_LONELY_MAX || child > sw_qp_labels(header))
+		return 0;
+	if (child) {
+		more = leaves + sw_kqp_leaves(window, sw_u32(slot - 4));
+		if (more <= SW_KQP_JOINED_MAX)
+			return sw_kqp_join_at(window, above, child - 1, more);
+	}
+	if (child < sw_qp_labels(header)) {
+		more = leaves + sw_kqp_leaves(window, sw_u32(slot + 4));
+		if (more <= SW_KQP_JOINED_MAX)
+			return sw_kqp_join_at(window, above, child, more);
+	}
+	return 0;
 }
 
 #endif
