@@ -71,10 +71,9 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let options = Options::new(
+        arguments.suite,
         arguments.quick,
-        arguments
-            .rounds
-            .or_else(|| arguments.suite.rounds(arguments.quick)),
+        arguments.rounds,
         arguments.data,
         arguments.cases,
         arguments.engines,

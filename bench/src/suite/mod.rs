@@ -51,6 +51,16 @@ impl Suite {
     pub fn rounds(self, quick: bool) -> Option<u32> {
         (matches!(self, Suite::Bpf) && !quick).then_some(9)
     }
+
+    /// What a run of all cases takes at most; the last round may end a little later.
+    fn time(self, quick: bool) -> Option<Duration> {
+        match self {
+            _ if quick => Some(QUICK),
+            // A round of all takes six minutes, most of them for a million names.
+            Suite::Names => Some(NAMES),
+            _ => None,
+        }
+    }
 }
 
 /// What the command line says about a run.
@@ -66,20 +76,27 @@ pub struct Options {
     deadline: Option<Instant>,
 }
 
-/// What `--quick` takes at most in all; the last round may end a little later.
+/// What `--quick` takes at most in all.
 const QUICK: Duration = Duration::from_secs(45);
+/// What the suite `names` takes when neither cases nor rounds are named.
+const NAMES: Duration = Duration::from_secs(17 * 60);
 
 impl Options {
-    /// Options with five rounds, or two quick ones, unless said otherwise.
+    /// Options with five rounds, or two quick ones, unless said otherwise; fewer where the suite's
+    /// time ends before.
     pub fn new(
+        suite: Suite,
         quick: bool,
         rounds: Option<u32>,
         data: Option<PathBuf>,
         cases: Vec<String>,
         engines: Vec<String>,
     ) -> Self {
+        let all = cases.is_empty() && rounds.is_none();
+        let time = suite.time(quick).filter(|_| quick || all);
+        let deadline = time.map(|time| Instant::now() + time);
+        let rounds = rounds.or_else(|| suite.rounds(quick));
         let rounds = rounds.unwrap_or(if quick { 2 } else { 5 });
-        let deadline = quick.then(|| Instant::now() + QUICK);
         Self {
             quick,
             rounds,
@@ -145,6 +162,7 @@ mod tests {
     #[test]
     fn cases_are_named_whole_or_by_their_first_part() {
         let options = Options::new(
+            Suite::Names,
             true,
             None,
             None,

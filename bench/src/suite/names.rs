@@ -473,7 +473,7 @@ fn time_seek(
 ) -> Option<(usize, Duration)> {
     let answer = pass()?;
     // Where a key is lost, a search begins at another one.
-    let lost = answer.count.abs_diff(expected.count) * 10_000;
+    let lost = answer.count.abs_diff(expected.count) * 1_000;
     assert!(
         answer == expected || lane.loses_keys.is_some() && lost <= expected.count,
         "{}: {answer:?} instead of {expected:?}",

@@ -191,10 +191,11 @@ fn distinct(keys: &crate::keylist::KeyList) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::Suite;
 
     fn options(quick: bool, cases: &[&str]) -> Options {
         let cases = cases.iter().map(|case| (*case).to_owned()).collect();
-        Options::new(quick, None, None, cases, vec![])
+        Options::new(Suite::Names, quick, None, None, cases, vec![])
     }
 
     #[test]
