@@ -11,3 +11,6 @@ for run in ${*:-names names:threads versions routes cache ranges bpf}; do
     run cargo run --locked --release -p sapwood-bench "${features[@]}" -- "$suite" --quick "${cases[@]}" --csv "$csv"
     say "$run: $(($(grep -vc '^#' "$csv") - 1)) results"
 done
+# The same built for this processor: loads of labels and tags are others then.
+export RUSTFLAGS="-Ctarget-cpu=native" CARGO_TARGET_DIR="$TARGET/native"
+run cargo run --locked --release -p sapwood-bench -- names --quick --cases kallsyms
