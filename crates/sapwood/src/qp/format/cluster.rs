@@ -66,13 +66,13 @@ pub const fn bytes_at(header: u32) -> usize {
     TAGS_AT + 6 * capacity_of(header)
 }
 
-/// Bytes of a cluster with so many slots, before rounding to units.
+/// Bytes of a cluster with `capacity` slots, before rounding to units.
 #[inline(always)]
 pub const fn size(capacity: usize) -> usize {
     TAGS_AT + 7 * capacity
 }
 
-/// Bytes of the block of a cluster with so many slots.
+/// Bytes of the block of a cluster with `capacity` slots.
 #[inline(always)]
 pub const fn block(capacity: usize) -> usize {
     (size(capacity) + 7) & !7
@@ -84,7 +84,7 @@ pub const fn block_of(header: u32) -> usize {
     block(capacity_of(header))
 }
 
-/// The least number of slots for so many leaves.
+/// The least capacity for this number of leaves.
 #[inline(always)]
 pub const fn capacity_for(leaves: usize) -> usize {
     (leaves + 3) & !3

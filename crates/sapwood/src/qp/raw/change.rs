@@ -42,8 +42,8 @@ impl<V> Tree<V> {
         }
     }
 
-    /// A block for a cluster of so many leaves: with this many slots or, when there is no memory for
-    /// that, as few as they take; and how many it has.
+    /// Allocates a cluster for `leaves` leaves. It has `capacity` slots; when there is no memory for
+    /// that, it has the least number of slots that the leaves need. Returns the cell and the slots.
     fn alloc_cluster(&mut self, leaves: usize, capacity: usize) -> Result<(u32, usize), ArenaFull> {
         let mut alloc = |capacity| {
             let bytes = cluster::block(capacity);

@@ -342,7 +342,8 @@ mod wide {
         __m128i, _mm_cmpeq_epi8, _mm_cvtsi64_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_set1_epi8,
     };
 
-    /// The move of 16 bytes: legacy instructions among those of AVX cost dozens of cycles each time.
+    /// The move of 16 bytes. In a build with AVX it is AVX's: some processors wait when legacy
+    /// instructions stand among those.
     #[cfg(target_feature = "avx")]
     macro_rules! load {
         ($rest:literal) => {
