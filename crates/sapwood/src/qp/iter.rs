@@ -24,7 +24,7 @@ impl<V, M: Copy> Clone for Range<'_, V, M> {
 impl<'a, V, M: Mem> Iterator for Range<'a, V, M> {
     type Item = (&'a [u8], &'a V);
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let leaf = self.span.next()?;
         self.span.view.entry(leaf)
@@ -95,7 +95,7 @@ impl<'a, V, M: Mem> Iter<'a, V, M> {
 impl<'a, V, M: Mem> Iterator for Iter<'a, V, M> {
     type Item = (&'a [u8], &'a V);
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let item = self.range.next()?;
         self.left = self.left.saturating_sub(1);

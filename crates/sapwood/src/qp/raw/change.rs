@@ -182,11 +182,11 @@ impl<V> Tree<V> {
         &mut self,
         policy: &mut P,
         key: &[u8],
-        mut way: Way,
+        way: &mut Way,
         leaf: u32,
     ) -> Result<(), ArenaFull> {
         loop {
-            let Some(plan) = self.view().plan(&way, key) else {
+            let Some(plan) = self.view().plan(way, key) else {
                 unreachable!("cells of a trie in trusted memory lead to leaves")
             };
             let sides = |there, label| match way.before() {
@@ -197,11 +197,11 @@ impl<V> Tree<V> {
             return unsafe {
                 match plan {
                     Plan::Split => {
-                        self.split(policy, &way)?;
+                        self.split(policy, way)?;
                         let Some(anew) = self.view().way(key) else {
                             unreachable!("the trie is not empty")
                         };
-                        way = anew;
+                        *way = anew;
                         continue;
                     }
                     Plan::Label { depth, border } => {
@@ -232,7 +232,7 @@ impl<V> Tree<V> {
                             cell: leaf,
                             tag: tag(key),
                         };
-                        self.put_into(policy, &way, at, entry, (border, behind), anew)
+                        self.put_into(policy, way, at, entry, (border, behind), anew)
                     }
                 }
             };
@@ -576,9 +576,9 @@ impl<V> Tree<V> {
         let leaf = self.make_leaf(key, value)?;
         match way {
             None => self.root = leaf,
-            Some(way) => {
+            Some(mut way) => {
                 // SAFETY: `leaf` is new, and the way is the key's.
-                if let Err(full) = unsafe { self.link_new(&mut Owned, key, way, leaf) } {
+                if let Err(full) = unsafe { self.link_new(&mut Owned, key, &mut way, leaf) } {
                     // SAFETY: never linked.
                     return Err((unsafe { self.take_leaf(leaf) }, full));
                 }

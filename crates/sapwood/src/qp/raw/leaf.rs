@@ -56,8 +56,12 @@ impl<V> LeafOf<V> {
     pub(crate) unsafe fn key<'a>(p: *const u8) -> &'a [u8] {
         // SAFETY: the key bytes follow the length and never change.
         unsafe {
-            let len = Self::key_len(p);
-            slice::from_raw_parts(p.add(Self::key_at(len)), len)
+            let short = usize::from(*p.add(Self::LEN_AT));
+            let (at, len) = match short < LONG {
+                true => (Self::key_at(0), short),
+                false => (Self::key_at(LONG), Self::key_len(p)),
+            };
+            slice::from_raw_parts(p.add(at), len)
         }
     }
 
@@ -200,23 +204,27 @@ unsafe fn is_same_other(p: *const u8, key: &[u8]) -> bool {
 /// Length of the common prefix, or `None` when both are equal.
 #[inline]
 pub(crate) fn mismatch(a: &[u8], b: &[u8]) -> Option<usize> {
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    let unlike = |x: u64, y: u64| (x ^ y).trailing_zeros() as usize / 8;
     let n = a.len().min(b.len());
-    let mut i = 0;
-    for (x, y) in a[..n].chunks_exact(8).zip(b[..n].chunks_exact(8)) {
-        let (x, y) = (
-            u64::from_le_bytes(x.try_into().unwrap_or_default()),
-            u64::from_le_bytes(y.try_into().unwrap_or_default()),
-        );
+    for (i, (x, y)) in a[..n]
+        .chunks_exact(8)
+        .zip(b[..n].chunks_exact(8))
+        .enumerate()
+    {
+        let (x, y) = (word(x), word(y));
         if x != y {
-            return Some(i + (x ^ y).trailing_zeros() as usize / 8);
+            return Some(8 * i + unlike(x, y));
         }
-        i += 8;
     }
-    while i < n {
-        if a[i] != b[i] {
-            return Some(i);
+    if n >= 8 {
+        // The last eight; those of them that were compared are the same.
+        let (x, y) = (word(&a[n - 8..n]), word(&b[n - 8..n]));
+        if x != y {
+            return Some(n - 8 + unlike(x, y));
         }
-        i += 1;
+    } else if let Some(i) = (0..n).find(|i| a[*i] != b[*i]) {
+        return Some(i);
     }
     (a.len() != b.len()).then_some(n)
 }

@@ -288,20 +288,7 @@ impl Cluster {
         unsafe {
             let borders = self.p.add(cluster::borders_at(self.h));
             let bytes = self.p.add(cluster::bytes_at(self.h));
-            // Where it would be, and the border that it was below last: what lies behind that, at
-            // greater offsets, is not on its way.
-            let (mut at, mut limit) = (0, 256);
-            for i in 1..self.leaves() {
-                let d = usize::from(*borders.add(i));
-                let inside = d < key.len();
-                let byte = *key.get_unchecked(if inside { d } else { 0 });
-                let right = inside & (byte >= *bytes.add(i));
-                let asked = d < limit;
-                at = if asked & right { i } else { at };
-                let next = if right { 256 } else { d };
-                limit = if asked { next } else { limit };
-            }
-            at
+            blind_search(borders, bytes, self.leaves(), key)
         }
     }
 
@@ -328,6 +315,33 @@ impl Cluster {
         }
         at
     }
+}
+
+/// The leaf that a key leads to, by `n` borders and their bytes. It is a function of its own, so that
+/// the loop has the registers to itself: inlined into a search, it took a seventh of the search's time
+/// more.
+///
+/// # Safety
+/// There are `n` bytes at both pointers, which nobody changes. The key is not empty.
+#[inline(never)]
+unsafe fn blind_search(borders: *const u8, bytes: *const u8, n: usize, key: &[u8]) -> usize {
+    // Where the key would be, and the border that it was below last: what lies behind that, at
+    // greater offsets, is not on its way.
+    let (mut at, mut limit) = (0, 256);
+    for i in 1..n {
+        // SAFETY: the caller's promise; where the key ends, its first byte is read instead.
+        let (d, right) = unsafe {
+            let d = usize::from(*borders.add(i));
+            let inside = d < key.len();
+            let byte = *key.get_unchecked(if inside { d } else { 0 });
+            (d, inside & (byte >= *bytes.add(i)))
+        };
+        let asked = d < limit;
+        at = if asked & right { i } else { at };
+        let next = if right { 256 } else { d };
+        limit = if asked { next } else { limit };
+    }
+    at
 }
 
 /// Loads of labels and tags that may take some of the cells behind them along.

@@ -86,6 +86,7 @@ impl<'a, V, M: Mem> Span<'a, V, M> {
     }
 
     /// The same where the front leaves its cluster, or comes to the end.
+    #[inline(never)]
     fn next_anywhere(&mut self) -> Option<u32> {
         if !self.open {
             return None;

@@ -330,7 +330,7 @@ impl<V> Writer<V> {
             // SAFETY: the way is the key's; the leaf is new.
             Some(way) if old.is_some() => unsafe { tree.replace(cow, &way, leaf) },
             // SAFETY: as above.
-            Some(way) => unsafe { tree.link_new(cow, key, way, leaf) },
+            Some(mut way) => unsafe { tree.link_new(cow, key, &mut way, leaf) },
         };
         if let Err(full) = linked {
             // SAFETY: not linked, not listed.
