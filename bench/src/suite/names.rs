@@ -472,8 +472,9 @@ fn time_seek(
     pass: impl Fn() -> Option<ScanSum>,
 ) -> Option<(usize, Duration)> {
     let answer = pass()?;
-    // Where a key is lost, a search begins at another one.
-    let lost = answer.count.abs_diff(expected.count) * 1_000;
+    // Where a key is lost, a search begins at another one; over some sets of keys one in a hundred
+    // does.
+    let lost = answer.count.abs_diff(expected.count) * 20;
     assert!(
         answer == expected || lane.loses_keys.is_some() && lost <= expected.count,
         "{}: {answer:?} instead of {expected:?}",

@@ -121,7 +121,10 @@ impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
 
     /// Removes the entry and returns its value.
     pub fn remove(self) -> V {
-        self.tree.remove_leaf(self.key.as_ref(), self.leaf)
+        match self.tree.remove(self.key.as_ref()) {
+            Some(value) => value,
+            None => unreachable!("an occupied entry is there"),
+        }
     }
 }
 

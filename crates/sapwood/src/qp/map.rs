@@ -188,10 +188,7 @@ impl<V> QpMap<V> {
 
     /// Removes a key and returns its value. Needs no memory.
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Option<V> {
-        let tree = self.tree.as_mut()?;
-        let key = key.as_ref();
-        let leaf = tree.find(key)?;
-        Some(tree.remove_leaf(key, leaf))
+        self.tree.as_mut()?.remove(key.as_ref())
     }
 
     /// Removes a key and returns the stored key and its value.

@@ -333,10 +333,24 @@ impl<V> Tree<V> {
         key: &[u8],
         leaf: u32,
     ) -> Result<(), ArenaFull> {
-        let Some(way) = self.view().way(key) else {
-            unreachable!("the trie is not empty")
+        let Some(way) = self.view().way_of_present(key) else {
+            unreachable!("the key is there")
         };
-        debug_assert_eq!((way.near.leaf, way.near.part), (leaf, None));
+        debug_assert_eq!(way.near.leaf, leaf);
+        // SAFETY: the way is the key's as it is now.
+        unsafe { self.unlink_at(policy, key, &way) }
+    }
+
+    /// Unlinks the leaf at the end of a key's way.
+    ///
+    /// # Safety
+    /// The way is the key's in the trie as it is now, and it is there.
+    pub(crate) unsafe fn unlink_at<P: Policy>(
+        &mut self,
+        policy: &mut P,
+        key: &[u8],
+        way: &Way,
+    ) -> Result<(), ArenaFull> {
         if way.end & LEAF != 0 {
             // SAFETY: the way is that of the trie as it is now.
             return unsafe { self.remove_child(policy, &way.frames) };
@@ -344,17 +358,13 @@ impl<V> Tree<V> {
         let i = way.near.index;
         // SAFETY: as above.
         unsafe {
+            let left = self.len_of(way.end) - 1;
             self.take_out(policy, &way.frames, way.end, (i, i + 1))?;
-            if self.len_of(self.find_end(key)) <= JOIN_AT {
+            if left <= JOIN_AT {
                 self.join(policy, key);
             }
         }
         Ok(())
-    }
-
-    /// The leaf or cluster that a key leads to, or 0.
-    fn find_end(&self, key: &[u8]) -> u32 {
-        self.view().end(key).unwrap_or(0)
     }
 
     /// The number of leaves that a node holds itself; of a branch none.
@@ -589,17 +599,23 @@ impl<V> Tree<V> {
         Ok(leaf)
     }
 
-    /// Removes the leaf of a key, in place. Needs no memory.
-    pub(crate) fn remove_leaf(&mut self, key: &[u8], leaf: u32) -> V {
+    /// Removes a key, in place. Needs no memory.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<V> {
+        if self.points.is_some() {
+            // The index says at once what is not there.
+            self.find(key)?;
+        }
+        let way = self.view().way_of_present(key)?;
+        let leaf = way.near.leaf;
         // SAFETY: the leaf is the key's, live; the owned policy allocates nothing when unlinking, so
         // it cannot fail, and afterwards the leaf is ours.
-        unsafe {
-            let unlinked = self.unlink(&mut Owned, key, leaf);
+        Some(unsafe {
+            let unlinked = self.unlink_at(&mut Owned, key, &way);
             debug_assert!(unlinked.is_ok());
             self.len -= 1;
             self.point_removed(leaf);
             self.take_leaf(leaf)
-        }
+        })
     }
 }
 

@@ -347,11 +347,12 @@ impl<V> Writer<V> {
 
     /// Removes in the open transaction. The leaf's cell, if it was there.
     pub(crate) fn take(&mut self, key: &[u8]) -> Result<Option<u32>, ArenaFull> {
-        let Some(leaf) = self.tree.view().find(key) else {
+        let Some(way) = self.tree.view().way_of_present(key) else {
             return Ok(None);
         };
-        // SAFETY: the leaf is live and lies on the key's way.
-        unsafe { self.tree.unlink(&mut self.cow, key, leaf) }?;
+        let leaf = way.near.leaf;
+        // SAFETY: the way is the key's, which is there.
+        unsafe { self.tree.unlink_at(&mut self.cow, key, &way) }?;
         self.tree.len -= 1;
         self.gone_leaf(leaf);
         Ok(Some(leaf))

@@ -149,8 +149,14 @@ impl<'a, V, M: Mem> View<'a, V, M> {
     /// The leaf cell of a key in the leaf or cluster that it leads to.
     #[inline(always)]
     pub(crate) fn find_in(&self, end: u32, key: &[u8]) -> Option<u32> {
+        self.place_in(end, key).map(|(_, leaf)| leaf)
+    }
+
+    /// The same, with the leaf's number in the cluster.
+    #[inline(always)]
+    pub(crate) fn place_in(&self, end: u32, key: &[u8]) -> Option<(usize, u32)> {
         if end & LEAF != 0 {
-            return self.has_key(end, key).then_some(end);
+            return self.has_key(end, key).then_some((0, end));
         }
         self.fetch_behind(end, 1);
         let tag = tag(key);
@@ -158,10 +164,11 @@ impl<'a, V, M: Mem> View<'a, V, M> {
         // SAFETY: a cluster that `mem` returned is whole.
         let mut hits = unsafe { c.with_tag(tag) };
         while hits != 0 {
+            let index = hits.trailing_zeros() as usize;
             // SAFETY: as above; hits are leaves.
-            let leaf = unsafe { c.cell(hits.trailing_zeros() as usize) };
+            let leaf = unsafe { c.cell(index) };
             if self.has_key(leaf, key) {
-                return Some(leaf);
+                return Some((index, leaf));
             }
             hits &= hits - 1;
         }

@@ -59,7 +59,10 @@ unsafe impl<V> Changes<V> for Trie<V> {
         // SAFETY: the guard is held throughout; the leaf is ours until it is linked.
         unsafe {
             loop {
-                let way = self.view().way(key);
+                let way = match mode {
+                    Mode::Replace | Mode::If(_) => self.view().way_of_present(key),
+                    Mode::Put | Mode::New => self.view().way(key),
+                };
                 let there = there(&way);
                 if self.refuses(mode, there) {
                     if !self.index_agrees(hash, key, there) {
@@ -116,7 +119,7 @@ unsafe impl<V> Changes<V> for Trie<V> {
         // SAFETY: the guard is held throughout.
         unsafe {
             loop {
-                let way = self.view().way(key);
+                let way = self.view().way_of_present(key);
                 let leaf = there(&way);
                 let passes = leaf.is_some_and(|leaf| match &mut test {
                     Some(test) => test(&*LeafOf::<V>::value_ptr(self.pointer(leaf))),
@@ -130,10 +133,14 @@ unsafe impl<V> Changes<V> for Trie<V> {
                     sync::wait();
                     continue;
                 };
+                // What is left may be few enough to join a sibling.
+                let few = way.end & CLUSTER == 0 || self.cluster(way.end).leaves() <= JOIN_AT + 1;
                 let tried = self.unlink(held, &way, New { leaf, hash }, met);
                 match tried {
                     Tried::Done => {
-                        self.join(held, key, met);
+                        if few {
+                            self.join(held, key, met);
+                        }
                         return Ok(Some(leaf));
                     }
                     Tried::NoMemory(full) => return Err(full),
