@@ -314,6 +314,13 @@ impl Arena {
         self.limit = self.limit.min(most.max(self.frontier));
     }
 
+    /// Bytes of the blocks that are live, rounded up to whole units. O(1), where
+    /// [`memory`](Arena::memory) adds up.
+    #[inline]
+    pub fn live(&self) -> usize {
+        self.live as usize * UNIT
+    }
+
     /// What the arena was made with.
     pub fn options(&self) -> &ArenaOptions {
         &self.options

@@ -6,6 +6,9 @@ use alloc::vec::Vec;
 use crate::arena::Arena;
 use crate::reference::{Area, Kind, Ref, UNIT};
 
+/// Units that a pool may keep however little is live.
+const LEAST: usize = (16 << 10) / UNIT;
+
 /// Free blocks of one arena, kept by size and area, and counted there as lent under a kind of their own.
 ///
 /// ```
@@ -38,7 +41,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// An empty pool for blocks of an arena of up to `block` bytes, and `most` bytes in all.
+    /// An empty pool for blocks of an arena of up to `block` bytes, and `most` bytes in all; but not for
+    /// more than a quarter of what is live in the arena, or 16 KiB where that is less.
     pub fn new(arena: &Arena, kind: Kind, block: usize, most: usize) -> Self {
         Pool {
             free: Default::default(),
@@ -61,8 +65,9 @@ impl Pool {
     }
 
     /// Whether a block of this size would be kept.
-    fn wants(&self, bytes: usize) -> bool {
-        self.on && bytes.div_ceil(UNIT) <= self.block && self.held < self.most
+    fn wants(&self, arena: &Arena, bytes: usize) -> bool {
+        let most = self.most.min((arena.live() / UNIT / 4).max(LEAST));
+        self.on && bytes.div_ceil(UNIT) <= self.block && self.held < most
     }
 
     fn keep(&mut self, r: Ref, bytes: usize, area: Area) {
@@ -80,7 +85,7 @@ impl Pool {
     /// As for [`Arena::free`]; the block was allocated in this area.
     pub unsafe fn free(&mut self, arena: &mut Arena, block: (Ref, usize, Kind), area: Area) {
         let (r, bytes, kind) = block;
-        if self.wants(bytes) {
+        if self.wants(arena, bytes) {
             arena.lend_live(bytes, kind, self.kind);
             self.keep(r, bytes, area);
         } else {
@@ -101,7 +106,7 @@ impl Pool {
         area: Area,
     ) {
         let (r, bytes, kind) = block;
-        if self.wants(bytes) {
+        if self.wants(arena, bytes) {
             arena.lend_retired(bytes, self.kind);
             self.keep(r, bytes, area);
         } else {

@@ -62,9 +62,11 @@ impl Garbage {
         self.left.is_empty() && self.queue.is_empty()
     }
 
-    /// Whether the queue should get the newest blocks.
-    pub(crate) fn is_due(&self) -> bool {
-        self.left.len() >= SEAL
+    /// Whether the queue should get the newest blocks, in an arena with `live` bytes: when they are
+    /// [`SEAL`], or a quarter of that, and 4 KiB at least.
+    #[inline]
+    pub(crate) fn is_due(&self, live: usize) -> bool {
+        self.left.len() >= SEAL || self.left_bytes >= (live / 4).max(4 << 10)
     }
 
     /// Frees up to `budget` blocks that no reader can hold any more, and that were retired by

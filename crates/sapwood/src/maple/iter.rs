@@ -15,8 +15,10 @@ pub struct Iter<'g, V> {
     view: MapleView<'g, V>,
     front: Finger<'g>,
     back: Finger<'g>,
-    /// The indices that have not been passed.
-    left: Option<(u64, u64)>,
+    /// The indices that have not been passed, if `open`.
+    from: u64,
+    to: u64,
+    open: bool,
 }
 
 impl<'g, V> Iter<'g, V> {
@@ -26,7 +28,9 @@ impl<'g, V> Iter<'g, V> {
             view,
             front: finger,
             back: finger,
-            left: (!range.is_empty()).then_some((*range.start(), *range.end())),
+            from: *range.start(),
+            to: *range.end(),
+            open: !range.is_empty(),
         }
     }
 }
@@ -36,31 +40,45 @@ impl<'g, V> Iterator for Iter<'g, V> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let (from, to) = self.left.take()?;
-        let entry = self.front.forward(from)?;
-        if entry.start > to {
+        if !self.open {
             return None;
         }
-        self.left = match entry.end.checked_add(1) {
-            Some(next) if next <= to => Some((next, to)),
-            _ => None,
+        let entry = self.front.forward(self.from);
+        let Some(entry) = entry.filter(|entry| entry.start <= self.to) else {
+            self.open = false;
+            return None;
         };
+        self.open = entry.end < self.to;
+        self.from = entry.end.wrapping_add(1);
         Some(self.view.entry(entry))
+    }
+
+    #[inline]
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(mut self, result: B, mut each: F) -> B {
+        if !self.open {
+            return result;
+        }
+        let view = self.view;
+        self.front
+            .fold(self.from, self.to, result, |result, entry| {
+                each(result, view.entry(entry))
+            })
     }
 }
 
 impl<V> DoubleEndedIterator for Iter<'_, V> {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
-        let (from, to) = self.left.take()?;
-        let entry = self.back.backward(to)?;
-        if entry.end < from {
+        if !self.open {
             return None;
         }
-        self.left = match entry.start.checked_sub(1) {
-            Some(next) if next >= from => Some((from, next)),
-            _ => None,
+        let entry = self.back.backward(self.to);
+        let Some(entry) = entry.filter(|entry| entry.end >= self.from) else {
+            self.open = false;
+            return None;
         };
+        self.open = entry.start > self.from;
+        self.to = entry.start.wrapping_sub(1);
         Some(self.view.entry(entry))
     }
 }

@@ -186,7 +186,7 @@ impl<V: Eq + Hash> FibShared<V> {
 
     /// What every single change does at its end: frees some of what earlier ones left behind.
     pub(crate) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
-        if writer.garbage.is_due() {
+        if writer.garbage.is_due(writer.blocks.arena.live()) {
             self.reclaim(writer, 4 * SEAL, dropped);
         }
     }

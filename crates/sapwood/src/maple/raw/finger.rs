@@ -140,6 +140,44 @@ impl<'a> Finger<'a> {
         self.forward_far(x)
     }
 
+    /// Folds over the entries from the first one that ends at or after `x` to the last one that starts
+    /// at or before `to`. Each step sees the map as it is then, as those of [`forward`](Self::forward)
+    /// do; where the leaf is part of the map, it is asked in one loop.
+    #[inline]
+    pub(crate) fn fold<B>(
+        &mut self,
+        mut x: u64,
+        to: u64,
+        mut result: B,
+        mut each: impl FnMut(B, Entry) -> B,
+    ) -> B {
+        let slot = self.source.slot;
+        while let Some(mut entry) = self.forward_far(x) {
+            let Some(at) = self.at else {
+                unreachable!("the finger is in a leaf")
+            };
+            loop {
+                if entry.start > to {
+                    return result;
+                }
+                let end = entry.end;
+                result = each(result, entry);
+                if end >= to {
+                    return result;
+                }
+                x = end + 1;
+                let k = self.k + 1;
+                if k >= at.leaf.len() || !self.is_current(&at) {
+                    break;
+                }
+                entry = Entry::new(&at.leaf, k, slot);
+                self.k = k;
+            }
+            self.next = x;
+        }
+        result
+    }
+
     fn forward_far(&mut self, mut x: u64) -> Option<Entry> {
         if let Some(at) = &self.at {
             if let Some((parent, i)) = at.parent {

@@ -271,7 +271,7 @@ impl<V> MapleShared<V> {
 
     /// What every change does at its end: frees some of what earlier ones left behind.
     pub(super) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
-        if writer.space.garbage.is_due() {
+        if writer.space.garbage.is_due(writer.space.arena.live()) {
             self.reclaim(writer, 4 * SEAL, dropped);
         }
     }

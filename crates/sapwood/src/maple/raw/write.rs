@@ -496,7 +496,9 @@ impl<V> MapleShared<V> {
                         break;
                     }
                     inner.set_gap(i, gap);
-                    gap = inner.largest_gap();
+                    if above < path.height {
+                        gap = inner.largest_gap();
+                    }
                 }
             }
         }

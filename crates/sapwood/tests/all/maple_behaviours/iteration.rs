@@ -339,3 +339,55 @@ fn each_step_of_a_walk_sees_the_map_as_it_is() {
         map.agree();
     }
 }
+
+/// `for_each` gives what `next` gives, also from part of a range, with a map that changes on the way:
+/// before the walk, behind it, and where it is.
+#[test]
+fn iteration_by_fold_sees_the_map_as_next_does() {
+    each(|map| {
+        let map = comb(map, 200).map;
+        let mut rng = fastrand::Rng::with_seed(11);
+        for round in 0..if cfg!(miri) { 4 } else { 60 } {
+            let changes: Vec<(u64, u64, bool)> = (0..400)
+                .map(|_| (rng.u64(..20_000), rng.u64(..60), rng.bool()))
+                .collect();
+            let (from, to) = (rng.u64(..9_000), rng.u64(9_000..21_000));
+            let taken = rng.usize(..3);
+            let walk = |map: &sapwood::maple::MapleMap<u64>, by_fold: bool| {
+                let (mut seen, mut changes) = (Vec::new(), changes.iter());
+                map.read(|view| {
+                    let mut step = |(range, value): (Range, &u64)| {
+                        seen.push((range.clone(), *value));
+                        for (start, len, put) in changes.by_ref().take(2) {
+                            // Near the walk, or anywhere.
+                            let start = match start % 3 {
+                                0 => *start,
+                                1 => range.end() + start % 90,
+                                _ => range.start().saturating_sub(start % 90),
+                            };
+                            let place = start..=start + len;
+                            match put {
+                                true => map.store(place, *len).unwrap(),
+                                false => map.clear_range(place).unwrap(),
+                            }
+                        }
+                    };
+                    let mut entries = view.range(from..=to);
+                    entries.by_ref().take(taken).for_each(&mut step);
+                    match by_fold {
+                        true => entries.for_each(&mut step),
+                        false => {
+                            for entry in entries {
+                                step(entry);
+                            }
+                        }
+                    }
+                });
+                seen
+            };
+            let other = map.dup().unwrap();
+            assert_eq!(walk(&map, true), walk(&other, false), "round {round}");
+            map.verify().unwrap();
+        }
+    });
+}
