@@ -17,6 +17,8 @@ mod shared;
 mod skiplist;
 mod store;
 
+pub use self::sapwood::qp_mapped_bytes;
+
 use std::time::{Duration, Instant};
 
 use crate::keylist::{Form, KeyList, ScanSum, Tally};

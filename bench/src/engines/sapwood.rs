@@ -119,13 +119,18 @@ impl<const INDEX: bool, const USE: u8> Engine for Sapwood<INDEX, USE> {
     }
 
     fn mapped_bytes(&self) -> usize {
-        let memory = self.0.memory();
-        // Small arenas lie in malloc's heap, which counts them already.
-        if memory.arena.reserved >= MAPPED {
-            memory.arena.committed
-        } else {
-            0
-        }
+        qp_mapped_bytes(&self.0)
+    }
+}
+
+/// Bytes that a map holds beside those of malloc.
+pub fn qp_mapped_bytes(map: &QpMap<u64>) -> usize {
+    let arena = map.memory().arena;
+    // Small arenas lie in malloc's heap, which counts them already.
+    if arena.reserved >= MAPPED {
+        arena.committed
+    } else {
+        0
     }
 }
 

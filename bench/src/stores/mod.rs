@@ -4,19 +4,27 @@
 //!
 //! Write a file here that implements [`Store`] with its [`Reader`], [`Writer`] and [`Txn`], and name the type
 //! in `lanes` of the suite. A store with grace periods reports its quiescent state in [`Reader::pause`] and
-//! reclaims in [`Writer::pause`]: both come between loops of transactions, as from an event loop.
+//! reclaims in [`Writer::pause`]: both come between loops of transactions, as from an event loop. One
+//! that needs a library that may not be installed says so in [`Store::available`].
+//!
+//! `sapwood` and all stores whose names end with `-qp` have the same trie: they differ in how readers
+//! are protected.
 
 mod arcswap;
 mod left_right;
+mod published;
 mod rwlock;
 mod sapwood;
 mod skiplist;
+mod urcu;
 
 pub use arcswap::ArcSwapImbl;
 pub use left_right::LeftRight;
-pub use rwlock::RwLockBtree;
+pub use published::{Published, Version};
+pub use rwlock::{RwLockBtree, RwLockQp};
 pub use sapwood::Sapwood;
 pub use skiplist::Skiplist;
+pub use urcu::{Memb, Qsbr, Urcu};
 
 use crate::keylist::KeyList;
 
@@ -29,6 +37,11 @@ pub trait Store: Send + Sync + Sized + 'static {
     const NAME: &'static str;
     /// What must be known to compare it fairly, for the notes.
     const NOTE: &'static str;
+
+    /// Why there is none here, if so.
+    fn available() -> Result<(), String> {
+        Ok(())
+    }
 
     /// An empty store.
     fn new() -> Self;
@@ -126,3 +139,6 @@ impl std::ops::AddAssign for Seen {
         self.wrong += other.wrong;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,29 +1,93 @@
-//! A B-tree behind a reader-writer lock: what most programs start with.
+//! Maps behind a reader-writer lock: a B-tree, which is what most programs start with, and our own
+//! trie.
 
 use std::collections::BTreeMap;
 
 use parking_lot::{RwLock, RwLockWriteGuard};
+use sapwood::qp::QpMap;
 
 use super::{Reader, Seen, Store, Txn, Writer};
+use crate::engines::qp_mapped_bytes;
 use crate::keylist::KeyList;
 
-type Map = BTreeMap<Box<[u8]>, u64>;
+/// A map that one thread owns at a time.
+pub trait Owned: Default + Send + Sync + 'static {
+    /// As [`Store::NAME`].
+    const NAME: &'static str;
+    /// As [`Store::NOTE`].
+    const NOTE: &'static str;
+    /// The value of a key.
+    fn get(&self, key: &[u8]) -> Option<u64>;
+    /// Stores a value at a key.
+    fn insert(&mut self, key: &[u8], value: u64);
+    /// Removes a key.
+    fn remove(&mut self, key: &[u8]);
+    /// As [`Store::mapped_bytes`].
+    fn mapped_bytes(&self) -> usize {
+        0
+    }
+}
 
-/// `parking_lot::RwLock<BTreeMap>`; each transaction holds the lock.
-pub struct RwLockBtree(RwLock<Map>);
-
-/// Takes the lock for each read transaction.
-pub struct Shared<'s>(&'s RwLock<Map>);
-
-/// Takes the lock for each write transaction.
-pub struct Exclusive<'s>(&'s RwLock<Map>);
-
-/// The lock, held.
-pub struct Locked<'w>(RwLockWriteGuard<'w, Map>);
-
-impl Store for RwLockBtree {
+impl Owned for BTreeMap<Box<[u8]>, u64> {
     const NAME: &'static str = "rwlock-btreemap";
     const NOTE: &'static str = "readers wait for the writer and it for them; no snapshots";
+
+    fn get(&self, key: &[u8]) -> Option<u64> {
+        self.get(key).copied()
+    }
+
+    fn insert(&mut self, key: &[u8], value: u64) {
+        self.insert(Box::from(key), value);
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.remove(key);
+    }
+}
+
+impl Owned for QpMap<u64> {
+    const NAME: &'static str = "rwlock-qp";
+    const NOTE: &'static str =
+        "QpMap, changed in place and never compacted; readers wait for the writer and it for them";
+
+    fn get(&self, key: &[u8]) -> Option<u64> {
+        self.get(key).copied()
+    }
+
+    fn insert(&mut self, key: &[u8], value: u64) {
+        self.insert(key, value).expect("the key fits");
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.remove(key);
+    }
+
+    fn mapped_bytes(&self) -> usize {
+        qp_mapped_bytes(self)
+    }
+}
+
+/// `parking_lot::RwLock` over a map; each transaction holds the lock.
+pub struct Locked<M>(RwLock<M>);
+
+/// A B-tree behind the lock.
+pub type RwLockBtree = Locked<BTreeMap<Box<[u8]>, u64>>;
+
+/// Our own trie behind the lock.
+pub type RwLockQp = Locked<QpMap<u64>>;
+
+/// Takes the lock for each read transaction.
+pub struct Shared<'s, M>(&'s RwLock<M>);
+
+/// Takes the lock for each write transaction.
+pub struct Exclusive<'s, M>(&'s RwLock<M>);
+
+/// The lock, held.
+pub struct Held<'w, M>(RwLockWriteGuard<'w, M>);
+
+impl<M: Owned> Store for Locked<M> {
+    const NAME: &'static str = M::NAME;
+    const NOTE: &'static str = M::NOTE;
 
     fn new() -> Self {
         Self(RwLock::default())
@@ -36,24 +100,28 @@ impl Store for RwLockBtree {
     fn writer(&self) -> impl Writer {
         Exclusive(&self.0)
     }
+
+    fn mapped_bytes(&self) -> usize {
+        self.0.read().mapped_bytes()
+    }
 }
 
-impl Reader for Shared<'_> {
+impl<M: Owned> Reader for Shared<'_, M> {
     fn read(&mut self, keys: &KeyList, from: usize, count: usize) -> Seen {
         let map = self.0.read();
-        Seen::of(keys, from, count, |key| map.get(key).copied())
+        Seen::of(keys, from, count, |key| map.get(key))
     }
 }
 
-impl Writer for Exclusive<'_> {
+impl<M: Owned> Writer for Exclusive<'_, M> {
     fn begin(&mut self) -> impl Txn {
-        Locked(self.0.write())
+        Held(self.0.write())
     }
 }
 
-impl Txn for Locked<'_> {
+impl<M: Owned> Txn for Held<'_, M> {
     fn insert(&mut self, key: &[u8], value: u64) {
-        self.0.insert(Box::from(key), value);
+        self.0.insert(key, value);
     }
 
     fn remove(&mut self, key: &[u8]) {

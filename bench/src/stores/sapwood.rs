@@ -39,10 +39,7 @@ impl Store for Sapwood {
     }
 
     fn writer(&self) -> impl Writer {
-        Writing {
-            store: &self.0,
-            commits: 0,
-        }
+        Writing::new(&self.0)
     }
 
     fn snapshot(&self) -> Option<Snapshot<'_>> {
@@ -66,8 +63,14 @@ impl Reader for Registered {
     }
 }
 
-impl Writer for Writing<'_> {
-    fn begin(&mut self) -> impl Txn {
+impl<'s> Writing<'s> {
+    /// The writer of a store; there is one at a time.
+    pub(super) fn new(store: &'s QpStore<u64>) -> Self {
+        Self { store, commits: 0 }
+    }
+
+    /// Opens a transaction, after a step of compaction if it is time for one.
+    pub(super) fn open(&mut self) -> Open<'s> {
         self.commits += 1;
         if self.commits.is_multiple_of(COMPACT_EVERY) {
             self.store
@@ -75,6 +78,12 @@ impl Writer for Writing<'_> {
                 .expect("there is memory for a step");
         }
         Open(self.store.begin())
+    }
+}
+
+impl Writer for Writing<'_> {
+    fn begin(&mut self) -> impl Txn {
+        self.open()
     }
 
     fn pause(&mut self) {

@@ -21,9 +21,11 @@ pub enum Suite {
     /// Maps over seven sets of names and binary keys: lookups, inserts, scans, memory; one thread,
     /// and many.
     Names,
-    /// Maps that many read while one writes: readers, transactions, commits.
+    /// Maps that many read while one writes: readers, transactions, commits, event loops; ways to
+    /// protect readers over the same trie.
     Versions,
-    /// Longest-prefix match over routing tables: lookups, updates beside readers, memory.
+    /// Longest-prefix match over routing tables: lookups, also of flows and of bit strings, updates
+    /// beside readers, memory.
     Routes,
     /// Caches of routes: lookups, inserts, refreshes, churn, hit rate; one thread, and two.
     Cache,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `readers-N` | N readers, no writer |
 //! | `rw-1wNr` | N readers beside a writer that is never idle |
+//! | `event-loop` | two event loops beside a writer that is never idle: a turn has 64 tasks, each a transaction of one lookup, and a loop says once a turn that it holds nothing; the writer's transactions have one operation, too |
 //! | `txn-TxO` | one reader beside one writer; both do loops of T transactions of O operations |
 //! | `items-N` | a store of N items, one thread: memory, then reads, then writes |
 //! | `commit1-N`, `commit1000-N` | transactions of 1 and of 1000 operations on N items, one thread |
@@ -17,14 +18,20 @@
 //! | `reader_wall_mops` | the same for each second on the clock, all readers together |
 //! | `writer_mops` | inserts and removals for each second of processor time of the writer |
 //! | `writer_wall_mops` | the same for each second on the clock |
+//! | `commit_wall_mops` | transactions for each second on the clock |
 //! | `commit_mops` | transactions, begun, filled and committed, for each second of processor time |
 //! | `commit_max_us` | the longest transaction on the clock; the least of the rounds is the one without noise |
 //! | `commit_p999_us` | the transaction than which one in a thousand took longer |
 //! | `bytes_per_item` | all memory, the keys too, malloc's rounding and headers included |
 
+//!
+//! `sapwood`, `rwlock-qp`, `arcswap-qp`, `urcu-qp` and `urcu-qsbr-qp` have the same trie, so that
+//! between them only the ways to protect readers are compared.
+
 mod run;
 mod work;
 
+use arc_swap::ArcSwap;
 use sapwood_model::data::{self, DataSet};
 
 use self::run::{Measured, run_store};
@@ -32,12 +39,16 @@ use self::work::{Keys, Plan, Work};
 use super::Options;
 use crate::machine;
 use crate::report::{Report, Samples};
-use crate::stores::{ArcSwapImbl, LeftRight, RwLockBtree, Sapwood, Skiplist, Store};
+use crate::stores::{
+    ArcSwapImbl, LeftRight, Memb, Published, Qsbr, RwLockBtree, RwLockQp, Sapwood, Skiplist, Store,
+    Urcu, Version,
+};
 
 /// A store whose type is forgotten.
 struct Lane {
     name: &'static str,
     note: &'static str,
+    available: fn() -> Result<(), String>,
     run: fn(&Keys, &Work) -> Measured,
 }
 
@@ -45,6 +56,7 @@ fn lane<S: Store>() -> Lane {
     Lane {
         name: S::NAME,
         note: S::NOTE,
+        available: S::available,
         run: run_store::<S>,
     }
 }
@@ -53,6 +65,10 @@ fn lane<S: Store>() -> Lane {
 fn lanes() -> Vec<Lane> {
     vec![
         lane::<Sapwood>(),
+        lane::<RwLockQp>(),
+        lane::<Published<ArcSwap<Version>>>(),
+        lane::<Urcu<Memb>>(),
+        lane::<Urcu<Qsbr>>(),
         lane::<RwLockBtree>(),
         lane::<ArcSwapImbl>(),
         lane::<LeftRight>(),
@@ -86,6 +102,17 @@ pub fn run(options: &Options) -> Result<Report, String> {
         return Err("no such engine or case".into());
     }
     let mut report = Report::new("versions");
+    lanes.retain(|lane| match (lane.available)() {
+        Ok(()) => true,
+        Err(reason) => {
+            let note = format!("without {}: {reason}", lane.name);
+            report.notes.push(note);
+            false
+        }
+    });
+    if lanes.is_empty() {
+        return Err(report.notes.join("; "));
+    }
     report
         .notes
         .push(format!("{} keys; {}", symbols.keys.len(), symbols.how));
@@ -141,7 +168,7 @@ fn run_case(
             }
         }
     }
-    report.end(samples, &[RwLockBtree::NAME]);
+    report.end(samples, &[RwLockBtree::NAME, RwLockQp::NAME]);
 }
 
 /// The kernel's symbols, or what looks like them.
@@ -156,6 +183,16 @@ fn symbols(options: &Options) -> DataSet {
     set
 }
 
+/// How many readers there are, case by case.
+fn readers(quick: bool, cores: usize) -> Vec<usize> {
+    if quick {
+        return vec![1, 2, 4, 10];
+    }
+    // Where there are more cores, powers of two up to their number.
+    let more = std::iter::successors(Some(16), |n| Some(2 * n));
+    (1..=10).chain(more.take_while(|n| *n <= cores)).collect()
+}
+
 fn cases(options: &Options, symbols: usize) -> Vec<Case> {
     let window = std::time::Duration::from_millis(options.size(300, 40) as u64);
     let usual = Plan {
@@ -166,28 +203,29 @@ fn cases(options: &Options, symbols: usize) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut case = |name: String, source, work| cases.push(Case { name, source, work });
 
-    let mut threads: Vec<usize> = std::iter::successors(Some(1), |n| Some(2 * n))
-        .take_while(|n| *n <= 4.max(machine::cores()))
-        .collect();
-    threads.dedup();
-    for readers in &threads {
-        let work = Work::Threads {
-            readers: *readers,
-            writer: false,
-            plan: usual,
-            window,
-        };
-        case(format!("readers-{readers}"), all, work);
+    let threads = readers(options.quick, machine::cores());
+    for (name, writer) in [("readers-N", None), ("rw-1wNr", Some(usual))] {
+        for readers in &threads {
+            let work = Work::Threads {
+                readers: *readers,
+                plan: usual,
+                writer,
+                window,
+            };
+            case(name.replace('N', &readers.to_string()), all, work);
+        }
     }
-    for readers in &threads {
-        let work = Work::Threads {
-            readers: *readers,
-            writer: true,
-            plan: usual,
-            window,
-        };
-        case(format!("rw-1w{readers}r"), all, work);
-    }
+    let task = Plan {
+        transactions: 64,
+        operations: 1,
+    };
+    let loops = Work::Threads {
+        readers: 2,
+        plan: task,
+        writer: Some(task),
+        window,
+    };
+    case("event-loop".into(), all, loops);
     for power in (0..=10).step_by(options.size(1, 5)) {
         let plan = Plan {
             transactions: 1024 >> power,
@@ -195,8 +233,8 @@ fn cases(options: &Options, symbols: usize) -> Vec<Case> {
         };
         let work = Work::Threads {
             readers: 1,
-            writer: true,
             plan,
+            writer: Some(plan),
             window,
         };
         case(

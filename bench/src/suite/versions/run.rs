@@ -23,10 +23,10 @@ pub fn run_store<S: Store>(keys: &Keys, work: &Work) -> Measured {
     match *work {
         Work::Threads {
             readers,
-            writer,
             plan,
+            writer,
             window,
-        } => threads::<S>(keys, readers, writer, plan, window),
+        } => threads::<S>(keys, readers, plan, writer, window),
         Work::Items { plan, window } => items::<S>(keys, plan, window),
         Work::Commits { operations, window } => commits::<S>(keys, operations, window),
     }
@@ -55,14 +55,14 @@ fn full<S: Store>(keys: &Keys) -> S {
 fn threads<S: Store>(
     keys: &Keys,
     readers: usize,
-    writer: bool,
     plan: Plan,
+    writer: Option<Plan>,
     window: Duration,
 ) -> Measured {
     let store: S = full(keys);
     let store = &store;
     let stop = AtomicBool::new(false);
-    let start = Barrier::new(readers + usize::from(writer) + 1);
+    let start = Barrier::new(readers + usize::from(writer.is_some()) + 1);
     let (reads, writes) = std::thread::scope(|scope| {
         let (stop, start) = (&stop, &start);
         let going = move || !stop.load(Relaxed);
@@ -77,7 +77,7 @@ fn threads<S: Store>(
                 })
             })
             .collect();
-        let writing = writer.then(|| {
+        let writing = writer.map(|plan| {
             scope.spawn(move || {
                 let mut churn = Churn::new(&keys.moving);
                 let mut writer = store.writer();
@@ -101,7 +101,11 @@ fn threads<S: Store>(
 
     for Reads { seen, .. } in &reads {
         assert_eq!(seen.wrong, 0, "{}: wrong answers", S::NAME);
-        assert!(writer || seen.absent == 0, "{}: keys are missing", S::NAME);
+        assert!(
+            writer.is_some() || seen.absent == 0,
+            "{}: keys are missing",
+            S::NAME
+        );
     }
     let lookups: u64 = reads.iter().map(|reads| reads.seen.count()).sum();
     let cpu = reads.iter().map(|reads| reads.cpu).sum();
@@ -117,7 +121,10 @@ fn threads<S: Store>(
     if let Some((writes, churn)) = writes {
         verify(store, keys, &churn);
         measures.extend(writes.measures());
-        measures.push(mops("writer_wall_mops", writes.operations, writes.wall));
+        measures.extend([
+            mops("writer_wall_mops", writes.operations, writes.wall),
+            mops("commit_wall_mops", writes.transactions, writes.wall),
+        ]);
     }
     measures
 }

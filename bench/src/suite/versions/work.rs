@@ -21,10 +21,10 @@ pub enum Work {
     Threads {
         /// How many threads read.
         readers: usize,
-        /// Whether one more writes.
-        writer: bool,
-        /// How all of them work.
+        /// How they work.
         plan: Plan,
+        /// How one more writes, if one does.
+        writer: Option<Plan>,
         /// For how long.
         window: Duration,
     },
