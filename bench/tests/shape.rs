@@ -312,6 +312,32 @@ fn ranges() {
 }
 
 #[test]
+fn ranges_replayed_and_shared() {
+    let cases = "replay-cc,replay-python,beside-1w1r,beside-1w4r,writers-2";
+    let engines = "sapwood,std-btreemap,rwlock-btreemap";
+    let (report, _) = run("ranges", &["--cases", cases, "--engines", engines]);
+    let rows = check(&report, "ranges");
+    for case in ["replay-cc", "replay-python"] {
+        for engine in ["sapwood", "std-btreemap"] {
+            for metric in ["store_ns", "load_ns", "gap_rare_ns"] {
+                let row = format!("{case} {engine} {metric}");
+                assert!(rows.contains(&row), "no {row}");
+            }
+        }
+    }
+    for engine in ["sapwood", "rwlock-btreemap"] {
+        let changes = ["change_mops", "p50_us", "p99_us", "worst_us"];
+        let loads = ["load_alone_mops", "load_mops"];
+        for metric in changes.into_iter().chain(loads) {
+            let row = format!("beside-1w4r {engine} {metric}");
+            assert!(rows.contains(&row), "no {row}");
+            let row = format!("writers-2 {engine} {metric}");
+            assert_eq!(rows.contains(&row), !loads.contains(&metric), "{row}");
+        }
+    }
+}
+
+#[test]
 fn bpf() {
     let cases = "random-binary,lpm-100k,xdp-route-v4-1,xdp-route-v6-1k,xdp-route-netns-v4,drop-1m";
     let (report, csv) = run("bpf", &["--cases", cases]);

@@ -14,6 +14,7 @@ mod nodit;
 mod rangemap;
 mod requests;
 mod sapwood;
+pub mod shared;
 
 /// The engine whose answers are taken for right: the plainest one.
 pub use self::btree::BTree as Reference;

@@ -29,7 +29,8 @@ pub enum Suite {
     Routes,
     /// Caches of routes: lookups, inserts, refreshes, churn, hit rate; one thread, and two.
     Cache,
-    /// Maps of ranges: lookups, changes, searches for gaps, memory; the nodes that changes ask for.
+    /// Maps of ranges: lookups, changes, searches for gaps, memory; the nodes that changes ask for;
+    /// recorded address spaces; readers beside a writer, and many writers.
     Ranges,
     /// Maps inside the kernel, against the kernel's own: lookups and changes by programs, memory;
     /// packets forwarded. Needs the feature `bpf`, and root.

@@ -4,6 +4,14 @@
 //! others it is made by a stream of changes, and then read. Each round does so with every engine. All answers are compared
 //! with those of `std-btreemap`: one by one in the first round, by checksums in all; the run ends where any differs.
 //!
+//! In the cases `replay-…` the stream is what real programs had mapped and unmapped, recorded: see [`replay`].
+//!
+//! In the cases `beside-1wNr` and `writers-N` threads share the map: see [`beside`]. A writer maps
+//! ranges at the lowest fit in its region of an address space and unmaps them again. Meanwhile N
+//! readers look indices up, or N writers change the map, each in a region of its own. Readers judge
+//! each answer. What the writers were answered, and the entries that they left, are compared with
+//! what `std-btreemap` answers to the same changes.
+//!
 //! | metric | what it is |
 //! |---|---|
 //! | `load_ns`, `load_dependent_ns` | one lookup of a random index from 0 to the last end, in ranges or in gaps; dependent: each when the answer to the one before is known |
@@ -16,9 +24,16 @@
 //! | `nodes_used` | the nodes that were made for them |
 //! | `nodes_requested_worst`, `nodes_requested_vacant` | what the kernel's formulas ask for them at the heights of our tree: before its series, and with vacant and sufficient heights |
 //!
-//! Times are what the thread itself used of its core. Ours is read through one view, and takes and leaves its lock for each
-//! change; the peers have none.
+//! | `load_mops` | in `beside-1wNr`: lookups of all readers beside the writer, in millions a second |
+//! | `load_alone_mops` | the same before the writer begins |
+//! | `change_mops` | changes of all writers, in millions a second |
+//! | `p50_us`, `p99_us`, `worst_us` | one mapping beside the other threads: the search for the lowest gap of n pages, and the store there |
+//!
+//! Times of one thread are what it used of its core, those of several are of the clock on the wall. Ours is read through one view, and takes and leaves its lock for each
+//! change; the peers have none where one thread works, and a lock in the other cases.
 
+mod beside;
+mod replay;
 mod work;
 
 use std::time::Duration;
@@ -33,19 +48,29 @@ use work::Work;
 /// Runs the suite.
 pub fn run(options: &Options) -> Result<Report, String> {
     let cases = options.chosen(work::CASES);
+    let shared = options.chosen(beside::names());
     let mut lanes = ranges::lanes();
     lanes.retain(|lane| options.wants_engine(lane.name));
-    if cases.is_empty() || lanes.is_empty() {
+    if (cases.is_empty() || lanes.is_empty()) && (shared.is_empty() || !beside::wanted(options)) {
         return Err(format!(
-            "no such engine or case; cases: {}",
-            work::CASES.join(", ")
+            "no such engine or case; cases: {}, {}",
+            work::CASES.join(", "),
+            beside::names().join(", ")
         ));
     }
     let mut report = Report::new("ranges");
     println!("{}", report.machine);
+    let all = cases.len() + shared.len();
     for (at, case) in cases.iter().enumerate() {
-        let work = Work::new(case, options);
-        run_case(&work, options, &lanes, cases.len() - at, &mut report);
+        if !lanes.is_empty() {
+            let work = Work::new(case, options);
+            run_case(&work, options, &lanes, all - at, &mut report);
+        }
+    }
+    for (at, case) in shared.iter().enumerate() {
+        if beside::wanted(options) {
+            beside::run_case(case, options, shared.len() - at, &mut report);
+        }
     }
     Ok(report)
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use fastrand::Rng;
 use sapwood_model::data::ranges::{self as model, Change};
 
-use super::Options;
+use super::{Options, replay};
 use crate::ranges::{self, Built, EntrySum, Op, Query, Reference, Tally};
 
 /// The cases.
-pub(super) const CASES: [&str; 8] = [
+pub(super) const CASES: [&str; 10] = [
     "1k",
     "100k",
     "1m",
@@ -19,6 +19,8 @@ pub(super) const CASES: [&str; 8] = [
     "pages-1m-30erase",
     "sparse-256",
     "dense-256",
+    "replay-cc",
+    "replay-python",
 ];
 
 /// The work of one case.
@@ -164,6 +166,17 @@ fn plan(name: &str, options: &Options) -> Plan {
             changes = converted(small.changes.take(count(options)));
             how = "256 ranges of 1 to 16 pages, 2^56 indices apart; as many pages stored within 16 pages of one".into();
         }
+        "replay-cc" => {
+            base = Vec::new();
+            changes = replay::changes(replay::CC, count(options));
+            how = "what a C compiler, its assembler and its linker had mapped and unmapped, recorded; again and again".into();
+        }
+        "replay-python" => {
+            base = Vec::new();
+            changes = replay::changes(replay::PYTHON, count(options));
+            how = "what a Python interpreter had mapped and unmapped, recorded; again and again"
+                .into();
+        }
         _ => {
             let small = model::dense_256(1);
             base = small.initial;
@@ -287,7 +300,7 @@ fn gaps(entries: &[(u64, u64, u64)]) -> (Vec<u64>, u64) {
 }
 
 /// Indices of random entries, and of the gaps before them.
-fn probes(entries: &[(u64, u64, u64)], count: usize) -> Vec<u64> {
+pub(super) fn probes(entries: &[(u64, u64, u64)], count: usize) -> Vec<u64> {
     let mut rng = Rng::with_seed(3);
     let probes = (0..count).map(|_| {
         let at = rng.usize(..entries.len());

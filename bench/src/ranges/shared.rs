@@ -1,0 +1,126 @@
+//! Range maps that threads share: read by some and changed by others at the same time.
+//!
+//! # To add an engine
+//!
+//! Implement [`Shared`] and name the type in `lanes` of the suite's `beside`. A map that threads
+//! cannot share by itself is put behind a [`Locked`].
+
+use ::sapwood::maple::MapleMap;
+use parking_lot::RwLock;
+
+use super::{Engine, EntrySum, Query, Reference};
+
+/// A map that threads share.
+pub trait Shared: Send + Sync + Sized + 'static {
+    /// The name in tables and records.
+    const NAME: &'static str;
+
+    /// An empty map.
+    fn new() -> Self;
+
+    /// Stores a value over a range.
+    fn store(&self, start: u64, end: u64, value: u64);
+
+    /// Stores a value at the lowest start of as many free indices within a window; where. Nobody
+    /// changes the map between the search and the store.
+    fn alloc(&self, within: Query, value: u64) -> Option<u64>;
+
+    /// Takes the whole entry out that holds an index; its value.
+    fn erase(&self, index: u64) -> Option<u64>;
+
+    /// Reads all entries in order.
+    fn entries(&self) -> EntrySum;
+
+    /// A thread's way to read, made on that thread.
+    fn reader(&self) -> impl Loads;
+}
+
+/// A thread's way to read.
+pub trait Loads {
+    /// Looks a burst of indices up and hands the answers to `each`; the thread holds nothing after.
+    fn burst(&mut self, indices: &[u64], each: impl FnMut(Option<u64>));
+}
+
+impl Shared for MapleMap<u64> {
+    const NAME: &'static str = "sapwood";
+
+    fn new() -> Self {
+        MapleMap::new()
+    }
+
+    fn store(&self, start: u64, end: u64, value: u64) {
+        self.store(start..=end, value).expect("there is memory");
+    }
+
+    fn alloc(&self, Query { size, from, to }: Query, value: u64) -> Option<u64> {
+        let place = self.alloc_range(size, from..=to, value);
+        place.ok().map(|range| *range.start())
+    }
+
+    fn erase(&self, index: u64) -> Option<u64> {
+        let erased = self.erase(index).expect("there is memory");
+        erased.map(|(_, value)| value)
+    }
+
+    fn entries(&self) -> EntrySum {
+        self.read(|view| {
+            let entries = view.iter();
+            EntrySum::of(entries.map(|(range, value)| (*range.start(), *range.end(), *value)))
+        })
+    }
+
+    fn reader(&self) -> impl Loads {
+        self.reader("bench").expect("there is room for a reader")
+    }
+}
+
+impl Loads for ::sapwood::Reader<MapleMap<u64>> {
+    fn burst(&mut self, indices: &[u64], mut each: impl FnMut(Option<u64>)) {
+        let view = self.view();
+        indices
+            .iter()
+            .for_each(|index| each(view.get(*index).copied()));
+        self.quiescent();
+    }
+}
+
+/// A map behind a reader-writer lock, held for one change and for a burst of lookups.
+pub struct Locked<E>(RwLock<E>);
+
+/// A B-tree behind the lock.
+pub type RwLockBtree = Locked<Reference>;
+
+impl Shared for RwLockBtree {
+    const NAME: &'static str = "rwlock-btreemap";
+
+    fn new() -> Self {
+        Self(RwLock::default())
+    }
+
+    fn store(&self, start: u64, end: u64, value: u64) {
+        self.0.write().store(start, end, value);
+    }
+
+    fn alloc(&self, within: Query, value: u64) -> Option<u64> {
+        self.0.write().alloc(within, value)
+    }
+
+    fn erase(&self, index: u64) -> Option<u64> {
+        self.0.write().erase(index)
+    }
+
+    fn entries(&self) -> EntrySum {
+        Engine::entries(&*self.0.read())
+    }
+
+    fn reader(&self) -> impl Loads {
+        &self.0
+    }
+}
+
+impl<E: Engine> Loads for &RwLock<E> {
+    fn burst(&mut self, indices: &[u64], mut each: impl FnMut(Option<u64>)) {
+        let map = self.read();
+        indices.iter().for_each(|index| each(map.get(*index)));
+    }
+}
