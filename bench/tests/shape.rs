@@ -185,7 +185,7 @@ fn versions() {
 
 #[test]
 fn routes() {
-    let engines = "sapwood,sapwood-batch,prefix-trie,iptrie";
+    let engines = "sapwood,sapwood-batch,sapwood-table,sapwood-bits,prefix-trie,iptrie";
     let cases = [
         "--cases",
         "v6-gen,v4-100k-random,v4-full",
@@ -194,7 +194,13 @@ fn routes() {
     ];
     let (report, csv) = run("routes", &cases);
     let rows = check(&report, "routes");
-    for engine in ["sapwood", "sapwood-batch", "prefix-trie"] {
+    for engine in [
+        "sapwood",
+        "sapwood-batch",
+        "sapwood-table",
+        "sapwood-bits",
+        "prefix-trie",
+    ] {
         for metric in [
             "bytes_per_prefix",
             "wrong",
@@ -211,10 +217,12 @@ fn routes() {
         ] {
             for case in ["v6-gen", "v4-100k-random"] {
                 let row = format!("{case} {engine} {metric}");
-                assert!(rows.contains(&row), "no {row}");
+                let is_there = (engine, metric) != ("sapwood-table", "bytes_per_prefix");
+                assert_eq!(rows.contains(&row), is_there, "{row}");
             }
         }
     }
+    assert!(csv.contains("# v6-gen: sapwood-table does not tell "));
     assert!(!rows.contains(&"v6-gen iptrie remove_ns".to_owned()));
     assert!(csv.contains("# WRONG: iptrie: `remove` "));
     assert!(csv.contains("# v4-full: no routes: --data names no folder\n"));

@@ -8,11 +8,13 @@
 //! whose memory is not malloc's says how much it has in [`Engine::mapped_bytes`]. Two ways to use
 //! one table are two engines.
 
+mod bits;
 mod dpdk;
 mod ip_network_table;
 mod iptrie;
 mod prefix_trie;
 mod sapwood;
+mod table;
 mod treebitmap;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -105,9 +107,9 @@ pub trait Engine<F: Family>: Sized + Send + Sync + 'static {
     /// Looks all addresses up and hands the answers to `each`, in their order.
     fn lookups(&self, addrs: &[F::Addr], each: impl FnMut(Option<u32>));
 
-    /// Bytes it holds beside those of malloc, such as mappings.
-    fn mapped_bytes(&self) -> usize {
-        0
+    /// Bytes it holds beside those of malloc, such as mappings; none if it does not tell.
+    fn mapped_bytes(&self) -> Option<usize> {
+        Some(0)
     }
 
     /// Makes it ready for a writer and a reader at once.
@@ -235,7 +237,7 @@ pub trait Built<F: Family> {
     fn remove(&mut self, routes: &[(F::Net, u32)]);
     fn tally(&self, addrs: &[F::Addr]) -> Tally;
     fn answers(&self, addrs: &[F::Addr]) -> Vec<Option<u32>>;
-    fn mapped_bytes(&self) -> usize;
+    fn mapped_bytes(&self) -> Option<usize>;
     fn share(self: Box<Self>) -> Box<dyn Shared<F>>;
 }
 
@@ -264,7 +266,7 @@ impl<F: Family, E: Engine<F>> Built<F> for E {
         answers
     }
 
-    fn mapped_bytes(&self) -> usize {
+    fn mapped_bytes(&self) -> Option<usize> {
         Engine::mapped_bytes(self)
     }
 
@@ -294,6 +296,8 @@ macro_rules! common {
         vec![
             lane::<$family, sapwood::Sapwood<$family, false>>(),
             lane::<$family, sapwood::Sapwood<$family, true>>(),
+            lane::<$family, table::Table<$family>>(),
+            lane::<$family, bits::Bits<$family>>(),
             lane::<$family, prefix_trie::PrefixTrie<$family>>(),
             lane::<$family, ip_network_table::IpNetwork>(),
             lane::<$family, treebitmap::Treebitmap<$family>>(),

@@ -53,8 +53,8 @@ impl<F: Family, const BATCH: bool> Engine<F> for Sapwood<F, BATCH> {
         });
     }
 
-    fn mapped_bytes(&self) -> usize {
-        self.0.memory().arena.committed
+    fn mapped_bytes(&self) -> Option<usize> {
+        Some(self.0.memory().arena.committed)
     }
 
     fn share(self) -> Box<dyn Shared<F>> {

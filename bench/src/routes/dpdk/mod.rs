@@ -87,8 +87,8 @@ impl Engine<V4> for Fib {
         bulk(&self.0, addrs, Ipv4Addr::to_bits, each);
     }
 
-    fn mapped_bytes(&self) -> usize {
-        self.0.bytes()
+    fn mapped_bytes(&self) -> Option<usize> {
+        Some(self.0.bytes())
     }
 }
 
@@ -115,8 +115,8 @@ macro_rules! v6 {
                 bulk(&self.0, addrs, |addr| addr.octets(), each);
             }
 
-            fn mapped_bytes(&self) -> usize {
-                self.0.bytes()
+            fn mapped_bytes(&self) -> Option<usize> {
+                Some(self.0.bytes())
             }
         }
     };

@@ -1,0 +1,93 @@
+//! Ours for any string of bits: addresses are looked up as strings of 32 or 128.
+
+use std::marker::PhantomData;
+
+use ::sapwood::lpm::ipnet::IpNet;
+use ::sapwood::lpm::{AsBits, BitFib, BitString};
+
+use super::{Engine, Family, Shared, Stop, bursts};
+
+/// `BitFib`, one lookup a call through a view.
+pub struct Bits<F: Family> {
+    fib: BitFib<u32>,
+    _family: PhantomData<F>,
+}
+
+impl<F: Family> Bits<F> {
+    fn new(fib: Result<BitFib<u32>, ::sapwood::Error>) -> Result<Self, String> {
+        let fib = fib.map_err(|error| error.to_string())?;
+        Ok(Self {
+            fib,
+            _family: PhantomData,
+        })
+    }
+}
+
+/// A prefix as bits.
+fn bits(net: impl Into<IpNet>) -> BitString {
+    BitString::try_from(net.into()).expect("no host bits are set")
+}
+
+impl<F: Family> Engine<F> for Bits<F>
+where
+    F::Addr: AsBits,
+{
+    const NAME: &'static str = "sapwood-bits";
+
+    fn empty(_: &[(F::Net, u32)]) -> Result<Self, String> {
+        Self::new(BitFib::new())
+    }
+
+    fn build(routes: &[(F::Net, u32)]) -> Result<Self, String> {
+        let routes = routes.iter().map(|(net, hop)| (bits(*net), *hop));
+        Self::new(BitFib::builder().build_from(routes))
+    }
+
+    fn insert(&mut self, net: F::Net, hop: u32) {
+        Shared::insert(self, net, hop);
+    }
+
+    fn remove(&mut self, net: F::Net) {
+        Shared::remove(self, net);
+    }
+
+    fn lookups(&self, addrs: &[F::Addr], mut each: impl FnMut(Option<u32>)) {
+        self.fib.read(|view| {
+            for addr in addrs {
+                each(view.lookup(*addr).map(|(_, hop)| *hop));
+            }
+        });
+    }
+
+    fn mapped_bytes(&self) -> Option<usize> {
+        Some(self.fib.memory().map.arena.committed)
+    }
+
+    fn share(self) -> Box<dyn Shared<F>> {
+        Box::new(self)
+    }
+}
+
+impl<F: Family> Shared<F> for Bits<F>
+where
+    F::Addr: AsBits,
+{
+    fn insert(&self, net: F::Net, hop: u32) {
+        self.fib.insert(bits(net), hop).expect("there is memory");
+    }
+
+    fn remove(&self, net: F::Net) {
+        self.fib.remove(bits(net)).expect("there is memory");
+    }
+
+    fn read_until(&self, stop: &Stop, addrs: &[F::Addr]) -> u64 {
+        let mut reader = self.fib.reader("bench").expect("there is a slot");
+        bursts(stop, addrs, |burst, tally| {
+            let view = reader.view();
+            for addr in burst {
+                tally.add(view.lookup(*addr).map(|(_, hop)| *hop));
+            }
+            reader.quiescent();
+        })
+    }
+}
