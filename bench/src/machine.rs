@@ -16,7 +16,8 @@ pub fn description() -> String {
     format!(
         "{processor}, {} cores, Linux {}, {:.0} GiB",
         cores(),
-        kernel.trim(),
+        // What follows the version is a name that somebody gave their build.
+        kernel.trim().split('-').next().unwrap_or_default(),
         kibibytes / 1_048_576.0
     )
 }
