@@ -8,7 +8,7 @@ use sapwood_arena::{Area, Arena, ArenaFull, Kind, Ref};
 
 use super::leaf::LeafOf;
 use super::mem::{Trusted, byte_of};
-use super::node::{self, Branch, CLUSTER, Cluster, KIND, LEAF};
+use super::node::{Branch, CLUSTER, Cluster, KIND, LEAF};
 use super::order::Order;
 use super::parts;
 use super::points::Points;
@@ -122,12 +122,12 @@ pub(crate) struct Cow {
 
 #[cfg(feature = "std")]
 impl Policy for Cow {
-    const BITS: u32 = node::FRESH;
+    const BITS: u32 = super::node::FRESH;
     const IN_PLACE: bool = false;
 
     #[inline(always)]
     fn mutable(h: u32) -> bool {
-        h & node::FRESH != 0
+        h & super::node::FRESH != 0
     }
 
     #[inline]
@@ -137,7 +137,7 @@ impl Policy for Cow {
 
     #[inline]
     unsafe fn gone(&mut self, _: &mut Arena, cell: u32, h: u32) {
-        if h & node::FRESH != 0 {
+        if h & super::node::FRESH != 0 {
             self.dead.push(cell);
         } else {
             self.retired_bytes += block_of(cell, h).0;
@@ -283,7 +283,7 @@ impl<V> Tree<V> {
         while cell != 0 && cell & LEAF == 0 {
             // SAFETY: cells below the root are live.
             let h = unsafe { self.header(cell) };
-            if h & node::FRESH == 0 {
+            if h & super::node::FRESH == 0 {
                 bytes += block_of(cell, h).0;
             }
             if cell & KIND != 0 {

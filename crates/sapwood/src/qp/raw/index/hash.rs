@@ -46,6 +46,7 @@ impl Secrets {
     }
 
     /// Secrets for the hash that programs in other languages compute.
+    #[cfg(feature = "std")]
     pub(super) fn portable(seed: u64) -> Self {
         let mut secrets = Secrets::new(seed);
         let words = core::array::from_fn(|i| {
@@ -58,6 +59,7 @@ impl Secrets {
     }
 
     /// What others need in order to compute the hash.
+    #[cfg(feature = "std")]
     pub(super) fn words_of_portable(&self) -> Option<&[u64; SECRETS]> {
         self.portable.as_deref()
     }
