@@ -55,7 +55,7 @@ pub(super) fn wanted(options: &Options) -> bool {
 
 /// Ranges in all regions.
 const RANGES: usize = 1_000;
-/// Each writer's region has so many indices.
+/// The number of indices of a writer's region.
 const REGION: u64 = 1 << 40;
 /// Lookups between two points where a reader holds nothing.
 const BURST: usize = 32;
