@@ -39,6 +39,17 @@ for lib in crates/sapwood/src/lib.rs crates/sapwood-bpf/src/lib.rs; do
     grep -q '^#!\[deny(unsafe_code)\]' "$lib" || none "Unsafe code is no longer denied" "$lib"
 done
 
+# Code is rustfmt's to break. Tables, blocks of code and addresses of pages cannot be broken.
+none "Text of more than 100 columns" "$(
+    files '*.md' '*.rs' '*.c' '*.h' '*.sh' | xargs -0 -r perl -CSD -ne '
+        $fence = 0 if $. == 1;
+        $comment = $ARGV =~ /\.md$/ || m{^ *(//[/!]?|\*) ?\S} || $ARGV =~ /\.sh$/ && /^ *# /;
+        $fence = !$fence if m{^ *(//[/!] ?|\* )?```};
+        printf "%s:%d: %.100s\n", $ARGV, $., $_ =~ s/\n//r
+            if length > 101 && $comment && !$fence && !m{://} && !($ARGV =~ /\.md$/ && /^    /) && !/^ *(\/\/[\/!] ?)?\|/;
+        close ARGV if eof;'
+)"
+
 for script in ci/*.sh .ci/run; do
     case $script in ci/lib.sh | ci/steps.sh) continue ;; esac
     [ -x "$script" ] || none "Cannot be run" "$script"

@@ -1,15 +1,17 @@
 //! Benchmarks of Sapwood beside its peers.
 //!
-//! `cargo run --release -p sapwood-bench -- SUITE [--quick] [--json FILE] [--csv FILE] [--data DIR] …`
+//! `cargo run --release -p sapwood-bench -- SUITE [--quick] [--json FILE] [--csv FILE] [--data DIR]
+//! …`
 //!
-//! All engines run in one process, one after the other within each round and in another order each round.
-//! Every answer is checked before its time counts. What is reported is the median over the rounds with the
-//! least and the most; ratios between engines are the result, absolute figures are context.
+//! All engines run in one process, one after the other within each round and in another order each
+//! round. Every answer is checked before its time counts. What is reported is the median over the
+//! rounds with the least and the most; ratios between engines are the result, absolute figures are
+//! context.
 //!
 //! - [`suite`]: what is measured; one module for each suite.
-//! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group `threads`.
-//!   [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]: those of the suites of these names.
-//!   [`bpf`], with the feature `bpf`: maps inside the kernel.
+//! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group
+//!   `threads`. [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]:
+//!   those of the suites of these names. [`bpf`], with the feature `bpf`: maps inside the kernel.
 //! - The rest is the harness: [`keylist`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
 
 mod alloc;

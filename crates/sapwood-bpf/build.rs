@@ -1,4 +1,5 @@
-//! With the feature `kernel`: compiles the BPF programs, after looking whether everything that needs is there.
+//! With the feature `kernel`: compiles the BPF programs, after looking whether everything that
+//! needs is there.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! Free blocks that an owner keeps by size: a structure that replaces blocks by others of about the same sizes takes the
-//! next one from here in a few instructions, where the arena merges and splits.
+//! Free blocks that an owner keeps by size: a structure that replaces blocks by others of about the
+//! same sizes takes the next one from here in a few instructions, where the arena merges and
+//! splits.
 
 use alloc::vec::Vec;
 
@@ -9,7 +10,8 @@ use crate::reference::{Area, Kind, Ref, UNIT};
 /// Units that a pool may keep however little is live.
 const LEAST: usize = (16 << 10) / UNIT;
 
-/// Free blocks of one arena, kept by size and area, and counted there as lent under a kind of their own.
+/// Free blocks of one arena, kept by size and area, and counted there as lent under a kind of their
+/// own.
 ///
 /// ```
 /// use sapwood_arena::{Area, Arena, ArenaOptions, Kind, Pool};
@@ -41,8 +43,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// An empty pool for blocks of an arena of up to `block` bytes, and `most` bytes in all; but not for
-    /// more than a quarter of what is live in the arena, or 16 KiB where that is less.
+    /// An empty pool for blocks of an arena of up to `block` bytes, and `most` bytes in all; but
+    /// not for more than a quarter of what is live in the arena, or 16 KiB where that is less.
     pub fn new(arena: &Arena, kind: Kind, block: usize, most: usize) -> Self {
         Pool {
             free: Default::default(),

@@ -38,7 +38,8 @@ pub enum LimitPolicy {
     Error,
     /// It waits, and polls, until there is room.
     ///
-    /// A thread must not wait for itself: go offline first. A thread inside `Domain::pin` gets the error.
+    /// A thread must not wait for itself: go offline first. A thread inside `Domain::pin` gets the
+    /// error.
     Block,
 }
 
@@ -99,7 +100,8 @@ impl DomainBuilder {
         }
     }
 
-    /// Above this many bytes of garbage [`Domain::over_soft_limit`] is true, and writers should try harder.
+    /// Above this many bytes of garbage [`Domain::over_soft_limit`] is true, and writers should try
+    /// harder.
     pub fn soft_limit(mut self, bytes: usize) -> Self {
         self.limits.soft = bytes;
         self
@@ -117,7 +119,8 @@ impl DomainBuilder {
         self
     }
 
-    /// How many [`Reader`](crate::Reader)s may be registered at once. Threads that pin are not counted.
+    /// How many [`Reader`](crate::Reader)s may be registered at once. Threads that pin are not
+    /// counted.
     pub fn max_readers(mut self, readers: usize) -> Self {
         self.limits.max_readers = readers;
         self

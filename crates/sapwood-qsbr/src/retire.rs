@@ -20,16 +20,17 @@ struct Batch {
 
 /// What one writer has unlinked, in order, until no reader can hold it.
 ///
-/// Items carry no list head and no stamp of their own: they gather in an open batch, [`seal`](Self::seal) stamps the
-/// batch with one generation, and [`reclaim`](Self::reclaim) hands them back oldest first. Every byte counts in
-/// [`Domain::garbage`] from `push` until it is handed back.
+/// Items carry no list head and no stamp of their own: they gather in an open batch,
+/// [`seal`](Self::seal) stamps the batch with one generation, and [`reclaim`](Self::reclaim) hands
+/// them back oldest first. Every byte counts in [`Domain::garbage`] from `push` until it is handed
+/// back.
 ///
-/// `T` is a handle: a reference into an arena, a raw pointer. A queue of `Box`es is a mistake where readers hold
-/// references into them, since moving a `Box` claims that there are none.
+/// `T` is a handle: a reference into an arena, a raw pointer. A queue of `Box`es is a mistake where
+/// readers hold references into them, since moving a `Box` claims that there are none.
 ///
-/// **Dropping a queue** drops what is left in it as values, without a grace period, and takes its bytes off the
-/// domain's count. If `T` is a raw handle the memory behind it is not freed: the owner reclaims or
-/// [`drain`](Self::drain)s first.
+/// **Dropping a queue** drops what is left in it as values, without a grace period, and takes its
+/// bytes off the domain's count. If `T` is a raw handle the memory behind it is not freed: the
+/// owner reclaims or [`drain`](Self::drain)s first.
 ///
 /// ```
 /// use sapwood_qsbr::{Domain, RetireQueue};
@@ -74,7 +75,8 @@ impl<T> RetireQueue<T> {
 
     /// Adds `item` to the open batch and counts its `bytes` as garbage.
     ///
-    /// It does not check the limits: ask [`Domain::admit`] or [`make_room`](Self::make_room) before the write.
+    /// It does not check the limits: ask [`Domain::admit`] or [`make_room`](Self::make_room) before
+    /// the write.
     pub fn push(&mut self, item: T, bytes: usize) {
         self.entries.push_back(Entry { item, bytes });
         self.open += 1;
@@ -82,8 +84,8 @@ impl<T> RetireQueue<T> {
         self.domain.add_garbage(bytes);
     }
 
-    /// Adds many items to the open batch, and counts their bytes in one step: the domain's count is one that all
-    /// writers share.
+    /// Adds many items to the open batch, and counts their bytes in one step: the domain's count is
+    /// one that all writers share.
     ///
     /// ```
     /// # use sapwood_qsbr::{Domain, RetireQueue};
@@ -105,14 +107,17 @@ impl<T> RetireQueue<T> {
 
     /// Closes the open batch and starts its grace period; `None` if it is empty.
     ///
-    /// Call it after the stores that unlink the batch's items: what is reachable afterwards is not protected.
+    /// Call it after the stores that unlink the batch's items: what is reachable afterwards is not
+    /// protected.
     pub fn seal(&mut self) -> Option<Generation> {
         self.seal_tagged(0)
     }
 
-    /// As [`seal`](Self::seal), and marks the batch with a number of the caller's, such as a version.
+    /// As [`seal`](Self::seal), and marks the batch with a number of the caller's, such as a
+    /// version.
     ///
-    /// [`reclaim_while`](Self::reclaim_while) shows it, so that a batch can be held back for a snapshot.
+    /// [`reclaim_while`](Self::reclaim_while) shows it, so that a batch can be held back for a
+    /// snapshot.
     pub fn seal_tagged(&mut self, tag: u64) -> Option<Generation> {
         if self.open == 0 {
             return None;
@@ -127,22 +132,24 @@ impl<T> RetireQueue<T> {
         Some(generation)
     }
 
-    /// Hands at most `budget` items whose grace period is over to `f`, oldest first, and returns how many.
+    /// Hands at most `budget` items whose grace period is over to `f`, oldest first, and returns
+    /// how many.
     ///
-    /// Stops in the middle of a batch when the budget is used up. Items of the open batch are never handed out.
+    /// Stops in the middle of a batch when the budget is used up. Items of the open batch are never
+    /// handed out.
     ///
     /// # Panics
     ///
-    /// Only if `f` does. The item that `f` was given counts as handed over; the others stay, and the accounting
-    /// is right.
+    /// Only if `f` does. The item that `f` was given counts as handed over; the others stay, and
+    /// the accounting is right.
     pub fn reclaim(&mut self, budget: usize, f: impl FnMut(T)) -> usize {
         self.reclaim_while(budget, |_, _| true, f)
     }
 
     /// As [`reclaim`](Self::reclaim), but stops before the first batch that `keep_going` refuses.
     ///
-    /// `keep_going` gets each batch's generation and tag, before the grace period is asked about, at most once per
-    /// batch and call.
+    /// `keep_going` gets each batch's generation and tag, before the grace period is asked about,
+    /// at most once per batch and call.
     ///
     /// # Panics
     ///
@@ -199,17 +206,18 @@ impl<T> RetireQueue<T> {
         handed
     }
 
-    /// Makes room for `bytes` more garbage: like [`Domain::admit`], but under pressure it reclaims from this queue.
+    /// Makes room for `bytes` more garbage: like [`Domain::admit`], but under pressure it reclaims
+    /// from this queue.
     ///
     /// This is what a writer with a queue of its own wants before a write. `Domain::admit` with
-    /// [`LimitPolicy::Block`](crate::LimitPolicy::Block) would wait for room that only this queue can make.
-    /// Above the soft limit it reclaims what it can; at the hard limit it fails or waits, by the domain's policy.
-    /// The open batch is left alone.
+    /// [`LimitPolicy::Block`](crate::LimitPolicy::Block) would wait for room that only this queue
+    /// can make. Above the soft limit it reclaims what it can; at the hard limit it fails or waits,
+    /// by the domain's policy. The open batch is left alone.
     ///
     /// # Errors
     ///
-    /// [`GarbageLimit`](crate::GarbageLimit) as for [`Domain::admit`]; also, under the blocking policy, when this
-    /// queue's open batch is all that is left to wait for.
+    /// [`GarbageLimit`](crate::GarbageLimit) as for [`Domain::admit`]; also, under the blocking
+    /// policy, when this queue's open batch is all that is left to wait for.
     pub fn make_room(
         &mut self,
         bytes: usize,
@@ -227,10 +235,12 @@ impl<T> RetireQueue<T> {
         })
     }
 
-    /// Hands over everything, the open batch too, **without waiting for a grace period**; returns how many.
+    /// Hands over everything, the open batch too, **without waiting for a grace period**; returns
+    /// how many.
     ///
-    /// For an owner that is being dropped, or that otherwise knows that no reader is left. Nothing here is unsafe,
-    /// as the items are only values; to free what they name while a reader holds it is the caller's `unsafe`.
+    /// For an owner that is being dropped, or that otherwise knows that no reader is left. Nothing
+    /// here is unsafe, as the items are only values; to free what they name while a reader holds it
+    /// is the caller's `unsafe`.
     pub fn drain(&mut self, mut f: impl FnMut(T)) -> usize {
         let mut credit = Credit {
             domain: &self.domain,

@@ -21,7 +21,8 @@ pub enum StallKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stall {
-    /// The name it was registered with; the thread's name for a pin; the source's name for a source.
+    /// The name it was registered with; the thread's name for a pin; the source's name for a
+    /// source.
     pub name: String,
     /// What it is.
     pub kind: StallKind,
@@ -35,12 +36,14 @@ pub struct Stall {
 }
 
 impl Domain {
-    /// The readers that have stood still for longer than `stall_after` while garbage waits, the longest first.
+    /// The readers that have stood still for longer than `stall_after` while garbage waits, the
+    /// longest first.
     ///
-    /// No reader ever looks at a clock: the time runs from when it was first noticed that a reader holds
-    /// something back. A failed [`elapsed`](Self::elapsed) (hence any poll or reclaim) notices the readers that it fails
-    /// for, this function notices everyone who is behind; so a monitor calls it every so often.
-    /// Without `std` there is no clock, and every reader that is behind is listed.
+    /// No reader ever looks at a clock: the time runs from when it was first noticed that a reader
+    /// holds something back. A failed [`elapsed`](Self::elapsed) (hence any poll or reclaim)
+    /// notices the readers that it fails for, this function notices everyone who is behind; so a
+    /// monitor calls it every so often. Without `std` there is no clock, and every reader that is
+    /// behind is listed.
     ///
     /// Takes time in proportion to the number of readers; takes each reported reader's name lock.
     ///

@@ -1,5 +1,5 @@
-//! Zones of a name server: which zone answers for a name, changed while queries go on, and what a secondary
-//! server has to be told.
+//! Zones of a name server: which zone answers for a name, changed while queries go on, and what a
+//! secondary server has to be told.
 //!
 //! `cargo run --release --example zones`
 
@@ -9,7 +9,8 @@ use sapwood::qp::{Change, QpStore};
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> Result<(), Failure> {
-    // Keys in canonical order: labels from right to left, so that a zone and all below it lie side by side.
+    // Keys in canonical order: labels from right to left, so that a zone and all below it lie side
+    // by side.
     let zones = QpStore::new()?;
     let mut txn = zones.begin();
     for (serial, zone) in ["org", "example.org", "dept.example.org", "net"]
@@ -24,7 +25,8 @@ fn main() -> Result<(), Failure> {
         zones.read(|view| view.len())
     );
 
-    // A query goes to the closest enclosing zone: the longest stored key that is a prefix of the name's.
+    // A query goes to the closest enclosing zone: the longest stored key that is a prefix of the
+    // name's.
     let mut reader = zones.reader("queries")?;
     for name in ["www.dept.Example.org", "mail.example.org", "example.com"] {
         let view = reader.view();

@@ -32,7 +32,8 @@ pub(crate) fn sums(arena: &Memory, pooled: usize, outside: usize) -> [(&'static 
     ]
 }
 
-/// Writes a table: blocks with their numbers and bytes, then sums of bytes, each with its share of what is counted.
+/// Writes a table: blocks with their numbers and bytes, then sums of bytes, each with its share of
+/// what is counted.
 pub(crate) fn table(
     f: &mut fmt::Formatter<'_>,
     (many, one): Counted,

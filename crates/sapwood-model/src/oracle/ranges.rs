@@ -4,9 +4,10 @@ use std::ops::RangeInclusive;
 
 /// A naive map from ranges of `u64` that do not overlap to values.
 ///
-/// The entries stand in a vector in their order; every query looks at all of them. Entries that touch stay apart,
-/// also with equal values, unless [`store_coalescing`](Self::store_coalescing) joins them. All sums are 128 bits wide,
-/// so that nothing wraps at the end of the numbers. A range whose start is above its end panics.
+/// The entries stand in a vector in their order; every query looks at all of them. Entries that
+/// touch stay apart, also with equal values, unless [`store_coalescing`](Self::store_coalescing)
+/// joins them. All sums are 128 bits wide, so that nothing wraps at the end of the numbers. A range
+/// whose start is above its end panics.
 ///
 /// ```
 /// use sapwood_model::oracle::RangeMap;
@@ -127,7 +128,8 @@ impl<V> RangeMap<V> {
         gaps
     }
 
-    /// The lowest `size` indices of `within` that no entry holds and whose first one is a multiple of `align`.
+    /// The lowest `size` indices of `within` that no entry holds and whose first one is a multiple
+    /// of `align`.
     ///
     /// Nothing if `size` is 0, `align` is no power of two, or `within` ends before it starts.
     #[must_use]
@@ -213,7 +215,8 @@ impl<V: Clone> RangeMap<V> {
             .collect()
     }
 
-    /// Leaves nothing at `range`: entries that lie partly inside are cut, one around it becomes two.
+    /// Leaves nothing at `range`: entries that lie partly inside are cut, one around it becomes
+    /// two.
     pub fn clear_range(&mut self, range: RangeInclusive<u64>) {
         check(&range);
         let (from, to) = (*range.start(), *range.end());
@@ -239,8 +242,8 @@ impl<V: Clone> RangeMap<V> {
         self.put(range, value);
     }
 
-    /// Stores as [`store`](Self::store) does, and makes one entry of it and the neighbours that touch it and have
-    /// an equal value; returns the range of that entry.
+    /// Stores as [`store`](Self::store) does, and makes one entry of it and the neighbours that
+    /// touch it and have an equal value; returns the range of that entry.
     pub fn store_coalescing(&mut self, range: RangeInclusive<u64>, value: V) -> RangeInclusive<u64>
     where
         V: PartialEq,
@@ -259,9 +262,10 @@ impl<V: Clone> RangeMap<V> {
         start..=end
     }
 
-    /// Stores `value` at the lowest `size` free indices of `within` that start at `*next` or behind it; failing
-    /// that, at the lowest ones of all of `within`. `*next` is then the index behind them, or the start of `within`
-    /// if they end at the last index of all. Nothing if there is no such place.
+    /// Stores `value` at the lowest `size` free indices of `within` that start at `*next` or behind
+    /// it; failing that, at the lowest ones of all of `within`. `*next` is then the index behind
+    /// them, or the start of `within` if they end at the last index of all. Nothing if there is no
+    /// such place.
     pub fn alloc_cyclic(
         &mut self,
         size: u64,

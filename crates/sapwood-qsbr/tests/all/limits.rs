@@ -228,7 +228,8 @@ fn the_stall_report_names_the_reader() {
             thread::sleep(Duration::from_millis(10));
             good.quiescent();
             let stalls = domain.stalls();
-            // This thread may have to wait for a core just here: then the good one was rightly said to stand still.
+            // This thread may have to wait for a core just here: then the good one was rightly said
+            // to stand still.
             let late = stalls.iter().any(|stall| stall.name == "good");
             if stalls.len() >= 2 && !late || start.elapsed() > Duration::from_secs(60) {
                 break stalls;
@@ -275,7 +276,8 @@ fn a_forgotten_reader_holds_garbage_back_for_ever_and_is_named() {
         (domain.stalls()[0].name.as_str(), domain.readers()),
         ("forgotten", 1)
     );
-    // The reader was leaked and its handle of the domain with it; the queue's item is a plain value.
+    // The reader was leaked and its handle of the domain with it; the queue's item is a plain
+    // value.
     drop(queue);
     assert_eq!(domain.garbage(), 0);
 }

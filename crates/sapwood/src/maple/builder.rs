@@ -51,23 +51,27 @@ impl<V: Clone + Send + Sync + 'static> MapleBuilder<V> {
         }
     }
 
-    /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB of address space, which
-    /// is also the most that a map can take, and commits memory as it is used.
+    /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB
+    /// of address space, which is also the most that a map can take, and commits memory as it is
+    /// used.
     pub fn options(mut self, options: ArenaOptions) -> Self {
         self.config.options = options;
         self
     }
 
-    /// The domain whose grace periods the map waits for; several maps may share one. Default: its own.
+    /// The domain whose grace periods the map waits for; several maps may share one. Default: its
+    /// own.
     pub fn domain(mut self, domain: &Domain) -> Self {
         self.domain = Some(domain.clone());
         self
     }
 
-    /// Puts values into the leaves, as integers are by themselves: for `Copy` types of up to eight bytes.
+    /// Puts values into the leaves, as integers are by themselves: for `Copy` types of up to eight
+    /// bytes.
     ///
-    /// A value in a leaf is copied with it while readers may look at the old one. For types that are not `Copy` that could
-    /// be wrong (two copies of one counter), so their values have blocks of their own.
+    /// A value in a leaf is copied with it while readers may look at the old one. For types that
+    /// are not `Copy` that could be wrong (two copies of one counter), so their values have blocks
+    /// of their own.
     ///
     /// # Panics
     /// When values have more than eight bytes, or an alignment of more.

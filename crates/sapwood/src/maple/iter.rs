@@ -9,8 +9,9 @@ use super::view::MapleView;
 
 /// Entries in order, from both ends.
 ///
-/// Each step sees the map as it is then: it gives the nearest entry with an index that has not been passed, whole. An entry
-/// that was stored meanwhile across the walk's place so reaches back over what was passed.
+/// Each step sees the map as it is then: it gives the nearest entry with an index that has not been
+/// passed, whole. An entry that was stored meanwhile across the walk's place so reaches back over
+/// what was passed.
 pub struct Iter<'g, V> {
     view: MapleView<'g, V>,
     front: Finger<'g>,

@@ -18,12 +18,14 @@ use crate::{Error, Readable, Rejected};
 
 /// A map from ranges of `u64` to values: one writer at a time, readers that never wait.
 ///
-/// Entries do not overlap; each is an inclusive range, up to `0..=u64::MAX`. What no entry has is a gap: adjacent gaps are
-/// one gap, equal neighbours are two entries unless [`store_coalescing`](Self::store_coalescing) is asked to join them.
+/// Entries do not overlap; each is an inclusive range, up to `0..=u64::MAX`. What no entry has is a
+/// gap: adjacent gaps are one gap, equal neighbours are two entries unless
+/// [`store_coalescing`](Self::store_coalescing) is asked to join them.
 ///
-/// A map is a handle, cheap to clone: all handles are of one map ([`dup`](Self::dup) makes another). Reading on the map
-/// itself gives copies; a [`Reader`](crate::Reader) gives references, and is quicker. Changes take the map's lock and are visible at
-/// once; [`write`](Self::write) holds it for many. An empty map has no memory in the arena.
+/// A map is a handle, cheap to clone: all handles are of one map ([`dup`](Self::dup) makes
+/// another). Reading on the map itself gives copies; a [`Reader`](crate::Reader) gives references,
+/// and is quicker. Changes take the map's lock and are visible at once; [`write`](Self::write)
+/// holds it for many. An empty map has no memory in the arena.
 ///
 /// ```
 /// use sapwood::{Error, maple::MapleMap};
@@ -41,8 +43,9 @@ use crate::{Error, Readable, Rejected};
 ///
 /// # Cost
 ///
-/// Loads, stores and searches for gaps take logarithmic time. A store copies one leaf, of 512 bytes at most, and a few
-/// nodes more when that is split or merged; a range over many leaves, their parents as well, and it frees what lies between.
+/// Loads, stores and searches for gaps take logarithmic time. A store copies one leaf, of 512 bytes
+/// at most, and a few nodes more when that is split or merged; a range over many leaves, their
+/// parents as well, and it frees what lies between.
 pub struct MapleMap<V> {
     shared: Arc<MapleShared<V>>,
 }
@@ -159,8 +162,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         Some(MapleWriter::new(self, self.shared.try_write()?))
     }
 
-    /// Makes a range one entry with this value. Of entries that it overlaps, what lies outside stays; one that reaches out
-    /// on both sides becomes two, with a clone of its value.
+    /// Makes a range one entry with this value. Of entries that it overlaps, what lies outside
+    /// stays; one that reaches out on both sides becomes two, with a clone of its value.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -172,13 +175,14 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
+    /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given
+    /// back.
     pub fn store(&self, range: Range, value: V) -> Result<(), Rejected<V>> {
         self.write().store(range, value)
     }
 
-    /// As [`store`](Self::store), and joins the entry with neighbours that touch it and have an equal value. The range of
-    /// the entry.
+    /// As [`store`](Self::store), and joins the entry with neighbours that touch it and have an
+    /// equal value. The range of the entry.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -200,7 +204,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// As [`store`](Self::store), if the range is one gap.
     ///
     /// # Errors
-    /// [`Error::Occupied`] with the first entry in the way, and those of [`store`](Self::store), with the value given back.
+    /// [`Error::Occupied`] with the first entry in the way, and those of [`store`](Self::store),
+    /// with the value given back.
     pub fn insert(&self, range: Range, value: V) -> Result<(), Rejected<V>> {
         self.write().insert(range, value)
     }
@@ -242,8 +247,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoGap`]; [`Error::EmptyRange`], [`Error::ZeroSize`], [`Error::WindowTooSmall`]; those of
-    /// [`store`](Self::store); with the value given back.
+    /// [`Error::NoGap`]; [`Error::EmptyRange`], [`Error::ZeroSize`], [`Error::WindowTooSmall`];
+    /// those of [`store`](Self::store); with the value given back.
     pub fn alloc_range(&self, size: u64, within: Range, value: V) -> Result<Range, Rejected<V>> {
         self.write().alloc_range(size, within, value)
     }
@@ -264,7 +269,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// As [`alloc_range`](Self::alloc_range), from a multiple of `align` on.
     ///
     /// # Errors
-    /// [`Error::Alignment`] when that is no power of two; those of [`alloc_range`](Self::alloc_range).
+    /// [`Error::Alignment`] when that is no power of two; those of
+    /// [`alloc_range`](Self::alloc_range).
     pub fn alloc_range_aligned(
         &self,
         size: u64,
@@ -290,8 +296,9 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         writer.alloc_range_aligned_rev(size, align, within, value)
     }
 
-    /// As [`alloc_range`](Self::alloc_range), at or after `*next` if there is room, else from the start of the window on:
-    /// identifiers that are given up are not given out again soon. Sets `*next` behind what it took.
+    /// As [`alloc_range`](Self::alloc_range), at or after `*next` if there is room, else from the
+    /// start of the window on: identifiers that are given up are not given out again soon. Sets
+    /// `*next` behind what it took.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -317,7 +324,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().alloc_cyclic(size, within, next, value)
     }
 
-    /// What a store would take: exactly so many nodes, if the map stays as it is until then. Takes nothing.
+    /// What a store would take: exactly so many nodes, if the map stays as it is until then. Takes
+    /// nothing.
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
@@ -325,7 +333,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().plan_store(range, value)
     }
 
-    /// As [`plan_store`](Self::plan_store), for the lowest `size` indices of a window that no entry has.
+    /// As [`plan_store`](Self::plan_store), for the lowest `size` indices of a window that no entry
+    /// has.
     ///
     /// # Errors
     /// As [`alloc_range`](Self::alloc_range).
@@ -346,8 +355,9 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().plan_erase(index)
     }
 
-    /// Takes what a planned store needs, and the map's lock. The only step that can fail. A plan that is stale, as the map
-    /// was changed since, is made anew; one of [`plan_alloc`](Self::plan_alloc) finds a gap anew.
+    /// Takes what a planned store needs, and the map's lock. The only step that can fail. A plan
+    /// that is stale, as the map was changed since, is made anew; one of
+    /// [`plan_alloc`](Self::plan_alloc) finds a gap anew.
     ///
     /// # Errors
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`]; [`Error::NoGap`] when there is none any more.
@@ -355,7 +365,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         plan::reserve(&self.shared, &plan)
     }
 
-    /// As [`reserve`](Self::reserve), for an erasure; a stale plan of [`plan_erase`](Self::plan_erase) finds the entry anew.
+    /// As [`reserve`](Self::reserve), for an erasure; a stale plan of
+    /// [`plan_erase`](Self::plan_erase) finds the entry anew.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
@@ -368,7 +379,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         reservation.store(value);
     }
 
-    /// Takes the worst that `changes` later stores or erasures may need, wherever they are. Does not hold the lock.
+    /// Takes the worst that `changes` later stores or erasures may need, wherever they are. Does
+    /// not hold the lock.
     ///
     /// # Errors
     /// [`Error::ArenaFull`].
@@ -376,8 +388,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         UnknownReservation::new(self, changes)
     }
 
-    /// An independent map with the same entries, clones of the values, and nodes of the same shape. Its arena has the same
-    /// options; it shares the domain.
+    /// An independent map with the same entries, clones of the values, and nodes of the same shape.
+    /// Its arena has the same options; it shares the domain.
     ///
     /// # Errors
     /// [`Error::ArenaFull`]; this map is as it was.
@@ -396,8 +408,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         MapleMemory::new(&self.write().writer)
     }
 
-    /// Checks every invariant: order, bounds, gap words, fill, accounts. For tests, and for those who mistrust their memory;
-    /// linear time, under the lock.
+    /// Checks every invariant: order, bounds, gap words, fill, accounts. For tests, and for those
+    /// who mistrust their memory; linear time, under the lock.
     ///
     /// # Errors
     /// What is wrong.
@@ -406,7 +418,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.shared.verify(&writer.writer)
     }
 
-    /// Frees up to `budget` blocks that no reader can hold any more; how many. Changes do this by themselves, some at a time.
+    /// Frees up to `budget` blocks that no reader can hold any more; how many. Changes do this by
+    /// themselves, some at a time.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut writer = self.write();
         let MapleWriter {

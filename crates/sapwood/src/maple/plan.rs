@@ -112,7 +112,8 @@ impl<V> Drop for Holding<'_, V> {
     }
 }
 
-/// The nodes that a store takes, taken: [`store`](Self::store) cannot fail any more, and takes nothing else.
+/// The nodes that a store takes, taken: [`store`](Self::store) cannot fail any more, and takes
+/// nothing else.
 ///
 /// Holds the map's lock. Dropping it gives everything back.
 ///
@@ -240,7 +241,8 @@ fn hold_store<'a, V: Clone>(
     Ok(Reservation { holding, range })
 }
 
-/// As [`hold`], for an erasure; the entry is looked for anew, too, if an index was given and not a range.
+/// As [`hold`], for an erasure; the entry is looked for anew, too, if an index was given and not a
+/// range.
 fn hold_erase<'a, V: Clone>(
     shared: &'a MapleShared<V>,
     mut side: Side<'a, V>,

@@ -8,11 +8,11 @@ use super::writer::rejected;
 use super::{Range, bounds};
 use crate::{Error, Rejected};
 
-/// What `k` changes may need at worst, taken before their ranges are known: what an address-space manager does before it
-/// takes locks under which it may not fail.
+/// What `k` changes may need at worst, taken before their ranges are known: what an address-space
+/// manager does before it takes locks under which it may not fail.
 ///
-/// It does not hold the map's lock: others may change the map, and if that makes the worst case worse, it is they who
-/// reserve more, or fail. Dropping it gives back what is left.
+/// It does not hold the map's lock: others may change the map, and if that makes the worst case
+/// worse, it is they who reserve more, or fail. Dropping it gives back what is left.
 ///
 /// ```
 /// use sapwood::maple::MapleMap;
@@ -68,7 +68,8 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
     /// As [`MapleMap::store`], with what was reserved.
     ///
     /// # Errors
-    /// [`Error::ReservationUsedUp`] after so many changes as were reserved, [`Error::EmptyRange`]; nothing else.
+    /// [`Error::ReservationUsedUp`] after so many changes as were reserved, [`Error::EmptyRange`];
+    /// nothing else.
     pub fn store(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
         self.change(&range, Some(value)).map_err(rejected)
     }

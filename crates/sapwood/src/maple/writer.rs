@@ -11,10 +11,11 @@ use super::{Range, bounds, fit};
 use crate::sync::MutexGuard;
 use crate::{Error, Rejected};
 
-/// The writing side of a [`MapleMap`], which nobody else can change meanwhile. Readers are not held up.
+/// The writing side of a [`MapleMap`], which nobody else can change meanwhile. Readers are not held
+/// up.
 ///
-/// Each change is visible at once. Values that it replaces are dropped when readers cannot hold them any more, at the
-/// earliest when this is dropped.
+/// Each change is visible at once. Values that it replaces are dropped when readers cannot hold
+/// them any more, at the earliest when this is dropped.
 ///
 /// ```
 /// use sapwood::maple::MapleMap;

@@ -25,7 +25,8 @@ use crate::{Error, Readable};
 /// Address space that a store reserves by default: as much as 31-bit references reach.
 pub(crate) const RESERVE: usize = 8 << 30;
 
-/// The number of a committed version: 0 for the first, one more for each commit that changed something.
+/// The number of a committed version: 0 for the first, one more for each commit that changed
+/// something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub(crate) u64);
 
@@ -44,15 +45,17 @@ impl fmt::Display for Version {
 
 /// An ordered map over byte strings with versions: one writer at a time, readers that never wait.
 ///
-/// - A [`Txn`] collects changes and sees them; [`commit`](Txn::commit) publishes all of them with one store,
-///   dropping it leaves no trace.
-/// - A [`Reader`](crate::Reader) (one per thread) gives [`QpView`]s: the newest version, exact and unchanging for as long as
-///   the view is held. Reading takes no lock, retries nothing and writes nothing.
-/// - A [`Snapshot`] keeps a version alive, on any thread, for as long as it likes. The oldest snapshot holds back
-///   the memory of everything that was changed after it.
+/// - A [`Txn`] collects changes and sees them; [`commit`](Txn::commit) publishes all of them with
+///   one store, dropping it leaves no trace.
+/// - A [`Reader`](crate::Reader) (one per thread) gives [`QpView`]s: the newest version, exact and
+///   unchanging for as long as the view is held. Reading takes no lock, retries nothing and writes
+///   nothing.
+/// - A [`Snapshot`] keeps a version alive, on any thread, for as long as it likes. The oldest
+///   snapshot holds back the memory of everything that was changed after it.
 ///
-/// A change copies the branches on the way to its key once per transaction: a commit's cost depends on what it
-/// changed and the depth of those keys, not on the size of the map. Handles are cheap to clone.
+/// A change copies the branches on the way to its key once per transaction: a commit's cost depends
+/// on what it changed and the depth of those keys, not on the size of the map. Handles are cheap to
+/// clone.
 ///
 /// ```
 /// use sapwood::qp::QpStore;
@@ -106,14 +109,15 @@ pub struct QpStoreBuilder<V> {
 }
 
 impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
-    /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB of address
-    /// space and commits memory as it is used.
+    /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB
+    /// of address space and commits memory as it is used.
     pub fn options(mut self, options: ArenaOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// The domain whose grace periods the store waits for; several stores may share one. Default: its own.
+    /// The domain whose grace periods the store waits for; several stores may share one. Default:
+    /// its own.
     pub fn domain(mut self, domain: &Domain) -> Self {
         self.domain = Some(domain.clone());
         self
@@ -133,7 +137,8 @@ impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
         })
     }
 
-    /// A store of entries in ascending order of keys, as its first version. Of equal keys, the last wins.
+    /// A store of entries in ascending order of keys, as its first version. Of equal keys, the last
+    /// wins.
     ///
     /// # Errors
     /// As [`QpMap::from_sorted_iter`].
@@ -201,8 +206,8 @@ impl<V: Send + Sync + 'static> QpStore<V> {
         Some(Txn::new(&self.shared, self.shared.try_write()?))
     }
 
-    /// What changed between two snapshots, in order of keys. Parts that both share are skipped, so the cost
-    /// follows the number of changes. Snapshots of different stores are compared whole.
+    /// What changed between two snapshots, in order of keys. Parts that both share are skipped, so
+    /// the cost follows the number of changes. Snapshots of different stores are compared whole.
     ///
     /// A key is `Changed` when it was written in between, even with an equal value.
     ///
@@ -226,10 +231,12 @@ impl<V: Send + Sync + 'static> QpStore<V> {
         )
     }
 
-    /// Frees nodes that no reader and no snapshot can hold any more, up to `budget` of them; returns how many.
+    /// Frees nodes that no reader and no snapshot can hold any more, up to `budget` of them;
+    /// returns how many.
     ///
-    /// Every commit frees some; this is for an idle loop, or after a stall. Values are dropped here, on the
-    /// calling thread, after the writer's lock is released. Returns 0 when a transaction is open.
+    /// Every commit frees some; this is for an idle loop, or after a stall. Values are dropped
+    /// here, on the calling thread, after the writer's lock is released. Returns 0 when a
+    /// transaction is open.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut values = Vec::new();
         let Some(mut writer) = self.shared.try_write() else {
@@ -238,12 +245,13 @@ impl<V: Send + Sync + 'static> QpStore<V> {
         self.shared.reclaim(&mut writer, budget, &mut values)
     }
 
-    /// Moves up to `budget` branches into fresh memory in depth-first order, as a commit of its own; returns
-    /// whether there is more to do. Readers notice nothing. Call it again and again to compact the whole map;
-    /// when the end is reached, the next call begins anew.
+    /// Moves up to `budget` branches into fresh memory in depth-first order, as a commit of its
+    /// own; returns whether there is more to do. Readers notice nothing. Call it again and again to
+    /// compact the whole map; when the end is reached, the next call begins anew.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on later.
+    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on
+    /// later.
     pub fn compact_step(&self, budget: usize) -> Result<bool, Error> {
         Txn::new(&self.shared, self.shared.write()).compact(budget)
     }
@@ -254,8 +262,8 @@ impl<V: Send + Sync + 'static> QpStore<V> {
         QpStoreMemory::of(&writer, self.shared.snapshots())
     }
 
-    /// Walks the newest version and checks every invariant, and the accounts against what is there. Waits for
-    /// an open transaction.
+    /// Walks the newest version and checks every invariant, and the accounts against what is there.
+    /// Waits for an open transaction.
     ///
     /// # Errors
     /// What is wrong, for a person to read.

@@ -1,8 +1,8 @@
-//! The tests of the library from outside, in one program, so that they are compiled and linked once. Each subject is a
-//! module: `cargo test -p sapwood --test all differential::` runs one.
+//! The tests of the library from outside, in one program, so that they are compiled and linked
+//! once. Each subject is a module: `cargo test -p sapwood --test all differential::` runs one.
 //!
-//! Tests with threads are in `tests/threads`. Tests that need the whole process (a global allocator, the environment)
-//! get a file of their own beside these folders.
+//! Tests with threads are in `tests/threads`. Tests that need the whole process (a global
+//! allocator, the environment) get a file of their own beside these folders.
 
 mod batches;
 mod bitfib;

@@ -1,5 +1,5 @@
-//! Maps for many writers, used by one thread: against an oracle, and where something goes wrong. Each test that
-//! fits runs on every kind of map.
+//! Maps for many writers, used by one thread: against an oracle, and where something goes wrong.
+//! Each test that fits runs on every kind of map.
 
 use std::ops::ControlFlow;
 
@@ -586,8 +586,8 @@ fn compaction_makes_the_branches_dense() {
     }
 }
 
-/// A map that is compacted again and again, all of it each time, must come to an end of the memory that it takes: first the
-/// branches move above all others, then into what that left.
+/// A map that is compacted again and again, all of it each time, must come to an end of the memory
+/// that it takes: first the branches move above all others, then into what that left.
 #[test]
 fn compactions_come_to_an_end_of_the_memory() {
     let map = QpShared::builder().with_index().build().unwrap();

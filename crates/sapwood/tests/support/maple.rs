@@ -1,5 +1,5 @@
-//! Does the model's operations to range maps, and compares: answers, contents, invariants, and what was planned with what
-//! was made.
+//! Does the model's operations to range maps, and compares: answers, contents, invariants, and what
+//! was planned with what was made.
 #![allow(dead_code)] // Each test, and the fuzz target, uses its part.
 
 use std::fmt::Debug;
@@ -24,7 +24,8 @@ impl Number for u64 {
     }
 }
 
-/// A value that owns memory, so that a sanitizer sees a second drop and a leak. It is larger than a slot.
+/// A value that owns memory, so that a sanitizer sees a second drop and a leak. It is larger than a
+/// slot.
 impl Number for (Box<u64>, u64) {
     fn number(&self) -> u64 {
         assert_eq!(*self.0, self.1);
@@ -112,7 +113,8 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         self.try_step_by(way, op)
     }
 
-    /// Does an operation to both in this way: answers are equal, and what was planned is what was made.
+    /// Does an operation to both in this way: answers are equal, and what was planned is what was
+    /// made.
     pub fn try_step_by(&mut self, way: Way, op: &RangeOp) -> Result<(), Error> {
         let mut model = self.model.clone();
         let expected = op.apply(&mut model);
@@ -198,7 +200,8 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         }
     }
 
-    /// Stores by an exact reservation. What the arena holds grows by no more than what was reserved.
+    /// Stores by an exact reservation. What the arena holds grows by no more than what was
+    /// reserved.
     fn store_reserved(&self, range: &Range, value: u64) -> Result<(), Error> {
         let value = self.value(value);
         let plan = self.map.plan_store(range.clone(), &value)?;
@@ -232,7 +235,8 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         Ok(())
     }
 
-    /// Makes a change by a reservation for one of which nothing is known yet. It takes nothing but what is reserved.
+    /// Makes a change by a reservation for one of which nothing is known yet. It takes nothing but
+    /// what is reserved.
     fn unknown(
         &self,
         change: impl FnOnce(&mut UnknownReservation<V>) -> Result<(), Error>,
@@ -438,7 +442,8 @@ fn entry<V: Number>(entry: Option<(Range, V)>) -> RangeOutcome {
     RangeOutcome::Entry(entry.map(|(range, value)| (range, value.number())))
 }
 
-/// Does the operations, and compares everything after each `every`th. Returns how many they were and the greatest height.
+/// Does the operations, and compares everything after each `every`th. Returns how many they were
+/// and the greatest height.
 pub fn run<V: Number, M: Fn(u64) -> V>(
     pair: &mut Pair<V, M>,
     ops: impl IntoIterator<Item = RangeOp>,

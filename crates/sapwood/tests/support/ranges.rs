@@ -1,4 +1,5 @@
-//! What the tests of `MapleMap` have in common: a map that is compared with the naive one after every step.
+//! What the tests of `MapleMap` have in common: a map that is compared with the naive one after
+//! every step.
 #![allow(dead_code)] // Each test uses its part.
 
 use std::fmt::Debug;
@@ -46,7 +47,8 @@ pub fn copied<V: Clone>(found: Option<(Range, &V)>) -> Option<(Range, V)> {
     found.map(|(range, v)| (range, v.clone()))
 }
 
-/// A map and what it must hold: each change is made to both, planned, counted, and followed by `verify`.
+/// A map and what it must hold: each change is made to both, planned, counted, and followed by
+/// `verify`.
 pub struct Checked<V: Clone + Send + Sync + PartialEq + Debug + 'static> {
     pub map: MapleMap<V>,
     pub oracle: RangeMap<V>,
@@ -116,7 +118,8 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
         made
     }
 
-    /// Inserts when nothing is in the way, and sees to it that nothing changes otherwise. Whether it did.
+    /// Inserts when nothing is in the way, and sees to it that nothing changes otherwise. Whether
+    /// it did.
     #[track_caller]
     pub fn insert(&mut self, range: Range, v: V) -> bool {
         let blocked = self.oracle.range(range.clone()).next();

@@ -1,5 +1,5 @@
-//! Does the model's operations to maps for many writers, with and without a trie, and compares. One thread does all
-//! of them: what several threads do at once is checked by the histories.
+//! Does the model's operations to maps for many writers, with and without a trie, and compares. One
+//! thread does all of them: what several threads do at once is checked by the histories.
 #![allow(dead_code)] // Each test, and each fuzz target, uses its part.
 
 #[path = "writers_methods.rs"]
@@ -222,10 +222,11 @@ fn value_bit(key: &[u8]) -> u8 {
     key.last().map_or(0, |byte| byte % 8)
 }
 
-/// A map for many writers against the model: each operation by one of the methods that do it, `verify` after every step
-/// while the map is small, at intervals when it is large. A reader or a pin holds what is there for some steps, now and
-/// then. `scarce` says that memory may run out: what fails then must change nothing. Returns the number of operations and
-/// how many changes failed.
+/// A map for many writers against the model: each operation by one of the methods that do it,
+/// `verify` after every step while the map is small, at intervals when it is large. A reader or a
+/// pin holds what is there for some steps, now and then. `scarce` says that memory may run out:
+/// what fails then must change nothing. Returns the number of operations and how many changes
+/// failed.
 pub fn run_writers<O: Kind, V: Value>(
     map: &SharedMap<O, V>,
     mut ops: impl Iterator<Item = Op>,

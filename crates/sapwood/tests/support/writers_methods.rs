@@ -106,7 +106,8 @@ fn unless(done: Result<(), Error>, wrong: &Error) -> Result<Answer, Error> {
 pub struct Methods<'m, O: Kind, V: Value>(pub &'m SharedMap<O, V>);
 
 impl<O: Kind, V: Value> Methods<'_, O, V> {
-    /// Does an operation on one key by the map's own method. The answer is [`weaker`], as the methods return less.
+    /// Does an operation on one key by the map's own method. The answer is [`weaker`], as the
+    /// methods return less.
     pub fn by_map(&self, op: Single, key: &[u8]) -> Result<Answer, Error> {
         Ok(match op {
             Single::Get => {
@@ -235,7 +236,8 @@ impl<O: Kind, V: Value> Methods<'_, O, V> {
         all
     }
 
-    /// Holds all entries by a registered reader or a pin while `meanwhile` runs: they stay as they were.
+    /// Holds all entries by a registered reader or a pin while `meanwhile` runs: they stay as they
+    /// were.
     pub fn hold(&self, registered: bool, meanwhile: &mut dyn FnMut()) {
         let (mut reader, mut pin) = (None, None);
         let view = match registered {

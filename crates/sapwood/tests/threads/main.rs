@@ -1,5 +1,6 @@
-//! The tests of the library with threads, and of what is kept for readers: those that the thread sanitizer runs. They
-//! are apart from `tests/all` because it has to compile everything anew for them.
+//! The tests of the library with threads, and of what is kept for readers: those that the thread
+//! sanitizer runs. They are apart from `tests/all` because it has to compile everything anew for
+//! them.
 
 mod garbage;
 mod histories;

@@ -1,5 +1,5 @@
-//! Readers of a map of ranges beside its writer: each answer is that of the old map or of the new one, never a third.
-//! `SAPWOOD_SOAK` sets how many seconds each test goes on.
+//! Readers of a map of ranges beside its writer: each answer is that of the old map or of the new
+//! one, never a third. `SAPWOOD_SOAK` sets how many seconds each test goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,8 +99,8 @@ fn nodes_of_the_usual_size_beside_a_writer() {
     beside::<u64>(MapleMap::builder, 6, units, true);
 }
 
-/// One of two entries is there at every time: no reader may find neither. A spanning store over many nodes takes away
-/// all that it covers and puts its own there at one moment.
+/// One of two entries is there at every time: no reader may find neither. A spanning store over
+/// many nodes takes away all that it covers and puts its own there at one moment.
 #[test]
 fn a_wide_entry_and_many_small_ones_in_turn() {
     let map: MapleMap<u64> = tiny().build();
@@ -232,8 +232,8 @@ fn copies_beside_a_writer() {
     map.verify().unwrap();
 }
 
-/// A reader that stands still holds memory back; a hard limit turns that into an error, and its end into room. What was
-/// reserved before is stored all the same.
+/// A reader that stands still holds memory back; a hard limit turns that into an error, and its end
+/// into room. What was reserved before is stored all the same.
 #[test]
 fn a_stalled_reader_makes_an_error_and_no_harm() {
     let domain = Domain::builder().hard_limit(1 << 16).build();

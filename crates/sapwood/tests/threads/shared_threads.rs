@@ -1,4 +1,5 @@
-//! Maps for many writers, used by many threads at once. Each test that fits runs on every kind of map.
+//! Maps for many writers, used by many threads at once. Each test that fits runs on every kind of
+//! map.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -110,8 +111,8 @@ fn a_walk_skips_nothing_that_is_there_throughout_and_repeats_nothing() {
     });
 }
 
-/// Tables grow and shrink while readers look keys up that are always there, with values that say whether they are whole, and
-/// while walks go on.
+/// Tables grow and shrink while readers look keys up that are always there, with values that say
+/// whether they are whole, and while walks go on.
 #[test]
 fn readers_and_walks_beside_tables_that_move() {
     each_kind!(new => {
@@ -190,7 +191,8 @@ fn readers_and_walks_beside_tables_that_move() {
 
 #[test]
 fn exact_queries_see_one_moment() {
-    // Two keys that are never there together, and never both absent for longer than a writer's step.
+    // Two keys that are never there together, and never both absent for longer than a writer's
+    // step.
     let map = QpShared::new().unwrap();
     map.insert("a", 0).unwrap();
     let done = AtomicBool::new(false);

@@ -1,14 +1,15 @@
-//! What a change will do, before it does anything: which nodes it replaces, and by what. Plans count what is drafted here;
-//! changes carry it out.
+//! What a change will do, before it does anything: which nodes it replaces, and by what. Plans
+//! count what is drafted here; changes carry it out.
 //!
-//! At each level a run of nodes, the window, is replaced by new ones. At level 0 it is the leaves that the range touches.
-//! Above, it is the parents of the window below: their children before and behind it stay, those inside give way to what
-//! the level below made of them. The draft ends at the first level where one child of a node is replaced by one: that is
-//! one store into the node's cell, and all that is below becomes visible.
+//! At each level a run of nodes, the window, is replaced by new ones. At level 0 it is the leaves
+//! that the range touches. Above, it is the parents of the window below: their children before and
+//! behind it stay, those inside give way to what the level below made of them. The draft ends at
+//! the first level where one child of a node is replaced by one: that is one store into the node's
+//! cell, and all that is below becomes visible.
 //!
-//! A window always ends at an upper bound that stays what it is. When the last entry of a leaf is cut or goes, the leaf's
-//! upper bound falls, and the gap before the next leaf's first entry grows: then the next leaf joins the window, and stays as
-//! it is but for its gap word.
+//! A window always ends at an upper bound that stays what it is. When the last entry of a leaf is
+//! cut or goes, the leaf's upper bound falls, and the gap before the next leaf's first entry grows:
+//! then the next leaf joins the window, and stays as it is but for its gap word.
 //!
 //! A node with too little in it takes in one neighbour, under the same parent if there is one.
 
@@ -46,8 +47,8 @@ pub(crate) enum Outcome {
     Same,
     /// It has no entries any more.
     Empty,
-    /// It has a new root, with so many levels of inner nodes: the only new node of the highest level that has some, or a
-    /// node that stays.
+    /// It has a new root, with so many levels of inner nodes: the only new node of the highest
+    /// level that has some, or a node that stays.
     Root { node: Child, height: usize },
     /// One child of the node at this level of the path is another one.
     Cell { level: usize, node: Child },
@@ -84,7 +85,8 @@ pub(crate) struct Draft {
     below: Vec<Child>,
 }
 
-// SAFETY: the addresses are of leaves of the map that has this, and are only used while its lock is held.
+// SAFETY: the addresses are of leaves of the map that has this, and are only used while its lock is
+// held.
 unsafe impl Send for Draft {}
 
 impl Draft {
@@ -344,7 +346,8 @@ impl Draft {
         true
     }
 
-    /// Cuts the entries into leaves and notes them for the level above. `rightmost`: they are the last of all.
+    /// Cuts the entries into leaves and notes them for the level above. `rightmost`: they are the
+    /// last of all.
     fn cut(&mut self, limits: &Limits, mut lower: u64, rightmost: bool, append: bool) {
         if self.entries.len() == 0 {
             return;
@@ -366,7 +369,8 @@ impl Draft {
         }
     }
 
-    /// Everything above a level where the window was all there is: a new root, over as many nodes as were made.
+    /// Everything above a level where the window was all there is: a new root, over as many nodes
+    /// as were made.
     fn finish(&mut self, limits: &Limits, mut height: usize) {
         while self.below.len() > 1 {
             height += 1;
@@ -446,8 +450,9 @@ impl Draft {
         level
     }
 
-    /// Cuts the children of the newest level into nodes and notes these for the level above. The last node of all leaves
-    /// the one before it as full as it can be, as entries may come in order.
+    /// Cuts the children of the newest level into nodes and notes these for the level above. The
+    /// last node of all leaves the one before it as full as it can be, as entries may come in
+    /// order.
     fn part(&mut self, limits: &Limits, rightmost: bool) {
         let level = &mut self.levels[self.used - 1];
         let n = level.children.len();
@@ -473,7 +478,8 @@ impl Draft {
 }
 
 impl Level {
-    /// Appends children of a node that stay; `upper` is the node's upper bound, which its last child has.
+    /// Appends children of a node that stay; `upper` is the node's upper bound, which its last
+    /// child has.
     fn take(&mut self, inner: Inner, from: usize, to: usize, upper: u64) {
         self.children.extend((from..to).map(|i| Child {
             node: inner.child(i),
@@ -540,8 +546,8 @@ impl Window {
         })
     }
 
-    /// Takes in a neighbour of the window at a level: true for the one on the right, false for the one on the left. Under
-    /// the same parent if there is one.
+    /// Takes in a neighbour of the window at a level: true for the one on the right, false for the
+    /// one on the left. Under the same parent if there is one.
     fn take_neighbour(&mut self, level: usize, gone: &mut Vec<(u32, usize)>) -> bool {
         let right = self.last.siblings(level).1;
         let left = self.first.siblings(level).0;

@@ -129,7 +129,8 @@ impl Space {
         self.garbage.retire(&mut self.arena, block, bytes);
     }
 
-    /// Frees up to `budget` blocks that nobody can hold any more: values by `value`, the others here.
+    /// Frees up to `budget` blocks that nobody can hold any more: values by `value`, the others
+    /// here.
     pub(crate) fn reclaim(
         &mut self,
         budget: usize,

@@ -20,10 +20,12 @@ use super::unknown::Unknown;
 use crate::garbage::{self, Block, SEAL};
 use crate::sync::{self, Mutex, MutexGuard};
 
-/// Whether values lie in the leaves' slots, as their bytes, or in blocks of their own that slots refer to.
+/// Whether values lie in the leaves' slots, as their bytes, or in blocks of their own that slots
+/// refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// Only for `Copy` types: slots are copied from leaf to leaf while readers may hold references into old ones.
+    /// Only for `Copy` types: slots are copied from leaf to leaf while readers may hold references
+    /// into old ones.
     InSlots,
     Apart,
 }
@@ -57,7 +59,8 @@ pub(crate) fn is_plain<V: 'static>() -> bool {
 pub(crate) struct Apart<V>(PhantomData<V>);
 
 impl<V> Apart<V> {
-    /// Bytes of a block, which is aligned to 8: enough to find a place with the type's alignment in it.
+    /// Bytes of a block, which is aligned to 8: enough to find a place with the type's alignment in
+    /// it.
     pub(crate) const BYTES: usize = {
         let slack = if align_of::<V>() > 8 {
             align_of::<V>() - 8
@@ -88,7 +91,8 @@ pub(crate) struct MapleShared<V> {
     writer: Mutex<Writer<V>>,
 }
 
-// SAFETY: what the base reaches is the arena's, which the writer owns; readers use it only to read published nodes.
+// SAFETY: what the base reaches is the arena's, which the writer owns; readers use it only to read
+// published nodes.
 unsafe impl<V: Send + Sync> Send for MapleShared<V> {}
 // SAFETY: as above; `&V` goes to other threads (Sync), and the thread that reclaims drops (Send).
 unsafe impl<V: Send + Sync> Sync for MapleShared<V> {}
@@ -98,7 +102,8 @@ pub(crate) struct Writer<V> {
     pub(crate) space: Space,
     pub(crate) limits: Limits,
     pub(super) draft: Draft,
-    /// The newest draft, until it is carried out, and how many there have been: a plan of that draft is not stale.
+    /// The newest draft, until it is carried out, and how many there have been: a plan of that
+    /// draft is not stale.
     pub(super) newest: Option<Drafted>,
     pub(super) drafts: u64,
     /// Blocks of the change under way.
@@ -214,8 +219,8 @@ impl<V> MapleShared<V> {
             guard.belongs_to(&self.domain),
             "a guard of the map's own domain"
         );
-        // SAFETY: what the root reaches is freed only a grace period after it was unlinked, and the guard holds that
-        // grace period back.
+        // SAFETY: what the root reaches is freed only a grace period after it was unlinked, and the
+        // guard holds that grace period back.
         unsafe { View::new(self) }
     }
 
@@ -356,7 +361,8 @@ impl<'g, V> View<'g, V> {
     /// The value of an entry, by its slot, which is one of the map's.
     #[inline(always)]
     pub(crate) fn value(self, slot: *const u8) -> &'g V {
-        // SAFETY: an entry's slot holds a value, or the reference of its block; neither is freed or changed for `'g`.
+        // SAFETY: an entry's slot holds a value, or the reference of its block; neither is freed or
+        // changed for `'g`.
         unsafe {
             match self.shared.values {
                 Values::InSlots => &*slot.cast::<V>(),

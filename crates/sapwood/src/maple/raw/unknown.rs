@@ -1,8 +1,9 @@
 //! Blocks for stores whose ranges are not known yet: the worst that each may need.
 //!
-//! A store makes at most `leaves` leaves, and at each level above what the children of two nodes and the new ones between
-//! them fill. How many levels there may be by then follows from the number of leaves, as nodes are never less than half
-//! full: other stores that would raise that bound reserve more before they do anything.
+//! A store makes at most `leaves` leaves, and at each level above what the children of two nodes
+//! and the new ones between them fill. How many levels there may be by then follows from the number
+//! of leaves, as nodes are never less than half full: other stores that would raise that bound
+//! reserve more before they do anything.
 
 use sapwood_arena::{Area, ArenaFull};
 
@@ -28,7 +29,8 @@ pub(crate) struct Unknown {
 
 impl Unknown {
     pub(crate) fn new(limits: &Limits, apart: bool) -> Self {
-        // Two leaves' entries and the new one, or in place of one of them a neighbour of one with too few.
+        // Two leaves' entries and the new one, or in place of one of them a neighbour of one with
+        // too few.
         let entries = 2 * leaf_holds(limits.leaf, limits.slot, 1) + 2;
         Unknown {
             stores: 0,
@@ -71,8 +73,8 @@ impl Unknown {
         height
     }
 
-    /// Makes what is held enough for `more` further stores, and for what is held already when the tree has had one store
-    /// that took nothing of it.
+    /// Makes what is held enough for `more` further stores, and for what is held already when the
+    /// tree has had one store that took nothing of it.
     pub(crate) fn ensure(
         &mut self,
         space: &mut Space,

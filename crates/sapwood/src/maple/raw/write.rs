@@ -1,5 +1,5 @@
-//! Changes: a draft is made, its blocks are found, its nodes written, one store makes them visible, and what they replace
-//! is left to the grace period.
+//! Changes: a draft is made, its blocks are found, its nodes written, one store makes them visible,
+//! and what they replace is left to the grace period.
 
 use core::mem::ManuallyDrop;
 
@@ -78,8 +78,8 @@ impl<V> MapleShared<V> {
         cost
     }
 
-    /// Whether this is the newest draft, and waits to be carried out: nothing has changed since. One of another map with the
-    /// same number is of the same change, so that it says nothing else.
+    /// Whether this is the newest draft, and waits to be carried out: nothing has changed since.
+    /// One of another map with the same number is of the same change, so that it says nothing else.
     pub(crate) fn is_newest(writer: &Writer<V>, draft: Option<Drafted>) -> bool {
         draft.is_some() && writer.newest == draft
     }
@@ -179,8 +179,8 @@ impl<V> MapleShared<V> {
 }
 
 impl<V: Clone> MapleShared<V> {
-    /// Makes `a..=b` one entry with the value, or a gap without one. On an error nothing has changed, and the value is given
-    /// back.
+    /// Makes `a..=b` one entry with the value, or a gap without one. On an error nothing has
+    /// changed, and the value is given back.
     pub(crate) fn change(
         &self,
         writer: &mut Writer<V>,
@@ -225,7 +225,8 @@ impl<V: Clone> MapleShared<V> {
         self.tidy(writer, dropped);
     }
 
-    /// As [`change`](Self::change), with blocks that are held for ranges that were not known; cannot fail.
+    /// As [`change`](Self::change), with blocks that are held for ranges that were not known;
+    /// cannot fail.
     pub(crate) fn change_unknown(
         &self,
         writer: &mut Writer<V>,
@@ -296,7 +297,8 @@ impl<V: Clone> MapleShared<V> {
         }
         let made = writer.nodes.len() - values.len();
         writer.nodes.drain(..made);
-        // SAFETY: the blocks are of the draft's sizes; the slots' bytes are there until this returns.
+        // SAFETY: the blocks are of the draft's sizes; the slots' bytes are there until this
+        // returns.
         unsafe {
             writer.write_nodes(new_at, clone_at);
             self.publish(writer);
@@ -382,8 +384,8 @@ impl<V> Writer<V> {
     /// Writes the draft's nodes into their blocks.
     ///
     /// # Safety
-    /// `nodes` are blocks of the draft's sizes that nobody else uses; `new` and `clone` point at slots' bytes where the draft
-    /// has such.
+    /// `nodes` are blocks of the draft's sizes that nobody else uses; `new` and `clone` point at
+    /// slots' bytes where the draft has such.
     unsafe fn write_nodes(&mut self, new: *const u8, clone: *const u8) {
         let mem = self.space.mem();
         let Writer {
@@ -411,7 +413,8 @@ impl<V> Writer<V> {
             let (from, to) = (part.from, part.to);
             added += to - from;
             let slots = entries.slots[from..to].iter();
-            // SAFETY: the caller's promise; the part's encoding is that of these entries, whose slots are there.
+            // SAFETY: the caller's promise; the part's encoding is that of these entries, whose
+            // slots are there.
             unsafe {
                 Leaf::write(
                     mem.at(r),
@@ -480,7 +483,8 @@ impl<V> MapleShared<V> {
             Outcome::Cell { level, node } => {
                 let new = writer.top(node);
                 let path = &writer.draft.path;
-                // What gap words say is never less than what is there: they grow before, and shrink afterwards.
+                // What gap words say is never less than what is there: they grow before, and shrink
+                // afterwards.
                 for above in level..=path.height {
                     let (inner, i) = (path.inner(above), path.index(above));
                     if inner.gap(i) >= node.gap {

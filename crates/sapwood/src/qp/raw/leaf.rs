@@ -154,7 +154,8 @@ impl<V> LeafOf<V> {
     }
 }
 
-/// Four words that together are all the bytes of 8 to 32: they overlap as the length wants it, and no branch depends on it.
+/// Four words that together are all the bytes of 8 to 32: they overlap as the length wants it, and
+/// no branch depends on it.
 ///
 /// # Safety
 /// `len` bytes can be read at `p`; 8 to 32.
@@ -171,7 +172,8 @@ pub(crate) unsafe fn four_words(p: *const u8, len: usize) -> [u64; 4] {
     ]
 }
 
-/// Whether the bytes at `p` are those of the key. A call and its branches on the length are for the longer ones.
+/// Whether the bytes at `p` are those of the key. A call and its branches on the length are for the
+/// longer ones.
 ///
 /// # Safety
 /// As many bytes as the key has can be read at `p`.

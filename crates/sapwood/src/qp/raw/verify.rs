@@ -62,8 +62,8 @@ struct Walk<'w, 'v, V, M> {
     todo: SmallVec<[Todo; 64]>,
 }
 
-/// Walks a trie in order and checks every branch, cluster and leaf. At most `limit` leaves are visited, so that
-/// a hostile file that shares subtrees cannot keep the walk going for ever.
+/// Walks a trie in order and checks every branch, cluster and leaf. At most `limit` leaves are
+/// visited, so that a hostile file that shares subtrees cannot keep the walk going for ever.
 pub(crate) fn walk<V, M: Mem>(view: &View<'_, V, M>, limit: usize) -> Result<Walked, String> {
     let mut walk = Walk {
         view,
@@ -272,8 +272,8 @@ fn check_slots(c: Cluster, cell: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a trie, and the arena's accounts against what the walk found. `retired` are blocks that are
-/// unlinked but not freed yet: (bytes, kind) sums per kind.
+/// Checks a trie, and the arena's accounts against what the walk found. `retired` are blocks that
+/// are unlinked but not freed yet: (bytes, kind) sums per kind.
 pub(crate) fn tree<V>(tree: &Tree<V>, retired: &[(usize, usize)]) -> Result<(), String> {
     let seen = walk(&tree.owned_view(), usize::MAX)?;
     if seen.leaves != tree.len {

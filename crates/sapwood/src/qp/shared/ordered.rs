@@ -175,7 +175,8 @@ impl<V: Send + Sync + 'static> QpShared<V> {
     /// Iteration gains most: neighbours in order become neighbours in memory.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on later.
+    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on
+    /// later.
     ///
     /// ```
     /// # let map = sapwood::qp::QpShared::new()?;
@@ -353,7 +354,8 @@ impl<V: fmt::Debug> fmt::Debug for QpSharedRange<'_, V> {
 mod tests {
     use crate::qp::QpShared;
 
-    /// The prefixes of a key, longest first, when `change` happens as soon as the first one was found.
+    /// The prefixes of a key, longest first, when `change` happens as soon as the first one was
+    /// found.
     fn prefixes(map: &QpShared<u32>, key: &[u8], change: impl FnOnce()) -> Vec<Vec<u8>> {
         let pin = map.pin();
         let view = pin.view().view();

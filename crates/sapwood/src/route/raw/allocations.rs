@@ -1,4 +1,5 @@
-//! The allocator of the unit tests, which counts; and the test that a cache allocates nothing once it is made.
+//! The allocator of the unit tests, which counts; and the test that a cache allocates nothing once
+//! it is made.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -18,7 +19,8 @@ fn count() {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
 }
 
-// SAFETY: every call is passed on to `System` as it came; the count is a thread's own, and has no destructor.
+// SAFETY: every call is passed on to `System` as it came; the count is a thread's own, and has no
+// destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -1,4 +1,5 @@
-//! Values are dropped exactly once: when they are overwritten, cut away, erased, rejected, or when the map goes.
+//! Values are dropped exactly once: when they are overwritten, cut away, erased, rejected, or when
+//! the map goes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,7 +1,8 @@
-//! The whole table of what a cursor does: each position with each move, up to a limit and short of it.
+//! The whole table of what a cursor does: each position with each move, up to a limit and short of
+//! it.
 //!
-//! The table is about three entries, at 10 to 19, 20 to 29 and 40 to 49, and holds at every place of a larger map: their
-//! nodes begin and end wherever nodes can.
+//! The table is about three entries, at 10 to 19, 20 to 29 and 40 to 49, and holds at every place
+//! of a larger map: their nodes begin and end wherever nodes can.
 
 use sapwood::maple::{Cursor, MapleMap, Position};
 
@@ -52,7 +53,8 @@ const NEW: u64 = 99;
 /// Distance of one three from the next.
 const STEP: u64 = 100;
 
-/// The gap before A, that between B and C, that behind C. They are relative to a place, so the first begins below it.
+/// The gap before A, that between B and C, that behind C. They are relative to a place, so the
+/// first begins below it.
 const LEFT: (i64, i64) = (-50, 9);
 const HOLE: Thing = (30, 39, None);
 const RIGHT: Thing = (50, 109, None);

@@ -13,8 +13,8 @@ fn insert_over_existing_is_refused_and_changes_nothing() {
             assert!(map.insert(100 * i + 10..=100 * i + 19, i));
         }
         let at = 1_500;
-        // The same, inside, at each edge, around, overlapping to the left, to the right, one index of overlap,
-        // several entries, everything.
+        // The same, inside, at each edge, around, overlapping to the left, to the right, one index
+        // of overlap, several entries, everything.
         for range in [
             at + 10..=at + 19,
             at + 12..=at + 15,
@@ -78,7 +78,8 @@ fn bad_ranges_are_refused() {
     });
 }
 
-/// The `i`th range of a fill: with gaps between, without, of pages, and so wide that offsets take eight bytes.
+/// The `i`th range of a fill: with gaps between, without, of pages, and so wide that offsets take
+/// eight bytes.
 const FILLS: [fn(u64) -> Range; 4] = [
     |i| 10 * i..=10 * i + i % 10,
     |i| 7 * i..=7 * i + 6,

@@ -269,7 +269,8 @@ fn iterators_meet_in_the_middle() {
     }
 }
 
-/// An iterator lives while the writer goes on: what did not change is there, in order, and nothing that never was.
+/// An iterator lives while the writer goes on: what did not change is there, in order, and nothing
+/// that never was.
 #[test]
 fn iteration_over_live_data() {
     each(|map| {
@@ -300,8 +301,8 @@ fn iteration_over_live_data() {
     });
 }
 
-/// Changes anywhere between the steps of a walk, before it and behind it: each step finds the nearest entry with an index
-/// that was not passed, as the map is then.
+/// Changes anywhere between the steps of a walk, before it and behind it: each step finds the
+/// nearest entry with an index that was not passed, as the map is then.
 #[test]
 fn each_step_of_a_walk_sees_the_map_as_it_is() {
     for seed in 0..steps(24).max(2) as u64 {
@@ -340,8 +341,8 @@ fn each_step_of_a_walk_sees_the_map_as_it_is() {
     }
 }
 
-/// `for_each` gives what `next` gives, also from part of a range, with a map that changes on the way:
-/// before the walk, behind it, and where it is.
+/// `for_each` gives what `next` gives, also from part of a range, with a map that changes on the
+/// way: before the walk, behind it, and where it is.
 #[test]
 fn iteration_by_fold_sees_the_map_as_next_does() {
     each(|map| {

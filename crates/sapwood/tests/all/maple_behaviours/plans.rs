@@ -1,4 +1,5 @@
-//! Reservation: how many nodes each kind of write takes, that the plan says so, and that what is not used comes back.
+//! Reservation: how many nodes each kind of write takes, that the plan says so, and that what is
+//! not used comes back.
 
 use sapwood::Error;
 use sapwood::arena::ArenaOptions;
@@ -125,7 +126,8 @@ fn an_erase_in_a_leaf_takes_one_and_nothing_takes_none() {
     assert_eq!(memory.leaves.0 + memory.inner.0, 0);
 }
 
-/// Two levels: a leaf alone is one node; one that takes in a neighbour becomes one leaf or two, and their parent is made anew.
+/// Two levels: a leaf alone is one node; one that takes in a neighbour becomes one leaf or two, and
+/// their parent is made anew.
 #[test]
 fn a_rebalance_takes_the_leaves_and_their_parent() {
     let base = comb(3 * room());
@@ -172,7 +174,8 @@ fn the_end_of_a_leafs_last_entry_takes_a_parent_too() {
     assert_eq!(counts, [0, n as usize - (leaves - 1), leaves - 1, 0]);
 }
 
-/// Erasing until leaves merge, down to the last: each erase takes few nodes, and the plan is right each time.
+/// Erasing until leaves merge, down to the last: each erase takes few nodes, and the plan is right
+/// each time.
 #[test]
 fn merges_take_the_merged_leaf_and_its_parents() {
     let mut map = comb(steps(400).max(60) as u64);
@@ -338,7 +341,8 @@ fn a_reserved_erase_takes_what_was_planned() {
     }
 }
 
-/// A plan is plain data: it may be reserved twice, or in another map, whose own plans have the same numbers.
+/// A plan is plain data: it may be reserved twice, or in another map, whose own plans have the same
+/// numbers.
 #[test]
 fn a_plan_of_a_change_that_was_made_is_stale() {
     let mut map = comb(20);

@@ -1,4 +1,5 @@
-//! The rest of the surface: what it shares with the collections of the standard library, handles, locks, limits.
+//! The rest of the surface: what it shares with the collections of the standard library, handles,
+//! locks, limits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -246,7 +247,8 @@ fn extend_panics_for_an_empty_range() {
     map.extend([(0..=4, 1), (9..=8, 2)]);
 }
 
-/// A view outlives the handle it came from as long as its borrow says; a reader's goes on over changes.
+/// A view outlives the handle it came from as long as its borrow says; a reader's goes on over
+/// changes.
 #[test]
 fn a_view_sees_changes() {
     let map: MapleMap<u64> = tiny().build();

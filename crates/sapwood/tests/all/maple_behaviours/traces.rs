@@ -1,10 +1,10 @@
-//! What happens to the address spaces of programs, as traces: a line a system call, in pages. The map is verified after
-//! each.
+//! What happens to the address spaces of programs, as traces: a line a system call, in pages. The
+//! map is verified after each.
 
 use crate::support::ranges::{Checked, Range, copied, each};
 
-/// A program starts: its file is mapped, its parts get their protection, the linker and libraries follow, and what was
-/// mapped too much goes.
+/// A program starts: its file is mapped, its parts get their protection, the linker and libraries
+/// follow, and what was mapped too much goes.
 const A_PROGRAM_STARTS: &str = "
     map 0x400 0x1 1
     map 0x401 0x60 2
@@ -40,7 +40,8 @@ const A_PROGRAM_STARTS: &str = "
     unmap 0x7eb00 0x80
 ";
 
-/// Stacks with guard pages, from the top down; they end in another order, and new ones take the holes.
+/// Stacks with guard pages, from the top down; they end in another order, and new ones take the
+/// holes.
 const THREADS_COME_AND_GO: &str = "
     map 0x7f7fe 0x801 1
     protect 0x7f7fe 0x1 2

@@ -1,4 +1,5 @@
-//! Values: of every size, in slots and apart; each dropped once, also when a clone or a drop panics.
+//! Values: of every size, in slots and apart; each dropped once, also when a clone or a drop
+//! panics.
 
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};

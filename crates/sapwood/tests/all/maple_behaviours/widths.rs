@@ -1,4 +1,5 @@
-//! Borders at the edges of what two, four and eight bytes hold, in every unit: leaves write them as distances.
+//! Borders at the edges of what two, four and eight bytes hold, in every unit: leaves write them as
+//! distances.
 
 use crate::support::ranges::{Checked, MAX, copied, each};
 

@@ -1,7 +1,8 @@
-//! A table of buckets: a block with a header and a directory, and the chunks that the directory names.
+//! A table of buckets: a block with a header and a directory, and the chunks that the directory
+//! names.
 //!
-//! Header and directory lie in the arena like all else, so a table that readers may still look at is given back as
-//! a node is.
+//! Header and directory lie in the arena like all else, so a table that readers may still look at
+//! is given back as a node is.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -178,8 +179,9 @@ impl Table {
         if next == 0 {
             return self;
         }
-        // During a move one lookup goes here and one there: taken without a jump, which the processor would guess wrong
-        // every other time. A chunk of a table where lookups begin is only gone if it was moved to the next one.
+        // During a move one lookup goes here and one there: taken without a jump, which the
+        // processor would guess wrong every other time. A chunk of a table where lookups begin is
+        // only gone if it was moved to the next one.
         let chunk = self.chunk_of(self.home(hash));
         let gone = self.entry(chunk).load(Ordering::Acquire) == 0;
         let here = self.head.addr() - self.base.addr();
@@ -224,7 +226,8 @@ impl Table {
         (home + WINDOW).min(self.total())
     }
 
-    /// Puts a leaf into the table. One that finds no slot is counted as spilled, or, in a table that stands alone, is `Full`.
+    /// Puts a leaf into the table. One that finds no slot is counted as spilled, or, in a table
+    /// that stands alone, is `Full`.
     ///
     /// # Safety
     /// As for `Index::insert`.
@@ -264,7 +267,8 @@ impl Table {
         }
     }
 
-    /// Puts a leaf into a bucket behind its home, which is full; the home's new words, and how far behind, or `NOWHERE`.
+    /// Puts a leaf into a bucket behind its home, which is full; the home's new words, and how far
+    /// behind, or `NOWHERE`.
     ///
     /// # Safety
     /// The caller has locked the home, whose words these are, and it has not moved.
@@ -282,8 +286,8 @@ impl Table {
             home
         };
         for at in home + 1..end {
-            // SAFETY: below `total`. The home is locked and has not moved, so no bucket behind it has; far behind it there
-            // may be none yet.
+            // SAFETY: below `total`. The home is locked and has not moved, so no bucket behind it
+            // has; far behind it there may be none yet.
             let Some(bucket) = (unsafe { self.bucket(at) }) else {
                 break;
             };
@@ -463,7 +467,8 @@ pub(super) unsafe fn make_chunk(
     let r = chunks.alloc(chunk_bytes(buckets))?;
     let base = chunks.base();
     let word = format::entry_of(r.get());
-    // SAFETY: the block has 56 bytes more than the buckets. The arena may have moved, the table not within it.
+    // SAFETY: the block has 56 bytes more than the buckets. The arena may have moved, the table not
+    // within it.
     unsafe {
         base.add(format::chunk_at(word))
             .write_bytes(0, buckets as usize * LINE);

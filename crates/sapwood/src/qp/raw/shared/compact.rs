@@ -1,8 +1,10 @@
-//! Compaction beside writers: branches and clusters are copied into other memory in key order, a bounded number at a time,
-//! and the memory that they leave is swept. Leaves stay where they are, as readers may hold references to values.
+//! Compaction beside writers: branches and clusters are copied into other memory in key order, a
+//! bounded number at a time, and the memory that they leave is swept. Leaves stay where they are,
+//! as readers may hold references to values.
 //!
-//! The other memory lies above all that is in use, and what is left becomes one piece; or, when earlier compactions left enough
-//! that is free, it is that: else the map would take more address space each time.
+//! The other memory lies above all that is in use, and what is left becomes one piece; or, when
+//! earlier compactions left enough that is free, it is that: else the map would take more address
+//! space each time.
 
 use alloc::vec::Vec;
 use std::collections::HashSet;
@@ -19,7 +21,8 @@ use crate::qp::raw::writers::lock::{self, LockContention};
 use crate::qp::raw::writers::shard::Held;
 use crate::sync;
 
-/// Ends of ways that are looked at for each node that may be moved: they hang in branches that were moved already.
+/// Ends of ways that are looked at for each node that may be moved: they hang in branches that were
+/// moved already.
 const LOOKS: usize = 8;
 /// Bytes of a page, as the arena gives them back.
 const PAGE: usize = 4096;
@@ -111,7 +114,8 @@ impl<V> Trie<V> {
         Ok(!matches!(*state, Compaction::Idle))
     }
 
-    /// From now on new branches lie above all old ones, or in what is free in long runs. Writers wait for a moment.
+    /// From now on new branches lie above all old ones, or in what is free in long runs. Writers
+    /// wait for a moment.
     fn begin_compaction(&self) -> bool {
         let mut shards = self.all_shards();
         for held in &mut shards {
@@ -147,7 +151,8 @@ impl<V> Trie<V> {
         Left::AllBut(passed)
     }
 
-    /// Moves branches on the ways to the keys from `from` on. The key to go on from, unless that was the last.
+    /// Moves branches on the ways to the keys from `from` on. The key to go on from, unless that
+    /// was the last.
     ///
     /// # Safety
     /// This thread holds a guard.
@@ -162,7 +167,8 @@ impl<V> Trie<V> {
         let mut from = from.to_vec();
         let mut left = None;
         'anew: loop {
-            // SAFETY: the caller's promise; leaves and branches that the cursor meets are not freed meanwhile.
+            // SAFETY: the caller's promise; leaves and branches that the cursor meets are not freed
+            // meanwhile.
             let view = unsafe { self.view() };
             let mut cursor = Cursor::new();
             cursor.seek_ge(&view, &from, false);

@@ -23,8 +23,8 @@ use crate::qp::raw::writers::writer_pool::Blocks;
 /// How many keys a walk gives at once.
 const SOME: usize = 64;
 
-// SAFETY: a walk from the root, under a guard, meets leaves that are linked; so does the index, which holds a
-// leaf until it is unlinked.
+// SAFETY: a walk from the root, under a guard, meets leaves that are linked; so does the index,
+// which holds a leaf until it is unlinked.
 unsafe impl<V> Structure<V> for Trie<V> {
     /// The largest branch, and two clusters.
     const GARBAGE: usize = node::LARGEST + 2 * cluster::block(cluster::FILL_MAX);
@@ -92,8 +92,8 @@ unsafe impl<V> Structure<V> for Trie<V> {
         let mut shards = self.all_shards();
         if self.is_vacant() {
             let mut blocks = Blocks::new(&self.depot, &mut shards[0].inner);
-            // SAFETY: all shards are held, so nobody writes; there is no entry, so what readers are told
-            // is right anyhow.
+            // SAFETY: all shards are held, so nobody writes; there is no entry, so what readers are
+            // told is right anyhow.
             unsafe { index.clear(&mut blocks) };
         }
         self.is_vacant()

@@ -43,7 +43,8 @@ enum Kept<V> {
     Leaf(u32),
 }
 
-// SAFETY: the leaves were met on ways from the root under the guard, or linked by the change itself.
+// SAFETY: the leaves were met on ways from the root under the guard, or linked by the change
+// itself.
 unsafe impl<V> Changes<V> for Trie<V> {
     unsafe fn write(
         &self,
@@ -94,7 +95,8 @@ unsafe impl<V> Changes<V> for Trie<V> {
                 };
                 match tried {
                     Tried::Done => return there.map_or(Done::Inserted(leaf), Done::Replaced),
-                    // The test is the user's and may panic: the value goes back to where that drops it.
+                    // The test is the user's and may panic: the value goes back to where that drops
+                    // it.
                     Tried::Again if matches!(mode, Mode::If(_)) => {
                         value = Kept::Value(self.unmake_leaf(&mut held.inner, leaf));
                     }
@@ -525,8 +527,8 @@ impl<V> Trie<V> {
         }
     }
 
-    /// Takes a leaf out of the cluster at the end of a way: a copy without it takes that's place, or
-    /// the other leaf.
+    /// Takes a leaf out of the cluster at the end of a way: a copy without it takes that's place,
+    /// or the other leaf.
     ///
     /// # Safety
     /// As for `unlink`.
