@@ -5,6 +5,7 @@ use crate::lists::{Mem, TAGGED, class_of};
 use crate::reference::{Kind, UNIT};
 use alloc::format;
 use alloc::string::String;
+use core::fmt;
 
 /// Blocks and bytes of one [`Kind`] that are live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +64,29 @@ pub struct Memory {
     pub kinds: [KindMemory; Kind::COUNT],
     /// By area.
     pub areas: [AreaMemory; 2],
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (what, bytes) in [
+            ("live", self.live),
+            ("retired", self.retired),
+            ("free", self.free),
+            ("header", self.header),
+            ("frontier", self.frontier),
+            ("committed", self.committed),
+            ("reserved", self.reserved),
+            ("released", self.released),
+            ("overhead", self.overhead),
+        ] {
+            writeln!(f, "{what:<16} {bytes:>16} bytes")?;
+        }
+        let kinds = self.kinds.iter().enumerate();
+        for (kind, KindMemory { count, bytes }) in kinds.filter(|(_, kind)| kind.count > 0) {
+            writeln!(f, "kind {kind:<3} {count:>8} {bytes:>16} bytes")?;
+        }
+        Ok(())
+    }
 }
 
 impl Arena {

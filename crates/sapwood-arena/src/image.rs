@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::Xxh3;
 #[non_exhaustive]
 pub enum OpenError {
     /// The system refused.
-    #[error("cannot open or read the file")]
+    #[error(transparent)]
     Io(#[from] io::Error),
     /// A directory, a device, or something else without contents.
     #[error("not a regular file")]

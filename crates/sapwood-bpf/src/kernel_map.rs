@@ -131,6 +131,27 @@ pub struct KernelMapMemory {
     pub frontier: usize,
 }
 
+impl fmt::Display for KernelMapMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (what, bytes) in [
+            ("fixed", self.fixed),
+            ("index", self.index),
+            ("offered", self.offered),
+            ("live", self.live),
+            ("branches", self.branches),
+            ("clusters", self.clusters),
+            ("leaves", self.leaves),
+            ("retired", self.retired),
+            ("waiting", self.waiting),
+            ("free", self.free),
+            ("frontier", self.frontier),
+        ] {
+            writeln!(f, "{what:<16} {bytes:>16} bytes")?;
+        }
+        Ok(())
+    }
+}
+
 /// What a walk over all of a map found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

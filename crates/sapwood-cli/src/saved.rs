@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sapwood::arena::MAGIC;
 use sapwood::lpm::BitFile;
-use sapwood::qp::OpenError;
+use sapwood::qp::OpenCause;
 use serde_json::json;
 
 use crate::errors::{Answer, Error, Outcome};
@@ -55,7 +55,7 @@ pub fn say_whether_whole(
     path: &Path,
     kind: &str,
     json: bool,
-    opened: Result<Sound, OpenError>,
+    opened: Result<Sound, OpenCause>,
 ) -> Outcome {
     let file = path.to_string_lossy();
     let problem = match opened {
@@ -84,7 +84,7 @@ pub fn say_whether_whole(
         }
         Err(
             error
-            @ (OpenError::Image(sapwood::arena::OpenError::Header(_)) | OpenError::Corrupt(_)),
+            @ (OpenCause::Image(sapwood::arena::OpenError::Header(_)) | OpenCause::Corrupt(_)),
         ) => open_error(path, kind, error),
         Err(error) => return Err(open_error(path, kind, error)),
     };

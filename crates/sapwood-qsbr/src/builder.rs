@@ -9,11 +9,11 @@ use crate::source::GraceSource;
 /// The garbage limit would be crossed; nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{requested} more bytes would cross the garbage limit: {garbage} of {limit} bytes already wait for readers"
+    "{requested} more bytes would cross the garbage limit: {garbage} of {limit} bytes already wait for readers or snapshots"
 )]
 #[non_exhaustive]
 pub struct GarbageLimit {
-    /// Bytes that waited when it was refused.
+    /// Bytes that waited when it was refused, for readers or for snapshots.
     pub garbage: usize,
     /// Bytes asked for.
     pub requested: usize,
@@ -38,8 +38,9 @@ pub enum LimitPolicy {
     Error,
     /// It waits, and polls, until there is room.
     ///
-    /// A thread must not wait for itself: go offline first. A thread inside `Domain::pin` gets the
-    /// error.
+    /// A thread must not wait for itself: go offline first, and keep no snapshot of the structure.
+    /// A thread inside `Domain::pin` gets the error. [`Domain::stalls`], asked by another thread,
+    /// names who is waited for.
     Block,
 }
 
@@ -126,7 +127,8 @@ impl DomainBuilder {
         self
     }
 
-    /// How long a reader may stand still before [`Domain::stalls`] lists it.
+    /// How long a reader may stand still, or a snapshot be kept, before [`Domain::stalls`] lists
+    /// it.
     #[cfg(feature = "std")]
     pub fn stall_after(mut self, after: core::time::Duration) -> Self {
         self.limits.stall_after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);

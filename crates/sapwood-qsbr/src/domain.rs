@@ -10,6 +10,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::builder::{DomainBuilder, GarbageLimit, LimitPolicy, Limits, TooManyReaders};
 use crate::defer::DeferQueue;
+use crate::holder::Holders;
 use crate::reader::Reader;
 use crate::slots::Slots;
 use crate::source::{GraceSource, Sources};
@@ -72,6 +73,7 @@ pub(crate) struct Shared {
     pub(crate) slots: Arc<Slots>,
     pub(crate) sources: Option<Sources>,
     pub(crate) deferred: DeferQueue,
+    pub(crate) holders: Holders,
     readers: plain::AtomicUsize,
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
@@ -150,6 +152,7 @@ impl Domain {
             slots: Arc::new(Slots::new()),
             sources: (!sources.is_empty()).then(|| Sources::new(sources)),
             deferred: DeferQueue::new(),
+            holders: Holders::new(),
             readers: plain::AtomicUsize::new(0),
             limits,
             clock: Clock::new(),

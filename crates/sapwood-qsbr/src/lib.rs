@@ -89,6 +89,7 @@ mod builder;
 mod chunks;
 mod defer;
 mod domain;
+mod holder;
 #[cfg(all(test, loom))]
 mod models;
 #[cfg(feature = "std")]
@@ -104,6 +105,7 @@ pub mod tokio_hooks;
 
 pub use builder::{DomainBuilder, GarbageLimit, LimitPolicy, TooManyReaders};
 pub use domain::{Domain, Generation};
+pub use holder::{Hold, Holder};
 #[cfg(feature = "std")]
 pub use pin::Pinned;
 pub use reader::{Guard, Offline, Reader};

@@ -2,6 +2,8 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::fmt;
 
 use crate::domain::Domain;
 
@@ -15,29 +17,51 @@ pub enum StallKind {
     Pinned,
     /// A [`GraceSource`](crate::GraceSource).
     Source,
+    /// A kept version of a structure, which its [`Holder`](crate::Holder) reports.
+    Snapshot,
 }
 
-/// A reader that has stood still while garbage waits. From [`Domain::stalls`].
+/// A reader that has stood still while garbage waits, or a snapshot that holds garbage back. From
+/// [`Domain::stalls`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stall {
     /// The name it was registered with; the thread's name for a pin; the source's name for a
-    /// source.
+    /// source; the version, and the thread that made it, for a snapshot.
     pub name: String,
     /// What it is.
     pub kind: StallKind,
-    /// How many generations have begun since its last quiescent state.
+    /// How many generations have begun since its last quiescent state; for a snapshot, how many
+    /// versions were published after it.
     pub generations: u64,
     /// For how long it has been known to hold something back; at most how long it has stood still.
+    /// For a snapshot, its age.
     #[cfg(feature = "std")]
     pub stood_for: core::time::Duration,
     /// At most this many bytes wait because of it: the domain's garbage at the time of the report.
+    /// For a snapshot, the bytes that its structure retired after that version: they wait for its
+    /// end.
     pub bytes: usize,
 }
 
+impl fmt::Display for Stall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            StallKind::Reader => "reader",
+            StallKind::Pinned => "pin of thread",
+            StallKind::Source => "source",
+            StallKind::Snapshot => "snapshot of",
+        };
+        write!(f, "{what} {}", self.name)?;
+        #[cfg(feature = "std")]
+        write!(f, " for {:.3} s", self.stood_for.as_secs_f64())?;
+        write!(f, ": {} bytes wait", self.bytes)
+    }
+}
+
 impl Domain {
-    /// The readers that have stood still for longer than `stall_after` while garbage waits, the
-    /// longest first.
+    /// The readers that have stood still for longer than `stall_after` while garbage waits, and the
+    /// snapshots as old as that which hold garbage back; the longest first.
     ///
     /// No reader ever looks at a clock: the time runs from when it was first noticed that a reader
     /// holds something back. A failed [`elapsed`](Self::elapsed) (hence any poll or reclaim)
@@ -45,7 +69,9 @@ impl Domain {
     /// monitor calls it every so often. Without `std` there is no clock, and every reader that is
     /// behind is listed.
     ///
-    /// Takes time in proportion to the number of readers; takes each reported reader's name lock.
+    /// Takes time in proportion to the number of readers and snapshots; takes each reported
+    /// reader's name lock, and no lock that a waiting writer holds: another thread can ask why a
+    /// writer is blocked ([`LimitPolicy::Block`](crate::LimitPolicy::Block)).
     ///
     /// ```
     /// # #[cfg(feature = "std")] {
@@ -80,30 +106,44 @@ impl Domain {
                 } else {
                     StallKind::Reader
                 };
-                found.push((since, generation - seen, kind, slot.name()));
+                let stood = now.saturating_sub(since);
+                found.push((stood, generation - seen, kind, slot.name(), bytes));
             }
         }
         if let Some(sources) = &shared.sources {
             sources.waiting(|name, asked, since| {
                 found.push((
-                    since,
+                    now.saturating_sub(since),
                     generation.saturating_sub(asked) + 1,
                     StallKind::Source,
                     name.to_string(),
+                    bytes,
                 ));
             });
         }
-        found.retain(|&(since, ..)| now.saturating_sub(since) >= shared.limits.stall_after);
-        found.sort_by_key(|&(since, generations, ..)| (since, u64::MAX - generations));
-        let stall = |(since, generations, kind, name)| {
+        for hold in shared.holders.holds() {
+            if hold.bytes > 0 {
+                let age = u64::try_from(hold.age.as_nanos()).unwrap_or(u64::MAX);
+                found.push((
+                    age,
+                    hold.versions,
+                    StallKind::Snapshot,
+                    hold.name,
+                    hold.bytes,
+                ));
+            }
+        }
+        found.retain(|&(stood, ..)| stood >= shared.limits.stall_after);
+        found.sort_by_key(|&(stood, generations, ..)| Reverse((stood, generations)));
+        let stall = |(stood, generations, kind, name, bytes)| {
             #[cfg(not(feature = "std"))]
-            let _: u64 = since;
+            let _: u64 = stood;
             Stall {
                 name,
                 kind,
                 generations,
                 #[cfg(feature = "std")]
-                stood_for: core::time::Duration::from_nanos(now.saturating_sub(since)),
+                stood_for: core::time::Duration::from_nanos(stood),
                 bytes,
             }
         };

@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             most >> 10
         );
         for stall in domain.stalls() {
-            println!("stands still: {stall:?}");
+            println!("stands still: {stall}");
         }
         Ok(())
     })?;

@@ -32,6 +32,14 @@ pub(crate) fn sums(arena: &Memory, pooled: usize, outside: usize) -> [(&'static 
     ]
 }
 
+/// Writes numbers that are not bytes, a line each.
+pub(crate) fn counts(f: &mut fmt::Formatter<'_>, counts: &[(&str, u64)]) -> fmt::Result {
+    for &(what, count) in counts {
+        writeln!(f, "{what:<16} {count:>12}")?;
+    }
+    Ok(())
+}
+
 /// Writes a table: blocks with their numbers and bytes, then sums of bytes, each with its share of
 /// what is counted.
 pub(crate) fn table(
@@ -42,7 +50,7 @@ pub(crate) fn table(
     sums: &[(&str, usize)],
 ) -> fmt::Result {
     let each = |bytes: usize| bytes as f64 / count.max(1) as f64;
-    writeln!(f, "{many:<16} {count:>12}")?;
+    counts(f, &[(many, count as u64)])?;
     for &(what, (count, bytes)) in blocks {
         let each = each(bytes);
         writeln!(

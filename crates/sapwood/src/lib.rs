@@ -65,9 +65,16 @@ mod sync;
 
 pub use error::{Error, Rejected};
 #[cfg(feature = "std")]
+pub use kept::OldestSnapshot;
+#[cfg(feature = "std")]
 pub use reader::{Pin, Readable, Reader};
 pub use sapwood_arena as arena;
 pub use sapwood_qsbr as qsbr;
+
+/// The programs of the page on guards compile and run.
+#[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../../../docs/guards.md")]
+struct Guards;
 
 /// The example of the project's README compiles and runs.
 #[cfg(all(doctest, feature = "std"))]

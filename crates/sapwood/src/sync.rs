@@ -7,6 +7,9 @@
 //!   in plain memory, so their atomics stay `core`'s, and [`point`] tells the scheduler that one is
 //!   about to be touched.
 
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::AtomicUsize;
+
 #[cfg(loom)]
 pub(crate) use loom::sync::{
     Condvar, Mutex, MutexGuard,
@@ -67,4 +70,100 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
         Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(std::sync::TryLockError::WouldBlock) => None,
     }
+}
+
+/// The lock of a structure with one writer at a time. Users hold it for as long as they like, in a
+/// transaction, a writer or a reservation: a thread that would wait for its own is told so.
+pub(crate) struct WriterLock<T> {
+    /// [`this_thread`] of the thread that holds the lock, or 0.
+    owner: AtomicUsize,
+    inner: Mutex<T>,
+}
+
+impl<T> WriterLock<T> {
+    pub(crate) fn new(value: T) -> Self {
+        WriterLock {
+            owner: AtomicUsize::new(0),
+            inner: Mutex::new(value),
+        }
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Panics
+    /// When this thread holds it.
+    #[track_caller]
+    pub(crate) fn lock(&self) -> WriterGuard<'_, T> {
+        assert!(
+            !self.is_held_here(),
+            "this thread is changing the same structure already (a transaction, writer or \
+             reservation of its own is open): it would wait for itself"
+        );
+        self.guard(lock(&self.inner))
+    }
+
+    /// Whether this thread holds the lock.
+    pub(crate) fn is_held_here(&self) -> bool {
+        // Relaxed: a thread finds its own mark if and only if it holds the lock.
+        self.owner.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// As [`lock`](Self::lock), when it can be had at once.
+    pub(crate) fn try_lock(&self) -> Option<WriterGuard<'_, T>> {
+        try_lock(&self.inner).map(|inner| self.guard(inner))
+    }
+
+    fn guard<'a>(&'a self, inner: MutexGuard<'a, T>) -> WriterGuard<'a, T> {
+        let owner = &self.owner;
+        owner.store(this_thread(), Ordering::Relaxed);
+        WriterGuard { owner, inner }
+    }
+
+    /// What the lock guards, when nobody else can reach it.
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        let inner = self.inner.get_mut();
+        inner.unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// A [`WriterLock`], held. Stays on its thread.
+pub(crate) struct WriterGuard<'a, T> {
+    owner: &'a AtomicUsize,
+    inner: MutexGuard<'a, T>,
+}
+
+impl<T> Deref for WriterGuard<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for WriterGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T> Drop for WriterGuard<'_, T> {
+    fn drop(&mut self) {
+        // The lock itself is released after this.
+        self.owner.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A number of this thread, not 0, that no other thread has while this one runs: the address of a
+/// variable of its own.
+#[inline]
+fn this_thread() -> usize {
+    #[cfg(loom)]
+    loom::thread_local!(static HERE: u8 = 0);
+    #[cfg(shuttle)]
+    shuttle::thread_local!(static HERE: u8 = 0);
+    #[cfg(not(any(loom, shuttle)))]
+    std::thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| core::ptr::from_ref(here).addr())
 }

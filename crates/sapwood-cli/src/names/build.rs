@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fs;
 
-use sapwood::qp::{MAX_KEY, QpMap, SaveError};
+use sapwood::qp::{MAX_KEY, QpMap, SaveCause};
 
 use crate::cli::BuildArgs;
 use crate::errors::{Answer, Error, Outcome, complain, shown};
@@ -30,9 +30,9 @@ pub fn run(args: &BuildArgs) -> Outcome {
     let (map, counts) = read(args, &mut records)?;
     {
         let _held = Held::begin();
-        map.save(&target).map_err(|error| match error {
-            SaveError::Io(source) => Error::write(&args.output)(source),
-            error => Error::write(&args.output)(std::io::Error::other(error)),
+        map.save(&target).map_err(|error| match error.cause {
+            SaveCause::Io(source) => Error::write(&args.output)(source),
+            cause => Error::write(&args.output)(std::io::Error::other(cause)),
         })?;
     }
     report(args, &map, &counts);

@@ -7,7 +7,7 @@ mod stats;
 
 use std::path::Path;
 
-use sapwood::qp::{OpenError, QpFile};
+use sapwood::qp::{OpenCause, QpFile};
 
 use crate::cli::NamesCommand;
 use crate::errors::{Error, Outcome};
@@ -41,26 +41,26 @@ pub fn open(path: &Path, verify: bool) -> Result<Map, Error> {
     } else {
         Map::open_unverified(path)
     };
-    opened.map_err(|error| open_error(path, "map", error))
+    opened.map_err(|error| open_error(path, "map", error.cause))
 }
 
 /// What is wrong with a file that does not open, and is no sound `kind`.
-pub fn open_error(path: &Path, kind: &str, error: OpenError) -> Error {
+pub fn open_error(path: &Path, kind: &str, error: OpenCause) -> Error {
     use sapwood::arena;
     let what = match error {
-        OpenError::Image(arena::OpenError::Io(source)) => return Error::read(path)(source),
-        OpenError::Image(arena::OpenError::NotAFile) if path.is_dir() => {
+        OpenCause::Image(arena::OpenError::Io(source)) => return Error::read(path)(source),
+        OpenCause::Image(arena::OpenError::NotAFile) if path.is_dir() => {
             return Error::read(path)(std::io::ErrorKind::IsADirectory.into());
         }
-        OpenError::Image(arena::OpenError::NotAFile) => "not a regular file".to_owned(),
-        OpenError::Image(error @ arena::OpenError::Header(arena::HeaderError::Layout { .. })) => {
+        OpenCause::Image(arena::OpenError::NotAFile) => "not a regular file".to_owned(),
+        OpenCause::Image(error @ arena::OpenError::Header(arena::HeaderError::Layout { .. })) => {
             match saved::kind(path) {
                 Some(other) => format!("not a sound {kind}: it is {other}"),
                 None => format!("not a sound {kind}: {error}"),
             }
         }
-        OpenError::Image(error) => format!("not a sound {kind}: {error}"),
-        OpenError::Corrupt(what) => format!("not a sound {kind}: {what}"),
+        OpenCause::Image(error) => format!("not a sound {kind}: {error}"),
+        OpenCause::Corrupt(what) => format!("not a sound {kind}: {what}"),
         error => error.to_string(),
     };
     Error::NotAMap {

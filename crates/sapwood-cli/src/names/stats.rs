@@ -82,7 +82,8 @@ pub fn stats(args: &FileArgs) -> Outcome {
 
 /// Whether the file is whole.
 pub fn verify(args: &FileArgs) -> Outcome {
-    let opened = Map::open(&args.map).map(|map| Sound {
+    let opened = Map::open(&args.map).map_err(|error| error.cause);
+    let opened = opened.map(|map| Sound {
         count: map.len(),
         what: "entries",
         file_bytes: map.file_bytes(),

@@ -1,6 +1,6 @@
 //! `ranges stats` and `ranges verify`: a map as a whole.
 
-use sapwood::qp::OpenError;
+use sapwood::qp::OpenCause;
 use serde_json::{Value, json};
 
 use super::query::gap_json;
@@ -96,7 +96,7 @@ pub fn stats(args: &FileArgs) -> Outcome {
 /// Whether the file is whole.
 pub fn verify(args: &FileArgs) -> Outcome {
     let opened = Ranges::open_checked(&args.map).and_then(|(ranges, file_bytes)| {
-        ranges.map().verify().map_err(OpenError::Corrupt)?;
+        ranges.map().verify().map_err(OpenCause::Corrupt)?;
         Ok(Sound {
             count: ranges.map().len(),
             what: "ranges",

@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use sapwood::maple::MapleMap;
-use sapwood::qp::{OpenError, QpFile, QpMap, SaveError};
+use sapwood::qp::{OpenCause, QpFile, QpMap, SaveCause};
 
 use crate::errors::Error;
 use crate::names::open_error;
@@ -70,9 +70,9 @@ impl Ranges {
     }
 
     /// Opens a file after checking all of it; the map, and the file's bytes.
-    pub fn open_checked(path: &Path) -> Result<(Self, usize), OpenError> {
-        let file = QpFile::<End>::open(path)?;
-        let ranges = Self::read(&file).map_err(OpenError::Corrupt)?;
+    pub fn open_checked(path: &Path) -> Result<(Self, usize), OpenCause> {
+        let file = QpFile::<End>::open(path).map_err(|error| error.cause)?;
+        let ranges = Self::read(&file).map_err(OpenCause::Corrupt)?;
         Ok((ranges, file.file_bytes()))
     }
 
@@ -137,9 +137,9 @@ impl Ranges {
         trie.insert(MARK, end_of(count))
             .map_err(sapwood::Error::from)?;
         let _held = Held::begin();
-        trie.save(target).map_err(|error| match error {
-            SaveError::Io(source) => Error::write(output)(source),
-            error => Error::write(output)(io::Error::other(error)),
+        trie.save(target).map_err(|error| match error.cause {
+            SaveCause::Io(source) => Error::write(output)(source),
+            cause => Error::write(output)(io::Error::other(cause)),
         })
     }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use ipnet::IpNet;
 use sapwood::lpm::{BitFile, BitFileBuilder, BitPrefix, BitString};
-use sapwood::qp::{OpenError, SaveError};
+use sapwood::qp::{OpenCause, SaveCause};
 
 use crate::errors::Error;
 use crate::names::open_error;
@@ -102,9 +102,9 @@ impl TableBuilder {
 
     /// Writes it.
     pub fn save(&self, target: &Path, output: &Path) -> Result<(), Error> {
-        self.table.save(target).map_err(|error| match error {
-            SaveError::Io(source) => Error::write(output)(source),
-            error => Error::write(output)(io::Error::other(error)),
+        self.table.save(target).map_err(|error| match error.cause {
+            SaveCause::Io(source) => Error::write(output)(source),
+            cause => Error::write(output)(io::Error::other(cause)),
         })
     }
 }
@@ -117,22 +117,24 @@ impl Table {
     pub fn open(path: &Path, verify: bool) -> Result<Self, Error> {
         let opened = match verify {
             true => Self::open_checked(path),
-            false => BitFile::open_unverified(path).map(Table),
+            false => BitFile::open_unverified(path)
+                .map(Table)
+                .map_err(|error| error.cause),
         };
         opened.map_err(|error| open_error(path, "table of routes", error))
     }
 
     /// Opens a table, if everything in it is as it should be.
-    pub fn open_checked(path: &Path) -> Result<Self, OpenError> {
-        let file = BitFile::<u32>::open(path)?;
+    pub fn open_checked(path: &Path) -> Result<Self, OpenCause> {
+        let file = BitFile::<u32>::open(path).map_err(|error| error.cause)?;
         for (bits, number) in file.iter() {
             if net_of(&bits).is_none() {
-                return Err(OpenError::Corrupt(format!(
+                return Err(OpenCause::Corrupt(format!(
                     "{bits} is no prefix of a family"
                 )));
             }
             if *number >= file.names_len() {
-                return Err(OpenError::Corrupt(format!(
+                return Err(OpenCause::Corrupt(format!(
                     "{bits}: there is no next hop {number}"
                 )));
             }

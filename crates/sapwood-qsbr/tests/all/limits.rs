@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sapwood_qsbr::{Domain, LimitPolicy, RetireQueue, StallKind};
+use sapwood_qsbr::{Domain, Hold, Holder, LimitPolicy, RetireQueue, StallKind};
 
 const RETIREMENTS: usize = if cfg!(miri) { 2_000 } else { 1_000_000 };
 const BYTES: usize = 40;
@@ -280,4 +280,52 @@ fn a_forgotten_reader_holds_garbage_back_for_ever_and_is_named() {
     // value.
     drop(queue);
     assert_eq!(domain.garbage(), 0);
+}
+
+/// Holds back so many bytes, for so many milliseconds.
+struct Kept(usize, u64);
+
+impl Holder for Kept {
+    fn holds(&self) -> Vec<Hold> {
+        vec![Hold {
+            name: format!("kept {}", self.0),
+            age: Duration::from_millis(self.1),
+            versions: 3,
+            bytes: self.0,
+        }]
+    }
+}
+
+#[test]
+fn the_stall_report_names_what_holds_garbage_back_as_long_as_it_lives() {
+    let domain = Domain::builder()
+        .stall_after(Duration::from_millis(10))
+        .build();
+    let [young, old, older, idle] = [(100, 9), (101, 10), (102, 11), (0, 99)]
+        .map(|(bytes, age)| -> Arc<dyn Holder> { Arc::new(Kept(bytes, age)) });
+    for holder in [&young, &old, &older, &idle] {
+        domain.add_holder(Arc::downgrade(holder));
+    }
+    // Many that come and go leave nothing behind.
+    for _ in 0..100 {
+        let gone: Arc<dyn Holder> = Arc::new(Kept(1, 99));
+        domain.add_holder(Arc::downgrade(&gone));
+    }
+    assert!(domain.stalls().is_empty(), "no garbage, no stall");
+    domain.add_garbage(500);
+    let stalls = domain.stalls();
+    let names: Vec<_> = stalls.iter().map(|stall| stall.name.as_str()).collect();
+    assert_eq!(names, ["kept 102", "kept 101"]);
+    assert_eq!(
+        (stalls[0].kind, stalls[0].generations, stalls[0].bytes),
+        (StallKind::Snapshot, 3, 102)
+    );
+    assert_eq!(stalls[0].stood_for, Duration::from_millis(11));
+    assert_eq!(
+        stalls[0].to_string(),
+        "snapshot of kept 102 for 0.011 s: 102 bytes wait"
+    );
+    drop(older);
+    assert_eq!(domain.stalls().len(), 1);
+    domain.sub_garbage(500);
 }

@@ -113,7 +113,7 @@ fn refusals(tour: &mut Tour, path: &Path) -> Result<usize, Error> {
         if let Err(error) = verdict
             && i < 6
         {
-            tour.say(format!("  {what}: {error}"))?;
+            tour.say(format!("  {what}: {}", error.cause))?;
         }
     }
     Ok(damages.len())

@@ -20,13 +20,13 @@ use super::snapshot::FibSnapshot;
 use super::txn::FibTxn;
 use super::view::FibView;
 use crate::reader::reading_methods;
-use crate::{Error, Readable, Rejected};
+use crate::{Error, OldestSnapshot, Readable, Rejected};
 
 /// What the values of a table must be: comparable, as equal ones are stored once, and cloneable, as
 /// a value that is replaced may still be read by others.
 ///
 /// Implemented by every type that fits. `Eq`, `Hash` and `Clone` are called while the writer's lock
-/// is held and must not use the table.
+/// is held and must not change the table: that panics.
 pub trait NextHop: Clone + Eq + Hash + Send + Sync + 'static {}
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> NextHop for T {}
@@ -269,6 +269,10 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// # Errors
     /// [`Error::HostBitsSet`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given
     /// back.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the table open: it would wait for itself.
+    #[track_caller]
     pub fn insert(&self, net: F::Net, value: V) -> Result<Option<V>, Rejected<V>> {
         match strict::<F>(net) {
             Ok(at) => self.put(at, value),
@@ -280,10 +284,15 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     ///
     /// # Errors
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
+    ///
+    /// # Panics
+    /// As [`insert`](Self::insert).
+    #[track_caller]
     pub fn insert_truncated(&self, net: F::Net, value: V) -> Result<Option<V>, Rejected<V>> {
         self.put(truncated::<F>(net), value)
     }
 
+    #[track_caller]
     fn put(&self, at: (F::Key, u8), value: V) -> Result<Option<V>, Rejected<V>> {
         // Dropped after the writer's lock is released: a value's `drop` may use the table.
         let mut dropped = Vec::new();
@@ -306,6 +315,10 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     ///
     /// # Errors
     /// [`Error::ArenaFull`] (the way to the prefix is copied), [`Error::GarbageLimit`].
+    ///
+    /// # Panics
+    /// As [`insert`](Self::insert).
+    #[track_caller]
     pub fn remove(&self, net: F::Net) -> Result<Option<V>, Error> {
         let mut dropped = Vec::new();
         let at = truncated::<F>(net);
@@ -315,7 +328,11 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         Ok(self.finish(&mut writer, old, &mut dropped))
     }
 
-    /// Begins a transaction, waiting for the one that is open, if any.
+    /// Begins a transaction, waiting for the one that another thread has open, if any.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the table open: it would wait for itself.
+    #[track_caller]
     pub fn begin(&self) -> FibTxn<'_, F, V> {
         FibTxn::new(&self.shared, self.shared.write())
     }
@@ -329,6 +346,18 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// no lock.
     pub fn snapshot(&self) -> FibSnapshot<F, V> {
         FibSnapshot::new(self.shared.keep())
+    }
+
+    /// The number of snapshots that are alive. Waits for no transaction.
+    pub fn snapshots(&self) -> usize {
+        self.shared.versions().snapshots()
+    }
+
+    /// The oldest version that snapshots keep, and what it holds back of the garbage that the
+    /// domain knows of: the newest 64 blocks may not be counted yet. Waits for no transaction: a
+    /// monitor can ask it while a writer is blocked at the hard limit of garbage.
+    pub fn oldest_snapshot(&self) -> Option<OldestSnapshot> {
+        self.shared.versions().oldest()
     }
 
     /// The number of the newest version: one more for each change that was published.
@@ -354,6 +383,10 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     ///
     /// # Errors
     /// As [`compact_step`](Self::compact_step).
+    ///
+    /// # Panics
+    /// As [`compact_step`](Self::compact_step).
+    #[track_caller]
     pub fn compact(&self) -> Result<(), Error> {
         while self.compact_step(1 << 12)? {}
         Ok(())
@@ -365,13 +398,22 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// # Errors
     /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on
     /// later.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the table open: it would wait for itself.
+    #[track_caller]
     pub fn compact_step(&self, budget: usize) -> Result<bool, Error> {
         let mut dropped = Vec::new();
         let mut writer = self.shared.write();
         self.shared.compact_step(&mut writer, budget, &mut dropped)
     }
 
-    /// Where the memory is. Waits for an open transaction.
+    /// Where the memory is. Waits for an open transaction; [`snapshots`](Self::snapshots) and
+    /// [`oldest_snapshot`](Self::oldest_snapshot) do not.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the table open: it would wait for itself.
+    #[track_caller]
     pub fn memory(&self) -> FibMemory {
         let writer = self.shared.write();
         FibMemory::new(&writer, &self.shared)
@@ -382,6 +424,10 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     ///
     /// # Errors
     /// What is wrong, for a person to read.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the table open: it would wait for itself.
+    #[track_caller]
     pub fn verify(&self) -> Result<(), String> {
         let writer = self.shared.write();
         self.shared.verify(&writer, u32::from(F::WIDTH))
@@ -433,7 +479,7 @@ impl<F: Family, V: NextHop> Extend<(F::Net, V)> for Fib<F, V> {
     ///
     /// # Panics
     /// When a prefix has host bits set, or no memory can be had: the table is as it was.
-    /// [`Fib::begin`] gives errors.
+    /// [`Fib::begin`] gives errors. As [`Fib::begin`].
     fn extend<I: IntoIterator<Item = (F::Net, V)>>(&mut self, prefixes: I) {
         let mut txn = self.begin();
         for (net, value) in prefixes {

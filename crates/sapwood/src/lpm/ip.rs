@@ -137,6 +137,10 @@ impl<V: NextHop> IpFib<V> {
     ///
     /// # Errors
     /// As [`Fib::insert`](super::Fib::insert).
+    ///
+    /// # Panics
+    /// As [`Fib::insert`](super::Fib::insert).
+    #[track_caller]
     pub fn insert(&self, net: IpNet, value: V) -> Result<Option<V>, Rejected<V>> {
         match net {
             IpNet::V4(net) => self.v4.insert(net, value),
@@ -148,6 +152,10 @@ impl<V: NextHop> IpFib<V> {
     ///
     /// # Errors
     /// As [`Fib::insert_truncated`](super::Fib::insert_truncated).
+    ///
+    /// # Panics
+    /// As [`Fib::insert`](super::Fib::insert).
+    #[track_caller]
     pub fn insert_truncated(&self, net: IpNet, value: V) -> Result<Option<V>, Rejected<V>> {
         match net {
             IpNet::V4(net) => self.v4.insert_truncated(net, value),
@@ -159,6 +167,10 @@ impl<V: NextHop> IpFib<V> {
     ///
     /// # Errors
     /// As [`Fib::remove`](super::Fib::remove).
+    ///
+    /// # Panics
+    /// As [`Fib::remove`](super::Fib::remove).
+    #[track_caller]
     pub fn remove(&self, net: IpNet) -> Result<Option<V>, Error> {
         match net {
             IpNet::V4(net) => self.v4.remove(net),
@@ -187,6 +199,10 @@ impl<V: NextHop> IpFib<V> {
     ///
     /// # Errors
     /// What is wrong, for a person to read.
+    ///
+    /// # Panics
+    /// As [`Fib::verify`](super::Fib::verify).
+    #[track_caller]
     pub fn verify(&self) -> Result<(), String> {
         self.v4.verify()?;
         self.v6.verify()

@@ -40,7 +40,7 @@ impl FibMemory {
     pub(super) fn new<V: NextHop>(writer: &Writer<V>, shared: &FibShared<V>) -> Self {
         let arena = writer.blocks.arena.memory();
         let kind = |kind| figures::kind(&arena, kind);
-        let snapshots = shared.snapshots();
+        let snapshots = shared.versions().snapshots();
         FibMemory {
             prefixes: writer.len(),
             root: kind(ROOT).1,

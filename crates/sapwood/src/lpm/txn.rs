@@ -11,7 +11,7 @@ use super::raw::table::FibShared;
 use super::raw::view::View;
 use super::raw::writer::Writer;
 use super::view::{Matches, lookup_methods};
-use crate::sync::MutexGuard;
+use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
 
 /// Changes to a table that nobody else sees before they are committed. It reads what it wrote;
@@ -35,14 +35,14 @@ use crate::{Error, Rejected};
 pub struct FibTxn<'s, F: Family, V: NextHop> {
     shared: &'s FibShared<V>,
     // Released before the values are dropped: their `drop` may use the table.
-    writer: MutexGuard<'s, Writer<V>>,
+    writer: WriterGuard<'s, Writer<V>>,
     /// Values that were reclaimed or not needed on the way.
     dropped: Vec<V>,
     family: PhantomData<F>,
 }
 
 impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
-    pub(super) fn new(shared: &'s FibShared<V>, mut writer: MutexGuard<'s, Writer<V>>) -> Self {
+    pub(super) fn new(shared: &'s FibShared<V>, mut writer: WriterGuard<'s, Writer<V>>) -> Self {
         writer.blocks.marks = true;
         FibTxn {
             shared,

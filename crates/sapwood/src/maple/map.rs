@@ -152,7 +152,16 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.read(|view| view.find_gap_aligned_rev(size, align, within))
     }
 
-    /// The map's lock, for many changes, plans and cursors. Waits for the writer that has it.
+    /// The map's lock, for many changes, plans and cursors. Waits for the writer of another thread
+    /// that has it.
+    ///
+    /// # Panics
+    /// When this thread has it, by a [`MapleWriter`] or a [`Reservation`]: it would wait for
+    /// itself. All methods of the map that change it, plan or reserve take the same lock, and panic
+    /// as well; so do [`dup`](Self::dup), [`memory`](Self::memory), [`verify`](Self::verify),
+    /// [`reclaim`](Self::reclaim), and the end of an [`UnknownReservation`]. A writer has methods
+    /// for changes and plans itself.
+    #[track_caller]
     pub fn write(&self) -> MapleWriter<'_, V> {
         MapleWriter::new(self, self.shared.write())
     }

@@ -9,7 +9,7 @@ use super::raw::write::Cost;
 use super::writer::MapleWriter;
 use super::{Range, bounds, fit};
 use crate::Error;
-use crate::sync::MutexGuard;
+use crate::sync::WriterGuard;
 
 /// What a store takes, made by [`MapleMap::plan_store`](super::MapleMap::plan_store) and others.
 ///
@@ -68,7 +68,7 @@ impl ErasePlan {
 
 /// The writing side, for a reservation: its own, or borrowed from a [`MapleWriter`].
 enum Side<'a, V> {
-    Own(MutexGuard<'a, Writer<V>>, Vec<V>),
+    Own(WriterGuard<'a, Writer<V>>, Vec<V>),
     Lent(&'a mut Writer<V>, &'a mut Vec<V>),
 }
 

@@ -85,6 +85,10 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
 
 impl<V: Clone + Send + Sync + 'static> Drop for UnknownReservation<V> {
     fn drop(&mut self) {
+        // A second panic would end the process: the blocks stay reserved instead.
+        if std::thread::panicking() && self.map.shared().is_written_here() {
+            return;
+        }
         let mut writer = self.map.write();
         let Writer { space, unknown, .. } = &mut *writer.writer;
         unknown.release(space, self.remaining);

@@ -8,7 +8,7 @@ use super::raw::search::Fit;
 use super::raw::table::{MapleShared, Writer};
 use super::view::MapleView;
 use super::{Range, bounds, fit};
-use crate::sync::MutexGuard;
+use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
 
 /// The writing side of a [`MapleMap`], which nobody else can change meanwhile. Readers are not held
@@ -30,12 +30,12 @@ use crate::{Error, Rejected};
 pub struct MapleWriter<'m, V: Clone + Send + Sync + 'static> {
     pub(super) map: &'m MapleMap<V>,
     // Released before the values are dropped: their `drop` may use the map.
-    pub(super) writer: MutexGuard<'m, Writer<V>>,
+    pub(super) writer: WriterGuard<'m, Writer<V>>,
     pub(super) dropped: Vec<V>,
 }
 
 impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
-    pub(super) fn new(map: &'m MapleMap<V>, writer: MutexGuard<'m, Writer<V>>) -> Self {
+    pub(super) fn new(map: &'m MapleMap<V>, writer: WriterGuard<'m, Writer<V>>) -> Self {
         MapleWriter {
             map,
             writer,

@@ -33,7 +33,7 @@ impl<'a, V> Change<'a, V> {
 /// [`QpStore::diff`](super::QpStore::diff).
 ///
 /// Walks both tries side by side. Equal cells at the head of both walks are the same subtree, and
-/// are skipped whole.
+/// are skipped whole. [`QpStore::diff`](super::QpStore::diff) says what that costs.
 pub struct Diff<'a, V> {
     old: Side<'a, V>,
     new: Side<'a, V>,
@@ -45,6 +45,9 @@ struct Side<'a, V> {
     view: View<'a, V, Trusted>,
     /// Subtrees that are left, the next one last.
     todo: Vec<u32>,
+    /// Branches and clusters that were read.
+    #[cfg(test)]
+    opened: usize,
 }
 
 impl<'a, V> Side<'a, V> {
@@ -52,6 +55,8 @@ impl<'a, V> Side<'a, V> {
         Side {
             view,
             todo: Vec::from_iter((view.root != 0).then_some(view.root)),
+            #[cfg(test)]
+            opened: 0,
         }
     }
 
@@ -67,6 +72,10 @@ impl<'a, V> Side<'a, V> {
     /// Puts the children of the next subtree in its place.
     fn open(&mut self) {
         let Some(cell) = self.todo.pop() else { return };
+        #[cfg(test)]
+        {
+            self.opened += 1;
+        }
         let from = self.todo.len();
         self.view.each_child(cell, |child| self.todo.push(child));
         self.todo[from..].reverse();
@@ -139,5 +148,102 @@ impl<V> FusedIterator for Diff<'_, V> {}
 impl<V> fmt::Debug for Diff<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Diff").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::super::QpStore;
+
+    /// What a difference walked: the number of changes, and of branches and clusters read.
+    fn walked(
+        old: &super::super::Snapshot<u64>,
+        new: &super::super::Snapshot<u64>,
+    ) -> (usize, usize) {
+        let mut diff = QpStore::diff(old, new);
+        let changes = diff.by_ref().count();
+        (changes, diff.old.opened + diff.new.opened)
+    }
+
+    fn key(i: u64) -> Vec<u8> {
+        i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
+    }
+
+    /// A store of so many entries, and the number of its branches and clusters.
+    fn filled(n: u64) -> (QpStore<u64>, usize) {
+        let store = QpStore::new().unwrap();
+        let mut txn = store.begin();
+        for i in 0..n {
+            txn.insert(key(i), i).unwrap();
+        }
+        txn.commit();
+        let memory = store.memory().map;
+        (store, memory.branches.0 + memory.clusters.0)
+    }
+
+    fn change_ten(store: &QpStore<u64>, n: u64) {
+        let mut txn = store.begin();
+        for i in 0..10 {
+            txn.insert(key(i * n / 10), u64::MAX).unwrap();
+        }
+        txn.commit();
+    }
+
+    fn compact(store: &QpStore<u64>) {
+        while store.compact_step(100).unwrap() {}
+    }
+
+    const SIZES: [u64; 2] = if cfg!(miri) {
+        [60, 240]
+    } else {
+        [2_000, 100_000]
+    };
+
+    #[test]
+    fn without_a_compaction_the_nodes_walked_follow_the_changes() {
+        for n in SIZES {
+            let (store, nodes) = filled(n);
+            let old = store.snapshot();
+            change_ten(&store, n);
+            let new = store.snapshot();
+            let (changes, opened) = walked(&old, &new);
+            assert_eq!(changes, 10);
+            // Ten paths in each version, of eight nodes at most: the keys have eight bytes.
+            assert!(opened <= 2 * 10 * 8, "{opened} of {nodes} nodes");
+            assert_eq!(walked(&new, &new), (0, 0));
+        }
+    }
+
+    #[test]
+    fn across_a_compaction_all_nodes_are_walked_in_both_versions() {
+        for n in SIZES {
+            let (store, nodes) = filled(n);
+            let old = store.snapshot();
+            change_ten(&store, n);
+            compact(&store);
+            let new = store.snapshot();
+            let (changes, opened) = walked(&old, &new);
+            // Entries did not move, so that no other is a change.
+            assert_eq!(changes, 10);
+            assert_eq!(opened, 2 * nodes, "{n} entries");
+            // From the first snapshot after it on, differences are small again.
+            change_ten(&store, n);
+            let (changes, opened) = walked(&new, &store.snapshot());
+            assert!(changes == 10 && opened <= 2 * 10 * 8, "{opened}");
+        }
+    }
+
+    #[test]
+    fn a_step_of_compaction_costs_a_difference_what_it_moved() {
+        let n = SIZES[1];
+        let (store, nodes) = filled(n);
+        let old = store.snapshot();
+        store.compact_step(50).unwrap();
+        let (changes, opened) = walked(&old, &store.snapshot());
+        // What was moved, in both versions, and no more than the path of one key on top.
+        assert_eq!(changes, 0);
+        assert!((50..=2 * (50 + 8)).contains(&opened), "{opened} of {nodes}");
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 use core::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sapwood_arena::{ArenaFull, HeaderError, ImageMap};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -13,23 +13,74 @@ use super::raw::image::{self, Image, SaveFailed};
 use super::raw::mem::Checked;
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
+use crate::figures::{self, ENTRIES};
 
-/// Why a map could not be saved. The old file, if any, is untouched.
+/// A map could not be saved: where to, and why. The old file, if any, is untouched.
+///
+/// Displayed, it names path and cause.
+///
+/// ```
+/// use sapwood::qp::{QpMap, SaveCause};
+/// let refused = QpMap::from([("ash", 1u64)]).save("no/such/folder/map").unwrap_err();
+/// assert!(refused.to_string().starts_with("cannot save no/such/folder/map: "));
+/// assert!(matches!(refused.cause, SaveCause::Io(error) if error.kind() == std::io::ErrorKind::NotFound));
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error("cannot save {}: {cause}", .path.display())]
+#[non_exhaustive]
+pub struct SaveError {
+    /// The file that was to be written.
+    pub path: PathBuf,
+    /// Why it was not.
+    pub cause: SaveCause,
+}
+
+/// Why a map could not be saved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum SaveError {
+pub enum SaveCause {
     /// No memory for the image.
     #[error(transparent)]
     ArenaFull(ArenaFull),
     /// The system refused: a folder that is not there, a full disk, no permission.
-    #[error("cannot write the file")]
-    Io(#[source] std::io::Error),
+    #[error(transparent)]
+    Io(std::io::Error),
+}
+
+/// A file was not opened: which one, and why.
+///
+/// Displayed, it names path and cause.
+///
+/// ```
+/// use sapwood::qp::{OpenCause, QpFile};
+/// let refused = QpFile::<u64>::open("no/such/file").unwrap_err();
+/// assert!(refused.to_string().starts_with("cannot open no/such/file: "));
+/// assert!(matches!(refused.cause, OpenCause::Image(_)));
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open {}: {cause}", .path.display())]
+#[non_exhaustive]
+pub struct OpenError {
+    /// The file that was to be opened.
+    pub path: PathBuf,
+    /// Why it was not.
+    pub cause: OpenCause,
+}
+
+impl OpenError {
+    /// What is wrong with the file at this path.
+    pub(crate) fn at(path: &Path) -> impl FnOnce(OpenCause) -> Self {
+        move |cause| OpenError {
+            path: path.to_owned(),
+            cause,
+        }
+    }
 }
 
 /// Why a file is not opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum OpenCause {
     /// Not a saved memory, or a torn, damaged or foreign one; or the system refused.
     #[error(transparent)]
     Image(#[from] sapwood_arena::OpenError),
@@ -46,19 +97,19 @@ pub enum OpenError {
     },
 }
 
-impl OpenError {
+impl OpenCause {
     /// What is wrong, as far as the format of the map goes.
     fn of<V>(error: sapwood_arena::OpenError) -> Self {
         match error {
             sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. })
                 if image::format_of::<V>(found).is_some() =>
             {
-                OpenError::OldFormat {
+                OpenCause::OldFormat {
                     found: image::format_of::<V>(found).unwrap_or_default(),
                     reads: image::FORMAT,
                 }
             }
-            error => OpenError::Image(error),
+            error => OpenCause::Image(error),
         }
     }
 }
@@ -94,9 +145,12 @@ pub(crate) fn save<V: IntoBytes + Immutable>(
     len: usize,
     path: &Path,
 ) -> Result<(), SaveError> {
-    image::save(view, len, path).map_err(|failed| match failed {
-        SaveFailed::Full(full) => SaveError::ArenaFull(full),
-        SaveFailed::Io(error) => SaveError::Io(error),
+    image::save(view, len, path).map_err(|failed| SaveError {
+        path: path.to_owned(),
+        cause: match failed {
+            SaveFailed::Full(full) => SaveCause::ArenaFull(full),
+            SaveFailed::Io(error) => SaveCause::Io(error),
+        },
     })
 }
 
@@ -117,10 +171,17 @@ impl<V: FromBytes + Immutable> QpFile<V> {
     /// # Errors
     /// [`OpenError`] says what is wrong.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let map =
-            ImageMap::open(path, image::layout_hash::<V>(), true).map_err(OpenError::of::<V>)?;
-        let image = Image::new(map).map_err(OpenError::Corrupt)?;
-        image.verify().map_err(OpenError::Corrupt)?;
+        let path = path.as_ref();
+        let file = Self::open_at(path, true).map_err(OpenError::at(path))?;
+        let whole = file.verify().map_err(OpenCause::Corrupt);
+        whole.map_err(OpenError::at(path))?;
+        Ok(file)
+    }
+
+    /// A file, its checksum checked if that is wanted.
+    fn open_at(path: &Path, verify_body: bool) -> Result<Self, OpenCause> {
+        let map = ImageMap::open(path, image::layout_hash::<V>(), verify_body);
+        let image = Image::new(map.map_err(OpenCause::of::<V>)?).map_err(OpenCause::Corrupt)?;
         Ok(QpFile { image })
     }
 
@@ -131,10 +192,8 @@ impl<V: FromBytes + Immutable> QpFile<V> {
     /// # Errors
     /// [`OpenError`] says what is wrong.
     pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let map =
-            ImageMap::open(path, image::layout_hash::<V>(), false).map_err(OpenError::of::<V>)?;
-        let image = Image::new(map).map_err(OpenError::Corrupt)?;
-        Ok(QpFile { image })
+        let path = path.as_ref();
+        Self::open_at(path, false).map_err(OpenError::at(path))
     }
 
     #[inline(always)]
@@ -212,6 +271,21 @@ pub struct QpShape {
     pub depth_mean: f64,
     /// Branches above the deepest leaf.
     pub depth_max: usize,
+}
+
+impl fmt::Display for QpShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let blocks = [
+            ("branches", self.branches),
+            ("clusters", self.clusters),
+            ("leaves", (self.entries, self.leaf_bytes)),
+        ];
+        let sums = [("keys", self.key_bytes)];
+        figures::table(f, ENTRIES, self.entries, &blocks, &sums)?;
+        writeln!(f, "{:<16} {:>12.2}", "mean fill", self.fill_mean)?;
+        writeln!(f, "{:<16} {:>12.2}", "mean depth", self.depth_mean)?;
+        figures::counts(f, &[("greatest depth", self.depth_max as u64)])
+    }
 }
 
 impl QpShape {

@@ -96,6 +96,15 @@ impl QpStoreMemory {
     }
 }
 
+#[cfg(feature = "std")]
+impl fmt::Display for QpStoreMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let snapshots = ("snapshots", self.snapshots as u64);
+        figures::counts(f, &[("waiting", self.waiting.0 as u64), snapshots])?;
+        self.map.fmt(f)
+    }
+}
+
 /// What a shared map's memory holds, in bytes:
 /// `branches + clusters + leaves + waiting + pooled + index` are the arena's live bytes.
 #[cfg(feature = "std")]

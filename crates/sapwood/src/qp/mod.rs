@@ -41,7 +41,7 @@ mod txn;
 pub use diff::{Change, Diff};
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 #[cfg(feature = "std")]
-pub use file::{OpenError, QpFile, QpShape, SaveError};
+pub use file::{OpenCause, OpenError, QpFile, QpShape, SaveCause, SaveError};
 pub use iter::{Iter, Keys, Range, Values};
 pub use iter_mut::{IterMut, ValuesMut};
 pub use map::{IntoIter, QpMap};

@@ -4,12 +4,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
+use std::path::Path;
 
 use sapwood_arena::{ArenaOptions, Backing};
 use sapwood_qsbr::{Domain, Guard};
+use zerocopy::{Immutable, IntoBytes};
 
-use super::QpMap;
 use super::diff::Diff;
+use super::file::SaveError;
 use super::iter::Iter;
 use super::map::sorted_tree;
 use super::memory::QpStoreMemory;
@@ -19,8 +21,9 @@ use super::raw::version::{Kept, StoreShared, stable_arena};
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
 use super::txn::Txn;
+use super::{QpMap, file};
 use crate::reader::reading_methods;
-use crate::{Error, Readable};
+use crate::{Error, OldestSnapshot, Readable};
 
 /// Address space that a store reserves by default: as much as 31-bit references reach.
 pub(crate) const RESERVE: usize = 8 << 30;
@@ -184,6 +187,45 @@ impl<V: Send + Sync + 'static> QpStore<V> {
 
     reading_methods!(QpView<'g, V>);
 
+    /// Number of entries of the newest version: one load.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.shared.len()
+    }
+
+    /// Whether the newest version has no entry.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// A copy of a key's value in the newest version. Two calls may ask two versions: a
+    /// [`pin`](Self::pin) or a [`reader`](Self::reader) gives a view of one, with references.
+    ///
+    /// ```
+    /// use sapwood::qp::QpStore;
+    /// let store = QpStore::new()?;
+    /// let mut txn = store.begin();
+    /// txn.insert("elm", 1)?;
+    /// assert_eq!((store.get("elm"), store.len()), (None, 0)); // not committed
+    /// txn.commit();
+    /// assert_eq!((store.get("elm"), store.len()), (Some(1), 1));
+    /// assert!(store.contains_key("elm") && !store.is_empty());
+    /// assert_eq!(store.pin().view().get("elm"), Some(&1));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.read(|view| view.get(key).cloned())
+    }
+
+    /// Whether the newest version has the key.
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
+        self.read(|view| view.contains_key(key))
+    }
+
     /// Keeps the newest version. Takes a short lock; reading it takes none.
     pub fn snapshot(&self) -> Snapshot<V> {
         Snapshot {
@@ -191,12 +233,28 @@ impl<V: Send + Sync + 'static> QpStore<V> {
         }
     }
 
+    /// The number of snapshots that are alive. Waits for no transaction.
+    pub fn snapshots(&self) -> usize {
+        self.shared.versions().snapshots()
+    }
+
+    /// The oldest version that snapshots keep, and what it holds back. Waits for no transaction: a
+    /// monitor can ask it while a writer is blocked at the hard limit of garbage. So does
+    /// [`Domain::stalls`], for all structures of the domain.
+    pub fn oldest_snapshot(&self) -> Option<OldestSnapshot> {
+        self.shared.versions().oldest()
+    }
+
     /// The number of the newest version.
     pub fn version(&self) -> Version {
         Version(self.shared.version())
     }
 
-    /// Begins a transaction, waiting for the one that is open, if any.
+    /// Begins a transaction, waiting for the one that another thread has open, if any.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the store open: it would wait for itself.
+    #[track_caller]
     pub fn begin(&self) -> Txn<'_, V> {
         Txn::new(&self.shared, self.shared.write())
     }
@@ -206,10 +264,16 @@ impl<V: Send + Sync + 'static> QpStore<V> {
         Some(Txn::new(&self.shared, self.shared.try_write()?))
     }
 
-    /// What changed between two snapshots, in order of keys. Parts that both share are skipped, so
-    /// the cost follows the number of changes. Snapshots of different stores are compared whole.
+    /// What changed between two snapshots, in order of keys. A key is `Changed` when it was written
+    /// in between, even with an equal value.
     ///
-    /// A key is `Changed` when it was written in between, even with an equal value.
+    /// Subtrees that both versions share are skipped, so the difference reads the branches and
+    /// clusters on the paths to the changes only. A compaction moves branches and clusters, which
+    /// are then not shared: across [`compact_step`](Self::compact_step), it also reads all that was
+    /// moved, in both versions, and across a whole compaction all branches and clusters. Entries do
+    /// not move, and those without a change are not read. Whoever takes differences from time to
+    /// time makes the snapshot to compare with after a compaction. Snapshots of different stores
+    /// are compared whole, entries included.
     ///
     /// ```
     /// use sapwood::qp::{Change, QpStore};
@@ -252,14 +316,23 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     /// # Errors
     /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on
     /// later.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the store open: it would wait for itself.
+    #[track_caller]
     pub fn compact_step(&self, budget: usize) -> Result<bool, Error> {
         Txn::new(&self.shared, self.shared.write()).compact(budget)
     }
 
-    /// Where the memory is.
+    /// Where the memory is. Waits for an open transaction; [`snapshots`](Self::snapshots) and
+    /// [`oldest_snapshot`](Self::oldest_snapshot) do not.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the store open: it would wait for itself.
+    #[track_caller]
     pub fn memory(&self) -> QpStoreMemory {
         let writer = self.shared.write();
-        QpStoreMemory::of(&writer, self.shared.snapshots())
+        QpStoreMemory::of(&writer, self.snapshots())
     }
 
     /// Walks the newest version and checks every invariant, and the accounts against what is there.
@@ -267,6 +340,10 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     ///
     /// # Errors
     /// What is wrong, for a person to read.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the store open: it would wait for itself.
+    #[track_caller]
     pub fn verify(&self) -> Result<(), alloc::string::String> {
         self.shared.write().verify()
     }
@@ -382,6 +459,32 @@ impl<V: Send + Sync + 'static> Snapshot<V> {
 
     read_methods!(['s] 's [&'s ] self Trusted);
     point_methods!(['s] 's [&'s ] self Trusted);
+
+    /// Saves the version for [`QpFile::open`](super::QpFile::open), as [`QpMap::save`] does, and
+    /// with the same bytes; the store may be changed meanwhile. O(entries), with a second copy of
+    /// them in memory.
+    ///
+    /// ```
+    /// use sapwood::qp::{QpFile, QpStore};
+    /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.store", std::process::id()));
+    /// let store = QpStore::new()?;
+    /// let mut txn = store.begin();
+    /// txn.insert("ash", 1u64)?;
+    /// txn.commit();
+    /// store.snapshot().save(&path)?;
+    /// assert_eq!(QpFile::<u64>::open(&path)?.get("ash"), Some(&1));
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SaveError`]; a file that was there before is untouched.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError>
+    where
+        V: IntoBytes + Immutable,
+    {
+        file::save(&self.view(), self.len(), path.as_ref())
+    }
 }
 
 impl<V: Send + Sync + 'static> Clone for Snapshot<V> {

@@ -9,7 +9,7 @@ use super::raw::version::{StoreShared, Writer};
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
 use super::store::Version;
-use crate::sync::MutexGuard;
+use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
 
 /// An open transaction on a [`QpStore`](super::QpStore). Reads what it wrote; dropping it rolls
@@ -20,13 +20,13 @@ use crate::{Error, Rejected};
 pub struct Txn<'s, V: Send + Sync + 'static> {
     shared: &'s StoreShared<V>,
     // Released before the values are dropped: their `drop` may use the store.
-    writer: MutexGuard<'s, Writer<V>>,
+    writer: WriterGuard<'s, Writer<V>>,
     /// Values that were reclaimed on the way.
     values: Vec<V>,
 }
 
 impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
-    pub(crate) fn new(shared: &'s StoreShared<V>, writer: MutexGuard<'s, Writer<V>>) -> Self {
+    pub(crate) fn new(shared: &'s StoreShared<V>, writer: WriterGuard<'s, Writer<V>>) -> Self {
         Txn {
             shared,
             writer,

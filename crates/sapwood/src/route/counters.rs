@@ -6,9 +6,11 @@
 //! read-modify-write.
 
 use alloc::boxed::Box;
+use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::raw::sync;
+use crate::figures;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident $variant:ident;)*) => {
@@ -33,6 +35,14 @@ macro_rules! counters {
         pub(crate) enum Event { $($variant,)* }
 
         const EVENTS: usize = [$(Event::$variant,)*].len();
+
+        impl fmt::Display for CacheStats {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let slots = [("occupancy", self.occupancy as u64), ("capacity", self.capacity as u64)];
+                figures::counts(f, &[$((stringify!($name), self.$name),)*])?;
+                figures::counts(f, &slots)
+            }
+        }
 
         impl CacheStats {
             fn add(&mut self, shard: &Shard) {

@@ -8,7 +8,7 @@ use crate::support::bitfile::{is_whole, prefixes, query_everything};
 use crate::support::folder::{Folder, decoded};
 use sapwood::arena::{HEADER_LEN, Header};
 use sapwood::lpm::{BitFib, BitFile, BitFileBuilder, BitString};
-use sapwood::qp::{OpenError, QpMap};
+use sapwood::qp::{OpenCause, OpenError, QpMap};
 
 fn sample(count: usize) -> (BitFib<u64>, BitFileBuilder<u64>) {
     let mut rng = fastrand::Rng::with_seed(count as u64);
@@ -19,7 +19,7 @@ fn sample(count: usize) -> (BitFib<u64>, BitFileBuilder<u64>) {
 }
 
 fn corrupt<V>(opened: Result<BitFile<V>, OpenError>) -> bool {
-    matches!(opened, Err(OpenError::Corrupt(_)))
+    opened.is_err_and(|error| matches!(error.cause, OpenCause::Corrupt(_)))
 }
 
 #[test]
@@ -127,10 +127,9 @@ fn maps_with_other_keys_are_refused() {
         .into();
     right.save(&path).unwrap();
     assert_eq!(BitFile::<u64>::open(&path).unwrap().len(), 2);
-    assert!(matches!(
-        BitFile::<u32>::open(&path),
-        Err(OpenError::Image(_))
-    ));
+    let other = BitFile::<u32>::open(&path).unwrap_err();
+    assert!(matches!(other.cause, OpenCause::Image(_)));
+    assert_eq!(other.path, path);
 }
 
 #[test]

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use crate::support::folder::{Folder, decoded, refused, sample, save_bytes};
 use sapwood::arena::{self, HEADER_LEN, Header, HeaderError};
-use sapwood::qp::{OpenError, QpFile, QpMap};
+use sapwood::qp::{OpenCause, OpenError, QpFile, QpMap};
 
 fn header_error(path: &Path) -> HeaderError {
     match refused(path) {
-        OpenError::Image(arena::OpenError::Header(error)) => error,
+        OpenCause::Image(arena::OpenError::Header(error)) => error,
         other => panic!("{other}"),
     }
 }
@@ -34,7 +34,7 @@ fn a_file_of_an_earlier_format_is_refused_with_its_number() {
         QpFile::<u64>::open_unverified(&path).unwrap_err(),
     ] {
         assert!(
-            matches!(error, OpenError::OldFormat { found: 1, reads: 2 }),
+            matches!(error.cause, OpenCause::OldFormat { found: 1, reads: 2 }),
             "{error}"
         );
         assert!(error.to_string().contains("format 1"), "{error}");
@@ -113,9 +113,9 @@ fn torn_writes_are_refused() {
 fn foreign_files_are_refused_with_the_reason() {
     let folder = Folder::new("foreign");
     let path = folder.file("file");
-    let io_error = |error| matches!(error, OpenError::Image(arena::OpenError::Io(_)));
+    let io_error = |error| matches!(error, OpenCause::Image(arena::OpenError::Io(_)));
     assert!(io_error(refused(&path)), "there is none");
-    let is_no_file = |error| matches!(error, OpenError::Image(arena::OpenError::NotAFile));
+    let is_no_file = |error| matches!(error, OpenCause::Image(arena::OpenError::NotAFile));
     assert!(is_no_file(refused(&folder.0)), "a folder");
     assert!(is_no_file(refused(Path::new("/dev/zero"))));
     fs::write(&path, "").unwrap();
@@ -133,10 +133,10 @@ fn foreign_files_are_refused_with_the_reason() {
     assert!(matches!(header_error(&path), HeaderError::Magic { .. }));
     // Maps with other values.
     sample(10).save(&path).unwrap();
-    let layout = |error| {
+    let layout = |error: OpenError| {
         matches!(
-            error,
-            OpenError::Image(arena::OpenError::Header(HeaderError::Layout { .. }))
+            error.cause,
+            OpenCause::Image(arena::OpenError::Header(HeaderError::Layout { .. }))
         )
     };
     assert!(
@@ -269,7 +269,7 @@ fn attack(name: &str, map: &QpMap<u64>, seeds: std::ops::Range<u64>) {
                 query_everything(&file, map);
             }
             Err(error) => assert!(
-                matches!(error, OpenError::Corrupt(_) | OpenError::Image(_)),
+                matches!(error.cause, OpenCause::Corrupt(_) | OpenCause::Image(_)),
                 "seed {seed}: {error}"
             ),
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::support::folder::{Folder, sample, save_bytes};
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{QpFile, QpMap, SaveError};
+use sapwood::qp::{QpFile, QpMap, QpStore, SaveCause, SaveError};
 use sapwood_model::keys::{KeyPool, Shape};
 
 fn same(file: &QpFile<u64>, map: &QpMap<u64>) {
@@ -173,11 +173,62 @@ fn an_open_file_stays_as_it_was_when_it_is_replaced_or_removed() {
     assert_eq!(kept.join().unwrap(), (0..2_000).sum());
 }
 
+// Snapshots of stores
+
+#[test]
+fn a_snapshot_saves_the_bytes_of_its_version_while_the_store_goes_on() {
+    let folder = Folder::new("snapshot");
+    let (path, bytes) = (folder.file("map"), |n| {
+        save_bytes(&sample(n), &folder.file("of a map"))
+    });
+    let n = if cfg!(miri) { 100 } else { 2_000 };
+    let store = QpStore::from_map(sample(n)).unwrap();
+    store.snapshot().save(&path).unwrap();
+    assert!(fs::read(&path).unwrap() == bytes(n));
+    let snapshot = store.snapshot();
+    std::thread::scope(|s| {
+        let saved = s.spawn(|| {
+            snapshot.save(&path).unwrap();
+            fs::read(&path).unwrap()
+        });
+        for (i, key) in sample(n).keys().enumerate() {
+            let mut txn = store.begin();
+            if i % 3 == 0 {
+                txn.remove(key).unwrap();
+            } else {
+                txn.insert(key, u64::MAX).unwrap();
+            }
+            txn.commit();
+            store.compact_step(4).unwrap();
+        }
+        assert!(saved.join().unwrap() == bytes(n));
+    });
+    let file = QpFile::<u64>::open(&path).unwrap();
+    assert_eq!(file.len(), snapshot.len());
+    assert!(file.iter().eq(snapshot.iter()));
+    assert!(store.len() < n && store.get("none").is_none());
+    // An empty version is a file, too.
+    let empty = QpStore::<u64>::new().unwrap();
+    empty.snapshot().save(&path).unwrap();
+    assert!(QpFile::<u64>::open(&path).unwrap().is_empty() && empty.is_empty());
+    let failed = store.snapshot().save(folder.file("no/folder/map"));
+    assert_eq!(failed.unwrap_err().path, folder.file("no/folder/map"));
+}
+
 // Saving that fails
 
 /// A save over `path` that fails: the old bytes are still there, and nothing else.
 fn assert_untouched(folder: &Folder, path: &Path, bytes: &[u8], failed: Result<(), SaveError>) {
-    assert!(matches!(failed, Err(SaveError::Io(_))), "{failed:?}");
+    assert!(
+        matches!(
+            failed,
+            Err(SaveError {
+                cause: SaveCause::Io(_),
+                ..
+            })
+        ),
+        "{failed:?}"
+    );
     assert!(fs::read(path).unwrap() == bytes);
     assert_eq!(
         folder.names(),
@@ -201,7 +252,10 @@ fn saving_where_one_cannot_is_an_error_and_leaves_nothing() {
     fs::create_dir_all(folder.file("folder/inside")).unwrap();
     assert!(matches!(
         save(&folder.file("folder")),
-        Err(SaveError::Io(_))
+        Err(SaveError {
+            cause: SaveCause::Io(_),
+            ..
+        })
     ));
     assert_eq!(folder.names(), ["folder", "map"]);
     fs::remove_dir_all(folder.file("folder")).unwrap();
@@ -243,7 +297,16 @@ fn child_process() {
     match std::env::var("SAPWOOD_CHILD").as_deref() {
         Ok("fails") => {
             let failed = sample(3_000).save(&path);
-            assert!(matches!(failed, Err(SaveError::Io(_))), "{failed:?}");
+            assert!(
+                matches!(
+                    failed,
+                    Err(SaveError {
+                        cause: SaveCause::Io(_),
+                        ..
+                    })
+                ),
+                "{failed:?}"
+            );
         }
         _ => {
             for n in (0..).map(|i| 1_000 + i % 7) {

@@ -21,6 +21,7 @@ mod maple_behaviours;
 mod memory;
 mod order;
 mod route_cache;
+mod same_thread;
 mod shared;
 mod surface;
 mod unwinding;

@@ -1,6 +1,10 @@
 //! What maps take of the system's memory, and where they say it is.
 
-use sapwood::qp::QpMap;
+use sapwood::arena::{Area, Arena, ArenaOptions, Kind};
+use sapwood::lpm::{BitFib, Ipv4Fib};
+use sapwood::maple::MapleMap;
+use sapwood::qp::{PointMap, QpFile, QpMap, QpShared, QpStore};
+use sapwood::route::RouteCache;
 
 #[test]
 fn an_empty_map_is_small_and_takes_no_memory() {
@@ -71,4 +75,66 @@ fn the_parts_of_the_memory_add_up() {
     );
     map.clear();
     assert_eq!(map.memory().arena.live, 0);
+}
+
+/// The lines of a report: a name, then numbers in columns of their own.
+#[track_caller]
+fn reports(report: impl std::fmt::Display, names: &[(&str, &str)]) {
+    let report = report.to_string();
+    assert!(
+        report.ends_with('\n') && !report.contains("\n\n"),
+        "{report}"
+    );
+    for (name, number) in names {
+        let line = report.lines().find(|line| line.starts_with(name));
+        let line = line.unwrap_or_else(|| panic!("no line for {name}:\n{report}"));
+        let found = line[name.len()..].split_whitespace().next();
+        assert_eq!(found, Some(*number), "{line}");
+    }
+}
+
+#[test]
+fn every_report_can_be_shown() {
+    let map = QpMap::from([("ash", 1u64), ("beech", 2), ("elm", 3)]);
+    reports(map.memory(), &[("entries", "3"), ("leaves", "3")]);
+    let folder = crate::support::folder::Folder::new("reports");
+    map.save(folder.file("map")).unwrap();
+    let file = QpFile::<u64>::open(folder.file("map")).unwrap();
+    let shape = [("entries", "3"), ("clusters", "1"), ("mean fill", "3.00")];
+    reports(file.shape().unwrap(), &shape);
+
+    let store = QpStore::from_map(map).unwrap();
+    let kept = store.snapshot();
+    let mut txn = store.begin();
+    txn.remove("elm").unwrap();
+    txn.commit();
+    let names = [("waiting", "2"), ("snapshots", "1"), ("entries", "2")];
+    reports(store.memory(), &names);
+    let bits = BitFib::<u64>::new().unwrap();
+    reports(bits.memory(), &[("snapshots", "0"), ("entries", "0")]);
+    drop(kept);
+
+    let shared = QpShared::new().unwrap();
+    shared.insert("ash", 1).unwrap();
+    reports(shared.memory(), &[("entries", "1"), ("leaves", "1")]);
+    reports(
+        shared.contention(),
+        &[("operations", "1"), ("met a lock", "0")],
+    );
+    reports(
+        PointMap::<u64>::new().unwrap().memory(),
+        &[("entries", "0")],
+    );
+
+    let fib = Ipv4Fib::<u32>::builder().root_bits(6).build().unwrap();
+    reports(fib.memory(), &[("prefixes", "0")]);
+    let ranges = MapleMap::from_iter([(0..=9, 'a')]);
+    reports(ranges.memory(), &[("entries", "1"), ("leaves", "1")]);
+    let cache = RouteCache::<u32, u32>::new(100);
+    cache.insert(&1, cache.hash(&1), 0, 2);
+    reports(cache.stats(), &[("insert", "1"), ("occupancy", "1")]);
+
+    let mut arena = Arena::new(ArenaOptions::default());
+    arena.alloc(20, Kind(3), Area::Nodes).unwrap();
+    reports(arena.memory(), &[("live", "24"), ("kind 3", "1")]);
 }

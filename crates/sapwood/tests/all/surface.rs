@@ -9,10 +9,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
-use sapwood::Error;
-use sapwood::Reader;
 use sapwood::key::{dns_name, reverse_components};
 use sapwood::qp::{Entry, QpFile, QpMap, QpStore, QpView, Snapshot, Txn};
+use sapwood::{Error, Pin, Reader};
 
 type Model = BTreeMap<Vec<u8>, u32>;
 
@@ -513,6 +512,31 @@ fn maps_go_where_their_values_may_go() {
     );
     not_send!(QpView<'static, u64>, Txn<'static, u64>);
     not_sync!(QpView<'static, u64>, Reader<QpStore<u64>>);
+}
+
+#[test]
+fn what_is_borrowed_stays_on_its_thread() {
+    use sapwood::lpm::{BitSnapshot, BitTxn, BitView, FibSnapshot, FibTxn, FibView, V4};
+    use sapwood::maple::{MapleView, MapleWriter, Reservation};
+    use sapwood::qp::{QpShared, QpSharedView};
+    use sapwood::qsbr::Guard;
+    send_and_sync::<Snapshot<u64>>();
+    send_and_sync::<BitSnapshot<u64>>();
+    send_and_sync::<FibSnapshot<V4, u64>>();
+    not_send!(
+        Guard<'static>,
+        Pin<'static, QpStore<u64>>,
+        Pin<'static, QpShared<u64>>
+    );
+    not_send!(BitView<'static, u64>, BitTxn<'static, u64>);
+    not_send!(FibView<'static, V4, u64>, FibTxn<'static, V4, u64>);
+    not_send!(MapleView<'static, u64>, QpSharedView<'static, u64>);
+    not_send!(MapleWriter<'static, u64>, Reservation<'static, u64>);
+    not_sync!(
+        Guard<'static>,
+        Pin<'static, QpStore<u64>>,
+        FibView<'static, V4, u64>
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sapwood::arena::Header;
-use sapwood::qp::{OpenError, QpFile, QpMap};
+use sapwood::qp::{OpenCause, QpFile, QpMap};
 
 /// A folder of the test's own, removed at its end.
 pub struct Folder(pub PathBuf);
@@ -62,12 +62,13 @@ pub fn save_bytes(map: &QpMap<u64>, path: &Path) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-pub fn refused(path: &Path) -> OpenError {
+pub fn refused(path: &Path) -> OpenCause {
     match QpFile::<u64>::open(path) {
         Ok(file) => panic!("{} was opened, with {} entries", path.display(), file.len()),
         Err(error) => {
-            assert!(!error.to_string().is_empty());
-            error
+            let said = format!("cannot open {}: {}", path.display(), error.cause);
+            assert_eq!((error.to_string(), &*error.path), (said, path));
+            error.cause
         }
     }
 }

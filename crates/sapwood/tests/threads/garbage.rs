@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
+use sapwood::lpm::Ipv4Fib;
 use sapwood::qp::QpStore;
-use sapwood::qsbr::{Domain, LimitPolicy};
+use sapwood::qsbr::{Domain, LimitPolicy, Stall, StallKind};
+use sapwood::{Error, OldestSnapshot};
 
 fn store_in(options: ArenaOptions, domain: &Domain) -> QpStore<u64> {
     let reserve = 1 << 28;
@@ -187,5 +188,163 @@ fn a_blocked_write_in_a_pin_of_its_own_is_refused() {
     let error = refused.expect("waiting for oneself is an error").error;
     assert!(matches!(error, Error::GarbageLimit(_)));
     commit(&store, &[("a", 0)]);
+    assert_all_reclaimed(&store);
+}
+
+/// What another thread is told while a writer waits at the hard limit.
+struct Told {
+    snapshots: usize,
+    oldest: Option<OldestSnapshot>,
+    stalls: Vec<Stall>,
+}
+
+const KEPT_LIMIT: usize = 8 << 10;
+
+fn domain_that_blocks() -> Domain {
+    Domain::builder()
+        .hard_limit(KEPT_LIMIT)
+        .policy(LimitPolicy::Block)
+        .stall_after(Duration::from_millis(1))
+        .build()
+}
+
+/// Makes a snapshot on a thread of this name.
+fn kept_by<S: Send>(name: &str, make: impl FnOnce() -> S + Send) -> S {
+    thread::scope(|s| {
+        let keeper = thread::Builder::new().name(name.to_string());
+        keeper.spawn_scoped(s, make).unwrap().join().unwrap()
+    })
+}
+
+/// Writes until a snapshot blocks the writer, and asks; then lets go of the snapshot, and the
+/// writer has to come to its end.
+fn blocked_by<S>(snapshot: S, write: impl Fn(u64) + Sync, ask: impl Fn() -> Told) -> Told {
+    let rounds = if cfg!(miri) { 400 } else { 4_000 };
+    let done = AtomicU64::new(0);
+    let told = thread::scope(|s| {
+        s.spawn(|| {
+            for i in 0..rounds {
+                write(i);
+                done.store(i + 1, Ordering::Release);
+            }
+        });
+        let start = Instant::now();
+        let mut last = u64::MAX;
+        let told = loop {
+            thread::sleep(Duration::from_millis(10));
+            let now = done.load(Ordering::Acquire);
+            let told = ask();
+            let held = told.oldest.as_ref().map_or(0, |oldest| oldest.bytes);
+            // Stands still, with much garbage.
+            let blocked = now == last && held > KEPT_LIMIT / 2;
+            if blocked || start.elapsed() > Duration::from_secs(60) {
+                break told;
+            }
+            last = now;
+        };
+        // Nothing is asserted in here: a failure would leave the scope waiting.
+        drop(snapshot);
+        told
+    });
+    assert_eq!(done.load(Ordering::Acquire), rounds);
+    told
+}
+
+/// The report names the snapshot, with its age and what it holds back.
+fn assert_names(told: &Told, version: u64) {
+    assert_eq!(told.snapshots, 1);
+    let oldest = told.oldest.as_ref().unwrap();
+    assert_eq!(oldest.version, version);
+    assert_eq!(oldest.thread.as_deref(), Some("keeper"));
+    assert!(oldest.bytes > KEPT_LIMIT / 2 && oldest.bytes <= KEPT_LIMIT);
+    assert!(oldest.age >= Duration::from_millis(10));
+    let name = format!("version {version} by thread keeper");
+    assert!(oldest.to_string().starts_with(&name), "{oldest}");
+    let kept = |stall: &&Stall| stall.kind == StallKind::Snapshot;
+    let stall = told.stalls.iter().find(kept).unwrap();
+    assert_eq!((&stall.name, stall.bytes), (&name, oldest.bytes));
+    assert!(stall.stood_for >= oldest.age && stall.generations > 0);
+    let report = stall.to_string();
+    assert!(
+        report.starts_with(&format!("snapshot of {name} for ")),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_store_writer_that_a_snapshot_blocks_is_explained() {
+    let domain = domain_that_blocks();
+    let store = store_in(ArenaOptions::default(), &domain);
+    commit(&store, &[("a", 0), ("b", 0)]);
+    let snapshot = kept_by("keeper", || store.snapshot());
+    let ask = || Told {
+        snapshots: store.snapshots(),
+        oldest: store.oldest_snapshot(),
+        stalls: domain.stalls(),
+    };
+    let told = blocked_by(snapshot, |i| assert!(commit(&store, &[("a", i)]) > 1), ask);
+    assert_names(&told, 1);
+    assert_eq!((store.snapshots(), store.oldest_snapshot()), (0, None));
+    assert_all_reclaimed(&store);
+    assert!(domain.stalls().is_empty());
+}
+
+#[test]
+fn a_fib_writer_that_a_snapshot_blocks_is_explained() {
+    let domain = domain_that_blocks();
+    let fib: Ipv4Fib<u64> = Ipv4Fib::builder()
+        .root_bits(6)
+        .domain(&domain)
+        .build()
+        .unwrap();
+    let net = "10.1.2.0/24".parse().unwrap();
+    fib.insert(net, 7).unwrap();
+    let snapshot = kept_by("keeper", || fib.snapshot());
+    let ask = || Told {
+        snapshots: fib.snapshots(),
+        oldest: fib.oldest_snapshot(),
+        stalls: domain.stalls(),
+    };
+    let told = blocked_by(
+        snapshot,
+        |i| assert!(fib.insert(net, i).unwrap().is_some()),
+        ask,
+    );
+    assert_names(&told, 1);
+    assert_eq!((fib.snapshots(), fib.oldest_snapshot()), (0, None));
+    fib.reclaim(usize::MAX);
+    fib.verify().unwrap();
+    assert_eq!(fib.memory().waiting, (0, 0));
+    assert!(domain.stalls().is_empty());
+}
+
+#[test]
+fn a_snapshot_holds_back_what_later_versions_retired() {
+    let store = store_in(ArenaOptions::default(), &Domain::new());
+    for i in 0..10 {
+        commit(&store, &[("a", i), ("b", i)]);
+    }
+    let old = store.snapshot();
+    let same = old.clone();
+    assert_eq!(store.oldest_snapshot().unwrap().bytes, 0);
+    commit(&store, &[("a", 10)]);
+    let between = store.oldest_snapshot().unwrap().bytes;
+    let new = store.snapshot();
+    commit(&store, &[("b", 11)]);
+    let oldest = store.oldest_snapshot().unwrap();
+    assert_eq!((oldest.version, store.snapshots()), (10, 3));
+    store.reclaim(usize::MAX);
+    // Nobody reads, so what waits is what the snapshots hold back.
+    assert_eq!(oldest.bytes, store.memory().waiting.1);
+    drop(old);
+    assert_eq!(store.oldest_snapshot().unwrap().version, 10);
+    drop(same);
+    let younger = store.oldest_snapshot().unwrap();
+    assert_eq!((younger.version, store.snapshots()), (11, 1));
+    assert_eq!(younger.bytes, oldest.bytes - between);
+    store.reclaim(usize::MAX);
+    assert_eq!(younger.bytes, store.memory().waiting.1);
+    drop(new);
+    assert_eq!(store.oldest_snapshot(), None);
     assert_all_reclaimed(&store);
 }

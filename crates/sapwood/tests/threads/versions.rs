@@ -93,6 +93,28 @@ fn a_transaction_reads_its_own_writes_and_nobody_else_does() {
 }
 
 #[test]
+fn a_store_answers_of_its_newest_version() {
+    let store = store_with(DebugMode::Poison);
+    assert_eq!(
+        (store.len(), store.is_empty(), store.get("a")),
+        (0, true, None)
+    );
+    let mut txn = store.begin();
+    txn.insert("a", 1).unwrap();
+    txn.insert("b", 2).unwrap();
+    // Beside the open transaction of the same thread.
+    assert_eq!((store.len(), store.contains_key("a")), (0, false));
+    txn.commit();
+    assert_eq!((store.len(), store.is_empty()), (2, false));
+    assert_eq!((store.get("a"), store.get("c")), (Some(1), None));
+    assert!(store.contains_key("b") && !store.contains_key("c"));
+    let pin = store.pin();
+    assert_eq!(pin.view().get("b"), Some(&2));
+    commit_one(&store, "b", 3);
+    assert_eq!((pin.view().get("b"), store.get("b")), (Some(&3), Some(3)));
+}
+
+#[test]
 fn versions_count_commits_that_changed_something() {
     let store = store_with(DebugMode::Off);
     assert_eq!(store.version().get(), 0);

@@ -14,7 +14,7 @@ use super::txn::BitTxn;
 use super::view::{BitSnapshot, BitView};
 use crate::qp::{QpStore, QpStoreBuilder, QpStoreMemory, SaveError, Version};
 use crate::reader::reading_methods;
-use crate::{Error, Readable, Rejected};
+use crate::{Error, OldestSnapshot, Readable, Rejected};
 
 /// Longest-prefix match over bit strings of 0 to 2,048 bits: an address with a port, a network
 /// number with an address, a label stack. One writer at a time, readers that never wait, snapshots.
@@ -139,6 +139,10 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     ///
     /// # Errors
     /// As [`BitTxn::insert`].
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the table open: it would wait for itself.
+    #[track_caller]
     pub fn insert(&self, prefix: impl AsBits, value: V) -> Result<Option<V>, Rejected<V>>
     where
         V: Clone,
@@ -154,6 +158,10 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     ///
     /// # Errors
     /// As [`BitTxn::remove`].
+    ///
+    /// # Panics
+    /// As [`insert`](Self::insert).
+    #[track_caller]
     pub fn remove(&self, prefix: impl AsBits) -> Result<Option<V>, Error>
     where
         V: Clone,
@@ -188,7 +196,21 @@ impl<V: Send + Sync + 'static> BitFib<V> {
         BitSnapshot(self.store.snapshot())
     }
 
-    /// Begins a transaction, waiting for the one that is open, if any.
+    /// The number of snapshots that are alive. Waits for no transaction.
+    pub fn snapshots(&self) -> usize {
+        self.store.snapshots()
+    }
+
+    /// The oldest version that snapshots keep, and what it holds back. Waits for no transaction.
+    pub fn oldest_snapshot(&self) -> Option<OldestSnapshot> {
+        self.store.oldest_snapshot()
+    }
+
+    /// Begins a transaction, waiting for the one that another thread has open, if any.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the table open: it would wait for itself.
+    #[track_caller]
     pub fn begin(&self) -> BitTxn<'_, V> {
         BitTxn(self.store.begin())
     }
@@ -200,7 +222,7 @@ impl<V: Send + Sync + 'static> BitFib<V> {
 
     /// Number of prefixes in the newest version.
     pub fn len(&self) -> usize {
-        self.read(|view| view.len())
+        self.store.len()
     }
 
     /// Whether there is no prefix.
@@ -213,7 +235,11 @@ impl<V: Send + Sync + 'static> BitFib<V> {
         self.store.version()
     }
 
-    /// Where the memory is.
+    /// Where the memory is. Waits for an open transaction.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the table open: it would wait for itself.
+    #[track_caller]
     pub fn memory(&self) -> QpStoreMemory {
         self.store.memory()
     }
@@ -229,6 +255,10 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     ///
     /// # Errors
     /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the table open: it would wait for itself.
+    #[track_caller]
     pub fn compact(&self) -> Result<(), Error> {
         while self.store.compact_step(1 << 12)? {}
         Ok(())
@@ -249,6 +279,10 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     ///
     /// # Errors
     /// What is wrong, for a person to read.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the table open: it would wait for itself.
+    #[track_caller]
     pub fn verify(&self) -> Result<(), String> {
         self.store.verify()?;
         let snapshot = self.store.snapshot();
@@ -293,7 +327,7 @@ impl<P: AsBits, V: Send + Sync + 'static> Extend<(P, V)> for BitFib<V> {
     /// One commit.
     ///
     /// # Panics
-    /// When no memory can be had: use a transaction to handle that.
+    /// When no memory can be had: use a transaction to handle that. As [`BitFib::begin`].
     fn extend<I: IntoIterator<Item = (P, V)>>(&mut self, prefixes: I) {
         let mut txn = self.begin();
         for (prefix, value) in prefixes {

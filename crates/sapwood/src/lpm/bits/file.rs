@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::code::{self, encode};
 use super::read::bit_methods;
 use super::string::AsBits;
-use crate::qp::{Checked, MAX_KEY, OpenError, QpFile, QpMap, SaveError, View};
+use crate::qp::{Checked, MAX_KEY, OpenCause, OpenError, QpFile, QpMap, SaveError, View};
 use crate::{Error, Rejected};
 
 /// First byte of the keys of names.
@@ -152,9 +152,12 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     /// # Errors
     /// [`OpenError`] says what is wrong.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
-        let file = Self::with_names(QpFile::open(path)?)?;
-        file.check_keys().map_err(OpenError::Corrupt)?;
-        Ok(file)
+        let path = path.as_ref();
+        let file = Self::with_names(QpFile::open(path)?);
+        let checked = file.and_then(|file| file.check_keys().map(|()| file));
+        checked
+            .map_err(OpenCause::Corrupt)
+            .map_err(OpenError::at(path))
     }
 
     /// Opens a file after checking its header only: in a time that does not depend on its size.
@@ -164,15 +167,18 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     /// # Errors
     /// [`OpenError`] says what is wrong.
     pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let path = path.as_ref();
         Self::with_names(QpFile::open_unverified(path)?)
+            .map_err(OpenCause::Corrupt)
+            .map_err(OpenError::at(path))
     }
 
-    fn with_names(file: QpFile<V>) -> Result<Self, OpenError> {
+    fn with_names(file: QpFile<V>) -> Result<Self, String> {
         let last = file.last_key_value().and_then(|(key, _)| number_of(key));
         let names = last.map_or(Some(0), |last| last.checked_add(1));
         match names.filter(|names| *names as usize <= file.len()) {
             Some(names) => Ok(BitFile { file, names }),
-            None => Err(OpenError::Corrupt("more names than entries".into())),
+            None => Err("more names than entries".into()),
         }
     }
 

@@ -19,7 +19,7 @@ use super::view::View;
 use super::writer::Writer;
 use crate::kept::{KeptVersion, Versions};
 use crate::lpm::family::Key;
-use crate::sync::{self, Mutex, MutexGuard};
+use crate::sync::{WriterGuard, WriterLock};
 
 /// What all handles of a table share.
 pub(crate) struct FibShared<V> {
@@ -34,7 +34,7 @@ pub(crate) struct FibShared<V> {
     /// Where the words of the arena's header are, for readers in other languages.
     published: Option<usize>,
     pub(super) domain: Domain,
-    writer: Mutex<Writer<V>>,
+    writer: WriterLock<Writer<V>>,
     pub(super) versions: Arc<Versions>,
 }
 
@@ -75,9 +75,9 @@ impl<V: Eq + Hash> FibShared<V> {
             root_prefixes: AtomicU32::new(0).into(),
             len: AtomicUsize::new(0),
             published: None,
-            writer: Mutex::new(Writer::new(arena, &domain, seed)),
+            writer: WriterLock::new(Writer::new(arena, &domain, seed)),
+            versions: Versions::new(&domain),
             domain,
-            versions: Arc::default(),
         })
     }
 }
@@ -89,13 +89,12 @@ impl<V> FibShared<V> {
     /// When there is no such header.
     pub(crate) fn publish_at(&mut self, value_bytes: u64, width: u64, at: usize) {
         let root = root_word(self.root, self.bits);
-        let mut writer = sync::lock(&self.writer);
+        let writer = self.writer.get_mut();
         let told = writer
             .blocks
             .arena
             .set_roots([value_bytes, width, root, 0, 0, 0, 0, 0]);
         assert!(told.is_ok(), "an arena with a root has a header");
-        drop(writer);
         self.published = Some(at);
     }
 
@@ -194,12 +193,13 @@ impl<V> FibShared<V> {
         unsafe { values::value(self.mem.hint(block)) }
     }
 
-    pub(crate) fn write(&self) -> MutexGuard<'_, Writer<V>> {
-        sync::lock(&self.writer)
+    #[track_caller]
+    pub(crate) fn write(&self) -> WriterGuard<'_, Writer<V>> {
+        self.writer.lock()
     }
 
-    pub(crate) fn try_write(&self) -> Option<MutexGuard<'_, Writer<V>>> {
-        sync::try_lock(&self.writer)
+    pub(crate) fn try_write(&self) -> Option<WriterGuard<'_, Writer<V>>> {
+        self.writer.try_lock()
     }
 
     /// The number of the newest version.
@@ -207,9 +207,9 @@ impl<V> FibShared<V> {
         self.versions.newest()
     }
 
-    /// The number of snapshots.
-    pub(crate) fn snapshots(&self) -> usize {
-        self.versions.snapshots()
+    /// The snapshots.
+    pub(crate) fn versions(&self) -> &Versions {
+        &self.versions
     }
 
     /// Keeps the newest version: copies the root.
@@ -237,21 +237,21 @@ impl<V> Drop for FibShared<V> {
         if !core::mem::needs_drop::<V>() && !values::is_boxed::<V>() {
             return;
         }
-        let mut writer = sync::lock(&self.writer);
+        let mem = self.mem;
         let mut values = Vec::new();
         let Writer {
             values: table,
             garbage,
             ..
-        } = &mut *writer;
+        } = self.writer.get_mut();
         for block in table.blocks() {
             // SAFETY: nobody has a handle any more, so nobody reads.
-            values.push(unsafe { values::take::<V>(self.mem, block) });
+            values.push(unsafe { values::take::<V>(mem, block) });
         }
         garbage.drain(|block| {
             if block.kind() == VALUE {
                 // SAFETY: as above; a retired value is not in the table.
-                values.push(unsafe { values::take::<V>(self.mem, block.at()) });
+                values.push(unsafe { values::take::<V>(mem, block.at()) });
             }
         });
     }

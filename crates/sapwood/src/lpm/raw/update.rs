@@ -47,7 +47,11 @@ impl<V: Eq + Hash> FibShared<V> {
         if writer.garbage.is_empty() {
             return 0;
         }
-        let bounds = self.versions.lock().bounds();
+        let bounds = {
+            let mut versions = self.versions.lock();
+            versions.retire(writer.garbage.untold());
+            versions.bounds()
+        };
         let Writer {
             blocks, garbage, ..
         } = writer;

@@ -18,7 +18,7 @@ use super::search::Fit;
 use super::space::Space;
 use super::unknown::Unknown;
 use crate::garbage::{self, Block, SEAL};
-use crate::sync::{self, Mutex, MutexGuard};
+use crate::sync::{self, WriterGuard, WriterLock};
 
 /// Whether values lie in the leaves' slots, as their bytes, or in blocks of their own that slots
 /// refer to.
@@ -88,7 +88,7 @@ pub(crate) struct MapleShared<V> {
     pub(super) slot: usize,
     pub(super) native: bool,
     domain: Domain,
-    writer: Mutex<Writer<V>>,
+    writer: WriterLock<Writer<V>>,
 }
 
 // SAFETY: what the base reaches is the arena's, which the writer owns; readers use it only to read
@@ -166,7 +166,7 @@ impl<V> MapleShared<V> {
             values,
             slot,
             native: has_native(),
-            writer: Mutex::new(Writer {
+            writer: WriterLock::new(Writer {
                 space: Space::new(arena, &domain, largest, Apart::<V>::BYTES),
                 unknown: Unknown::new(&limits, values == Values::Apart),
                 limits,
@@ -201,12 +201,18 @@ impl<V> MapleShared<V> {
         self.len.load(Ordering::Acquire)
     }
 
-    pub(crate) fn write(&self) -> MutexGuard<'_, Writer<V>> {
-        sync::lock(&self.writer)
+    #[track_caller]
+    pub(crate) fn write(&self) -> WriterGuard<'_, Writer<V>> {
+        self.writer.lock()
     }
 
-    pub(crate) fn try_write(&self) -> Option<MutexGuard<'_, Writer<V>>> {
-        sync::try_lock(&self.writer)
+    /// Whether this thread has the writer's lock.
+    pub(crate) fn is_written_here(&self) -> bool {
+        self.writer.is_held_here()
+    }
+
+    pub(crate) fn try_write(&self) -> Option<WriterGuard<'_, Writer<V>>> {
+        self.writer.try_lock()
     }
 
     /// The map as it is, and goes on to be, while the guard is held.
@@ -426,7 +432,7 @@ impl<V> Drop for MapleShared<V> {
             return;
         }
         let slot = self.slot;
-        let mut writer = sync::lock(&self.writer);
+        let writer = self.writer.get_mut();
         let mem = writer.mem();
         let mut values: Vec<V> = Vec::new();
         let mut take = |r: u32| {
@@ -448,6 +454,5 @@ impl<V> Drop for MapleShared<V> {
                 });
             }
         }
-        drop(writer);
     }
 }

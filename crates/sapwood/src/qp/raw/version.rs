@@ -17,7 +17,7 @@ use super::verify;
 use super::view::View;
 use crate::garbage;
 use crate::kept::{KeptVersion, Versions};
-use crate::sync::{self, Mutex, MutexGuard};
+use crate::sync::{self, WriterGuard, WriterLock};
 
 /// The least number of nodes that a commit tries to free.
 const RECLAIM_LEAST: usize = 64;
@@ -50,7 +50,7 @@ pub(crate) struct StoreShared<V> {
     published: crossbeam_utils::CachePadded<AtomicU64>,
     base: *mut u8,
     domain: Domain,
-    writer: Mutex<Writer<V>>,
+    writer: WriterLock<Writer<V>>,
     versions: Arc<Versions>,
 }
 
@@ -81,14 +81,14 @@ impl<V> StoreShared<V> {
         StoreShared {
             published: AtomicU64::new(root.word()).into(),
             base: tree.arena.base(),
-            writer: Mutex::new(Writer {
+            writer: WriterLock::new(Writer {
                 queue: RetireQueue::new(&domain),
                 tree,
                 cow: Cow::default(),
                 compaction: Compaction::default(),
             }),
+            versions: Versions::new(&domain),
             domain,
-            versions: Arc::default(),
         }
     }
 
@@ -113,6 +113,12 @@ impl<V> StoreShared<V> {
         (unsafe { self.at(root) }, root.len as usize)
     }
 
+    /// Entries of the newest version.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        Root::from_word(self.published.load(Ordering::Acquire)).len as usize
+    }
+
     /// # Safety
     /// The version is kept alive for `'g`.
     unsafe fn at<'g>(&self, root: Root) -> View<'g, V> {
@@ -120,12 +126,13 @@ impl<V> StoreShared<V> {
         unsafe { View::new(Trusted { base: self.base }, root.cell) }
     }
 
-    pub(crate) fn write(&self) -> MutexGuard<'_, Writer<V>> {
-        sync::lock(&self.writer)
+    #[track_caller]
+    pub(crate) fn write(&self) -> WriterGuard<'_, Writer<V>> {
+        self.writer.lock()
     }
 
-    pub(crate) fn try_write(&self) -> Option<MutexGuard<'_, Writer<V>>> {
-        sync::try_lock(&self.writer)
+    pub(crate) fn try_write(&self) -> Option<WriterGuard<'_, Writer<V>>> {
+        self.writer.try_lock()
     }
 
     /// Publishes the writer's tree as the newest version and queues what it does without. Returns
@@ -155,7 +162,9 @@ impl<V> StoreShared<V> {
             let mut versions = self.versions.lock();
             sync::point();
             self.published.store(root.word(), Ordering::Release);
-            versions.publish()
+            let version = versions.publish();
+            versions.retire(writer.cow.retired_bytes);
+            version
         };
         writer.queue_retired(version);
         writer.free_dead();
@@ -246,9 +255,9 @@ impl<V> StoreShared<V> {
         }
     }
 
-    /// The number of snapshots.
-    pub(crate) fn snapshots(&self) -> usize {
-        self.versions.snapshots()
+    /// The snapshots.
+    pub(crate) fn versions(&self) -> &Versions {
+        &self.versions
     }
 }
 

@@ -28,6 +28,7 @@ use super::raw::index::Index;
 use super::raw::version::stable_arena;
 use super::raw::writers::ops::{Operations, Structure};
 use super::store::RESERVE;
+use crate::figures;
 use crate::reader::reading_methods;
 use crate::seed::seed;
 use crate::{Error, Readable, Rejected};
@@ -414,4 +415,15 @@ pub struct Contention {
     pub met_lock: u64,
     /// Time that they waited for locks, all together.
     pub waited: Duration,
+}
+
+impl fmt::Display for Contention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = [
+            ("operations", self.operations),
+            ("met a lock", self.met_lock),
+        ];
+        figures::counts(f, &counts)?;
+        writeln!(f, "{:<16} {:>12.6} s", "waited", self.waited.as_secs_f64())
+    }
 }
