@@ -1,6 +1,7 @@
 //! The tests of the library with threads, and of what is kept for readers: those that the thread sanitizer runs. They
 //! are apart from `tests/all` because it has to compile everything anew for them.
 
+mod examples;
 mod garbage;
 mod histories;
 mod lpm_threads;
