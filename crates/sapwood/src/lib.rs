@@ -70,5 +70,5 @@ pub use sapwood_qsbr as qsbr;
 
 /// The example of the project's README compiles and runs.
 #[cfg(all(doctest, feature = "std"))]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
