@@ -5,7 +5,7 @@
 //! Maps lie in it as they lie anywhere: Rust writes them with no system call, and programs read
 //! them at once, by the headers in `bpf/include/sapwood`.
 //!
-//! `docs/bpf.md` leads from nothing to a working program.
+//! `docs/guides/ebpf.md` leads from nothing to a working program.
 //!
 //! # Features
 //!
@@ -73,6 +73,7 @@ cfg_if::cfg_if! {
 
 /// The examples of the pages compile.
 #[cfg(all(doctest, feature = "kernel"))]
+#[doc = include_str!("../../../docs/guides/ebpf.md")]
 #[doc = include_str!("../../../docs/bpf.md")]
 #[doc = include_str!("../../../docs/bpf-maps.md")]
 #[doc = include_str!("../../../docs/bpf-programs.md")]

@@ -78,5 +78,5 @@ struct Guards;
 
 /// The example of the project's README compiles and runs.
 #[cfg(all(doctest, feature = "std"))]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

@@ -2,6 +2,7 @@
 //! sanitizer runs. They are apart from `tests/all` because it has to compile everything anew for
 //! them.
 
+mod examples;
 mod garbage;
 mod histories;
 mod lpm_threads;
