@@ -43,7 +43,7 @@ done
 none "Text of more than 100 columns" "$(
     files '*.md' '*.rs' '*.c' '*.h' '*.sh' | xargs -0 -r perl -CSD -ne '
         $fence = 0 if $. == 1;
-        $comment = $ARGV =~ /\.md$/ || m{^ *(//[/!]?|\*) ?\S} || $ARGV =~ /\.sh$/ && /^ *# /;
+        $comment = $ARGV =~ /\.md$/ || $ARGV !~ /\.sh$/ && m{^ *(//[/!]?|\*) ?\S} || $ARGV =~ /\.sh$/ && /^ *# /;
         $fence = !$fence if m{^ *(//[/!] ?|\* )?```};
         printf "%s:%d: %.100s\n", $ARGV, $., $_ =~ s/\n//r
             if length > 101 && $comment && !$fence && !m{://} && !($ARGV =~ /\.md$/ && /^    /) && !/^ *(\/\/[\/!] ?)?\|/;

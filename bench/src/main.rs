@@ -10,16 +10,10 @@
 //!
 //! - [`suite`]: what is measured; one module for each suite.
 //! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group
-<<<<<<< 53c256844f586ce3e8136a9f4ba1016e3451de3e
 //!   `threads`. [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]:
 //!   those of the suites of these names. [`bpf`], with the feature `bpf`: maps inside the kernel.
-=======
-//!   `threads`.
-//!   [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]: those of the suites of these names.
-//!   [`bpf`], with the feature `bpf`: maps inside the kernel.
 //! - [`shown`]: pictures and tables of recorded results, without a run: the commands `plot` and
 //!   `figures`.
->>>>>>> b9bb8b796c28ec97a48de1767e9d617fd0531583
 //! - The rest is the harness: [`keylist`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
 
 mod alloc;
