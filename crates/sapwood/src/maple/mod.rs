@@ -33,6 +33,8 @@
 //! # Ok::<(), sapwood::Error>(())
 //! ```
 
+#[cfg(test)]
+mod allocations;
 mod builder;
 mod cursor;
 mod gap;

@@ -19,7 +19,7 @@ mod flow;
 mod group;
 mod hash;
 mod plain;
-mod raw;
+pub(crate) mod raw;
 mod stamp;
 #[cfg(feature = "std")]
 mod table;
