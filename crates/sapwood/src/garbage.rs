@@ -1,5 +1,6 @@
 //! Garbage: blocks that a writer has unlinked and that readers may still look at.
 
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 
 use sapwood_arena::{Arena, Kind, UNIT};
@@ -56,6 +57,16 @@ impl Garbage {
         arena.retire(bytes, block.kind());
         self.left_bytes += bytes;
         self.left.push((block, bytes));
+    }
+
+    /// Makes room for `blocks` more, so that [`retire`](Self::retire) takes nothing from the heap.
+    pub(crate) fn reserve(&mut self, blocks: usize) -> Result<(), TryReserveError> {
+        self.left.try_reserve(blocks)
+    }
+
+    /// Bytes of the list of the newest blocks.
+    pub(crate) fn room(&self) -> usize {
+        self.left.capacity() * size_of::<(Block, usize)>()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

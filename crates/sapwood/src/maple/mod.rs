@@ -36,6 +36,8 @@
 //! # Ok::<(), sapwood::Error>(())
 //! ```
 
+#[cfg(test)]
+mod allocations;
 mod builder;
 mod cursor;
 mod gap;

@@ -97,10 +97,9 @@ impl<V: Clone> Holding<'_, V> {
         if self.range.is_none() {
             return;
         }
-        let (writer, dropped) = self.side.parts();
+        let (writer, _) = self.side.parts();
         // What is not used, as when a clone panics, is given back by `drop`.
-        self.shared
-            .change_held(writer, value, &mut self.held, dropped);
+        self.shared.change_held(writer, value, &mut self.held);
     }
 }
 
@@ -113,9 +112,11 @@ impl<V> Drop for Holding<'_, V> {
 }
 
 /// The nodes that a store takes, taken: [`store`](Self::store) cannot fail any more, and takes
-/// nothing else.
+/// nothing else: neither from the arena nor from the process's heap. (What a value's own `clone`
+/// takes is the value's matter.)
 ///
-/// Holds the map's lock. Dropping it gives everything back.
+/// It holds the map's lock: whatever else takes that lock waits until this is dropped, and on the
+/// same thread that is a deadlock. Dropping it gives everything back.
 ///
 /// ```
 /// use sapwood::maple::MapleMap;

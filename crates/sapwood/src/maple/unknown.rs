@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::map::MapleMap;
 use super::raw::table::Writer;
-use super::writer::rejected;
+use super::writer::{MapleWriter, rejected};
 use super::{Range, bounds};
 use crate::{Error, Rejected};
 
@@ -13,6 +13,11 @@ use crate::{Error, Rejected};
 ///
 /// It does not hold the map's lock: others may change the map, and if that makes the worst case
 /// worse, it is they who reserve more, or fail. Dropping it gives back what is left.
+///
+/// Its changes take nothing from the arena and nothing from the process's heap (what a value's own
+/// `clone` takes is the value's matter). Room for all that they may retire is made beforehand: 24
+/// bytes outside the arena for each node and value of the map. What they retire is freed by later
+/// changes of other kinds, and when something is reserved again.
 ///
 /// ```
 /// use sapwood::maple::MapleMap;
@@ -34,9 +39,13 @@ pub struct UnknownReservation<V: Clone + Send + Sync + 'static> {
 impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
     pub(super) fn new(map: &MapleMap<V>, changes: usize) -> Result<Self, Error> {
         let mut writer = map.write();
-        let leaves = writer.writer.leaves();
-        let Writer { space, unknown, .. } = &mut *writer.writer;
-        unknown.ensure(space, leaves, changes)?;
+        let shared = writer.shared();
+        let MapleWriter {
+            writer, dropped, ..
+        } = &mut writer;
+        // Not with the changes: they take nothing from the process's heap, as this may.
+        shared.tidy(writer, dropped);
+        writer.hold_unknown(changes)?;
         Ok(UnknownReservation {
             map: map.clone(),
             remaining: changes,
@@ -58,8 +67,7 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
         }
         let mut writer = self.map.write();
         let shared = writer.shared();
-        let dropped = &mut writer.dropped;
-        shared.change_unknown(&mut writer.writer, range, value, dropped);
+        shared.change_unknown(&mut writer.writer, range, value);
         // Not before: a change that panics, as a clone does, has not been made.
         self.remaining -= 1;
         Ok(())

@@ -280,8 +280,9 @@ impl<V> MapleShared<V> {
         })
     }
 
-    /// What every change does at its end: frees some of what earlier ones left behind.
-    pub(super) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
+    /// What every change does at its end, and every reservation at its start: frees some of what
+    /// earlier ones left behind.
+    pub(crate) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
         if writer.space.garbage.is_due(writer.space.arena.live()) {
             self.reclaim(writer, 4 * SEAL, dropped);
         }
@@ -299,6 +300,11 @@ impl Limits {
 impl<V> Writer<V> {
     pub(crate) fn mem(&self) -> Mem {
         self.space.mem()
+    }
+
+    /// Bytes of the lists outside the arena that reservations make room in.
+    pub(crate) fn room(&self) -> usize {
+        self.gone.capacity() * size_of::<Block>() + self.space.garbage.room()
     }
 
     /// The number of leaves.
