@@ -21,13 +21,9 @@ mod hash;
 #[cfg(feature = "std")]
 mod places;
 mod plain;
-<<<<<<< 1308f83ed91172d5b34809fa2f6df4c8724c2d98
-mod raw;
+pub(crate) mod raw;
 #[cfg(feature = "std")]
 mod rendezvous;
-=======
-pub(crate) mod raw;
->>>>>>> 74526a86baffe15ce16576ea32cfea2ce992fae0
 mod stamp;
 #[cfg(feature = "std")]
 mod table;
