@@ -2,6 +2,7 @@
 //! are apart from `tests/all` because it has to compile everything anew for them.
 
 mod garbage;
+mod hard_limit;
 mod histories;
 mod lpm_threads;
 mod maple_threads;
