@@ -55,7 +55,7 @@ pub use raw::mem::Trusted;
 pub use shared::{
     Contention, Exchange, Order, Ordered, PointMap, PointMapBuilder, PointMapIter, PointMapView,
     Published, QpShared, QpSharedBuilder, QpSharedRange, QpSharedView, SharedMap, SharedMapBuilder,
-    SharedView, Unordered,
+    SharedView, SweepPlace, Unordered,
 };
 #[cfg(feature = "std")]
 pub use store::{QpStore, QpStoreBuilder, QpView, Snapshot, Version};

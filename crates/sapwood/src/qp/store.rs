@@ -6,7 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::path::Path;
 
-use sapwood_arena::{ArenaOptions, Backing};
+use sapwood_arena::ArenaOptions;
 use sapwood_qsbr::{Domain, Guard};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -21,7 +21,11 @@ use super::raw::version::{Kept, StoreShared, stable_arena};
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
 use super::txn::Txn;
+<<<<<<< b6682a72a76e8dbb74c3925ad8659a2e894e30ae
 use super::{QpMap, file};
+=======
+use crate::memory::MemoryOptions;
+>>>>>>> 9b42f20f777a7b1cac49177141f436e9aca1ea55
 use crate::reader::reading_methods;
 use crate::{Error, OldestSnapshot, Readable};
 
@@ -106,16 +110,24 @@ impl<V: Send + Sync + 'static> Clone for QpStore<V> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct QpStoreBuilder<V> {
-    options: ArenaOptions,
+    memory: MemoryOptions,
     domain: Option<Domain>,
     values: PhantomData<fn() -> V>,
 }
 
 impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
+    /// The most bytes of memory: entries, versions, garbage, free blocks and the header. A change
+    /// that needs more is [`ArenaFull`](Error::ArenaFull). Holds whatever
+    /// [`options`](Self::options) say. Default: as much as the backing has room for.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory.limit = Some(bytes);
+        self
+    }
+
     /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB
     /// of address space and commits memory as it is used.
     pub fn options(mut self, options: ArenaOptions) -> Self {
-        self.options = options;
+        self.memory.options = options;
         self
     }
 
@@ -132,9 +144,10 @@ impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
     /// [`Error::ArenaFull`] when the backing cannot be had.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows ([`Backing::Auto`], [`Backing::Heap`]).
+    /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
+    /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
     pub fn build(self) -> Result<QpStore<V>, Error> {
-        let tree = Tree::new(stable_arena(self.options)?);
+        let tree = Tree::new(stable_arena(self.memory.stable())?);
         Ok(QpStore {
             shared: Arc::new(StoreShared::new(tree, self.domain.unwrap_or_default())),
         })
@@ -152,7 +165,7 @@ impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
         self,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpStore<V>, Error> {
-        let tree = sorted_tree(stable_arena(self.options)?, entries)?;
+        let tree = sorted_tree(stable_arena(self.memory.stable())?, entries)?;
         Ok(QpStore {
             shared: Arc::new(StoreShared::new(tree, self.domain.unwrap_or_default())),
         })
@@ -171,7 +184,7 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     /// A store that is made to measure.
     pub fn builder() -> QpStoreBuilder<V> {
         QpStoreBuilder {
-            options: ArenaOptions::default().backing(Backing::Mmap { reserve: RESERVE }),
+            memory: MemoryOptions::reserve(RESERVE),
             domain: None,
             values: PhantomData,
         }

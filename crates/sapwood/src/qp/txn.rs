@@ -152,11 +152,13 @@ impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
     /// One step of compaction, committed.
     pub(crate) fn compact(mut self, budget: usize) -> Result<bool, Error> {
         let (shared, writer, values) = self.parts();
-        if shared.domain().hard_limit().is_some() {
-            // A branch over text has about 24 bytes; the largest has 1,072.
-            shared.admit(writer, budget.saturating_mul(64), values)?;
-        }
+        let before = writer.compaction.clone();
         let more = writer.compact_step(budget.max(1))?;
+        // What the step leaves behind is known now, and nothing is published yet.
+        if let Err(limit) = shared.admit(writer, 0, values) {
+            writer.compaction = before.begun();
+            return Err(limit.into());
+        }
         self.commit();
         Ok(more)
     }

@@ -48,7 +48,7 @@ pub(crate) struct Space {
 
 impl Space {
     pub(crate) fn new(arena: Arena, domain: &Domain, largest: usize, value: usize) -> Self {
-        assert!(arena.is_stable(), "readers need a base that stays");
+        assert!(arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);
         Space {
             pool: Pool::new(&arena, POOLED, largest, POOLED_MOST),
             arena,

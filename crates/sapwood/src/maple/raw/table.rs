@@ -247,18 +247,23 @@ impl<V> MapleShared<V> {
         self.len.store(writer.len, Ordering::Release);
     }
 
-    /// Makes room for `bytes` more garbage, by the domain's policy.
+    /// Reserves room for `bytes` more garbage, by the domain's policy.
     pub(super) fn admit(
         &self,
         writer: &mut Writer<V>,
         bytes: usize,
         dropped: &mut Vec<V>,
     ) -> Result<(), GarbageLimit> {
-        let bytes = bytes + writer.space.garbage.untold();
-        garbage::admit(&self.domain, bytes, || {
-            self.reclaim(writer, usize::MAX, dropped);
-            !writer.space.garbage.is_empty()
-        })
+        garbage::admit(
+            &self.domain,
+            writer,
+            |writer| bytes + writer.space.garbage.untold(),
+            |writer| writer.space.garbage.queue(),
+            |writer| {
+                self.reclaim(writer, usize::MAX, dropped);
+                !writer.space.garbage.is_empty()
+            },
+        )
     }
 
     /// Frees up to `budget` blocks that nobody can hold any more; hands out their values.

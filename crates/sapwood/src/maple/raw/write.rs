@@ -97,6 +97,8 @@ impl<V> MapleShared<V> {
         self.list_gone(writer);
         let bytes = self.gone_bytes(writer);
         self.admit(writer, bytes, dropped)?;
+        // What it leaves is counted when it is stored, which nothing may refuse then.
+        writer.space.garbage.release();
         self.hold_more(writer)?;
         let (made, left) = (cost.values + cost.nodes, writer.gone.len());
         writer.space.room_for_garbage(left)?;
@@ -204,11 +206,12 @@ impl<V: Clone> MapleShared<V> {
                 return Err((value, limit.into()));
             }
         }
-        if let Err(full) = self.hold_more(writer) {
-            return Err((value, full.into()));
-        }
-        self.carry_out(writer, value, Supply::Arena)
-            .map_err(|(value, full)| (value, full.into()))?;
+        let done = match self.hold_more(writer) {
+            Ok(()) => self.carry_out(writer, value, Supply::Arena),
+            Err(full) => Err((value, full)),
+        };
+        writer.space.garbage.release();
+        done.map_err(|(value, full)| (value, full.into()))?;
         self.tidy(writer, dropped);
         Ok(())
     }
