@@ -159,13 +159,8 @@ impl<F: Family, V: NextHop> FibBuilder<F, V> {
     /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
     /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
     pub fn build(self) -> Result<Fib<F, V>, Error> {
-<<<<<<< b6682a72a76e8dbb74c3925ad8659a2e894e30ae
         let domain = self.domain_or_new();
-        let options = self.options.limit_to(MAX_BYTES);
-=======
         let options = self.memory.stable().limit_to(MAX_BYTES);
-        let domain = self.domain.unwrap_or_default();
->>>>>>> 9b42f20f777a7b1cac49177141f436e9aca1ea55
         let shared = FibShared::new(options, self.bits.into(), domain, crate::seed::seed())?;
         Ok(Fib::from_shared(shared))
     }

@@ -21,11 +21,8 @@ use super::raw::version::{Kept, StoreShared, stable_arena};
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
 use super::txn::Txn;
-<<<<<<< b6682a72a76e8dbb74c3925ad8659a2e894e30ae
 use super::{QpMap, file};
-=======
 use crate::memory::MemoryOptions;
->>>>>>> 9b42f20f777a7b1cac49177141f436e9aca1ea55
 use crate::reader::reading_methods;
 use crate::{Error, OldestSnapshot, Readable};
 

@@ -28,11 +28,8 @@ use super::raw::index::Index;
 use super::raw::version::stable_arena;
 use super::raw::writers::ops::{Operations, Removed, Structure};
 use super::store::RESERVE;
-<<<<<<< b6682a72a76e8dbb74c3925ad8659a2e894e30ae
 use crate::figures;
-=======
 use crate::memory::MemoryOptions;
->>>>>>> 9b42f20f777a7b1cac49177141f436e9aca1ea55
 use crate::reader::reading_methods;
 use crate::seed::seed;
 use crate::{Error, Readable, Rejected};
