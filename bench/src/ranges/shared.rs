@@ -106,7 +106,7 @@ impl Shared for RwLockBtree {
     }
 
     fn erase(&self, index: u64) -> Option<u64> {
-        self.0.write().remove(index)
+        self.0.write().erase(index)
     }
 
     fn entries(&self) -> EntrySum {
