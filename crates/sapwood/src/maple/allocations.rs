@@ -118,8 +118,12 @@ fn unknown(map: &MapleMap<u64>, entries: u64, changes: usize, at_once: usize) {
             map.store(range.clone(), i as u64).unwrap();
             oracle.store(range, i as u64);
         }
-        let (put, range) = ranges.next();
+        let (put, mut range) = ranges.next();
         let (taken, ()) = counted(|| match put {
+            true if i % 5 == 0 => {
+                let size = range.end() - range.start() + 1;
+                range = reserved.alloc_range(size, 0..=u64::MAX, i as u64).unwrap();
+            }
             true => reserved.store(range.clone(), i as u64).unwrap(),
             false => reserved.clear_range(range.clone()).unwrap(),
         });

@@ -23,7 +23,7 @@ pub struct StorePlan {
 }
 
 /// What an erasure takes, made by [`MapleMap::plan_clear`](super::MapleMap::plan_clear) and
-/// [`plan_erase`](super::MapleMap::plan_erase).
+/// [`plan_remove`](super::MapleMap::plan_remove).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErasePlan {
     /// What to clear; `None` when there is nothing to erase.
@@ -299,8 +299,8 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
         })
     }
 
-    /// As [`MapleMap::plan_erase`](super::MapleMap::plan_erase).
-    pub fn plan_erase(&mut self, index: u64) -> ErasePlan {
+    /// As [`MapleMap::plan_remove`](super::MapleMap::plan_remove).
+    pub fn plan_remove(&mut self, index: u64) -> ErasePlan {
         let entry = self.view().get_entry(index).map(|(range, _)| range);
         match entry {
             Some(entry) => {
