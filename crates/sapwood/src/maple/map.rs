@@ -190,7 +190,6 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.read(|view| view.find_gap_aligned_rev(size, align, within))
     }
 
-<<<<<<< 442b68c0abd984a171ddc63f428743cbc72b0f4c
     /// The map's lock, for many changes, plans and cursors. Waits for the writer of another thread
     /// that has it.
     ///
@@ -201,14 +200,6 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// [`reclaim`](Self::reclaim), and the end of an [`UnknownReservation`]. A writer has methods
     /// for changes and plans itself.
     #[track_caller]
-=======
-    /// The map's lock, for many changes, plans and cursors. Waits for the writer that has it.
-    ///
-    /// All methods of the map that change it, that plan, reserve or report (`memory`, `verify`,
-    /// `dup`, `reclaim`) take this lock, as do the changes of an [`UnknownReservation`] and its
-    /// `drop`. A thread that has it, by a [`MapleWriter`] or a [`Reservation`], uses the methods of
-    /// these: those of the map wait for it, for ever on the same thread.
->>>>>>> 175b05f8a8ecaf929a676657889610faca0c5dfe
     pub fn write(&self) -> MapleWriter<'_, V> {
         MapleWriter::new(self, self.shared.write())
     }
