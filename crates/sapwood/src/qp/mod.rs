@@ -58,9 +58,9 @@ pub use shared::{
     SharedView, SweepPlace, Unordered,
 };
 #[cfg(feature = "std")]
-pub use store::{QpStore, QpStoreBuilder, QpView, Snapshot, Version};
+pub use store::{QpSnapshot, QpStore, QpStoreBuilder, QpView, Version};
 #[cfg(feature = "std")]
-pub use txn::Txn;
+pub use txn::QpTxn;
 
 // What `lpm` reads tables of bit strings with.
 #[cfg(feature = "std")]

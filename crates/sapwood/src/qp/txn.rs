@@ -17,7 +17,7 @@ use crate::{Error, Rejected};
 ///
 /// Nodes that it made are changed in place; older ones are copied once. An operation that fails
 /// leaves the transaction as it was before the operation, and the transaction can go on.
-pub struct Txn<'s, V: Send + Sync + 'static> {
+pub struct QpTxn<'s, V: Send + Sync + 'static> {
     shared: &'s StoreShared<V>,
     // Released before the values are dropped: their `drop` may use the store.
     writer: WriterGuard<'s, Writer<V>>,
@@ -25,9 +25,9 @@ pub struct Txn<'s, V: Send + Sync + 'static> {
     values: Vec<V>,
 }
 
-impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
+impl<'s, V: Send + Sync + 'static> QpTxn<'s, V> {
     pub(crate) fn new(shared: &'s StoreShared<V>, writer: WriterGuard<'s, Writer<V>>) -> Self {
-        Txn {
+        QpTxn {
             shared,
             writer,
             values: Vec::new(),
@@ -164,16 +164,16 @@ impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
     }
 }
 
-impl<V: Send + Sync + 'static> Drop for Txn<'_, V> {
+impl<V: Send + Sync + 'static> Drop for QpTxn<'_, V> {
     fn drop(&mut self) {
         // After a commit there is nothing to take back.
         self.shared.roll_back(&mut self.writer, &mut self.values);
     }
 }
 
-impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for Txn<'_, V> {
+impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for QpTxn<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Txn")
+        f.debug_struct("QpTxn")
             .field("entries", &self.iter())
             .finish()
     }
