@@ -11,7 +11,8 @@ export ASAN_OPTIONS="handle_segv=0:handle_sigbus=0" LSAN_OPTIONS="suppressions=$
 # Sanitizers are an unstable option of a stable compiler; they know of mappings what they see in
 # libc.
 export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address --cfg rustix_use_libc" CARGO_TARGET_DIR="$TARGET/asan"
-# The libraries have loads of their own for builds with AVX: the tests run with those here, and without in unit.sh.
+# The libraries have loads of their own for builds with AVX: the tests run with those here, and
+# without in unit.sh.
 if grep -qw avx2 /proc/cpuinfo && grep -qw bmi2 /proc/cpuinfo; then RUSTFLAGS+=" -Ctarget-cpu=x86-64-v3"; fi
 packages=()
 for crate in $LIBRARIES; do packages+=(-p "$crate"); done

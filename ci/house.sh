@@ -39,10 +39,29 @@ for lib in crates/sapwood/src/lib.rs crates/sapwood-bpf/src/lib.rs; do
     grep -q '^#!\[deny(unsafe_code)\]' "$lib" || none "Unsafe code is no longer denied" "$lib"
 done
 
+# Code is rustfmt's to break. Tables, blocks of code and addresses of pages cannot be broken.
+none "Text of more than 100 columns" "$(
+    files '*.md' '*.rs' '*.c' '*.h' '*.sh' | xargs -0 -r perl -CSD -ne '
+        $fence = 0 if $. == 1;
+        $comment = $ARGV =~ /\.md$/ || $ARGV !~ /\.sh$/ && m{^ *(//[/!]?|\*) ?\S} || $ARGV =~ /\.sh$/ && /^ *# /;
+        $fence = !$fence if m{^ *(//[/!] ?|\* )?```};
+        printf "%s:%d: %.100s\n", $ARGV, $., $_ =~ s/\n//r
+            if length > 101 && $comment && !$fence && !m{://} && !($ARGV =~ /\.md$/ && /^    /) && !/^ *(\/\/[\/!] ?)?\|/;
+        close ARGV if eof;'
+)"
+
 for script in ci/*.sh .ci/run; do
     case $script in ci/lib.sh | ci/steps.sh) continue ;; esac
     [ -x "$script" ] || none "Cannot be run" "$script"
 done
+
+lines=$(wc -l <README.md)
+[ "$lines" -le 200 ] || none "README.md has more than 200 lines: figures belong into docs/figures.md" "$lines"
+none "Longer than 100 columns, in what new readers see first (tables, addresses and commands aside)" "$(
+    for page in README.md docs/figures.md docs/guides/*.md crates/*/README.md; do
+        awk -v page="$page" '/^```/ { code = !code } !code && !/^\|/ && !/^!\[/ && length($0) > 100 { print page ": " FNR }' "$page"
+    done
+)"
 
 long=$(files '*.rs' | xargs -0 -r wc -l | awk '$2 != "total" && $1 > 600 { print "  " $2 ": " $1 " lines" }')
 [ -z "$long" ] || printf 'Warning: more than 600 lines; has each file one subject?\n%s\n' "$long"

@@ -11,6 +11,7 @@ NIGHTLY=${SAPWOOD_NIGHTLY:-nightly}
 MSRV=1.85.0
 CARGO_DENY=0.20.2
 CARGO_FUZZ=0.13.2
+CARGO_SEMVER_CHECKS=0.51.0
 TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
@@ -19,6 +20,8 @@ export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 # Crates that are meant for others; the rest are tests and tools.
 LIBRARIES="sapwood-qsbr sapwood-arena sapwood"
+# Crates that are published.
+PUBLIC="$LIBRARIES sapwood-bpf"
 
 # What the maps in the kernel are built with.
 BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
@@ -84,6 +87,8 @@ programs() { # folders
         done
     done | sort -u | sed 's/^/--test /'
 }
+# The tag of the newest release before what is checked out, if there is one.
+last_release() { git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null || true; }
 x86_64_linux() { [ "$(uname -sm)" = "Linux x86_64" ]; }
 # Tracked files, and new ones that are not ignored.
 files() { git ls-files -z --cached --others --exclude-standard -- "$@" | sort -zu | while IFS= read -r -d '' f; do [ -f "$f" ] && printf '%s\0' "$f"; done || true; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the checks need and what is missing: system packages (as root; else says which),
-# parts of Rust's toolchains, cargo-fuzz, cargo-deny.
+# parts of Rust's toolchains, cargo-fuzz, cargo-deny; after the first release cargo-semver-checks.
 . "$(dirname "$0")/lib.sh"
 
 ci/packages.sh
@@ -40,5 +40,7 @@ tool() {
 }
 tool cargo-fuzz "$CARGO_FUZZ" "a minute"
 tool cargo-deny "$CARGO_DENY" "five minutes"
+# What compares with the last release, as soon as there is one.
+[ -z "$(last_release)" ] || tool cargo-semver-checks "$CARGO_SEMVER_CHECKS" "ten minutes"
 rm -rf "$TARGET/tools"
 say "Everything is there."

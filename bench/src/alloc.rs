@@ -3,7 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
-/// The system allocator, which counts while [`counted`] runs and otherwise costs one load and a branch.
+/// The system allocator, which counts while [`counted`] runs and otherwise costs one load and a
+/// branch.
 pub struct Counting;
 
 static ON: AtomicBool = AtomicBool::new(false);
@@ -12,7 +13,8 @@ static LIVE: AtomicI64 = AtomicI64::new(0);
 /// Before each block glibc keeps one word with its size; `malloc_usable_size` does not include it.
 const CHUNK_HEADER: i64 = 8;
 
-// SAFETY: every call is passed on to `System` as it came; counting neither allocates nor touches the blocks.
+// SAFETY: every call is passed on to `System` as it came; counting neither allocates nor touches
+// the blocks.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise is the one that `System` asks for.
@@ -87,9 +89,9 @@ mod tests {
 
     #[test]
     fn rounding_and_headers_count() {
-        // Other tests run beside this one, and what their threads allocate and free counts as well: a moment without
-        // much of that is waited for, and the block is not written to, so that it is short. A count that is wrong is
-        // wrong at every moment.
+        // Other tests run beside this one, and what their threads allocate and free counts as well:
+        // a moment without much of that is waited for, and the block is not written to, so that it
+        // is short. A count that is wrong is wrong at every moment.
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let (block, bytes) = counted(|| black_box(Vec::<u8>::with_capacity(10_000_001)));

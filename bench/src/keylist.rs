@@ -4,8 +4,8 @@ use fastrand::Rng;
 
 /// Keys one after the other in one block, each with its value.
 ///
-/// Engines are asked with these copies and not with those that they hold, and in the order of the list: to
-/// fetch the question costs all of them the same, and next to nothing.
+/// Engines are asked with these copies and not with those that they hold, and in the order of the
+/// list: to fetch the question costs all of them the same, and next to nothing.
 #[derive(Clone)]
 pub struct KeyList {
     bytes: Vec<u8>,
@@ -30,7 +30,8 @@ impl KeyList {
         list
     }
 
-    /// The keys with values that depend on their place and look random, so that wrong ones do not add up.
+    /// The keys with values that depend on their place and look random, so that wrong ones do not
+    /// add up.
     pub fn numbered(keys: &[Box<[u8]>]) -> Self {
         Self::new(keys.iter().zip(0..).map(|(key, at)| (&**key, scramble(at))))
     }
@@ -136,8 +137,8 @@ impl KeyList {
     }
 }
 
-/// How an engine wants its keys, when it cannot take all byte strings. The change is made before the clock
-/// runs, as a user of the engine would hold keys in the form that it needs.
+/// How an engine wants its keys, when it cannot take all byte strings. The change is made before
+/// the clock runs, as a user of the engine would hold keys in the form that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As they are.
@@ -220,8 +221,9 @@ impl Tally {
 }
 
 impl Tally {
-    /// Looks all keys up, each only when the answer to the one before is known: the next place is worked out from
-    /// it. A processor cannot overlap such lookups, as it does with those of [`of`](Self::of).
+    /// Looks all keys up, each only when the answer to the one before is known: the next place is
+    /// worked out from it. A processor cannot overlap such lookups, as it does with those of
+    /// [`of`](Self::of).
     #[inline]
     pub fn chained(keys: &KeyList, mut get: impl FnMut(&[u8]) -> Option<u64>) -> Self {
         let mut tally = Self::default();

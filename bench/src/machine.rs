@@ -61,8 +61,8 @@ pub fn date() -> String {
     format!("{year}-{month:02}-{day:02}")
 }
 
-/// The Gregorian date of a day since 1970, by the "days to civil" method of Howard Hinnant: years start in
-/// March, so that the leap day is the last.
+/// The Gregorian date of a day since 1970, by the "days to civil" method of Howard Hinnant: years
+/// start in March, so that the leap day is the last.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

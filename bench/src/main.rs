@@ -1,15 +1,19 @@
 //! Benchmarks of Sapwood beside its peers.
 //!
-//! `cargo run --release -p sapwood-bench -- SUITE [--quick] [--json FILE] [--csv FILE] [--data DIR] …`
+//! `cargo run --release -p sapwood-bench -- SUITE [--quick] [--json FILE] [--csv FILE] [--data DIR]
+//! …`
 //!
-//! All engines run in one process, one after the other within each round and in another order each round.
-//! Every answer is checked before its time counts. What is reported is the median over the rounds with the
-//! least and the most; ratios between engines are the result, absolute figures are context.
+//! All engines run in one process, one after the other within each round and in another order each
+//! round. Every answer is checked before its time counts. What is reported is the median over the
+//! rounds with the least and the most; ratios between engines are the result, absolute figures are
+//! context.
 //!
 //! - [`suite`]: what is measured; one module for each suite.
-//! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group `threads`.
-//!   [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]: those of the suites of these names.
-//!   [`bpf`], with the feature `bpf`: maps inside the kernel.
+//! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group
+//!   `threads`. [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]:
+//!   those of the suites of these names. [`bpf`], with the feature `bpf`: maps inside the kernel.
+//! - [`shown`]: pictures and tables of recorded results, without a run: the commands `plot` and
+//!   `figures`.
 //! - The rest is the harness: [`keylist`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
 
 mod alloc;
@@ -25,6 +29,7 @@ mod ranges;
 mod report;
 mod routes;
 mod shim;
+mod shown;
 mod stores;
 mod suite;
 
@@ -32,7 +37,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
 use crate::suite::{Options, Suite};
 
@@ -41,10 +46,18 @@ static ALLOCATOR: alloc::Counting = alloc::Counting;
 
 /// Benchmarks of Sapwood beside its peers.
 #[derive(Parser)]
-#[command(name = "sapwood-bench")]
+#[command(
+    name = "sapwood-bench",
+    subcommand_negates_reqs = true,
+    args_conflicts_with_subcommands = true
+)]
 struct Arguments {
+    /// What to do instead of measuring.
+    #[command(subcommand)]
+    command: Option<Command>,
     /// What to measure.
-    suite: Suite,
+    #[arg(required = true)]
+    suite: Option<Suite>,
     /// Small sets and few rounds; ends within a minute and proves only that everything runs.
     #[arg(long)]
     quick: bool,
@@ -68,17 +81,82 @@ struct Arguments {
     rounds: Option<u32>,
 }
 
+/// What needs no run, only records of runs.
+#[derive(Subcommand)]
+enum Command {
+    /// Make SVG pictures of records: those of the documents, unless records are named.
+    Plot {
+        /// Records of the suites `names` and `versions`.
+        #[arg(value_name = "RECORD")]
+        records: Vec<PathBuf>,
+        /// Where the pictures go.
+        #[arg(long, value_name = "DIR", default_value = "docs/pictures")]
+        out: PathBuf,
+    },
+    /// Make the tables of pages anew from the records under bench/record.
+    ///
+    /// A table stands between the lines `<!-- figures: NAME -->` and `<!-- end -->`.
+    Figures {
+        /// The pages.
+        #[arg(value_name = "PAGE", default_values = ["docs/figures.md", "README.md"])]
+        pages: Vec<PathBuf>,
+        /// Print the pages, and leave the files as they are.
+        #[arg(long)]
+        print: bool,
+    },
+}
+
+impl Command {
+    fn run(self) -> Result<(), Box<dyn std::error::Error>> {
+        match self {
+            Command::Plot { mut records, out } => {
+                if records.is_empty() {
+                    let shown = shown::pictures::SHOWN.iter();
+                    records = shown.map(|name| shown::records().join(name)).collect();
+                }
+                for file in shown::pictures::write(&records, &out)? {
+                    println!("{}", file.display());
+                }
+            }
+            Command::Figures { pages, print } => {
+                let records = shown::read_records(&shown::records())?;
+                for page in pages {
+                    let text = shown::pages::renewed(&fs::read_to_string(&page)?, &records)?;
+                    if print {
+                        println!("{text}");
+                    } else {
+                        fs::write(&page, text)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(command) = arguments.command {
+        return match command.run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(problem) => {
+                eprintln!("sapwood-bench: {problem}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let suite = arguments
+        .suite
+        .expect("clap asks for a suite where no command is named");
     let options = Options::new(
-        arguments.suite,
+        suite,
         arguments.quick,
         arguments.rounds,
         arguments.data,
         arguments.cases,
         arguments.engines,
     );
-    let report = match arguments.suite.run(&options) {
+    let report = match suite.run(&options) {
         Ok(report) => report,
         Err(problem) => {
             eprintln!("sapwood-bench: {problem}");

@@ -1,5 +1,6 @@
-//! Libraries of other languages: a shim in C or C++ with plain functions around one, compiled with `pkg-config` and a
-//! compiler when it is first asked for, and loaded. Where the library is not installed, there is a reason instead.
+//! Libraries of other languages: a shim in C or C++ with plain functions around one, compiled with
+//! `pkg-config` and a compiler when it is first asked for, and loaded. Where the library is not
+//! installed, there is a reason instead.
 
 use std::ffi::{CString, c_void};
 use std::fs;
@@ -96,8 +97,8 @@ impl Recipe {
     }
 
     fn open(&self, file: CString) -> Result<Shim, String> {
-        // SAFETY: the name is a C string. The library is our own, and loading it runs the constructors of the one that it
-        // stands around, which expect to be run so.
+        // SAFETY: the name is a C string. The library is our own, and loading it runs the
+        // constructors of the one that it stands around, which expect to be run so.
         let handle = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         if handle.is_null() {
             return Err(format!("the shim around {} does not load", self.library));

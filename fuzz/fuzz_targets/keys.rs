@@ -88,8 +88,8 @@ impl Value {
     }
 }
 
-/// Labels as DNS allows them, as wire form, and the sort key of RFC 4034: labels from the last to the first,
-/// in lower case, compared as strings of unsigned bytes.
+/// Labels as DNS allows them, as wire form, and the sort key of RFC 4034: labels from the last to
+/// the first, in lower case, compared as strings of unsigned bytes.
 fn name_of(labels: &[Vec<u8>], upper: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
     let mut wire = Vec::new();
     let mut order = Vec::new();
@@ -169,7 +169,8 @@ fn tuples(input: &Input<'_>) {
         one.push(&mut a);
         assert!(a.len() > before);
         values.push(one);
-        // The second tuple has the same types: where the values drawn differ in type, it takes the first's.
+        // The second tuple has the same types: where the values drawn differ in type, it takes the
+        // first's.
         let two = if one.order(two).is_some() { two } else { one };
         two.push(&mut b);
         wanted = wanted.then(one.order(two).unwrap());

@@ -1,5 +1,5 @@
-//! Memory that runs out, at every place where it can: an operation that fails leaves everything as it was, and
-//! nothing is lost or dropped twice.
+//! Memory that runs out, at every place where it can: an operation that fails leaves everything as
+//! it was, and nothing is lost or dropped twice.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -120,8 +120,8 @@ fn change_map(
             Err(error) => expected(&error),
         },
         Op::Append(list) => {
-            // What is appended lies in an arena that its entries fill, and that does not fail at random: the place of an
-            // entry that does not fit here must still be free there.
+            // What is appended lies in an arena that its entries fill, and that does not fail at
+            // random: the place of an entry that does not fit here must still be free there.
             let entries: Model = list.iter().cloned().collect();
             let filled = |limit: usize| {
                 let tight = ArenaOptions::default().chunk(512).limit(limit);
@@ -193,7 +193,8 @@ fn same_view(view: QpView<'_, Counted>, model: &Model) {
     same_as(view.iter().map(owned), model);
 }
 
-/// A store whose arena and whose domain have limits, and a reader that is slow to say that it is quiescent.
+/// A store whose arena and whose domain have limits, and a reader that is slow to say that it is
+/// quiescent.
 fn run_store(input: &Input<'_>) {
     let counter = Counter::default();
     let domain = match input.below(3) {

@@ -1,4 +1,5 @@
-//! Files that somebody made with evil intent: opened with and without a check, and asked everything.
+//! Files that somebody made with evil intent: opened with and without a check, and asked
+//! everything.
 //!
 //! Some inputs are files as they are. Most are changes to the image of a real map, under
 //! checksums that are right again, so that the checks behind the checksums are what is tested.

@@ -1,6 +1,5 @@
-//! Operations on an owned map with poisoned memory, with or without a point index, every answer compared with the
-//! naive oracle's, every
-//! invariant checked after every step.
+//! Operations on an owned map with poisoned memory, with or without a point index, every answer
+//! compared with the naive oracle's, every invariant checked after every step.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/mod.rs"]

@@ -1,5 +1,5 @@
-//! Transactions, rollbacks, snapshots, differences, steps of compaction and reclamation, in an order that the input
-//! decides; compared with the naive oracle's versions.
+//! Transactions, rollbacks, snapshots, differences, steps of compaction and reclamation, in an
+//! order that the input decides; compared with the naive oracle's versions.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/mod.rs"]

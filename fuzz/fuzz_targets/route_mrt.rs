@@ -1,5 +1,5 @@
-//! MRT records that somebody made with evil intent: as they are, and as bodies of records whose lengths are right, so
-//! that what lies behind the framing is reached.
+//! MRT records that somebody made with evil intent: as they are, and as bodies of records whose
+//! lengths are right, so that what lies behind the framing is reached.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

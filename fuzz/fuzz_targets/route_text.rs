@@ -1,5 +1,5 @@
-//! Lines of text as routes: every line is a route, nothing, or an error with its number; what was read is written so
-//! that it reads the same.
+//! Lines of text as routes: every line is a route, nothing, or an error with its number; what was
+//! read is written so that it reads the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,8 @@
 //! Makes reads behind the end of a mapped file visible.
 //!
-//! The last page of a mapping goes on behind the end of its file, so that a read there is no fault and the
-//! address sanitizer knows nothing of it. A fence tells the sanitizer that those bytes are out of bounds.
+//! The last page of a mapping goes on behind the end of its file, so that a read there is no fault
+//! and the address sanitizer knows nothing of it. A fence tells the sanitizer that those bytes are
+//! out of bounds.
 
 #[cfg(sanitize = "address")]
 #[allow(unsafe_code)]
@@ -32,7 +33,8 @@ mod asan {
             });
             let tails: Vec<_> = tails.collect();
             for &(from, bytes) in &tails {
-                // SAFETY: marks addresses in the sanitizer's shadow; they belong to a mapping that outlives the fence.
+                // SAFETY: marks addresses in the sanitizer's shadow; they belong to a mapping that
+                // outlives the fence.
                 unsafe { __asan_poison_memory_region(from as *const c_void, bytes) };
             }
             Fence(tails)

@@ -25,7 +25,8 @@ impl<'a> Input<'a> {
         Input(RefCell::new(Unstructured::new(bytes)))
     }
 
-    /// A number below `n`. Once the input has ended, always the greatest: no rare thing happens then.
+    /// A number below `n`. Once the input has ended, always the greatest: no rare thing happens
+    /// then.
     pub fn below(&self, n: usize) -> usize {
         let mut input = self.0.borrow_mut();
         if input.is_empty() {
@@ -50,8 +51,8 @@ impl<'a> Input<'a> {
         input.bytes(left).unwrap_or_default().to_vec()
     }
 
-    /// Operations until the input ends, at most `most`, with at most `bytes` of keys together: every step is
-    /// followed by a walk over the whole map, so long keys must stay few.
+    /// Operations until the input ends, at most `most`, with at most `bytes` of keys together:
+    /// every step is followed by a walk over the whole map, so long keys must stay few.
     pub fn ops(&self, most: usize, bytes: usize) -> impl Iterator<Item = Op> + use<'_, 'a> {
         let mut left = bytes;
         std::iter::from_fn(move || {
@@ -62,10 +63,11 @@ impl<'a> Input<'a> {
         .take(most)
     }
 
-    /// An arena with address space, in which mistakes are loud; often it is too small, or fails now and then. Whether it
-    /// may fail, too.
+    /// An arena with address space, in which mistakes are loud; often it is too small, or fails now
+    /// and then. Whether it may fail, too.
     pub fn arena(&self) -> (ArenaOptions, bool) {
-        // Pages that may not be touched after they were freed are the sharpest check, and the slowest.
+        // Pages that may not be touched after they were freed are the sharpest check, and the
+        // slowest.
         let debug = match self.below(8) {
             0 => DebugMode::Protect,
             1 => DebugMode::Off,
@@ -92,8 +94,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A domain that often allows little garbage, though as much as any one change of a short key makes. Whether it may
-    /// refuse some, too.
+    /// A domain that often allows little garbage, though as much as any one change of a short key
+    /// makes. Whether it may refuse some, too.
     pub fn domain(&self) -> (Domain, bool) {
         match self.below(4) {
             0 => (

@@ -37,7 +37,8 @@ pub trait Engine {
     /// The program that walks over all of it, if one can.
     fn walk(&self) -> Option<&'static str>;
 
-    /// A walk over all of it by this process, if there is one without a system call an entry: entries, and the sum of their values.
+    /// A walk over all of it by this process, if there is one without a system call an entry:
+    /// entries, and the sum of their values.
     fn walk_here(&self) -> Option<(usize, u64)> {
         None
     }
@@ -261,7 +262,8 @@ pub struct Hash {
 }
 
 impl Hash {
-    /// The one of the object that allocates everything when it is made, or the other one, with these entries.
+    /// The one of the object that allocates everything when it is made, or the other one, with
+    /// these entries.
     pub fn new(
         programs: &Programs,
         preallocated: bool,
@@ -370,7 +372,8 @@ pub struct Written {
 }
 
 impl Written {
-    /// A map for these entries with these parts; programs insert them all. `questions` is where they are asked to.
+    /// A map for these entries with these parts; programs insert them all. `questions` is where
+    /// they are asked to.
     pub fn new(
         arena: &BpfArena,
         programs: &Programs,

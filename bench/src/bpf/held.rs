@@ -13,8 +13,8 @@ use super::space;
 /// A thread sleeps so long at a time: nanoseconds.
 const SLEEP: u64 = 100_000;
 
-/// A thread on each processor, before which only the kernel goes: it sleeps for a tenth of a millisecond at a time, and notes the longest that it came
-/// too late.
+/// A thread on each processor, before which only the kernel goes: it sleeps for a tenth of a
+/// millisecond at a time, and notes the longest that it came too late.
 pub struct Watch {
     worst: Arc<AtomicU64>,
     ends: Arc<AtomicBool>,

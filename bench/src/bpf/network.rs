@@ -1,4 +1,5 @@
-//! A router between a sender and a receiver, with many routes; and frames for it, with what must become of them.
+//! A router between a sender and a receiver, with many routes; and frames for it, with what must
+//! become of them.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv6Addr};
@@ -150,7 +151,8 @@ impl Network {
         (0..CABLES).map(|cable| (format!("out{cable}"), format!("receive{cable}")))
     }
 
-    /// So many frames of as many flows to random addresses within the routes, with so many hops left.
+    /// So many frames of as many flows to random addresses within the routes, with so many hops
+    /// left.
     pub fn frames(&self, version: Version, count: usize, hops: u8, seed: u64) -> Vec<Frame> {
         let Routes { prefixes, hops: to } = &self.routes[version as usize];
         let addresses = model::addresses_within(prefixes, version.width(), count, seed);
@@ -223,7 +225,8 @@ fn mac(bytes: [u8; 6]) -> String {
     bytes.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// A UDP packet of its own flow, as the sender sends it. Its last bytes are those of the neighbour that must get it.
+/// A UDP packet of its own flow, as the sender sends it. Its last bytes are those of the neighbour
+/// that must get it.
 fn frame(version: Version, flow: usize, to: u128, hops: u8, neighbour: [u8; 6]) -> [u8; FRAME] {
     let mut frame = Vec::with_capacity(FRAME);
     let byte = |text: &str| u8::from_str_radix(text, 16).unwrap_or(0);

@@ -50,7 +50,8 @@ impl Questions {
         })
     }
 
-    /// Room for so many questions of one word: an address, and in the upper half the expected answer.
+    /// Room for so many questions of one word: an address, and in the upper half the expected
+    /// answer.
     pub fn room_for_addresses(arena: &BpfArena, name: &str, count: usize) -> Result<Self, String> {
         Ok(Self {
             words: Words::create(arena, name, count).map_err(|e| e.to_string())?,
@@ -100,8 +101,8 @@ impl Questions {
     }
 }
 
-/// Bytes of a hash map's keys of a case: what the longest takes with its length, in whole words. The length in front
-/// tells keys apart that differ only in zeros at the end.
+/// Bytes of a hash map's keys of a case: what the longest takes with its length, in whole words.
+/// The length in front tells keys apart that differ only in zeros at the end.
 pub fn hash_key(longest: usize) -> usize {
     (longest + 1).next_multiple_of(8)
 }
@@ -203,7 +204,8 @@ pub fn ask_between(
     })
 }
 
-/// Loads an object whose maps are made for so many entries, its hash tables for keys of so many bytes.
+/// Loads an object whose maps are made for so many entries, its hash tables for keys of so many
+/// bytes.
 pub fn load(
     arena: &BpfArena,
     object: &[u8],

@@ -1,5 +1,5 @@
-//! Network namespaces without names: they and all that is in them go with the last that uses them, at the latest with this process, however
-//! it ends.
+//! Network namespaces without names: they and all that is in them go with the last that uses them,
+//! at the latest with this process, however it ends.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -63,7 +63,8 @@ impl Space {
         self.inside(|| fs::write(&file, value).map_err(|e| format!("{file}: {e}")))
     }
 
-    /// A cable to another namespace: the names of both ends, and their hardware addresses. Both are up.
+    /// A cable to another namespace: the names of both ends, and their hardware addresses. Both are
+    /// up.
     pub fn cable(&self, near: (&str, &str), other: &Self, far: (&str, &str)) -> Result<(), String> {
         let there = format!("/proc/{}/fd/{}", std::process::id(), other.file.as_raw_fd());
         self.ip(&[
@@ -85,7 +86,8 @@ fn ip(arguments: &[&str], lines: &str) -> Result<String, String> {
     run(Command::new("ip").args(arguments), lines)
 }
 
-/// Runs a command to its end, which must be a good one, with these lines as its input, and returns what it printed.
+/// Runs a command to its end, which must be a good one, with these lines as its input, and returns
+/// what it printed.
 pub fn run(command: &mut Command, lines: &str) -> Result<String, String> {
     let name = format!("{command:?}");
     let fail = |why: String| format!("{name}: {why}");

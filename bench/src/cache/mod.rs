@@ -2,10 +2,12 @@
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`CacheEngine`] and name the type in `lanes` of `suite/cache.rs`.
-//! All of them use foldhash, unless their name says otherwise: it is the quickest for such keys.
+//! Write a file here that implements [`CacheEngine`] and name the type in `lanes` of
+//! `suite/cache.rs`. All of them use foldhash, unless their name says otherwise: it is the quickest
+//! for such keys.
 //!
-//! Peers keep no times: what they would need to look at and to store for an entry's age is not counted against them.
+//! Peers keep no times: what they would need to look at and to store for an entry's age is not
+//! counted against them.
 
 mod dashmap;
 mod evicting;
@@ -35,8 +37,8 @@ pub trait CacheEngine: Send + Sync + 'static {
     /// Whether it is of interest to more threads than one only.
     const SEVERAL: bool = false;
 
-    /// An empty cache that holds `capacity` entries. One that cannot evict takes no more, if it is `bounded`, as the first
-    /// route cache did.
+    /// An empty cache that holds `capacity` entries. One that cannot evict takes no more, if it is
+    /// `bounded`, as the first route cache did.
     fn new(capacity: usize, bounded: bool) -> Self;
 
     /// The value of a key, for the thread of this number.

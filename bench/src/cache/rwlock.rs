@@ -1,5 +1,5 @@
-//! Maps of the standard library's kind behind one lock, which take no more when they are full: what the first
-//! route cache was.
+//! Maps of the standard library's kind behind one lock, which take no more when they are full: what
+//! the first route cache was.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::RandomState;

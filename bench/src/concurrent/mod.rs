@@ -1,17 +1,19 @@
-//! The maps that the group `threads` compares: byte strings to `u64`, many threads that read and write.
+//! The maps that the group `threads` compares: byte strings to `u64`, many threads that read and
+//! write.
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`ConcurrentEngine`] for the map and [`Session`] for what one thread holds
-//! of it, and name the type in [`lanes`]. A session keeps its guard or its registration between calls, and lets
-//! go of what it protects in [`Session::pause`], which comes after each run of [`RUN`] keys; one that can do many
-//! lookups at once overrides [`Session::lookups`]. A map that knows how often its operations met a lock says so
-//! in [`ConcurrentEngine::waits`]. Two ways to use one map are two engines.
+//! Write a file here that implements [`ConcurrentEngine`] for the map and [`Session`] for what one
+//! thread holds of it, and name the type in [`lanes`]. A session keeps its guard or its
+//! registration between calls, and lets go of what it protects in [`Session::pause`], which comes
+//! after each run of [`RUN`] keys; one that can do many lookups at once overrides
+//! [`Session::lookups`]. A map that knows how often its operations met a lock says so in
+//! [`ConcurrentEngine::waits`]. Two ways to use one map are two engines.
 //!
 //! # Values
 //!
-//! The low 16 bits of a value are the *stamp*, which says who wrote it and when; the others belong to the key and
-//! never change. So every answer can be judged while others write.
+//! The low 16 bits of a value are the *stamp*, which says who wrote it and when; the others belong
+//! to the key and never change. So every answer can be judged while others write.
 
 mod dashmap;
 mod masstree;
@@ -33,9 +35,9 @@ pub const STAMP: u64 = 0xffff;
 pub trait ConcurrentEngine: Send + Sync + Sized + 'static {
     /// The name in tables and records.
     const NAME: &'static str;
-    /// A known defect by which a few keys get lost. Such a map is measured all the same while it misses at most one
-    /// in a thousand, and losses are reported. Any other wrong answer, and any at all of a map without this,
-    /// ends the run.
+    /// A known defect by which a few keys get lost. Such a map is measured all the same while it
+    /// misses at most one in a thousand, and losses are reported. Any other wrong answer, and any
+    /// at all of a map without this, ends the run.
     const LOSES_KEYS: Option<&'static str> = None;
     /// Whether a key is there at every moment while its value is replaced.
     const REPLACES_IN_PLACE: bool = true;
@@ -71,7 +73,8 @@ pub trait Session {
     /// Stores a value at a key that is absent; returns whether it was.
     fn insert(&mut self, key: &[u8], value: u64) -> bool;
 
-    /// Stores a value at a key that is present, in the cheapest way that the map has; returns the value before.
+    /// Stores a value at a key that is present, in the cheapest way that the map has; returns the
+    /// value before.
     fn replace(&mut self, key: &[u8], value: u64) -> Option<u64>;
 
     /// Removes a key; returns its value.

@@ -4,7 +4,8 @@ use scc::HashMap;
 
 use super::{ConcurrentEngine, Session};
 
-/// `scc::HashMap`. A run of keys is done under one guard, so that the guards of the calls are cheap.
+/// `scc::HashMap`. A run of keys is done under one guard, so that the guards of the calls are
+/// cheap.
 pub struct Scc(HashMap<Box<[u8]>, u64, foldhash::fast::RandomState>);
 
 /// A thread's guard.

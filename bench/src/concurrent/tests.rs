@@ -79,7 +79,8 @@ fn every_engine_answers() {
 #[test]
 fn every_engine_answers_four_threads() {
     let shared = awkward();
-    // One that is known to lose keys does so here, too, in one run of ten or twenty: nothing can be asserted of it.
+    // One that is known to lose keys does so here, too, in one run of ten or twenty: nothing can be
+    // asserted of it.
     for lane in lanes().iter().filter(|lane| lane.loses_keys.is_none()) {
         let name = lane.name;
         let map = (lane.new)();

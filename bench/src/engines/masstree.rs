@@ -16,7 +16,8 @@ const GUARDED: usize = 256;
 
 impl Engine for Masstree {
     const NAME: &'static str = "masstree";
-    // Seen with one thread, kernel symbols in random order and MassTree15 too: no guard or type avoids it.
+    // Seen with one thread, kernel symbols in random order and MassTree15 too: no guard or type
+    // avoids it.
     const LOSES_KEYS: Option<&'static str> =
         Some("masstree 0.9.5: get finds no value for some keys that insert took and scan lists");
 

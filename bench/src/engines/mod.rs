@@ -2,10 +2,11 @@
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`Engine`], and name the type in [`lanes`]. An engine that looks keys up
-//! sixteen at a time overrides [`Engine::lookups`]; one that wants to be compacted before it is read does so
-//! in [`Engine::finish`], which is not timed; one whose memory is not malloc's says how much it has in
-//! [`Engine::mapped_bytes`]. Two ways to use one map are two engines: a second type around the first.
+//! Write a file here that implements [`Engine`], and name the type in [`lanes`]. An engine that
+//! looks keys up sixteen at a time overrides [`Engine::lookups`]; one that wants to be compacted
+//! before it is read does so in [`Engine::finish`], which is not timed; one whose memory is not
+//! malloc's says how much it has in [`Engine::mapped_bytes`]. Two ways to use one map are two
+//! engines: a second type around the first.
 
 mod art;
 mod masstree;
@@ -27,11 +28,12 @@ use crate::keylist::{Form, KeyList, ScanSum, Tally};
 pub trait Engine: Sized + 'static {
     /// The name in tables and records.
     const NAME: &'static str;
-    /// Whether [`scan`](Self::scan) comes in the order of the keys. The scan of others is not timed.
+    /// Whether [`scan`](Self::scan) comes in the order of the keys. The scan of others is not
+    /// timed.
     const ORDERED: bool = true;
-    /// A known defect by which [`get`](Self::get) may miss a few keys that were inserted. Such a map is measured all
-    /// the same while it misses at most one in ten thousand, and each miss is reported. Any other wrong answer,
-    /// and any at all of a map without this, ends the run.
+    /// A known defect by which [`get`](Self::get) may miss a few keys that were inserted. Such a
+    /// map is measured all the same while it misses at most one in ten thousand, and each miss is
+    /// reported. Any other wrong answer, and any at all of a map without this, ends the run.
     const LOSES_KEYS: Option<&'static str> = None;
 
     /// The form in which it takes these keys, or why it cannot hold them.
@@ -60,8 +62,8 @@ pub trait Engine: Sized + 'static {
         Tally::of(keys, |key| self.get(key))
     }
 
-    /// Looks all keys up in their order, each when the answer to the one before is known; `None` for an engine
-    /// that takes many at once.
+    /// Looks all keys up in their order, each when the answer to the one before is known; `None`
+    /// for an engine that takes many at once.
     fn chained(&self, keys: &KeyList) -> Option<Tally> {
         Some(Tally::chained(keys, |key| self.get(key)))
     }
@@ -228,7 +230,8 @@ pub fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// Lets memory that dropped engines have put off be freed, so that it is not counted for the next one.
+/// Lets memory that dropped engines have put off be freed, so that it is not counted for the next
+/// one.
 pub fn settle() {
     for _ in 0..256 {
         crossbeam_epoch::pin().flush();

@@ -1,5 +1,5 @@
-//! `range-set-blaze`: a `BTreeMap` of starts to ends and values. It makes one entry of equal neighbours, of which there are
-//! none here.
+//! `range-set-blaze`: a `BTreeMap` of starts to ends and values. It makes one entry of equal
+//! neighbours, of which there are none here.
 
 use range_set_blaze::RangeMapBlaze;
 
@@ -42,7 +42,8 @@ impl Engine for Blaze {
     fn gap(&self, Query { size, from, to }: Query) -> Option<u64> {
         let mut at = from;
         if from == 0 {
-            // From the start it can be read like any list; elsewhere it has no iterator that would begin there.
+            // From the start it can be read like any list; elsewhere it has no iterator that would
+            // begin there.
             for range in self.0.range_values().map(|(range, _)| range) {
                 if *range.start() > to || range.start() - at >= size {
                     break;

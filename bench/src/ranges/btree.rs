@@ -1,5 +1,5 @@
-//! `std::collections::BTreeMap` from a range's start to its end and value, as programs do without a range map. What a store
-//! overlaps is cut here, and gaps are found by a scan.
+//! `std::collections::BTreeMap` from a range's start to its end and value, as programs do without a
+//! range map. What a store overlaps is cut here, and gaps are found by a scan.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ impl BTree {
             .collect()
     }
 
-    /// Takes out what is within a range, and cuts what lies across its ends. An entry of the same start may be left, for
-    /// somebody who overwrites it.
+    /// Takes out what is within a range, and cuts what lies across its ends. An entry of the same
+    /// start may be left, for somebody who overwrites it.
     fn cut(&mut self, start: u64, end: u64, leave: bool) {
         while let Some((first, entry)) = self.0.range_mut(..=end).next_back() {
             let (first, (last, value)) = (*first, *entry);

@@ -1,11 +1,13 @@
-//! The range maps that the suite `ranges` compares: ranges of `u64` that do not overlap, each with a `u64`.
+//! The range maps that the suite `ranges` compares: ranges of `u64` that do not overlap, each with
+//! a `u64`.
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`Engine`], and name the type in [`lanes`]. An engine that takes no ranges out says
-//! so in [`Engine::NO_ERASE`]. One whose readers want a guard, or whose calls cost something by themselves, does a whole
-//! pass in [`Engine::loads`] and [`Engine::gaps`]. One whose memory is not malloc's says how much it has in [`Engine::mapped_bytes`].
-//! Only one that plans its writes has [`Engine::requests`].
+//! Write a file here that implements [`Engine`], and name the type in [`lanes`]. An engine that
+//! takes no ranges out says so in [`Engine::NO_ERASE`]. One whose readers want a guard, or whose
+//! calls cost something by themselves, does a whole pass in [`Engine::loads`] and [`Engine::gaps`].
+//! One whose memory is not malloc's says how much it has in [`Engine::mapped_bytes`]. Only one that
+//! plans its writes has [`Engine::requests`].
 
 mod absl;
 mod blaze;
@@ -101,8 +103,8 @@ pub trait Engine: Sized + 'static {
         0
     }
 
-    /// Makes changes, each planned, its nodes reserved and then used: those of `base` to begin with, and `changes`, of
-    /// which it reports.
+    /// Makes changes, each planned, its nodes reserved and then used: those of `base` to begin
+    /// with, and `changes`, of which it reports.
     fn requests(base: &[Op], changes: &[Op]) -> Option<Requests> {
         let _ = (base, changes);
         None
@@ -259,7 +261,8 @@ fn lane<E: Engine>() -> Lane {
     }
 }
 
-/// All engines, in the order in which tables list them; also those that may turn out not to be here.
+/// All engines, in the order in which tables list them; also those that may turn out not to be
+/// here.
 pub fn lanes() -> Vec<Lane> {
     vec![
         lane::<sapwood::Sapwood>(),

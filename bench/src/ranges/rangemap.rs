@@ -1,4 +1,5 @@
-//! `rangemap`: a B-tree of ranges. It makes one entry of equal neighbours, of which there are none here.
+//! `rangemap`: a B-tree of ranges. It makes one entry of equal neighbours, of which there are none
+//! here.
 
 use rangemap::RangeInclusiveMap;
 

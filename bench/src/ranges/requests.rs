@@ -1,20 +1,22 @@
-//! How many nodes changes ask for: by their plans, by what was really made, and by the kernel's formulas.
+//! How many nodes changes ask for: by their plans, by what was really made, and by the kernel's
+//! formulas.
 //!
-//! The formulas want to know of a change what it does to the tree, and how far up. A map does not tell, so that is found out
-//! from how many nodes of which level, and how many entries, there are before and after a change, and from how many
-//! nodes it made:
+//! The formulas want to know of a change what it does to the tree, and how far up. A map does not
+//! tell, so that is found out from how many nodes of which level, and how many entries, there are
+//! before and after a change, and from how many nodes it made:
 //!
 //! - Only a split leaves more leaves than before.
-//! - Of the others, one that stores and leaves no entry less did not empty a leaf, and one that does without more than one
-//!   leaf did more than fill one up: they reached across leaves. All others count as those that fill a leaf up.
-//! - One that erases, leaves as many nodes and made an even number of them moved a leaf's upper bound, which is nothing
-//!   that the kernel's tree has to do: it counts as a node store.
-//! - A level above the leaves took part if it has more nodes after a split, or fewer after anything else, or if so many
-//!   nodes were made that it must have.
+//! - Of the others, one that stores and leaves no entry less did not empty a leaf, and one that
+//!   does without more than one leaf did more than fill one up: they reached across leaves. All
+//!   others count as those that fill a leaf up.
+//! - One that erases, leaves as many nodes and made an even number of them moved a leaf's upper
+//!   bound, which is nothing that the kernel's tree has to do: it counts as a node store.
+//! - A level above the leaves took part if it has more nodes after a split, or fewer after anything
+//!   else, or if so many nodes were made that it must have.
 //!
-//! Of the vacant and the sufficient height only the one that the change met can be known like this; the other is taken to
-//! be no higher. So wherever there is a choice, it is the one by which the formulas ask for less: what they are said to ask
-//! for is a lower bound.
+//! Of the vacant and the sufficient height only the one that the change met can be known like this;
+//! the other is taken to be no higher. So wherever there is a choice, it is the one by which the
+//! formulas ask for less: what they are said to ask for is a lower bound.
 
 use sapwood_model::seed_formulas::{self as formulas, Write};
 
@@ -77,8 +79,8 @@ impl Requests {
 }
 
 impl Change {
-    /// What it was to the tree, and at how many levels, from the leaves up, more happened than that one child of a node was
-    /// replaced by one.
+    /// What it was to the tree, and at how many levels, from the leaves up, more happened than that
+    /// one child of a node was replaced by one.
     fn kind(self) -> (Write, usize) {
         let Self { before, after, .. } = self;
         let grown = |now: usize, then: usize| now as isize - then as isize;

@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 
-use ::sapwood::lpm::ipnet::IpNet;
 use ::sapwood::lpm::{AsBits, BitFib, BitString};
 
 use super::{Engine, Family, Shared, Stop, bursts};
@@ -24,8 +23,12 @@ impl<F: Family> Bits<F> {
 }
 
 /// A prefix as bits.
-fn bits(net: impl Into<IpNet>) -> BitString {
-    BitString::try_from(net.into()).expect("no host bits are set")
+fn bits<F: Family>(net: F::Net) -> BitString
+where
+    F::Addr: AsBits,
+{
+    let (addr, len) = F::split(net);
+    addr.with_bits(|bits| bits.truncate(len.into()).into())
 }
 
 impl<F: Family> Engine<F> for Bits<F>
@@ -39,7 +42,7 @@ where
     }
 
     fn build(routes: &[(F::Net, u32)]) -> Result<Self, String> {
-        let routes = routes.iter().map(|(net, hop)| (bits(*net), *hop));
+        let routes = routes.iter().map(|(net, hop)| (bits::<F>(*net), *hop));
         Self::new(BitFib::builder().build_from(routes))
     }
 
@@ -73,11 +76,13 @@ where
     F::Addr: AsBits,
 {
     fn insert(&self, net: F::Net, hop: u32) {
-        self.fib.insert(bits(net), hop).expect("there is memory");
+        self.fib
+            .insert(bits::<F>(net), hop)
+            .expect("there is memory");
     }
 
     fn remove(&self, net: F::Net) {
-        self.fib.remove(bits(net)).expect("there is memory");
+        self.fib.remove(bits::<F>(net)).expect("there is memory");
     }
 
     fn read_until(&self, stop: &Stop, addrs: &[F::Addr]) -> u64 {

@@ -296,7 +296,8 @@ macro_rules! common {
         vec![
             lane::<$family, sapwood::Sapwood<$family, false>>(),
             lane::<$family, sapwood::Sapwood<$family, true>>(),
-            lane::<$family, table::Table<$family>>(),
+            lane::<$family, table::Table<$family, false>>(),
+            lane::<$family, table::Table<$family, true>>(),
             lane::<$family, bits::Bits<$family>>(),
             lane::<$family, prefix_trie::PrefixTrie<$family>>(),
             lane::<$family, ip_network_table::IpNetwork>(),

@@ -7,7 +7,8 @@ use super::{BURST, Engine, Family, Shared, Stop, bursts};
 /// `Fib`: one lookup a call through a view, or [`BURST`] in a `BATCH`.
 pub struct Sapwood<F: Family, const BATCH: bool>(lpm::Fib<F, u32>);
 
-/// What lookups say of an address without a route, as a packet path would: no next hop has this number.
+/// What lookups say of an address without a route, as a packet path would: no next hop has this
+/// number.
 const NONE: u32 = u32::MAX;
 
 /// As the other engines say it.

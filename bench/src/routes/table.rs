@@ -3,15 +3,36 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 
-use ::sapwood::route::{Group, RouteTable, RouteView};
+use ::sapwood::lpm::{V4, V6};
+use ::sapwood::route::{FamilyRoutes, Group, RouteTable, RouteView};
 
-use super::{Engine, Family, Shared, Stop, bursts};
+use super::{BURST, Engine, Family, Shared, Stop, bursts};
 
 /// Members of a group: a next hop stands for a group of as many ports, with equal weights.
 const PORTS: u32 = 4;
 
-/// `RouteTable`: one lookup a call through a view, each of another flow.
-pub struct Table<F: Family> {
+/// What lookups say of an address without a route: no group has a port with this number.
+const NONE: u32 = u32::MAX;
+
+/// The routes of a family.
+pub trait Routes: Family {
+    fn of<'g>(view: &RouteView<'g, u32>) -> FamilyRoutes<'g, Self, u32>;
+}
+
+impl Routes for V4 {
+    fn of<'g>(view: &RouteView<'g, u32>) -> FamilyRoutes<'g, V4, u32> {
+        view.v4()
+    }
+}
+
+impl Routes for V6 {
+    fn of<'g>(view: &RouteView<'g, u32>) -> FamilyRoutes<'g, V6, u32> {
+        view.v6()
+    }
+}
+
+/// `RouteTable`: one lookup a call through a view, or [`BURST`] in a `BATCH`, each of another flow.
+pub struct Table<F: Family, const BATCH: bool> {
     table: RouteTable<u32>,
     /// The groups of the next hops that were named beforehand.
     groups: HashMap<u32, Group<u32>>,
@@ -35,14 +56,41 @@ impl Flows {
     }
 }
 
-/// The next hop to an address: that of the member that a flow takes.
+/// The next hop that a port stands for, as the other engines say it.
 #[inline]
-fn hop<F: Family>(view: &RouteView<'_, u32>, addr: F::Addr, flow: u64) -> Option<u32> {
-    view.lookup(addr.into(), flow).map(|port| port / PORTS)
+fn hop(port: u32) -> Option<u32> {
+    (port != NONE).then_some(port / PORTS)
 }
 
-impl<F: Family> Engine<F> for Table<F> {
-    const NAME: &'static str = "sapwood-table";
+/// The next hops to some addresses.
+#[inline(always)]
+fn hops<F: Routes, const BATCH: bool>(
+    routes: FamilyRoutes<'_, F, u32>,
+    addrs: &[F::Addr],
+    flows: &mut Flows,
+    mut each: impl FnMut(Option<u32>),
+) {
+    if !BATCH {
+        for addr in addrs {
+            each(hop(*routes.lookup_or(*addr, flows.next(), &NONE)));
+        }
+        return;
+    }
+    for addrs in addrs.chunks(BURST) {
+        let (mut numbers, mut ports) = ([0; BURST], [&NONE; BURST]);
+        let (numbers, ports) = (&mut numbers[..addrs.len()], &mut ports[..addrs.len()]);
+        numbers.fill_with(|| flows.next());
+        routes.lookup_batch_or(addrs, numbers, &NONE, ports);
+        ports.iter().for_each(|port| each(hop(**port)));
+    }
+}
+
+impl<F: Routes, const BATCH: bool> Engine<F> for Table<F, BATCH> {
+    const NAME: &'static str = if BATCH {
+        "sapwood-table-batch"
+    } else {
+        "sapwood-table"
+    };
 
     fn empty(routes: &[(F::Net, u32)]) -> Result<Self, String> {
         let mut groups = HashMap::new();
@@ -56,6 +104,19 @@ impl<F: Family> Engine<F> for Table<F> {
         })
     }
 
+    fn build(routes: &[(F::Net, u32)]) -> Result<Self, String> {
+        let Self { groups, .. } = Self::empty(routes)?;
+        let routes = routes
+            .iter()
+            .map(|(net, hop)| ((*net).into(), groups[hop].clone()));
+        let table = RouteTable::builder().build_from(routes);
+        Ok(Self {
+            table: table.map_err(|error| error.to_string())?,
+            groups,
+            _family: PhantomData,
+        })
+    }
+
     fn insert(&mut self, net: F::Net, hop: u32) {
         Shared::insert(self, net, hop);
     }
@@ -64,18 +125,14 @@ impl<F: Family> Engine<F> for Table<F> {
         Shared::remove(self, net);
     }
 
-    fn lookups(&self, addrs: &[F::Addr], mut each: impl FnMut(Option<u32>)) {
-        let mut flows = Flows(0);
-        self.table.read(|view| {
-            for addr in addrs {
-                each(hop::<F>(&view, *addr, flows.next()));
-            }
-        });
+    fn lookups(&self, addrs: &[F::Addr], each: impl FnMut(Option<u32>)) {
+        self.table
+            .read(|view| hops::<F, BATCH>(F::of(&view), addrs, &mut Flows(0), each));
     }
 
-    /// It does not say how much memory it has.
     fn mapped_bytes(&self) -> Option<usize> {
-        None
+        let memory = self.table.memory();
+        Some(memory.prefixes.v4.arena.committed + memory.prefixes.v6.arena.committed)
     }
 
     fn share(self) -> Box<dyn Shared<F>> {
@@ -83,7 +140,7 @@ impl<F: Family> Engine<F> for Table<F> {
     }
 }
 
-impl<F: Family> Shared<F> for Table<F> {
+impl<F: Routes, const BATCH: bool> Shared<F> for Table<F, BATCH> {
     fn insert(&self, net: F::Net, hop: u32) {
         let known = self.groups.get(&hop).cloned();
         let group = known.unwrap_or_else(|| group(hop));
@@ -99,10 +156,8 @@ impl<F: Family> Shared<F> for Table<F> {
         let mut reader = self.table.reader("bench").expect("there is a slot");
         let mut flows = Flows(0);
         bursts(stop, addrs, |burst, tally| {
-            let view = reader.view();
-            for addr in burst {
-                tally.add(hop::<F>(&view, *addr, flows.next()));
-            }
+            let routes = F::of(&reader.view());
+            hops::<F, BATCH>(routes, burst, &mut flows, |hop| tally.add(hop));
             reader.quiescent();
         })
     }

@@ -34,7 +34,8 @@ fn agrees<F: Lanes>(mut prefixes: Vec<Prefix>) {
         };
         let name = lane.name;
         if name.starts_with("dpdk") {
-            // It may not be here, and not all of it takes a default route: whether it is right is for the suite to say.
+            // It may not be here, and not all of it takes a default route: whether it is right is
+            // for the suite to say.
             let answers = built.answers(&addrs);
             assert_eq!(built.tally(&addrs), Tally::of(&answers), "{name}");
             continue;

@@ -12,7 +12,8 @@ use crate::keylist::KeyList;
 /// Keys are shared, because nodes that hold them are copied.
 type Map = OrdMap<Arc<[u8]>, u64>;
 
-/// `arc_swap::ArcSwap<imbl::OrdMap>`; a transaction changes a clone, which shares all nodes at first.
+/// `arc_swap::ArcSwap<imbl::OrdMap>`; a transaction changes a clone, which shares all nodes at
+/// first.
 pub struct ArcSwapImbl {
     current: ArcSwap<Map>,
     writing: Mutex<()>,

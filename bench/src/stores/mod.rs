@@ -2,13 +2,14 @@
 //!
 //! # To add a store
 //!
-//! Write a file here that implements [`Store`] with its [`Reader`], [`Writer`] and [`Txn`], and name the type
-//! in `lanes` of the suite. A store with grace periods reports its quiescent state in [`Reader::pause`] and
-//! reclaims in [`Writer::pause`]: both come between loops of transactions, as from an event loop. One
-//! that needs a library that may not be installed says so in [`Store::available`].
+//! Write a file here that implements [`Store`] with its [`Reader`], [`Writer`] and [`Txn`], and
+//! name the type in `lanes` of the suite. A store with grace periods reports its quiescent state in
+//! [`Reader::pause`] and reclaims in [`Writer::pause`]: both come between loops of transactions, as
+//! from an event loop. One that needs a library that may not be installed says so in
+//! [`Store::available`].
 //!
-//! `sapwood` and all stores whose names end with `-qp` have the same trie: they differ in how readers
-//! are protected.
+//! `sapwood` and all stores whose names end with `-qp` have the same trie: they differ in how
+//! readers are protected.
 
 mod arcswap;
 mod left_right;
@@ -65,8 +66,8 @@ pub trait Store: Send + Sync + Sized + 'static {
 
 /// A thread's way to read.
 pub trait Reader {
-    /// One read transaction: looks up `count` keys of the list from the place `from` on, in one version if the
-    /// store has versions.
+    /// One read transaction: looks up `count` keys of the list from the place `from` on, in one
+    /// version if the store has versions.
     fn read(&mut self, keys: &KeyList, from: usize, count: usize) -> Seen;
 
     /// The end of a loop of transactions: the thread holds nothing.
@@ -94,8 +95,8 @@ pub trait Txn {
 
 /// What reads met.
 ///
-/// Values tell whether the writer may touch their key: those of keys that always stand are even. So a reader
-/// can judge each answer while the writer is at work.
+/// Values tell whether the writer may touch their key: those of keys that always stand are even. So
+/// a reader can judge each answer while the writer is at work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Keys with the right value.

@@ -1,4 +1,5 @@
-//! The suite `cache`: caches of routes, keys of a destination and a flow's hash, values of 32 bytes.
+//! The suite `cache`: caches of routes, keys of a destination and a flow's hash, values of 32
+//! bytes.
 //!
 //! | case | metric | what it is |
 //! |---|---|---|
@@ -8,9 +9,10 @@
 //! | `churn` | `churn_ns` | a lookup, and an insertion where it missed: 80 % of 4,096 hot keys, 20 % keys that come once; room for 8,192 |
 //! | `hostile-first` | `hit_rate` | how many lookups of `churn` hit when 16,384 keys that come once came before |
 //!
-//! `-2t`: two threads do the same at once; the mean time of an operation of one thread. `sapwood-apart` has a cache for
-//! each of them. Lookups and refreshes are done where there is room for 16,384 entries; an entry that a cache has evicted
-//! all the same is not asked for, and at most one in a hundred may be so.
+//! `-2t`: two threads do the same at once; the mean time of an operation of one thread.
+//! `sapwood-apart` has a cache for each of them. Lookups and refreshes are done where there is room
+//! for 16,384 entries; an entry that a cache has evicted all the same is not asked for, and at most
+//! one in a hundred may be so.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -29,7 +31,8 @@ const HOSTILE: usize = 16_384;
 /// New keys that are inserted between two looks at the clock.
 const BATCH: usize = 512;
 
-/// Lookups that are asked for again and again: few enough that the list of keys itself stays in cache.
+/// Lookups that are asked for again and again: few enough that the list of keys itself stays in
+/// cache.
 const LIST: usize = 4096;
 
 /// Operations between two ticks of the engines' clock.
@@ -205,8 +208,8 @@ fn together(threads: usize, work: impl Fn(usize) -> Duration + Sync) -> Duration
     times.iter().sum::<Duration>() / threads as u32
 }
 
-/// A stop watch. One thread is timed by its own processor time, which others on the machine disturb less; several by the
-/// clock on the wall, so that waiting counts.
+/// A stop watch. One thread is timed by its own processor time, which others on the machine disturb
+/// less; several by the clock on the wall, so that waiting counts.
 enum Watch {
     Alone(CpuClock),
     Together(Instant),
@@ -334,7 +337,8 @@ fn refresh<E: CacheEngine>(cache: &E, held: &[Key], threads: usize, count: usize
     each("refresh_ns", time, count / LIST * LIST)
 }
 
-/// Inserts new keys, a batch at a time, and removes them again, unless it is the cache's own work to make room.
+/// Inserts new keys, a batch at a time, and removes them again, unless it is the cache's own work
+/// to make room.
 fn insert<E: CacheEngine>(keys: &[Key], threads: usize, lists: &Lists) -> Measure {
     let full = keys.len() == ROOM;
     let cache = filled::<E>(ROOM, keys, threads);

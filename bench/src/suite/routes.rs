@@ -1,12 +1,14 @@
-//! The suite `routes`: longest-prefix match over tables of IP prefixes, each with the number of a next hop.
+//! The suite `routes`: longest-prefix match over tables of IP prefixes, each with the number of a
+//! next hop.
 //!
-//! Each round builds every engine from the routes in their order, looks random addresses and addresses inside the
-//! table up, and takes routes out and puts them back while another thread looks addresses up. Another table of the
-//! engine grows from nothing one route at a time in a random order, and shrinks to nothing so. In the first round each
-//! engine's answers are compared one by one with those of a table of hash maps, one for each length: with all routes,
-//! without a tenth of them, and with it again. In all rounds checksums of the answers are compared, those of the table
-//! that has grown too. An engine that is wrong is measured all the same and said to be wrong; if it is ours, the run
-//! ends.
+//! Each round builds every engine from the routes in their order, looks random addresses and
+//! addresses inside the table up, and takes routes out and puts them back while another thread
+//! looks addresses up. Another table of the engine grows from nothing one route at a time in a
+//! random order, and shrinks to nothing so. In the first round each engine's answers are compared
+//! one by one with those of a table of hash maps, one for each length: with all routes, without a
+//! tenth of them, and with it again. In all rounds checksums of the answers are compared, those of
+//! the table that has grown too. An engine that is wrong is measured all the same and said to be
+//! wrong; if it is ours, the run ends.
 //!
 //! | metric | what it is |
 //! |---|---|
@@ -19,15 +21,16 @@
 //! | `build_ms`, `drop_ms` | the whole table |
 //! | `wrong` | how many of the answers that were compared were wrong |
 //!
-//! Times are what the thread itself used of its core; those of the changes beside a reader are of the clock on the wall,
-//! waiting and other programs' turns included. Rates of a reader are by the wall, too.
+//! Times are what the thread itself used of its core; those of the changes beside a reader are of
+//! the clock on the wall, waiting and other programs' turns included. Rates of a reader are by the
+//! wall, too.
 //!
 //! In `sapwood-table` a next hop is a group of four ports with equal weights. Each lookup is of
 //! another flow, and answers the next hop whose port the flow takes. `sapwood-bits` takes prefixes
 //! of any length, and holds these as strings of bits.
 //!
-//! The reader and the writer of an engine that has nothing better share it through `parking_lot::RwLock`, held for one
-//! change and for a burst of 32 lookups.
+//! The reader and the writer of an engine that has nothing better share it through
+//! `parking_lot::RwLock`, held for one change and for a burst of 32 lookups.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -376,7 +379,8 @@ impl<F: Lanes> Case<F> {
         Ok((measures, wrong))
     }
 
-    /// Takes routes out and puts each back at once, with a clock around each change, while another thread reads.
+    /// Takes routes out and puts each back at once, with a clock around each change, while another
+    /// thread reads.
     fn churn(&self, shared: &dyn Shared<F>) -> Churn {
         let stop = Stop::default();
         let mut latencies = Vec::with_capacity(MOST_CHANGES);

@@ -1,4 +1,5 @@
-//! What allocating, freeing and growing cost here: `cargo run --release -p sapwood-arena --example timing`.
+//! What allocating, freeing and growing cost here:
+//! `cargo run --release -p sapwood-arena --example timing`.
 
 use sapwood_arena::*;
 use std::time::Instant;

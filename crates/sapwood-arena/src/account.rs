@@ -50,9 +50,9 @@ pub struct Memory {
     pub header: usize,
     /// Bytes from the base to the highest granule in use.
     pub frontier: usize,
-    /// Bytes that the system has to back for this arena. With a heap: its length. With pages: whole pages
-    /// below the highest frontier so far (pages that were never touched cost nothing and are not counted),
-    /// whole huge pages where these were asked for, less what was given back.
+    /// Bytes that the system has to back for this arena. With a heap: its length. With pages: whole
+    /// pages below the highest frontier so far (pages that were never touched cost nothing and are
+    /// not counted), whole huge pages where these were asked for, less what was given back.
     pub committed: usize,
     /// Bytes of address space held.
     pub reserved: usize,
@@ -137,7 +137,8 @@ impl Arena {
         m
     }
 
-    /// Walks bitmap and lists and checks that everything adds up. For tests: time proportional to the arena.
+    /// Walks bitmap and lists and checks that everything adds up. For tests: time proportional to
+    /// the arena.
     ///
     /// # Errors
     ///

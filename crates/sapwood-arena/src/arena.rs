@@ -30,7 +30,8 @@ pub(crate) struct Space {
     pub(crate) bump_end: u32,
     /// Units that the area has, used or not.
     pub(crate) owned: u32,
-    /// While this area is evacuated, free units in this range are marked but in no list: `hole..hole_end`.
+    /// While this area is evacuated, free units in this range are marked but in no list:
+    /// `hole..hole_end`.
     pub(crate) hole: u32,
     pub(crate) hole_end: u32,
     /// Free units in the hole.
@@ -60,8 +61,9 @@ pub(crate) struct Count {
 
 /// One flat memory out of which a structure cuts its blocks.
 ///
-/// A block is known by its [`Ref`](crate::Ref); its address is `base() + ref * 8`. Whether the base can change when the
-/// arena grows depends on the [`Backing`]; nothing inside the memory depends on it.
+/// A block is known by its [`Ref`](crate::Ref); its address is `base() + ref * 8`. Whether the base
+/// can change when the arena grows depends on the [`Backing`]; nothing inside the memory depends on
+/// it.
 ///
 /// ```
 /// use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
@@ -78,9 +80,10 @@ pub(crate) struct Count {
 ///
 /// # Readers beside the owner
 ///
-/// One owner allocates and frees through `&mut Arena`. Other threads may meanwhile read live and retired
-/// blocks through a copy of [`base`](Arena::base) if the backing is stable ([`Backing::Mmap`],
-/// [`Backing::HeapFixed`], files): allocating and freeing never reads or writes a block that is live or retired.
+/// One owner allocates and frees through `&mut Arena`. Other threads may meanwhile read live and
+/// retired blocks through a copy of [`base`](Arena::base) if the backing is stable
+/// ([`Backing::Mmap`], [`Backing::HeapFixed`], files): allocating and freeing never reads or writes
+/// a block that is live or retired.
 pub struct Arena {
     pub(crate) base: *mut u8,
     pub(crate) spaces: [Space; 2],
@@ -131,13 +134,15 @@ pub(crate) struct Faults {
 
 // SAFETY: the arena owns its region, which is Send; the base points into it.
 unsafe impl Send for Arena {}
-// SAFETY: through `&Arena` there are only numbers, the address, and reads of free memory, which changes only through `&mut`.
+// SAFETY: through `&Arena` there are only numbers, the address, and reads of free memory, which
+// changes only through `&mut`.
 unsafe impl Sync for Arena {}
 
 impl Arena {
     /// An arena that asks for memory when the first block does.
     ///
-    /// If the backing cannot be made then, the first request fails; [`Arena::create`] makes it now and says why.
+    /// If the backing cannot be made then, the first request fails; [`Arena::create`] makes it now
+    /// and says why.
     pub fn new(options: ArenaOptions) -> Arena {
         let protect = options.debug == DebugMode::Protect;
         let header = match options.header {
@@ -286,8 +291,8 @@ impl Arena {
         Ok(())
     }
 
-    /// The first byte. The block of `r` is at `base() + r.byte_offset()`, from the first block on until
-    /// the memory moves (in `alloc` and `ensure`, unless the backing is stable).
+    /// The first byte. The block of `r` is at `base() + r.byte_offset()`, from the first block on
+    /// until the memory moves (in `alloc` and `ensure`, unless the backing is stable).
     #[inline]
     pub fn base(&self) -> *mut u8 {
         self.base
@@ -301,7 +306,8 @@ impl Arena {
         }
     }
 
-    /// Lowers the most bytes that the arena may have, for structures whose references reach less far. What is there already stays.
+    /// Lowers the most bytes that the arena may have, for structures whose references reach less
+    /// far. What is there already stays.
     ///
     /// ```
     /// # use sapwood_arena::{Area, Arena, ArenaOptions, Kind};
@@ -326,8 +332,9 @@ impl Arena {
         &self.options
     }
 
-    /// Where the eight words of the header are, in bytes from the base: for readers in other languages, and for structures
-    /// that publish a root with one store of their own, beside the arena's owner.
+    /// Where the eight words of the header are, in bytes from the base: for readers in other
+    /// languages, and for structures that publish a root with one store of their own, beside the
+    /// arena's owner.
     ///
     /// ```
     /// use sapwood_arena::{Arena, ArenaOptions, HeaderMode};
@@ -344,8 +351,8 @@ impl Arena {
     fn root_at(&self, index: usize) -> &AtomicU64 {
         assert!(index < 8, "an arena has 8 roots");
         let first = self.roots_at();
-        // SAFETY: called only when there is a header, which has room for 8 aligned words there; they are
-        // only ever accessed as atomics.
+        // SAFETY: called only when there is a header, which has room for 8 aligned words there;
+        // they are only ever accessed as atomics.
         unsafe { AtomicU64::from_ptr(self.base.add(first + index * 8).cast()) }
     }
 
@@ -444,7 +451,8 @@ impl Arena {
         usize::from(self.owners.get((unit / GRANULE) as usize))
     }
 
-    /// The region's bytes beyond the frontier, and below it, are the arena's; this is what it may become.
+    /// The region's bytes beyond the frontier, and below it, are the arena's; this is what it may
+    /// become.
     pub(crate) fn limit_bytes(&self) -> usize {
         self.limit as usize * UNIT
     }

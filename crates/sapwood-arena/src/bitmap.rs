@@ -9,8 +9,8 @@ const PIECE: usize = 4096;
 
 /// A growing row of bits, all zero at first.
 ///
-/// Kept in pieces, so that growth never copies more than one piece; only the first is smaller while the
-/// row is short.
+/// Kept in pieces, so that growth never copies more than one piece; only the first is smaller while
+/// the row is short.
 #[derive(Debug, Default)]
 pub(crate) struct Bits {
     pieces: Vec<Box<[u64]>>,

@@ -2,19 +2,21 @@
 //!
 //! Invariants (`verify` checks them):
 //! - a unit below the frontier is free exactly if its bit is set, or it lies in an area's bump run;
-//! - every maximal run of set bits within one area, not crossing an edge of that area's hole, is one fragment
-//!   in one list of that area (inside the hole: in none);
+//! - every maximal run of set bits within one area, not crossing an edge of that area's hole, is
+//!   one fragment in one list of that area (inside the hole: in none);
 //! - a granule of 64 units belongs to one area; runs never reach across areas.
 //!
-//! A free block is merged with its neighbours at once. They are found in the bitmap if they are near, and by
-//! the sizes that large fragments carry at both ends otherwise, so no step depends on how much is free.
+//! A free block is merged with its neighbours at once. They are found in the bitmap if they are
+//! near, and by the sizes that large fragments carry at both ends otherwise, so no step depends on
+//! how much is free.
 
 use crate::arena::{Arena, GRANULE};
 use crate::lists::{EXACT, Mem, class_of};
 use crate::reference::{Area, Kind, Ref, UNIT};
 use crate::region::ArenaFull;
 
-/// A run that is given to or taken from the bump run is at most this long (1 MiB): its bits are rewritten.
+/// A run that is given to or taken from the bump run is at most this long (1 MiB): its bits are
+/// rewritten.
 const BUMP_MAX: u32 = 1 << 17;
 /// Below this frontier, padding is not worth its bytes.
 pub(crate) const PAD_FROM: u32 = 64 * GRANULE;
@@ -42,13 +44,16 @@ impl Arena {
         Ok((bytes.div_ceil(UNIT) as u32).max(1))
     }
 
-    /// A block of `bytes` bytes, rounded up to whole units of 8, aligned to 8. Its contents are unspecified.
+    /// A block of `bytes` bytes, rounded up to whole units of 8, aligned to 8. Its contents are
+    /// unspecified.
     ///
-    /// Constant time, apart from what the system takes to give pages. The memory may move, unless the backing is stable.
+    /// Constant time, apart from what the system takes to give pages. The memory may move, unless
+    /// the backing is stable.
     ///
     /// # Errors
     ///
-    /// [`ArenaFull`] if no free fragment is large enough and the frontier cannot rise; nothing is changed then.
+    /// [`ArenaFull`] if no free fragment is large enough and the frontier cannot rise; nothing is
+    /// changed then.
     #[inline]
     pub fn alloc(&mut self, bytes: usize, kind: Kind, area: Area) -> Result<Ref, ArenaFull> {
         let n = self.units_of(bytes)?;
@@ -91,8 +96,8 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// `r` came from `alloc` of this arena with the same number of bytes (or one that rounds to the same units) and
-    /// kind, is live, and nobody reads or writes it any more.
+    /// `r` came from `alloc` of this arena with the same number of bytes (or one that rounds to the
+    /// same units) and kind, is live, and nobody reads or writes it any more.
     #[inline]
     pub unsafe fn free(&mut self, r: Ref, bytes: usize, kind: Kind) {
         let n = (bytes.div_ceil(UNIT) as u32).max(1);
@@ -104,7 +109,8 @@ impl Arena {
         }
     }
 
-    /// Counts a live block as retired: no longer part of the structure, perhaps still being read. The memory stays as it is.
+    /// Counts a live block as retired: no longer part of the structure, perhaps still being read.
+    /// The memory stays as it is.
     #[inline]
     pub fn retire(&mut self, bytes: usize, kind: Kind) {
         let n = (bytes.div_ceil(UNIT) as u32).max(1);
@@ -116,7 +122,8 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// As for [`free`](Arena::free), for a block that was counted by [`retire`](Arena::retire) instead of being live.
+    /// As for [`free`](Arena::free), for a block that was counted by [`retire`](Arena::retire)
+    /// instead of being live.
     #[inline]
     pub unsafe fn free_retired(&mut self, r: Ref, bytes: usize, kind: Kind) {
         let _ = kind;
@@ -231,7 +238,8 @@ impl Arena {
         self.replace_bump(area, at, at + piece);
     }
 
-    /// Lists what is left of the bump run and begins another, or extends the one that ends at `start`.
+    /// Lists what is left of the bump run and begins another, or extends the one that ends at
+    /// `start`.
     pub(crate) fn replace_bump(&mut self, area: usize, start: u32, end: u32) {
         let space = &mut self.spaces[area];
         let (old, old_end) = (space.bump, space.bump_end);
@@ -257,7 +265,8 @@ impl Arena {
     #[inline]
     pub(crate) fn link(&mut self, area: usize, start: u32, n: u32) {
         let mem = self.mem();
-        // SAFETY: callers link runs that are free and unlisted; `ensure` was called when the area got its memory.
+        // SAFETY: callers link runs that are free and unlisted; `ensure` was called when the area
+        // got its memory.
         unsafe { self.spaces[area].lists.link(mem, start, n) };
         if self.released_pages > 0 {
             self.tags_touched(start, n);
@@ -300,7 +309,8 @@ impl Arena {
                 let more = self.bits.word(w - 1).leading_ones();
                 run += more;
                 if more == GRANULE && run < most {
-                    // SAFETY: so many units are one fragment of this area, and it carries its size at its end.
+                    // SAFETY: so many units are one fragment of this area, and it carries its size
+                    // at its end.
                     run = unsafe { self.mem().read(last, 1) };
                 }
             }
@@ -331,7 +341,8 @@ impl Arena {
             if more > 0 && self.owner(after) == area {
                 run += more;
                 if more == GRANULE && run < most {
-                    // SAFETY: so many units are one fragment of this area, and it carries its size in unit 1.
+                    // SAFETY: so many units are one fragment of this area, and it carries its size
+                    // in unit 1.
                     run = unsafe { self.mem().read(start + 1, 0) };
                 }
             }
@@ -345,7 +356,8 @@ impl Arena {
         let mut end = start + n;
         let space = &mut self.spaces[area];
         if space.hole < space.hole_end && start < space.hole_end && end > space.hole {
-            // Units in the hole are only marked. A block can reach into the hole, never out of its far end.
+            // Units in the hole are only marked. A block can reach into the hole, never out of its
+            // far end.
             let from = start.max(space.hole);
             space.held += end - from;
             self.bits.fill(from as usize, (end - from) as usize, true);

@@ -4,16 +4,18 @@
 //!
 //! The arena does not know who refers to a block, so the structure moves its blocks itself:
 //!
-//! 1. [`Arena::begin_evacuation`]. From now on new blocks of the area come from memory above the frontier of
-//!    this moment. What is freed below only collects: it is counted as free, but not used.
-//! 2. The structure moves its blocks, as many at a time as it likes: allocate, copy, publish, retire the old
-//!    one. Other work goes on between. It may leave blocks where they are.
+//! 1. [`Arena::begin_evacuation`]. From now on new blocks of the area come from memory above the
+//!    frontier of this moment. What is freed below only collects: it is counted as free, but not
+//!    used.
+//! 2. The structure moves its blocks, as many at a time as it likes: allocate, copy, publish,
+//!    retire the old one. Other work goes on between. It may leave blocks where they are.
 //! 3. When the old blocks are free (after a grace period, if there are readers), it calls
-//!    [`Arena::evacuation_step`] until that says it is done. Each step looks at a bounded stretch, makes the free
-//!    memory there usable again, in runs as long as they can be, and gives whole pages back.
+//!    [`Arena::evacuation_step`] until that says it is done. Each step looks at a bounded stretch,
+//!    makes the free memory there usable again, in runs as long as they can be, and gives whole
+//!    pages back.
 //!
-//! Stop moving at any time and go on with 3: nothing is lost. Blocks that are freed later, ahead of the sweep or behind it,
-//! are taken care of. [`Arena::finish_evacuation`] does all steps at once.
+//! Stop moving at any time and go on with 3: nothing is lost. Blocks that are freed later, ahead of
+//! the sweep or behind it, are taken care of. [`Arena::finish_evacuation`] does all steps at once.
 //!
 //! The cost of beginning is a constant; of a step, its budget.
 
@@ -39,8 +41,8 @@ pub struct EvacuationStep {
 impl Arena {
     /// Begins to evacuate an area; see the [module documentation](crate::compact) for the protocol.
     ///
-    /// Returns whether it began: not if the area is being evacuated already, or if there is nothing to do.
-    /// [`DebugMode::Protect`] never reuses memory soon, so there it does nothing.
+    /// Returns whether it began: not if the area is being evacuated already, or if there is nothing
+    /// to do. [`DebugMode::Protect`] never reuses memory soon, so there it does nothing.
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
@@ -101,10 +103,11 @@ impl Arena {
         space.hole <= r.get() && r.get() < space.hole_end
     }
 
-    /// Makes the free memory in the next `budget_units` units of an evacuated area usable again, and gives whole pages back.
+    /// Makes the free memory in the next `budget_units` units of an evacuated area usable again,
+    /// and gives whole pages back.
     ///
-    /// Time is proportional to the budget (about a nanosecond for 50 units, and the system calls for pages). Without
-    /// an evacuation it does nothing and is done.
+    /// Time is proportional to the budget (about a nanosecond for 50 units, and the system calls
+    /// for pages). Without an evacuation it does nothing and is done.
     pub fn evacuation_step(&mut self, area: Area, budget_units: u32) -> EvacuationStep {
         let a = area as usize;
         let mut step = EvacuationStep {
@@ -191,9 +194,9 @@ impl Arena {
         (end - start) as usize * UNIT
     }
 
-    /// Gives free pages back to the system, looking at `budget_pages` pages of 4 KiB, from where the last call stopped.
-    /// Returns the bytes given back. They stay part of the arena, counted as free and as
-    /// [`released`](crate::Memory::released), until they are used again.
+    /// Gives free pages back to the system, looking at `budget_pages` pages of 4 KiB, from where
+    /// the last call stopped. Returns the bytes given back. They stay part of the arena, counted as
+    /// free and as [`released`](crate::Memory::released), until they are used again.
     ///
     /// Memory above the frontier that was in use once goes first. Does nothing for a heap, or with
     /// [`DebugMode::Poison`] and [`DebugMode::Protect`].
@@ -212,6 +215,17 @@ impl Arena {
     pub fn release_free(&mut self, budget_pages: usize) -> usize {
         if self.options.debug != DebugMode::Off {
             return 0;
+        }
+        // A block that goes lowers the frontier by some runs; where it was the last, all of them
+        // go.
+        let mut rounds = budget_pages;
+        while self.nothing_used() && rounds > 0 {
+            let before = self.frontier;
+            self.lower_frontier();
+            if self.frontier == before {
+                break;
+            }
+            rounds -= 1;
         }
         let mut released = 0;
         let above = (self.frontier as usize * UNIT).next_multiple_of(PAGE);
@@ -238,7 +252,8 @@ impl Arena {
         released
     }
 
-    /// Gives back those pages of `first..end` that are free and hold no links or sizes of a fragment.
+    /// Gives back those pages of `first..end` that are free and hold no links or sizes of a
+    /// fragment.
     fn release_pages(&mut self, first: u32, end: u32) -> usize {
         let mut released = 0;
         if self.options.debug != DebugMode::Off {
@@ -275,7 +290,8 @@ impl Arena {
         }
         words.clone().all(|w| self.bits.word(w as usize) == u64::MAX)
             && words.clone().all(|w| self.owner(w * GRANULE) == area)
-            // Unit 1 of a fragment holds its size, so the two units before must belong to it as well.
+            // Unit 1 of a fragment holds its size, so the two units before must belong to it as
+            // well.
             && (first - 2..first).chain([after]).all(|u| self.bits.get(u as usize) && self.owner(u) == area)
     }
 

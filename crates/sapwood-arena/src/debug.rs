@@ -57,10 +57,11 @@ impl Guard {
 }
 
 impl Arena {
-    /// Fault injection: the `n`th request from now fails with [`ArenaFull`], once; 0 switches that off.
+    /// Fault injection: the `n`th request from now fails with [`ArenaFull`], once; 0 switches that
+    /// off.
     ///
-    /// A request is a call of [`alloc`](Arena::alloc) or [`ensure`](Arena::ensure). Blocks that a successful `ensure`
-    /// has promised are no requests: they do not fail.
+    /// A request is a call of [`alloc`](Arena::alloc) or [`ensure`](Arena::ensure). Blocks that a
+    /// successful `ensure` has promised are no requests: they do not fail.
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
@@ -76,8 +77,8 @@ impl Arena {
         self.special = true;
     }
 
-    /// Whether the request that failed last failed by fault injection: then nothing is wrong with the arena that its user could
-    /// mend before asking again.
+    /// Whether the request that failed last failed by fault injection: then nothing is wrong with
+    /// the arena that its user could mend before asking again.
     pub fn failed_by_injection(&self) -> bool {
         self.faults.injected
     }

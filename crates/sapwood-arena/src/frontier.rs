@@ -34,8 +34,8 @@ impl Arena {
             * GRANULE
     }
 
-    /// Gives free memory that touches the frontier back to it: whole granules, if they are as many as a chunk
-    /// (else the next block would take them again), or if nothing else is left.
+    /// Gives free memory that touches the frontier back to it: whole granules, if they are as many
+    /// as a chunk (else the next block would take them again), or if nothing else is left.
     pub(crate) fn lower_frontier(&mut self) {
         let empty = self.nothing_used();
         let least = if empty { 1 } else { self.chunk() };
@@ -64,7 +64,8 @@ impl Arena {
                 if f - to < least {
                     return;
                 }
-                // The first granule is shared with the header, so "whole" may mean from the header on.
+                // The first granule is shared with the header, so "whole" may mean from the header
+                // on.
                 let to = if space.bump == self.header {
                     self.header
                 } else {
@@ -108,8 +109,9 @@ impl Arena {
         Ok(self.take_bump(area, n))
     }
 
-    /// Takes memory for blocks of `bytes` bytes in all from the frontier at once. Blocks that are allocated next
-    /// in that area of an empty arena lie side by side, in the order in which they are allocated.
+    /// Takes memory for blocks of `bytes` bytes in all from the frontier at once. Blocks that are
+    /// allocated next in that area of an empty arena lie side by side, in the order in which they
+    /// are allocated.
     ///
     /// Does nothing in the modes for tests that look at each block by itself.
     ///
@@ -187,8 +189,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Makes region and side tables ready for a frontier of `end`, and areas with so many more units. Changes
-    /// nothing that could be seen, except perhaps the base.
+    /// Makes region and side tables ready for a frontier of `end`, and areas with so many more
+    /// units. Changes nothing that could be seen, except perhaps the base.
     fn prepare(&mut self, end: u32, more: [u32; 2]) -> Result<(), ArenaFull> {
         let full = ArenaFull {
             requested: end as usize * UNIT,
@@ -218,16 +220,17 @@ impl Arena {
         Ok(())
     }
 
-    /// Makes sure that blocks of up to 2 KiB each, `bytes` in all, can be allocated next without failing, in
-    /// whichever area. Between this and them, nothing else may be allocated. With it an operation of many blocks
-    /// happens whole or not at all.
+    /// Makes sure that blocks of up to 2 KiB each, `bytes` in all, can be allocated next without
+    /// failing, in whichever area. Between this and them, nothing else may be allocated. With it an
+    /// operation of many blocks happens whole or not at all.
     ///
     /// The memory may move, unless the backing is stable.
     ///
     /// # Errors
     ///
-    /// [`ArenaFull`] if that cannot be promised; nothing is changed then. Close to the limit the promise may be
-    /// refused although the blocks would have fit, because it allows for the worst order of sizes and areas.
+    /// [`ArenaFull`] if that cannot be promised; nothing is changed then. Close to the limit the
+    /// promise may be refused although the blocks would have fit, because it allows for the worst
+    /// order of sizes and areas.
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};

@@ -178,7 +178,8 @@ impl Header {
         }
     }
 
-    /// The page for a whole memory whose contents after it are `body`: fills in length, frontier and checksums.
+    /// The page for a whole memory whose contents after it are `body`: fills in length, frontier
+    /// and checksums.
     pub fn seal(mut self, body: &[u8]) -> [u8; HEADER_LEN] {
         self.length = (HEADER_LEN + body.len()) as u64;
         self.frontier = self.length;
@@ -213,8 +214,8 @@ impl Header {
         page
     }
 
-    /// Reads the header of a whole, sealed memory: `bytes` is all of it. The contents are not checked, see
-    /// [`check_body`](Header::check_body).
+    /// Reads the header of a whole, sealed memory: `bytes` is all of it. The contents are not
+    /// checked, see [`check_body`](Header::check_body).
     ///
     /// # Errors
     ///
@@ -227,8 +228,8 @@ impl Header {
         Ok(header)
     }
 
-    /// Reads the header of a memory of `actual` bytes of which `page` is the beginning; it may be live, and may then
-    /// be longer than the header says.
+    /// Reads the header of a memory of `actual` bytes of which `page` is the beginning; it may be
+    /// live, and may then be longer than the header says.
     ///
     /// # Errors
     ///
@@ -312,8 +313,9 @@ impl Arena {
         }
     }
 
-    /// Writes words of the structure's own into the rest of the header page, from [`EXTRA_AT`] on: what readers in other
-    /// languages need and what never changes afterwards, such as the secrets of a hash. Before anybody reads them.
+    /// Writes words of the structure's own into the rest of the header page, from [`EXTRA_AT`] on:
+    /// what readers in other languages need and what never changes afterwards, such as the secrets
+    /// of a hash. Before anybody reads them.
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, HeaderMode};
@@ -358,14 +360,15 @@ impl Arena {
         }
     }
 
-    /// Brings length, frontier and generation of a live header page up to date, for others who map the same file. The roots
-    /// are always current. Does nothing with [`HeaderMode::Line`].
+    /// Brings length, frontier and generation of a live header page up to date, for others who map
+    /// the same file. The roots are always current. Does nothing with [`HeaderMode::Line`].
     pub fn refresh_header(&mut self, generation: u64) {
         if self.options.header != HeaderMode::Page || self.frontier == 0 {
             return;
         }
         let header = self.header(generation);
-        // A reader of a live file must never see a length that is not there: the region has grown already.
+        // A reader of a live file must never see a length that is not there: the region has grown
+        // already.
         for (at, word) in [(24, header.length), (32, header.frontier), (40, generation)] {
             // SAFETY: inside the header page, aligned; others only read these words.
             let word_in_page = unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) };

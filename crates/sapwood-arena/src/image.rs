@@ -32,8 +32,9 @@ enum Bytes {
 
 /// A saved, sealed memory, mapped for reading; without `mmap`, read into memory.
 ///
-/// The file must not be changed in place while it is mapped ([`write_image`] never does that: it replaces the file, and a
-/// mapping keeps the old one). Where that cannot be relied on, use [`ImageMap::read`].
+/// The file must not be changed in place while it is mapped ([`write_image`] never does that: it
+/// replaces the file, and a mapping keeps the old one). Where that cannot be relied on, use
+/// [`ImageMap::read`].
 ///
 /// ```
 /// use sapwood_arena::{HEADER_LEN, Header, ImageMap, write_image};
@@ -54,11 +55,11 @@ pub struct ImageMap {
 }
 
 impl ImageMap {
-    /// Opens a saved memory after checking magic, version, layout, length and the header's checksum; with `verify_body`
-    /// also that of the contents, which reads all of it.
+    /// Opens a saved memory after checking magic, version, layout, length and the header's
+    /// checksum; with `verify_body` also that of the contents, which reads all of it.
     ///
-    /// References found inside are not checked. Without `verify_body`, or for a file from a stranger, the
-    /// structure must hold each of them against [`len`](ImageMap::len).
+    /// References found inside are not checked. Without `verify_body`, or for a file from a
+    /// stranger, the structure must hold each of them against [`len`](ImageMap::len).
     ///
     /// # Errors
     ///
@@ -80,7 +81,8 @@ impl ImageMap {
         }
     }
 
-    /// Reads a saved memory into memory of its own, and checks all of it: later changes of the file do no harm.
+    /// Reads a saved memory into memory of its own, and checks all of it: later changes of the file
+    /// do no harm.
     ///
     /// # Errors
     ///
@@ -146,8 +148,8 @@ impl ImageMap {
 
     /// All of it.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` readable bytes from `base` on, as long as `self` lives. That no one changes the file
-        // in place is the documented condition of `open`.
+        // SAFETY: `len` readable bytes from `base` on, as long as `self` lives. That no one changes
+        // the file in place is the documented condition of `open`.
         unsafe { core::slice::from_raw_parts(self.base(), self.len()) }
     }
 }
@@ -171,11 +173,11 @@ impl Drop for Temporary {
     }
 }
 
-/// Saves a memory: the header page, sealed over `parts` in their order. Length, frontier and checksums of `header` are
-/// filled in.
+/// Saves a memory: the header page, sealed over `parts` in their order. Length, frontier and
+/// checksums of `header` are filled in.
 ///
-/// Written beside `path`, flushed to the disk, and renamed: whoever opens `path` sees the old file or the new one, whole.
-/// On an error the old file remains and nothing else is left behind.
+/// Written beside `path`, flushed to the disk, and renamed: whoever opens `path` sees the old file
+/// or the new one, whole. On an error the old file remains and nothing else is left behind.
 ///
 /// # Errors
 ///
@@ -248,7 +250,8 @@ fn create_beside(path: &Path) -> io::Result<(File, Temporary)> {
     }
 }
 
-/// Makes the new name itself last. Not every file system can; the contents are safe by now either way.
+/// Makes the new name itself last. Not every file system can; the contents are safe by now either
+/// way.
 fn sync_folder(path: &Path) {
     #[cfg(unix)]
     {

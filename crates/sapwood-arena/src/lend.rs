@@ -1,4 +1,5 @@
-//! Runs of memory lent to pools, which cut them into blocks of their own and give them back in other pieces.
+//! Runs of memory lent to pools, which cut them into blocks of their own and give them back in
+//! other pieces.
 
 use crate::arena::Arena;
 use crate::options::DebugMode;
@@ -6,8 +7,8 @@ use crate::reference::{Area, Kind, Ref, UNIT};
 use crate::region::ArenaFull;
 
 impl Arena {
-    /// Memory that the caller cuts into blocks by itself, such as a cache of one thread. It counts under `kind` in
-    /// bytes, not in blocks. What it holds at the start is unspecified.
+    /// Memory that the caller cuts into blocks by itself, such as a cache of one thread. It counts
+    /// under `kind` in bytes, not in blocks. What it holds at the start is unspecified.
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind, Ref};
@@ -39,7 +40,8 @@ impl Arena {
         self.kinds[to.index()].units += units;
     }
 
-    /// Counts a live block as lent under another kind: its owner keeps it for the next one of its size.
+    /// Counts a live block as lent under another kind: its owner keeps it for the next one of its
+    /// size.
     #[inline]
     pub fn lend_live(&mut self, bytes: usize, from: Kind, to: Kind) {
         let n = (bytes.div_ceil(UNIT) as u32).max(1);
@@ -79,26 +81,30 @@ impl Arena {
         self.kinds[to.index()].units += n;
     }
 
-    /// Takes back lent memory, in any pieces; with [`splits_runs`](Arena::splits_runs) false, as it was lent.
+    /// Takes back lent memory, in any pieces; with [`splits_runs`](Arena::splits_runs) false, as it
+    /// was lent.
     ///
     /// # Safety
     ///
-    /// The bytes at `r`, rounded up to whole units, were lent under this kind, and nobody reads or writes them any more.
+    /// The bytes at `r`, rounded up to whole units, were lent under this kind, and nobody reads or
+    /// writes them any more.
     pub unsafe fn give_back(&mut self, r: Ref, bytes: usize, kind: Kind) {
         self.kinds[kind.index()].blocks += 1;
-        // SAFETY: the caller's promise; the accounts are per unit, and the count of blocks was set right.
+        // SAFETY: the caller's promise; the accounts are per unit, and the count of blocks was set
+        // right.
         unsafe { self.free(r, bytes, kind) };
     }
 
-    /// Whether more than an eighth of an area is free and can be had now (not what waits for the sweep of an evacuation), so that blocks should be asked for one by one, which fills gaps,
+    /// Whether more than an eighth of an area is free and can be had now (not what waits for the
+    /// sweep of an evacuation), so that blocks should be asked for one by one, which fills gaps,
     /// and not cut off long runs, which need new memory.
     pub fn has_gaps(&self, area: Area) -> bool {
         let area = area as usize;
         self.spaces[area].lists.units > self.spaces[area].owned / 8
     }
 
-    /// Whether lent runs may be cut up. Not in the modes for tests that look at each block by itself: there, lend
-    /// each block alone.
+    /// Whether lent runs may be cut up. Not in the modes for tests that look at each block by
+    /// itself: there, lend each block alone.
     pub fn splits_runs(&self) -> bool {
         self.options.debug == DebugMode::Off && self.options.fail_every == 0
     }

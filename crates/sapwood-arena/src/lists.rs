@@ -1,7 +1,7 @@
 //! Lists of free fragments by size: finding the best fit takes a few steps, whatever their number.
 //!
-//! The classes are those of TLSF (Masmano, Ripoll, Crespo, Real, "TLSF: a new dynamic memory allocator for
-//! real-time systems", 2004): exact for small sizes, four to a power of two above.
+//! The classes are those of TLSF (Masmano, Ripoll, Crespo, Real, "TLSF: a new dynamic memory
+//! allocator for real-time systems", 2004): exact for small sizes, four to a power of two above.
 //!
 //! A fragment keeps its links in its own memory. In 32-bit words, native byte order:
 //!

@@ -14,15 +14,16 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backing {
-    /// [`AutoRegion`](crate::AutoRegion): heap while small, then pages that may move. For maps with one owner.
+    /// [`AutoRegion`](crate::AutoRegion): heap while small, then pages that may move. For maps with
+    /// one owner.
     #[default]
     Auto,
     /// [`HeapRegion`](crate::HeapRegion) that moves when it grows.
     Heap,
     /// [`HeapRegion::fixed`](crate::HeapRegion::fixed) of so many bytes: never moves.
     HeapFixed(usize),
-    /// [`MmapRegion`](crate::MmapRegion) over so many bytes of address space: never moves. Without `mmap`
-    /// (and under Miri), a fixed heap region of `reserve` or 1 MiB, whichever is less.
+    /// [`MmapRegion`](crate::MmapRegion) over so many bytes of address space: never moves. Without
+    /// `mmap` (and under Miri), a fixed heap region of `reserve` or 1 MiB, whichever is less.
     Mmap {
         /// Bytes of address space.
         reserve: usize,
@@ -30,7 +31,8 @@ pub enum Backing {
     /// [`FileRegion`](crate::FileRegion): a new file, shared with every process that maps it.
     #[cfg(feature = "std")]
     File(PathBuf),
-    /// A [`FileRegion`](crate::FileRegion) without a name, shared by passing its descriptor. Linux only.
+    /// A [`FileRegion`](crate::FileRegion) without a name, shared by passing its descriptor. Linux
+    /// only.
     #[cfg(feature = "std")]
     Memfd,
 }
@@ -41,7 +43,8 @@ pub enum HeaderMode {
     /// 64 bytes that hold the roots and nothing else: for memory that no one else will open.
     #[default]
     Line,
-    /// A page that says what the memory is, so that others can check it: see [`Header`](crate::Header).
+    /// A page that says what the memory is, so that others can check it: see
+    /// [`Header`](crate::Header).
     Page,
 }
 
@@ -51,8 +54,9 @@ pub enum DebugMode {
     /// Do not look.
     #[default]
     Off,
-    /// Freed memory is filled with `0xDB`, and whoever gets it next checks that it still is: a write after
-    /// free panics. New blocks are filled with `0xCD`. Chunks are as small as they can be.
+    /// Freed memory is filled with `0xDB`, and whoever gets it next checks that it still is: a
+    /// write after free panics. New blocks are filled with `0xCD`. Chunks are as small as they can
+    /// be.
     Poison,
     /// Every block has pages of its own. Freed pages may not be touched, and are used again when 64
     /// MiB of
@@ -106,13 +110,19 @@ impl ArenaOptions {
         self
     }
 
+    /// Where the memory comes from, as it was chosen.
+    pub fn chosen_backing(&self) -> &Backing {
+        &self.backing
+    }
+
     /// The most bytes from the base to the frontier, header included. Default (and most): 8 GiB.
     pub fn limit(mut self, bytes: usize) -> Self {
         self.limit = bytes;
         self
     }
 
-    /// Lowers the [`limit`](Self::limit) to this if it is higher: for structures whose references reach less far.
+    /// Lowers the [`limit`](Self::limit) to this if it is higher: for structures whose references
+    /// reach less far.
     pub fn limit_to(mut self, most: usize) -> Self {
         self.limit = self.limit.min(most);
         self

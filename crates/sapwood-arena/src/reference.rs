@@ -6,8 +6,8 @@ use core::num::NonZeroU32;
 /// Bytes in one unit: references count units, and every size is a whole number of them.
 pub const UNIT: usize = 8;
 
-/// The most units an arena may have: 2^30, which is 8 GiB. A structure's 32-bit cell keeps two tag bits
-/// beside a reference.
+/// The most units an arena may have: 2^30, which is 8 GiB. A structure's 32-bit cell keeps two tag
+/// bits beside a reference.
 pub const MAX_UNITS: u32 = 1 << 30;
 
 /// The same in bytes, or what a smaller address space can hold.
@@ -69,7 +69,8 @@ impl fmt::Debug for Ref {
     }
 }
 
-/// A structure's own name for a sort of block, below [`Kind::COUNT`]: the accounting counts each apart.
+/// A structure's own name for a sort of block, below [`Kind::COUNT`]: the accounting counts each
+/// apart.
 ///
 /// ```
 /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
@@ -85,7 +86,8 @@ impl Kind {
     /// Kinds are below this number.
     pub const COUNT: usize = 16;
 
-    /// Kinds of 16 and more are counted as one of the first sixteen: wrong, but never out of bounds.
+    /// Kinds of 16 and more are counted as one of the first sixteen: wrong, but never out of
+    /// bounds.
     #[inline]
     pub(crate) const fn index(self) -> usize {
         self.0 as usize % Kind::COUNT

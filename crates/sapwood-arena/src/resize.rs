@@ -10,7 +10,8 @@ impl Arena {
         self.frontier as usize * UNIT
     }
 
-    /// Makes a live block shorter, and perhaps of another kind, where it is: the tail becomes free. Never fails.
+    /// Makes a live block shorter, and perhaps of another kind, where it is: the tail becomes free.
+    /// Never fails.
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
@@ -25,8 +26,8 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// `r` is a live block of `old.0` bytes and kind `old.1`; `new.0` is not more and at least 1; nobody reads or
-    /// writes what lies behind the first `new.0` bytes, rounded up to whole units.
+    /// `r` is a live block of `old.0` bytes and kind `old.1`; `new.0` is not more and at least 1;
+    /// nobody reads or writes what lies behind the first `new.0` bytes, rounded up to whole units.
     #[inline]
     pub unsafe fn shrink(&mut self, r: Ref, old: (usize, Kind), new: (usize, Kind)) {
         let units = |bytes: usize| (bytes.div_ceil(UNIT) as u32).max(1);

@@ -17,10 +17,12 @@ use crate::support;
 
 /// A memory that BPF programs and this process share.
 ///
-/// It is cut into *windows*: each holds one map, has a number by which programs name it, and a name for people. Address space is
-/// reserved when the arena and a window are made; memory is taken page by page as a map grows.
+/// It is cut into *windows*: each holds one map, has a number by which programs name it, and a name
+/// for people. Address space is reserved when the arena and a window are made; memory is taken page
+/// by page as a map grows.
 ///
-/// Handles are cheap to clone. The kernel keeps the arena as long as a process has it mapped, a program uses it, or it is pinned.
+/// Handles are cheap to clone. The kernel keeps the arena as long as a process has it mapped, a
+/// program uses it, or it is pinned.
 ///
 /// ```no_run
 /// use sapwood_bpf::BpfArena;
@@ -55,7 +57,8 @@ impl BpfArena {
     /// A new arena that may have so many bytes, whole pages, 4 GiB at most.
     ///
     /// # Errors
-    /// [`Error::NotRoot`], [`Error::Kernel`], [`Error::Size`], [`Error::Address`], and what the system says.
+    /// [`Error::NotRoot`], [`Error::Kernel`], [`Error::Size`], [`Error::Address`], and what the
+    /// system says.
     pub fn create(bytes: usize) -> Result<BpfArena, Error> {
         support::check()?;
         let memory = Memory::create(bytes)?;
@@ -105,8 +108,9 @@ impl BpfArena {
         largest.unwrap_or(0)
     }
 
-    /// A copy of what the arena holds, header page and all windows: what C programs in user space read as `sw_base`, and what
-    /// tests keep. Takes memory for pages that were never touched; a mix of moments while somebody writes.
+    /// A copy of what the arena holds, header page and all windows: what C programs in user space
+    /// read as `sw_base`, and what tests keep. Takes memory for pages that were never touched; a
+    /// mix of moments while somebody writes.
     ///
     /// ```no_run
     /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
@@ -124,7 +128,8 @@ impl BpfArena {
         image
     }
 
-    /// Where the arena is mapped in this process, and must be in every other: the same address for all.
+    /// Where the arena is mapped in this process, and must be in every other: the same address for
+    /// all.
     pub fn address(&self) -> usize {
         self.memory.base().addr().get()
     }
@@ -193,7 +198,8 @@ impl BpfArena {
         })
     }
 
-    /// Where a window of this number and kind lies now, and its bytes; `None` when there is none such.
+    /// Where a window of this number and kind lies now, and its bytes; `None` when there is none
+    /// such.
     pub(crate) fn window_place(
         &self,
         number: u32,
@@ -368,8 +374,8 @@ impl BpfArena {
         });
     }
 
-    /// Takes a window away: from now on programs find none of its number. Its memory stays as it is until nobody can be reading it: see
-    /// [`reclaim`](Self::reclaim).
+    /// Takes a window away: from now on programs find none of its number. Its memory stays as it is
+    /// until nobody can be reading it: see [`reclaim`](Self::reclaim).
     pub(crate) fn close_window(&self, number: u32) {
         let place = self.memory.entry_kind(number);
         place.store(Kind::None as u32, Ordering::Release);

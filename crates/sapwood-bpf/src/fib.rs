@@ -113,8 +113,8 @@ pub struct IpMap<V: NextHop> {
 }
 
 impl<V: NextHop + FromBytes + IntoBytes + Immutable> IpMap<V> {
-    /// Two empty tables of so many bytes of address space each, named with ".v4" and ".v6" behind the name. The grace periods are
-    /// those of a domain of their own, with the kernel.
+    /// Two empty tables of so many bytes of address space each, named with ".v4" and ".v6" behind
+    /// the name. The grace periods are those of a domain of their own, with the kernel.
     ///
     /// # Errors
     /// As [`FibMapBuilder::build`].
@@ -134,7 +134,7 @@ impl<V: NextHop> IpMap<V> {
     /// # Panics
     /// When they do not.
     pub fn of(v4: Ipv4Map<V>, v6: Ipv6Map<V>) -> IpMap<V> {
-        let both = IpFib::of(Fib::clone(&v4), Fib::clone(&v6));
+        let both = IpFib::from_tables(Fib::clone(&v4), Fib::clone(&v6));
         IpMap { v4, v6, both }
     }
 

@@ -15,18 +15,20 @@ use crate::support;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Way {
-    /// Replacing a map in a map of maps: the system call returns when all non-sleepable programs that were running have ended. The
-    /// kernel does so for this very purpose.
+    /// Replacing a map in a map of maps: the system call returns when all non-sleepable programs
+    /// that were running have ended. The kernel does so for this very purpose.
     MapInMap,
-    /// `membarrier(MEMBARRIER_CMD_GLOBAL)`: waits for the kernel's RCU. Not on kernels that run `nohz_full`.
+    /// `membarrier(MEMBARRIER_CMD_GLOBAL)`: waits for the kernel's RCU. Not on kernels that run
+    /// `nohz_full`.
     Membarrier,
 }
 
-/// The kernel as a [`GraceSource`]: a domain with it frees what was removed only when every non-sleepable BPF program that was
-/// running at the removal has ended.
+/// The kernel as a [`GraceSource`]: a domain with it frees what was removed only when every
+/// non-sleepable BPF program that was running at the removal has ended.
 ///
-/// A thread of its own asks the kernel, once for all that was retired meanwhile: writers never wait. A grace period takes 4 to
-/// 20 ms. Programs that may sleep are not waited for; [`Loader`](crate::Loader) refuses them.
+/// A thread of its own asks the kernel, once for all that was retired meanwhile: writers never
+/// wait. A grace period takes 4 to 20 ms. Programs that may sleep are not waited for;
+/// [`Loader`](crate::Loader) refuses them.
 ///
 /// ```no_run
 /// use sapwood_bpf::KernelGrace;
@@ -49,7 +51,8 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Grace periods asked for, begun, and over. A period that begins covers all that were asked for before.
+    /// Grace periods asked for, begun, and over. A period that begins covers all that were asked
+    /// for before.
     asked: u64,
     over: u64,
     ends: bool,
@@ -226,8 +229,8 @@ fn run(shared: &Shared, waiter: &Waiter) {
 
 impl GraceSource for KernelGrace {
     fn start(&self) -> u64 {
-        // What this thread did before is seen by the one that asks the kernel: both hold the lock. The system call is the barrier for
-        // the programs.
+        // What this thread did before is seen by the one that asks the kernel: both hold the lock.
+        // The system call is the barrier for the programs.
         let mut state = self.shared.lock();
         state.asked += 1;
         let token = state.asked;

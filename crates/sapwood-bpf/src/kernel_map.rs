@@ -30,15 +30,20 @@ mod verify;
 use owner::{Owner, Plan};
 use read::Found;
 
-/// An ordered map over byte strings that BPF programs change: they insert, replace and remove (`sapwood/qp_write.bpf.h`), and look up
-/// as in a [`NameMap`](crate::NameMap) (`sapwood/qp.bpf.h`). This process makes it, gives it memory and takes back what is given up.
+/// An ordered map over byte strings that BPF programs change: they insert, replace and remove
+/// (`sapwood/qp_write.bpf.h`), and look up as in a [`NameMap`](crate::NameMap)
+/// (`sapwood/qp.bpf.h`). This process makes it, gives it memory and takes back what is given up.
 ///
-/// The number of entries is limited, as in the kernel's own maps. The map has an index, for lookups of whole keys, or a trie, for order and prefixes, or both.
+/// The number of entries is limited, as in the kernel's own maps. The map has an index, for lookups
+/// of whole keys, or a trie, for order and prefixes, or both.
 ///
-/// Programs take blocks for new entries from rings, which must be filled in time: call [`service`](Self::service) often, or have a thread
-/// do it ([`spawn_service`](Self::spawn_service)). A program that finds a ring empty gets an error and changes nothing.
+/// Programs take blocks for new entries from rings, which must be filled in time: call
+/// [`service`](Self::service) often, or have a thread do it
+/// ([`spawn_service`](Self::spawn_service)). A program that finds a ring empty gets an error and
+/// changes nothing.
 ///
-/// Nothing that programs write into the window is believed here: whatever is in it, this process does not read or write outside.
+/// Nothing that programs write into the window is believed here: whatever is in it, this process
+/// does not read or write outside.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, KernelMap};
@@ -177,7 +182,8 @@ struct Shared {
 
 impl Shared {
     fn owner(&self) -> MutexGuard<'_, Owner> {
-        // Who reads in a loop would get the lock again before a thread that sleeps for it has woken up.
+        // Who reads in a loop would get the lock again before a thread that sleeps for it has woken
+        // up.
         for _ in 0..1000 {
             if !self.waits.load(Ordering::Relaxed) {
                 break;
@@ -220,10 +226,11 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
 }
 
 impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
-    /// Takes over a map whose owner is gone: another process that ended or was killed. Programs that used it go on to do so, with all that is in it.
+    /// Takes over a map whose owner is gone: another process that ended or was killed. Programs
+    /// that used it go on to do so, with all that is in it.
     ///
-    /// While this looks for what is free (some hundred nanoseconds an entry, after a grace period), programs find no window (`-EINVAL`). A process that
-    /// dies just here leaves the map closed.
+    /// While this looks for what is free (some hundred nanoseconds an entry, after a grace period),
+    /// programs find no window (`-EINVAL`). A process that dies just here leaves the map closed.
     ///
     /// ```no_run
     /// use sapwood_bpf::{BpfArena, KernelMap};
@@ -234,9 +241,10 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoWindow`]; [`Error::Value`] when its values have another size; [`Error::Owned`] while the owner lives: two would give the same memory
-    /// to programs twice; [`Error::Name`] when it is this process's own; [`Error::Damaged`] when it is not whole: then it stays as it was;
-    /// [`Error::NoGrace`].
+    /// [`Error::NoWindow`]; [`Error::Value`] when its values have another size; [`Error::Owned`]
+    /// while the owner lives: two would give the same memory to programs twice; [`Error::Name`]
+    /// when it is this process's own; [`Error::Damaged`] when it is not whole: then it stays as it
+    /// was; [`Error::NoGrace`].
     pub fn adopt(arena: &BpfArena, name: &str) -> Result<KernelMap<V>, Error> {
         let _changes = arena.lock();
         let window = arena.window(name, Kind::KernelQp)?;
@@ -283,16 +291,19 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         self
     }
 
-    /// The map has an index. When neither this nor [`with_trie`](Self::with_trie) is said, it has both.
+    /// The map has an index. When neither this nor [`with_trie`](Self::with_trie) is said, it has
+    /// both.
     ///
-    /// A map with an index alone may have no slot for a key (`-ENOSPC`) when dozens of keys have nearly equal hashes, which are secret and random.
+    /// A map with an index alone may have no slot for a key (`-ENOSPC`) when dozens of keys have
+    /// nearly equal hashes, which are secret and random.
     pub fn with_index(mut self) -> Self {
         self.plan.parts |= k::INDEX;
         self
     }
 
-    /// The buckets of the index, of twelve keys each. Default: enough for all entries. With fewer, keys that find no slot are found by the trie, or, in
-    /// a map without trie, are refused (`-ENOSPC`).
+    /// The buckets of the index, of twelve keys each. Default: enough for all entries. With fewer,
+    /// keys that find no slot are found by the trie, or, in a map without trie, are refused
+    /// (`-ENOSPC`).
     pub fn index_buckets(mut self, buckets: usize) -> Self {
         self.plan.buckets = Some(buckets);
         self
@@ -304,22 +315,25 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         self
     }
 
-    /// Bytes of address space, which are also the most that the map can take. Default: all that the arena has left.
+    /// Bytes of address space, which are also the most that the map can take. Default: all that the
+    /// arena has left.
     pub fn bytes(mut self, bytes: usize) -> Self {
         self.plan.bytes = Some(bytes);
         self
     }
 
-    /// The most blocks of one size that lie ready for programs, rounded up to a power of two: what programs can insert between two steps of
-    /// service. Default: a 64th of the entries, 64 to 4,096. Rings begin with a 32nd of that and grow as they are used. A block whose ring has none
-    /// is cut off a slab; there are slabs for as many insertions, 128 at most, of whatever sizes (unless they were more than a 16th of the window).
+    /// The most blocks of one size that lie ready for programs, rounded up to a power of two: what
+    /// programs can insert between two steps of service. Default: a 64th of the entries, 64 to
+    /// 4,096. Rings begin with a 32nd of that and grow as they are used. A block whose ring has
+    /// none is cut off a slab; there are slabs for as many insertions, 128 at most, of whatever
+    /// sizes (unless they were more than a 16th of the window).
     pub fn ring(mut self, blocks: usize) -> Self {
         self.plan.ring = Some(blocks);
         self
     }
 
-    /// Rings are full from the beginning, and not only when they were found half empty. Takes memory for all sizes: some 3 KiB for each block of a
-    /// ring's size.
+    /// Rings are full from the beginning, and not only when they were found half empty. Takes
+    /// memory for all sizes: some 3 KiB for each block of a ring's size.
     pub fn full_rings(mut self) -> Self {
         self.plan.full = true;
         self
@@ -333,8 +347,8 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         self
     }
 
-    /// Leaves for so many entries with keys of this length (up to 254) lie ready from the beginning.
-    /// A map with a trie needs clusters and branches too, which come as they are used.
+    /// Leaves for so many entries with keys of this length (up to 254) lie ready from the
+    /// beginning. A map with a trie needs clusters and branches too, which come as they are used.
     pub fn prefill(mut self, key_len: usize, entries: usize) -> Self {
         self.plan.prefill.push((key_len, entries));
         self
@@ -355,8 +369,8 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
     /// An empty map.
     ///
     /// # Errors
-    /// [`Error::Setting`] when there are no entries or too many, or a key is too long; [`Error::NoRoom`], [`Error::Name`], [`Error::NoMemory`],
-    /// [`Error::NoGrace`].
+    /// [`Error::Setting`] when there are no entries or too many, or a key is too long;
+    /// [`Error::NoRoom`], [`Error::Name`], [`Error::NoMemory`], [`Error::NoGrace`].
     pub fn build(self) -> Result<KernelMap<V>, Error> {
         let plan = self.plan.checked()?;
         let grace = match self.grace {
@@ -385,8 +399,8 @@ impl<V> KernelMap<V> {
         self.window.arena()
     }
 
-    /// Ends without closing the map: programs go on to use it, with the blocks that there are, and another owner
-    /// [adopts](KernelMap::adopt) it, when this process has let go of the arena, too.
+    /// Ends without closing the map: programs go on to use it, with the blocks that there are, and
+    /// another owner [adopts](KernelMap::adopt) it, when this process has let go of the arena, too.
     pub fn leave(mut self) {
         self.window.leave();
     }
@@ -401,8 +415,8 @@ impl<V> KernelMap<V> {
         self.len() == 0
     }
 
-    /// Reads the trie, in order: all entries, those with a prefix, those behind a key. A reader in this process, too, takes nothing for true
-    /// that it did not check.
+    /// Reads the trie, in order: all entries, those with a prefix, those behind a key. A reader in
+    /// this process, too, takes nothing for true that it did not check.
     ///
     /// # Errors
     /// [`Error::Setting`] when the map has no trie.
@@ -419,8 +433,9 @@ impl<V> KernelMap<V> {
         }
     }
 
-    /// One step of service: fetches what programs gave up, frees what nobody reads any more, and fills the rings. It does not wait: a block that
-    /// was given up is freed by a step some 10 ms later. Take one every millisecond or so while programs write.
+    /// One step of service: fetches what programs gave up, frees what nobody reads any more, and
+    /// fills the rings. It does not wait: a block that was given up is freed by a step some 10 ms
+    /// later. Take one every millisecond or so while programs write.
     ///
     /// ```no_run
     /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
@@ -433,13 +448,14 @@ impl<V> KernelMap<V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoGrace`] when the kernel refuses to wait for its readers: rings are filled with what there is, and nothing is freed any more.
+    /// [`Error::NoGrace`] when the kernel refuses to wait for its readers: rings are filled with
+    /// what there is, and nothing is freed any more.
     pub fn service(&self) -> Result<Serviced, Error> {
         self.shared.step()
     }
 
-    /// A thread that services the map, every so often while programs write, and more seldom (up to every fourth time) when they do not. It ends
-    /// when the handle is dropped.
+    /// A thread that services the map, every so often while programs write, and more seldom (up to
+    /// every fourth time) when they do not. It ends when the handle is dropped.
     ///
     /// # Errors
     /// What the system says.
@@ -469,7 +485,8 @@ impl<V> KernelMap<V> {
         })
     }
 
-    /// Where the map's bytes are. While programs write, what they take and give up meanwhile may be counted in either place.
+    /// Where the map's bytes are. While programs write, what they take and give up meanwhile may be
+    /// counted in either place.
     ///
     /// # Errors
     /// [`Error::Damaged`] when what programs wrote cannot be.
@@ -477,7 +494,8 @@ impl<V> KernelMap<V> {
         self.shared.owner().memory()
     }
 
-    /// Walks all of the map and checks everything: trie, index, counts, rings, and that each byte is where the accounts say. No program may write meanwhile.
+    /// Walks all of the map and checks everything: trie, index, counts, rings, and that each byte
+    /// is where the accounts say. No program may write meanwhile.
     ///
     /// # Errors
     /// [`Error::Damaged`] with the first thing that is not as it should be.
@@ -487,7 +505,8 @@ impl<V> KernelMap<V> {
 }
 
 impl<V: FromBytes> KernelMap<V> {
-    /// The value of a key. While it looks, service waits, so that nothing that it reads is used again.
+    /// The value of a key. While it looks, service waits, so that nothing that it reads is used
+    /// again.
     ///
     /// ```no_run
     /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
@@ -507,8 +526,8 @@ impl<V: FromBytes> KernelMap<V> {
         }
     }
 
-    /// Calls `f` with every entry, in any order. What programs insert or remove meanwhile may be among them or not; what is there throughout is, once.
-    /// `f` may use the map.
+    /// Calls `f` with every entry, in any order. What programs insert or remove meanwhile may be
+    /// among them or not; what is there throughout is, once. `f` may use the map.
     ///
     /// # Errors
     /// [`Error::Damaged`]; [`Error::Busy`] when programs change what is read again and again.

@@ -104,13 +104,15 @@ pub mod page {
     pub const WINDOW_NAME: usize = 24;
     /// In an entry of a map that user space writes: bytes from its beginning that have memory.
     pub const WINDOW_USED: usize = 48;
-    /// In such an entry: where the window begins that has them, which is another one while its successor is made.
+    /// In such an entry: where the window begins that has them, which is another one while its
+    /// successor is made.
     pub const WINDOW_USED_OF: usize = 56;
     /// The longest name.
     pub const NAME_MAX: usize = 24;
 }
 
-/// A map over byte strings that programs write: what is in its window beside what every map over byte strings has there.
+/// A map over byte strings that programs write: what is in its window beside what every map over
+/// byte strings has there.
 ///
 /// ```text
 /// header page    0 | as every window; roots at 48                                     |
@@ -172,12 +174,14 @@ pub mod kernel_map {
         RING_USER: usize = 12;
         /// In a head: what programs have taken out, or put in.
         RING_PROGRAMS: usize = 64;
-        /// Classes of blocks, each with a ring; the ring after them has what was retired, and the last one slabs.
+        /// Classes of blocks, each with a ring; the ring after them has what was retired, and the
+        /// last one slabs.
         CLASSES: usize = 55;
         /// The ring of slabs.
         SLABS: usize = CLASSES + 1;
-        /// In the ring of what was retired: the kind of a cell that no node has. It tells of a block
-        /// that was cut off a slab, and has its units in the place of a reference; 0: the next slab.
+        /// In the ring of what was retired: the kind of a cell that no node has. It tells of a
+        /// block that was cut off a slab, and has its units in the place of a reference; 0: the
+        /// next slab.
         CUT: u32 = KIND;
         /// Units of a slab.
         SLAB_UNITS: usize = 1024;
@@ -187,7 +191,8 @@ pub mod kernel_map {
         LEAST: usize = 2;
         /// The lowest reference that a node can have.
         FIRST: usize = 512;
-        /// What is left free at the window's end, in units: no place that programs reckon from a node lies further from it.
+        /// What is left free at the window's end, in units: no place that programs reckon from a
+        /// node lies further from it.
         MARGIN: usize = 192;
         /// A part of the map: the index.
         INDEX: u32 = 1;
@@ -222,13 +227,15 @@ pub mod kernel_map {
     }
 }
 
-/// Where an owner's mapping lies; the lowest 32 bits are 0, so that a place in the arena is a place in the program.
+/// Where an owner's mapping lies; the lowest 32 bits are 0, so that a place in the arena is a place
+/// in the program.
 pub const MAP_EXTRA: u64 = 1 << 44;
 
 /// The most bytes of an arena.
 pub const BYTES_MAX: usize = 1 << 32;
 
-/// Bytes of scratch memory that an ordered walk takes (`qp_walk.bpf.h`): one page, which no two walks share.
+/// Bytes of scratch memory that an ordered walk takes (`qp_walk.bpf.h`): one page, which no two
+/// walks share.
 pub const CURSOR_BYTES: usize = 4096;
 
 /// Branches that a walk can have above it; a key of 254 bytes has 255 at most.
@@ -269,7 +276,8 @@ pub(crate) const fn root(index: usize) -> u64 {
     (ROOTS_AT + 8 * index) as u64
 }
 
-/// Where a packet goes next: the values of a mirrored routing table, `struct sw_next_hop` of `sapwood/hop.bpf.h`.
+/// Where a packet goes next: the values of a mirrored routing table, `struct sw_next_hop` of
+/// `sapwood/hop.bpf.h`.
 ///
 /// ```text
 ///    0 | ifindex: u32               | mtu: u16     | action: u8 | family: u8 |
@@ -287,7 +295,8 @@ pub struct MirrorHop {
     pub ifindex: u32,
     /// The most bytes of an IP packet there; 0: not known.
     pub mtu: u16,
-    /// What to do: [`FORWARD`](Self::FORWARD), [`KERNEL`](Self::KERNEL) or [`RESOLVE`](Self::RESOLVE).
+    /// What to do: [`FORWARD`](Self::FORWARD), [`KERNEL`](Self::KERNEL) or
+    /// [`RESOLVE`](Self::RESOLVE).
     pub action: u8,
     /// The family of the gateway: 2 for IPv4, 10 for IPv6, 0 when there is none.
     pub family: u8,
@@ -302,7 +311,8 @@ pub struct MirrorHop {
 impl MirrorHop {
     /// Send it on: everything is known.
     pub const FORWARD: u8 = 0;
-    /// The kernel's: addresses of this machine, several next hops, tunnels, no route, and whatever else programs do not do.
+    /// The kernel's: addresses of this machine, several next hops, tunnels, no route, and whatever
+    /// else programs do not do.
     pub const KERNEL: u8 = 1;
     /// The neighbour is not known yet: the kernel sends it on, and asks for the neighbour.
     pub const RESOLVE: u8 = 2;

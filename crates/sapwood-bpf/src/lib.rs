@@ -1,14 +1,16 @@
-//! Sapwood's maps inside the kernel: the memory of eBPF programs, a loader, the kernel's grace periods.
+//! Sapwood's maps inside the kernel: the memory of eBPF programs, a loader, the kernel's grace
+//! periods.
 //!
-//! A [`BpfArena`] is plain memory that BPF programs and this process share (Linux 6.9 and newer). Maps lie in it as they lie
-//! anywhere: Rust writes them with no system call, and programs read them at once, by the headers in `bpf/include/sapwood`.
+//! A [`BpfArena`] is plain memory that BPF programs and this process share (Linux 6.9 and newer).
+//! Maps lie in it as they lie anywhere: Rust writes them with no system call, and programs read
+//! them at once, by the headers in `bpf/include/sapwood`.
 //!
-//! `docs/bpf.md` leads from nothing to a working program.
+//! `docs/guides/ebpf.md` leads from nothing to a working program.
 //!
 //! # Features
 //!
-//! `kernel`: all of this. It needs clang 19, libelf and zlib when it is built, and root when it runs. Without it, the crate is
-//! the [`layout`] alone.
+//! `kernel`: all of this. It needs clang 19, libelf and zlib when it is built, and root when it
+//! runs. Without it, the crate is the [`layout`] alone.
 
 #![deny(unsafe_code)]
 
@@ -71,6 +73,7 @@ cfg_if::cfg_if! {
 
 /// The examples of the pages compile.
 #[cfg(all(doctest, feature = "kernel"))]
+#[doc = include_str!("../../../docs/guides/ebpf.md")]
 #[doc = include_str!("../../../docs/bpf.md")]
 #[doc = include_str!("../../../docs/bpf-maps.md")]
 #[doc = include_str!("../../../docs/bpf-programs.md")]

@@ -90,8 +90,9 @@ impl Loader {
         })
     }
 
-    /// Takes a program that may sleep all the same, because it reads maps between `bpf_rcu_read_lock` and
-    /// `bpf_rcu_read_unlock` only. Programs of type `syscall` always may sleep.
+    /// Takes a program that may sleep all the same, because it reads maps between
+    /// `bpf_rcu_read_lock` and `bpf_rcu_read_unlock` only. Programs of type `syscall` always may
+    /// sleep.
     pub fn allow_sleepable(mut self, program: &str) -> Loader {
         self.sleepable.push(program.to_owned());
         self
@@ -118,7 +119,8 @@ impl Loader {
         }
     }
 
-    /// Gives one of the kernel's own maps its sizes: bytes of a key and of a value, and the most entries.
+    /// Gives one of the kernel's own maps its sizes: bytes of a key and of a value, and the most
+    /// entries.
     ///
     /// # Errors
     /// [`Error::Missing`].
@@ -225,8 +227,9 @@ impl Programs {
         &mut self.object
     }
 
-    /// Runs a program once on this packet, which it may change, and returns what it returned: `BPF_PROG_TEST_RUN`. For
-    /// programs of networking types; a packet has 14 bytes at least, and less than a page.
+    /// Runs a program once on this packet, which it may change, and returns what it returned:
+    /// `BPF_PROG_TEST_RUN`. For programs of networking types; a packet has 14 bytes at least, and
+    /// less than a page.
     ///
     /// # Errors
     /// [`Error::Missing`], and what the system says.
@@ -254,7 +257,8 @@ impl Programs {
             .map_err(|error| Error::system(format!("updating {map}"), error))
     }
 
-    /// What programs counted on all CPUs together: the first so many numbers of a `BPF_MAP_TYPE_PERCPU_ARRAY` of `u64`s.
+    /// What programs counted on all CPUs together: the first so many numbers of a
+    /// `BPF_MAP_TYPE_PERCPU_ARRAY` of `u64`s.
     ///
     /// # Errors
     /// [`Error::Missing`], and what the system says.

@@ -34,8 +34,8 @@ impl NameRule {
     }
 }
 
-/// A list of domain names with rules, in an arena: this process writes it, programs look up the closest enclosing name
-/// (`sw_qp_ancestor` of `sapwood/dns.bpf.h`).
+/// A list of domain names with rules, in an arena: this process writes it, programs look up the
+/// closest enclosing name (`sw_qp_ancestor` of `sapwood/dns.bpf.h`).
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, NameRule, NameRules};
@@ -55,7 +55,8 @@ impl NameRules {
     /// A list of this name in the arena. Of a name that comes twice, the last rule holds.
     ///
     /// # Errors
-    /// [`Error::DnsName`] for the first name that is none; those of [`NameMapBuilder`](crate::NameMapBuilder).
+    /// [`Error::DnsName`] for the first name that is none; those of
+    /// [`NameMapBuilder`](crate::NameMapBuilder).
     pub fn new<N: AsRef<[u8]>>(
         arena: &BpfArena,
         list: &str,
@@ -71,7 +72,8 @@ impl NameRules {
         Ok(NameRules { map })
     }
 
-    /// Takes over the list of this name that a dead owner left: all rules hold at any time. Both copies are in the arena for a moment; see
+    /// Takes over the list of this name that a dead owner left: all rules hold at any time. Both
+    /// copies are in the arena for a moment; see
     /// [`NameMapBuilder::take_over`](crate::NameMapBuilder::take_over).
     ///
     /// # Errors
@@ -81,7 +83,8 @@ impl NameRules {
         Ok(NameRules { map })
     }
 
-    /// A map that is there as a list: keys as [`dns_name`] makes them, values of [`NameRule::value`].
+    /// A map that is there as a list: keys as [`dns_name`] makes them, values of
+    /// [`NameRule::value`].
     pub fn of(map: NameMap<u64>) -> NameRules {
         NameRules { map }
     }
@@ -91,8 +94,8 @@ impl NameRules {
         &self.map
     }
 
-    /// Ends without taking the list away from programs: for a process that ends, too. It can be read afterwards, and taken over by
-    /// another owner.
+    /// Ends without taking the list away from programs: for a process that ends, too. It can be
+    /// read afterwards, and taken over by another owner.
     pub fn leave(self) {
         // What a drop would do is to close the window.
         std::mem::forget(self.map);
@@ -106,7 +109,8 @@ impl NameRules {
         self.set(name, NameRule::Block)
     }
 
-    /// Lets queries for a name and all below it pass, though a name above it be blocked; whether it had no rule.
+    /// Lets queries for a name and all below it pass, though a name above it be blocked; whether it
+    /// had no rule.
     ///
     /// # Errors
     /// As [`block`](Self::block).
@@ -123,7 +127,8 @@ impl NameRules {
         Ok(inserted.map_err(sapwood::Error::from)?)
     }
 
-    /// Takes the rule of a name away, so that the closest one above it holds; whether it had one. Rules of names below stay.
+    /// Takes the rule of a name away, so that the closest one above it holds; whether it had one.
+    /// Rules of names below stay.
     ///
     /// # Errors
     /// As [`block`](Self::block): a smaller node of the map is made beside the old one.

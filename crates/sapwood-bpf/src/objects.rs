@@ -1,4 +1,5 @@
-//! Objects of BPF programs that are compiled with this crate, and how those that measure names are asked.
+//! Objects of BPF programs that are compiled with this crate, and how those that measure names are
+//! asked.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -22,14 +23,15 @@ pub const BENCH_WRITES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-
 /// The same of tables of prefixes.
 pub const BENCH_PREFIXES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-prefixes.bpf.o"));
 
-/// Both ends of what the benchmark measures of [`XdpRoute`](crate::XdpRoute): a sender of frames, and a receiver that counts them.
+/// Both ends of what the benchmark measures of [`XdpRoute`](crate::XdpRoute): a sender of frames,
+/// and a receiver that counts them.
 pub const BENCH_FORWARD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-forward.bpf.o"));
 
 /// The longest key that programs of [`BENCH_NAMES`] and [`BENCH_WRITES`] take, in bytes.
 pub const KEY_MAX: usize = 254;
 
-/// Words of the image of a key, the same for all questions of a run: its length, its bytes, and zeros up to a multiple of 32 bytes that the longest
-/// key takes.
+/// Words of the image of a key, the same for all questions of a run: its length, its bytes, and
+/// zeros up to a multiple of 32 bytes that the longest key takes.
 ///
 /// ```
 /// assert_eq!(sapwood_bpf::objects::image_words(31), 4);
@@ -39,7 +41,8 @@ pub fn image_words(longest: usize) -> usize {
     (longest + 1).div_ceil(32) * 4
 }
 
-/// The words of a question: the value that is expected (0: none), and the image of the key, of so many words.
+/// The words of a question: the value that is expected (0: none), and the image of the key, of so
+/// many words.
 ///
 /// ```
 /// let words: Vec<u64> = sapwood_bpf::objects::question(b"\x07", 5, 4).collect();
@@ -57,8 +60,8 @@ pub fn question(key: &[u8], expected: u64, image: usize) -> impl Iterator<Item =
     std::iter::once(expected).chain((0..image).map(word))
 }
 
-/// A run of a program of [`BENCH_NAMES`], [`BENCH_WRITES`] or [`BENCH_PREFIXES`] over questions in the arena: `struct run` of
-/// `bpf/bench/run.h`.
+/// A run of a program of [`BENCH_NAMES`], [`BENCH_WRITES`] or [`BENCH_PREFIXES`] over questions in
+/// the arena: `struct run` of `bpf/bench/run.h`.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, Loader, NameMap, Words, objects};
@@ -98,7 +101,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// So many questions from this place on, and so many answers to them about the map in this window.
+    /// So many questions from this place on, and so many answers to them about the map in this
+    /// window.
     ///
     /// # Panics
     /// When there are 2^32 or more.

@@ -1,4 +1,5 @@
-//! Who owns an arena, what becomes of a dead owner's windows, and of memory that no window has any more.
+//! Who owns an arena, what becomes of a dead owner's windows, and of memory that no window has any
+//! more.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -18,7 +19,8 @@ const PID_BITS: u32 = 22;
 
 const FREE_PAGES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/free-pages.bpf.o"));
 
-/// When a process started, in ticks since the machine did; `None` when there is none of this number.
+/// When a process started, in ticks since the machine did; `None` when there is none of this
+/// number.
 fn started(pid: u64) -> Result<Option<u64>, Error> {
     let path = format!("/proc/{pid}/stat");
     let stat = match std::fs::read_to_string(&path) {
@@ -28,7 +30,8 @@ fn started(pid: u64) -> Result<Option<u64>, Error> {
         Err(error) if error.raw_os_error() == Some(3) => return Ok(None),
         Err(error) => return Err(Error::io(format!("reading {path}"), error)),
     };
-    // Behind the name, which may hold anything: the state, and 19 fields on, the start. The dead that wait for their parents are dead.
+    // Behind the name, which may hold anything: the state, and 19 fields on, the start. The dead
+    // that wait for their parents are dead.
     let mut fields = stat
         .rsplit(')')
         .next()
@@ -63,8 +66,8 @@ impl BpfArena {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The process that owns the arena: it makes windows and writes maps, until it lets go of all handles or dies. `None` when there is
-    /// none. Reading needs no owner.
+    /// The process that owns the arena: it makes windows and writes maps, until it lets go of all
+    /// handles or dies. `None` when there is none. Reading needs no owner.
     ///
     /// # Errors
     /// What the system says of the process.
@@ -76,7 +79,8 @@ impl BpfArena {
         })
     }
 
-    /// Whether the owner of this name lives, as far as can be known: one in another namespace of processes may.
+    /// Whether the owner of this name lives, as far as can be known: one in another namespace of
+    /// processes may.
     fn lives(&self, word: u64) -> Result<bool, Error> {
         let (pid, start) = (word & ((1 << PID_BITS) - 1), word >> PID_BITS);
         if word == 0 {
@@ -101,7 +105,8 @@ impl BpfArena {
             if owner == me && memory.claimed.load(Ordering::Relaxed) == me {
                 return Ok(());
             }
-            // A number of ours from another namespace, or from before this process mapped the arena again, is not us.
+            // A number of ours from another namespace, or from before this process mapped the arena
+            // again, is not us.
             if owner != me && self.lives(owner)? {
                 return Err(Error::Owned {
                     pid: (owner & ((1 << PID_BITS) - 1)) as u32,
@@ -120,19 +125,22 @@ impl BpfArena {
         }
     }
 
-    /// Forgets the owner, for when it is known to be dead and this process cannot see so, because it ran in another namespace of
-    /// processes.
+    /// Forgets the owner, for when it is known to be dead and this process cannot see so, because
+    /// it ran in another namespace of processes.
     ///
-    /// If it lives all the same, and writes, both owners damage each other's maps: wrong answers, and crashes in both processes.
+    /// If it lives all the same, and writes, both owners damage each other's maps: wrong answers,
+    /// and crashes in both processes.
     pub fn forget_owner(&self) {
         let word = self.memory().u64(page::OWNER_AT);
         word.store(0, Ordering::Release);
     }
 
-    /// Takes a dead owner's window off the list: programs find none of its name and number from now on.
+    /// Takes a dead owner's window off the list: programs find none of its name and number from now
+    /// on.
     ///
     /// # Errors
-    /// [`Error::NoWindow`], [`Error::Owned`]; [`Error::Name`] when the window is this process's own.
+    /// [`Error::NoWindow`], [`Error::Owned`]; [`Error::Name`] when the window is this process's
+    /// own.
     pub fn remove_window(&self, name: &str) -> Result<(), Error> {
         let _changes = self.lock();
         self.claim()?;
@@ -161,7 +169,8 @@ impl BpfArena {
         }
     }
 
-    /// The window of a dead owner's map, shortened to what has memory, so that there is room for its successor.
+    /// The window of a dead owner's map, shortened to what has memory, so that there is room for
+    /// its successor.
     pub(crate) fn inherit(&self, name: &str, kind: Kind) -> Result<WindowInfo, Error> {
         let _changes = self.lock();
         self.claim()?;
@@ -189,24 +198,28 @@ impl BpfArena {
         });
     }
 
-    /// Lets programs see another window in the place of this number's, of the same kind. They load the kind, which stays, and then the
-    /// place, which changes in one store: they see the one or the other, and both are whole.
+    /// Lets programs see another window in the place of this number's, of the same kind. They load
+    /// the kind, which stays, and then the place, which changes in one store: they see the one or
+    /// the other, and both are whole.
     pub(crate) fn replace_window(&self, old: &WindowInfo, new: &WindowInfo) {
         let set = |field, value: usize| {
             let word = self.memory().entry(new.number, field);
             word.store(value as u64, Ordering::Release);
         };
-        // Readers in other processes load place and length one after the other: any two of them must be inside.
+        // Readers in other processes load place and length one after the other: any two of them
+        // must be inside.
         set(page::WINDOW_LEN, old.len.min(new.len));
         set(page::WINDOW_AT, new.at);
         set(page::WINDOW_LEN, new.len);
     }
 
-    /// Gives memory back to the system that windows had which are no more; how many bytes of address space have none now. It waits for
-    /// the programs that are running, as they may still read there: 4 to 20 ms.
+    /// Gives memory back to the system that windows had which are no more; how many bytes of
+    /// address space have none now. It waits for the programs that are running, as they may still
+    /// read there: 4 to 20 ms.
     ///
-    /// A window that needs such address space does so by itself. When an arena is closed, the kernel frees all that it still has in one go, and lets
-    /// nobody else have that processor meanwhile: 2 to 3 ms for a million names. This gives it back in pieces.
+    /// A window that needs such address space does so by itself. When an arena is closed, the
+    /// kernel frees all that it still has in one go, and lets nobody else have that processor
+    /// meanwhile: 2 to 3 ms for a million names. This gives it back in pieces.
     ///
     /// # Errors
     /// [`Error::Owned`], [`Error::NoGrace`], [`Error::Damaged`], and what the kernel says.

@@ -18,8 +18,9 @@ pub(crate) const ARENA: &str = "arena";
 const PROGRAM: &str = "prog-";
 pub(crate) const LINK: &str = "link-";
 
-/// A folder of a BPF file system in which an arena, its programs and their links are pinned: as `arena`, `prog-NAME` and `link-NAME`. They
-/// live on, and go on working, whatever becomes of the process that made them.
+/// A folder of a BPF file system in which an arena, its programs and their links are pinned: as
+/// `arena`, `prog-NAME` and `link-NAME`. They live on, and go on working, whatever becomes of the
+/// process that made them.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, Loader, NameMap, Pinned};
@@ -81,10 +82,12 @@ fn is_bpffs(folder: &Path) -> Result<(), Error> {
 }
 
 impl Pinned {
-    /// A folder for pins; it is made if it is not there. The one above it must be there, in a BPF file system.
+    /// A folder for pins; it is made if it is not there. The one above it must be there, in a BPF
+    /// file system.
     ///
     /// # Errors
-    /// [`Error::NoBpffs`], and what the system says: that there is no folder above it, or that it holds pins already.
+    /// [`Error::NoBpffs`], and what the system says: that there is no folder above it, or that it
+    /// holds pins already.
     pub fn create(folder: impl Into<PathBuf>) -> Result<Pinned, Error> {
         support::check()?;
         let folder = folder.into();
@@ -129,7 +132,8 @@ impl Pinned {
         &self.folder
     }
 
-    /// What is pinned in it, in alphabetic order: `arena`, `link-…`, `prog-…`, and whatever else is there.
+    /// What is pinned in it, in alphabetic order: `arena`, `link-…`, `prog-…`, and whatever else is
+    /// there.
     ///
     /// # Errors
     /// What the system says.
@@ -168,7 +172,8 @@ impl Pinned {
     /// Pins all loaded programs of an object, by their names.
     ///
     /// # Errors
-    /// What the system says: that one of this name is pinned here already. Those before it stay pinned.
+    /// What the system says: that one of this name is pinned here already. Those before it stay
+    /// pinned.
     pub fn pin_programs(&self, programs: &Programs) -> Result<(), Error> {
         for program in programs.object().progs() {
             let name = program.name().to_string_lossy().into_owned();
@@ -207,10 +212,12 @@ impl Pinned {
         Link::open(&path).map_err(|error| Error::pinned(&path, error))
     }
 
-    /// What is pinned in the folder, whatever it is called: in the order in which it can be taken down.
+    /// What is pinned in the folder, whatever it is called: in the order in which it can be taken
+    /// down.
     ///
     /// # Errors
-    /// [`Error::NotPins`] when no arena of this library is among it, or something that is no pin; what the system says.
+    /// [`Error::NotPins`] when no arena of this library is among it, or something that is no pin;
+    /// what the system says.
     pub fn kinds(&self) -> Result<Vec<(String, PinKind)>, Error> {
         let refuse = |why: String| Error::NotPins {
             folder: self.folder.clone(),
@@ -260,8 +267,9 @@ impl Pinned {
         })
     }
 
-    /// Takes all that is pinned in the folder down, and the folder: programs are taken off their places, whoever else holds these, then
-    /// unloaded, and maps and the arena go when nobody uses them any more. What it was.
+    /// Takes all that is pinned in the folder down, and the folder: programs are taken off their
+    /// places, whoever else holds these, then unloaded, and maps and the arena go when nobody uses
+    /// them any more. What it was.
     ///
     /// # Errors
     /// As [`kinds`](Self::kinds); then nothing is changed.
@@ -279,7 +287,8 @@ impl Pinned {
         Ok(all)
     }
 
-    /// Removes all pins and the folder. Links first: what nobody else holds is detached, then unloaded, and at last the arena goes.
+    /// Removes all pins and the folder. Links first: what nobody else holds is detached, then
+    /// unloaded, and at last the arena goes.
     ///
     /// # Errors
     /// What the system says: that something else is in the folder.
@@ -305,7 +314,8 @@ impl Pinned {
 }
 
 impl PinnedProgram {
-    /// Runs the program on a packet of its kind (`BPF_PROG_TEST_RUN`), and gives what it returns. `out` gets the packet as it leaves.
+    /// Runs the program on a packet of its kind (`BPF_PROG_TEST_RUN`), and gives what it returns.
+    /// `out` gets the packet as it leaves.
     ///
     /// # Errors
     /// What the system says.

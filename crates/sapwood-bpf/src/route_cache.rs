@@ -1,4 +1,5 @@
-//! The route cache that programs fill and read, as user space makes it, looks into it, and has it swept.
+//! The route cache that programs fill and read, as user space makes it, looks into it, and has it
+//! swept.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -36,15 +37,16 @@ const LAYOUT: u64 = u64::from_le_bytes(*b"route  1");
 
 /// A cache of next hops (or of anything) that BPF programs fill and read: `sapwood/route.bpf.h`.
 ///
-/// It is the kernel's: programs write it, under a lock for each set; this process reads it, and asks programs to sweep it and to
-/// remove keys. So no set stays locked when a process is killed, in whatever it did. Memory is taken when it is made, all of it.
+/// It is the kernel's: programs write it, under a lock for each set; this process reads it, and
+/// asks programs to sweep it and to remove keys. So no set stays locked when a process is killed,
+/// in whatever it did. Memory is taken when it is made, all of it.
 ///
-/// An answer is given again while it is younger than `fresh` (100 ms), and loses its slot when it is older than `keep` (1 s) and
-/// [`sweep`](Self::sweep) comes by, or earlier to one that needs the slot. Times are those of the kernel's monotonic clock,
-/// which [`now`](Self::now) reads.
+/// An answer is given again while it is younger than `fresh` (100 ms), and loses its slot when it
+/// is older than `keep` (1 s) and [`sweep`](Self::sweep) comes by, or earlier to one that needs the
+/// slot. Times are those of the kernel's monotonic clock, which [`now`](Self::now) reads.
 ///
-/// Handles of other processes ([`open`](Self::open)) can do all that the maker's can. What lies in the window may be anything: no method
-/// reads outside of it, or goes on for ever, for that.
+/// Handles of other processes ([`open`](Self::open)) can do all that the maker's can. What lies in
+/// the window may be anything: no method reads outside of it, or goes on for ever, for that.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, KernelRouteCache};
@@ -110,7 +112,8 @@ impl KernelRouteCacheBuilder {
         self
     }
 
-    /// For how long an entry may keep its slot without being asked for anew: 1 s unless said, and never less than `fresh`.
+    /// For how long an entry may keep its slot without being asked for anew: 1 s unless said, and
+    /// never less than `fresh`.
     #[must_use]
     pub fn keep(mut self, time: Duration) -> Self {
         self.keep = nanoseconds(time);
@@ -212,7 +215,8 @@ impl KernelRouteCache {
         })
     }
 
-    /// Leaves the cache to programs and other processes when this handle goes: a handle as [`open`](Self::open) gives it.
+    /// Leaves the cache to programs and other processes when this handle goes: a handle as
+    /// [`open`](Self::open) gives it.
     #[must_use]
     pub fn leave(mut self) -> Self {
         if let Some((mut window, _)) = self.made.take() {
@@ -280,7 +284,8 @@ impl KernelRouteCache {
         word.load(Acquire)
     }
 
-    /// What programs would be told now for a key. Nothing is counted, and the entry is not marked as hit.
+    /// What programs would be told now for a key. Nothing is counted, and the entry is not marked
+    /// as hit.
     pub fn lookup(&self, key: &RouteKey, now: u64) -> Lookup<RouteValue> {
         if self.shape.sets == 0 {
             return Lookup::Absent;
@@ -309,8 +314,8 @@ impl KernelRouteCache {
         }
     }
 
-    /// Copies of all valid entries, fresh or not, in no order; each set as it is when its turn comes. A set that is being
-    /// written all the time is left out.
+    /// Copies of all valid entries, fresh or not, in no order; each set as it is when its turn
+    /// comes. A set that is being written all the time is left out.
     pub fn iter(&self) -> impl Iterator<Item = RouteEntry> + use<'_> {
         self.sets().enumerate().flat_map(|(index, set)| {
             let ways = self.shape.ways_of(index);
@@ -325,15 +330,16 @@ impl KernelRouteCache {
         })
     }
 
-    /// Invalidates all entries, and all answers that are under way: when this has returned, no program that then looks a key up gets
-    /// what was resolved before. One addition, no system call.
+    /// Invalidates all entries, and all answers that are under way: when this has returned, no
+    /// program that then looks a key up gets what was resolved before. One addition, no system
+    /// call.
     pub fn invalidate_all(&self) {
         let word = self.arena.memory().u64(self.window.at + GENERATION);
         word.fetch_add(1, AcqRel);
     }
 
-    /// Removes a key; returns whether it was there. Answers that are under way for it will not be stored. When programs write its
-    /// set all the time, everything is invalidated instead.
+    /// Removes a key; returns whether it was there. Answers that are under way for it will not be
+    /// stored. When programs write its set all the time, everything is invalidated instead.
     ///
     /// # Errors
     /// What the kernel says about running the program that does it.
@@ -346,11 +352,12 @@ impl KernelRouteCache {
         Ok(self.order(order)? == 1)
     }
 
-    /// Removes entries older than `keep`, and those of before an [`invalidate_all`](Self::invalidate_all), in the next `budget` slots
-    /// or so; the next call, of whatever process, goes on from there. Returns how many it removed.
+    /// Removes entries older than `keep`, and those of before an
+    /// [`invalidate_all`](Self::invalidate_all), in the next `budget` slots or so; the next call,
+    /// of whatever process, goes on from there. Returns how many it removed.
     ///
-    /// A program does it, some thousand slots a run: it holds no processor for longer than some tens of microseconds, and a
-    /// process that is killed meanwhile leaves nothing locked.
+    /// A program does it, some thousand slots a run: it holds no processor for longer than some
+    /// tens of microseconds, and a process that is killed meanwhile leaves nothing locked.
     ///
     /// # Errors
     /// What the kernel says about loading or running that program.
@@ -397,8 +404,9 @@ impl KernelRouteCache {
         })
     }
 
-    /// What programs have done with the cache, and how full it is. The sums are exact while nobody works on it: then
-    /// `hit + miss` is the number of lookups, and `insert - evict - swept - invalidated` is `occupancy`.
+    /// What programs have done with the cache, and how full it is. The sums are exact while nobody
+    /// works on it: then `hit + miss` is the number of lookups, and
+    /// `insert - evict - swept - invalidated` is `occupancy`.
     pub fn stats(&self) -> CacheStats {
         let mut sums = [0u64; EVENTS.len()];
         for processor in 0..self.shape.processors {

@@ -11,7 +11,8 @@ use crate::own_window::OwnWindow;
 
 /// Words in a window of an arena: questions for programs, tables of one's own, counters.
 ///
-/// Every word is read and written whole, by programs and by this process alike. They begin as zeros.
+/// Every word is read and written whole, by programs and by this process alike. They begin as
+/// zeros.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, Words};

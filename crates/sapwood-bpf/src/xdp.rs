@@ -50,14 +50,15 @@ pub struct XdpLink {
 }
 
 impl XdpLink {
-    /// Puts a program on the interface of this number, in the network namespace that the calling thread is in.
+    /// Puts a program on the interface of this number, in the network namespace that the calling
+    /// thread is in.
     ///
     /// Without a mode: in native mode, and where the driver refuses, in generic mode
     /// ([`native_refused`](Self::native_refused) says why).
     ///
     /// # Errors
-    /// [`Error::Missing`] when there is no such program; what the system says: that there is no such interface, or that it has a
-    /// program already.
+    /// [`Error::Missing`] when there is no such program; what the system says: that there is no
+    /// such interface, or that it has a program already.
     pub fn attach(
         programs: &Programs,
         program: &str,
@@ -109,7 +110,8 @@ impl XdpLink {
         self.refused.as_deref()
     }
 
-    /// Pins the link: the program stays on the interface, whatever becomes of this process, until the path is removed.
+    /// Pins the link: the program stays on the interface, whatever becomes of this process, until
+    /// the path is removed.
     ///
     /// # Errors
     /// What the system says: that the path is taken, or not under a BPF file system.

@@ -32,11 +32,12 @@ pub type NamesCounts = PacketCounts<NamesVerdict>;
 
 /// Drops DNS queries for names of a list, and for names below them, on network interfaces.
 ///
-/// Queries are UDP packets to port 53; the name of the first question counts, in any letter case. The closest enclosing name that has
-/// a rule decides. Everything else passes as it came, and is counted by the reason: TCP, fragments, compressed names, packets
-/// that are malformed, responses.
+/// Queries are UDP packets to port 53; the name of the first question counts, in any letter case.
+/// The closest enclosing name that has a rule decides. Everything else passes as it came, and is
+/// counted by the reason: TCP, fragments, compressed names, packets that are malformed, responses.
 ///
-/// The list may be changed while packets come: no packet waits for it, and no rule that is not changed is ever missed.
+/// The list may be changed while packets come: no packet waits for it, and no rule that is not
+/// changed is ever missed.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, NameRule, XdpNames, interface_index, layout::xdp_names::NamesVerdict};
@@ -55,7 +56,8 @@ pub struct XdpNames {
 }
 
 impl XdpNames {
-    /// Makes a list of this name in the arena, and loads the program for it. Of a name that comes twice, the last rule holds.
+    /// Makes a list of this name in the arena, and loads the program for it. Of a name that comes
+    /// twice, the last rule holds.
     ///
     /// # Errors
     /// Those of [`NameRules::new`] and [`Loader`].
@@ -91,7 +93,8 @@ impl XdpNames {
         &self.programs
     }
 
-    /// Puts the program on the interface of this number, until it is taken off, or this is dropped; see [`XdpLink::attach`].
+    /// Puts the program on the interface of this number, until it is taken off, or this is dropped;
+    /// see [`XdpLink::attach`].
     ///
     /// # Errors
     /// As there.
@@ -109,12 +112,14 @@ impl XdpNames {
         self.links.all()
     }
 
-    /// Pins all of it in a new folder of a BPF file system: the arena, the program, its counts and its places. It stays on its
-    /// interfaces, whatever becomes of this process; [`PinnedNames`] finds it again. When this is dropped in order, the list goes
-    /// and all queries pass, unless it is [left](Self::leave).
+    /// Pins all of it in a new folder of a BPF file system: the arena, the program, its counts and
+    /// its places. It stays on its interfaces, whatever becomes of this process; [`PinnedNames`]
+    /// finds it again. When this is dropped in order, the list goes and all queries pass, unless it
+    /// is [left](Self::leave).
     ///
     /// # Errors
-    /// What the system says: that the folder is there, or not in a BPF file system. Then nothing stays pinned.
+    /// What the system says: that the folder is there, or not in a BPF file system. Then nothing
+    /// stays pinned.
     pub fn pin(&self, folder: impl AsRef<Path>) -> Result<PinnedNames, Error> {
         let folder = folder.as_ref();
         std::fs::create_dir(folder)
@@ -137,8 +142,8 @@ impl XdpNames {
         Ok(())
     }
 
-    /// Ends without taking anything away: for a process that ends, too, and has [pinned](Self::pin) it. The list can be read
-    /// afterwards, and taken over by another owner.
+    /// Ends without taking anything away: for a process that ends, too, and has [pinned](Self::pin)
+    /// it. The list can be read afterwards, and taken over by another owner.
     pub fn leave(self) {
         self.rules.leave();
     }
@@ -192,8 +197,8 @@ impl PinnedNames {
         self.pins.arena()
     }
 
-    /// Takes over the list of this name, when its owner has ended: the program asks it as before. [Leave](NameRules::leave) it at the
-    /// end, or it is closed.
+    /// Takes over the list of this name, when its owner has ended: the program asks it as before.
+    /// [Leave](NameRules::leave) it at the end, or it is closed.
     ///
     /// # Errors
     /// As [`NameRules::take_over`].
@@ -212,7 +217,8 @@ impl PinnedNames {
         PacketCounts::read(&map)
     }
 
-    /// The numbers of the interfaces on which it was when it was pinned, in the network namespace of its owner.
+    /// The numbers of the interfaces on which it was when it was pinned, in the network namespace
+    /// of its owner.
     ///
     /// # Errors
     /// What the system says.
@@ -223,8 +229,8 @@ impl PinnedNames {
         Ok(all)
     }
 
-    /// Takes the program off its interfaces, and everything out of the folder, and the folder away. Nothing but what
-    /// [`XdpNames::pin`] makes is removed.
+    /// Takes the program off its interfaces, and everything out of the folder, and the folder away.
+    /// Nothing but what [`XdpNames::pin`] makes is removed.
     ///
     /// # Errors
     /// What the system says: that there is more in the folder. The program is off by then.

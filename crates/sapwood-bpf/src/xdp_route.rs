@@ -49,20 +49,23 @@ pub type RouteCounts = PacketCounts<RouteVerdict>;
 
 /// Forwards IPv4 and IPv6 packets on network interfaces, to where the kernel would.
 ///
-/// Next hops are the kernel's (`bpf_fib_lookup`: rules, several tables, several ways to one destination, neighbours). With a route cache in front, an
-/// answer holds for its destination and flow for as long as the cache says that answers are fresh: that late, at most, does a change of
-/// the kernel's routes or neighbours take effect. [`KernelRouteCache::invalidate_all`] makes it take effect at once.
+/// Next hops are the kernel's (`bpf_fib_lookup`: rules, several tables, several ways to one
+/// destination, neighbours). With a route cache in front, an answer holds for its destination and
+/// flow for as long as the cache says that answers are fresh: that late, at most, does a change of
+/// the kernel's routes or neighbours take effect. [`KernelRouteCache::invalidate_all`] makes it
+/// take effect at once.
 ///
-/// With a mirror of the kernel's tables ([`RouteMirror`]) neither is asked: a change takes effect as soon as the mirror has heard of it, in
-/// a millisecond or so. Rules, other tables and whether the kernel forwards at all (`net.ipv4.ip_forward`) do not count then, and prefixes with
-/// several ways are left to the kernel.
+/// With a mirror of the kernel's tables ([`RouteMirror`]) neither is asked: a change takes effect
+/// as soon as the mirror has heard of it, in a millisecond or so. Rules, other tables and whether
+/// the kernel forwards at all (`net.ipv4.ip_forward`) do not count then, and prefixes with several
+/// ways are left to the kernel.
 ///
-/// Everything else passes to the kernel as it came, and is counted by the reason: packets for this machine, without a known
-/// neighbour, too long, with options, at their last hop. The source of a packet is not checked (`rp_filter`), and firewall
-/// rules do not see what is forwarded.
+/// Everything else passes to the kernel as it came, and is counted by the reason: packets for this
+/// machine, without a known neighbour, too long, with options, at their last hop. The source of a
+/// packet is not checked (`rp_filter`), and firewall rules do not see what is forwarded.
 ///
-/// Packets can be redirected to an interface whose driver takes them. A veth does so when its peer runs a program:
-/// [`attach_pass`](Self::attach_pass).
+/// Packets can be redirected to an interface whose driver takes them. A veth does so when its peer
+/// runs a program: [`attach_pass`](Self::attach_pass).
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, KernelRouteCache, XdpRoute, interface_index};
@@ -93,9 +96,9 @@ impl XdpRoute {
         Ok(XdpRoute::new(programs, RouteMode::Resolver))
     }
 
-    /// Loads the program so that it asks this cache first. Keys are [`RouteKey`](crate::RouteKey)s with the packet's destination, a hash of
-    /// its flow, and in `other` twice the number of the interface that it came from, one more for IPv6; values are
-    /// [`NextHop`](crate::NextHop)s.
+    /// Loads the program so that it asks this cache first. Keys are [`RouteKey`](crate::RouteKey)s
+    /// with the packet's destination, a hash of its flow, and in `other` twice the number of the
+    /// interface that it came from, one more for IPv6; values are [`NextHop`](crate::NextHop)s.
     ///
     /// # Errors
     /// Those of [`Loader`].
@@ -107,7 +110,8 @@ impl XdpRoute {
         })
     }
 
-    /// Loads the program so that it asks the tables of this mirror, which must be of the network namespace that the interfaces are in.
+    /// Loads the program so that it asks the tables of this mirror, which must be of the network
+    /// namespace that the interfaces are in.
     ///
     /// ```no_run
     /// use sapwood_bpf::{BpfArena, IpMap, RouteMirror, XdpRoute};
@@ -160,7 +164,8 @@ impl XdpRoute {
         &self.programs
     }
 
-    /// Puts the program on the interface of this number, until it is taken off, or this is dropped; see [`XdpLink::attach`].
+    /// Puts the program on the interface of this number, until it is taken off, or this is dropped;
+    /// see [`XdpLink::attach`].
     ///
     /// # Errors
     /// As there.
@@ -168,8 +173,8 @@ impl XdpRoute {
         self.links.attach(&self.programs, PROGRAM, interface, mode)
     }
 
-    /// Puts a program on an interface that passes everything: what the other end of a veth pair needs, so that packets
-    /// can be redirected into the pair. As [`attach`](Self::attach).
+    /// Puts a program on an interface that passes everything: what the other end of a veth pair
+    /// needs, so that packets can be redirected into the pair. As [`attach`](Self::attach).
     ///
     /// # Errors
     /// As there.

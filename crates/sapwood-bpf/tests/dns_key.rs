@@ -1,4 +1,5 @@
-//! Keys of domain names made by C in user space, against the library's, and what is found by them in a copy of an arena.
+//! Keys of domain names made by C in user space, against the library's, and what is found by them
+//! in a copy of an arena.
 #![cfg(feature = "kernel")]
 
 #[path = "common/user.rs"]

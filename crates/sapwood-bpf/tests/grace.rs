@@ -19,9 +19,10 @@ fn dwell(programs: &Programs, window: u32, rounds: u32, key: &[u8]) -> (i64, u64
     (word(&data, 8) as i64, word(&data, 16))
 }
 
-/// The writer removes, frees and uses again, as fast as it can, until `enough` says so of the programs
-/// that found something and of the removals, or a program met a change, or the time is over. How many
-/// programs found something, how many of them met a change, and how many removals there were.
+/// The writer removes, frees and uses again, as fast as it can, until `enough` says so of the
+/// programs that found something and of the removals, or a program met a change, or the time is
+/// over. How many programs found something, how many of them met a change, and how many removals
+/// there were.
 fn race(domain: &Domain, enough: impl Fn(u64, u64) -> bool, long: Duration) -> (u64, u64, u64) {
     let arena = BpfArena::create(16 << 20).unwrap();
     let names = NameMap::<u64>::builder(&arena, "names")

@@ -1,4 +1,4 @@
-//! The program in docs/bpf.md compiles as the page says, and does what the page says.
+//! The program in docs/guides/ebpf.md compiles as the page says, and does what the page says.
 #![cfg(feature = "kernel")]
 
 use std::path::{Path, PathBuf};
@@ -45,11 +45,17 @@ fn five_minutes() {
         return;
     }
     let root: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = std::fs::read_to_string(root.join("docs/bpf.md")).unwrap();
+    let page = std::fs::read_to_string(root.join("docs/guides/ebpf.md")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("known.bpf.c");
     let object = folder.path().join("known.bpf.o");
-    std::fs::write(&source, fence(&page, "c")).unwrap();
+    let program = fence(&page, "c");
+    // What README.md shows of it is in it.
+    let shown = std::fs::read_to_string(root.join("README.md")).unwrap();
+    for line in fence(&shown, "c").lines() {
+        assert!(program.contains(line.trim()), "{line}");
+    }
+    std::fs::write(&source, program).unwrap();
     compile(&page, &root, &source, &object);
 
     let arena = BpfArena::create(64 << 20).unwrap();

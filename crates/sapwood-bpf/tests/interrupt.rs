@@ -1,4 +1,5 @@
-//! Programs that interrupt others in the midst of a change, on the same processor: they are told so at once, and map and cache stay right.
+//! Programs that interrupt others in the midst of a change, on the same processor: they are told so
+//! at once, and map and cache stay right.
 #![cfg(feature = "kernel")]
 
 mod kernel;

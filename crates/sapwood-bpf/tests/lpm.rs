@@ -1,4 +1,5 @@
-//! Longest prefixes found by a BPF program, and by C in user space, in tables that this process writes.
+//! Longest prefixes found by a BPF program, and by C in user space, in tables that this process
+//! writes.
 #![cfg(feature = "kernel")]
 
 #[path = "common/user.rs"]
@@ -259,8 +260,8 @@ fn readers_beside_a_writer() {
             let prefixes: Vec<_> = (0..2000).map(|_| one(&mut rng)).collect();
             while Instant::now() < until {
                 let (prefix, wide) = *rng.choice(&prefixes).unwrap();
-                // Values that are new each time, so that their memory is used again. A table that is full of what waits for the
-                // kernel refuses, and loses nothing.
+                // Values that are new each time, so that their memory is used again. A table that
+                // is full of what waits for the kernel refuses, and loses nothing.
                 let done = match rng.bool() {
                     true => map.insert(V4::net(prefix), whole(changes)).is_ok(),
                     false => map.remove(V4::net(prefix)).is_ok(),
@@ -299,8 +300,8 @@ fn readers_beside_a_writer() {
     println!("{changes} changes of each table");
 }
 
-/// Tables whose memory is overwritten at random: a program gives some answer, C in user space gives the same one, and neither
-/// reads outside nor goes on for ever.
+/// Tables whose memory is overwritten at random: a program gives some answer, C in user space gives
+/// the same one, and neither reads outside nor goes on for ever.
 #[test]
 fn damaged_tables() {
     if let Err(why) = sapwood_bpf::check() {

@@ -88,8 +88,8 @@ impl Setup {
         self.router.ip(&text.split_whitespace().collect::<Vec<_>>());
     }
 
-    /// What `ip route get` says of an address, as the mirror should have it: interface and gateway, or nothing for what is the
-    /// kernel's.
+    /// What `ip route get` says of an address, as the mirror should have it: interface and gateway,
+    /// or nothing for what is the kernel's.
     fn kernel_says(&self, address: &str) -> Option<(u32, Option<IpAddr>)> {
         let output = self.router.run(&["ip", "-o", "route", "get", address]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -147,7 +147,8 @@ impl Setup {
         self.mirror.map().verify().unwrap();
     }
 
-    /// What the kernel's tables say: the best route of each prefix, nothing where it is the kernel's.
+    /// What the kernel's tables say: the best route of each prefix, nothing where it is the
+    /// kernel's.
     fn kernel_tables(&self) -> Table {
         let mut all = BTreeMap::new();
         for (family, table) in [
@@ -402,7 +403,8 @@ fn lost_notifications_are_made_up_for() {
     println!("{stats:?}");
 }
 
-/// Whatever is done to the kernel's routes, in whatever order, the mirror says what they are in the end.
+/// Whatever is done to the kernel's routes, in whatever order, the mirror says what they are in the
+/// end.
 #[test]
 fn random_changes() {
     let Some(setup) = setup(1 << 20) else { return };

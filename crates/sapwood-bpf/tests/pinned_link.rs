@@ -1,4 +1,5 @@
-//! A program's place on an interface, pinned: it outlives the process that put it there, and another one finds it.
+//! A program's place on an interface, pinned: it outlives the process that put it there, and
+//! another one finds it.
 #![cfg(feature = "kernel")]
 
 mod common;

@@ -30,7 +30,8 @@ fn set_up() -> Option<(NameMap<u64>, Programs)> {
 }
 
 fn random_key(rng: &mut fastrand::Rng, round: u64) -> Vec<u8> {
-    // Short keys of few letters are prefixes of each other; long ones are made of pieces, so that they are too.
+    // Short keys of few letters are prefixes of each other; long ones are made of pieces, so that
+    // they are too.
     if round % 3 != 0 {
         return (0..rng.usize(0..7)).map(|_| rng.u8(b'a'..b'c')).collect();
     }
@@ -97,7 +98,8 @@ fn a_prefix_that_stays_is_found_beside_a_writer() {
         return;
     };
     let window = names.window().number;
-    // What stays: "k/" and the key of every other reader's question; what comes and goes: all between and beside them.
+    // What stays: "k/" and the key of every other reader's question; what comes and goes: all
+    // between and beside them.
     names.insert("k/", 2).unwrap();
     names.insert("k/l/m/n/", 8).unwrap();
     let seconds = std::env::var("SAPWOOD_SOAK").map_or(1.0, |text| text.parse().unwrap());

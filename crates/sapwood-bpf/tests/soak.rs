@@ -1,5 +1,6 @@
-//! A writer in user space and programs on all processors, for two seconds or `SAPWOOD_SOAK` of them: each value proves that it belongs to
-//! its key. And what programs do with maps that are damaged.
+//! A writer in user space and programs on all processors, for two seconds or `SAPWOOD_SOAK` of
+//! them: each value proves that it belongs to its key. And what programs do with maps that are
+//! damaged.
 #![cfg(feature = "kernel")]
 
 mod kernel;
@@ -83,7 +84,8 @@ fn every_value_belongs_to_its_key() {
                     let looks = load(arena, LOOKUP);
                     let walker = load(arena, WALK);
                     let mut rng = fastrand::Rng::with_seed(n as u64);
-                    // By the trie, and by the index: a new value is in the index a moment before it is in the trie.
+                    // By the trie, and by the index: a new value is in the index a moment before it
+                    // is in the trie.
                     let mut newest = [vec![0u64; KEYS as usize], vec![0u64; KEYS as usize]];
                     let began = Instant::now();
                     // An error, not a panic: the others would not end.
@@ -154,7 +156,8 @@ fn damaged_maps() {
     let (whole, last) = (&damage.whole, damage.last);
     let mut rng = fastrand::Rng::with_seed(77);
     let mut strange = 0;
-    // Each loop of a program ends after a quarter of a second at the latest, and there are a few of them in a call.
+    // Each loop of a program ends after a quarter of a second at the latest, and there are a few of
+    // them in a call.
     let soon = Duration::from_secs(10);
     let mut ask_all = |rng: &mut fastrand::Rng| {
         for what in 0..3 {
@@ -176,7 +179,8 @@ fn damaged_maps() {
     };
     let began = Instant::now();
     for round in 0..60 {
-        // Many words at once, so that lookups meet them: changed a little, taken from elsewhere, or anything.
+        // Many words at once, so that lookups meet them: changed a little, taken from elsewhere, or
+        // anything.
         let mut spots = Vec::new();
         for _ in 0..60 {
             let at = rng.usize(NODES..last - 64);

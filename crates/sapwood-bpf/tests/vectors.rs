@@ -1,5 +1,5 @@
-//! Test vectors: maps that Rust wrote, read by C in user space (gcc, clang), with the answers of a `BTreeMap`; and a small set of them
-//! that is kept in `bpf/vectors`, for other implementations.
+//! Test vectors: maps that Rust wrote, read by C in user space (gcc, clang), with the answers of a
+//! `BTreeMap`; and a small set of them that is kept in `bpf/vectors`, for other implementations.
 #![cfg(feature = "kernel")]
 
 mod kernel;

@@ -1,4 +1,5 @@
-//! The program `xdp-names` between two network namespaces: real queries, answered or not, while its list changes.
+//! The program `xdp-names` between two network namespaces: real queries, answered or not, while its
+//! list changes.
 #![cfg(feature = "kernel")]
 
 mod common;
@@ -116,8 +117,9 @@ impl Client {
         self.sent += 1;
     }
 
-    /// Sends a query for each name, then waits until each that must be answered is. None of the others may be: as packets keep their
-    /// order, those that were answered before the last one tell; the last one must be answered.
+    /// Sends a query for each name, then waits until each that must be answered is. None of the
+    /// others may be: as packets keep their order, those that were answered before the last one
+    /// tell; the last one must be answered.
     #[track_caller]
     fn ask(&mut self, names: &[(&str, bool)]) {
         assert!(names.last().unwrap().1, "the last one is answered");

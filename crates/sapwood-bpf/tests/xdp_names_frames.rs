@@ -31,7 +31,8 @@ impl Filter {
         })
     }
 
-    /// What becomes of a frame; it must be counted once, dropped or not as it is counted, and stay as it was.
+    /// What becomes of a frame; it must be counted once, dropped or not as it is counted, and stay
+    /// as it was.
     #[track_caller]
     fn run(&self, frame: &[u8]) -> NamesVerdict {
         let mut padded;

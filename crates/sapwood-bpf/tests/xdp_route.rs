@@ -1,4 +1,5 @@
-//! The program `xdp-route` on real packets between network namespaces, and on frames that say what they should not.
+//! The program `xdp-route` on real packets between network namespaces, and on frames that say what
+//! they should not.
 #![cfg(feature = "kernel")]
 
 mod common;
@@ -59,7 +60,8 @@ impl Network {
             let out = router.run(&["sysctl", "-qw", &format!("{key}=1")]);
             assert!(out.status.success(), "{out:?}");
         }
-        // What a veth leaves to hardware that there is not, packets that are redirected do not have.
+        // What a veth leaves to hardware that there is not, packets that are redirected do not
+        // have.
         for (namespace, interface) in [(&client, "c0"), (&first, "s1"), (&second, "s2")] {
             let out = namespace.run(&["ethtool", "-K", interface, "tx", "off"]);
             assert!(out.status.success(), "{out:?}");
@@ -104,7 +106,8 @@ impl Network {
         attach(&self.second, "s2", false);
     }
 
-    /// Sends so many, two milliseconds apart, and returns whether all came back, and what ping said.
+    /// Sends so many, two milliseconds apart, and returns whether all came back, and what ping
+    /// said.
     fn try_ping(&self, to: &str, count: u32) -> (bool, String) {
         let count = count.to_string();
         let out = self
@@ -272,7 +275,8 @@ fn receive(server: &Netns, address: IpAddr, stop: &AtomicBool) -> Vec<Instant> {
     times
 }
 
-/// Routes change while packets come: an old one is not used for longer than answers are fresh, and not at all after an invalidation.
+/// Routes change while packets come: an old one is not used for longer than answers are fresh, and
+/// not at all after an invalidation.
 #[test]
 fn routes_that_change() {
     if !can() {
@@ -481,7 +485,8 @@ fn every_kind_of_frame() {
     let (near, far) = ([2, 0, 0, 0, 7, 1], [2, 0, 0, 0, 7, 2]);
     let text = |mac: [u8; 6]| mac.map(|byte| format!("{byte:02x}")).join(":");
     let router = &network.router;
-    // Nobody but the test speaks on the cable where the program counts: IPv6 hosts look around now and then.
+    // Nobody but the test speaks on the cable where the program counts: IPv6 hosts look around now
+    // and then.
     let key = "net.ipv6.conf.c0.disable_ipv6=1";
     let out = network.client.run(&["sysctl", "-qw", key]);
     assert!(out.status.success(), "{out:?}");

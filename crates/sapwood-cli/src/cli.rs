@@ -92,7 +92,8 @@ pub enum Command {
         #[command(subcommand)]
         command: bpf::BpfCommand,
     },
-    /// Shows what the library does, on data of this machine, beside std's maps; every answer is checked
+    /// Shows what the library does, on data of this machine, beside std's maps; every answer is
+    /// checked
     Tour(TourArgs),
     /// Prints completions for a shell
     #[command(after_help = "Examples:
@@ -242,7 +243,8 @@ pub struct BuildArgs {
     /// The map to write.
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
-    /// Keys are domain names: letters in lower case, canonical order of DNSSEC. Queries need --dns, too.
+    /// Keys are domain names: letters in lower case, canonical order of DNSSEC. Queries need --dns,
+    /// too.
     #[arg(long)]
     pub dns: bool,
     /// Records end in NUL, not in newlines.
@@ -277,7 +279,8 @@ pub struct Query {
     /// Answers, and keys on stdin, end in NUL, not in newlines.
     #[arg(short = '0', long)]
     pub null: bool,
-    /// Open without reading the whole file to check it. Damage may then give wrong answers, but does no harm.
+    /// Open without reading the whole file to check it. Damage may then give wrong answers, but
+    /// does no harm.
     #[arg(long)]
     pub no_verify: bool,
 }
@@ -385,7 +388,8 @@ pub struct LongestArgs {
     /// All stored prefixes, shortest first.
     #[arg(short, long)]
     pub all: bool,
-    /// Only prefixes that end where a component ends: before or behind this character, or with the key.
+    /// Only prefixes that end where a component ends: before or behind this character, or with the
+    /// key.
     #[arg(short, long, value_name = "C", conflicts_with = "dns", value_parser = one_byte)]
     pub separator: Option<u8>,
 }

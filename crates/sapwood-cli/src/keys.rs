@@ -46,8 +46,8 @@ impl KeyForm {
         }
     }
 
-    /// A stored key in a JSON document: a string when it is UTF-8, else (and when hexadecimal digits are asked
-    /// for) an object with its digits.
+    /// A stored key in a JSON document: a string when it is UTF-8, else (and when hexadecimal
+    /// digits are asked for) an object with its digits.
     pub fn json(self, key: &[u8]) -> Result<Value, String> {
         match (self, std::str::from_utf8(key)) {
             (KeyForm::Dns, _) => name(key).map(Value::from),

@@ -14,7 +14,8 @@ use crate::names::{Map, open_error};
 use crate::output::document;
 use crate::ranges::table::looks_like_ranges;
 
-/// Whether the file begins as all saved ones do. One that cannot be read does not; reading it says why.
+/// Whether the file begins as all saved ones do. One that cannot be read does not; reading it says
+/// why.
 pub fn is_saved(path: &Path) -> bool {
     let mut start = [0; MAGIC.len()];
     // A pipe would be missing what was read of it here.
@@ -48,7 +49,8 @@ pub struct Sound {
     pub checked: &'static [&'static str],
 }
 
-/// Says whether a file of a kind is whole: what `verify` says of all kinds. A file that cannot be read is an error.
+/// Says whether a file of a kind is whole: what `verify` says of all kinds. A file that cannot be
+/// read is an error.
 pub fn say_whether_whole(
     path: &Path,
     kind: &str,

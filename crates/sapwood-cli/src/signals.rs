@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
-/// Holds back the signals that would end the program between creating a file and renaming it, and turns "file too
-/// large" from a signal into an error. Without this, a temporary file could be left behind.
+/// Holds back the signals that would end the program between creating a file and renaming it, and
+/// turns "file too large" from a signal into an error. Without this, a temporary file could be left
+/// behind.
 pub struct Held {
     came: Vec<(i32, Arc<AtomicBool>)>,
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use crate::errors::Error;
 
-/// Where a file goes: the output, or what it links to. What cannot work is refused before a long text is read.
+/// Where a file goes: the output, or what it links to. What cannot work is refused before a long
+/// text is read.
 pub fn target(output: &Path, input: Option<&Path>) -> Result<PathBuf, Error> {
     if output == Path::new("-") {
         let what = "this cannot go to standard output: -o must name a file";

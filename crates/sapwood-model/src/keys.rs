@@ -10,11 +10,13 @@ pub const MAX_KEY: usize = 65_535;
 pub enum Shape {
     /// 0 to 6 bytes of `{0, 1, 2}`: nearly every pair of keys meets, and most repeat.
     Tiny,
-    /// Prefixes of a few strings full of zeros, the empty key among them: ends of keys beside zero bytes.
+    /// Prefixes of a few strings full of zeros, the empty key among them: ends of keys beside zero
+    /// bytes.
     Nested,
     /// Any first byte, then little: nodes with up to 256 children and their growth and shrinking.
     Wide,
-    /// Lengths up to [`MAX_KEY`], and just about 255, 256 and [`MAX_KEY`], with long common prefixes.
+    /// Lengths up to [`MAX_KEY`], and just about 255, 256 and [`MAX_KEY`], with long common
+    /// prefixes.
     Long,
     /// Names of words, digits and separators, like symbols, paths and domains.
     Text,
@@ -69,7 +71,8 @@ fn nested(rng: &mut Rng) -> Vec<u8> {
 
 fn wide(rng: &mut Rng) -> Vec<u8> {
     let mut key = vec![rng.u8(..)];
-    // Two in four keys are one byte: the width is at the root. The others widen one level below `x`.
+    // Two in four keys are one byte: the width is at the root. The others widen one level below
+    // `x`.
     match rng.u8(..4) {
         0 => key.push(rng.u8(..4)),
         1 => key.insert(0, b'x'),
@@ -141,8 +144,8 @@ pub fn near(key: &[u8], rng: &mut Rng) -> Vec<u8> {
 
 /// An endless source of keys that often repeat.
 ///
-/// Of sixteen keys, thirteen come from the pool, two are [`near`] a pooled one and one is new (and takes a
-/// place in the pool).
+/// Of sixteen keys, thirteen come from the pool, two are [`near`] a pooled one and one is new (and
+/// takes a place in the pool).
 ///
 /// ```
 /// use sapwood_model::keys::KeyPool;
@@ -167,7 +170,8 @@ impl KeyPool {
         Self::with_shapes(seed, size, &shapes)
     }
 
-    /// A pool of `size` keys whose shapes are drawn evenly from `shapes`; one named twice comes twice as often.
+    /// A pool of `size` keys whose shapes are drawn evenly from `shapes`; one named twice comes
+    /// twice as often.
     ///
     /// # Panics
     ///

@@ -7,7 +7,8 @@ use crate::oracle::ByteMap;
 
 /// One operation on a map from byte strings to `u64`.
 ///
-/// With the feature `arbitrary` it is drawn from a fuzzer's bytes; the keys are then often short and alike.
+/// With the feature `arbitrary` it is drawn from a fuzzer's bytes; the keys are then often short
+/// and alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Op {
@@ -54,7 +55,8 @@ pub enum Op {
     Retain(u8),
     /// Keep what is less than the key; the rest leaves the map and is the answer.
     SplitOff(#[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>),
-    /// Append a map with these entries, of which a later one replaces an earlier one of the same key.
+    /// Append a map with these entries, of which a later one replaces an earlier one of the same
+    /// key.
     Append(#[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::entries))] Vec<(Vec<u8>, u64)>),
     /// Compact the memory; nothing to be seen changes.
     Compact,
@@ -85,7 +87,8 @@ pub enum Outcome {
     Values(Vec<Option<u64>>),
     /// `Predecessor`, `Successor`, `LongestPrefix`, `PopFirst`, `PopLast`.
     Entry(Option<(Vec<u8>, u64)>),
-    /// `Prefix`, `Range`, `Ancestors`, `AncestorsSep`, `RemovePrefix`, `SplitOff`; the removed ones in key order.
+    /// `Prefix`, `Range`, `Ancestors`, `AncestorsSep`, `RemovePrefix`, `SplitOff`; the removed ones
+    /// in key order.
     Entries(Vec<(Vec<u8>, u64)>),
 }
 
@@ -214,7 +217,8 @@ impl Weights {
         clear: 0,
     };
 
-    /// All operations, those that empty the map rarely, so that it grows to some hundreds of entries.
+    /// All operations, those that empty the map rarely, so that it grows to some hundreds of
+    /// entries.
     pub const MIXED: Self = Self {
         insert: 400,
         remove: 150,
@@ -392,7 +396,8 @@ mod fuzz {
 
     use arbitrary::{Arbitrary, Result, Unstructured};
 
-    /// Mostly a few bytes of a small alphabet, so that keys meet; else free bytes, or a long run and a tail.
+    /// Mostly a few bytes of a small alphabet, so that keys meet; else free bytes, or a long run
+    /// and a tail.
     pub(super) fn key(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
         const ALPHABET: [u8; 8] = [0, 1, 2, b'a', b'b', b'/', 254, 255];
         match u.int_in_range(0..=15_u8)? {

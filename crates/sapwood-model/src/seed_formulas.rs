@@ -1,7 +1,8 @@
 //! What the Linux kernel's maple tree asks its allocator for before one write, by formula.
 //!
-//! [`worst`] is what it asked for originally, [`vacant`] what it asks for since it tracks how far up a write can reach.
-//! Benchmarks put them beside what a plan here asks for, on the same writes and heights.
+//! [`worst`] is what it asked for originally, [`vacant`] what it asks for since it tracks how far
+//! up a write can reach. Benchmarks put them beside what a plan here asks for, on the same writes
+//! and heights.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,7 +42,8 @@ impl Write {
     ];
 }
 
-/// The nodes asked for by the worst case of the kind of write, in a tree of `height` levels (1: a leaf is the root).
+/// The nodes asked for by the worst case of the kind of write, in a tree of `height` levels (1: a
+/// leaf is the root).
 ///
 /// ```
 /// use sapwood_model::seed_formulas::{Write, vacant, worst};
@@ -63,9 +65,9 @@ pub fn worst(kind: Write, height: usize) -> usize {
 
 /// The nodes asked for where it is known how far up a write can reach.
 ///
-/// Levels count from the root, which is level 0. `vacant_height` is one more than the level of the lowest ancestor that
-/// is not full, `sufficient_height` one more than the level of the lowest ancestor that may lose an entry; 0 if there is
-/// none. Heights above `height` count as `height`.
+/// Levels count from the root, which is level 0. `vacant_height` is one more than the level of the
+/// lowest ancestor that is not full, `sufficient_height` one more than the level of the lowest
+/// ancestor that may lose an entry; 0 if there is none. Heights above `height` count as `height`.
 #[must_use]
 pub fn vacant(kind: Write, height: usize, vacant_height: usize, sufficient_height: usize) -> usize {
     let levels = |known: usize| height.saturating_sub(known);
@@ -146,7 +148,8 @@ impl FromIterator<usize> for Requests {
     }
 }
 
-/// As the kernel's series prints it: `nodes:writes`, least first, without the writes that need none.
+/// As the kernel's series prints it: `nodes:writes`, least first, without the writes that need
+/// none.
 impl fmt::Display for Requests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let asked = self.counts.iter().filter(|(nodes, _)| **nodes > 0);

@@ -1,4 +1,5 @@
-//! Operations on one map by many threads at once, over few keys that a trie splits and merges all the time.
+//! Operations on one map by many threads at once, over few keys that a trie splits and merges all
+//! the time.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -116,9 +117,9 @@ impl Op {
     }
 }
 
-/// `count` keys such that inserts and removals change the shape of a trie again and again: the empty key, runs of
-/// prefixes of each other, siblings at the end and in the middle of long common parts, zeros, and more children than
-/// a small node takes.
+/// `count` keys such that inserts and removals change the shape of a trie again and again: the
+/// empty key, runs of prefixes of each other, siblings at the end and in the middle of long common
+/// parts, zeros, and more children than a small node takes.
 #[must_use]
 pub fn hot_keys(count: usize) -> Vec<Vec<u8>> {
     const FIRST: [&[u8]; 16] = [
@@ -150,8 +151,8 @@ pub fn hot_keys(count: usize) -> Vec<Vec<u8>> {
 const PAUSE: usize = 64;
 const TOGETHER: usize = 16;
 
-/// Where threads wait for each other, so that they go on at one time. They spin: a thread that has to be woken comes
-/// when others have done their part, and would never meet them.
+/// Where threads wait for each other, so that they go on at one time. They spin: a thread that has
+/// to be woken comes when others have done their part, and would never meet them.
 struct Meeting {
     threads: usize,
     arrived: AtomicUsize,
@@ -168,7 +169,8 @@ impl Meeting {
         }
     }
 
-    /// Waits a little for all to come here as often as this thread, which comes for the `times`-th time.
+    /// Waits a little for all to come here as often as this thread, which comes for the `times`-th
+    /// time.
     fn wait(&self, times: usize) {
         self.arrived.fetch_add(1, Ordering::AcqRel);
         let start = Instant::now();
@@ -180,8 +182,9 @@ impl Meeting {
     }
 }
 
-/// Lets threads do random operations on these keys, records all of them, and looks each key up once before and once
-/// after. What the map holds besides is not touched. Every value is written once, so that each tells where it is from.
+/// Lets threads do random operations on these keys, records all of them, and looks each key up once
+/// before and once after. What the map holds besides is not touched. Every value is written once,
+/// so that each tells where it is from.
 ///
 /// # Panics
 ///

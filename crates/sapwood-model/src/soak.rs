@@ -1,9 +1,10 @@
 //! A long run of many threads on one map, at whose end it is known what the map must hold.
 //!
-//! Each key is either a thread's own or shared by all. Nobody else touches a thread's own keys, so the thread knows
-//! each answer from an oracle of its own. Of shared keys the threads keep account: a key that was inserted once more
-//! often than it was removed is there, one inserted as often is not, and its value is the last one of some thread.
-//! Both kinds lie side by side in the order of the keys.
+//! Each key is either a thread's own or shared by all. Nobody else touches a thread's own keys, so
+//! the thread knows each answer from an oracle of its own. Of shared keys the threads keep account:
+//! a key that was inserted once more often than it was removed is there, one inserted as often is
+//! not, and its value is the last one of some thread. Both kinds lie side by side in the order of
+//! the keys.
 //!
 //! ```
 //! use std::time::Duration;
@@ -101,7 +102,8 @@ impl Expected {
         self.entries.keys().map(Vec::as_slice)
     }
 
-    /// Compares with all that the map holds, in the order of its keys. Returns how many entries that is.
+    /// Compares with all that the map holds, in the order of its keys. Returns how many entries
+    /// that is.
     ///
     /// # Errors
     ///
@@ -149,11 +151,12 @@ const EBB: usize = 8;
 /// Operations between two looks at the clock, and between two pauses.
 const PAUSE: u64 = 64;
 
-/// Lets `threads` threads do random operations on a map that is empty at first, checks each answer that a thread can
-/// know, and returns what must be in the map then.
+/// Lets `threads` threads do random operations on a map that is empty at first, checks each answer
+/// that a thread can know, and returns what must be in the map then.
 ///
-/// Two in three operations are on a thread's own keys, of which there are some thousands; their number rises and falls,
-/// so that nodes grow, split, shrink and merge. The others are on some dozens of shared keys.
+/// Two in three operations are on a thread's own keys, of which there are some thousands; their
+/// number rises and falls, so that nodes grow, split, shrink and merge. The others are on some
+/// dozens of shared keys.
 ///
 /// # Panics
 ///

@@ -38,8 +38,9 @@ pub enum LimitPolicy {
     Error,
     /// It waits, and polls, until there is room.
     ///
-    /// A thread must not wait for itself: go offline first, and keep no snapshot of the structure. A thread inside
-    /// `Domain::pin` gets the error. [`Domain::stalls`], asked by another thread, names who is waited for.
+    /// A thread must not wait for itself: go offline first, and keep no snapshot of the structure.
+    /// A thread inside `Domain::pin` gets the error. [`Domain::stalls`], asked by another thread,
+    /// names who is waited for.
     Block,
 }
 
@@ -100,13 +101,20 @@ impl DomainBuilder {
         }
     }
 
-    /// Above this many bytes of garbage [`Domain::over_soft_limit`] is true, and writers should try harder.
+    /// Above this many bytes of garbage [`Domain::over_soft_limit`] is true, and writers should try
+    /// harder.
     pub fn soft_limit(mut self, bytes: usize) -> Self {
         self.limits.soft = bytes;
         self
     }
 
-    /// [`Domain::admit`] and [`Domain::defer`] never let garbage grow beyond this many bytes.
+    /// The most bytes of garbage. [`Domain::try_add_garbage`], [`Domain::defer`],
+    /// [`RetireQueue::reserve`](crate::RetireQueue::reserve) and
+    /// [`RetireQueue::make_room`](crate::RetireQueue::make_room) ask and count in one step, so
+    /// writers that reserve what a write may unlink never pass it, however many there are.
+    ///
+    /// [`Domain::admit`] only asks, and [`Domain::add_garbage`] and a
+    /// [`push`](crate::RetireQueue::push) without a reservation only count.
     pub fn hard_limit(mut self, bytes: usize) -> Self {
         self.limits.hard = bytes;
         self
@@ -118,13 +126,15 @@ impl DomainBuilder {
         self
     }
 
-    /// How many [`Reader`](crate::Reader)s may be registered at once. Threads that pin are not counted.
+    /// How many [`Reader`](crate::Reader)s may be registered at once. Threads that pin are not
+    /// counted.
     pub fn max_readers(mut self, readers: usize) -> Self {
         self.limits.max_readers = readers;
         self
     }
 
-    /// How long a reader may stand still, or a snapshot be kept, before [`Domain::stalls`] lists it.
+    /// How long a reader may stand still, or a snapshot be kept, before [`Domain::stalls`] lists
+    /// it.
     #[cfg(feature = "std")]
     pub fn stall_after(mut self, after: core::time::Duration) -> Self {
         self.limits.stall_after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);

@@ -1,4 +1,5 @@
-//! A queue that never copies what it holds: a stall may make it long, and a writer must not pause to move it.
+//! A queue that never copies what it holds: a stall may make it long, and a writer must not pause
+//! to move it.
 
 use alloc::collections::VecDeque;
 
@@ -7,7 +8,8 @@ const PIECE: usize = 512;
 
 /// First in, first out, in pieces of fixed size.
 pub(crate) struct Chunks<T> {
-    /// All full but the first, from which items go, and the last, to which they come. None is empty.
+    /// All full but the first, from which items go, and the last, to which they come. None is
+    /// empty.
     pieces: VecDeque<VecDeque<T>>,
     /// An emptied piece, kept for the next one.
     spare: Option<VecDeque<T>>,

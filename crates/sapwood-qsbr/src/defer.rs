@@ -51,7 +51,8 @@ impl DeferQueue {
 
     /// Runs what is left when the domain's last handle goes: no reader is left to wait for.
     ///
-    /// A panic has been shown by the panic hook and stops here; passed on from a drop it could abort the process.
+    /// A panic has been shown by the panic hook and stops here; passed on from a drop it could
+    /// abort the process.
     pub(crate) fn run_all_on_drop(&self) {
         /// Without `std` nobody catches: then this runs the rest while the panic unwinds.
         struct Rest<'q>(&'q DeferQueue);
@@ -76,16 +77,20 @@ impl DeferQueue {
 }
 
 impl Domain {
-    /// Runs `f` once, after a grace period, on whichever thread [`poll`](Self::poll)s; `bytes` count as garbage till then.
+    /// Runs `f` once, after a grace period, on whichever thread [`poll`](Self::poll)s; `bytes`
+    /// count as garbage till then.
     ///
-    /// For owners of things that a [`RetireQueue`](crate::RetireQueue) does not fit. What `f` is to free has to be
-    /// unlinked already. A closure that owns a handle to this domain keeps it alive until it has run.
+    /// For owners of things that a [`RetireQueue`](crate::RetireQueue) does not fit. What `f` is to
+    /// free has to be unlinked already. A closure that owns a handle to this domain keeps it alive
+    /// until it has run.
     ///
-    /// Costs an allocation and a lock. Several threads may defer and poll at once; closures start in order.
+    /// Costs an allocation and a lock. Several threads may defer and poll at once; closures start
+    /// in order.
     ///
     /// # Errors
     ///
-    /// [`GarbageLimit`] if `bytes` do not fit, as for [`admit`](Self::admit); then `f` is dropped, not run.
+    /// [`GarbageLimit`] if `bytes` do not fit, as for [`admit`](Self::admit); then `f` is dropped,
+    /// not run.
     ///
     /// ```
     /// # use sapwood_qsbr::Domain;
@@ -108,16 +113,16 @@ impl Domain {
     ) -> Result<(), GarbageLimit> {
         self.admit(bytes)?;
         let run = Box::new(f);
-        // Calls a source's `start`, whose panic must find nothing half done: so before anything is counted, and
-        // outside the lock.
+        // Calls a source's `start`, whose panic must find nothing half done: so before anything is
+        // counted, and outside the lock.
         let generation = self.advance();
         while self.try_add_garbage(bytes).is_err() {
             self.admit(bytes)?;
         }
         let deferred = &self.shared().deferred;
         let mut queue = deferred.queue.lock();
-        // Another thread may have queued a newer generation in between; ours has to wait behind it, which the newer
-        // stamp says.
+        // Another thread may have queued a newer generation in between; ours has to wait behind it,
+        // which the newer stamp says.
         let generation = queue
             .back()
             .map_or(generation, |last| last.generation.max(generation));
@@ -136,8 +141,8 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// When a closure does: its panic passes through. That closure counts as run; all others stay queued for the
-    /// next poll, and the domain is as usable as before.
+    /// When a closure does: its panic passes through. That closure counts as run; all others stay
+    /// queued for the next poll, and the domain is as usable as before.
     pub fn poll(&self) -> usize {
         self.poll_budget(usize::MAX)
     }

@@ -41,10 +41,11 @@ impl Generation {
 
 /// Readers that never wait, writers that know when memory may be reused: one grace-period world.
 ///
-/// Cloning it makes another handle to the same domain. A structure and everything that reads it share one; many
-/// structures may share one too, at the price that they share its slowest reader.
+/// Cloning it makes another handle to the same domain. A structure and everything that reads it
+/// share one; many structures may share one too, at the price that they share its slowest reader.
 ///
-/// When the last handle is gone the remaining deferred closures run: readers hold a handle, so there is none left.
+/// When the last handle is gone the remaining deferred closures run: readers hold a handle, so
+/// there is none left.
 ///
 /// ```
 /// use sapwood_qsbr::Domain;
@@ -79,7 +80,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The newest generation. Acquire: what was unlinked before it began is unlinked for the caller.
+    /// The newest generation. Acquire: what was unlinked before it began is unlinked for the
+    /// caller.
     #[inline]
     pub(crate) fn current(&self) -> u64 {
         self.generation.load(Acquire)
@@ -91,9 +93,10 @@ impl Shared {
 
     /// The newest generation that no reader holds back; stamps those that hold back `wanted`.
     fn scan(&self, wanted: u64) -> u64 {
-        // Loaded before the fence: what was unlinked before any generation up to this one happened before the
-        // fence, whichever thread unlinked it. A reader whose slot reads 0 below has its own fence after ours, so
-        // its next reads see those unlinkings (see `Slot::come_online`). Hence no answer beyond this one.
+        // Loaded before the fence: what was unlinked before any generation up to this one happened
+        // before the fence, whichever thread unlinked it. A reader whose slot reads 0 below has its
+        // own fence after ours, so its next reads see those unlinkings (see `Slot::come_online`).
+        // Hence no answer beyond this one.
         let mut oldest = self.current();
         fence(SeqCst);
         for slot in self.slots.iter() {
@@ -114,8 +117,8 @@ impl Shared {
         if let Some(sources) = &self.sources {
             done = done.min(sources.progress(&self.generation, || self.clock.nanos()));
         }
-        // Releases, so that what the readers did before they let go happened before whatever is done by those who
-        // take our word for it.
+        // Releases, so that what the readers did before they let go happened before whatever is
+        // done by those who take our word for it.
         raise(&self.known, done);
         wanted <= done
     }
@@ -163,8 +166,8 @@ impl Domain {
 
     /// Adds a reader, online at once. `name` is what stall reports call it.
     ///
-    /// Reuses the slot of a reader that is gone, so memory follows the most readers that there were at one time.
-    /// Never blocks readers or writers.
+    /// Reuses the slot of a reader that is gone, so memory follows the most readers that there were
+    /// at one time. Never blocks readers or writers.
     ///
     /// # Errors
     ///
@@ -183,7 +186,8 @@ impl Domain {
         self.0.readers.load(Relaxed)
     }
 
-    /// How many reader slots have been allocated: the most readers and pinning threads that there were at once.
+    /// How many reader slots have been allocated: the most readers and pinning threads that there
+    /// were at once.
     pub fn reader_slots(&self) -> usize {
         self.0.slots.allocated()
     }
@@ -194,15 +198,16 @@ impl Domain {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Starts a grace period: everything unlinked before this call may be reused once the result has
-    /// [`elapsed`](Self::elapsed).
+    /// Starts a grace period: everything unlinked before this call may be reused once the result
+    /// has [`elapsed`](Self::elapsed).
     ///
-    /// "Before" includes what other threads unlinked, if that happened before this call. One atomic add, plus the
-    /// start of a period of each idle source.
+    /// "Before" includes what other threads unlinked, if that happened before this call. One atomic
+    /// add, plus the start of a period of each idle source.
     pub fn advance(&self) -> Generation {
-        // Release publishes our unlinkings with the number, and as each add continues the release sequences of those
-        // before it, whoever loads a number sees the unlinkings of all generations up to it. (Acquire is for
-        // sanitizers; no model needs it.) There is no fence here: the one in `scan` comes later and suffices.
+        // Release publishes our unlinkings with the number, and as each add continues the release
+        // sequences of those before it, whoever loads a number sees the unlinkings of all
+        // generations up to it. (Acquire is for sanitizers; no model needs it.) There is no fence
+        // here: the one in `scan` comes later and suffices.
         let generation = self.0.generation.fetch_add(1, AcqRel) + 1;
         if let Some(sources) = &self.0.sources {
             sources.start_if_idle(&self.0.generation, || self.0.clock.nanos());
@@ -210,7 +215,8 @@ impl Domain {
         Generation(generation)
     }
 
-    /// Whether no reader can hold anything that was unlinked before `generation` began. Never blocks.
+    /// Whether no reader can hold anything that was unlinked before `generation` began. Never
+    /// blocks.
     ///
     /// One load if that is known already; else one fence and a look at every reader's slot.
     #[inline]
@@ -225,8 +231,8 @@ impl Domain {
 
     /// Blocks until a grace period has passed: nobody holds what was unlinked before the call.
     ///
-    /// Spins, then yields, then sleeps (spins only, without `std`). Writers on a data path do not want this: they
-    /// queue and [`poll`](Self::poll).
+    /// Spins, then yields, then sleeps (spins only, without `std`). Writers on a data path do not
+    /// want this: they queue and [`poll`](Self::poll).
     ///
     /// A thread whose own [`Reader`] is online waits for ever: use [`Reader::synchronize`].
     ///
@@ -251,12 +257,14 @@ impl Domain {
         self.0.garbage.load(Relaxed)
     }
 
-    /// Counts `bytes` more garbage, without asking for the limits. [`RetireQueue`](crate::RetireQueue) does it itself.
+    /// Counts `bytes` more garbage, without asking for the limits.
+    /// [`RetireQueue`](crate::RetireQueue) does it itself.
     pub fn add_garbage(&self, bytes: usize) {
         self.0.garbage.fetch_add(bytes, Relaxed);
     }
 
-    /// Counts `bytes` as garbage only if that stays within the hard limit: one step, exact among many writers.
+    /// Counts `bytes` as garbage only if that stays within the hard limit: one step, exact among
+    /// many writers.
     ///
     /// # Errors
     ///
@@ -307,7 +315,8 @@ impl Domain {
         Some(self.0.limits.hard).filter(|&hard| hard != usize::MAX)
     }
 
-    /// Whether `bytes` more garbage would stay within the hard limit, now; never waits, counts nothing.
+    /// Whether `bytes` more garbage would stay within the hard limit, now; never waits, counts
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -324,25 +333,28 @@ impl Domain {
         }
     }
 
-    /// Asks, before a write that would make `bytes` of garbage, whether the hard limit allows it; counts nothing.
+    /// Asks, before a write that would make `bytes` of garbage, whether the hard limit allows it;
+    /// counts nothing.
     ///
-    /// As it only asks, `n` writers at once may cross the limit by what `n - 1` of them add; where that matters,
-    /// [`try_add_garbage`](Self::try_add_garbage) asks and counts in one step.
+    /// As it only asks, `n` writers at once may cross the limit by what `n - 1` of them add; where
+    /// that matters, [`try_add_garbage`](Self::try_add_garbage) and
+    /// [`RetireQueue::reserve`](crate::RetireQueue::reserve) ask and count in one step.
     ///
-    /// Under [`LimitPolicy::Block`] it waits and [`poll`](Self::poll)s until there is room. It cannot empty the
-    /// caller's own [`RetireQueue`](crate::RetireQueue): there, use
-    /// [`RetireQueue::make_room`](crate::RetireQueue::make_room) or [`admit_with`](Self::admit_with).
+    /// Under [`LimitPolicy::Block`] it waits and [`poll`](Self::poll)s until there is room. It
+    /// cannot empty the caller's own [`RetireQueue`](crate::RetireQueue): there, use
+    /// [`RetireQueue::make_room`](crate::RetireQueue::make_room) or
+    /// [`admit_with`](Self::admit_with).
     ///
     /// # Errors
     ///
-    /// [`GarbageLimit`] by policy; and under either policy when `bytes` alone is more than the limit, or when this
-    /// thread is inside `pin` of this domain and would have to wait for itself.
+    /// [`GarbageLimit`] by policy; and under either policy when `bytes` alone is more than the
+    /// limit, or when this thread is inside `pin` of this domain and would have to wait for itself.
     pub fn admit(&self, bytes: usize) -> Result<(), GarbageLimit> {
         self.admit_with(bytes, || true)
     }
 
-    /// As [`admit`](Self::admit); while it waits it calls `work`, which frees what it can and returns whether
-    /// waiting makes sense.
+    /// As [`admit`](Self::admit); while it waits it calls `work`, which frees what it can and
+    /// returns whether waiting makes sense.
     ///
     /// # Errors
     ///
@@ -374,8 +386,8 @@ impl Domain {
     }
 }
 
-/// A panic in a closure, a source or a callback leaves a domain as usable as before, and tests hold us to it; the
-/// compiler cannot see that through `dyn GraceSource`.
+/// A panic in a closure, a source or a callback leaves a domain as usable as before, and tests hold
+/// us to it; the compiler cannot see that through `dyn GraceSource`.
 impl core::panic::UnwindSafe for Domain {}
 impl core::panic::RefUnwindSafe for Domain {}
 

@@ -1,12 +1,14 @@
-//! Loom models of the protocol: every schedule, and every value that a weak memory may show, within the bounds.
+//! Loom models of the protocol: every schedule, and every value that a weak memory may show, within
+//! the bounds.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test --lib -p sapwood-qsbr --release
 //! ```
 //!
-//! The shared structure is one atomic index into a table of loom cells. A reader *reads* the cell that it finds, the
-//! writer frees a cell by *writing* it: loom reports any pair that no happens-before edge orders, so "freed while a
-//! reader may hold it" is found even in schedules where the values come out right.
+//! The shared structure is one atomic index into a table of loom cells. A reader *reads* the cell
+//! that it finds, the writer frees a cell by *writing* it: loom reports any pair that no
+//! happens-before edge orders, so "freed while a reader may hold it" is found even in schedules
+//! where the values come out right.
 
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
@@ -27,8 +29,8 @@ struct World {
     objects: Vec<UnsafeCell<u64>>,
 }
 
-// SAFETY: the cells are read and written as the grace periods allow; that this holds is what the models check, and
-// loom reports it when it does not.
+// SAFETY: the cells are read and written as the grace periods allow; that this holds is what the
+// models check, and loom reports it when it does not.
 unsafe impl Sync for World {}
 // SAFETY: as above; nothing in here belongs to a thread.
 unsafe impl Send for World {}
@@ -57,7 +59,8 @@ impl World {
 
     /// Publishes `new` and returns what it has replaced.
     fn replace(&self, new: usize) -> usize {
-        // Release is all that a structure owes its readers; that later reads see it is the domain's work.
+        // Release is all that a structure owes its readers; that later reads see it is the domain's
+        // work.
         let old = self.published.load(Relaxed);
         self.published.store(new, Release);
         old
@@ -90,7 +93,8 @@ fn model(f: impl Fn() + Send + Sync + 'static) {
     println!("{executions:?} executions");
 }
 
-/// The writer's side: unlink object 0, and free it if its grace period is over within `tries` questions.
+/// The writer's side: unlink object 0, and free it if its grace period is over within `tries`
+/// questions.
 fn unlink_and_free(world: &World, tries: usize) {
     let old = world.replace(1);
     let generation = world.domain.advance();
@@ -99,7 +103,8 @@ fn unlink_and_free(world: &World, tries: usize) {
     }
 }
 
-/// An online reader that passes quiescent states: no free before the one that follows the unlinking.
+/// An online reader that passes quiescent states: no free before the one that follows the
+/// unlinking.
 #[test]
 fn quiescent_reader() {
     model(|| {
@@ -218,7 +223,8 @@ fn slot_handed_over() {
     });
 }
 
-/// The one who unlinks, the one who asks and the reader are three threads: the answer is passed on by `known`.
+/// The one who unlinks, the one who asks and the reader are three threads: the answer is passed on
+/// by `known`.
 #[test]
 fn asked_by_another_thread() {
     model(|| {
@@ -246,7 +252,8 @@ fn asked_by_another_thread() {
     });
 }
 
-/// Two writers retire through queues of their own; everything comes back exactly once, and never too early.
+/// Two writers retire through queues of their own; everything comes back exactly once, and never
+/// too early.
 #[test]
 fn two_writers_free_exactly_once() {
     model(|| {
@@ -382,7 +389,8 @@ fn reader_lost_to_a_panic() {
     });
 }
 
-/// The models can fail: the same reader and writer, but the reader forgets the fence that `come_online` has.
+/// The models can fail: the same reader and writer, but the reader forgets the fence that
+/// `come_online` has.
 #[test]
 #[should_panic]
 fn without_the_fence_it_fails() {

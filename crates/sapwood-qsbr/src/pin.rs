@@ -20,8 +20,9 @@ use std::thread_local;
 
 /// One thread's slot in one domain, kept between pins.
 ///
-/// Lives in a box that is shared by its [`Owner`] and the [`Pinned`]s that `depth` counts, all on one thread; whoever is
-/// last frees it. An `Rc` does the same, but its second count would be a good part of the cost of a pin.
+/// Lives in a box that is shared by its [`Owner`] and the [`Pinned`]s that `depth` counts, all on
+/// one thread; whoever is last frees it. An `Rc` does the same, but its second count would be a
+/// good part of the cost of a pin.
 struct Local {
     claim: Claim,
     /// How many pins this thread holds; the slot is online while it is not 0.
@@ -51,7 +52,8 @@ struct Owner(NonNull<Local>);
 
 impl Owner {
     fn local(&self) -> &Local {
-        // SAFETY: from `Local::new`, and freed only once `owned` is false, which only our drop sets.
+        // SAFETY: from `Local::new`, and freed only once `owned` is false, which only our drop
+        // sets.
         unsafe { self.0.as_ref() }
     }
 }
@@ -66,8 +68,9 @@ impl Drop for Owner {
         });
         self.local().owned.set(false);
         if self.local().depth.get() == 0 {
-            // SAFETY: boxed in `Local::new`. No pin is left (depth 0), no owner (we are the one), and no cache: so
-            // this is the only pointer. Had a pin been left, its drop would free it instead.
+            // SAFETY: boxed in `Local::new`. No pin is left (depth 0), no owner (we are the one),
+            // and no cache: so this is the only pointer. Had a pin been left, its drop would free
+            // it instead.
             drop(unsafe { Box::from_raw(self.0.as_ptr()) });
         }
     }
@@ -76,7 +79,8 @@ impl Drop for Owner {
 /// The local that this thread used last, so that most pins need no search.
 #[derive(Clone, Copy)]
 struct Last {
-    /// Only compared. While `local` lives it keeps this list alive, so no other domain has the same address.
+    /// Only compared. While `local` lives it keeps this list alive, so no other domain has the same
+    /// address.
     slots: *const Slots,
     /// Has an owner while it is in here.
     local: *mut Local,
@@ -129,7 +133,8 @@ fn find_local(domain: &Domain) -> NonNull<Local> {
         });
         local
     });
-    // This thread's locals are gone already (another thread-local's destructor pins): a slot for this pin only.
+    // This thread's locals are gone already (another thread-local's destructor pins): a slot for
+    // this pin only.
     found.unwrap_or_else(|_| Local::new(domain, "ending thread".to_string(), false))
 }
 
@@ -161,10 +166,11 @@ pub(crate) fn is_pinned(domain: &Domain) -> bool {
 impl Domain {
     /// A scoped guard for a thread without a loop: online from here until it is dropped.
     ///
-    /// A thread's first pin of a domain takes a slot, which it keeps until it ends; later ones cost a look at a
-    /// thread-local, one store and one full fence. Pins nest: only the outermost announces anything, so a thread that always
-    /// holds one holds garbage back. Pinning is apart from any [`Reader`](crate::Reader) of the thread, and does not
-    /// count for [`max_readers`](crate::DomainBuilder::max_readers).
+    /// A thread's first pin of a domain takes a slot, which it keeps until it ends; later ones cost
+    /// a look at a thread-local, one store and one full fence. Pins nest: only the outermost
+    /// announces anything, so a thread that always holds one holds garbage back. Pinning is apart
+    /// from any [`Reader`](crate::Reader) of the thread, and does not count for
+    /// [`max_readers`](crate::DomainBuilder::max_readers).
     ///
     /// # Panics
     ///
@@ -181,13 +187,15 @@ impl Domain {
     pub fn pin(&self) -> Pinned<'_> {
         let local = local(self);
         {
-            // SAFETY: it has an owner, or was made for this pin just now; nothing in this block frees it.
+            // SAFETY: it has an owner, or was made for this pin just now; nothing in this block
+            // frees it.
             let local = unsafe { local.as_ref() };
             let depth = local.depth.get();
             if depth == 0 {
                 local.claim.come_online(self.shared().current());
             }
-            // Wrapping (after ever so many leaked pins) would take the slot offline under somebody's guard.
+            // Wrapping (after ever so many leaked pins) would take the slot offline under
+            // somebody's guard.
             local
                 .depth
                 .set(depth.checked_add(1).expect("fewer pins than addresses"));
@@ -246,8 +254,8 @@ impl Drop for Pinned<'_> {
         if depth == 0 {
             local.claim.go_offline();
             if !local.owned.get() {
-                // SAFETY: boxed in `Local::new`; the owner is gone and this was the last pin. `local` is not used
-                // after this.
+                // SAFETY: boxed in `Local::new`; the owner is gone and this was the last pin.
+                // `local` is not used after this.
                 drop(unsafe { Box::from_raw(self.local.as_ptr()) });
             }
         }

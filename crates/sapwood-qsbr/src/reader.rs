@@ -10,14 +10,14 @@ use crate::slots::Claim;
 
 /// One thread's part in a [`Domain`]: hands out [`Guard`]s and says when it holds nothing.
 ///
-/// A reader is online or offline. While it is online it holds back every grace period that began since its last
-/// [`quiescent`](Self::quiescent) call, **whether it has a guard or not**: that is what makes a guard free. So a
-/// reader belongs into a loop that calls `quiescent` once per turn, and goes [`offline`](Self::offline) before it
-/// blocks. [`Domain::register`] returns it online.
+/// A reader is online or offline. While it is online it holds back every grace period that began
+/// since its last [`quiescent`](Self::quiescent) call, **whether it has a guard or not**: that is
+/// what makes a guard free. So a reader belongs into a loop that calls `quiescent` once per turn,
+/// and goes [`offline`](Self::offline) before it blocks. [`Domain::register`] returns it online.
 ///
-/// Dropping it unregisters: from then on it counts as quiescent. That is so on unwinding too, hence a thread that
-/// panics holds nothing back. A reader that is leaked ([`core::mem::forget`]) while online holds garbage back for
-/// ever; that is safe, and [`Domain::stalls`] names it.
+/// Dropping it unregisters: from then on it counts as quiescent. That is so on unwinding too, hence
+/// a thread that panics holds nothing back. A reader that is leaked ([`core::mem::forget`]) while
+/// online holds garbage back for ever; that is safe, and [`Domain::stalls`] names it.
 ///
 /// It can move to another thread (`Send`) but not be shared (not `Sync`).
 ///
@@ -94,8 +94,9 @@ impl Reader {
 
     /// Permission to follow shared references, for as long as it lives.
     ///
-    /// Costs one test of a thread's own memory while the reader is online: no shared write, no fence. An offline
-    /// reader comes online by itself (one store and one full fence), so this is always sound.
+    /// Costs one test of a thread's own memory while the reader is online: no shared write, no
+    /// fence. An offline reader comes online by itself (one store and one full fence), so this is
+    /// always sound.
     #[inline]
     pub fn guard(&self) -> Guard<'_> {
         if self.seen.get() == 0 {
@@ -116,8 +117,9 @@ impl Reader {
 
     /// Announces that this reader holds nothing: one quiescent state.
     ///
-    /// One load while no grace period has begun since the last call; else also one store to this reader's own
-    /// cache line. Never a fence. Does nothing while offline, which counts as quiescent all the time.
+    /// One load while no grace period has begun since the last call; else also one store to this
+    /// reader's own cache line. Never a fence. Does nothing while offline, which counts as
+    /// quiescent all the time.
     #[inline]
     pub fn quiescent(&mut self) {
         let seen = self.seen.get();
@@ -145,7 +147,8 @@ impl Reader {
         Offline { reader: self }
     }
 
-    /// Goes offline and stays so until [`set_online`](Self::set_online) or the next [`guard`](Self::guard).
+    /// Goes offline and stays so until [`set_online`](Self::set_online) or the next
+    /// [`guard`](Self::guard).
     ///
     /// For event loops, whose hook before sleeping and hook after waking are two functions.
     pub fn set_offline(&mut self) {
@@ -169,7 +172,8 @@ impl Reader {
         self.seen.get() != 0
     }
 
-    /// Waits for a grace period, with this reader offline: [`Domain::synchronize`] would wait for it for ever.
+    /// Waits for a grace period, with this reader offline: [`Domain::synchronize`] would wait for
+    /// it for ever.
     ///
     /// # Panics
     ///
@@ -204,9 +208,9 @@ impl fmt::Debug for Reader {
 
 /// Proof that the holder may follow references into structures of one [`Domain`].
 ///
-/// Comes from [`Reader::guard`] or, with `std`, from `Pinned::guard`. It is a plain reference in disguise:
-/// copying and dropping it does nothing. A structure that takes one has to make sure that it is of its own domain,
-/// with [`belongs_to`](Self::belongs_to).
+/// Comes from [`Reader::guard`] or, with `std`, from `Pinned::guard`. It is a plain reference in
+/// disguise: copying and dropping it does nothing. A structure that takes one has to make sure that
+/// it is of its own domain, with [`belongs_to`](Self::belongs_to).
 ///
 /// It stays on its thread:
 ///
@@ -270,7 +274,8 @@ impl fmt::Debug for Guard<'_> {
     }
 }
 
-/// A [`Reader`] that is offline for the time being; dropping this brings it online. From [`Reader::offline`].
+/// A [`Reader`] that is offline for the time being; dropping this brings it online. From
+/// [`Reader::offline`].
 ///
 /// If it is leaked the reader stays offline until its next guard.
 #[derive(Debug)]

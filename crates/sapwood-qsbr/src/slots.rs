@@ -1,4 +1,5 @@
-//! The list of reader slots: scanners walk it without locks, registration claims slots, nothing is ever unlinked.
+//! The list of reader slots: scanners walk it without locks, registration claims slots, nothing is
+//! ever unlinked.
 //!
 //! ```text
 //!  Slots.head ──► Slot ──► Slot ──► Slot ──► null        pushed at the head, freed with the domain only
@@ -43,24 +44,25 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// What the scanners know of this reader. Acquire: what the reader did before it announced this value
-    /// happened before whatever the caller does next (such as reusing the memory).
+    /// What the scanners know of this reader. Acquire: what the reader did before it announced this
+    /// value happened before whatever the caller does next (such as reusing the memory).
     pub(crate) fn seen(&self) -> u64 {
         self.hot.seen.load(Acquire)
     }
 
     /// From offline to online: announces `generation`, then orders that before every later read.
     ///
-    /// The fence pairs with the one in `Shared::scan`. Of the two one is first: if ours, the scanner sees the
-    /// announcement; if the scanner's, every read after ours sees the unlinking that came before the scan.
+    /// The fence pairs with the one in `Shared::scan`. Of the two one is first: if ours, the
+    /// scanner sees the announcement; if the scanner's, every read after ours sees the unlinking
+    /// that came before the scan.
     pub(crate) fn come_online(&self, generation: u64) {
         self.hot.seen.store(generation, Release);
         fence(SeqCst);
     }
 
-    /// While online: announces that everything held so far has been let go. `generation` was loaded with
-    /// Acquire, so later reads see whatever was unlinked before it began; there is nothing left for a fence to
-    /// do, since a scanner that sees this store late only waits longer.
+    /// While online: announces that everything held so far has been let go. `generation` was loaded
+    /// with Acquire, so later reads see whatever was unlinked before it began; there is nothing
+    /// left for a fence to do, since a scanner that sees this store late only waits longer.
     pub(crate) fn announce(&self, generation: u64) {
         self.hot.seen.store(generation, Release);
     }
@@ -77,10 +79,11 @@ impl Slot {
         self.pinned.load(Relaxed)
     }
 
-    /// Notes that the reader stands at `seen` and holds somebody back; `now` is asked only if that is news.
-    /// Returns since when it has been known to.
+    /// Notes that the reader stands at `seen` and holds somebody back; `now` is asked only if that
+    /// is news. Returns since when it has been known to.
     ///
-    /// Racing observers may mix up their stamps by the length of the race. It is a diagnosis, not a proof.
+    /// Racing observers may mix up their stamps by the length of the race. It is a diagnosis, not a
+    /// proof.
     pub(crate) fn note_stuck(&self, seen: u64, now: impl FnOnce() -> u64) -> u64 {
         if self.stuck_at.load(Acquire) == seen {
             return self.stuck_since.load(Relaxed);
@@ -115,9 +118,9 @@ impl Slots {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
         let mut at = self.head.load(Acquire);
         core::iter::from_fn(move || {
-            // SAFETY: slots come from `Box::into_raw` in `push`, were initialised before they were published
-            // (Release CAS, Acquire load above), and are freed only by `drop(&mut self)`, which the borrow of
-            // `self` in the items excludes.
+            // SAFETY: slots come from `Box::into_raw` in `push`, were initialised before they were
+            // published (Release CAS, Acquire load above), and are freed only by `drop(&mut self)`,
+            // which the borrow of `self` in the items excludes.
             let slot = unsafe { at.as_ref() }?;
             at = slot.hot.next.load(Relaxed);
             Some(slot)
@@ -155,7 +158,8 @@ impl Slots {
         if self.free.load(Relaxed) == 0 {
             return None;
         }
-        // Acquire on success: the last owner's reads are done before ours begin (Release in `Claim::drop`).
+        // Acquire on success: the last owner's reads are done before ours begin (Release in
+        // `Claim::drop`).
         let slot = self.iter().find(|slot| {
             slot.claimed
                 .compare_exchange(false, true, Acquire, Relaxed)
@@ -200,8 +204,8 @@ impl Drop for Slots {
     fn drop(&mut self) {
         let mut at = self.head.load(Acquire);
         while !at.is_null() {
-            // SAFETY: every slot was boxed in `push` and is on the list once. `&mut self` in drop: every
-            // `Claim` holds an `Arc` of us, so none is left, and no iterator is either.
+            // SAFETY: every slot was boxed in `push` and is on the list once. `&mut self` in drop:
+            // every `Claim` holds an `Arc` of us, so none is left, and no iterator is either.
             let slot = unsafe { Box::from_raw(at) };
             at = slot.hot.next.load(Relaxed);
         }
@@ -214,8 +218,8 @@ pub(crate) struct Claim {
     slot: NonNull<Slot>,
 }
 
-// SAFETY: a slot is made of atomics and a lock, usable from any thread, and stays where it is; which thread holds
-// the claim makes no difference to it.
+// SAFETY: a slot is made of atomics and a lock, usable from any thread, and stays where it is;
+// which thread holds the claim makes no difference to it.
 unsafe impl Send for Claim {}
 
 impl Claim {

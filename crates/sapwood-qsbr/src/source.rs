@@ -34,15 +34,15 @@ use crate::sync::{AtomicU64, Mutex, raise};
 pub trait GraceSource: Send + Sync {
     /// Starts a grace period and returns a token for it.
     ///
-    /// Has to be ordered after everything that the calling thread did before (a full fence). A domain has at most
-    /// one token of each source outstanding, so a source that costs a system call is asked once per period of its
-    /// own, not once per write.
+    /// Has to be ordered after everything that the calling thread did before (a full fence). A
+    /// domain has at most one token of each source outstanding, so a source that costs a system
+    /// call is asked once per period of its own, not once per write.
     fn start(&self) -> u64;
 
     /// Whether the grace period of `token` is over. Must not block.
     ///
-    /// Once `true`, it has to be `true` for every reader that this source stands for, and what they did has to
-    /// happen before the return (Acquire).
+    /// Once `true`, it has to be `true` for every reader that this source stands for, and what they
+    /// did has to happen before the return (Acquire).
     fn elapsed(&self, token: u64) -> bool;
 
     /// What stall reports call this source.
@@ -59,7 +59,8 @@ struct InFlight {
     since: u64,
 }
 
-/// All sources of a domain. One period at a time is in flight; whatever comes meanwhile shares the next.
+/// All sources of a domain. One period at a time is in flight; whatever comes meanwhile shares the
+/// next.
 pub(crate) struct Sources {
     list: Vec<Arc<dyn GraceSource>>,
     in_flight: Mutex<Option<InFlight>>,
@@ -76,7 +77,8 @@ impl Sources {
         }
     }
 
-    /// Starts a period unless one is in flight. Never waits: whoever holds the lock does the same work.
+    /// Starts a period unless one is in flight. Never waits: whoever holds the lock does the same
+    /// work.
     pub(crate) fn start_if_idle(&self, generation: &AtomicU64, now: impl FnOnce() -> u64) {
         if let Some(mut in_flight) = self.in_flight.try_lock() {
             self.start(&mut in_flight, generation, now);
@@ -89,8 +91,8 @@ impl Sources {
         generation: &AtomicU64,
         now: impl FnOnce() -> u64,
     ) {
-        // Acquire, and before the sources are asked: what was unlinked before this generation began is unlinked
-        // before their periods begin.
+        // Acquire, and before the sources are asked: what was unlinked before this generation began
+        // is unlinked before their periods begin.
         let generation = generation.load(Acquire);
         if in_flight.is_none() && self.done.load(Acquire) < generation {
             let tokens = self
@@ -106,8 +108,8 @@ impl Sources {
         }
     }
 
-    /// Asks the sources, starts the next period where one has ended, and returns the newest generation that is
-    /// over for all of them. Never waits.
+    /// Asks the sources, starts the next period where one has ended, and returns the newest
+    /// generation that is over for all of them. Never waits.
     pub(crate) fn progress(&self, generation: &AtomicU64, now: impl FnOnce() -> u64) -> u64 {
         if let Some(mut in_flight) = self.in_flight.try_lock() {
             if let Some(period) = in_flight.as_mut() {
@@ -126,7 +128,8 @@ impl Sources {
         self.done.load(Acquire)
     }
 
-    /// Calls `f` with each source that has not answered, the generation asked for, and since when it is asked.
+    /// Calls `f` with each source that has not answered, the generation asked for, and since when
+    /// it is asked.
     pub(crate) fn waiting(&self, mut f: impl FnMut(&str, u64, u64)) {
         if let Some(in_flight) = self.in_flight.try_lock() {
             if let Some(period) = in_flight.as_ref() {

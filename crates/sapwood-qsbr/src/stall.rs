@@ -26,20 +26,21 @@ pub enum StallKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stall {
-    /// The name it was registered with; the thread's name for a pin; the source's name for a source; the
-    /// version, and the thread that made it, for a snapshot.
+    /// The name it was registered with; the thread's name for a pin; the source's name for a
+    /// source; the version, and the thread that made it, for a snapshot.
     pub name: String,
     /// What it is.
     pub kind: StallKind,
-    /// How many generations have begun since its last quiescent state; for a snapshot, how many versions
-    /// were published after it.
+    /// How many generations have begun since its last quiescent state; for a snapshot, how many
+    /// versions were published after it.
     pub generations: u64,
-    /// For how long it has been known to hold something back; at most how long it has stood still. For a
-    /// snapshot, its age.
+    /// For how long it has been known to hold something back; at most how long it has stood still.
+    /// For a snapshot, its age.
     #[cfg(feature = "std")]
     pub stood_for: core::time::Duration,
-    /// At most this many bytes wait because of it: the domain's garbage at the time of the report. For a
-    /// snapshot, the bytes that its structure retired after that version: they wait for its end.
+    /// At most this many bytes wait because of it: the domain's garbage at the time of the report.
+    /// For a snapshot, the bytes that its structure retired after that version: they wait for its
+    /// end.
     pub bytes: usize,
 }
 
@@ -59,17 +60,18 @@ impl fmt::Display for Stall {
 }
 
 impl Domain {
-    /// The readers that have stood still for longer than `stall_after` while garbage waits, and the snapshots as
-    /// old as that which hold garbage back; the longest first.
+    /// The readers that have stood still for longer than `stall_after` while garbage waits, and the
+    /// snapshots as old as that which hold garbage back; the longest first.
     ///
-    /// No reader ever looks at a clock: the time runs from when it was first noticed that a reader holds
-    /// something back. A failed [`elapsed`](Self::elapsed) (hence any poll or reclaim) notices the readers that it fails
-    /// for, this function notices everyone who is behind; so a monitor calls it every so often.
-    /// Without `std` there is no clock, and every reader that is behind is listed.
+    /// No reader ever looks at a clock: the time runs from when it was first noticed that a reader
+    /// holds something back. A failed [`elapsed`](Self::elapsed) (hence any poll or reclaim)
+    /// notices the readers that it fails for, this function notices everyone who is behind; so a
+    /// monitor calls it every so often. Without `std` there is no clock, and every reader that is
+    /// behind is listed.
     ///
-    /// Takes time in proportion to the number of readers and snapshots; takes each reported reader's name lock,
-    /// and no lock that a waiting writer holds: another thread can ask why a writer is blocked
-    /// ([`LimitPolicy::Block`](crate::LimitPolicy::Block)).
+    /// Takes time in proportion to the number of readers and snapshots; takes each reported
+    /// reader's name lock, and no lock that a waiting writer holds: another thread can ask why a
+    /// writer is blocked ([`LimitPolicy::Block`](crate::LimitPolicy::Block)).
     ///
     /// ```
     /// # #[cfg(feature = "std")] {

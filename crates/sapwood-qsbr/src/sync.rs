@@ -1,8 +1,8 @@
 //! One place that decides whose atomics and locks the crate runs on: `core`/`std`, or loom's.
 //!
-//! What the protocol's proof rests on (generation, slots, list head, locks, fences) goes through loom.
-//! Counters and diagnostics stay `core` atomics under loom as well: they order nothing, and each visible
-//! operation multiplies the schedules that a model has to try.
+//! What the protocol's proof rests on (generation, slots, list head, locks, fences) goes through
+//! loom. Counters and diagnostics stay `core` atomics under loom as well: they order nothing, and
+//! each visible operation multiplies the schedules that a model has to try.
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -11,13 +11,14 @@ pub(crate) use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
 
-/// `fetch_max` with AcqRel, as a loop: ThreadSanitizer does not instrument the instruction that `fetch_max` becomes, and
-/// then reports races where there are none. When the value is as high already, somebody else has published at
-/// least as much, and nothing is written.
+/// `fetch_max` with AcqRel, as a loop: ThreadSanitizer does not instrument the instruction that
+/// `fetch_max` becomes, and then reports races where there are none. When the value is as high
+/// already, somebody else has published at least as much, and nothing is written.
 ///
-/// It guesses the old value, as generations go up by one, and does not load it first. Loom remembers only the last
-/// access to an atomic when it looks for schedules to try, so such a load would hide the accesses of other threads
-/// from it (seen: wrong orderings on the value passed the models).
+/// It guesses the old value, as generations go up by one, and does not load it first. Loom
+/// remembers only the last access to an atomic when it looks for schedules to try, so such a load
+/// would hide the accesses of other threads from it (seen: wrong orderings on the value passed the
+/// models).
 pub(crate) fn raise(value: &AtomicU64, to: u64) {
     let mut now = to.saturating_sub(1);
     while let Err(newer) = value.compare_exchange(now, to, AcqRel, Relaxed) {
@@ -45,8 +46,8 @@ macro_rules! unpoisoned_mutex {
                 Self($($path)::+::Mutex::new(value))
             }
 
-            /// A panic in user code never happens while one of our locks guards a half-done change, so the
-            /// poison mark means nothing here.
+            /// A panic in user code never happens while one of our locks guards a half-done change,
+            /// so the poison mark means nothing here.
             pub(crate) fn lock(&self) -> $($path)::+::MutexGuard<'_, T> {
                 self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
             }
@@ -95,8 +96,8 @@ mod spin {
         value: UnsafeCell<T>,
     }
 
-    // SAFETY: `held` lets one thread at a time reach the value, so sharing the lock only ever moves access
-    // to `T` from thread to thread, which `T: Send` allows.
+    // SAFETY: `held` lets one thread at a time reach the value, so sharing the lock only ever moves
+    // access to `T` from thread to thread, which `T: Send` allows.
     unsafe impl<T: Send> Sync for Mutex<T> {}
 
     pub(crate) struct MutexGuard<'a, T>(&'a Mutex<T>);

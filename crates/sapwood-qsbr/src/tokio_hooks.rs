@@ -1,8 +1,9 @@
-//! Readers driven by tokio: a worker thread that parks is offline, one that works has a [`Reader`] of its own.
+//! Readers driven by tokio: a worker thread that parks is offline, one that works has a [`Reader`]
+//! of its own.
 //!
-//! [`install`] puts four hooks into a runtime's builder. Tasks then read through [`with_guard`], which takes a
-//! closure, so that nothing read can be held across an `.await` (where the task might move to another thread, or
-//! the thread might park):
+//! [`install`] puts four hooks into a runtime's builder. Tasks then read through [`with_guard`],
+//! which takes a closure, so that nothing read can be held across an `.await` (where the task might
+//! move to another thread, or the thread might park):
 //!
 //! ```
 //! use sapwood_qsbr::{Domain, tokio_hooks};
@@ -31,8 +32,9 @@
 //! let guard = sapwood_qsbr::tokio_hooks::with_guard(&domain, |guard| guard); // error: lifetime may not live long enough
 //! ```
 //!
-//! What holds garbage back: a closure that runs for long, and a task that does not yield for long after a
-//! `with_guard` on the same worker. The latter calls [`quiescent`], or [`offline`] before it starts.
+//! What holds garbage back: a closure that runs for long, and a task that does not yield for long
+//! after a `with_guard` on the same worker. The latter calls [`quiescent`], or [`offline`] before
+//! it starts.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -46,8 +48,9 @@ use crate::reader::{Guard, Reader};
 
 struct Worker {
     reader: Reader,
-    /// Whether the park hook has been seen on this thread. Until then nothing would take the reader offline: the
-    /// start hook runs on the threads of `spawn_blocking` too, and they never call the park hook.
+    /// Whether the park hook has been seen on this thread. Until then nothing would take the reader
+    /// offline: the start hook runs on the threads of `spawn_blocking` too, and they never call the
+    /// park hook.
     parks: bool,
 }
 
@@ -61,13 +64,14 @@ thread_local! {
     static WORKERS: RefCell<Vec<Worker>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Installs the hooks for `domain`: start registers a reader, park takes it offline, stop unregisters it. After
-/// unpark it comes online with its first guard.
+/// Installs the hooks for `domain`: start registers a reader, park takes it offline, stop
+/// unregisters it. After unpark it comes online with its first guard.
 ///
-/// A builder has one hook of each kind: installing replaces hooks set before, and is replaced by hooks set later.
-/// To combine several domains, or with other hooks, call [`thread_start`], [`thread_park`], [`thread_unpark`] and
-/// [`thread_stop`] from hooks of your own. Works for the multi-threaded and the current-thread runtime; on the latter
-/// there are no start and stop hooks for the thread that calls `block_on`, where [`with_guard`] pins instead.
+/// A builder has one hook of each kind: installing replaces hooks set before, and is replaced by
+/// hooks set later. To combine several domains, or with other hooks, call [`thread_start`],
+/// [`thread_park`], [`thread_unpark`] and [`thread_stop`] from hooks of your own. Works for the
+/// multi-threaded and the current-thread runtime; on the latter there are no start and stop hooks
+/// for the thread that calls `block_on`, where [`with_guard`] pins instead.
 pub fn install<'b>(builder: &'b mut Builder, domain: &Domain) -> &'b mut Builder {
     let domain = domain.clone();
     builder
@@ -79,7 +83,8 @@ pub fn install<'b>(builder: &'b mut Builder, domain: &Domain) -> &'b mut Builder
 
 /// To be called when a runtime's thread starts: registers a reader for it, offline.
 ///
-/// If the domain has as many readers as it allows, the thread gets none, and [`with_guard`] pins there.
+/// If the domain has as many readers as it allows, the thread gets none, and [`with_guard`] pins
+/// there.
 pub fn thread_start(domain: &Domain) {
     let thread = std::thread::current();
     let name = format!("{} {:?}", thread.name().unwrap_or("tokio"), thread.id());
@@ -104,22 +109,22 @@ pub fn thread_park() {
     });
 }
 
-/// To be called after a worker has unparked. The readers come online with their first guard, since many a turn
-/// reads nothing.
+/// To be called after a worker has unparked. The readers come online with their first guard, since
+/// many a turn reads nothing.
 pub fn thread_unpark() {
     with_workers_mut(|workers| workers.iter_mut().for_each(|worker| worker.parks = true));
 }
 
 /// To be called before a runtime's thread ends: unregisters its readers.
 pub fn thread_stop() {
-    // Dropped after the borrow has ended: the last handle of a domain runs its deferred closures, which may come
-    // back here.
+    // Dropped after the borrow has ended: the last handle of a domain runs its deferred closures,
+    // which may come back here.
     let mut workers = Vec::new();
     with_workers_mut(|all| workers = core::mem::take(all));
 }
 
-/// Does nothing inside `with_guard`, whose borrow is on: then there is a guard, and this is no quiescent state.
-/// (`block_in_place` can run other tasks' hooks there.)
+/// Does nothing inside `with_guard`, whose borrow is on: then there is a guard, and this is no
+/// quiescent state. (`block_in_place` can run other tasks' hooks there.)
 fn with_workers_mut(f: impl FnOnce(&mut Vec<Worker>)) -> bool {
     WORKERS
         .try_with(|workers| {
@@ -133,8 +138,9 @@ fn with_workers_mut(f: impl FnOnce(&mut Vec<Worker>)) -> bool {
 
 /// Calls `f` with a guard of `domain`.
 ///
-/// On a worker with hooks that has parked once: a thread-local look-up, and a quiescent state afterwards. On any other
-/// thread it pins (see [`Domain::pin`]). May be nested; only the outermost call ends with a quiescent state.
+/// On a worker with hooks that has parked once: a thread-local look-up, and a quiescent state
+/// afterwards. On any other thread it pins (see [`Domain::pin`]). May be nested; only the outermost
+/// call ends with a quiescent state.
 ///
 /// # Panics
 ///
@@ -158,13 +164,14 @@ pub fn with_guard<R>(domain: &Domain, f: impl for<'g> FnOnce(Guard<'g>) -> R) ->
 
 /// An explicit quiescent state of this thread's reader, for long work between two awaits.
 ///
-/// Returns whether it took place: `false` inside [`with_guard`], and on threads where `with_guard` pins, which hold
-/// nothing in between anyway.
+/// Returns whether it took place: `false` inside [`with_guard`], and on threads where `with_guard`
+/// pins, which hold nothing in between anyway.
 pub fn quiescent(domain: &Domain) -> bool {
     with_reader_mut(domain, Reader::quiescent)
 }
 
-/// Takes this thread's reader offline until its next guard, before work that does not come back for long.
+/// Takes this thread's reader offline until its next guard, before work that does not come back for
+/// long.
 ///
 /// Returns whether it did; see [`quiescent`].
 pub fn offline(domain: &Domain) -> bool {

@@ -21,7 +21,8 @@ pub enum Format {
 ///
 /// # Errors
 ///
-/// When the first bytes cannot be read. What is wrong later is an error of the reader that is returned.
+/// When the first bytes cannot be read. What is wrong later is an error of the reader that is
+/// returned.
 pub fn decompressed<'a>(input: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let (start, rest) = peek(3, input)?;
     let kind = match start[..] {

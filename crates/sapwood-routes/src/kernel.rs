@@ -32,9 +32,10 @@ impl RouteSource for KernelRoutes {
 
 /// Asks the kernel for the unicast routes of its main table, of both families.
 ///
-/// Of several routes for one prefix, the one with the least metric is taken, as the kernel would. A next hop is the
-/// gateway's address (with `%` and the device, when it is a link-local one), or `dev` and the device when there is no
-/// gateway. Several next hops come sorted, with commas between them, and `weight N` where weights differ from one.
+/// Of several routes for one prefix, the one with the least metric is taken, as the kernel would. A
+/// next hop is the gateway's address (with `%` and the device, when it is a link-local one), or
+/// `dev` and the device when there is no gateway. Several next hops come sorted, with commas
+/// between them, and `weight N` where weights differ from one.
 ///
 /// # Errors
 ///

@@ -1,7 +1,8 @@
 //! Readers of routes: lines of text, MRT table dumps (`TABLE_DUMP_V2`), the kernel's own table.
 //!
-//! A reader hands out one [`Route`] at a time and keeps nothing but the record that it reads. What it meets in a file
-//! is somebody else's: every mistake in it is an [`Error`] that says where, never a panic.
+//! A reader hands out one [`Route`] at a time and keeps nothing but the record that it reads. What
+//! it meets in a file is somebody else's: every mistake in it is an [`Error`] that says where,
+//! never a panic.
 //!
 //! ```
 //! use sapwood_routes::{RouteSource, TextRoutes};
@@ -51,10 +52,12 @@ pub trait RouteSource {
     ///
     /// # Errors
     ///
-    /// Behind [`Error::Bad`] one may go on with the next record, behind the others there is nothing more.
+    /// Behind [`Error::Bad`] one may go on with the next record, behind the others there is nothing
+    /// more.
     fn next_route(&mut self) -> Result<Option<Route<'_>>, Error>;
 
-    /// What was passed over or changed without being an error, for a summary: how many, and of what.
+    /// What was passed over or changed without being an error, for a summary: how many, and of
+    /// what.
     fn remarks(&self) -> Vec<(u64, &'static str)>;
 }
 

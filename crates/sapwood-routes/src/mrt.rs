@@ -1,8 +1,9 @@
 //! Routes of MRT table dumps: the unicast RIBs of `TABLE_DUMP_V2` (RFC 6396, RFC 8050).
 //!
-//! bgpkit-parser reads records, the table of peers, and the attributes of the one entry that is wanted. The walk from
-//! entry to entry is made here, because an entry that is cut off must be an error (bgpkit-parser leaves out the rest)
-//! and because of the twenty to sixty entries that a prefix has in public dumps only one is of use.
+//! bgpkit-parser reads records, the table of peers, and the attributes of the one entry that is
+//! wanted. The walk from entry to entry is made here, because an entry that is cut off must be an
+//! error (bgpkit-parser leaves out the rest) and because of the twenty to sixty entries that a
+//! prefix has in public dumps only one is of use.
 
 use std::fmt::Write;
 use std::io::{self, Read};
@@ -264,7 +265,8 @@ impl<'a> Cursor<'a> {
         Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// A length in bits and as many bytes as these need. What the last byte holds beyond them means nothing.
+    /// A length in bits and as many bytes as these need. What the last byte holds beyond them means
+    /// nothing.
     fn prefix(&mut self, v4: bool) -> Result<IpNet, String> {
         let length = self.take(1)?[0];
         let whole = if v4 { 32 } else { 128 };

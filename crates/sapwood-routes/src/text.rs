@@ -12,8 +12,9 @@ pub const MAX_LINE: usize = 4096;
 
 /// Reads lines of `prefix [next-hop]`.
 ///
-/// White space separates the two; the next hop is the rest of the line, whatever it says. An address without a length
-/// is a host's route. A `#` at the beginning of a line or behind white space begins a comment. Families may be mixed.
+/// White space separates the two; the next hop is the rest of the line, whatever it says. An
+/// address without a length is a host's route. A `#` at the beginning of a line or behind white
+/// space begins a comment. Families may be mixed.
 #[derive(Debug)]
 pub struct TextRoutes<R> {
     input: R,
@@ -25,8 +26,8 @@ pub struct TextRoutes<R> {
 }
 
 impl<R: BufRead> TextRoutes<R> {
-    /// Begins at the first line. With `truncate`, bits behind a prefix's length are cleared; otherwise they make a
-    /// line bad.
+    /// Begins at the first line. With `truncate`, bits behind a prefix's length are cleared;
+    /// otherwise they make a line bad.
     pub fn new(input: R, truncate: bool) -> Self {
         TextRoutes {
             input,
@@ -108,7 +109,8 @@ impl<R: BufRead> RouteSource for TextRoutes<R> {
     }
 }
 
-/// The part of a line before a comment, which a `#` begins: the line's first character, or one behind white space.
+/// The part of a line before a comment, which a `#` begins: the line's first character, or one
+/// behind white space.
 ///
 /// ```
 /// use sapwood_routes::without_comment;

@@ -157,7 +157,8 @@ fn the_first_entry_or_a_peers() {
 fn next_hops_of_ipv6() {
     let global = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     let local = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-    // As RFC 6396 wants it, the address alone behind its length; and as in an update, with a family and a prefix.
+    // As RFC 6396 wants it, the address alone behind its length; and as in an update, with a family
+    // and a prefix.
     let short = [&[16][..], &global].concat();
     let pair = [&[32][..], &global, &local].concat();
     let whole = [&[0, 2, 1, 16][..], &global, &[0, 32, 0x20, 1, 0xd, 0xb9]].concat();
@@ -232,7 +233,8 @@ fn files_that_end_too_early_or_are_something_else() {
         let (routes, broken) = read(&bytes[..len], Peer::First);
         match broken {
             Some(why) => assert!(why.contains("the file ends within it"), "{why}"),
-            // Between records nothing shows that there were more; alone, the table of peers has no prefixes.
+            // Between records nothing shows that there were more; alone, the table of peers has no
+            // prefixes.
             None => whole += 1,
         }
         assert!(routes.len() < 2);

@@ -1,5 +1,6 @@
-//! Event loops that read while a writer commits: each loop announces a quiescent state once a turn, and goes
-//! offline while it has nothing to do. Nobody waits for anybody, and the memory of old versions comes back.
+//! Event loops that read while a writer commits: each loop announces a quiescent state once a turn,
+//! and goes offline while it has nothing to do. Nobody waits for anybody, and the memory of old
+//! versions comes back.
 //!
 //! `cargo run --release --example readers`
 
@@ -28,7 +29,8 @@ fn event_loop(mut routes: Reader<QpStore<u64>>, stop: &AtomicBool, handled: &Ato
         routes.quiescent();
         turns += 1;
         if turns % 1_000 == 0 {
-            // A real loop would wait for events here. Offline, it holds nothing back however long it sleeps.
+            // A real loop would wait for events here. Offline, it holds nothing back however long
+            // it sleeps.
             let _offline = routes.offline();
             thread::sleep(Duration::from_millis(1));
         }
@@ -36,7 +38,8 @@ fn event_loop(mut routes: Reader<QpStore<u64>>, stop: &AtomicBool, handled: &Ato
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // At most 16 MiB may wait for readers; a write that would exceed it fails, and can be tried again.
+    // At most 16 MiB may wait for readers; a write that would exceed it fails, and can be tried
+    // again.
     let domain = Domain::builder()
         .soft_limit(4 << 20)
         .hard_limit(16 << 20)

@@ -1,8 +1,8 @@
-//! A symbol table: from a name to its address, from a part of a name to all that begin with it, from an address
-//! to the symbol around it; saved to a file that opens at once.
+//! A symbol table: from a name to its address, from a part of a name to all that begin with it,
+//! from an address to the symbol around it; saved to a file that opens at once.
 //!
-//! Reads `/proc/kallsyms`; where that cannot be read, symbols are made up. Addresses that the kernel hides are
-//! replaced by made-up ones.
+//! Reads `/proc/kallsyms`; where that cannot be read, symbols are made up. Addresses that the
+//! kernel hides are replaced by made-up ones.
 //!
 //! `cargo run --release --example symbols -- vfs_`
 
@@ -64,8 +64,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("  {address:#x} {}", String::from_utf8_lossy(name));
     }
 
-    // Addresses as big-endian bytes sort like numbers; the symbol around an address is the last one at or
-    // before it.
+    // Addresses as big-endian bytes sort like numbers; the symbol around an address is the last one
+    // at or before it.
     let mut by_address = QpMap::new();
     for (name, address) in &symbols {
         by_address

@@ -40,7 +40,8 @@ pub(crate) fn counts(f: &mut fmt::Formatter<'_>, counts: &[(&str, u64)]) -> fmt:
     Ok(())
 }
 
-/// Writes a table: blocks with their numbers and bytes, then sums of bytes, each with its share of what is counted.
+/// Writes a table: blocks with their numbers and bytes, then sums of bytes, each with its share of
+/// what is counted.
 pub(crate) fn table(
     f: &mut fmt::Formatter<'_>,
     (many, one): Counted,

@@ -17,11 +17,12 @@
 //! Keys are byte strings of 0 to 65,535 bytes, in lexicographic order; [`key`] makes such keys from
 //! domain names, numbers and tuples. Trade-offs first:
 //!
-//! - A point lookup passes eight to twenty branches: over text three to eight times a hash map's time when all of it is in
-//!   cache, with a point index 1.0 to 1.4 times. Memory is a third to a half of a hash map's, with the index half to two
-//!   thirds.
+//! - A point lookup passes eight to twenty branches: over text three to eight times a hash map's
+//!   time when all of it is in cache, with a point index 1.0 to 1.4 times. Memory is a third to a
+//!   half of a hash map's, with the index half to two thirds.
 //! - A map of integers only, looked up one by one and never in order, is better kept in a hash map.
-//! - Changing a [`qp::QpStore`] copies the path to the key, which costs a few times an owned insertion.
+//! - Changing a [`qp::QpStore`] copies the path to the key, which costs a few times an owned
+//!   insertion.
 //!
 //! ```
 //! use sapwood::qp::QpMap;
@@ -54,6 +55,8 @@ pub mod key;
 pub mod lpm;
 #[cfg(feature = "std")]
 pub mod maple;
+#[cfg(feature = "std")]
+mod memory;
 pub mod qp;
 #[cfg(feature = "std")]
 mod reader;
@@ -77,5 +80,5 @@ struct Guards;
 
 /// The example of the project's README compiles and runs.
 #[cfg(all(doctest, feature = "std"))]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

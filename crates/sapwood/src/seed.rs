@@ -2,7 +2,8 @@
 
 use core::hash::{BuildHasher, Hasher};
 
-/// A new seed: random from the operating system, where there is one; else of addresses and counters.
+/// A new seed: random from the operating system, where there is one; else of addresses and
+/// counters.
 pub(crate) fn seed() -> u64 {
     #[cfg(feature = "std")]
     let state = std::hash::RandomState::new();

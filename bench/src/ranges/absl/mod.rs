@@ -1,5 +1,6 @@
-//! Abseil's `absl::btree_map`, where `libabsl-dev` and a C++ compiler are installed: starts to ends and values, as
-//! `std-btreemap` keeps them, with cursors instead of repeated searches. Lookups and iteration are whole passes in C++.
+//! Abseil's `absl::btree_map`, where `libabsl-dev` and a C++ compiler are installed: starts to ends
+//! and values, as `std-btreemap` keeps them, with cursors instead of repeated searches. Lookups and
+//! iteration are whole passes in C++.
 
 mod raw;
 

@@ -47,8 +47,9 @@ fn functions() -> Result<&'static Functions, String> {
 
 fn load() -> Result<Functions, String> {
     let shim = RECIPE.load()?;
-    // SAFETY: these are the types of the functions in `shim.cc`; a pointer to its map is one to anything here, and `Tally`
-    // and `EntrySum` have the fields of its own structures in their order.
+    // SAFETY: these are the types of the functions in `shim.cc`; a pointer to its map is one to
+    // anything here, and `Tally` and `EntrySum` have the fields of its own structures in their
+    // order.
     unsafe {
         Ok(Functions {
             new: transmute::<*mut c_void, New>(shim.find("new")?),
@@ -114,8 +115,8 @@ impl Map {
     pub(super) fn loads(&self, indices: &[u64], dependent: bool) -> Tally {
         let mask = std::hint::black_box(0);
         let (first, count) = (indices.as_ptr(), indices.len());
-        // SAFETY: the map is live, and nobody changes it, which `&mut` in the other functions sees to. There are as many
-        // indices as is said.
+        // SAFETY: the map is live, and nobody changes it, which `&mut` in the other functions sees
+        // to. There are as many indices as is said.
         unsafe { (self.functions.loads)(self.map, first, count, c_int::from(dependent), mask) }
     }
 

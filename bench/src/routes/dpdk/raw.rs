@@ -26,7 +26,8 @@ const KINDS: [(Kind, &str); 3] = [
     (Kind::Lpm6, "lpm6"),
 ];
 
-/// The functions for one kind. An address is four bytes of the host's order or sixteen of the network's.
+/// The functions for one kind. An address is four bytes of the host's order or sixteen of the
+/// network's.
 #[derive(Clone, Copy)]
 struct Functions {
     new: unsafe extern "C" fn(c_int, u32) -> *mut c_void,
@@ -65,8 +66,8 @@ fn load() -> Result<Library, String> {
     let find = |name: &str| shim.find(name);
     let functions = |kind: &str| -> Result<Functions, String> {
         let find = |what: &str| find(&format!("{kind}_{what}"));
-        // SAFETY: these are the types of the functions in `shim.c`, up to pointers to bytes and to anything, which are
-        // passed alike.
+        // SAFETY: these are the types of the functions in `shim.c`, up to pointers to bytes and to
+        // anything, which are passed alike.
         unsafe {
             Ok(Functions {
                 new: std::mem::transmute::<
@@ -185,7 +186,8 @@ impl<A: Address> Table<A> {
 
     /// Stores a route. A refusal shows in the answers.
     pub(super) fn add(&mut self, address: A, len: u8, hop: u32) {
-        // SAFETY: the table is live and of a kind that takes such addresses; `&mut` keeps everybody else away.
+        // SAFETY: the table is live and of a kind that takes such addresses; `&mut` keeps everybody
+        // else away.
         unsafe { (self.functions.add)(self.table, (&raw const address).cast(), len, hop) };
     }
 
@@ -199,8 +201,9 @@ impl<A: Address> Table<A> {
     pub(super) fn lookup(&self, addresses: &mut [A], mut each: impl FnMut(Option<u32>)) {
         assert!(addresses.len() <= MOST, "too many at once");
         let mut hops = [NONE; MOST];
-        // SAFETY: the table is live and of a kind that takes such addresses; there are as many as is said, and room for
-        // as many answers. Nobody changes the table meanwhile, which `&mut` in the other functions sees to.
+        // SAFETY: the table is live and of a kind that takes such addresses; there are as many as
+        // is said, and room for as many answers. Nobody changes the table meanwhile, which `&mut`
+        // in the other functions sees to.
         unsafe {
             (self.functions.lookup)(
                 self.table,

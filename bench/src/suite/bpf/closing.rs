@@ -116,7 +116,8 @@ fn theirs(keys: &KeyList) -> Result<Close, String> {
 /// How long one looks at what follows.
 const WHILE: Duration = Duration::from_millis(500);
 
-/// The longest that a processor was held in the second in which a map is closed, and in the second before: microseconds.
+/// The longest that a processor was held in the second in which a map is closed, and in the second
+/// before: microseconds.
 fn watched(close: Close) -> Result<(f64, f64), String> {
     let watch = Watch::start()?;
     thread::sleep(2 * WHILE);
@@ -129,8 +130,8 @@ fn watched(close: Close) -> Result<(f64, f64), String> {
     Ok((closing, without))
 }
 
-/// Milliseconds of processor time that closing takes: of this thread, and of the kernel's workers in the second that follows, less
-/// what these take in any other second.
+/// Milliseconds of processor time that closing takes: of this thread, and of the kernel's workers
+/// in the second that follows, less what these take in any other second.
 fn closing(close: Close) -> Result<f64, String> {
     let begin = workers();
     thread::sleep(WHILE);

@@ -47,8 +47,8 @@ const LIVE: u32 = 1 << 1;
 /// Hops left of a frame that is sent, as the receiver knows it.
 const HOPS: u8 = 64;
 
-/// How often the one frame of a test run is forwarded in a call; it loses a hop each time. Such a call takes 20 ms or so, as the kernel
-/// changes its dispatcher of programs for it.
+/// How often the one frame of a test run is forwarded in a call; it loses a hop each time. Such a
+/// call takes 20 ms or so, as the kernel changes its dispatcher of programs for it.
 const AGAIN: u8 = 200;
 
 /// Runs these cases.
@@ -209,7 +209,8 @@ impl Case<'_> {
         Ok(samples.rows())
     }
 
-    /// Has the program forward all frames, and compares what it counted; also returns how many the kernel's table answered.
+    /// Has the program forward all frames, and compares what it counted; also returns how many the
+    /// kernel's table answered.
     fn forward(
         &self,
         engine: &str,
@@ -393,8 +394,8 @@ struct Asked {
 
 /// What all frames took.
 struct Times {
-    /// Nanoseconds a packet by the kernel's clock, around the program alone: the median of calls, or of the means of 250 calls
-    /// that forward one packet.
+    /// Nanoseconds a packet by the kernel's clock, around the program alone: the median of calls,
+    /// or of the means of 250 calls that forward one packet.
     kernel: f64,
     /// Nanoseconds a call by this process's clock, system call and comparison included.
     call: f64,
@@ -405,7 +406,8 @@ impl Asked {
         self.calls as u64 * u64::from(self.repeat)
     }
 
-    /// Has a program answer them all, and compares the answers. The caller is in the router's namespace.
+    /// Has a program answer them all, and compares the answers. The caller is in the router's
+    /// namespace.
     fn by(&self, programs: &Programs, program: &str) -> Result<Times, String> {
         let at_once = if self.repeat > 1 { 1 } else { 250 };
         let found = programs.program(program).map_err(|e| e.to_string())?;

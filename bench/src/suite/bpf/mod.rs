@@ -1,12 +1,14 @@
 //! The suite `bpf`: maps that programs in the kernel read, measured there.
 //!
-//! Each round has every engine answer the same questions, in another order of engines. The loop, the clock around it and the comparison with
-//! the expected answer are a BPF program; what is subtracted is the same loop over the same questions that copies each key
-//! to where the lookup would take it from, and looks nothing up. A loop is cut into calls of a thousand to four thousand
-//! questions; the round counts with the median of its calls, and the report has the median of the rounds. A wrong answer ends
-//! the run.
+//! Each round has every engine answer the same questions, in another order of engines. The loop,
+//! the clock around it and the comparison with the expected answer are a BPF program; what is
+//! subtracted is the same loop over the same questions that copies each key to where the lookup
+//! would take it from, and looks nothing up. A loop is cut into calls of a thousand to four
+//! thousand questions; the round counts with the median of its calls, and the report has the median
+//! of the rounds. A wrong answer ends the run.
 //!
-//! Exact matches, cases `kallsyms`, `btf`, `paths`, `domains-1m`, `random-binary`, of the same names as in the suite `names`:
+//! Exact matches, cases `kallsyms`, `btf`, `paths`, `domains-1m`, `random-binary`, of the same
+//! names as in the suite `names`:
 //!
 //! | metric | what it is |
 //! |---|---|
@@ -20,26 +22,34 @@
 //! | `update_user_batch_ns` | the same by system calls that take 4,096 keys each |
 //! | `memory_mb` | all in, in 10^6 bytes: by the arena's accounts, or what the kernel says of its map |
 //!
-//! Engines: `sapwood-bpf` (the trie alone, branches in depth-first order), `sapwood-bpf-index` (the point index alone: `PointNameMap`) and
-//! `sapwood-bpf-both`, written by this process; `kernel-hash` and `kernel-hash-noprealloc`, BPF_MAP_TYPE_HASH without and with
-//! BPF_F_NO_PREALLOC, as large as the set. Their keys are a byte with the length, the key, and zeros up to what the longest key takes in
-//! whole words of 8 bytes. Keys of more than 254 bytes are left out. Programs change maps of their own, made for that (`KernelMap`): with a trie,
-//! with an index, and with both, in the rows of the same names. In records of before `sapwood-bpf-both`, the map of this process called
-//! `sapwood-bpf-index` had both, and so had the map that programs change called `sapwood-bpf`.
+//! Engines: `sapwood-bpf` (the trie alone, branches in depth-first order), `sapwood-bpf-index` (the
+//! point index alone: `PointNameMap`) and `sapwood-bpf-both`, written by this process;
+//! `kernel-hash` and `kernel-hash-noprealloc`, BPF_MAP_TYPE_HASH without and with
+//! BPF_F_NO_PREALLOC, as large as the set. Their keys are a byte with the length, the key, and
+//! zeros up to what the longest key takes in whole words of 8 bytes. Keys of more than 254 bytes
+//! are left out. Programs change maps of their own, made for that (`KernelMap`): with a trie, with
+//! an index, and with both, in the rows of the same names. In records of before `sapwood-bpf-both`,
+//! the map of this process called `sapwood-bpf-index` had both, and so had the map that programs
+//! change called `sapwood-bpf`.
 //!
-//! Longest prefixes of IPv4 addresses, cases `lpm-100k` (random prefixes) and `lpm-full` (the global table, with `--data`), engines
-//! `sapwood-bpf` and `kernel-lpm-trie`: `lookup_ns` of addresses in a random prefix, `hot_ns`, `miss_ns` (where at least a thousand random
-//! addresses are in no prefix), `update_user_ns` (a removal or an insertion) and `memory_mb`.
+//! Longest prefixes of IPv4 addresses, cases `lpm-100k` (random prefixes) and `lpm-full` (the
+//! global table, with `--data`), engines `sapwood-bpf` and `kernel-lpm-trie`: `lookup_ns` of
+//! addresses in a random prefix, `hot_ns`, `miss_ns` (where at least a thousand random addresses
+//! are in no prefix), `update_user_ns` (a removal or an insertion) and `memory_mb`.
 //!
-//! Packets that the program `xdp-route` forwards, by a router with 10,000 routes of each version, made after the global table, to 64
-//! neighbours on four veth cables; engines `sapwood-xdp-resolver` (the kernel's table is asked for each packet, by `bpf_fib_lookup`),
-//! `sapwood-xdp-cache` (the route cache in front of it) and `sapwood-xdp-fib` (tables in the arena that mirror the kernel's). The namespaces have
-//! no names and end with this process, however it ends.
+//! Packets that the program `xdp-route` forwards, by a router with 10,000 routes of each version,
+//! made after the global table, to 64 neighbours on four veth cables; engines
+//! `sapwood-xdp-resolver` (the kernel's table is asked for each packet, by `bpf_fib_lookup`),
+//! `sapwood-xdp-cache` (the route cache in front of it) and `sapwood-xdp-fib` (tables in the arena
+//! that mirror the kernel's). The namespaces have no names and end with this process, however it
+//! ends.
 //!
-//! Cases `xdp-route-v4-1`, `-1k`, `-100k`, and the same of v6: so many flows to random addresses within the routes, by
-//! `BPF_PROG_TEST_RUN`. Of one flow, a frame is forwarded 200 times in a call; of more, each frame has a call of its own, one flow after the
-//! other, and the cache knows all of them. Of every frame that comes out all bytes are compared: both link addresses, a hop less for each time,
-//! the checksum; and the program's own counts. The interface shows by its link address.
+//! Cases `xdp-route-v4-1`, `-1k`, `-100k`, and the same of v6: so many flows to random addresses
+//! within the routes, by `BPF_PROG_TEST_RUN`. Of one flow, a frame is forwarded 200 times in a
+//! call; of more, each frame has a call of its own, one flow after the other, and the cache knows
+//! all of them. Of every frame that comes out all bytes are compared: both link addresses, a hop
+//! less for each time, the checksum; and the program's own counts. The interface shows by its link
+//! address.
 //!
 //! | metric | what it is |
 //! |---|---|
@@ -47,11 +57,13 @@
 //! | `mpps` | the same as millions of packets a second of one processor |
 //! | `call_ns` | by this process's clock around the whole call, comparison included; not of one flow, whose calls wait for the kernel |
 //!
-//! Cases `xdp-route-netns-v4`, `-v6`: frames of 64 bytes of 1,000 flows from a namespace through the router to a third, for a second. The sender
-//! is a program too, run by the kernel with live frames; the programs are on the interfaces in native mode, and a program at the far end
-//! looks at addresses, hops, checksum and interface of every frame before it counts it: `kpps`, thousands a second of those that
-//! arrived, and `lost`, the share that did not. Sending and receiving are in it, on the processor that forwards. Answers of the cache are fresh for 100 ms. The
-//! peer is `kernel-forwarding`: the same frames, the same sender and receiver, no program on the router.
+//! Cases `xdp-route-netns-v4`, `-v6`: frames of 64 bytes of 1,000 flows from a namespace through
+//! the router to a third, for a second. The sender is a program too, run by the kernel with live
+//! frames; the programs are on the interfaces in native mode, and a program at the far end looks at
+//! addresses, hops, checksum and interface of every frame before it counts it: `kpps`, thousands a
+//! second of those that arrived, and `lost`, the share that did not. Sending and receiving are in
+//! it, on the processor that forwards. Answers of the cache are fresh for 100 ms. The peer is
+//! `kernel-forwarding`: the same frames, the same sender and receiver, no program on the router.
 //!
 //! The case `drop-1m`: a map with a million names goes, and its memory with it.
 //!
@@ -60,8 +72,9 @@
 //! | `drop_ms` | processor time: of the thread that does it, and of the kernel's workers in the half second that follows |
 //! | `held_us` | the longest that any processor kept a real-time thread waiting in that second; a thread on each sleeps a tenth of a millisecond at a time. The notes have the same of a second in which nothing goes |
 //!
-//! Engines: `sapwood-bpf-index`, whose map is dropped and its memory given back in pieces (`BpfArena::reclaim`) before the arena is closed;
-//! `sapwood-bpf-at-once`, without that: the kernel frees it all when it closes the arena; `kernel-hash`.
+//! Engines: `sapwood-bpf-index`, whose map is dropped and its memory given back in pieces
+//! (`BpfArena::reclaim`) before the arena is closed; `sapwood-bpf-at-once`, without that: the
+//! kernel frees it all when it closes the arena; `kernel-hash`.
 
 #[cfg(feature = "bpf")]
 mod closing;

@@ -1,10 +1,12 @@
 //! The suite `ranges`: maps of ranges of `u64` that do not overlap to a `u64`.
 //!
-//! In the cases `1k`, `100k`, `1m` and `bytes-1m` a map is built of ranges in a random order, read, and then changed; in the
-//! others it is made by a stream of changes, and then read. Each round does so with every engine. All answers are compared
-//! with those of `std-btreemap`: one by one in the first round, by checksums in all; the run ends where any differs.
+//! In the cases `1k`, `100k`, `1m` and `bytes-1m` a map is built of ranges in a random order, read,
+//! and then changed; in the others it is made by a stream of changes, and then read. Each round
+//! does so with every engine. All answers are compared with those of `std-btreemap`: one by one in
+//! the first round, by checksums in all; the run ends where any differs.
 //!
-//! In the cases `replay-…` the stream is what real programs had mapped and unmapped, recorded: see [`replay`].
+//! In the cases `replay-…` the stream is what real programs had mapped and unmapped, recorded: see
+//! [`replay`].
 //!
 //! In the cases `beside-1wNr` and `writers-N` threads share the map: see [`beside`]. A writer maps
 //! ranges at the lowest fit in its region of an address space and unmaps them again. Meanwhile N
@@ -29,8 +31,9 @@
 //! | `change_mops` | changes of all writers, in millions a second |
 //! | `p50_us`, `p99_us`, `worst_us` | one mapping beside the other threads: the search for the lowest gap of n pages, and the store there |
 //!
-//! Times of one thread are what it used of its core, those of several are of the clock on the wall. Ours is read through one view, and takes and leaves its lock for each
-//! change; the peers have none where one thread works, and a lock in the other cases.
+//! Times of one thread are what it used of its core, those of several are of the clock on the wall.
+//! Ours is read through one view, and takes and leaves its lock for each change; the peers have
+//! none where one thread works, and a lock in the other cases.
 
 mod beside;
 mod replay;

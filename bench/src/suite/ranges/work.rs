@@ -224,8 +224,9 @@ fn bytes(n: usize) -> Vec<RangeInclusive<u64>> {
     ranges
 }
 
-/// Random overwriting and erasing: ranges of 1 to 16 pages, in multiples of `unit`, are stored at random places, or the
-/// entry that is at one is erased. Between three and five quarters of the entries are there at any time.
+/// Random overwriting and erasing: ranges of 1 to 16 pages, in multiples of `unit`, are stored at
+/// random places, or the entry that is at one is erased. Between three and five quarters of the
+/// entries are there at any time.
 fn churn(base: &[RangeInclusive<u64>], unit: u64, count: usize) -> Vec<Op> {
     let last = base.iter().map(|range| *range.end()).max();
     let units = (last.expect("there are ranges") + 1) / unit;
@@ -290,7 +291,8 @@ fn converted(changes: impl IntoIterator<Item = Change>) -> Vec<Op> {
     ops.collect()
 }
 
-/// The lengths of the gaps between entries, from the least to the largest, and the end of the last entry.
+/// The lengths of the gaps between entries, from the least to the largest, and the end of the last
+/// entry.
 fn gaps(entries: &[(u64, u64, u64)]) -> (Vec<u64>, u64) {
     let between = entries.windows(2).map(|pair| pair[1].0 - pair[0].1 - 1);
     let mut gaps: Vec<_> = between.filter(|gap| *gap > 0).collect();

@@ -1,8 +1,8 @@
 //! The group `threads` of the suite `names`: maps that many threads read and write at once.
 //!
-//! It reproduces the tables that came with the qp-trie map proposed for the Linux kernel's BPF (Hou Tao, 2022):
-//! lookups and updates over five key sets with 1 to 16 threads, and the memory. Here there are at most twice as
-//! many threads as cores, and the notes say how many cores there were.
+//! It reproduces the tables that came with the qp-trie map proposed for the Linux kernel's BPF (Hou
+//! Tao, 2022): lookups and updates over five key sets with 1 to 16 threads, and the memory. Here
+//! there are at most twice as many threads as cores, and the notes say how many cores there were.
 //!
 //! | cases | what runs |
 //! |---|---|

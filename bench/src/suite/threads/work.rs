@@ -1,4 +1,5 @@
-//! What the threads of a case do: builds a map, lets them work on it, and checks what they were answered.
+//! What the threads of a case do: builds a map, lets them work on it, and checks what they were
+//! answered.
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -16,8 +17,9 @@ use crate::report::Measure;
 
 /// The keys of a group, and of one of its rounds.
 ///
-/// What inserts or replaces entries one after the other leaves them one after the other in memory. A pass in the same
-/// order would find each beside the one before, as no real user does; so no two phases in a row have one order.
+/// What inserts or replaces entries one after the other leaves them one after the other in memory.
+/// A pass in the same order would find each beside the one before, as no real user does; so no two
+/// phases in a row have one order.
 pub struct Keys {
     /// What the map holds, with empty stamps, in the order in which it is built.
     pub all: KeyList,
@@ -73,8 +75,8 @@ impl Keys {
 const INSERTS: usize = 200_000;
 const QUICK_INSERTS: usize = 20_000;
 
-/// An engine that loses keys may miss one in so many, of the keys and of the operations of a thread; and a few in any
-/// case, as a short phase is no sample.
+/// An engine that loses keys may miss one in so many, of the keys and of the operations of a
+/// thread; and a few in any case, as a short phase is no sample.
 const LOSSES: u64 = 1000;
 const FEW: u64 = 10;
 
@@ -273,8 +275,8 @@ impl<'k> Round<'k> {
         done
     }
 
-    /// Checks each key: its value is its own, and the stamp that of the last write of one of the threads that
-    /// wrote it in this order, or the one before if none did.
+    /// Checks each key: its value is its own, and the stamp that of the last write of one of the
+    /// threads that wrote it in this order, or the one before if none did.
     fn check(&mut self, order: &Order, written: &[Spent]) {
         let name = self.lane.name;
         let mut session = self.map.session();
@@ -312,7 +314,8 @@ impl<'k> Round<'k> {
         );
     }
 
-    /// Checks that what writers inserted is gone. A key that the map lost for a while may have come back.
+    /// Checks that what writers inserted is gone. A key that the map lost for a while may have come
+    /// back.
     fn check_spare(&self) {
         let mut session = self.map.session();
         let left = (0..self.keys.spare.len())
@@ -396,8 +399,8 @@ impl Job<'_> {
         let mut standing = None;
         start.wait();
         let (began, cpu) = (Instant::now(), CpuClock::start());
-        // Once in any case: on a busy machine the window may be over before the thread gets a core, and a rate of
-        // nothing is none.
+        // Once in any case: on a busy machine the window may be over before the thread gets a core,
+        // and a rate of nothing is none.
         loop {
             let (from, count, stamp) = walk.step();
             match task {

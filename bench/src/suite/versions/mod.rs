@@ -9,8 +9,8 @@
 //! | `items-N` | a store of N items, one thread: memory, then reads, then writes |
 //! | `commit1-N`, `commit1000-N` | transactions of 1 and of 1000 operations on N items, one thread |
 //!
-//! Where nothing else is said a loop is 32 transactions of 32 operations. The number of items stays within a
-//! few hundred of N: the writer puts each key that it removes back a little later.
+//! Where nothing else is said a loop is 32 transactions of 32 operations. The number of items stays
+//! within a few hundred of N: the writer puts each key that it removes back a little later.
 //!
 //! | metric | what it is |
 //! |---|---|

@@ -32,8 +32,8 @@ pub fn run_store<S: Store>(keys: &Keys, work: &Work) -> Measured {
     }
 }
 
-/// A full store, filled in transactions of a thousand. One more follows that changes nothing: a store that
-/// brings a second copy up to date a transaction later has done so then.
+/// A full store, filled in transactions of a thousand. One more follows that changes nothing: a
+/// store that brings a second copy up to date a transaction later has done so then.
 fn full<S: Store>(keys: &Keys) -> S {
     let store = S::new();
     let mut writer = store.writer();
@@ -200,8 +200,8 @@ fn commits<S: Store>(keys: &Keys, operations: usize, window: Duration) -> Measur
     ]
 }
 
-/// A snapshot must show what it was taken of, whatever is committed after it. Not part of what is timed: a
-/// snapshot that lives through all of it would measure how much garbage it holds back.
+/// A snapshot must show what it was taken of, whatever is committed after it. Not part of what is
+/// timed: a snapshot that lives through all of it would measure how much garbage it holds back.
 fn snapshot_stays<S: Store>(keys: &Keys) {
     let store: S = full(keys);
     let Some(snapshot) = store.snapshot() else {
@@ -240,7 +240,8 @@ fn read(
 ) -> Reads {
     let mut seen = Seen::default();
     let (cpu, wall) = (CpuClock::start(), Instant::now());
-    // Once in any case: on a busy machine the window may be over before the thread gets a core. So below.
+    // Once in any case: on a busy machine the window may be over before the thread gets a core. So
+    // below.
     loop {
         for _ in 0..plan.transactions {
             // A transaction that is longer than the list is several reads of the list's length.

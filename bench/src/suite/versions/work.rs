@@ -70,8 +70,9 @@ impl Keys {
     }
 }
 
-/// The writer's endless sequence of operations: remove a key, insert the one removed `lag` removals ago, and so
-/// on through all moving keys again and again. (The first `lag` inserts replace a value by itself.)
+/// The writer's endless sequence of operations: remove a key, insert the one removed `lag` removals
+/// ago, and so on through all moving keys again and again. (The first `lag` inserts replace a value
+/// by itself.)
 pub struct Churn<'k> {
     keys: &'k KeyList,
     lag: usize,

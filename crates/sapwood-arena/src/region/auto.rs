@@ -18,8 +18,9 @@ enum Now {
     Pages(MovableMmap),
 }
 
-/// A [`HeapRegion`] below 256 KiB, then a [`MovableMmap`]: a program with a million small maps and one
-/// with a single large map both pay for what they use. Always the heap without `mmap` and under Miri.
+/// A [`HeapRegion`] below 256 KiB, then a [`MovableMmap`]: a program with a million small maps and
+/// one with a single large map both pay for what they use. Always the heap without `mmap` and under
+/// Miri.
 ///
 /// ```
 /// use sapwood_arena::{AutoRegion, Region};
@@ -63,7 +64,8 @@ impl AutoRegion {
     }
 }
 
-// SAFETY: everything is passed to one of two regions; moving from the first to the second copies the contents.
+// SAFETY: everything is passed to one of two regions; moving from the first to the second copies
+// the contents.
 unsafe impl Region for AutoRegion {
     fn base(&self) -> NonNull<u8> {
         self.inner().base()
@@ -85,7 +87,8 @@ unsafe impl Region for AutoRegion {
                 if pages.grow(min_len).is_err() {
                     return false;
                 }
-                // SAFETY: both are valid for `heap.len() < min_len` bytes and belong to different regions.
+                // SAFETY: both are valid for `heap.len() < min_len` bytes and belong to different
+                // regions.
                 unsafe {
                     core::ptr::copy_nonoverlapping(
                         heap.base().as_ptr(),

@@ -16,10 +16,11 @@ use std::path::Path;
 
 /// A file mapped for writing, over a reservation: the base never moves.
 ///
-/// Space is taken from the disk as the file grows, so a full disk is an error of `grow`, not a signal later. The file
-/// stays when the region is dropped.
+/// Space is taken from the disk as the file grows, so a full disk is an error of `grow`, not a
+/// signal later. The file stays when the region is dropped.
 ///
-/// Nobody else may shorten the file while it is mapped: every mapping's reader would die by `SIGBUS`.
+/// Nobody else may shorten the file while it is mapped: every mapping's reader would die by
+/// `SIGBUS`.
 #[derive(Debug)]
 pub struct FileRegion {
     space: Space,
@@ -115,9 +116,9 @@ impl FileRegion {
     }
 }
 
-// SAFETY: the space is ours and page aligned; `len` of it is mapped to a file that is at least as long. The base never
-// changes. Other processes may read the file, that is what it is for; that nobody shortens or writes it is the
-// documented duty of whoever has its name.
+// SAFETY: the space is ours and page aligned; `len` of it is mapped to a file that is at least as
+// long. The base never changes. Other processes may read the file, that is what it is for; that
+// nobody shortens or writes it is the documented duty of whoever has its name.
 unsafe impl Region for FileRegion {
     fn base(&self) -> NonNull<u8> {
         self.space.base
@@ -173,8 +174,8 @@ unsafe impl Region for FileRegion {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
             use rustix::fs::{FallocateFlags, fallocate};
-            // A hole in a file on disk has to be filled again when its pages are next used, and a disk that is
-            // full by then means SIGBUS. Memory has no such trouble.
+            // A hole in a file on disk has to be filled again when its pages are next used, and a
+            // disk that is full by then means SIGBUS. Memory has no such trouble.
             if !self.nameless {
                 return false;
             }
@@ -210,8 +211,9 @@ unsafe impl Region for FileRegion {
 
 /// A file that a [`FileRegion`] writes, or has written, mapped for reading only.
 ///
-/// While its owner lives, what is reachable from the roots may be read by the structure's own rules; the mapping covers
-/// what the file had when it was opened, see [`refresh`](FileMap::refresh).
+/// While its owner lives, what is reachable from the roots may be read by the structure's own
+/// rules; the mapping covers what the file had when it was opened, see
+/// [`refresh`](FileMap::refresh).
 #[derive(Debug)]
 pub struct FileMap {
     space: Space,
@@ -220,9 +222,11 @@ pub struct FileMap {
 }
 
 impl FileMap {
-    /// Maps the file after checking magic, version, layout and length, and the header's checksum if it is sealed.
+    /// Maps the file after checking magic, version, layout and length, and the header's checksum if
+    /// it is sealed.
     ///
-    /// References found inside are not checked: the structure must hold each against [`len`](FileMap::len).
+    /// References found inside are not checked: the structure must hold each against
+    /// [`len`](FileMap::len).
     ///
     /// # Errors
     ///
@@ -275,7 +279,8 @@ impl FileMap {
     pub fn header(&self) -> Result<Header, HeaderError> {
         let mut page = [0; HEADER_LEN];
         for (i, word) in page.chunks_exact_mut(8).enumerate() {
-            // SAFETY: within the first page, which is mapped and aligned. The owner may be writing: atomic loads.
+            // SAFETY: within the first page, which is mapped and aligned. The owner may be writing:
+            // atomic loads.
             let value = unsafe {
                 let p = self.space.base.as_ptr().cast::<AtomicU64>().add(i);
                 (*p).load(Ordering::Acquire)

@@ -74,8 +74,8 @@ impl HeapRegion {
             return Err(full);
         }
         if capacity > 0 {
-            // Alignment of 16 and cutting to size by hand, because most allocators give large blocks of
-            // zeros for free (calloc) only at their own alignment.
+            // Alignment of 16 and cutting to size by hand, because most allocators give large
+            // blocks of zeros for free (calloc) only at their own alignment.
             let size = capacity.checked_add(ALIGN - 1).ok_or(full)?;
             let layout = Layout::from_size_align(size, 16).map_err(|_| full)?;
             // SAFETY: the layout's size is not zero.
@@ -105,7 +105,8 @@ unsafe impl Region for HeapRegion {
     }
 
     fn extend(&mut self, min_len: usize) -> bool {
-        // An eighth more than asked once it is worth it: copying stays linear in total, and little lies idle.
+        // An eighth more than asked once it is worth it: copying stays linear in total, and little
+        // lies idle.
         let slack = if self.len < 4096 { 0 } else { self.len / 8 };
         let len = min_len
             .max(self.len.saturating_add(slack))

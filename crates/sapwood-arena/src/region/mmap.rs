@@ -11,8 +11,8 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 /// Size and alignment of a huge page, where they exist.
 pub(super) const HUGE: usize = 2 << 20;
 
-/// Huge pages are asked for from this length on. The last one may be used by one byte only, so below
-/// this a huge page could cost more than an eighth of the memory.
+/// Huge pages are asked for from this length on. The last one may be used by one byte only, so
+/// below this a huge page could cost more than an eighth of the memory.
 const HUGE_FROM: usize = 16 << 20;
 
 /// An owned piece of address space.
@@ -49,7 +49,8 @@ impl Space {
         } else {
             p.map_addr(|a| a.next_multiple_of(align)).addr() - p.addr()
         };
-        // SAFETY: `lead <= extra`, inside the mapping; what is unmapped before and after was never used.
+        // SAFETY: `lead <= extra`, inside the mapping; what is unmapped before and after was never
+        // used.
         unsafe {
             if lead > 0 {
                 let _ = rustix::mm::munmap(p.cast(), lead);
@@ -93,7 +94,8 @@ impl Space {
             return false;
         };
         debug_assert!(range.end <= self.len);
-        // SAFETY: the range lies in our own anonymous mapping, and the caller of `release` gave up its contents.
+        // SAFETY: the range lies in our own anonymous mapping, and the caller of `release` gave up
+        // its contents.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let done = unsafe {
             rustix::mm::madvise(
@@ -103,7 +105,8 @@ impl Space {
             )
             .is_ok()
         };
-        // SAFETY: as above. Elsewhere DONTNEED may keep the pages, so fresh ones are mapped over them.
+        // SAFETY: as above. Elsewhere DONTNEED may keep the pages, so fresh ones are mapped over
+        // them.
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         let done = unsafe {
             let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -149,8 +152,8 @@ pub(super) struct Use {
 }
 
 impl Use {
-    /// Memory below `end` is about to be written. Advice goes one huge page at a time as `end` enters
-    /// it, so that the last, partly used one is the only overshoot.
+    /// Memory below `end` is about to be written. Advice goes one huge page at a time as `end`
+    /// enters it, so that the last, partly used one is the only overshoot.
     pub(super) fn will_use(&mut self, space: &Space, end: usize, len: usize) -> usize {
         let pages = end.next_multiple_of(PAGE).min(len);
         if !self.wanted || end < HUGE_FROM {
@@ -169,10 +172,11 @@ impl Use {
     }
 }
 
-/// Anonymous pages over reserved address space. The base never moves, so readers on other threads may keep it.
+/// Anonymous pages over reserved address space. The base never moves, so readers on other threads
+/// may keep it.
 ///
-/// `len` grows in large steps, because a page costs nothing before it is touched: what the system has to
-/// back is what [`Region::will_use`] answers.
+/// `len` grows in large steps, because a page costs nothing before it is touched: what the system
+/// has to back is what [`Region::will_use`] answers.
 ///
 /// ```
 /// use sapwood_arena::{MmapRegion, Region};
@@ -192,8 +196,8 @@ impl MmapRegion {
     /// What is reserved unless another size is asked for: all that references can reach.
     pub const DEFAULT_RESERVE: usize = MAX_BYTES;
 
-    /// Reserves `bytes` of address space (at most [`DEFAULT_RESERVE`](Self::DEFAULT_RESERVE)). If the system
-    /// refuses so much (a limit on address space, say), tries halves down to 1 MiB.
+    /// Reserves `bytes` of address space (at most [`DEFAULT_RESERVE`](Self::DEFAULT_RESERVE)). If
+    /// the system refuses so much (a limit on address space, say), tries halves down to 1 MiB.
     ///
     /// # Errors
     ///
@@ -237,7 +241,8 @@ pub(super) fn next_len(len: usize, min_len: usize, capacity: usize) -> usize {
         .min(capacity)
 }
 
-// SAFETY: the space is ours, page aligned, and `len` of it is readable and writable; the base never changes.
+// SAFETY: the space is ours, page aligned, and `len` of it is readable and writable; the base never
+// changes.
 unsafe impl Region for MmapRegion {
     fn base(&self) -> NonNull<u8> {
         self.space.base

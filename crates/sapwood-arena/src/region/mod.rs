@@ -25,8 +25,8 @@ pub(crate) use mmap::Space as Mapping;
 #[cfg(all(unix, feature = "std", not(miri)))]
 pub use movable::MovableMmap;
 
-/// Pages as the allocator counts them: 4096 bytes. A region whose system has larger pages gives back
-/// only what it can.
+/// Pages as the allocator counts them: 4096 bytes. A region whose system has larger pages gives
+/// back only what it can.
 pub const PAGE: usize = 4096;
 
 /// There is no room for what was asked, and nothing was changed.
@@ -51,8 +51,8 @@ pub struct ArenaFull {
 /// # Safety
 ///
 /// An implementation promises that
-/// - `base()..base() + len()` is readable and writable memory that nothing else uses, until the region
-///   is dropped or `protect` forbids a part of it;
+/// - `base()..base() + len()` is readable and writable memory that nothing else uses, until the
+///   region is dropped or `protect` forbids a part of it;
 /// - `base()` is aligned to 64 bytes and changes only inside `extend`, and never if `is_stable()`;
 /// - `extend` keeps the first `len()` bytes; what it adds is zeroed;
 /// - a call of `extend` that fails changes nothing;
@@ -76,7 +76,8 @@ pub unsafe trait Region: Send + Sync {
     /// than [`capacity`](Region::capacity); says whether it did. [`grow`](Region::grow) calls it.
     fn extend(&mut self, min_len: usize) -> bool;
 
-    /// Makes at least `min_len` bytes usable. May move the memory unless [`is_stable`](Region::is_stable).
+    /// Makes at least `min_len` bytes usable. May move the memory unless
+    /// [`is_stable`](Region::is_stable).
     ///
     /// # Errors
     ///
@@ -95,8 +96,8 @@ pub unsafe trait Region: Send + Sync {
     /// Whether the base never changes, so that other threads may keep it.
     fn is_stable(&self) -> bool;
 
-    /// Gives the whole pages inside `range` back to the system; says whether it did. They stay usable;
-    /// their contents become zero or unspecified.
+    /// Gives the whole pages inside `range` back to the system; says whether it did. They stay
+    /// usable; their contents become zero or unspecified.
     fn release(&mut self, range: Range<usize>) -> bool {
         let _ = range;
         false
@@ -109,8 +110,9 @@ pub unsafe trait Region: Send + Sync {
         false
     }
 
-    /// Told before memory below `end` is first written. Answers how many bytes the system then has to
-    /// back: all of `len()` for a heap, whole pages up to `end` where untouched pages cost nothing.
+    /// Told before memory below `end` is first written. Answers how many bytes the system then has
+    /// to back: all of `len()` for a heap, whole pages up to `end` where untouched pages cost
+    /// nothing.
     fn will_use(&mut self, end: usize) -> usize {
         let _ = end;
         self.len()

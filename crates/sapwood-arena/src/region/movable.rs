@@ -9,8 +9,9 @@ use rustix::io::Errno;
 
 /// Anonymous pages whose base may move when they grow; no large reservation is held.
 ///
-/// Address space of twice the length is kept, so that most growth happens in place. When that is used up
-/// the pages move (on Linux by `mremap`, whole page tables at a time; elsewhere they are copied).
+/// Address space of twice the length is kept, so that most growth happens in place. When that is
+/// used up the pages move (on Linux by `mremap`, whole page tables at a time; elsewhere they are
+/// copied).
 ///
 /// ```
 /// use sapwood_arena::{MovableMmap, Region};
@@ -64,8 +65,8 @@ impl MovableMmap {
         Ok(())
     }
 
-    /// Moves pages from the start of the space to a new place, and says how many bytes went: all of them where
-    /// the system can do it, none where it cannot.
+    /// Moves pages from the start of the space to a new place, and says how many bytes went: all of
+    /// them where the system can do it, none where it cannot.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn move_mappings(&self, new: &Space) -> usize {
         use rustix::mm::{MremapFlags, mremap_fixed};
@@ -100,7 +101,8 @@ impl MovableMmap {
         {
             use rustix::mm::{MremapFlags, mremap_fixed};
             let flags = MremapFlags::MAYMOVE;
-            // SAFETY: the source is ours; the target is the hole that these bytes left a moment ago.
+            // SAFETY: the source is ours; the target is the hole that these bytes left a moment
+            // ago.
             let back = unsafe { mremap_fixed(new.at(0), cut, cut, flags, self.space.at(0)) };
             assert!(
                 back.is_ok(),
@@ -128,8 +130,9 @@ impl MovableMmap {
             }
             return Err(error);
         }
-        // Dropping the old space unmaps its whole range. The moved parts are holes by now, and another
-        // thread may already have mapped something there, so only what was not moved may be unmapped.
+        // Dropping the old space unmaps its whole range. The moved parts are holes by now, and
+        // another thread may already have mapped something there, so only what was not moved may be
+        // unmapped.
         let old = core::mem::replace(&mut self.space, new);
         let old = core::mem::ManuallyDrop::new(old);
         if old.len > moved {
@@ -142,8 +145,8 @@ impl MovableMmap {
     }
 }
 
-// SAFETY: the space is ours, page aligned, and `len` of it is readable and writable; it moves only in
-// `extend`, contents and all.
+// SAFETY: the space is ours, page aligned, and `len` of it is readable and writable; it moves only
+// in `extend`, contents and all.
 unsafe impl Region for MovableMmap {
     fn base(&self) -> NonNull<u8> {
         self.space.base

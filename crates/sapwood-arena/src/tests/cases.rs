@@ -71,7 +71,8 @@ fn poison_finds_a_write_after_free() {
     let mut arena = Arena::new(ArenaOptions::default().debug(DebugMode::Poison));
     let r = arena.alloc(64, Kind(0), Area::Nodes).unwrap();
     let _between = arena.alloc(64, Kind(0), Area::Nodes).unwrap();
-    // SAFETY: the free is right; the write after it is the mistake under test, into memory that the arena still holds.
+    // SAFETY: the free is right; the write after it is the mistake under test, into memory that the
+    // arena still holds.
     unsafe {
         arena.free(r, 64, Kind(0));
         arena.base().add(r.byte_offset() + 40).write(1);

@@ -144,10 +144,12 @@ fn a_failed_write_leaves_the_old_file() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error() {
-    // /dev/full is not a folder to write beside; a file size limit is the portable stand-in, and needs a child.
+    // /dev/full is not a folder to write beside; a file size limit is the portable stand-in, and
+    // needs a child.
     if std::env::var_os("SAPWOOD_FULL_DISK").is_none() {
         let exe = std::env::current_exe().unwrap();
-        // `trap ''` makes the kernel answer EFBIG instead of a signal. Blocks of `ulimit -f` are 512 or 1024 bytes.
+        // `trap ''` makes the kernel answer EFBIG instead of a signal. Blocks of `ulimit -f` are
+        // 512 or 1024 bytes.
         let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" --exact files::a_full_disk_is_an_error --nocapture";
         let mut child = std::process::Command::new("sh");
         let out = child

@@ -25,8 +25,8 @@ fn a_use_after_free_dies_at_once() {
         let r = arena.alloc(40, Kind(0), Area::Nodes).unwrap();
         let p = arena.base().wrapping_add(r.byte_offset());
         let q = arena.base().wrapping_add(keep.byte_offset());
-        // SAFETY: both blocks are live until the free; the access after it is the mistake under test, in this
-        // arena's own mapping.
+        // SAFETY: both blocks are live until the free; the access after it is the mistake under
+        // test, in this arena's own mapping.
         unsafe {
             p.write_volatile(1);
             q.write_volatile(1);

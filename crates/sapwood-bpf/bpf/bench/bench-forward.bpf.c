@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Both ends of what the benchmark measures of xdp-route: frames of 64 bytes that a router should forward, and the check that
- * it did.
+ * Both ends of what the benchmark measures of xdp-route: frames of 64 bytes that a router should
+ * forward, and the check that it did.
  *
- * The sender is run by BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES: the kernel makes a frame, and sends it where the program says. The
- * last two bytes of a frame are the last two of the address of the neighbour that must get it; the first of them is the number of the
- * interface that it must come in at.
+ * The sender is run by BPF_PROG_TEST_RUN with BPF_F_TEST_XDP_LIVE_FRAMES: the kernel makes a frame,
+ * and sends it where the program says. The last two bytes of a frame are the last two of the
+ * address of the neighbour that must get it; the first of them is the number of the interface that
+ * it must come in at.
  */
 #include <linux/bpf.h>
 #include "sapwood/arena.bpf.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * What the benchmark measures of tables of prefixes: lookups in a loop inside the kernel, with the clock around it. A question
- * is a word: the address in host order, and in the upper half the value that is expected (0: none).
+ * What the benchmark measures of tables of prefixes: lookups in a loop inside the kernel, with the
+ * clock around it. A question is a word: the address in host order, and in the upper half the value
+ * that is expected (0: none).
  */
 #include <linux/bpf.h>
 #include "sapwood/lpm.bpf.h"

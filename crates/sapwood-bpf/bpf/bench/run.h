@@ -2,9 +2,10 @@
 /*
  * Many questions answered in a loop inside the kernel, with the clock around it.
  *
- * The questions lie in the arena, one after the other: the answer that is expected (0: none), and the image of the key with as many
- * words for every key of a case, a multiple of four. All engines copy it to the same place, and look it up there; the program
- * that does nothing but copy says what to subtract.
+ * The questions lie in the arena, one after the other: the answer that is expected (0: none), and
+ * the image of the key with as many words for every key of a case, a multiple of four. All engines
+ * copy it to the same place, and look it up there; the program that does nothing but copy says what
+ * to subtract.
  */
 #ifndef SAPWOOD_BENCH_RUN_H
 #define SAPWOOD_BENCH_RUN_H

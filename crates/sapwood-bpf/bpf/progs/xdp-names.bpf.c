@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Drops DNS queries for names of a list, and for names below them. Everything else passes as it came, and is counted.
+ * Drops DNS queries for names of a list, and for names below them. Everything else passes as it
+ * came, and is counted.
  *
- * The list is a map of the arena whose keys are those of domain names (dns.bpf.h). The entry of the closest enclosing name says what
- * becomes of the query: SW_NAMES_BLOCK or SW_NAMES_ALLOW. Queries are UDP packets to port 53, over IPv4 or IPv6, behind at most one VLAN
- * tag; the first question counts.
+ * The list is a map of the arena whose keys are those of domain names (dns.bpf.h). The entry of the
+ * closest enclosing name says what becomes of the query: SW_NAMES_BLOCK or SW_NAMES_ALLOW. Queries
+ * are UDP packets to port 53, over IPv4 or IPv6, behind at most one VLAN tag; the first question
+ * counts.
  */
 #include <linux/bpf.h>
 #include "sapwood/dns.bpf.h"

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Forwards IPv4 and IPv6 packets to where the kernel would: the resolver is the kernel's own table (bpf_fib_lookup), asked for each packet, or
- * for each flow that the route cache does not know; or the tables that mirror it are asked.
+ * Forwards IPv4 and IPv6 packets to where the kernel would: the resolver is the kernel's own table
+ * (bpf_fib_lookup), asked for each packet, or for each flow that the route cache does not know; or
+ * the tables that mirror it are asked.
  *
- * What it does not forward, it passes to the kernel as it came, and counts why: the kernel answers for itself, resolves neighbours,
- * sends ICMP errors, and drops.
+ * What it does not forward, it passes to the kernel as it came, and counts why: the kernel answers
+ * for itself, resolves neighbours, sends ICMP errors, and drops.
  */
 #include <linux/bpf.h>
 #include "sapwood/hop.bpf.h"
@@ -83,8 +84,9 @@ SW_INLINE void sw_ports(const __u8 *at, const __u8 *end, __u32 protocol, __u32 b
 }
 
 /*
- * Reads an IPv4 packet: SW_XDP_ROUTE_COUNTS, or why it is the kernel's. What the answer depends on: the destination, and as the flow
- * the source, the type of service, protocol and ports, by which the kernel may choose among several ways.
+ * Reads an IPv4 packet: SW_XDP_ROUTE_COUNTS, or why it is the kernel's. What the answer depends on:
+ * the destination, and as the flow the source, the type of service, protocol and ports, by which
+ * the kernel may choose among several ways.
  */
 SW_INLINE __u32 sw_read4(const __u8 *ip, const __u8 *end, struct sw_packet *packet)
 {

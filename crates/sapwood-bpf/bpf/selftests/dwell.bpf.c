@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A program that looks a key up and dwells on what it found: reads it again and again for so many rounds, and counts how often it was not
- * what it was at first. While it runs, nothing that it found may be used for anything else.
+ * A program that looks a key up and dwells on what it found: reads it again and again for so many
+ * rounds, and counts how often it was not what it was at first. While it runs, nothing that it
+ * found may be used for anything else.
  */
 #include <linux/bpf.h>
 #include "sapwood/qp.bpf.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Two programs on the same map and the same cache: one runs in a loop, the other one in interrupts, in the midst of what the first one does.
- * Each notes what it has done to which key, so that the test can compare.
+ * Two programs on the same map and the same cache: one runs in a loop, the other one in interrupts,
+ * in the midst of what the first one does. Each notes what it has done to which key, so that the
+ * test can compare.
  */
 #include <linux/bpf.h>
 #include "sapwood/qp_write.bpf.h"

@@ -40,8 +40,8 @@ SW_GLOBAL long sw_walk_sum(sw_at cursor, __u64 *sum SW_NONNULL)
 }
 
 /*
- * Walks a whole map whose keys have at most 254 bytes: how many entries have the value 0, and in the upper half all others; -EUCLEAN when
- * keys do not ascend.
+ * Walks a whole map whose keys have at most 254 bytes: how many entries have the value 0, and in
+ * the upper half all others; -EUCLEAN when keys do not ascend.
  */
 SW_GLOBAL long sw_walk_whole(__u32 map, sw_at cursor, struct sw_key *key SW_NONNULL)
 {

@@ -22,7 +22,8 @@ use crate::raw::arena::Memory;
 const RING_MAX: u32 = 4096;
 
 impl Owner {
-    /// The owner of a map that is there. No program uses it, and none has since the grace period before.
+    /// The owner of a map that is there. No program uses it, and none has since the grace period
+    /// before.
     pub(super) fn adopt(
         memory: &Arc<Memory>,
         window: &WindowInfo,

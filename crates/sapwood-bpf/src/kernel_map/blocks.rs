@@ -1,4 +1,5 @@
-//! Which bytes of a window are blocks, and whose they are: kept outside the window, where programs cannot spoil it.
+//! Which bytes of a window are blocks, and whose they are: kept outside the window, where programs
+//! cannot spoil it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,8 +47,8 @@ impl Bits {
     }
 }
 
-/// Blocks of whole units between the first and the frontier: each is given to programs, waits for the end of a grace period, or is
-/// free.
+/// Blocks of whole units between the first and the frontier: each is given to programs, waits for
+/// the end of a grace period, or is free.
 ///
 /// A block is named by its first unit. Its size is never taken from others.
 pub(super) struct Blocks {
@@ -60,8 +61,8 @@ pub(super) struct Blocks {
     waiting: Bits,
     free: BTreeMap<u32, u32>,
     sizes: BTreeSet<(u32, u32)>,
-    /// Free blocks by their units, kept as they are for the next request of that size: to merge them with their neighbours takes ten times as
-    /// long.
+    /// Free blocks by their units, kept as they are for the next request of that size: to merge
+    /// them with their neighbours takes ten times as long.
     kept: Vec<Vec<u32>>,
     given_units: u32,
     waiting_units: u32,
@@ -81,7 +82,8 @@ pub(super) struct Units {
 }
 
 impl Blocks {
-    /// No blocks yet; they may lie from `first` to `limit`. Each `fail_every`th request fails; 0: none.
+    /// No blocks yet; they may lie from `first` to `limit`. Each `fail_every`th request fails; 0:
+    /// none.
     pub(super) fn new(first: u32, limit: u32, fail_every: u64) -> Blocks {
         Blocks {
             first,
@@ -101,7 +103,8 @@ impl Blocks {
         }
     }
 
-    /// Those that a dead owner had: programs have these blocks, and the rest below the frontier is free. `None` when they overlap or lie outside.
+    /// Those that a dead owner had: programs have these blocks, and the rest below the frontier is
+    /// free. `None` when they overlap or lie outside.
     pub(super) fn rebuilt(
         first: u32,
         limit: u32,
@@ -144,7 +147,8 @@ impl Blocks {
         }
     }
 
-    /// A block for programs: free memory that fits best, or from the frontier, if `grow` can have memory up to the new one.
+    /// A block for programs: free memory that fits best, or from the frontier, if `grow` can have
+    /// memory up to the new one.
     pub(super) fn give(&mut self, units: u32, grow: impl FnOnce(u32) -> bool) -> Option<u32> {
         self.requests += 1;
         if self.fail_every != 0 && self.requests % self.fail_every == 0 {
@@ -219,7 +223,8 @@ impl Blocks {
         next.unwrap_or(self.frontier) - at
     }
 
-    /// A block that programs gave up, which they may still be reading; its units. `None` when it was not theirs.
+    /// A block that programs gave up, which they may still be reading; its units. `None` when it
+    /// was not theirs.
     pub(super) fn wait(&mut self, at: u32) -> Option<u32> {
         let units = self.given(at)?;
         self.given.set(at, false);
@@ -229,7 +234,8 @@ impl Blocks {
         Some(units)
     }
 
-    /// Makes two of a block that programs have: of so many units, and of what is left. `false` when it is none or has not more.
+    /// Makes two of a block that programs have: of so many units, and of what is left. `false` when
+    /// it is none or has not more.
     pub(super) fn split(&mut self, at: u32, units: u32) -> bool {
         let more = units > 0 && self.given(at).is_some_and(|all| all > units);
         if more {
@@ -287,7 +293,8 @@ impl Blocks {
         self.free_units -= units;
     }
 
-    /// Checks that blocks follow each other without a gap, that no free ones that are listed are neighbours, and that the counts are right.
+    /// Checks that blocks follow each other without a gap, that no free ones that are listed are
+    /// neighbours, and that the counts are right.
     pub(super) fn verify(&self) -> Result<(), String> {
         let mut at = self.first;
         let mut found = Units {

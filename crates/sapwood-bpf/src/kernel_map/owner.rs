@@ -1,4 +1,5 @@
-//! The side of a kernel-owned map that supplies memory: what lies where in the window, and a step of service.
+//! The side of a kernel-owned map that supplies memory: what lies where in the window, and a step
+//! of service.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -115,7 +116,8 @@ impl Plan {
         self.value_bytes / 8 + key_len / 8 + 1
     }
 
-    /// The capacity of a class's ring: how many blocks it usually has at most, and how many it has at first.
+    /// The capacity of a class's ring: how many blocks it usually has at most, and how many it has
+    /// at first.
     fn ring_of(&self, class: usize) -> (usize, usize) {
         let all = self.ring_size();
         let units = k::units(class);
@@ -512,8 +514,8 @@ impl Owner {
     }
 }
 
-/// Makes sure that there is memory up to `end`, in bytes of the window: somewhat more than was asked for, if that can be had,
-/// because each time takes a system call.
+/// Makes sure that there is memory up to `end`, in bytes of the window: somewhat more than was
+/// asked for, if that can be had, because each time takes a system call.
 fn populate(memory: &Memory, window: &WindowInfo, end: usize, populated: &mut usize) -> bool {
     if end <= *populated {
         return true;

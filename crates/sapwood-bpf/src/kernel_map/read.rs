@@ -1,7 +1,7 @@
 //! Reading a map that programs write, by its index: what is read may be anything.
 //!
-//! The caller has the owner, so nothing is freed meanwhile: what the index named is a leaf that keeps its bytes, unless programs that have gone
-//! wrong write there.
+//! The caller has the owner, so nothing is freed meanwhile: what the index named is a leaf that
+//! keeps its bytes, unless programs that have gone wrong write there.
 
 use super::owner::Owner;
 use crate::checked::{Copied, Index, Look, Nodes, Place, Seen, Trouble};

@@ -1,6 +1,8 @@
-//! Rings between user space and programs: one side puts references in, the other takes them out, in their order.
+//! Rings between user space and programs: one side puts references in, the other takes them out, in
+//! their order.
 //!
-//! Both counts only grow (modulo 2^32). A side stores its own and reads the other's, which it does not believe.
+//! Both counts only grow (modulo 2^32). A side stores its own and reads the other's, which it does
+//! not believe.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +26,8 @@ pub(super) struct Ring {
 pub(super) struct Damaged;
 
 impl Ring {
-    /// A ring of so many slots, a power of two. `window` is where the window is, `slots` where in it the slots are.
+    /// A ring of so many slots, a power of two. `window` is where the window is, `slots` where in
+    /// it the slots are.
     pub(super) fn new(
         memory: &Arc<Memory>,
         window: usize,
@@ -44,7 +47,8 @@ impl Ring {
         ring
     }
 
-    /// A ring that a dead owner made: its head says where the slots are and how many. `None` when they are not all in the window before `end`.
+    /// A ring that a dead owner made: its head says where the slots are and how many. `None` when
+    /// they are not all in the window before `end`.
     pub(super) fn found(
         memory: &Arc<Memory>,
         window: usize,
@@ -126,7 +130,8 @@ impl Ring {
             .collect()
     }
 
-    /// Fetches what programs have put in. After damage, everything up to where they say they are is lost.
+    /// Fetches what programs have put in. After damage, everything up to where they say they are is
+    /// lost.
     pub(super) fn fetch(&mut self) -> Result<Vec<u32>, Damaged> {
         let programs = self.programs();
         let all = self.waiting();

@@ -1,8 +1,9 @@
-//! Memory that programs cut blocks off by themselves, when a ring has none of the size that they need.
+//! Memory that programs cut blocks off by themselves, when a ring has none of the size that they
+//! need.
 //!
 //! Programs take slabs in the order of their ring, and say by the ring of what is retired what they
-//! cut: a cell of a kind of its own, with the units of a block, and 0 for the next slab. So this side
-//! knows which blocks there are without looking into the window.
+//! cut: a cell of a kind of its own, with the units of a block, and 0 for the next slab. So this
+//! side knows which blocks there are without looking into the window.
 
 use std::collections::VecDeque;
 
@@ -26,7 +27,8 @@ pub(super) struct Slabs {
     pub(super) ring: Ring,
     /// So many shall be there after a step.
     pub(super) target: u32,
-    /// Those that are in the ring, as far as is known here, and what is left of the one that programs took last: first unit, units.
+    /// Those that are in the ring, as far as is known here, and what is left of the one that
+    /// programs took last: first unit, units.
     queue: VecDeque<u32>,
     open: (u32, u32),
     /// Cells of the ring of what is retired that were looked at and not fetched.
@@ -71,7 +73,8 @@ impl Slabs {
         }
     }
 
-    /// Takes note of what programs cut; these cells are all that were retired and not fetched. How many make no sense.
+    /// Takes note of what programs cut; these cells are all that were retired and not fetched. How
+    /// many make no sense.
     pub(super) fn look(&mut self, cells: &[u32], blocks: &mut Blocks) -> u64 {
         let new = cells.get(self.seen..).unwrap_or_default();
         self.seen = cells.len();

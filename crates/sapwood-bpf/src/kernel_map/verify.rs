@@ -1,4 +1,5 @@
-//! Every invariant of a map that programs write, walked when none of them does. What is read may be anything.
+//! Every invariant of a map that programs write, walked when none of them does. What is read may be
+//! anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -40,7 +40,8 @@ numbers! { CONSTANTS:
     WIDER: usize = EXTRA_AT + 72;
     /// Where the nanoseconds are for which an entry keeps its slot.
     KEEP: usize = EXTRA_AT + 80;
-    /// Where the nanoseconds are for which a failure is given again; [`NEVER`]: failures are not kept.
+    /// Where the nanoseconds are for which a failure is given again; [`NEVER`]: failures are not
+    /// kept.
     NEGATIVE as "NEGATIVE_TTL": usize = EXTRA_AT + 88;
     /// Where the longer one of both is for which something is given again.
     LIFE: usize = EXTRA_AT + 96;

@@ -7,7 +7,8 @@ named! {
         Dropped = 0: "dropped",
         /// A query for any other name.
         Passed = 1: "passed",
-        /// A query for a name whose key has more than 254 bytes, and no part of which is in the list.
+        /// A query for a name whose key has more than 254 bytes, and no part of which is in the
+        /// list.
         TooLong = 2: "too-long",
         /// To port 53, but a response, another operation than a query, or without a question.
         NotQuery = 3: "not-query",

@@ -34,16 +34,18 @@ const AT_ONCE: usize = 256;
 /// When something failed, it is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Follows the routes of a network namespace, and writes them into tables that programs forward by (`sapwood/lpm.bpf.h`,
-/// `sapwood/hop.bpf.h`).
+/// Follows the routes of a network namespace, and writes them into tables that programs forward by
+/// (`sapwood/lpm.bpf.h`, `sapwood/hop.bpf.h`).
 ///
-/// A thread of its own asks the kernel for all routes, neighbours and links, and then listens to what changes. When the kernel had to
-/// say more than its buffer took, everything is asked for once more, and what differs is written; routes that did not change are never
-/// missing meanwhile. Followed are the main table and the local one, as the kernel does without rules of one's own. What a program cannot
-/// do is marked as the kernel's ([`MirrorHop::KERNEL`]).
+/// A thread of its own asks the kernel for all routes, neighbours and links, and then listens to
+/// what changes. When the kernel had to say more than its buffer took, everything is asked for once
+/// more, and what differs is written; routes that did not change are never missing meanwhile.
+/// Followed are the main table and the local one, as the kernel does without rules of one's own.
+/// What a program cannot do is marked as the kernel's ([`MirrorHop::KERNEL`]).
 ///
-/// Next hops have their hardware addresses filled in. A neighbour on a network without a gateway is a prefix of its own, of the address's
-/// full length; so the tables have a few entries more than the kernel has routes.
+/// Next hops have their hardware addresses filled in. A neighbour on a network without a gateway is
+/// a prefix of its own, of the address's full length; so the tables have a few entries more than
+/// the kernel has routes.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, IpMap, RouteMirror};
@@ -91,7 +93,8 @@ pub struct MirrorStats {
     pub refused: u64,
     /// Routes that the kernel has.
     pub routes: u64,
-    /// What went wrong last, if nothing has gone right since. It is tried again all the time; the tables stay as they are meanwhile.
+    /// What went wrong last, if nothing has gone right since. It is tried again all the time; the
+    /// tables stay as they are meanwhile.
     pub failure: Option<String>,
 }
 
@@ -121,13 +124,15 @@ impl Shared {
 }
 
 impl RouteMirrorBuilder {
-    /// Bytes of the kernel's buffer for notifications; it grants no more than `net.core.rmem_max`. Default: 1 MiB.
+    /// Bytes of the kernel's buffer for notifications; it grants no more than `net.core.rmem_max`.
+    /// Default: 1 MiB.
     pub fn receive_buffer(mut self, bytes: usize) -> Self {
         self.buffer = bytes;
         self
     }
 
-    /// Starts it, for the network namespace of the calling thread. The tables have all routes when this returns.
+    /// Starts it, for the network namespace of the calling thread. The tables have all routes when
+    /// this returns.
     ///
     /// # Errors
     /// What the system says; [`Error::Map`] when the tables have no room for the routes.
@@ -177,7 +182,8 @@ impl RouteMirror {
         RouteMirror::builder(map).start()
     }
 
-    /// A mirror made to measure. The tables should be empty and are its own: nobody else writes them.
+    /// A mirror made to measure. The tables should be empty and are its own: nobody else writes
+    /// them.
     pub fn builder(map: IpMap<MirrorHop>) -> RouteMirrorBuilder {
         RouteMirrorBuilder {
             map,
@@ -272,7 +278,8 @@ impl Follower {
         }
     }
 
-    /// Takes in what the kernel said, and writes it into the tables. Whether something is left to be tried again.
+    /// Takes in what the kernel said, and writes it into the tables. Whether something is left to
+    /// be tried again.
     fn step(&mut self) -> io::Result<bool> {
         for _ in 0..AT_ONCE {
             match hear(&self.listen)? {
@@ -349,7 +356,8 @@ impl Follower {
     }
 }
 
-/// Whether a table may take more routes. To take one away needs memory, too, for a moment: a sixteenth is left for that.
+/// Whether a table may take more routes. To take one away needs memory, too, for a moment: a
+/// sixteenth is left for that.
 fn has_room(memory: &FibMemory) -> Result<(), sapwood::Error> {
     let arena = &memory.arena;
     let spare = (arena.reserved / 16).min(256 << 10);

@@ -17,13 +17,15 @@ use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use super::dump::{dump, each};
 use super::table::{Event, How, Link, Route, Target};
 
-/// Groups of notifications: links, neighbours, IPv4 addresses and routes, IPv6 addresses and routes.
+/// Groups of notifications: links, neighbours, IPv4 addresses and routes, IPv6 addresses and
+/// routes.
 const GROUPS: [u32; 6] = [1, 3, 5, 7, 9, 11];
 
 /// The table of the machine's own addresses.
 const LOCAL: u32 = 255;
 
-/// States of neighbours whose hardware address may be used: reachable, stale, delay, probe, no ARP, permanent.
+/// States of neighbours whose hardware address may be used: reachable, stale, delay, probe, no ARP,
+/// permanent.
 const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 
 /// A socket that listens, and does not wait.
@@ -92,7 +94,8 @@ pub(super) fn everything(socket: &Socket) -> io::Result<Vec<Event>> {
     Ok(all)
 }
 
-/// What a message means for forwarding, if anything. `flags` are a notification's; answers have none of a meaning.
+/// What a message means for forwarding, if anything. `flags` are a notification's; answers have
+/// none of a meaning.
 fn event(message: RouteNetlinkMessage, flags: Option<u16>) -> Option<Event> {
     match message {
         RouteNetlinkMessage::NewRoute(message) => {

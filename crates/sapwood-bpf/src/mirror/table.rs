@@ -1,4 +1,5 @@
-//! The kernel's routes, neighbours and links as they were told, and what a table of prefixes must say for them.
+//! The kernel's routes, neighbours and links as they were told, and what a table of prefixes must
+//! say for them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -22,8 +23,8 @@ pub(super) enum Target {
 /// A route for a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Route {
-    /// Of several, the least wins: the local table before the main one, what is for some packets only before what is for all, then
-    /// by metric.
+    /// Of several, the least wins: the local table before the main one, what is for some packets
+    /// only before what is for all, then by metric.
     pub(super) rank: (bool, bool, u32),
     pub(super) target: Target,
 }
@@ -62,7 +63,8 @@ pub(super) struct Model {
     routes: HashMap<IpNet, Vec<Route>>,
     neighbours: BTreeMap<(IpAddr, u32), [u8; 6]>,
     links: HashMap<u32, Link>,
-    /// The prefixes that are reached by a gateway, or were so: those cost a look at the most, and are forgotten with the next dump.
+    /// The prefixes that are reached by a gateway, or were so: those cost a look at the most, and
+    /// are forgotten with the next dump.
     users: HashMap<(u32, IpAddr), HashSet<IpNet>>,
     /// Prefixes for which the table may say something else now.
     dirty: HashSet<IpNet>,
@@ -74,8 +76,8 @@ impl Model {
     pub(super) fn note(&mut self, event: Event) -> bool {
         match event {
             Event::Route(net, route, how) => {
-                // In IPv6, those of a rank are one route with several next hops, or are not, and what is told of is the one or the
-                // other.
+                // In IPv6, those of a rank are one route with several next hops, or are not, and
+                // what is told of is the one or the other.
                 let all = self.routes.get(&net).into_iter().flatten();
                 let same = all.filter(|other| other.rank == route.rank).count();
                 let alone = same == 0 || (how == How::Instead && same == 1);
@@ -148,7 +150,8 @@ impl Model {
             .extend(neighbours.map(|((address, _), _)| IpNet::from(*address)));
     }
 
-    /// Everything anew, as a dump has it. Prefixes of the old and of the new are looked at once more.
+    /// Everything anew, as a dump has it. Prefixes of the old and of the new are looked at once
+    /// more.
     pub(super) fn replace(&mut self, events: impl IntoIterator<Item = Event>) {
         let mut new = Model::default();
         for event in events {
@@ -263,7 +266,8 @@ impl Model {
 /// Where the best route of a prefix leads.
 fn best(net: IpNet, all: &[Route]) -> Option<Target> {
     match all {
-        // In IPv6 they are one route with several next hops, or the kernel takes whom it knows to be there.
+        // In IPv6 they are one route with several next hops, or the kernel takes whom it knows to
+        // be there.
         [first, second, ..] if first.rank == second.rank && net.addr().is_ipv6() => {
             Some(Target::Kernel)
         }

@@ -73,7 +73,8 @@ pub(crate) struct Held {
     pub(crate) listed: bool,
 }
 
-// SAFETY: a mapping belongs to the process; what lies in it is only reached through atomics, or by the owner of a window.
+// SAFETY: a mapping belongs to the process; what lies in it is only reached through atomics, or by
+// the owner of a window.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -141,8 +142,9 @@ impl Memory {
     }
 
     fn map(map: OwnedFd, len: usize, at: u64) -> Result<Memory, Error> {
-        // The kernel wants whole arenas at their own address. Without MAP_FIXED nothing is unmapped to make room.
-        // SAFETY: a shared mapping at a place where the kernel puts nothing on top of what is there.
+        // The kernel wants whole arenas at their own address. Without MAP_FIXED nothing is unmapped
+        // to make room. SAFETY: a shared mapping at a place where the kernel puts nothing on top of
+        // what is there.
         let mapped = unsafe {
             rustix::mm::mmap(
                 at as *mut core::ffi::c_void,
@@ -207,8 +209,9 @@ impl Memory {
         }
     }
 
-    /// Gives these bytes back to the kernel, whole pages, which are zeros from then on; whether it did. No program may be about to use
-    /// what is there. Those who read it all the same find zeros.
+    /// Gives these bytes back to the kernel, whole pages, which are zeros from then on; whether it
+    /// did. No program may be about to use what is there. Those who read it all the same find
+    /// zeros.
     pub(crate) fn free_pages(&self, from: usize, to: usize) -> bool {
         let (from, to) = (from.next_multiple_of(PAGE), to.min(self.len) / PAGE * PAGE);
         let Some(program) = self.freer.get().filter(|_| from < to) else {
@@ -229,7 +232,8 @@ impl Memory {
         })
     }
 
-    /// A word of the arena. Words are only used as atomics by those who do not own the window that they are in.
+    /// A word of the arena. Words are only used as atomics by those who do not own the window that
+    /// they are in.
     ///
     /// # Panics
     /// When it is not inside, or not aligned.

@@ -1,5 +1,6 @@
-//! Which bytes of an arena's address space are whose: the list of windows says what maps have, of whatever owner; what this process has
-//! cut and not listed, or taken off the list and not let go, it knows by itself.
+//! Which bytes of an arena's address space are whose: the list of windows says what maps have, of
+//! whatever owner; what this process has cut and not listed, or taken off the list and not let go,
+//! it knows by itself.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -51,12 +52,12 @@ pub(crate) fn set_fresh(memory: &Memory, at: usize) {
     used.store(at as u64, Ordering::Release);
 }
 
-/// Cuts a window of so many bytes, whole pages, out of what was never used, or out of `clean`. `None` when there is not so much in one
-/// piece.
+/// Cuts a window of so many bytes, whole pages, out of what was never used, or out of `clean`.
+/// `None` when there is not so much in one piece.
 ///
-/// Its only caller is `BpfArena`, which knows that this process owns the arena, and that no other thread of it cuts windows meanwhile:
-/// `listed` are the windows of the list; what is clean is in none and held by nobody, and was given back to the kernel when no program
-/// could be reading it.
+/// Its only caller is `BpfArena`, which knows that this process owns the arena, and that no other
+/// thread of it cuts windows meanwhile: `listed` are the windows of the list; what is clean is in
+/// none and held by nobody, and was given back to the kernel when no program could be reading it.
 pub(crate) fn cut(
     memory: &Arc<Memory>,
     listed: &[(usize, usize)],
@@ -85,6 +86,7 @@ pub(crate) fn cut(
     if at + bytes > fresh {
         set_fresh(memory, at + bytes);
     }
-    // SAFETY: as above, the bytes are in no window and held by nobody; they are zeros, or have no memory yet, which is zeros when it comes.
+    // SAFETY: as above, the bytes are in no window and held by nobody; they are zeros, or have no
+    // memory yet, which is zeros when it comes.
     Some(unsafe { Window::new(memory, number, at, bytes) })
 }

@@ -27,7 +27,8 @@ impl Window {
     /// The window of this number with so many bytes from `at` on, whole pages.
     ///
     /// # Safety
-    /// No one else has any of them, in this process or another, until this is dropped, and they are zeros or were never used.
+    /// No one else has any of them, in this process or another, until this is dropped, and they are
+    /// zeros or were never used.
     pub(crate) unsafe fn new(
         memory: &Arc<Memory>,
         number: u32,
@@ -67,10 +68,11 @@ impl Drop for Window {
     }
 }
 
-// SAFETY: the memory from `base` to `base + len` is mapped as long as `memory` is held, and is this window's alone, by the
-// promise to `new`. (Who writes into an arena of ours without this library breaks that promise, as does
-// who writes into any process's memory.) The base does not move and is aligned to a page. Pages are populated before they are
-// counted, and zeroed when they are new; those that were given back are there again, as zeros, when they are next touched.
+// SAFETY: the memory from `base` to `base + len` is mapped as long as `memory` is held, and is this
+// window's alone, by the promise to `new`. (Who writes into an arena of ours without this library
+// breaks that promise, as does who writes into any process's memory.) The base does not move and is
+// aligned to a page. Pages are populated before they are counted, and zeroed when they are new;
+// those that were given back are there again, as zeros, when they are next touched.
 unsafe impl Region for Window {
     fn base(&self) -> NonNull<u8> {
         // SAFETY: inside the mapping.

@@ -12,7 +12,8 @@ pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io:
         flags,
         ..Default::default()
     };
-    // SAFETY: a descriptor, and options that outlive the call, zero but for what is set; none of them is a pointer.
+    // SAFETY: a descriptor, and options that outlive the call, zero but for what is set; none of
+    // them is a pointer.
     let fd = unsafe {
         sys::bpf_link_create(
             program.as_raw_fd(),

@@ -64,7 +64,8 @@ impl<'m> Set<'m> {
         }
     }
 
-    /// Copies with `f` between two looks at the sequence that show no writer. `None` when there is one all the time.
+    /// Copies with `f` between two looks at the sequence that show no writer. `None` when there is
+    /// one all the time.
     fn between<R>(&self, mut f: impl FnMut() -> R) -> Option<R> {
         let sequence = self.memory.u64(self.at + SEQUENCE);
         for patience in 0..PATIENCE {

@@ -1,5 +1,5 @@
-//! How large a cache is and where its parts are. Read once and checked: what is read later can have any values, but no
-//! place follows from it.
+//! How large a cache is and where its parts are. Read once and checked: what is read later can have
+//! any values, but no place follows from it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -28,7 +28,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The parts of a cache of so many slots, for so many processors. `None` when nobody has so much memory.
+    /// The parts of a cache of so many slots, for so many processors. `None` when nobody has so
+    /// much memory.
     pub fn new(capacity: usize, processors: usize) -> Option<Shape> {
         let sets = capacity.div_ceil(SLOTS);
         let (ways, wider) = match sets {

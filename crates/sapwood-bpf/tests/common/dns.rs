@@ -29,7 +29,8 @@ pub fn wire(name: &str) -> Vec<u8> {
     out
 }
 
-/// A message with one question: number, flags, and the question's name as it is to be in the packet.
+/// A message with one question: number, flags, and the question's name as it is to be in the
+/// packet.
 pub fn message(id: u16, flags: u16, name: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for word in [id, flags, 1, 0, 0, 0] {
@@ -69,7 +70,8 @@ pub fn ipv4(protocol: u8, options: usize, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// An IPv6 packet with extension headers before its payload: of each its number and its bytes (a multiple of 8).
+/// An IPv6 packet with extension headers before its payload: of each its number and its bytes (a
+/// multiple of 8).
 pub fn ipv6(protocol: u8, extensions: &[(u8, usize)], payload: &[u8]) -> Vec<u8> {
     let bytes = payload.len() + extensions.iter().map(|(_, bytes)| bytes).sum::<usize>();
     let mut kinds: Vec<u8> = extensions.iter().map(|(kind, _)| *kind).collect();
@@ -132,7 +134,8 @@ pub fn oracle(frame: &[u8], rules: &Rules) -> NamesVerdict {
     }
 }
 
-/// The protocol that an IP packet carries, what there is of its payload, and how many bytes that is said to have.
+/// The protocol that an IP packet carries, what there is of its payload, and how many bytes that is
+/// said to have.
 fn carried(frame: &[u8]) -> Result<(u8, &[u8], usize), NamesVerdict> {
     let malformed = NamesVerdict::Malformed;
     let mut kind = be16(frame, 12).ok_or(malformed)?;

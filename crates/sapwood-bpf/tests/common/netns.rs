@@ -1,5 +1,6 @@
-//! Network namespaces with veth pairs between them, for programs on real packets. Everything is gone when the test ends, also when
-//! it panics; what a killed test left is removed by the next one.
+//! Network namespaces with veth pairs between them, for programs on real packets. Everything is
+//! gone when the test ends, also when it panics; what a killed test left is removed by the next
+//! one.
 //!
 //! ```ignore
 //! let Some([client, server]) = Netns::some(["client", "server"]) else { return };
@@ -31,8 +32,8 @@ pub struct Netns {
 }
 
 impl Netns {
-    /// So many namespaces, or `None` (and a line "skipped: …") when there can be none here. The tags are parts of their names,
-    /// for people who look while a test runs.
+    /// So many namespaces, or `None` (and a line "skipped: …") when there can be none here. The
+    /// tags are parts of their names, for people who look while a test runs.
     pub fn some<const N: usize>(tags: [&str; N]) -> Option<[Netns; N]> {
         let mut all = Vec::new();
         for tag in tags {
@@ -78,8 +79,9 @@ impl Netns {
         Path::new(RUN).join(&self.name)
     }
 
-    /// A cable between two namespaces: for each end its namespace, the name of the interface, and addresses such as "10.9.0.1/24" or
-    /// "fd00::1/64". Both ends are up, and addresses usable at once, when this returns.
+    /// A cable between two namespaces: for each end its namespace, the name of the interface, and
+    /// addresses such as "10.9.0.1/24" or "fd00::1/64". Both ends are up, and addresses usable at
+    /// once, when this returns.
     pub fn veth(a: (&Netns, &str, &[&str]), b: (&Netns, &str, &[&str])) {
         a.0.ip(&[
             "link", "add", "name", a.1, "type", "veth", "peer", "name", b.1, "netns", &b.0.name,
@@ -115,7 +117,8 @@ impl Netns {
         }
     }
 
-    /// Runs `ip` with these arguments in the namespace, which must work, and returns what it printed.
+    /// Runs `ip` with these arguments in the namespace, which must work, and returns what it
+    /// printed.
     #[track_caller]
     pub fn ip(&self, args: &[&str]) -> String {
         let mut command = Command::new("ip");
@@ -143,21 +146,24 @@ impl Netns {
         self.run_for(args, LIMIT)
     }
 
-    /// As [`run`](Self::run), with another limit; a program that takes longer is killed, and the test fails.
+    /// As [`run`](Self::run), with another limit; a program that takes longer is killed, and the
+    /// test fails.
     #[track_caller]
     pub fn run_for(&self, args: &[&str], limit: Duration) -> Output {
         bounded(&mut self.command(args), limit)
             .unwrap_or_else(|error| panic!("{} {args:?}: {error}", self.name))
     }
 
-    /// Starts a program in the namespace, which is killed at the latest when what this returns is dropped.
+    /// Starts a program in the namespace, which is killed at the latest when what this returns is
+    /// dropped.
     #[track_caller]
     pub fn start(&self, args: &[&str]) -> Running {
         Running::start(&mut self.command(args))
             .unwrap_or_else(|error| panic!("{} {args:?}: {error}", self.name))
     }
 
-    /// Calls `f` on a thread that is in the namespace. Sockets that it makes stay in there, wherever they are used.
+    /// Calls `f` on a thread that is in the namespace. Sockets that it makes stay in there,
+    /// wherever they are used.
     pub fn inside<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
         let file = File::open(self.path()).unwrap();
         std::thread::scope(|scope| {
@@ -234,7 +240,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a program with nothing on its standard input, unless the command says otherwise; what it prints is collected.
+    /// Starts a program with nothing on its standard input, unless the command says otherwise; what
+    /// it prints is collected.
     pub fn start(command: &mut Command) -> std::io::Result<Running> {
         let mut child = command
             .stdout(Stdio::piped())
@@ -273,7 +280,8 @@ impl Running {
         }
     }
 
-    /// Waits for its end, and returns what it printed. Killed when it takes longer, which is an error.
+    /// Waits for its end, and returns what it printed. Killed when it takes longer, which is an
+    /// error.
     pub fn end(mut self, limit: Duration) -> std::io::Result<Output> {
         let status = self.wait(limit);
         self.kill();

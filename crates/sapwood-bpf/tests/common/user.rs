@@ -1,4 +1,5 @@
-//! C in user space: the headers compiled by gcc and by clang, with a sanitizer where there is one, and run over a copy of an arena.
+//! C in user space: the headers compiled by gcc and by clang, with a sanitizer where there is one,
+//! and run over a copy of an arena.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

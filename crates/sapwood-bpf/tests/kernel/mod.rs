@@ -139,7 +139,8 @@ impl Drop for Pins {
     }
 }
 
-/// This test program again, as its test `child_process`, which reads what it shall do from the environment. Killed when dropped.
+/// This test program again, as its test `child_process`, which reads what it shall do from the
+/// environment. Killed when dropped.
 pub struct Beside(pub Child);
 
 impl Beside {

@@ -1,4 +1,5 @@
-//! Operations asked of code in C: of a program in the kernel, or of the same code compiled for user space.
+//! Operations asked of code in C: of a program in the kernel, or of the same code compiled for user
+//! space.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};

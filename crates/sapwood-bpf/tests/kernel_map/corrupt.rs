@@ -1,5 +1,5 @@
-//! Windows full of random bytes: programs end with an answer or an error and write nothing outside, this process reads nothing outside, and
-//! everything ends.
+//! Windows full of random bytes: programs end with an answer or an error and write nothing outside,
+//! this process reads nothing outside, and everything ends.
 
 use std::time::{Duration, Instant};
 

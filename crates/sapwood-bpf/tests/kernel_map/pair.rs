@@ -1,4 +1,5 @@
-//! A map that programs write and a `BTreeMap` of the same contents: random operations on both, and comparison.
+//! A map that programs write and a `BTreeMap` of the same contents: random operations on both, and
+//! comparison.
 
 use std::collections::BTreeMap;
 
@@ -140,7 +141,8 @@ where
     }
 }
 
-/// Up to `steps` random operations on one map, with all checked after each `every`th; how many found no memory.
+/// Up to `steps` random operations on one map, with all checked after each `every`th; how many
+/// found no memory.
 #[allow(clippy::too_many_arguments)]
 pub fn against_the_oracle<V>(
     map: &KernelMap<V>,

@@ -125,7 +125,8 @@ fn time() -> Duration {
     })
 }
 
-/// Until the time is over, and so many changes were made and values found; on a busy machine this may take longer.
+/// Until the time is over, and so many changes were made and values found; on a busy machine this
+/// may take longer.
 fn storm(
     arena: &BpfArena,
     builder: KernelMapBuilder<[u64; 4]>,

@@ -80,7 +80,8 @@ fn a_set_that_stays_locked() {
     cache.verify().unwrap();
 }
 
-/// Every processor runs the program so often with this question, all at the same time; how many processors.
+/// Every processor runs the program so often with this question, all at the same time; how many
+/// processors.
 fn everywhere(programs: &Programs, ask: Ask, times: u32) -> u64 {
     let processors = std::thread::available_parallelism().unwrap().get();
     let ready = AtomicU32::new(0);
@@ -136,7 +137,8 @@ fn no_addition_is_lost() {
     let sweep = Ask { what: SWEEP, ..ask };
     everywhere(&programs, sweep, TIMES);
     assert_eq!(word(&bytes, &cache, at::CURSOR), added);
-    // A key that is invalidated disturbs its set; this is under the set's lock, and who does not get that invalidates everything.
+    // A key that is invalidated disturbs its set; this is under the set's lock, and who does not
+    // get that invalidates everything.
     let one = Ask {
         what: INVALIDATE,
         key: key(1),

@@ -1,6 +1,6 @@
-//! The route cache that programs fill: BPF, C in user space and a naive model do the same and say the same; all processors at once with
-//! sweeps and invalidations beside; memory that is damaged; processes that are killed. `SAPWOOD_SOAK` sets the seconds of the
-//! threads' test.
+//! The route cache that programs fill: BPF, C in user space and a naive model do the same and say
+//! the same; all processors at once with sweeps and invalidations beside; memory that is damaged;
+//! processes that are killed. `SAPWOOD_SOAK` sets the seconds of the threads' test.
 #![cfg(feature = "kernel")]
 
 use sapwood_bpf::{BpfArena, KernelRouteCache, Loader, NextHop, RouteKey};

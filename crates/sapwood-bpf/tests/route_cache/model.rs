@@ -1,5 +1,5 @@
-//! The rules of the route cache once more, as plainly as they can be written: what every operation must answer, and what must
-//! be counted. For one processor.
+//! The rules of the route cache once more, as plainly as they can be written: what every operation
+//! must answer, and what must be counted. For one processor.
 
 use std::collections::BTreeMap;
 

@@ -40,7 +40,8 @@ fn agrees(stats: &CacheStats, model: &Model) {
     );
 }
 
-/// Random operations by a program, each answered as the model answers; returns questions and answers.
+/// Random operations by a program, each answered as the model answers; returns questions and
+/// answers.
 fn operate(
     cache: &KernelRouteCache,
     programs: &Programs,

@@ -119,7 +119,8 @@ fn all_processors_at_once() {
     );
 }
 
-/// What is under way while everything is invalidated, over and over: answers live long, so that a wrong one would be seen.
+/// What is under way while everything is invalidated, over and over: answers live long, so that a
+/// wrong one would be seen.
 #[test]
 fn nothing_older_than_an_invalidation() {
     if !can() {

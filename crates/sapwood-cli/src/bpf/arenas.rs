@@ -1,4 +1,5 @@
-//! `sapwood bpf list`, `dump`, `verify` and `unload`: what is in arenas that are pinned, and their end.
+//! `sapwood bpf list`, `dump`, `verify` and `unload`: what is in arenas that are pinned, and their
+//! end.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -112,7 +113,8 @@ pub fn dump(args: &DumpArgs) -> Outcome {
         None => Default::default(),
     };
     let limit = args.limit.unwrap_or(usize::MAX);
-    // A map without order gives its entries as they come, and those with a prefix are looked for among all.
+    // A map without order gives its entries as they come, and those with a prefix are looked for
+    // among all.
     let entries: Box<dyn Iterator<Item = _>> = match reader.has_order()? {
         true => Box::new(reader.prefix(&prefix)),
         false => Box::new(reader.unordered()),

@@ -88,7 +88,8 @@ Example:
   sapwood bpf verify /sys/fs/bpf/names/arena blocked"
     )]
     Verify(VerifyArgs),
-    /// Takes down all that is pinned in a folder: programs go off their interfaces, then everything is unpinned
+    /// Takes down all that is pinned in a folder: programs go off their interfaces, then everything
+    /// is unpinned
     #[command(
         long_about = "Takes down all that is pinned in a folder of a BPF file system beside an arena, and the folder, whoever pinned it: programs go off their \
 interfaces, then programs, maps and at last the arena are unpinned. They are gone when no process uses them any more.
@@ -137,7 +138,8 @@ pub struct RouteArgs {
     /// An interface whose packets are forwarded; give all of them.
     #[arg(short, long = "interface", value_name = "NAME", required = true)]
     pub interfaces: Vec<String>,
-    /// An interface that gets a program which passes everything: the other end of a veth pair, so that packets can be sent into it.
+    /// An interface that gets a program which passes everything: the other end of a veth pair, so
+    /// that packets can be sent into it.
     #[arg(long, value_name = "NAME")]
     pub pass: Vec<String>,
     /// Whom to ask for next hops.

@@ -140,7 +140,8 @@ pub struct LookupArgs {
     /// Answers are JSON documents, one a line.
     #[arg(long)]
     pub json: bool,
-    /// Open without reading the whole file to check it. Damage may then give wrong answers, but does no harm.
+    /// Open without reading the whole file to check it. Damage may then give wrong answers, but
+    /// does no harm.
     #[arg(long)]
     pub no_verify: bool,
 }

@@ -37,8 +37,8 @@ pub fn parse(text: &[u8]) -> Result<Vec<Mapping>, (u64, String)> {
         .collect()
 }
 
-/// `start-end permissions offset device inode name`. The end is that of the last byte and one more; the name is the
-/// rest of the line, blanks included.
+/// `start-end permissions offset device inode name`. The end is that of the last byte and one more;
+/// the name is the rest of the line, blanks included.
 fn parse_line(line: &str) -> Option<Mapping> {
     let mut rest = line;
     let mut field = || {

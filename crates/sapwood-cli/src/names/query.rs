@@ -241,7 +241,8 @@ fn parse(query: &Query, key: &OsStr) -> Result<Vec<u8>, Error> {
     Ok(key.into_owned())
 }
 
-/// Calls `each` with every key as it was given and as it would be stored: nothing, if it is too long for that.
+/// Calls `each` with every key as it was given and as it would be stored: nothing, if it is too
+/// long for that.
 fn each_key(
     args: &KeysArgs,
     mut each: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), Error>,

@@ -1,9 +1,10 @@
 //! Maps of ranges in memory, and their files.
 //!
-//! In memory a range's value is the number of its text. A file is a saved trie: for each range one entry, whose key is
-//! the range's start (8 bytes, big-endian) and its text, and whose value is its end; and one entry more, whose key
-//! is too short for that, the mark. Values are two words of 32 bits, of another alignment than the values of
-//! maps of names and of another size than those of tables of routes, so that neither kind is taken for the other.
+//! In memory a range's value is the number of its text. A file is a saved trie: for each range one
+//! entry, whose key is the range's start (8 bytes, big-endian) and its text, and whose value is its
+//! end; and one entry more, whose key is too short for that, the mark. Values are two words of 32
+//! bits, of another alignment than the values of maps of names and of another size than those of
+//! tables of routes, so that neither kind is taken for the other.
 
 use std::io;
 use std::ops::RangeInclusive;

@@ -10,7 +10,8 @@ use crate::numbers::{Base, number};
 /// The longest value, in bytes: it is kept in a key, behind the range's start.
 pub const MAX_VALUE: usize = MAX_KEY - size_of::<u64>();
 
-/// The range and the value of a line; nothing, if the line is empty or a comment. Otherwise, what is wrong with it.
+/// The range and the value of a line; nothing, if the line is empty or a comment. Otherwise, what
+/// is wrong with it.
 pub fn parse_line(line: &[u8]) -> Result<Option<(RangeInclusive<u64>, &str)>, String> {
     let line = std::str::from_utf8(line).map_err(|_| "not UTF-8")?;
     let text = without_comment(line).trim_ascii();

@@ -1,7 +1,8 @@
 //! The table file: prefixes of both families as bit strings, and a list of next hops.
 //!
-//! A prefix is kept behind four bits that say its family, 4 or 6, so that the families do not meet. Its value is the
-//! number of its next hop in the list of names; a route without one has an empty name.
+//! A prefix is kept behind four bits that say its family, 4 or 6, so that the families do not meet.
+//! Its value is the number of its next hop in the list of names; a route without one has an empty
+//! name.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

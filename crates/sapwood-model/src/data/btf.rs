@@ -26,7 +26,8 @@ pub fn btf_strings() -> Result<DataSet, Missing> {
 }
 
 /// The string section: the header is `{u16 magic, u8 version, u8 flags, u32 hdr_len, u32 type_off,
-/// u32 type_len, u32 str_off, u32 str_len}` in this machine's byte order, and the offsets count from its end.
+/// u32 type_len, u32 str_off, u32 str_len}` in this machine's byte order, and the offsets count
+/// from its end.
 fn strings(file: &[u8]) -> Option<&[u8]> {
     let word =
         |at: usize| Some(u32::from_ne_bytes(file.get(at..at + 4)?.try_into().ok()?) as usize);

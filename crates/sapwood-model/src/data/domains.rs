@@ -8,14 +8,15 @@ use super::{DataSet, random};
 ///
 /// The model, in the order in which a name is drawn:
 ///
-/// 1. *Top-level domain* by its share of registrations: `com` 45 %, then `net`, `org`, `de`, `uk` and so on;
-///    six are registries of two labels, such as `co.uk`.
-/// 2. *Zone*: a registered name below it. A third of all names are drawn by Zipf's law (exponent 1) from
-///    `count / 4` zones that exist already, so that few zones have very many names and most have one; the rest
-///    have a zone of their own. A zone's label is one to three words; a word is by Zipf's law one of 5,000 made
-///    of one to three syllables. One label in eight joins its words by a hyphen, one in ten ends in digits.
-/// 3. *Host*: none (40 %; 15 % in a shared zone), `www` (25 %), or one or two labels: usual services
-///    (`mail`, `api`, `cdn`), services with a number (`ns12`), or words.
+/// 1. *Top-level domain* by its share of registrations: `com` 45 %, then `net`, `org`, `de`, `uk`
+///    and so on; six are registries of two labels, such as `co.uk`.
+/// 2. *Zone*: a registered name below it. A third of all names are drawn by Zipf's law (exponent 1)
+///    from `count / 4` zones that exist already, so that few zones have very many names and most
+///    have one; the rest have a zone of their own. A zone's label is one to three words; a word is
+///    by Zipf's law one of 5,000 made of one to three syllables. One label in eight joins its words
+///    by a hyphen, one in ten ends in digits.
+/// 3. *Host*: none (40 %; 15 % in a shared zone), `www` (25 %), or one or two labels: usual
+///    services (`mail`, `api`, `cdn`), services with a number (`ns12`), or words.
 ///
 /// That gives 2 to 5 labels, about 20 bytes on average (22 for a million names), and a long common
 /// prefix only by chance: a real list is alike, but shorter (13.5 bytes for the OpenDNS one).
@@ -179,7 +180,8 @@ pub(super) fn word(rng: &mut Rng) -> String {
 
 /// A rank below `ranks`, each about as likely as one divided by its place.
 pub(super) fn zipf(rng: &mut Rng, ranks: usize) -> usize {
-    // The continuous law has the distribution function ln(1 + x) / ln(1 + ranks); this is its inverse.
+    // The continuous law has the distribution function ln(1 + x) / ln(1 + ranks); this is its
+    // inverse.
     let rank = (rng.f64() * (ranks as f64 + 1.0).ln()).exp() - 1.0;
     (rank as usize).min(ranks - 1)
 }

@@ -27,8 +27,8 @@ pub fn kallsyms() -> Result<DataSet, Missing> {
     Ok(set)
 }
 
-/// The paths of the files and folders below `root`, at most `limit`, each folder before its contents and
-/// the contents by name. Symbolic links are listed and not followed.
+/// The paths of the files and folders below `root`, at most `limit`, each folder before its
+/// contents and the contents by name. Symbolic links are listed and not followed.
 ///
 /// # Errors
 ///

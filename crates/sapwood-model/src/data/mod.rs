@@ -1,7 +1,8 @@
-//! Key sets for benchmarks: real ones that this machine has, and generated ones. Routing tables are in [`routes`],
-//! workloads of range maps in [`ranges`].
+//! Key sets for benchmarks: real ones that this machine has, and generated ones. Routing tables are
+//! in [`routes`], workloads of range maps in [`ranges`].
 //!
-//! A source that needs something of the machine returns [`Missing`] with the reason where it is not there.
+//! A source that needs something of the machine returns [`Missing`] with the reason where it is not
+//! there.
 
 mod btf;
 mod domains;
@@ -54,7 +55,8 @@ impl DataSet {
         self.keys.iter().map(|key| key.len()).sum()
     }
 
-    /// Keeps `limit` keys, drawn evenly from the whole set, in their order; all if there are no more.
+    /// Keeps `limit` keys, drawn evenly from the whole set, in their order; all if there are no
+    /// more.
     pub fn thin(&mut self, limit: usize) {
         let total = self.keys.len();
         if total > limit {
@@ -68,8 +70,8 @@ impl DataSet {
         }
     }
 
-    /// `count` keys that are not in the set and look like it: each is a key of the set with one byte, at a
-    /// random place, replaced by a byte from some key of the set. They may repeat.
+    /// `count` keys that are not in the set and look like it: each is a key of the set with one
+    /// byte, at a random place, replaced by a byte from some key of the set. They may repeat.
     ///
     /// # Panics
     ///

@@ -5,18 +5,21 @@ use fastrand::Rng;
 use super::domains::{word, zipf};
 use super::{DataSet, random};
 
-/// `count` distinct names that look like the symbols of a kernel, in the order in which they are drawn.
+/// `count` distinct names that look like the symbols of a kernel, in the order in which they are
+/// drawn.
 ///
 /// The model:
 ///
-/// 1. A *stem* is a subsystem and one to four words after it (two on average), joined by underscores. Subsystems are drawn by
-///    Zipf's law from 600, so that few have very many names; words by the same law from 4,000 of one to three
-///    syllables. One stem in six begins with one or two underscores, one in 16 ends in a number.
-/// 2. *Functions*, three stems in four: the stem, and the same after `__pfx_`, as compilers pad them. *Trace points*, one in 30: the stem after
-///    each of eight usual beginnings, such as `__traceiter_`. The rest are *data*, the stem alone.
+/// 1. A *stem* is a subsystem and one to four words after it (two on average), joined by
+///    underscores. Subsystems are drawn by Zipf's law from 600, so that few have very many names;
+///    words by the same law from 4,000 of one to three syllables. One stem in six begins with one
+///    or two underscores, one in 16 ends in a number.
+/// 2. *Functions*, three stems in four: the stem, and the same after `__pfx_`, as compilers pad
+///    them. *Trace points*, one in 30: the stem after each of eight usual beginnings, such as
+///    `__traceiter_`. The rest are *data*, the stem alone.
 ///
-/// That gives 25 bytes on average, two names in five after `__pfx_`, and long common prefixes: a Linux 6.18 is alike (121,000 names of 24.4
-/// bytes).
+/// That gives 25 bytes on average, two names in five after `__pfx_`, and long common prefixes: a
+/// Linux 6.18 is alike (121,000 names of 24.4 bytes).
 #[must_use]
 pub fn symbols(count: usize, seed: u64) -> DataSet {
     let mut model = Model::new(seed);
@@ -36,9 +39,10 @@ pub fn symbols(count: usize, seed: u64) -> DataSet {
     )
 }
 
-/// `count` distinct names that look like the strings of a kernel's type information: functions and types as in [`symbols`], but each once
-/// and with fewer words (half of them), members of one or two words (a third), and constants in capital letters. 19 bytes on average;
-/// those of a Linux 6.18 have 17.7.
+/// `count` distinct names that look like the strings of a kernel's type information: functions and
+/// types as in [`symbols`], but each once and with fewer words (half of them), members of one or
+/// two words (a third), and constants in capital letters. 19 bytes on average; those of a Linux
+/// 6.18 have 17.7.
 #[must_use]
 pub fn type_names(count: usize, seed: u64) -> DataSet {
     let mut model = Model::new(seed);

@@ -1,10 +1,12 @@
-//! The search for an order of one key's operations (Wing and Gong 1993, with Lowe's memory of what was tried).
+//! The search for an order of one key's operations (Wing and Gong 1993, with Lowe's memory of what
+//! was tried).
 //!
-//! At a *cut* no operation is running; all before it come before all after it. So the history is searched from cut to
-//! cut, with all values that the key may hold at each. Within a piece the search goes from one *situation*, which
-//! operations are done and what the key holds, to the next: an operation may come next if none that is not done
-//! returned before it was called. An operation that only reads, and whose answer fits now, is done at once: if there
-//! is an order with it at a later place, there is the same one with it here.
+//! At a *cut* no operation is running; all before it come before all after it. So the history is
+//! searched from cut to cut, with all values that the key may hold at each. Within a piece the
+//! search goes from one *situation*, which operations are done and what the key holds, to the next:
+//! an operation may come next if none that is not done returned before it was called. An operation
+//! that only reads, and whose answer fits now, is done at once: if there is an order with it at a
+//! later place, there is the same one with it here.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -70,12 +72,14 @@ fn cut(events: &[Event]) -> usize {
     events.len()
 }
 
-/// Leaves out of a piece what is not needed to see that it has no order. Up to the moment `stuck` the piece is at
-/// fault, whatever comes later; what was still running then may have been done or not.
+/// Leaves out of a piece what is not needed to see that it has no order. Up to the moment `stuck`
+/// the piece is at fault, whatever comes later; what was still running then may have been done or
+/// not.
 fn smallest(piece: &[Event], held: BTreeSet<Option<u64>>, stuck: u64) -> Offence {
     let called_before = piece.iter().filter(|event| event.called < stuck);
     let mut events: Vec<Event> = called_before.copied().collect();
-    // An order of all would be one without the reads: leaving out a read cannot make an order impossible.
+    // An order of all would be one without the reads: leaving out a read cannot make an order
+    // impossible.
     let mut at = events.len();
     while at > 0 && events.len() <= MINIMIZED {
         at -= 1;
@@ -99,7 +103,8 @@ fn smallest(piece: &[Event], held: BTreeSet<Option<u64>>, stuck: u64) -> Offence
 /// Longer pieces are shown as they are, since each read that is left out costs a search.
 const MINIMIZED: usize = 2000;
 
-/// Which operations are done: all before `first`, which is not, and those after it whose bit is set.
+/// Which operations are done: all before `first`, which is not, and those after it whose bit is
+/// set.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Situation {
     first: usize,
@@ -164,7 +169,8 @@ struct Search {
     seen: HashSet<Situation>,
     /// What the key may hold when all is done; empty if there is no order.
     ends: BTreeSet<Option<u64>>,
-    /// The latest moment up to which there is an order: the return of an operation that has no place in any.
+    /// The latest moment up to which there is an order: the return of an operation that has no
+    /// place in any.
     stuck: u64,
 }
 
@@ -208,8 +214,8 @@ impl Search {
     }
 }
 
-/// Writes what may come next to `next`, with what the key holds after it. Returns the first return among what is not
-/// done, and a read among what may come next, if there is one.
+/// Writes what may come next to `next`, with what the key holds after it. Returns the first return
+/// among what is not done, and a read among what may come next, if there is one.
 fn candidates(
     events: &[Event],
     situation: &Situation,

@@ -1,8 +1,10 @@
-//! Histories of operations on a shared map: recorded by its threads, and checked to be *linearizable*.
+//! Histories of operations on a shared map: recorded by its threads, and checked to be
+//! *linearizable*.
 //!
-//! A history is linearizable if every operation could have happened at one moment between its call and its return,
-//! such that all answers are those of one map that does one operation at a time. Operations on different keys do
-//! not concern each other, so each key is checked by itself, as a place that holds a value or none.
+//! A history is linearizable if every operation could have happened at one moment between its call
+//! and its return, such that all answers are those of one map that does one operation at a time.
+//! Operations on different keys do not concern each other, so each key is checked by itself, as a
+//! place that holds a value or none.
 //!
 //! ```
 //! use std::collections::HashMap;
@@ -75,8 +77,8 @@ pub enum Answer {
 }
 
 impl Op {
-    /// What the key holds after this operation was answered so, if it held `held` before; `None` if that would have
-    /// been another answer.
+    /// What the key holds after this operation was answered so, if it held `held` before; `None` if
+    /// that would have been another answer.
     #[must_use]
     pub fn step(self, held: Option<u64>, answer: Answer) -> Option<Option<u64>> {
         let (right, after) = self.apply(held);
@@ -164,10 +166,10 @@ pub struct Event {
 
 /// The clock that the threads of one history share, and the keys that they work on.
 ///
-/// Stamps come from one counter, which each operation steps before its call and after its return. So the stamps
-/// span a little more than the operation itself: an operation that began after another one had ended has greater
-/// stamps, while two whose stamps overlap may have come one after the other. That can hide an error that is there,
-/// and never shows one that is not.
+/// Stamps come from one counter, which each operation steps before its call and after its return.
+/// So the stamps span a little more than the operation itself: an operation that began after
+/// another one had ended has greater stamps, while two whose stamps overlap may have come one after
+/// the other. That can hide an error that is there, and never shows one that is not.
 #[derive(Debug)]
 pub struct Recorder {
     keys: Arc<[Vec<u8>]>,
@@ -207,7 +209,8 @@ pub struct ThreadLog<'r> {
 impl ThreadLog<'_> {
     /// Does an operation on the key at the place `key` of the recorder's list, and records it.
     ///
-    /// If `call` panics, nothing is recorded; the map may have changed all the same, so the history is void.
+    /// If `call` panics, nothing is recorded; the map may have changed all the same, so the history
+    /// is void.
     ///
     /// # Panics
     ///
@@ -215,7 +218,8 @@ impl ThreadLog<'_> {
     pub fn run(&mut self, key: usize, op: Op, call: impl FnOnce() -> Answer) -> Answer {
         assert!(key < self.recorder.keys.len(), "the recorder knows the key");
         let clock = &self.recorder.clock;
-        // SeqCst, as with anything weaker the processor could move a part of the operation out of its stamps.
+        // SeqCst, as with anything weaker the processor could move a part of the operation out of
+        // its stamps.
         let called = clock.fetch_add(1, Ordering::SeqCst);
         let answer = call();
         let returned = clock.fetch_add(1, Ordering::SeqCst);
@@ -303,13 +307,14 @@ impl History {
 
     /// Checks that the history is linearizable.
     ///
-    /// Quick while operations overlap with a few dozen others of the same key: what has been tried once is not tried
-    /// again. Histories in which values repeat take longer than those in which each is written once.
+    /// Quick while operations overlap with a few dozen others of the same key: what has been tried
+    /// once is not tried again. Histories in which values repeat take longer than those in which
+    /// each is written once.
     ///
     /// # Errors
     ///
-    /// [`NotLinearizable`] names the first key, in the recorder's order, whose operations no single map can have
-    /// answered so, and shows the fewest of them from which that is to be seen.
+    /// [`NotLinearizable`] names the first key, in the recorder's order, whose operations no single
+    /// map can have answered so, and shows the fewest of them from which that is to be seen.
     pub fn check(&self) -> Result<Stats, NotLinearizable> {
         let mut of_key: Vec<Vec<Event>> = vec![Vec::new(); self.keys.len()];
         for event in &self.events {

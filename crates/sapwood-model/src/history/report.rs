@@ -7,9 +7,9 @@ use super::check::Offence;
 
 /// Operations on one key that no map can have answered so.
 ///
-/// Displayed, it lists them by their calls, one to a line: the thread, the stamps of the call and the return, the
-/// operation and its answer. An arrow marks the first to return for which there is no place in any order of those
-/// before it and those beside it.
+/// Displayed, it lists them by their calls, one to a line: the thread, the stamps of the call and
+/// the return, the operation and its answer. An arrow marks the first to return for which there is
+/// no place in any order of those before it and those beside it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NotLinearizable {
     /// The key.

@@ -60,7 +60,8 @@ fn one_after_the_other() {
 
 #[test]
 fn overlapping_operations_may_come_in_any_order() {
-    // Both reads lie within the insert: the first may come before it, the second after it, not the other way.
+    // Both reads lie within the insert: the first may come before it, the second after it, not the
+    // other way.
     let insert = (0, 1, 10, Op::Insert(1), NONE);
     let early = |answer| (1, 2, 3, Op::Get, answer);
     let late = |answer| (1, 4, 5, Op::Get, answer);

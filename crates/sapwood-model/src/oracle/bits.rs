@@ -1,6 +1,7 @@
 //! [`BitPrefixes`]: a table of prefixes of bit strings, as its definition reads.
 
-/// Values at prefixes of bit strings; every query looks at all of them. Bits are `bool`s, the first one first.
+/// Values at prefixes of bit strings; every query looks at all of them. Bits are `bool`s, the first
+/// one first.
 ///
 /// ```
 /// use sapwood_model::oracle::BitPrefixes;

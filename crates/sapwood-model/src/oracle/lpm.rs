@@ -1,13 +1,13 @@
-//! [`Lpm`] and [`LpmByLength`]: longest-prefix match over addresses, as its definition reads, and fast enough for
-//! a full table.
+//! [`Lpm`] and [`LpmByLength`]: longest-prefix match over addresses, as its definition reads, and
+//! fast enough for a full table.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A prefix of an address space of up to 128 bits.
 ///
-/// The order is the one of tables: by address, and of two with the same address the shorter, which covers the other,
-/// comes first.
+/// The order is the one of tables: by address, and of two with the same address the shorter, which
+/// covers the other, comes first.
 ///
 /// ```
 /// use sapwood_model::oracle::Prefix;
@@ -18,7 +18,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
-    /// The address, left-aligned: bit 127 is its first bit. All bits after the first `len` are zero.
+    /// The address, left-aligned: bit 127 is its first bit. All bits after the first `len` are
+    /// zero.
     pub bits: u128,
     /// The number of bits that count.
     pub len: u8,
@@ -95,9 +96,10 @@ fn mask(len: u8) -> u128 {
 
 /// A naive table of prefixes.
 ///
-/// A `BTreeMap` gives the storage and the order. Every query is the definition of its answer, found by looking at all
-/// prefixes. `width` is the number of bits of an address: 32 for IPv4, 128 for IPv6, less for tests that go through
-/// a whole address space. Addresses are left-aligned at every width.
+/// A `BTreeMap` gives the storage and the order. Every query is the definition of its answer, found
+/// by looking at all prefixes. `width` is the number of bits of an address: 32 for IPv4, 128 for
+/// IPv6, less for tests that go through a whole address space. Addresses are left-aligned at every
+/// width.
 ///
 /// ```
 /// use sapwood_model::oracle::{Lpm, Prefix};
@@ -202,8 +204,8 @@ impl<V> Lpm<V> {
             .collect()
     }
 
-    /// What lies directly inside `prefix`, whether that is stored or not: the stored prefixes that it covers, without
-    /// itself and without those that another of them covers. In order.
+    /// What lies directly inside `prefix`, whether that is stored or not: the stored prefixes that
+    /// it covers, without itself and without those that another of them covers. In order.
     #[must_use]
     pub fn children(&self, prefix: Prefix) -> Vec<(Prefix, &V)> {
         let inside = |child: Prefix| child != prefix && prefix.covers(child);
@@ -230,8 +232,8 @@ fn check(prefix: Prefix, width: u8) {
     );
 }
 
-/// A table of prefixes that is still plain and answers over a million prefixes: one hash map for each length, tried
-/// from the longest to the shortest.
+/// A table of prefixes that is still plain and answers over a million prefixes: one hash map for
+/// each length, tried from the longest to the shortest.
 ///
 /// It is the reference for full tables; [`Lpm`] is the definition that it is tested against.
 #[derive(Clone, Debug)]

@@ -5,8 +5,9 @@ use std::ops::{Bound, RangeBounds};
 
 /// A naive ordered map over byte strings.
 ///
-/// A `BTreeMap` gives the storage and the order (lexicographic by unsigned bytes, a prefix before what it
-/// prefixes). Every other query is the definition of its answer, found by looking at all keys.
+/// A `BTreeMap` gives the storage and the order (lexicographic by unsigned bytes, a prefix before
+/// what it prefixes). Every other query is the definition of its answer, found by looking at all
+/// keys.
 ///
 /// ```
 /// use sapwood_model::oracle::ByteMap;
@@ -153,11 +154,12 @@ impl<V> ByteMap<V> {
         found
     }
 
-    /// The [`ancestors`](Self::ancestors) of `key` that end where a component of `key` ends, shortest first.
+    /// The [`ancestors`](Self::ancestors) of `key` that end where a component of `key` ends,
+    /// shortest first.
     ///
-    /// A component ends before a separator, after a separator, at the start and at the end of `key`: for
-    /// `a/b` and `/`, at the lengths 0, 1, 2 and 3. So `com` and `com.` are both ancestors of `com.example`,
-    /// and `co` is not.
+    /// A component ends before a separator, after a separator, at the start and at the end of
+    /// `key`: for `a/b` and `/`, at the lengths 0, 1, 2 and 3. So `com` and `com.` are both
+    /// ancestors of `com.example`, and `co` is not.
     #[must_use]
     pub fn ancestors_sep(&self, key: &[u8], separator: u8) -> Vec<(&[u8], &V)> {
         let ends_component = |length: usize| {

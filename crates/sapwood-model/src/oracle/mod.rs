@@ -1,4 +1,5 @@
-//! Maps and tables that are obviously right: every query is written as its definition, over all keys.
+//! Maps and tables that are obviously right: every query is written as its definition, over all
+//! keys.
 
 mod bits;
 pub mod lpm;

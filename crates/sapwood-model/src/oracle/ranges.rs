@@ -4,9 +4,10 @@ use std::ops::RangeInclusive;
 
 /// A naive map from ranges of `u64` that do not overlap to values.
 ///
-/// The entries stand in a vector in their order; every query looks at all of them. Entries that touch stay apart,
-/// also with equal values, unless [`store_coalescing`](Self::store_coalescing) joins them. All sums are 128 bits wide,
-/// so that nothing wraps at the end of the numbers. A range whose start is above its end panics.
+/// The entries stand in a vector in their order; every query looks at all of them. Entries that
+/// touch stay apart, also with equal values, unless [`store_coalescing`](Self::store_coalescing)
+/// joins them. All sums are 128 bits wide, so that nothing wraps at the end of the numbers. A range
+/// whose start is above its end panics.
 ///
 /// ```
 /// use sapwood_model::oracle::RangeMap;
@@ -127,7 +128,8 @@ impl<V> RangeMap<V> {
         gaps
     }
 
-    /// The lowest `size` indices of `within` that no entry holds and whose first one is a multiple of `align`.
+    /// The lowest `size` indices of `within` that no entry holds and whose first one is a multiple
+    /// of `align`.
     ///
     /// Nothing if `size` is 0, `align` is no power of two, or `within` ends before it starts.
     #[must_use]
@@ -168,7 +170,7 @@ impl<V> RangeMap<V> {
     }
 
     /// Takes the whole entry that holds `index` away.
-    pub fn erase(&mut self, index: u64) -> Option<(RangeInclusive<u64>, V)> {
+    pub fn remove(&mut self, index: u64) -> Option<(RangeInclusive<u64>, V)> {
         let mut entries = self.entries.iter();
         let at = entries.position(|(start, end, _)| (*start..=*end).contains(&index))?;
         let (start, end, value) = self.entries.remove(at);
@@ -185,7 +187,7 @@ impl<V> RangeMap<V> {
     /// # Errors
     ///
     /// The first entry that is in the way. Nothing has changed then.
-    pub fn insert(
+    pub fn insert_new(
         &mut self,
         range: RangeInclusive<u64>,
         value: V,
@@ -213,7 +215,8 @@ impl<V: Clone> RangeMap<V> {
             .collect()
     }
 
-    /// Leaves nothing at `range`: entries that lie partly inside are cut, one around it becomes two.
+    /// Leaves nothing at `range`: entries that lie partly inside are cut, one around it becomes
+    /// two.
     pub fn clear_range(&mut self, range: RangeInclusive<u64>) {
         check(&range);
         let (from, to) = (*range.start(), *range.end());
@@ -239,8 +242,8 @@ impl<V: Clone> RangeMap<V> {
         self.put(range, value);
     }
 
-    /// Stores as [`store`](Self::store) does, and makes one entry of it and the neighbours that touch it and have
-    /// an equal value; returns the range of that entry.
+    /// Stores as [`store`](Self::store) does, and makes one entry of it and the neighbours that
+    /// touch it and have an equal value; returns the range of that entry.
     pub fn store_coalescing(&mut self, range: RangeInclusive<u64>, value: V) -> RangeInclusive<u64>
     where
         V: PartialEq,
@@ -259,9 +262,10 @@ impl<V: Clone> RangeMap<V> {
         start..=end
     }
 
-    /// Stores `value` at the lowest `size` free indices of `within` that start at `*next` or behind it; failing
-    /// that, at the lowest ones of all of `within`. `*next` is then the index behind them, or the start of `within`
-    /// if they end at the last index of all. Nothing if there is no such place.
+    /// Stores `value` at the lowest `size` free indices of `within` that start at `*next` or behind
+    /// it; failing that, at the lowest ones of all of `within`. `*next` is then the index behind
+    /// them, or the start of `within` if they end at the last index of all. Nothing if there is no
+    /// such place.
     pub fn alloc_cyclic(
         &mut self,
         size: u64,
@@ -336,8 +340,8 @@ mod tests {
         assert_eq!(ranges(map.iter()), [(0, 2), (12, 19)]);
         map.clear_range(14..=15);
         assert_eq!(ranges(map.iter()), [(0, 2), (12, 13), (16, 19)]);
-        assert_eq!(map.erase(18), Some((16..=19, 1)));
-        assert_eq!(map.erase(18), None);
+        assert_eq!(map.remove(18), Some((16..=19, 1)));
+        assert_eq!(map.remove(18), None);
         map.clear_range(0..=MAX);
         assert!(map.is_empty());
     }
@@ -345,10 +349,10 @@ mod tests {
     #[test]
     fn insert_names_the_first_in_the_way() {
         let mut map = map(&[(10, 19), (30, 39)]);
-        assert_eq!(map.insert(15..=50, 9), Err(10..=19));
-        assert_eq!(map.insert(20..=30, 9), Err(30..=39));
+        assert_eq!(map.insert_new(15..=50, 9), Err(10..=19));
+        assert_eq!(map.insert_new(20..=30, 9), Err(30..=39));
         assert_eq!(map.len(), 2);
-        assert_eq!(map.insert(20..=29, 9), Ok(()));
+        assert_eq!(map.insert_new(20..=29, 9), Ok(()));
         assert_eq!(ranges(map.iter()), [(10, 19), (20, 29), (30, 39)]);
     }
 

@@ -2,7 +2,8 @@
 
 use super::ByteMap;
 
-/// A naive multi-version map: one whole [`ByteMap`] per committed version, and one for the open transaction.
+/// A naive multi-version map: one whole [`ByteMap`] per committed version, and one for the open
+/// transaction.
 ///
 /// Version 0 is the empty map. Version numbers are positions in the list.
 ///

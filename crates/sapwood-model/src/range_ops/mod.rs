@@ -1,7 +1,7 @@
 //! Operations on a map from ranges of `u64` to values, and what the oracle answers to each.
 //!
-//! One generator makes them, over one of several [`Domain`]s, from whatever it is given to choose by: a random number
-//! generator, or a fuzzer's bytes.
+//! One generator makes them, over one of several [`Domain`]s, from whatever it is given to choose
+//! by: a random number generator, or a fuzzer's bytes.
 
 use std::ops::RangeInclusive;
 
@@ -70,8 +70,9 @@ pub enum RangeOutcome {
     Occupied(RangeInclusive<u64>),
     /// `Alloc`, `AllocCyclic`: there is no such place.
     NoGap,
-    /// A writing operation was refused for an argument that no map can do anything with: a range that ends before it
-    /// starts, a window smaller than the size, a size of 0, an alignment that is no power of two.
+    /// A writing operation was refused for an argument that no map can do anything with: a range
+    /// that ends before it starts, a window smaller than the size, a size of 0, an alignment that
+    /// is no power of two.
     BadArgument,
     /// `Erase`, `NextAfter`, `PrevBefore`, `End`.
     Entry(Option<(RangeInclusive<u64>, u64)>),
@@ -103,7 +104,8 @@ impl RangeOp {
         )
     }
 
-    /// Whether an argument is one that every map refuses (writing ones) or has no answer to (questions).
+    /// Whether an argument is one that every map refuses (writing ones) or has no answer to
+    /// (questions).
     #[must_use]
     pub fn is_bad(&self) -> bool {
         let small = |size: u64, within: &RangeInclusive<u64>| {
@@ -153,11 +155,11 @@ impl RangeOp {
             RangeOp::StoreCoalescing(range, value) => {
                 Out::At(Some(map.store_coalescing(range.clone(), *value)))
             }
-            RangeOp::Insert(range, value) => match map.insert(range.clone(), *value) {
+            RangeOp::Insert(range, value) => match map.insert_new(range.clone(), *value) {
                 Ok(()) => Out::Done,
                 Err(there) => Out::Occupied(there),
             },
-            RangeOp::Erase(index) => Out::Entry(map.erase(*index)),
+            RangeOp::Erase(index) => Out::Entry(map.remove(*index)),
             RangeOp::ClearRange(range) => {
                 map.clear_range(range.clone());
                 Out::Done
@@ -237,7 +239,8 @@ pub enum Domain {
     Bytes,
     /// Anywhere, mostly far from each other, of any length up to 2^56.
     Scattered,
-    /// Short ranges in eight neighbourhoods that are far from each other, the first at 0, the last at the end.
+    /// Short ranges in eight neighbourhoods that are far from each other, the first at 0, the last
+    /// at the end.
     Clusters,
     /// Ranges that touch: blocks of 4 among the first 2000 indices, seldom a gap.
     Dense,
@@ -284,8 +287,8 @@ impl Domain {
             Domain::Bytes => choices.below(6000),
             Domain::Scattered => choices.any(),
             Domain::Clusters => {
-                // One is at the start of all indices and one at their end. Some ranges stand apart from the rest of
-                // their neighbourhood.
+                // One is at the start of all indices and one at their end. Some ranges stand apart
+                // from the rest of their neighbourhood.
                 let (neighbourhood, place) = (choices.below(8), choices.below(600));
                 match (neighbourhood, choices.one_in(64)) {
                     (7, _) => u64::MAX - place,
@@ -354,7 +357,8 @@ impl Domain {
         }
     }
 
-    /// An operation over this domain. More grows the map than shrinks it if `growing`, else the other way about.
+    /// An operation over this domain. More grows the map than shrinks it if `growing`, else the
+    /// other way about.
     pub fn op(self, choices: &mut impl Choices, growing: bool) -> RangeOp {
         // Few values, so that neighbours are often equal.
         let value = choices.below(4);
@@ -440,7 +444,8 @@ impl Choices for Rng {
     }
 }
 
-/// Choices by a fuzzer's bytes: as many for each number as it may have. Behind their end they are zeros.
+/// Choices by a fuzzer's bytes: as many for each number as it may have. Behind their end they are
+/// zeros.
 impl Choices for &[u8] {
     fn below(&mut self, n: u64) -> u64 {
         let bytes = (64 - (n - 1).leading_zeros()).div_ceil(8) as usize;
@@ -465,7 +470,8 @@ fn take(from: &mut &[u8], bytes: usize) -> u64 {
         .fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// A source of operations over one domain, in which the map grows for a while and then shrinks again.
+/// A source of operations over one domain, in which the map grows for a while and then shrinks
+/// again.
 ///
 /// ```
 /// use sapwood_model::oracle::RangeMap;

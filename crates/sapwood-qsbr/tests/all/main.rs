@@ -1,4 +1,5 @@
-//! The tests of the crate from outside, in one program, so that they are linked once; others are in `tests/threads`.
+//! The tests of the crate from outside, in one program, so that they are linked once; others are in
+//! `tests/threads`.
 
 mod core_only;
 #[cfg(feature = "std")]

@@ -88,7 +88,8 @@ fn a_busy_worker_says_so_itself() {
     let runtime = runtime(&domain);
     let theirs = domain.clone();
     let task = runtime.spawn(async move {
-        // The first park may still be to come on a fresh worker, hence pins; both kinds have to end up quiescent.
+        // The first park may still be to come on a fresh worker, hence pins; both kinds have to end
+        // up quiescent.
         for _ in 0..100 {
             tokio_hooks::with_guard(&theirs, |_| ());
             let generation = theirs.advance();

@@ -38,8 +38,8 @@ unsafe fn free(canary: *mut Canary) {
 }
 
 fn read<'g>(published: &AtomicPtr<Canary>, _guard: Guard<'g>) -> &'g Canary {
-    // SAFETY: what is published is freed a grace period after it was replaced; the guard's lifetime ends before its
-    // reader's next quiescent state.
+    // SAFETY: what is published is freed a grace period after it was replaced; the guard's lifetime
+    // ends before its reader's next quiescent state.
     let canary = unsafe { &*published.load(Ordering::Acquire) };
     assert_eq!(
         canary.magic.load(Ordering::Relaxed),

@@ -50,12 +50,12 @@ pub enum DnsNameError {
     NotAKey,
 }
 
-/// The key of a domain name in text form: its labels in reverse order, ASCII letters in lower case, each ended by
-/// a zero byte. The root is the empty key; a trailing dot makes no difference.
+/// The key of a domain name in text form: its labels in reverse order, ASCII letters in lower case,
+/// each ended by a zero byte. The root is the empty key; a trailing dot makes no difference.
 ///
-/// Keys sort in the canonical order of DNSSEC, and a zone is exactly the keys that start with its own:
-/// `prefix(dns_name("example.org")?)`; `longest_prefix` finds the closest enclosing name. `\.` and `\DDD` escapes
-/// of master files are understood.
+/// Keys sort in the canonical order of DNSSEC, and a zone is exactly the keys that start with its
+/// own: `prefix(dns_name("example.org")?)`; `longest_prefix` finds the closest enclosing name. `\.`
+/// and `\DDD` escapes of master files are understood.
 ///
 /// ```
 /// use sapwood::key::dns_name;

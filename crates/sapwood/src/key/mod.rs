@@ -1,7 +1,7 @@
 //! Keys whose byte order is the order that you want.
 //!
-//! A qp-trie sorts byte strings. These helpers turn names, numbers and tuples into byte strings that sort the
-//! way the things themselves do, and back.
+//! A qp-trie sorts byte strings. These helpers turn names, numbers and tuples into byte strings
+//! that sort the way the things themselves do, and back.
 
 pub mod dns;
 pub mod tuple;
@@ -11,7 +11,8 @@ pub use tuple::{TupleError, TupleReader, tuple};
 
 use alloc::vec::Vec;
 
-/// A key backwards, so that a suffix becomes a prefix: all names that end in `.rs` are a range of reversed keys.
+/// A key backwards, so that a suffix becomes a prefix: all names that end in `.rs` are a range of
+/// reversed keys.
 ///
 /// ```
 /// use sapwood::key::reverse;
@@ -45,8 +46,8 @@ const STOP: u8 = 0;
 /// Precedes a byte that would be taken for [`STOP`] or for itself.
 const ESCAPE: u8 = 1;
 
-/// Appends bytes so that they sort as they are and end before anything longer: 0 becomes 1 1, 1 becomes 1 2,
-/// and a 0 ends them.
+/// Appends bytes so that they sort as they are and end before anything longer: 0 becomes 1 1, 1
+/// becomes 1 2, and a 0 ends them.
 fn push_escaped(out: &mut Vec<u8>, bytes: impl IntoIterator<Item = u8>) {
     for byte in bytes {
         if byte <= ESCAPE {

@@ -1,4 +1,5 @@
-//! Tuples as keys: numbers, strings and addresses, one behind the other, in an order-preserving encoding.
+//! Tuples as keys: numbers, strings and addresses, one behind the other, in an order-preserving
+//! encoding.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -137,8 +138,8 @@ macro_rules! tuples {
 }
 tuples!(A; A B; A B C; A B C D; A B C D E; A B C D E F; A B C D E F G; A B C D E F G H;);
 
-/// The key of a tuple: tuples of the same types sort like their keys, and a shorter tuple is a prefix of the
-/// longer ones that begin with it.
+/// The key of a tuple: tuples of the same types sort like their keys, and a shorter tuple is a
+/// prefix of the longer ones that begin with it.
 ///
 /// ```
 /// use sapwood::key::{tuple, TupleReader};

@@ -7,7 +7,7 @@ use core::fmt;
 use core::hash::Hash;
 use core::marker::PhantomData;
 
-use sapwood_arena::{ArenaOptions, Backing};
+use sapwood_arena::ArenaOptions;
 use sapwood_qsbr::{Domain, Guard};
 
 use super::family::{Family, Key, V4, V6};
@@ -19,14 +19,15 @@ use super::raw::writer::Writer;
 use super::snapshot::FibSnapshot;
 use super::txn::FibTxn;
 use super::view::FibView;
+use crate::memory::MemoryOptions;
 use crate::reader::reading_methods;
 use crate::{Error, OldestSnapshot, Readable, Rejected};
 
-/// What the values of a table must be: comparable, as equal ones are stored once, and cloneable, as a value that is
-/// replaced may still be read by others.
+/// What the values of a table must be: comparable, as equal ones are stored once, and cloneable, as
+/// a value that is replaced may still be read by others.
 ///
-/// Implemented by every type that fits. `Eq`, `Hash` and `Clone` are called while the writer's lock is held and must not
-/// change the table: that panics.
+/// Implemented by every type that fits. `Eq`, `Hash` and `Clone` are called while the writer's lock
+/// is held and must not change the table: that panics.
 pub trait NextHop: Clone + Eq + Hash + Send + Sync + 'static {}
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> NextHop for T {}
@@ -36,16 +37,18 @@ pub type Ipv4Fib<V> = Fib<V4, V>;
 /// A longest-prefix-match table of IPv6 prefixes.
 pub type Ipv6Fib<V> = Fib<V6, V>;
 
-/// A longest-prefix-match table: one writer at a time, readers that never wait. [`Ipv4Fib`] and [`Ipv6Fib`] are this.
+/// A longest-prefix-match table: one writer at a time, readers that never wait. [`Ipv4Fib`] and
+/// [`Ipv6Fib`] are this.
 ///
-/// - A [`Reader`](crate::Reader) (one per thread) gives [`FibView`]s. A lookup loads one root word and reads memory that does not
-///   change any more: it takes no lock, retries nothing and writes nothing. Its answer is the old table's or the new
-///   one's, never a third.
-/// - [`insert`](Self::insert) and [`remove`](Self::remove) are visible at once. A [`FibTxn`] collects changes; its commit
-///   stores all root words that differ, one after the other: each lookup sees the table before or after, but two lookups
-///   of one thread may see both while it runs.
-/// - A [`FibSnapshot`] is one version, whole: for walks, and for answers that must agree with each other. It copies the
-///   root (2 MiB with 18 bits).
+/// - A [`Reader`](crate::Reader) (one per thread) gives [`FibView`]s. A lookup loads one root word
+///   and reads memory that does not change any more: it takes no lock, retries nothing and writes
+///   nothing. Its answer is the old table's or the new one's, never a third.
+/// - [`insert`](Self::insert) and [`remove`](Self::remove) are visible at once. A [`FibTxn`]
+///   collects changes; its commit stores all root words that differ, one after the other: each
+///   lookup sees the table before or after, but two lookups of one thread may see both while it
+///   runs.
+/// - A [`FibSnapshot`] is one version, whole: for walks, and for answers that must agree with each
+///   other. It copies the root (2 MiB with 18 bits).
 ///
 /// Equal values are stored once and counted. Handles are cheap to clone.
 ///
@@ -71,9 +74,9 @@ pub type Ipv6Fib<V> = Fib<V6, V>;
 ///
 /// # Cost
 ///
-/// A lookup passes the root and one node for each 6 bits behind it on the way of the longest prefix. A change copies
-/// the nodes on that way, 64 nodes more at most, and stores one word; a prefix shorter than the root, `2^(bits - length)`
-/// words.
+/// A lookup passes the root and one node for each 6 bits behind it on the way of the longest
+/// prefix. A change copies the nodes on that way, 64 nodes more at most, and stores one word; a
+/// prefix shorter than the root, `2^(bits - length)` words.
 pub struct Fib<F: Family, V: NextHop> {
     shared: Arc<FibShared<V>>,
     family: PhantomData<F>,
@@ -99,15 +102,15 @@ impl<F: Family, V: NextHop> Clone for Fib<F, V> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct FibBuilder<F, V> {
-    options: ArenaOptions,
+    memory: MemoryOptions,
     pub(super) domain: Option<Domain>,
     pub(super) bits: u8,
     types: PhantomData<fn() -> (F, V)>,
 }
 
 impl<F: Family, V: NextHop> FibBuilder<F, V> {
-    /// Bits of an address that the root resolves with one load: 6, 12, 18 (the default, for full tables) or 24. The root
-    /// takes `8 << bits` bytes.
+    /// Bits of an address that the root resolves with one load: 6, 12, 18 (the default, for full
+    /// tables) or 24. The root takes `8 << bits` bytes.
     ///
     /// # Panics
     /// With any other number.
@@ -120,17 +123,31 @@ impl<F: Family, V: NextHop> FibBuilder<F, V> {
         self
     }
 
-    /// The arena's options. The backing must be one that does not move; the default reserves 1 GiB of address space,
-    /// which is also the most that a table can take, and commits memory as it is used.
-    pub fn options(mut self, options: ArenaOptions) -> Self {
-        self.options = options;
+    /// The most bytes of memory: the root, nodes, next hops, garbage, free blocks and the header. A
+    /// change that needs more is [`ArenaFull`](Error::ArenaFull). Holds whatever
+    /// [`options`](Self::options) say. Default: as much as the backing has room for.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory.limit = Some(bytes);
         self
     }
 
-    /// The domain whose grace periods the table waits for; several tables may share one. Default: its own.
+    /// The arena's options. The backing must be one that does not move; the default reserves 1 GiB
+    /// of address space, which is also the most that a table can take, and commits memory as it is
+    /// used.
+    pub fn options(mut self, options: ArenaOptions) -> Self {
+        self.memory.options = options;
+        self
+    }
+
+    /// The domain whose grace periods the table waits for; several tables may share one. Default:
+    /// its own.
     pub fn domain(mut self, domain: &Domain) -> Self {
         self.domain = Some(domain.clone());
         self
+    }
+
+    pub(crate) fn domain_or_new(&self) -> Domain {
+        self.domain.clone().unwrap_or_default()
     }
 
     /// An empty table.
@@ -139,16 +156,17 @@ impl<F: Family, V: NextHop> FibBuilder<F, V> {
     /// [`Error::ArenaFull`] when the backing cannot be had.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows ([`Backing::Auto`], [`Backing::Heap`]).
+    /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
+    /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
     pub fn build(self) -> Result<Fib<F, V>, Error> {
-        let options = self.options.limit_to(MAX_BYTES);
-        let domain = self.domain.unwrap_or_default();
+        let domain = self.domain_or_new();
+        let options = self.memory.stable().limit_to(MAX_BYTES);
         let shared = FibShared::new(options, self.bits.into(), domain, crate::seed::seed())?;
         Ok(Fib::from_shared(shared))
     }
 
-    /// A table of prefixes in any order; of equal ones, the last wins. Three to five times quicker than inserting them
-    /// one by one.
+    /// A table of prefixes in any order; of equal ones, the last wins. Three to five times quicker
+    /// than inserting them one by one.
     ///
     /// # Errors
     /// [`Error::HostBitsSet`], [`Error::ArenaFull`].
@@ -177,7 +195,7 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// A table that is made to measure.
     pub fn builder() -> FibBuilder<F, V> {
         FibBuilder {
-            options: ArenaOptions::default().backing(Backing::Mmap { reserve: MAX_BYTES }),
+            memory: MemoryOptions::reserve(MAX_BYTES),
             domain: None,
             bits: 18,
             types: PhantomData,
@@ -259,7 +277,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::HostBitsSet`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
+    /// [`Error::HostBitsSet`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given
+    /// back.
     ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.
@@ -301,8 +320,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         old
     }
 
-    /// Takes a prefix away, for all lookups that begin afterwards. Its value, or `None` when it was not there; bits behind
-    /// its length are taken as zeros.
+    /// Takes a prefix away, for all lookups that begin afterwards. Its value, or `None` when it was
+    /// not there; bits behind its length are taken as zeros.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] (the way to the prefix is copied), [`Error::GarbageLimit`].
@@ -333,7 +352,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         Some(FibTxn::new(&self.shared, self.shared.try_write()?))
     }
 
-    /// Keeps the newest version: O(size of the root), during which writers wait. Reading it takes no lock.
+    /// Keeps the newest version: O(size of the root), during which writers wait. Reading it takes
+    /// no lock.
     pub fn snapshot(&self) -> FibSnapshot<F, V> {
         FibSnapshot::new(self.shared.keep())
     }
@@ -343,9 +363,9 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         self.shared.versions().snapshots()
     }
 
-    /// The oldest version that snapshots keep, and what it holds back of the garbage that the domain
-    /// knows of: the newest 64 blocks may not be counted yet. Waits for no transaction: a monitor can
-    /// ask it while a writer is blocked at the hard limit of garbage.
+    /// The oldest version that snapshots keep, and what it holds back of the garbage that the
+    /// domain knows of: the newest 64 blocks may not be counted yet. Waits for no transaction: a
+    /// monitor can ask it while a writer is blocked at the hard limit of garbage.
     pub fn oldest_snapshot(&self) -> Option<OldestSnapshot> {
         self.shared.versions().oldest()
     }
@@ -355,10 +375,11 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         self.shared.version()
     }
 
-    /// Frees blocks that no reader and no snapshot can hold any more, up to `budget` of them; returns how many.
+    /// Frees blocks that no reader and no snapshot can hold any more, up to `budget` of them;
+    /// returns how many.
     ///
-    /// Changes free some; this is for an idle loop, or after a stall. Values are dropped here, on the calling thread.
-    /// Returns 0 when a transaction is open.
+    /// Changes free some; this is for an idle loop, or after a stall. Values are dropped here, on
+    /// the calling thread. Returns 0 when a transaction is open.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut dropped = Vec::new();
         let Some(mut writer) = self.shared.try_write() else {
@@ -367,8 +388,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         self.shared.reclaim(&mut writer, budget, &mut dropped)
     }
 
-    /// Copies all nodes into fresh memory in the order of addresses, which makes lookups quicker after many changes.
-    /// Readers notice nothing; writers wait in between only.
+    /// Copies all nodes into fresh memory in the order of addresses, which makes lookups quicker
+    /// after many changes. Readers notice nothing; writers wait in between only.
     ///
     /// # Errors
     /// As [`compact_step`](Self::compact_step).
@@ -381,11 +402,12 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         Ok(())
     }
 
-    /// A part of [`compact`](Self::compact): the nodes below up to `budget` words of the root. Whether there is more to do;
-    /// when the end is reached, the next call begins anew.
+    /// A part of [`compact`](Self::compact): the nodes below up to `budget` words of the root.
+    /// Whether there is more to do; when the end is reached, the next call begins anew.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on later.
+    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on
+    /// later.
     ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.
@@ -407,8 +429,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         FibMemory::new(&writer, &self.shared)
     }
 
-    /// Walks the newest version and checks every invariant, and the accounts against what is there. Waits for an open
-    /// transaction.
+    /// Walks the newest version and checks every invariant, and the accounts against what is there.
+    /// Waits for an open transaction.
     ///
     /// # Errors
     /// What is wrong, for a person to read.
@@ -452,7 +474,8 @@ pub(super) fn truncated<F: Family>(net: F::Net) -> (F::Key, u8) {
 
 impl<F: Family, V: NextHop> FromIterator<(F::Net, V)> for Fib<F, V> {
     /// # Panics
-    /// When a prefix has host bits set, or no memory can be had; [`FibBuilder::build_from`] gives these as errors.
+    /// When a prefix has host bits set, or no memory can be had; [`FibBuilder::build_from`] gives
+    /// these as errors.
     fn from_iter<I: IntoIterator<Item = (F::Net, V)>>(prefixes: I) -> Self {
         match Self::builder().build_from(prefixes) {
             Ok(fib) => fib,
@@ -465,8 +488,8 @@ impl<F: Family, V: NextHop> Extend<(F::Net, V)> for Fib<F, V> {
     /// In one transaction.
     ///
     /// # Panics
-    /// When a prefix has host bits set, or no memory can be had: the table is as it was. [`Fib::begin`] gives errors.
-    /// As [`Fib::begin`].
+    /// When a prefix has host bits set, or no memory can be had: the table is as it was.
+    /// [`Fib::begin`] gives errors. As [`Fib::begin`].
     fn extend<I: IntoIterator<Item = (F::Net, V)>>(&mut self, prefixes: I) {
         let mut txn = self.begin();
         for (net, value) in prefixes {

@@ -5,10 +5,14 @@ use core::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use sapwood_qsbr::Domain;
+use sapwood_qsbr::{Domain, Guard};
 
+use super::family::{V4, V6};
 use super::fib::{Ipv4Fib, Ipv6Fib, NextHop};
-use crate::{Error, Rejected};
+use super::memory::FibMemory;
+use super::view::FibView;
+use crate::reader::reading_methods;
+use crate::{Error, Readable, Rejected};
 
 /// A table of IPv4 and IPv6 prefixes: one table for each, with one domain for the readers of both.
 ///
@@ -21,10 +25,13 @@ use crate::{Error, Rejected};
 /// assert_eq!(fib.lookup("2001:db8::1".parse()?).unwrap().1, 2);
 /// assert_eq!(fib.lookup("192.0.2.1".parse()?).unwrap().1, 1);
 /// assert_eq!(fib.lookup("::1".parse()?), None);
-/// // Each family's table is there for what this one does not have: readers, batches, snapshots.
-/// let mut reader = fib.v6().reader("worker")?;
+/// // One reader for both families; a thread that knows the family of its packets asks that one.
+/// let mut reader = fib.reader("worker")?;
 /// assert_eq!(reader.view().lookup_value("2001:db8::1".parse()?), Some(&2));
-/// # reader.quiescent();
+/// assert_eq!(reader.view().v4().lookup_value("192.0.2.1".parse()?), Some(&1));
+/// reader.quiescent();
+/// // Each family's table is there for what this one does not have: transactions, snapshots.
+/// assert_eq!(fib.v6().snapshot().len(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IpFib<V: NextHop> {
@@ -50,7 +57,8 @@ impl<V: NextHop> IpFib<V> {
         Self::with_root_bits(18)
     }
 
-    /// An empty table whose roots resolve so many bits: see [`FibBuilder::root_bits`](super::FibBuilder::root_bits).
+    /// An empty table whose roots resolve so many bits: see
+    /// [`FibBuilder::root_bits`](super::FibBuilder::root_bits).
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when no address space can be had.
@@ -68,7 +76,7 @@ impl<V: NextHop> IpFib<V> {
     ///
     /// # Panics
     /// When they do not.
-    pub fn of(v4: Ipv4Fib<V>, v6: Ipv6Fib<V>) -> Self {
+    pub fn from_tables(v4: Ipv4Fib<V>, v6: Ipv6Fib<V>) -> Self {
         assert!(
             v4.domain().ptr_eq(v6.domain()),
             "both families wait for the same readers"
@@ -105,9 +113,14 @@ impl<V: NextHop> IpFib<V> {
         &self.v6
     }
 
-    /// The domain whose grace periods both tables wait for.
-    pub fn domain(&self) -> &Domain {
-        self.v4.domain()
+    reading_methods!(IpFibView<'g, V>);
+
+    /// Where the memory is. Waits for open transactions.
+    pub fn memory(&self) -> IpFibMemory {
+        IpFibMemory {
+            v4: self.v4.memory(),
+            v6: self.v6.memory(),
+        }
     }
 
     /// Number of prefixes.
@@ -173,7 +186,8 @@ impl<V: NextHop> IpFib<V> {
         }
     }
 
-    /// The longest prefix of an address, with a copy of its value. IPv6 addresses that embed IPv4 ones are not unpacked.
+    /// The longest prefix of an address, with a copy of its value. IPv6 addresses that embed IPv4
+    /// ones are not unpacked.
     pub fn lookup(&self, addr: IpAddr) -> Option<(IpNet, V)> {
         match addr {
             IpAddr::V4(addr) => self.v4.lookup(addr).map(|(net, value)| (net.into(), value)),
@@ -197,7 +211,8 @@ impl<V: NextHop> IpFib<V> {
 
 impl<V: NextHop> FromIterator<(IpNet, V)> for IpFib<V> {
     /// # Panics
-    /// When a prefix has host bits set, or no memory can be had; [`IpFib::build_from`] gives these as errors.
+    /// When a prefix has host bits set, or no memory can be had; [`IpFib::build_from`] gives these
+    /// as errors.
     fn from_iter<I: IntoIterator<Item = (IpNet, V)>>(prefixes: I) -> Self {
         match Self::build_from(prefixes) {
             Ok(fib) => fib,
@@ -224,5 +239,117 @@ impl<V: NextHop + fmt::Debug> fmt::Debug for IpFib<V> {
             .field("v4", &self.v4)
             .field("v6", &self.v6)
             .finish()
+    }
+}
+
+impl<V: NextHop> Readable for IpFib<V> {
+    type View<'g> = IpFibView<'g, V>;
+
+    fn domain(&self) -> &Domain {
+        self.v4.domain()
+    }
+
+    #[inline]
+    fn view<'g>(&'g self, guard: Guard<'g>) -> IpFibView<'g, V> {
+        IpFibView {
+            v4: self.v4.view(guard),
+            v6: self.v6.view(guard),
+        }
+    }
+}
+
+/// Both tables, read under a guard. Stays on its thread. Each call sees the newest tables.
+pub struct IpFibView<'g, V: NextHop> {
+    v4: FibView<'g, V4, V>,
+    v6: FibView<'g, V6, V>,
+}
+
+impl<'g, V: NextHop> IpFibView<'g, V> {
+    /// The value of the longest prefix of an address. The quickest question: the prefix itself is
+    /// not found.
+    #[inline]
+    pub fn lookup_value(&self, addr: IpAddr) -> Option<&'g V> {
+        match addr {
+            IpAddr::V4(addr) => self.v4.lookup_value(addr),
+            IpAddr::V6(addr) => self.v6.lookup_value(addr),
+        }
+    }
+
+    /// The longest prefix of an address, and its value. IPv6 addresses that embed IPv4 ones are not
+    /// unpacked.
+    pub fn lookup(&self, addr: IpAddr) -> Option<(IpNet, &'g V)> {
+        match addr {
+            IpAddr::V4(addr) => self.v4.lookup(addr).map(|(net, value)| (net.into(), value)),
+            IpAddr::V6(addr) => self.v6.lookup(addr).map(|(net, value)| (net.into(), value)),
+        }
+    }
+
+    /// The value of exactly this prefix; bits behind its length are taken as zeros.
+    pub fn get(&self, net: IpNet) -> Option<&'g V> {
+        match net {
+            IpNet::V4(net) => self.v4.get(net),
+            IpNet::V6(net) => self.v6.get(net),
+        }
+    }
+
+    /// The IPv4 table alone: for packet paths that know the family, and for batches.
+    #[inline]
+    pub fn v4(&self) -> FibView<'g, V4, V> {
+        self.v4
+    }
+
+    /// The IPv6 table alone.
+    #[inline]
+    pub fn v6(&self) -> FibView<'g, V6, V> {
+        self.v6
+    }
+
+    /// Number of prefixes.
+    pub fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
+    /// Whether there are no prefixes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<V: NextHop> Clone for IpFibView<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V: NextHop> Copy for IpFibView<'_, V> {}
+
+impl<V: NextHop> fmt::Debug for IpFibView<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IpFibView")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the memory of both tables holds.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct IpFibMemory {
+    /// The table of IPv4 prefixes.
+    pub v4: FibMemory,
+    /// The table of IPv6 prefixes.
+    pub v6: FibMemory,
+}
+
+impl IpFibMemory {
+    /// All bytes that the tables take from the system.
+    pub fn total(&self) -> usize {
+        self.v4.total() + self.v6.total()
+    }
+}
+
+impl fmt::Display for IpFibMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IPv4:\n{}\nIPv6:\n{}", self.v4, self.v6)
     }
 }

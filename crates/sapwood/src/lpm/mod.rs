@@ -7,13 +7,15 @@
 //! | prefixes of other strings of bits: a network number and an address, an address and a port | [`BitFib`] |
 //! | a table made once, read by many programs | [`BitFile`] |
 //!
-//! All of them have one writer at a time and readers that never wait; a lookup answers as the table did before a change or
-//! after it, never otherwise. Trade-offs first:
+//! All of them have one writer at a time and readers that never wait; a lookup answers as the table
+//! did before a change or after it, never otherwise. Trade-offs first:
 //!
-//! - A full IPv4 table takes about 14 bytes a prefix, 2 MiB of them for a root that answers most lookups with one or two
-//!   loads. Small tables take `root_bits(12)`: 32 KiB.
-//! - Equal values are stored once, so values must be comparable, and cheap to compare: next hops, not counters.
-//! - A change copies what lies on its way: 2.4 to 3.3 times the time that a tree without concurrent readers takes.
+//! - A full IPv4 table takes about 14 bytes a prefix, 2 MiB of them for a root that answers most
+//!   lookups with one or two loads. Small tables take `root_bits(12)`: 32 KiB.
+//! - Equal values are stored once, so values must be comparable, and cheap to compare: next hops,
+//!   not counters.
+//! - A change copies what lies on its way: 2.4 to 3.3 times the time that a tree without concurrent
+//!   readers takes.
 //!
 //! The layout is drawn in `docs/lpm.md`, with what was measured.
 
@@ -34,7 +36,7 @@ pub use bits::{
 };
 pub use family::{Family, V4, V6};
 pub use fib::{Fib, FibBuilder, Ipv4Fib, Ipv6Fib, NextHop};
-pub use ip::IpFib;
+pub use ip::{IpFib, IpFibMemory, IpFibView};
 pub use ipnet;
 pub use memory::FibMemory;
 pub use published::Published;

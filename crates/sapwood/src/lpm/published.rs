@@ -12,8 +12,8 @@ use super::raw::table::FibShared;
 use crate::Error;
 use crate::seed::seed;
 
-/// Where others find a published table: the words of the arena's header page. A second implementation is written from
-/// `docs/lpm.md` and these numbers.
+/// Where others find a published table: the words of the arena's header page. A second
+/// implementation is written from `docs/lpm.md` and these numbers.
 ///
 /// ```
 /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
@@ -35,8 +35,8 @@ impl Published {
     pub const VALUE_BYTES: usize = 0;
     /// Root word: bits of an address, 32 or 128.
     pub const WIDTH: usize = 1;
-    /// Root word: the reference of the block of root words; in its upper half, how many bits of an address it resolves. Both
-    /// never change.
+    /// Root word: the reference of the block of root words; in its upper half, how many bits of an
+    /// address it resolves. Both never change.
     pub const ROOT: usize = ROOT_WORD;
     /// Root word: the first block of root prefixes (in C, a shelf), 0 for none.
     pub const SHELF: usize = ROOT_PREFIXES_WORD;
@@ -45,8 +45,8 @@ impl Published {
     /// The most bytes of a table: references have 27 bits.
     pub const BYTES_MAX: usize = MAX_BYTES;
 
-    /// Numbers of the layouts of root words, nodes and blocks of root prefixes that others are compiled with: names as in `docs/lpm.md`, in
-    /// capitals, and values.
+    /// Numbers of the layouts of root words, nodes and blocks of root prefixes that others are
+    /// compiled with: names as in `docs/lpm.md`, in capitals, and values.
     pub fn layout() -> impl Iterator<Item = (&'static str, u64)> {
         published_layout().into_iter()
     }
@@ -75,8 +75,8 @@ impl fmt::Debug for Published {
 }
 
 impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibBuilder<F, V> {
-    /// An empty table in an arena that others read: its header page says where the root is ([`Published`]). The options given to
-    /// the builder are not used.
+    /// An empty table in an arena that others read: its header page says where the root is
+    /// ([`Published`]). The options given to the builder are not used.
     ///
     /// Others read as `docs/lpm.md` says: they need a part in the domain's grace periods, as a
     /// [`GraceSource`](sapwood_qsbr::GraceSource), or else must take every reference as hostile.
@@ -85,7 +85,8 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibBuilder<F, V>
     /// [`Error::ArenaFull`] when there is no room for the root.
     ///
     /// # Panics
-    /// When the arena moves as it grows, has no header page or is in use, or when a value is not a multiple of 4 bytes.
+    /// When the arena moves as it grows, has no header page or is in use, or when a value is not a
+    /// multiple of 4 bytes.
     pub fn build_in(self, mut arena: Arena) -> Result<Fib<F, V>, Error> {
         const {
             assert!(
@@ -93,7 +94,7 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibBuilder<F, V>
                 "published values are whole words"
             )
         };
-        assert!(arena.is_stable(), "readers need a base that stays");
+        assert!(arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);
         let has_page = arena.options().header_mode() == HeaderMode::Page;
         assert!(has_page, "others find the table by its header page");
         assert!(arena.memory().live == 0, "the arena is the table's alone");

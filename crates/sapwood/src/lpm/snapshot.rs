@@ -69,14 +69,15 @@ impl<F: Family, V: NextHop> FibSnapshot<F, V> {
         Iter(self.view().walk(F::WIDTH, F::Key::ZERO, 0))
     }
 
-    /// The prefix itself, if it is there, and all inside it, in order. Finding the first takes as long as a lookup.
+    /// The prefix itself, if it is there, and all inside it, in order. Finding the first takes as
+    /// long as a lookup.
     pub fn covered_by(&self, net: F::Net) -> Iter<'_, F, V> {
         let (key, len) = truncated::<F>(net);
         Iter(self.view().walk(F::WIDTH, key, len))
     }
 
-    /// The prefixes directly inside this one: those of [`covered_by`](Self::covered_by) that no other of them covers, the
-    /// prefix itself left out. The ones below are walked over, too.
+    /// The prefixes directly inside this one: those of [`covered_by`](Self::covered_by) that no
+    /// other of them covers, the prefix itself left out. The ones below are walked over, too.
     pub fn children(&self, net: F::Net) -> Children<'_, F, V> {
         let (key, len) = truncated::<F>(net);
         Children {

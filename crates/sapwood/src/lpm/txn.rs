@@ -14,10 +14,11 @@ use super::view::{Matches, lookup_methods};
 use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
 
-/// Changes to a table that nobody else sees before they are committed. It reads what it wrote; dropping it rolls back.
+/// Changes to a table that nobody else sees before they are committed. It reads what it wrote;
+/// dropping it rolls back.
 ///
-/// An operation that fails leaves the transaction as it was before, and the transaction can go on. A node that is changed
-/// several times is copied each time, but only its last copy is kept.
+/// An operation that fails leaves the transaction as it was before, and the transaction can go on.
+/// A node that is changed several times is copied each time, but only its last copy is kept.
 ///
 /// ```
 /// use sapwood::lpm::Ipv4Fib;
@@ -74,7 +75,8 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
     /// Gives a prefix a value. The old one can be read until the transaction is changed again.
     ///
     /// # Errors
-    /// [`Error::HostBitsSet`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
+    /// [`Error::HostBitsSet`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given
+    /// back.
     pub fn insert(&mut self, net: F::Net, value: V) -> Result<Option<&V>, Rejected<V>> {
         match strict::<F>(net) {
             Ok(at) => self.put(at, value),
@@ -98,7 +100,8 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
         }
     }
 
-    /// Takes a prefix away. Its value can be read until the transaction is changed again; `None` when it was not there.
+    /// Takes a prefix away. Its value can be read until the transaction is changed again; `None`
+    /// when it was not there.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] (the way to the prefix is copied), [`Error::GarbageLimit`].
@@ -108,10 +111,11 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
         Ok(old.map(|block| shared.value_of(writer, block)))
     }
 
-    /// Publishes all changes, and frees some of what older ones left behind. Returns the version's number (the newest
-    /// one's, when nothing was changed).
+    /// Publishes all changes, and frees some of what older ones left behind. Returns the version's
+    /// number (the newest one's, when nothing was changed).
     ///
-    /// Root words are stored one after the other: see [`Fib`](super::Fib). O(what was changed); cannot fail.
+    /// Root words are stored one after the other: see [`Fib`](super::Fib). O(what was changed);
+    /// cannot fail.
     pub fn commit(mut self) -> u64 {
         let (shared, writer, dropped) = self.parts();
         let budget = shared.reclaim_budget(writer.retired());

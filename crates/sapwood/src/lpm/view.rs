@@ -10,10 +10,12 @@ use super::fib::{Fib, NextHop, truncated};
 use super::raw::read::Published;
 use super::raw::view::View;
 
-/// The reading methods of whatever has a `view()`. `$life` is the lifetime of the references that they give.
+/// The reading methods of whatever has a `view()`. `$life` is the lifetime of the references that
+/// they give.
 macro_rules! lookup_methods {
     ([$($fresh:lifetime)?] $life:lifetime [$($self:tt)+] $me:ident) => {
-        /// The value of the longest prefix of an address. The quickest question: the prefix itself is not found.
+        /// The value of the longest prefix of an address. The quickest question: the prefix itself
+        /// is not found.
         #[inline]
         pub fn lookup_value<$($fresh)?>($($self)+ $me, addr: F::Addr) -> Option<&$life V> {
             $me.view().value(F::key(addr))
@@ -26,9 +28,9 @@ macro_rules! lookup_methods {
             Some((F::net_of(key, len), value))
         }
 
-        /// [`lookup_value`](Self::lookup_value) of many addresses, whose waits for memory overlap: a quarter to a third
-        /// quicker where lookups pass several nodes, no quicker where the root or one node answers. `values[i]` becomes the
-        /// answer for `addrs[i]`.
+        /// [`lookup_value`](Self::lookup_value) of many addresses, whose waits for memory overlap:
+        /// a quarter to a third quicker where lookups pass several nodes, no quicker where the root
+        /// or one node answers. `values[i]` becomes the answer for `addrs[i]`.
         ///
         /// # Panics
         /// When the two are not of one length.
@@ -38,14 +40,15 @@ macro_rules! lookup_methods {
             $me.view().values(addrs, F::key, values, |value| value);
         }
 
-        /// As [`lookup_value`](Self::lookup_value), with `default` for an address that has no prefix: what a packet path
-        /// does with such packets is a next hop, too.
+        /// As [`lookup_value`](Self::lookup_value), with `default` for an address that has no
+        /// prefix: what a packet path does with such packets is a next hop, too.
         #[inline]
         pub fn lookup_value_or<$($fresh)?>($($self)+ $me, addr: F::Addr, default: &$life V) -> &$life V {
             $me.view().value_or(F::key(addr), default)
         }
 
-        /// As [`lookup_batch`](Self::lookup_batch), with `default` for addresses that have no prefix.
+        /// As [`lookup_batch`](Self::lookup_batch), with `default` for addresses that have no
+        /// prefix.
         ///
         /// # Panics
         /// When the two are not of one length.
@@ -115,8 +118,9 @@ impl<F: Family, V: fmt::Debug> fmt::Debug for Matches<'_, F, V> {
 
 /// The table, read under a guard. Stays on its thread.
 ///
-/// Each call sees the newest table. What one call returns is of one moment, but for [`matches`](Self::matches): its
-/// prefixes up to the root's bits are of one moment, and the longer ones of another shortly before.
+/// Each call sees the newest table. What one call returns is of one moment, but for
+/// [`matches`](Self::matches): its prefixes up to the root's bits are of one moment, and the longer
+/// ones of another shortly before.
 pub struct FibView<'g, F: Family, V: NextHop> {
     view: View<'g, V, Published<'g>>,
     fib: &'g Fib<F, V>,

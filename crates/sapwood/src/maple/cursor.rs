@@ -89,7 +89,7 @@ impl Place {
 /// assert_eq!(cursor.next_range(u64::MAX), Some((20..=29, None)));
 /// cursor.store('x')?;
 /// assert_eq!(cursor.next(u64::MAX), Some((30..=39, &'b')));
-/// cursor.erase()?;
+/// cursor.remove()?;
 /// assert_eq!((cursor.position(), cursor.range()), (Position::OnGap, Some(30..=49)));
 /// assert_eq!(cursor.next(55), Some((50..=59, &'c')));
 /// assert_eq!(cursor.next(55), None);
@@ -190,7 +190,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         };
     }
 
-    /// Goes to the next entry, if it starts at or before `limit`. `None` also when the limit is behind the cursor.
+    /// Goes to the next entry, if it starts at or before `limit`. `None` also when the limit is
+    /// behind the cursor.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self, limit: u64) -> Option<(Range, &V)> {
         let from = self.place.ahead.filter(|&from| from <= limit);
@@ -199,7 +200,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         self.arrive(range.filter(|&(start, _)| start <= limit), limit, Self::end)
     }
 
-    /// Goes to the entry before, if it ends at or after `limit`. `None` also when the limit is ahead of the cursor.
+    /// Goes to the entry before, if it ends at or after `limit`. `None` also when the limit is
+    /// ahead of the cursor.
     pub fn prev(&mut self, limit: u64) -> Option<(Range, &V)> {
         let from = self.place.behind.filter(|&from| from >= limit);
         let found = from.and_then(|from| self.writer.view().at_or_before(from));
@@ -248,7 +250,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         Some(self.writer.view().locate(index))
     }
 
-    /// Stores over the entry or gap that it is on, or over the range that was given to it, and is on that entry then.
+    /// Stores over the entry or gap that it is on, or over the range that was given to it, and is
+    /// on that entry then.
     ///
     /// # Errors
     /// As [`MapleMap::store`](super::MapleMap::store); [`Error::Absent`] when it is on nothing.
@@ -265,12 +268,12 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     /// Erases the entry that it is on, and is on the whole gap then; the entry, if there was one.
     ///
     /// # Errors
-    /// As [`MapleMap::erase`](super::MapleMap::erase).
-    pub fn erase(&mut self) -> Result<Option<(Range, V)>, Error> {
+    /// As [`MapleMap::remove`](super::MapleMap::remove).
+    pub fn remove(&mut self) -> Result<Option<(Range, V)>, Error> {
         let (Position::OnEntry, Some((start, _))) = (self.place.position, self.place.range) else {
             return Ok(None);
         };
-        let erased = self.writer.erase(start)?;
+        let erased = self.writer.remove(start)?;
         self.stand(start);
         Ok(erased)
     }
@@ -280,8 +283,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         self.writer.view()
     }
 
-    /// Notes the place, to go on from there with [`MapleWriter::resume`] when others have used the map: `next` then finds
-    /// what is behind the range, `prev` what is before it.
+    /// Notes the place, to go on from there with [`MapleWriter::resume`] when others have used the
+    /// map: `next` then finds what is behind the range, `prev` what is before it.
     pub fn pause(self) -> PausedCursor {
         PausedCursor { place: self.place }
     }

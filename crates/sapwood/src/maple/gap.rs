@@ -1,7 +1,8 @@
 //! Sizes of gaps in 16 bits: a float that grows with the size, rounded up.
 //!
-//! Sizes below 2048 stand for themselves. Above, a code is an exponent and the ten bits behind the leading one, rounded
-//! up, so that a code is never below its size's and the order of codes is the order of sizes.
+//! Sizes below 2048 stand for themselves. Above, a code is an exponent and the ten bits behind the
+//! leading one, rounded up, so that a code is never below its size's and the order of codes is the
+//! order of sizes.
 
 /// Bits of precision, the leading one included.
 const BITS: u32 = 11;

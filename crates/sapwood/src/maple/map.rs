@@ -7,6 +7,7 @@ use sapwood_qsbr::{Domain, Guard};
 
 use super::Range;
 use super::builder::MapleBuilder;
+use super::iter::{MapGaps, MapIter};
 use super::memory::MapleMemory;
 use super::plan::{self, ErasePlan, EraseReservation, Reservation, StorePlan};
 use super::raw::table::{Config, MapleShared};
@@ -18,31 +19,34 @@ use crate::{Error, Readable, Rejected};
 
 /// A map from ranges of `u64` to values: one writer at a time, readers that never wait.
 ///
-/// Entries do not overlap; each is an inclusive range, up to `0..=u64::MAX`. What no entry has is a gap: adjacent gaps are
-/// one gap, equal neighbours are two entries unless [`store_coalescing`](Self::store_coalescing) is asked to join them.
+/// Entries do not overlap; each is an inclusive range, up to `0..=u64::MAX`. What no entry has is a
+/// gap: adjacent gaps are one gap, equal neighbours are two entries unless
+/// [`store_coalescing`](Self::store_coalescing) is asked to join them.
 ///
-/// A map is a handle, cheap to clone: all handles are of one map ([`dup`](Self::dup) makes another). Reading on the map
-/// itself gives copies; a [`Reader`](crate::Reader) gives references, and is quicker. Changes take the map's lock and are visible at
-/// once; [`write`](Self::write) holds it for many. An empty map has no memory in the arena.
+/// A map is a handle, cheap to clone: all handles are of one map ([`dup`](Self::dup) makes
+/// another). Reading on the map itself gives copies; a [`Reader`](crate::Reader) gives references,
+/// and is quicker. Changes take the map's lock and are visible at once; [`write`](Self::write)
+/// holds it for many. An empty map has no memory in the arena.
 ///
 /// ```
 /// use sapwood::{Error, maple::MapleMap};
 ///
 /// let map = MapleMap::new();
-/// map.insert(100..=199, "first")?;
-/// map.insert(300..=399, "second")?;
-/// let refused = map.insert(150..=250, "third").unwrap_err();
+/// map.insert_new(100..=199, "first")?;
+/// map.insert_new(300..=399, "second")?;
+/// let refused = map.insert_new(150..=250, "third").unwrap_err();
 /// assert_eq!(refused.error, Error::Occupied { start: 100, end: 199 });
 /// assert_eq!(map.alloc_range(150, 0..=999, "fourth")?, 400..=549);
-/// assert_eq!(map.erase(350)?, Some((300..=399, "second")));
+/// assert_eq!(map.remove(350)?, Some((300..=399, "second")));
 /// assert_eq!(map.find_gap(200, 0..=999), Some(200..=399));
 /// # Ok::<(), Error>(())
 /// ```
 ///
 /// # Cost
 ///
-/// Loads, stores and searches for gaps take logarithmic time. A store copies one leaf, of 512 bytes at most, and a few
-/// nodes more when that is split or merged; a range over many leaves, their parents as well, and it frees what lies between.
+/// Loads, stores and searches for gaps take logarithmic time. A store copies one leaf, of 512 bytes
+/// at most, and a few nodes more when that is split or merged; a range over many leaves, their
+/// parents as well, and it frees what lies between.
 pub struct MapleMap<V> {
     shared: Arc<MapleShared<V>>,
 }
@@ -119,6 +123,43 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.read(|view| cloned(view.prev_before(index)))
     }
 
+    /// All entries in order, from both ends, with copies of their values.
+    ///
+    /// Each step is a lookup of its own: nothing is held back between two of them, and each sees
+    /// the map as it is then. A [view](MapleView::iter) walks from leaf to leaf, gives references,
+    /// and holds garbage back meanwhile.
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(5..=9, 'a'), (20..=29, 'b')]);
+    /// for (range, _) in &map {
+    ///     map.remove(*range.start())?;
+    /// }
+    /// assert!(map.is_empty());
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn iter(&self) -> MapIter<'_, V> {
+        self.range(0..=u64::MAX)
+    }
+
+    /// As [`iter`](Self::iter), the entries that have an index in a range, whole. None for an empty
+    /// range.
+    pub fn range(&self, range: Range) -> MapIter<'_, V> {
+        MapIter::new(self, &range)
+    }
+
+    /// The gaps in a range, in order, from both ends, clipped to it. None for an empty range. Each
+    /// step is a search of its own, as in [`iter`](Self::iter).
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(5..=9, 'a'), (20..=29, 'b')]);
+    /// assert!(map.gaps(0..=24).eq([0..=4, 10..=19]));
+    /// ```
+    pub fn gaps(&self, within: Range) -> MapGaps<'_, V> {
+        MapGaps::new(self, &within)
+    }
+
     /// Number of entries.
     pub fn len(&self) -> usize {
         self.shared.len()
@@ -149,13 +190,15 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.read(|view| view.find_gap_aligned_rev(size, align, within))
     }
 
-    /// The map's lock, for many changes, plans and cursors. Waits for the writer of another thread that has it.
+    /// The map's lock, for many changes, plans and cursors. Waits for the writer of another thread
+    /// that has it.
     ///
     /// # Panics
-    /// When this thread has it, by a [`MapleWriter`] or a [`Reservation`]: it would wait for itself. All methods of the map
-    /// that change it, plan or reserve take the same lock, and panic as well; so do [`dup`](Self::dup),
-    /// [`memory`](Self::memory), [`verify`](Self::verify), [`reclaim`](Self::reclaim), and the end of an
-    /// [`UnknownReservation`]. A writer has methods for changes and plans itself.
+    /// When this thread has it, by a [`MapleWriter`] or a [`Reservation`]: it would wait for
+    /// itself. All methods of the map that change it, plan or reserve take the same lock, and panic
+    /// as well; so do [`dup`](Self::dup), [`memory`](Self::memory), [`verify`](Self::verify),
+    /// [`reclaim`](Self::reclaim), and the end of an [`UnknownReservation`]. A writer has methods
+    /// for changes and plans itself.
     #[track_caller]
     pub fn write(&self) -> MapleWriter<'_, V> {
         MapleWriter::new(self, self.shared.write())
@@ -166,8 +209,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         Some(MapleWriter::new(self, self.shared.try_write()?))
     }
 
-    /// Makes a range one entry with this value. Of entries that it overlaps, what lies outside stays; one that reaches out
-    /// on both sides becomes two, with a clone of its value.
+    /// Makes a range one entry with this value. Of entries that it overlaps, what lies outside
+    /// stays; one that reaches out on both sides becomes two, with a clone of its value.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -179,13 +222,14 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
+    /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given
+    /// back.
     pub fn store(&self, range: Range, value: V) -> Result<(), Rejected<V>> {
         self.write().store(range, value)
     }
 
-    /// As [`store`](Self::store), and joins the entry with neighbours that touch it and have an equal value. The range of
-    /// the entry.
+    /// As [`store`](Self::store), and joins the entry with neighbours that touch it and have an
+    /// equal value. The range of the entry.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -204,20 +248,21 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().store_coalescing(range, value)
     }
 
-    /// As [`store`](Self::store), if the range is one gap.
+    /// As [`store`](Self::store), if no entry has an index of the range.
     ///
     /// # Errors
-    /// [`Error::Occupied`] with the first entry in the way, and those of [`store`](Self::store), with the value given back.
-    pub fn insert(&self, range: Range, value: V) -> Result<(), Rejected<V>> {
-        self.write().insert(range, value)
+    /// [`Error::Occupied`] with the first entry in the way, and those of [`store`](Self::store),
+    /// with the value given back.
+    pub fn insert_new(&self, range: Range, value: V) -> Result<(), Rejected<V>> {
+        self.write().insert_new(range, value)
     }
 
-    /// Erases the whole entry that holds an index; what it was.
+    /// Removes the whole entry that holds an index; what it was.
     ///
     /// # Errors
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`]: nodes are replaced here, too.
-    pub fn erase(&self, index: u64) -> Result<Option<(Range, V)>, Error> {
-        self.write().erase(index)
+    pub fn remove(&self, index: u64) -> Result<Option<(Range, V)>, Error> {
+        self.write().remove(index)
     }
 
     /// Makes a range a gap. Of entries that it overlaps, what lies outside stays.
@@ -249,8 +294,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoGap`]; [`Error::EmptyRange`], [`Error::ZeroSize`], [`Error::WindowTooSmall`]; those of
-    /// [`store`](Self::store); with the value given back.
+    /// [`Error::NoGap`]; [`Error::EmptyRange`], [`Error::ZeroSize`], [`Error::WindowTooSmall`];
+    /// those of [`store`](Self::store); with the value given back.
     pub fn alloc_range(&self, size: u64, within: Range, value: V) -> Result<Range, Rejected<V>> {
         self.write().alloc_range(size, within, value)
     }
@@ -271,7 +316,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// As [`alloc_range`](Self::alloc_range), from a multiple of `align` on.
     ///
     /// # Errors
-    /// [`Error::Alignment`] when that is no power of two; those of [`alloc_range`](Self::alloc_range).
+    /// [`Error::Alignment`] when that is no power of two; those of
+    /// [`alloc_range`](Self::alloc_range).
     pub fn alloc_range_aligned(
         &self,
         size: u64,
@@ -297,8 +343,9 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         writer.alloc_range_aligned_rev(size, align, within, value)
     }
 
-    /// As [`alloc_range`](Self::alloc_range), at or after `*next` if there is room, else from the start of the window on:
-    /// identifiers that are given up are not given out again soon. Sets `*next` behind what it took.
+    /// As [`alloc_range`](Self::alloc_range), at or after `*next` if there is room, else from the
+    /// start of the window on: identifiers that are given up are not given out again soon. Sets
+    /// `*next` behind what it took.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -306,7 +353,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// let mut next = 0;
     /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'a')?, 1..=1);
     /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'b')?, 2..=2);
-    /// map.erase(1)?;
+    /// map.remove(1)?;
     /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'c')?, 3..=3);
     /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'd')?, 1..=1);
     /// # Ok::<(), sapwood::Error>(())
@@ -324,7 +371,11 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().alloc_cyclic(size, within, next, value)
     }
 
-    /// What a store would take: exactly so many nodes, if the map stays as it is until then. Takes nothing.
+    /// What a store would take: exactly so many nodes, if the map stays as it is until then. Takes
+    /// nothing.
+    ///
+    /// Takes the map's lock: beside a [`write`](Self::write) on the same thread that is a deadlock,
+    /// and [`MapleWriter::plan_store`] does the same there. So do the other plans.
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
@@ -332,7 +383,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().plan_store(range, value)
     }
 
-    /// As [`plan_store`](Self::plan_store), for the lowest `size` indices of a window that no entry has.
+    /// As [`plan_store`](Self::plan_store), for the lowest `size` indices of a window that no entry
+    /// has.
     ///
     /// # Errors
     /// As [`alloc_range`](Self::alloc_range).
@@ -348,21 +400,24 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().plan_clear(range)
     }
 
-    /// As [`plan_store`](Self::plan_store), for [`erase`](Self::erase).
-    pub fn plan_erase(&self, index: u64) -> ErasePlan {
-        self.write().plan_erase(index)
+    /// As [`plan_store`](Self::plan_store), for [`remove`](Self::remove).
+    pub fn plan_remove(&self, index: u64) -> ErasePlan {
+        self.write().plan_remove(index)
     }
 
-    /// Takes what a planned store needs, and the map's lock. The only step that can fail. A plan that is stale, as the map
-    /// was changed since, is made anew; one of [`plan_alloc`](Self::plan_alloc) finds a gap anew.
+    /// Takes what a planned store needs, and the map's lock. The only step that can fail. A plan
+    /// that is stale, as the map was changed since, is made anew; one of
+    /// [`plan_alloc`](Self::plan_alloc) finds a gap anew.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`], [`Error::GarbageLimit`]; [`Error::NoGap`] when there is none any more.
+    /// [`Error::ArenaFull`], also when the process's heap has no memory for the lists that the
+    /// change needs; [`Error::GarbageLimit`]; [`Error::NoGap`] when there is none any more.
     pub fn reserve(&self, plan: StorePlan) -> Result<Reservation<'_, V>, Error> {
         plan::reserve(&self.shared, &plan)
     }
 
-    /// As [`reserve`](Self::reserve), for an erasure; a stale plan of [`plan_erase`](Self::plan_erase) finds the entry anew.
+    /// As [`reserve`](Self::reserve), for an erasure; a stale plan of
+    /// [`plan_remove`](Self::plan_remove) finds the entry anew.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
@@ -375,16 +430,17 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         reservation.store(value);
     }
 
-    /// Takes the worst that `changes` later stores or erasures may need, wherever they are. Does not hold the lock.
+    /// Takes the worst that `changes` later stores or erasures may need, wherever they are. Does
+    /// not hold the lock.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`].
+    /// [`Error::ArenaFull`], also when the process's heap has no memory for the lists.
     pub fn reserve_unknown(&self, changes: usize) -> Result<UnknownReservation<V>, Error> {
         UnknownReservation::new(self, changes)
     }
 
-    /// An independent map with the same entries, clones of the values, and nodes of the same shape. Its arena has the same
-    /// options; it shares the domain.
+    /// An independent map with the same entries, clones of the values, and nodes of the same shape.
+    /// Its arena has the same options; it shares the domain.
     ///
     /// # Errors
     /// [`Error::ArenaFull`]; this map is as it was.
@@ -403,8 +459,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         MapleMemory::new(&self.write().writer)
     }
 
-    /// Checks every invariant: order, bounds, gap words, fill, accounts. For tests, and for those who mistrust their memory;
-    /// linear time, under the lock.
+    /// Checks every invariant: order, bounds, gap words, fill, accounts. For tests, and for those
+    /// who mistrust their memory; linear time, under the lock.
     ///
     /// # Errors
     /// What is wrong.
@@ -413,7 +469,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.shared.verify(&writer.writer)
     }
 
-    /// Frees up to `budget` blocks that no reader can hold any more; how many. Changes do this by themselves, some at a time.
+    /// Frees up to `budget` blocks that no reader can hold any more; how many. Changes do this by
+    /// themselves, some at a time.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut writer = self.write();
         let MapleWriter {
@@ -423,13 +480,22 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 }
 
-fn cloned<V: Clone>(entry: Option<(Range, &V)>) -> Option<(Range, V)> {
+pub(super) fn cloned<V: Clone>(entry: Option<(Range, &V)>) -> Option<(Range, V)> {
     entry.map(|(range, value)| (range, value.clone()))
 }
 
 impl<V: Clone + Send + Sync + fmt::Debug + 'static> fmt::Debug for MapleMap<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.read(|view| view.fmt(f))
+    }
+}
+
+impl<'m, V: Clone + Send + Sync + 'static> IntoIterator for &'m MapleMap<V> {
+    type Item = (Range, V);
+    type IntoIter = MapIter<'m, V>;
+
+    fn into_iter(self) -> MapIter<'m, V> {
+        self.iter()
     }
 }
 

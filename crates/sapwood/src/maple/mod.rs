@@ -1,16 +1,19 @@
 //! A map from ranges of `u64` to values: addresses, page numbers, identifiers and what owns them.
 //!
-//! [`MapleMap`] keeps entries that do not overlap, each an inclusive range with a value, and finds gaps between them. One
-//! writer at a time, readers that never wait. Trade-offs first:
+//! [`MapleMap`] keeps entries that do not overlap, each an inclusive range with a value, and finds
+//! gaps between them. One writer at a time, readers that never wait. Trade-offs first:
 //!
-//! - A load takes a fraction of what a `BTreeMap` of starts takes, and an entry about half the bytes. A store copies the
-//!   leaf that it changes, for the sake of readers.
-//! - A change can be **planned**: [`MapleMap::plan_store`] says exactly how many nodes it takes, [`MapleMap::reserve`] takes
-//!   them, and then the change cannot fail. [`MapleMap::reserve_unknown`] does that for changes whose ranges are not known
-//!   yet, with the worst that they may need.
-//! - Values that are integers, or `Copy` types of up to eight bytes on request, lie in the leaves; others in a block each,
-//!   which is never copied or moved while readers may look at it. An entry that is cut in two needs a clone of its value.
-//! - There are no snapshots: nodes are replaced in place, and a walk sees each entry as it is when it comes there.
+//! - A load takes a fraction of what a `BTreeMap` of starts takes, and an entry about half the
+//!   bytes. A store copies the leaf that it changes, for the sake of readers.
+//! - A change can be **planned**: [`MapleMap::plan_store`] says exactly how many nodes it takes,
+//!   [`MapleMap::reserve`] takes them, and then the change cannot fail.
+//!   [`MapleMap::reserve_unknown`] does that for changes whose ranges are not known yet, with the
+//!   worst that they may need.
+//! - Values that are integers, or `Copy` types of up to eight bytes on request, lie in the leaves;
+//!   others in a block each, which is never copied or moved while readers may look at it. An entry
+//!   that is cut in two needs a clone of its value.
+//! - There are no snapshots: nodes are replaced in place, and a walk sees each entry as it is when
+//!   it comes there.
 //!
 //! The layout is drawn in `docs/maple.md`, with what was measured.
 //!
@@ -33,6 +36,8 @@
 //! # Ok::<(), sapwood::Error>(())
 //! ```
 
+#[cfg(test)]
+mod allocations;
 mod builder;
 mod cursor;
 mod gap;
@@ -47,7 +52,7 @@ mod writer;
 
 pub use builder::MapleBuilder;
 pub use cursor::{Cursor, PausedCursor, Position};
-pub use iter::{Gaps, Iter};
+pub use iter::{Gaps, Iter, MapGaps, MapIter};
 pub use map::MapleMap;
 pub use memory::MapleMemory;
 pub use plan::{ErasePlan, EraseReservation, Reservation, StorePlan};
@@ -72,7 +77,8 @@ fn bounds(range: &RangeInclusive<u64>) -> Result<(u64, u64), Error> {
     Ok((start, end))
 }
 
-/// What is looked for: so many indices, of which the first is a multiple of `align`, within a window.
+/// What is looked for: so many indices, of which the first is a multiple of `align`, within a
+/// window.
 fn fit(size: u64, align: u64, within: &RangeInclusive<u64>) -> Result<Fit, Error> {
     let (from, to) = bounds(within)?;
     if size == 0 {

@@ -9,7 +9,8 @@ use super::raw::search::Fit;
 use super::raw::table::View;
 use super::{Range, fit};
 
-/// A [`MapleMap`](super::MapleMap), read under a guard, or while its writer is left alone. Stays on its thread.
+/// A [`MapleMap`](super::MapleMap), read under a guard, or while its writer is left alone. Stays on
+/// its thread.
 ///
 /// Each question is answered as the map is then: as before a change or as after it.
 pub struct MapleView<'g, V> {
@@ -122,8 +123,8 @@ impl<'g, V> MapleView<'g, V> {
         self.at_or_before(u64::MAX)
     }
 
-    /// The first entry that starts after an index. When entries are stored across that index meanwhile, the answer is of the
-    /// map as it is at the end, and not of one moment.
+    /// The first entry that starts after an index. When entries are stored across that index
+    /// meanwhile, the answer is of the map as it is at the end, and not of one moment.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -159,8 +160,8 @@ impl<'g, V> MapleView<'g, V> {
         self.range(0..=u64::MAX)
     }
 
-    /// The entries that have an index in a range, in order, from both ends; whole, also where the range cuts them. None for
-    /// an empty range.
+    /// The entries that have an index in a range, in order, from both ends; whole, also where the
+    /// range cuts them. None for an empty range.
     pub fn range(&self, range: Range) -> Iter<'g, V> {
         Iter::new(*self, range)
     }
@@ -172,11 +173,13 @@ impl<'g, V> MapleView<'g, V> {
 
     /// The lowest `size` indices within a window that no entry has.
     ///
-    /// `None` if there are none, and for a size of 0, a window with fewer indices, an alignment that is no power of two. A
-    /// reader's answer may be taken by a writer before the reader can use it; `alloc_range` finds and stores in one step.
+    /// `None` if there are none, and for a size of 0, a window with fewer indices, an alignment
+    /// that is no power of two. A reader's answer may be taken by a writer before the reader can
+    /// use it; `alloc_range` finds and stores in one step.
     ///
-    /// Gaps that are too small are passed over at each level of the tree, so the time is logarithmic, also when nearly all of
-    /// them are. Alignments beyond the size of usual gaps may need to look at more.
+    /// Gaps that are too small are passed over at each level of the tree, so the time is
+    /// logarithmic, also when nearly all of them are. Alignments beyond the size of usual gaps may
+    /// need to look at more.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -197,7 +200,8 @@ impl<'g, V> MapleView<'g, V> {
         self.find_gap_aligned_rev(size, 1, within)
     }
 
-    /// As [`find_gap`](Self::find_gap), with a first index that is a multiple of `align`, a power of two.
+    /// As [`find_gap`](Self::find_gap), with a first index that is a multiple of `align`, a power
+    /// of two.
     pub fn find_gap_aligned(&self, size: u64, align: u64, within: Range) -> Option<Range> {
         self.place(&fit(size, align, &within).ok()?)
     }

@@ -1,8 +1,9 @@
 //! Many changes at once.
 //!
-//! They are made one by one in the order given. In a large map, sixteen keys at a time, what the changes are
-//! going to read is fetched before them by interleaved descents, so that the cache misses of the sixteen
-//! overlap. The changes find their own way all the same: an earlier one may alter that of a later.
+//! They are made one by one in the order given. In a large map, sixteen keys at a time, what the
+//! changes are going to read is fetched before them by interleaved descents, so that the cache
+//! misses of the sixteen overlap. The changes find their own way all the same: an earlier one may
+//! alter that of a later.
 
 use smallvec::SmallVec;
 
@@ -15,8 +16,9 @@ use super::shared::QpShared;
 use super::txn::Txn;
 use crate::{Error, Rejected};
 
-/// From this many entries on a map is so much larger than the caches that the descents beforehand pay.
-/// Measured over domain names: insertions gain nothing up to 200,000 entries and 30 % at a million.
+/// From this many entries on a map is so much larger than the caches that the descents beforehand
+/// pay. Measured over domain names: insertions gain nothing up to 200,000 entries and 30 % at a
+/// million.
 const WARM_FROM: usize = 1 << 18;
 
 /// A map, as changes of many entries need it.
@@ -106,16 +108,17 @@ impl<V> Many<V> for QpMap<V> {
 }
 
 impl<V> QpMap<V> {
-    /// Inserts or replaces many entries, in the order in which they come; returns how many keys are new. Of
-    /// equal keys, the last wins. Values that are replaced are dropped.
+    /// Inserts or replaces many entries, in the order in which they come; returns how many keys are
+    /// new. Of equal keys, the last wins. Values that are replaced are dropped.
     ///
-    /// The result is that of single insertions. In a map of some 300,000 entries and more it takes less time:
-    /// the cache misses of sixteen entries overlap.
+    /// The result is that of single insertions. In a map of some 300,000 entries and more it takes
+    /// less time: the cache misses of sixteen entries overlap.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`] or [`Error::ArenaFull`], with the value of the first entry that was rejected. All
-    /// entries before it are in the map, none after it. Those that follow a key that is too long are still in
-    /// the iterator; when the arena is full, up to 15 of them were taken and are dropped.
+    /// [`Error::KeyTooLong`] or [`Error::ArenaFull`], with the value of the first entry that was
+    /// rejected. All entries before it are in the map, none after it. Those that follow a key that
+    /// is too long are still in the iterator; when the arena is full, up to 15 of them were taken
+    /// and are dropped.
     ///
     /// ```
     /// use sapwood::qp::QpMap;
@@ -139,8 +142,8 @@ impl<V> QpMap<V> {
         insert(self, entries.into_iter())
     }
 
-    /// Removes many keys; returns how many were there. Their values are dropped; [`remove`](Self::remove)
-    /// returns them. Needs no memory.
+    /// Removes many keys; returns how many were there. Their values are dropped;
+    /// [`remove`](Self::remove) returns them. Needs no memory.
     ///
     /// As [`insert_many`](Self::insert_many), this is quicker than single removals in a large map.
     ///
@@ -180,16 +183,16 @@ impl<V: Send + Sync + 'static> Many<V> for Txn<'_, V> {
 
 #[cfg(feature = "std")]
 impl<V: Send + Sync + 'static> Txn<'_, V> {
-    /// Inserts or replaces many entries, in the order in which they come; returns how many keys are new. Of
-    /// equal keys, the last wins.
+    /// Inserts or replaces many entries, in the order in which they come; returns how many keys are
+    /// new. Of equal keys, the last wins.
     ///
-    /// The result is that of single insertions. In a map of some 300,000 entries and more it takes less time:
-    /// the cache misses of sixteen entries overlap.
+    /// The result is that of single insertions. In a map of some 300,000 entries and more it takes
+    /// less time: the cache misses of sixteen entries overlap.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert), with the value of the first entry that was rejected. All entries before it
-    /// are in the transaction, none after it. Those that follow a key that is too long are still in the
-    /// iterator; else, up to 15 of them were taken and are dropped.
+    /// As [`insert`](Self::insert), with the value of the first entry that was rejected. All
+    /// entries before it are in the transaction, none after it. Those that follow a key that is too
+    /// long are still in the iterator; else, up to 15 of them were taken and are dropped.
     ///
     /// ```
     /// use sapwood::qp::QpStore;
@@ -241,17 +244,16 @@ impl<V: Send + Sync + 'static> Many<V> for &QpShared<V> {
 
 #[cfg(feature = "std")]
 impl<V: Send + Sync + 'static> QpShared<V> {
-    /// Inserts or replaces many entries, in the order in which they come; returns how many keys are new. Of
-    /// equal keys, the last wins.
+    /// Inserts or replaces many entries, in the order in which they come; returns how many keys are
+    /// new. Of equal keys, the last wins.
     ///
-    /// The result is that of single insertions, each at a moment of its own. In a map of some 300,000 entries and
-    /// more it takes less time: the cache misses of sixteen entries overlap.
+    /// The result is that of single insertions, each at a moment of its own. In a map of some
+    /// 300,000 entries and more it takes less time: the cache misses of sixteen entries overlap.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert), with the value of the first entry that was rejected. All entries before it
-    /// are in the map, none after it. Those that follow a key that is too long are still in the
-    /// iterator; else,
-    /// up to 15 of them were taken and are dropped.
+    /// As [`insert`](Self::insert), with the value of the first entry that was rejected. All
+    /// entries before it are in the map, none after it. Those that follow a key that is too long
+    /// are still in the iterator; else, up to 15 of them were taken and are dropped.
     ///
     /// ```
     /// use sapwood::qp::QpShared;

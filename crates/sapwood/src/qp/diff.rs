@@ -29,10 +29,11 @@ impl<'a, V> Change<'a, V> {
     }
 }
 
-/// The differences between two versions in ascending order of keys; from [`QpStore::diff`](super::QpStore::diff).
+/// The differences between two versions in ascending order of keys; from
+/// [`QpStore::diff`](super::QpStore::diff).
 ///
-/// Walks both tries side by side. Equal cells at the head of both walks are the same subtree, and are skipped
-/// whole. [`QpStore::diff`](super::QpStore::diff) says what that costs.
+/// Walks both tries side by side. Equal cells at the head of both walks are the same subtree, and
+/// are skipped whole. [`QpStore::diff`](super::QpStore::diff) says what that costs.
 pub struct Diff<'a, V> {
     old: Side<'a, V>,
     new: Side<'a, V>,

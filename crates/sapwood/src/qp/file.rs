@@ -115,8 +115,8 @@ impl OpenCause {
 }
 
 impl<V: IntoBytes + Immutable> QpMap<V> {
-    /// Saves the map: written beside `path`, flushed, and renamed. Whoever opens `path` gets the old file or the
-    /// new one, whole. The bytes depend on the entries only.
+    /// Saves the map: written beside `path`, flushed, and renamed. Whoever opens `path` gets the
+    /// old file or the new one, whole. The bytes depend on the entries only.
     ///
     /// Values are plain bytes without padding, aligned to 8 bytes at most (checked when compiled).
     ///
@@ -156,17 +156,17 @@ pub(crate) fn save<V: IntoBytes + Immutable>(
 
 /// A saved map, mapped into memory and read where it lies. All reading methods of [`QpMap`].
 ///
-/// Every reference is checked against the file's length before it is followed, so that a file that somebody
-/// made with evil intent gives wrong answers at worst. The file must not be changed in place while it is open;
-/// saving again replaces it, and an open file stays as it was.
+/// Every reference is checked against the file's length before it is followed, so that a file that
+/// somebody made with evil intent gives wrong answers at worst. The file must not be changed in
+/// place while it is open; saving again replaces it, and an open file stays as it was.
 pub struct QpFile<V> {
     image: Image<V>,
 }
 
 impl<V: FromBytes + Immutable> QpFile<V> {
-    /// Opens a file that [`QpMap::save`] wrote with values of the same size and alignment (that is all that is
-    /// known of their type), after checking header, checksums, and every invariant of the trie.
-    /// Reads the whole file once.
+    /// Opens a file that [`QpMap::save`] wrote with values of the same size and alignment (that is
+    /// all that is known of their type), after checking header, checksums, and every invariant of
+    /// the trie. Reads the whole file once.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.
@@ -185,8 +185,9 @@ impl<V: FromBytes + Immutable> QpFile<V> {
         Ok(QpFile { image })
     }
 
-    /// Opens a file after checking its header only: in a time that does not depend on its size. Damage in the rest
-    /// shows as wrong answers, never as a fault; [`verify`](Self::verify) finds it.
+    /// Opens a file after checking its header only: in a time that does not depend on its size.
+    /// Damage in the rest shows as wrong answers, never as a fault; [`verify`](Self::verify) finds
+    /// it.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.

@@ -23,10 +23,12 @@ use crate::{Error, Rejected};
 
 /// An ordered map over byte strings, owned and changed through `&mut`.
 ///
-/// The surface is `BTreeMap`'s, over anything that is `AsRef<[u8]>`, in lexicographic byte order. Keys
-/// have 0 to 65,535 bytes of any value and may be prefixes of each other. Keys are copied into the map.
+/// The surface is `BTreeMap`'s, over anything that is `AsRef<[u8]>`, in lexicographic byte order.
+/// Keys have 0 to 65,535 bytes of any value and may be prefixes of each other. Keys are copied into
+/// the map.
 ///
-/// - `get`: O(key length), about one cache line per level that is not in cache and one for the leaf.
+/// - `get`: O(key length), about one cache line per level that is not in cache and one for the
+///   leaf.
 /// - `insert`, `remove`: the same, and one branch written. A removal never needs memory.
 /// - Memory beyond the key bytes: 22 to 28 bytes a key with 8-byte values, over text.
 ///
@@ -89,7 +91,8 @@ impl<V> QpMap<V> {
         QpMap { tree: None }
     }
 
-    /// An empty map in an arena made with these options: another backing, a limit, a mode for tests.
+    /// An empty map in an arena made with these options: another backing, a limit, a mode for
+    /// tests.
     ///
     /// # Errors
     /// When the backing cannot be had.
@@ -97,6 +100,24 @@ impl<V> QpMap<V> {
         Ok(QpMap {
             tree: Some(Box::new(Tree::new(arena(options)?))),
         })
+    }
+
+    /// An empty map in memory of its own, which never has more than so many bytes: entries, index,
+    /// free blocks and the header. A change that needs more is [`Error::ArenaFull`].
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when the limit has no room for the header of 64 bytes.
+    ///
+    /// ```
+    /// use sapwood::{Error, qp::QpMap};
+    /// let mut map = QpMap::with_memory_limit(64 << 10)?;
+    /// let refused = (0..100_000u64).find_map(|i| map.insert(i.to_be_bytes(), i).err()).unwrap();
+    /// assert!(matches!(refused.error, Error::ArenaFull(_)));
+    /// assert_eq!(map.len() as u64, refused.value);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn with_memory_limit(bytes: usize) -> Result<Self, Error> {
+        Self::with_options(ArenaOptions::default().limit(bytes))
     }
 
     pub(crate) fn from_tree(tree: Tree<V>) -> Self {
@@ -110,12 +131,12 @@ impl<V> QpMap<V> {
             .get_or_insert_with(|| Box::new(Tree::new(Arena::new(ArenaOptions::default()))))
     }
 
-    /// A map of entries in ascending order of keys, built depth-first: the quickest way to fill a map, and
-    /// the best layout for reading it. Of equal keys, the last wins.
+    /// A map of entries in ascending order of keys, built depth-first: the quickest way to fill a
+    /// map, and the best layout for reading it. Of equal keys, the last wins.
     ///
     /// # Errors
-    /// [`Error::NotSorted`] with the entry's position, [`Error::KeyTooLong`], [`Error::ArenaFull`]. The
-    /// entries taken so far are dropped.
+    /// [`Error::NotSorted`] with the entry's position, [`Error::KeyTooLong`], [`Error::ArenaFull`].
+    /// The entries taken so far are dropped.
     ///
     /// ```
     /// use sapwood::qp::QpMap;
@@ -171,7 +192,8 @@ impl<V> QpMap<V> {
     /// Inserts or replaces; returns the value that was replaced.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`] or [`Error::ArenaFull`], with the value given back; the map is unchanged.
+    /// [`Error::KeyTooLong`] or [`Error::ArenaFull`], with the value given back; the map is
+    /// unchanged.
     #[inline]
     pub fn insert(&mut self, key: impl AsRef<[u8]>, value: V) -> Result<Option<V>, Rejected<V>> {
         let key = key.as_ref();
@@ -327,7 +349,8 @@ impl<V> QpMap<V> {
         Ok(())
     }
 
-    /// Takes the entries with keys at and after `key` out into a map of their own, with the same options.
+    /// Takes the entries with keys at and after `key` out into a map of their own, with the same
+    /// options.
     ///
     /// # Errors
     /// [`Error::ArenaFull`]; the map is unchanged.
@@ -339,9 +362,10 @@ impl<V> QpMap<V> {
         Ok(Self::from_tree(tree.split_into(key.as_ref(), fresh)?))
     }
 
-    /// Copies all nodes into fresh memory in depth-first order and frees the old memory: scans then read
-    /// memory in order, lookups touch fewer lines. Until the next key is inserted or removed, `iter`, `keys` and
-    /// `values` walk along the leaves alone. Takes about as much memory again while it runs.
+    /// Copies all nodes into fresh memory in depth-first order and frees the old memory: scans then
+    /// read memory in order, lookups touch fewer lines. Until the next key is inserted or removed,
+    /// `iter`, `keys` and `values` walk along the leaves alone. Takes about as much memory again
+    /// while it runs.
     ///
     /// # Errors
     /// [`Error::ArenaFull`]; the map is unchanged.
@@ -361,7 +385,8 @@ impl<V> QpMap<V> {
         }
     }
 
-    /// Walks the whole map and checks every invariant, and the arena's accounts against what is there.
+    /// Walks the whole map and checks every invariant, and the arena's accounts against what is
+    /// there.
     ///
     /// # Errors
     /// What is wrong, for a person to read.

@@ -76,7 +76,8 @@ impl fmt::Display for QpMemory {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct QpStoreMemory {
-    /// The newest version and the arena. `arena.retired` is what older versions and readers hold back.
+    /// The newest version and the arena. `arena.retired` is what older versions and readers hold
+    /// back.
     pub map: QpMemory,
     /// Nodes that wait for readers and snapshots: number and bytes.
     pub waiting: (usize, usize),
@@ -104,8 +105,8 @@ impl fmt::Display for QpStoreMemory {
     }
 }
 
-/// What a shared map's memory holds, in bytes: `branches + clusters + leaves + waiting + pooled + index`
-/// are the arena's live bytes.
+/// What a shared map's memory holds, in bytes:
+/// `branches + clusters + leaves + waiting + pooled + index` are the arena's live bytes.
 #[cfg(feature = "std")]
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]

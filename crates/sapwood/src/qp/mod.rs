@@ -1,13 +1,15 @@
 //! The qp-trie: ordered maps over byte strings.
 //!
-//! A qp-trie is a Patricia trie whose branches hold only the children that exist. A branch names the one key byte
-//! at which its children differ; everything between branches is left out, and checked once, at the leaf. The
-//! idea is Dan Bernstein's and Tony Finch's; layout and figures are in `docs/qp.md`.
+//! A qp-trie is a Patricia trie whose branches hold only the children that exist. A branch names
+//! the one key byte at which its children differ; everything between branches is left out, and
+//! checked once, at the leaf. The idea is Dan Bernstein's and Tony Finch's; layout and figures are
+//! in `docs/qp.md`.
 //!
 //! - [`QpMap`]: owned, `BTreeMap`'s surface and more.
 //! - [`QpStore`]: versions; transactions, readers that never wait, snapshots, differences.
 //! - [`QpShared`]: many writers at once.
-//! - [`PointMap`]: many writers at once, and no order: lookups of whole keys only, from a hash index over leaves.
+//! - [`PointMap`]: many writers at once, and no order: lookups of whole keys only, from a hash
+//!   index over leaves.
 //! - [`QpFile`]: a saved map, mapped and checked.
 #![cfg_attr(
     not(feature = "std"),
@@ -53,7 +55,7 @@ pub use raw::mem::Trusted;
 pub use shared::{
     Contention, Exchange, Order, Ordered, PointMap, PointMapBuilder, PointMapIter, PointMapView,
     Published, QpShared, QpSharedBuilder, QpSharedRange, QpSharedView, SharedMap, SharedMapBuilder,
-    SharedView, Unordered,
+    SharedView, SweepPlace, Unordered,
 };
 #[cfg(feature = "std")]
 pub use store::{QpStore, QpStoreBuilder, QpView, Snapshot, Version};

@@ -6,10 +6,11 @@ use super::raw::view::View;
 impl<V> QpMap<V> {
     /// An empty map with a point index: a hash index over its entries, kept in step with it.
     ///
-    /// Lookups of single keys ([`get`](Self::get), [`contains_key`](Self::contains_key), [`get_many`](Self::get_many) and
-    /// their like) then touch two cache lines, whatever the number of entries; everything ordered goes on using the trie.
-    /// It costs about 7 bytes a key and some time at each insertion and removal. The hash is seeded at random, so
-    /// nobody can choose keys that collide.
+    /// Lookups of single keys ([`get`](Self::get), [`contains_key`](Self::contains_key),
+    /// [`get_many`](Self::get_many) and their like) then touch two cache lines, whatever the number
+    /// of entries; everything ordered goes on using the trie. It costs about 7 bytes a key and some
+    /// time at each insertion and removal. The hash is seeded at random, so nobody can choose keys
+    /// that collide.
     ///
     /// ```
     /// use sapwood::qp::QpMap;
@@ -25,7 +26,8 @@ impl<V> QpMap<V> {
         map
     }
 
-    /// Gives the map a point index, unless it has one: see [`with_index`](Self::with_index). O(entries).
+    /// Gives the map a point index, unless it has one: see [`with_index`](Self::with_index).
+    /// O(entries).
     ///
     /// Cannot fail: an index that does not get memory leaves lookups to the trie, and grows later.
     pub fn add_index(&mut self) {

@@ -11,8 +11,8 @@ use super::raw::mem::Mem;
 use super::raw::span::Span;
 use super::raw::view::View;
 
-/// Below this many bytes of nodes a map sits in the second-level cache, and a batch of lookups gains
-/// nothing from interleaving.
+/// Below this many bytes of nodes a map sits in the second-level cache, and a batch of lookups
+/// gains nothing from interleaving.
 pub(crate) const BATCH_FROM: usize = 512 << 10;
 
 /// The entries between two bounds; none when they have crossed.
@@ -134,7 +134,8 @@ macro_rules! read_methods {
             $crate::qp::Values($self.iter())
         }
 
-        /// The entries between two bounds, in order, from both ends. Bounds that have crossed give none.
+        /// The entries between two bounds, in order, from both ends. Bounds that have crossed give
+        /// none.
         pub fn range<$($g,)? K, R>($($this)+ $self, bounds: R) -> $crate::qp::Range<$lt, V, $mem>
         where
             K: AsRef<[u8]> + ?Sized,
@@ -175,9 +176,9 @@ macro_rules! read_methods {
             $crate::qp::read::ancestors($self.view(), key.as_ref(), |_| true)
         }
 
-        /// The entries whose keys are prefixes of `key` that end where a component of `key` ends: the
-        /// prefix ends in `separator`, is followed by it, is empty, or is the whole key. Shortest first,
-        /// so that the last is the closest enclosing name.
+        /// The entries whose keys are prefixes of `key` that end where a component of `key` ends:
+        /// the prefix ends in `separator`, is followed by it, is empty, or is the whole key.
+        /// Shortest first, so that the last is the closest enclosing name.
         pub fn ancestors_at$(<$g>)?(
             $($this)+ $self,
             key: impl AsRef<[u8]>,
@@ -216,8 +217,8 @@ macro_rules! point_methods {
 
         /// Looks up many keys at once: `out[i]` becomes the value of `keys[i]`.
         ///
-        /// In maps larger than the cache, 16 lookups are under way at once, which takes a half to three
-        /// quarters of the time of single ones.
+        /// In maps larger than the cache, 16 lookups are under way at once, which takes a half to
+        /// three quarters of the time of single ones.
         ///
         /// # Panics
         /// When `keys` and `out` differ in length.

@@ -6,7 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::path::Path;
 
-use sapwood_arena::{ArenaOptions, Backing};
+use sapwood_arena::ArenaOptions;
 use sapwood_qsbr::{Domain, Guard};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -22,13 +22,15 @@ use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
 use super::txn::Txn;
 use super::{QpMap, file};
+use crate::memory::MemoryOptions;
 use crate::reader::reading_methods;
 use crate::{Error, OldestSnapshot, Readable};
 
 /// Address space that a store reserves by default: as much as 31-bit references reach.
 pub(crate) const RESERVE: usize = 8 << 30;
 
-/// The number of a committed version: 0 for the first, one more for each commit that changed something.
+/// The number of a committed version: 0 for the first, one more for each commit that changed
+/// something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub(crate) u64);
 
@@ -47,15 +49,17 @@ impl fmt::Display for Version {
 
 /// An ordered map over byte strings with versions: one writer at a time, readers that never wait.
 ///
-/// - A [`Txn`] collects changes and sees them; [`commit`](Txn::commit) publishes all of them with one store,
-///   dropping it leaves no trace.
-/// - A [`Reader`](crate::Reader) (one per thread) gives [`QpView`]s: the newest version, exact and unchanging for as long as
-///   the view is held. Reading takes no lock, retries nothing and writes nothing.
-/// - A [`Snapshot`] keeps a version alive, on any thread, for as long as it likes. The oldest snapshot holds back
-///   the memory of everything that was changed after it.
+/// - A [`Txn`] collects changes and sees them; [`commit`](Txn::commit) publishes all of them with
+///   one store, dropping it leaves no trace.
+/// - A [`Reader`](crate::Reader) (one per thread) gives [`QpView`]s: the newest version, exact and
+///   unchanging for as long as the view is held. Reading takes no lock, retries nothing and writes
+///   nothing.
+/// - A [`Snapshot`] keeps a version alive, on any thread, for as long as it likes. The oldest
+///   snapshot holds back the memory of everything that was changed after it.
 ///
-/// A change copies the branches on the way to its key once per transaction: a commit's cost depends on what it
-/// changed and the depth of those keys, not on the size of the map. Handles are cheap to clone.
+/// A change copies the branches on the way to its key once per transaction: a commit's cost depends
+/// on what it changed and the depth of those keys, not on the size of the map. Handles are cheap to
+/// clone.
 ///
 /// ```
 /// use sapwood::qp::QpStore;
@@ -103,20 +107,29 @@ impl<V: Send + Sync + 'static> Clone for QpStore<V> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct QpStoreBuilder<V> {
-    options: ArenaOptions,
+    memory: MemoryOptions,
     domain: Option<Domain>,
     values: PhantomData<fn() -> V>,
 }
 
 impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
-    /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB of address
-    /// space and commits memory as it is used.
-    pub fn options(mut self, options: ArenaOptions) -> Self {
-        self.options = options;
+    /// The most bytes of memory: entries, versions, garbage, free blocks and the header. A change
+    /// that needs more is [`ArenaFull`](Error::ArenaFull). Holds whatever
+    /// [`options`](Self::options) say. Default: as much as the backing has room for.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory.limit = Some(bytes);
         self
     }
 
-    /// The domain whose grace periods the store waits for; several stores may share one. Default: its own.
+    /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB
+    /// of address space and commits memory as it is used.
+    pub fn options(mut self, options: ArenaOptions) -> Self {
+        self.memory.options = options;
+        self
+    }
+
+    /// The domain whose grace periods the store waits for; several stores may share one. Default:
+    /// its own.
     pub fn domain(mut self, domain: &Domain) -> Self {
         self.domain = Some(domain.clone());
         self
@@ -128,15 +141,17 @@ impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
     /// [`Error::ArenaFull`] when the backing cannot be had.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows ([`Backing::Auto`], [`Backing::Heap`]).
+    /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
+    /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
     pub fn build(self) -> Result<QpStore<V>, Error> {
-        let tree = Tree::new(stable_arena(self.options)?);
+        let tree = Tree::new(stable_arena(self.memory.stable())?);
         Ok(QpStore {
             shared: Arc::new(StoreShared::new(tree, self.domain.unwrap_or_default())),
         })
     }
 
-    /// A store of entries in ascending order of keys, as its first version. Of equal keys, the last wins.
+    /// A store of entries in ascending order of keys, as its first version. Of equal keys, the last
+    /// wins.
     ///
     /// # Errors
     /// As [`QpMap::from_sorted_iter`].
@@ -147,7 +162,7 @@ impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
         self,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpStore<V>, Error> {
-        let tree = sorted_tree(stable_arena(self.options)?, entries)?;
+        let tree = sorted_tree(stable_arena(self.memory.stable())?, entries)?;
         Ok(QpStore {
             shared: Arc::new(StoreShared::new(tree, self.domain.unwrap_or_default())),
         })
@@ -166,7 +181,7 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     /// A store that is made to measure.
     pub fn builder() -> QpStoreBuilder<V> {
         QpStoreBuilder {
-            options: ArenaOptions::default().backing(Backing::Mmap { reserve: RESERVE }),
+            memory: MemoryOptions::reserve(RESERVE),
             domain: None,
             values: PhantomData,
         }
@@ -259,15 +274,16 @@ impl<V: Send + Sync + 'static> QpStore<V> {
         Some(Txn::new(&self.shared, self.shared.try_write()?))
     }
 
-    /// What changed between two snapshots, in order of keys. A key is `Changed` when it was written in between,
-    /// even with an equal value.
+    /// What changed between two snapshots, in order of keys. A key is `Changed` when it was written
+    /// in between, even with an equal value.
     ///
-    /// Subtrees that both versions share are skipped, so the difference reads the branches and clusters on the
-    /// paths to the changes only. A compaction moves branches and clusters, which are then not shared:
-    /// across [`compact_step`](Self::compact_step), it also reads all that was moved, in both versions, and
-    /// across a whole compaction all branches and clusters. Entries do not move, and those without a change
-    /// are not read. Whoever takes differences from time to time makes the snapshot to compare with after a
-    /// compaction. Snapshots of different stores are compared whole, entries included.
+    /// Subtrees that both versions share are skipped, so the difference reads the branches and
+    /// clusters on the paths to the changes only. A compaction moves branches and clusters, which
+    /// are then not shared: across [`compact_step`](Self::compact_step), it also reads all that was
+    /// moved, in both versions, and across a whole compaction all branches and clusters. Entries do
+    /// not move, and those without a change are not read. Whoever takes differences from time to
+    /// time makes the snapshot to compare with after a compaction. Snapshots of different stores
+    /// are compared whole, entries included.
     ///
     /// ```
     /// use sapwood::qp::{Change, QpStore};
@@ -289,10 +305,12 @@ impl<V: Send + Sync + 'static> QpStore<V> {
         )
     }
 
-    /// Frees nodes that no reader and no snapshot can hold any more, up to `budget` of them; returns how many.
+    /// Frees nodes that no reader and no snapshot can hold any more, up to `budget` of them;
+    /// returns how many.
     ///
-    /// Every commit frees some; this is for an idle loop, or after a stall. Values are dropped here, on the
-    /// calling thread, after the writer's lock is released. Returns 0 when a transaction is open.
+    /// Every commit frees some; this is for an idle loop, or after a stall. Values are dropped
+    /// here, on the calling thread, after the writer's lock is released. Returns 0 when a
+    /// transaction is open.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut values = Vec::new();
         let Some(mut writer) = self.shared.try_write() else {
@@ -301,12 +319,13 @@ impl<V: Send + Sync + 'static> QpStore<V> {
         self.shared.reclaim(&mut writer, budget, &mut values)
     }
 
-    /// Moves up to `budget` branches into fresh memory in depth-first order, as a commit of its own; returns
-    /// whether there is more to do. Readers notice nothing. Call it again and again to compact the whole map;
-    /// when the end is reached, the next call begins anew.
+    /// Moves up to `budget` branches into fresh memory in depth-first order, as a commit of its
+    /// own; returns whether there is more to do. Readers notice nothing. Call it again and again to
+    /// compact the whole map; when the end is reached, the next call begins anew.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on later.
+    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on
+    /// later.
     ///
     /// # Panics
     /// When this thread has a transaction of the store open: it would wait for itself.
@@ -326,8 +345,8 @@ impl<V: Send + Sync + 'static> QpStore<V> {
         QpStoreMemory::of(&writer, self.snapshots())
     }
 
-    /// Walks the newest version and checks every invariant, and the accounts against what is there. Waits for
-    /// an open transaction.
+    /// Walks the newest version and checks every invariant, and the accounts against what is there.
+    /// Waits for an open transaction.
     ///
     /// # Errors
     /// What is wrong, for a person to read.
@@ -451,8 +470,9 @@ impl<V: Send + Sync + 'static> Snapshot<V> {
     read_methods!(['s] 's [&'s ] self Trusted);
     point_methods!(['s] 's [&'s ] self Trusted);
 
-    /// Saves the version for [`QpFile::open`](super::QpFile::open), as [`QpMap::save`] does, and with the
-    /// same bytes; the store may be changed meanwhile. O(entries), with a second copy of them in memory.
+    /// Saves the version for [`QpFile::open`](super::QpFile::open), as [`QpMap::save`] does, and
+    /// with the same bytes; the store may be changed meanwhile. O(entries), with a second copy of
+    /// them in memory.
     ///
     /// ```
     /// use sapwood::qp::{QpFile, QpStore};

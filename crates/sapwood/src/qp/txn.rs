@@ -12,10 +12,11 @@ use super::store::Version;
 use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
 
-/// An open transaction on a [`QpStore`](super::QpStore). Reads what it wrote; dropping it rolls back.
+/// An open transaction on a [`QpStore`](super::QpStore). Reads what it wrote; dropping it rolls
+/// back.
 ///
-/// Nodes that it made are changed in place; older ones are copied once. An operation that fails leaves the
-/// transaction as it was before the operation, and the transaction can go on.
+/// Nodes that it made are changed in place; older ones are copied once. An operation that fails
+/// leaves the transaction as it was before the operation, and the transaction can go on.
 pub struct Txn<'s, V: Send + Sync + 'static> {
     shared: &'s StoreShared<V>,
     // Released before the values are dropped: their `drop` may use the store.
@@ -64,10 +65,12 @@ impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
         Ok(())
     }
 
-    /// Inserts or replaces. The value that was replaced can be read until the transaction is changed again.
+    /// Inserts or replaces. The value that was replaced can be read until the transaction is
+    /// changed again.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
+    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given
+    /// back.
     pub fn insert(&mut self, key: impl AsRef<[u8]>, value: V) -> Result<Option<&V>, Rejected<V>> {
         let key = key.as_ref();
         if let Err(error) = checked(key).map(drop).and_then(|()| self.admit(key)) {
@@ -97,8 +100,8 @@ impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
 
     /// Removes the entries whose keys start with `prefix`; returns how many.
     ///
-    /// Under a hard limit of garbage, only the path to the prefix is asked for beforehand, so the limit may be
-    /// passed by the size of what is removed.
+    /// Under a hard limit of garbage, only the path to the prefix is asked for beforehand, so the
+    /// limit may be passed by the size of what is removed.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] (the path is copied), [`Error::GarbageLimit`].
@@ -128,10 +131,11 @@ impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
         self.insert_many(entries).map(drop)
     }
 
-    /// Publishes all changes as a new version with one store, and frees some of what older commits left
-    /// behind. Returns the version's number (the newest one's, when nothing was changed).
+    /// Publishes all changes as a new version with one store, and frees some of what older commits
+    /// left behind. Returns the version's number (the newest one's, when nothing was changed).
     ///
-    /// O(nodes made by the transaction). Cannot fail: everything that can was done by the operations.
+    /// O(nodes made by the transaction). Cannot fail: everything that can was done by the
+    /// operations.
     pub fn commit(mut self) -> Version {
         let (shared, writer, values) = self.parts();
         let retired = writer.cow.retired.len();
@@ -148,11 +152,13 @@ impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
     /// One step of compaction, committed.
     pub(crate) fn compact(mut self, budget: usize) -> Result<bool, Error> {
         let (shared, writer, values) = self.parts();
-        if shared.domain().hard_limit().is_some() {
-            // A branch over text has about 24 bytes; the largest has 1,072.
-            shared.admit(writer, budget.saturating_mul(64), values)?;
-        }
+        let before = writer.compaction.clone();
         let more = writer.compact_step(budget.max(1))?;
+        // What the step leaves behind is known now, and nothing is published yet.
+        if let Err(limit) = shared.admit(writer, 0, values) {
+            writer.compaction = before.begun();
+            return Err(limit.into());
+        }
         self.commit();
         Ok(more)
     }

@@ -20,15 +20,16 @@ use super::stamp::{Span, Stamp, Time};
 
 /// A cache of next hops (or of anything) that must be asked for, shared by all threads.
 ///
-/// - An answer is given again while it is younger than `fresh` (100 ms), counted from **before** its resolver was called.
-///   An older one is resolved again and written into its slot. One older than `keep` (1 s) is removed by
-///   [`sweep`](Self::sweep).
-/// - All memory is taken at the start: sets of up to sixteen slots, each slot with one entry. A lookup reads the head of one set and,
-///   usually, one slot. What was hit stays longer than what was not.
-/// - Readers take no lock, and a hit writes nothing that other threads write. Writers lock one set for some
-///   tens of stores; no lock is held while a resolver runs.
-/// - Time is the caller's: nanoseconds of a monotonic clock. If a thread's time steps back all the same, no entry is
-///   fresh any more, so that none lives longer for it.
+/// - An answer is given again while it is younger than `fresh` (100 ms), counted from **before**
+///   its resolver was called. An older one is resolved again and written into its slot. One older
+///   than `keep` (1 s) is removed by [`sweep`](Self::sweep).
+/// - All memory is taken at the start: sets of up to sixteen slots, each slot with one entry. A
+///   lookup reads the head of one set and, usually, one slot. What was hit stays longer than what
+///   was not.
+/// - Readers take no lock, and a hit writes nothing that other threads write. Writers lock one set
+///   for some tens of stores; no lock is held while a resolver runs.
+/// - Time is the caller's: nanoseconds of a monotonic clock. If a thread's time steps back all the
+///   same, no entry is fresh any more, so that none lives longer for it.
 ///
 /// Keys and values are [`Plain`] data. Works without `std`.
 ///
@@ -126,8 +127,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
 
     /// The hash of a key, for the methods that take one.
     ///
-    /// They take any other function of the key as well, always the same; then what an attacker can do with it is the caller's
-    /// to know. Its upper 32 bits choose the set.
+    /// They take any other function of the key as well, always the same; then what an attacker can
+    /// do with it is the caller's to know. Its upper 32 bits choose the set.
     #[inline(always)]
     pub fn hash(&self, key: &K) -> u64 {
         self.secrets.hash(&key.to_words())
@@ -165,7 +166,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
-    /// For what is rare. By value: what a cold call takes by reference, the hot path would write to memory.
+    /// For what is rare. By value: what a cold call takes by reference, the hot path would write to
+    /// memory.
     #[cold]
     #[inline(never)]
     fn look_again(&self, query: Query<'_, K::Words>) -> Lookup<V> {
@@ -178,10 +180,12 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
-    /// The value of a key: the one that is there and fresh, or else the resolver's, which is stored.
+    /// The value of a key: the one that is there and fresh, or else the resolver's, which is
+    /// stored.
     ///
-    /// `now` must have been read before this call, so that the age of the answer counts from before the resolver was called. If
-    /// the key, or everything, is invalidated while the resolver runs, its answer is returned but not stored.
+    /// `now` must have been read before this call, so that the age of the answer counts from before
+    /// the resolver was called. If the key, or everything, is invalidated while the resolver runs,
+    /// its answer is returned but not stored.
     ///
     /// # Errors
     ///
@@ -241,8 +245,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
                     self.count(query, &state);
                     return Self::answer(state);
                 }
-                if !matches!(next, Turn::Again) {
-                    turn = Some(next);
+                if let Turn::Lead(leader) = next {
+                    turn = Some(leader);
                     break;
                 }
             }
@@ -271,7 +275,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         answer.map_err(Unresolved::Error)
     }
 
-    /// Stores a value that is of `now`, whatever is there. Answers of resolvers that are under way will not replace it.
+    /// Stores a value that is of `now`, whatever is there. Answers of resolvers that are under way
+    /// will not replace it.
     #[inline]
     pub fn insert(&self, key: &K, hash: u64, now: u64, value: V) {
         let query = self.query(key, hash, now);
@@ -283,7 +288,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         self.store(&query, &place, writer, Some(value.to_words()), None);
     }
 
-    /// Removes a key; returns whether it was there. Answers of resolvers that are under way for it will not be stored.
+    /// Removes a key; returns whether it was there. Answers of resolvers that are under way for it
+    /// will not be stored.
     pub fn invalidate(&self, key: &K) -> bool {
         self.invalidate_hashed(key, self.hash(key))
     }
@@ -306,13 +312,15 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         valid
     }
 
-    /// Removes everything, at once: entries and answers under way are of an older generation from here on.
+    /// Removes everything, at once: entries and answers under way are of an older generation from
+    /// here on.
     pub fn invalidate_all(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Removes entries older than `keep`, and those of before an [`invalidate_all`](Self::invalidate_all), looking at about
-    /// `budget` slots; the next call goes on from there. Returns how many it removed.
+    /// Removes entries older than `keep`, and those of before an
+    /// [`invalidate_all`](Self::invalidate_all), looking at about `budget` slots; the next call
+    /// goes on from there. Returns how many it removed.
     pub fn sweep(&self, now: u64, budget: usize) -> usize {
         let mine = self.counters.mine();
         let time = self.time(mine, now);
@@ -428,8 +436,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         Time::new(now.wrapping_add(self.offset.load(Ordering::Relaxed)))
     }
 
-    /// For how long the clock had run before it stepped back is not known. So entries age: none is fresh any more, those
-    /// that could be kept are kept.
+    /// For how long the clock had run before it stepped back is not known. So entries age: none is
+    /// fresh any more, those that could be kept are kept.
     #[cold]
     fn step_back(&self, mine: Mine<'_>, older: u64) {
         mine.count(Event::ClockBack);
@@ -449,8 +457,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
-    /// The state of a key, not counted, when a writer has gone. Entries that are `ahead` of this thread's time by so much
-    /// are good.
+    /// The state of a key, not counted, when a writer has gone. Entries that are `ahead` of this
+    /// thread's time by so much are good.
     fn find_patiently(&self, query: &Query<'_, K::Words>, ahead: Span) -> State<V::Words> {
         match self.table.place(query.hash) {
             Some(place) => self.state_of(query, place, place.find_patiently(&query.words), ahead),
@@ -474,7 +482,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         if generation != self.generation.load(Ordering::Acquire) {
             return State::Absent;
         }
-        // One of the future was resolved by a thread that read the clock later, or before the clock stepped back.
+        // One of the future was resolved by a thread that read the clock later, or before the clock
+        // stepped back.
         let negative = stamp.negative();
         let span = self.lives[usize::from(negative)];
         if !query.time.is_within(stamp, span, ahead) {
@@ -543,7 +552,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         let mine = query.mine;
         let stamp = query.time.stamp(value.is_none());
         let value = value.unwrap_or_else(|| Words::fill(|| 0));
-        // Once for all: if it moves after this look, the set has the old one, and the entry is not found.
+        // Once for all: if it moves after this look, the set has the old one, and the entry is not
+        // found.
         let generation = self.generation.load(Ordering::Acquire);
         if let Some(ticket) = &ticket {
             let moved =

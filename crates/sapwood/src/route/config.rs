@@ -54,7 +54,8 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
         }
     }
 
-    /// How many entries there can be: 8,192 unless said. Any number will do; with 0, every lookup is a miss.
+    /// How many entries there can be: 8,192 unless said. Any number will do; with 0, every lookup
+    /// is a miss.
     #[must_use]
     pub fn capacity(mut self, entries: usize) -> Self {
         self.capacity = entries;
@@ -68,38 +69,45 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
         self
     }
 
-    /// For how long an entry may keep its slot without being resolved again: 1 s unless said, and never less than `fresh`.
-    /// [`sweep`](RouteCache::sweep) removes older ones.
+    /// For how long an entry may keep its slot without being resolved again: 1 s unless said, and
+    /// never less than `fresh`. [`sweep`](RouteCache::sweep) removes older ones.
     #[must_use]
     pub fn keep(mut self, time: Duration) -> Self {
         self.keep = nanoseconds(time);
         self
     }
 
-    /// Caches failures of the resolver for so long, which should be short. Without this, they are not cached.
+    /// Caches failures of the resolver for so long, which should be short. Without this, they are
+    /// not cached.
     #[must_use]
     pub fn negative_ttl(mut self, time: Duration) -> Self {
         self.negative = Some(nanoseconds(time));
         self
     }
 
-    /// The seed of the hash. Without this it is random; without `std` it is made of addresses, so that who has random numbers
-    /// should give one.
+    /// The seed of the hash. Without this it is random; without `std` it is made of addresses, so
+    /// that who has random numbers should give one.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// For how many threads there are counters of their own (128 bytes each): as many as there are processors unless
-    /// said, up to 64. More threads can use the cache; they share counters, which costs them a few nanoseconds.
+    /// For how many threads there are counters of their own (128 bytes each): as many as there are
+    /// processors unless said, up to 64. More threads can use the cache; they share counters, which
+    /// costs them a few nanoseconds.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.min(256);
         self
     }
 
-    /// Lets one thread at a time resolve a key; others who ask for it meanwhile wait for its answer. Off unless said.
+    /// Lets one thread at a time resolve a key; others who ask for it meanwhile wait for its
+    /// answer. Different keys are resolved side by side, as many as there are. Off unless said.
+    ///
+    /// The only case in which a cache takes memory later: keys are divided among 64 locks by their
+    /// hash, and when more than four keys of one lock are resolved at once, their list grows. A
+    /// resolver must not ask the cache for its own key: it would wait for itself.
     #[cfg(feature = "std")]
     #[must_use]
     pub fn single_flight(mut self, on: bool) -> Self {

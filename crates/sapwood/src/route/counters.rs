@@ -1,8 +1,9 @@
 //! Counters, and the last time that each thread gave.
 //!
-//! A hit should not write a word that other threads write. So each thread that has a number (`thread`) below the count of
-//! shards has a shard of its own, and adds with a load and a store; all others, and all threads without `std`, share the
-//! last shard and add with a read-modify-write.
+//! A hit should not write a word that other threads write. So each thread that has a number
+//! (`thread`) below the count of shards has a shard of its own, and adds with a load and a store;
+//! all others, and all threads without `std`, share the last shard and add with a
+//! read-modify-write.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -21,8 +22,9 @@ macro_rules! counters {
         #[non_exhaustive]
         pub struct CacheStats {
             $($(#[$doc])* pub $name: u64,)*
-            /// Slots that are taken now. Entries of before [`invalidate_all`](super::RouteCache::invalidate_all) are
-            /// never returned, but take their slots until their set is written or swept.
+            /// Slots that are taken now. Entries of before
+            /// [`invalidate_all`](super::RouteCache::invalidate_all) are never returned, but take
+            /// their slots until their set is written or swept.
             pub occupancy: usize,
             /// Slots that there are.
             pub capacity: usize,
@@ -70,9 +72,11 @@ counters! {
     error Error;
     /// Entries that `sweep` removed for their age.
     swept Swept;
-    /// Entries that `invalidate` removed, or that were of before `invalidate_all` when their slot was needed or swept.
+    /// Entries that `invalidate` removed, or that were of before `invalidate_all` when their slot
+    /// was needed or swept.
     invalidated Invalidated;
-    /// Answers that were returned, but not cached, because of an invalidation or an insertion meanwhile.
+    /// Answers that were returned, but not cached, because of an invalidation or an insertion
+    /// meanwhile.
     overtaken Overtaken;
     /// Answers that were not cached because other writers held the set for too long.
     busy Busy;
@@ -169,8 +173,9 @@ impl Mine<'_> {
         }
     }
 
-    /// Notes the time. If the clock stepped back, returns by how much all entries get older: at least by `life`, so that
-    /// none is fresh any more, because nobody knows for how long the clock had run.
+    /// Notes the time. If the clock stepped back, returns by how much all entries get older: at
+    /// least by `life`, so that none is fresh any more, because nobody knows for how long the clock
+    /// had run.
     #[inline(always)]
     pub fn note(self, now: u64, all: &Counters, life: u64) -> u64 {
         let last = self.shard.last.load(Relaxed);

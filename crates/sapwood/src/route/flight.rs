@@ -1,49 +1,63 @@
-//! One resolver for a key at a time: who comes second waits for the first.
+//! One resolver for a key at a time: a thread that comes second waits for the first.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use std::sync::PoisonError;
 
 use super::raw::sync::{Condvar, Mutex, lock};
 
-/// Keys that can be under way at once. Two keys that share a berth are resolved side by side.
+/// Locks among which the keys are divided.
 const BERTHS: usize = 64;
+/// Keys that each berth has room for from the beginning.
+const ROOM: usize = 4;
 
-/// Who is under way.
+/// Which keys are being resolved.
 pub(crate) struct Flights {
     berths: Box<[Berth]>,
 }
 
 struct Berth {
-    /// The hash that is being resolved.
-    leader: Mutex<Option<u64>>,
+    leaders: Mutex<Leaders>,
     landed: Condvar,
+}
+
+/// Hashes that are being resolved, at most one entry for each. Each has a number that no other had.
+struct Leaders {
+    all: Vec<(u64, u64)>,
+    next: u64,
 }
 
 /// What to do about a key.
 pub(crate) enum Turn<'f> {
     /// Resolve it; others wait until this is dropped.
     Lead(#[allow(dead_code)] Leader<'f>),
-    /// Resolve it; another key has the berth.
-    Alone,
     /// Another thread has resolved it meanwhile, or failed to: look again.
     Again,
 }
 
 /// Leads until it is dropped, also by a panic of the resolver.
-pub(crate) struct Leader<'f>(&'f Berth);
+pub(crate) struct Leader<'f> {
+    berth: &'f Berth,
+    number: u64,
+}
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         // Nothing panics while the lock is held.
-        *lock(&self.0.leader) = None;
-        self.0.landed.notify_all();
+        let mut leaders = lock(&self.berth.leaders);
+        leaders.all.retain(|(_, number)| *number != self.number);
+        drop(leaders);
+        self.berth.landed.notify_all();
     }
 }
 
 impl Flights {
     pub fn new() -> Self {
         let berth = |_| Berth {
-            leader: Mutex::new(None),
+            leaders: Mutex::new(Leaders {
+                all: Vec::with_capacity(ROOM),
+                next: 0,
+            }),
             landed: Condvar::new(),
         };
         Self {
@@ -52,24 +66,52 @@ impl Flights {
     }
 
     /// This thread's turn for a key with this hash; waits while another one leads.
+    ///
+    /// Takes memory only when a berth has more resolvers at once than ever before, and than four.
     pub fn turn(&self, hash: u64) -> Turn<'_> {
         let berth = &self.berths[hash as usize % BERTHS];
-        let mut leader = lock(&berth.leader);
-        match *leader {
-            None => {
-                *leader = Some(hash);
-                Turn::Lead(Leader(berth))
-            }
-            Some(other) if other != hash => Turn::Alone,
-            Some(_) => {
-                while *leader == Some(hash) {
-                    leader = berth
-                        .landed
-                        .wait(leader)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
-                Turn::Again
-            }
+        let mut leaders = lock(&berth.leaders);
+        let Some(&entry) = leaders.all.iter().find(|(other, _)| *other == hash) else {
+            let number = leaders.next;
+            leaders.next += 1;
+            leaders.all.push((hash, number));
+            return Turn::Lead(Leader { berth, number });
+        };
+        // A later leader of the same key is another entry: its answer is not waited for.
+        while leaders.all.contains(&entry) {
+            leaders = berth
+                .landed
+                .wait(leaders)
+                .unwrap_or_else(PoisonError::into_inner);
         }
+        Turn::Again
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use std::thread;
+    use std::time::Duration;
+
+    #[test]
+    fn every_key_has_a_leader_of_its_own() {
+        let keys = if cfg!(miri) { 300 } else { 10_000 };
+        let flights = Flights::new();
+        let mut leaders: Vec<_> = (0..keys).map(|hash| flights.turn(hash)).collect();
+        assert!(leaders.iter().all(|turn| matches!(turn, Turn::Lead(_))));
+        // Those who come second wait for their own key's leader only.
+        let flights = &flights;
+        thread::scope(|scope| {
+            // A thread that was slow to start finds no leader any more, and leads.
+            let second = |hash| scope.spawn(move || drop(flights.turn(hash)));
+            let waiting: Vec<_> = (0..4).map(|i| second(i * BERTHS as u64)).collect();
+            thread::sleep(Duration::from_millis(5));
+            let early = waiting.iter().filter(|thread| thread.is_finished());
+            let early = early.count();
+            leaders.clear();
+            assert_eq!(early, 0, "threads that did not wait for their leaders");
+        });
+        assert!(matches!(flights.turn(0), Turn::Lead(_)));
     }
 }

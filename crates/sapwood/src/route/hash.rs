@@ -1,5 +1,7 @@
 //! Hashes of a few words with secrets, as foldhash makes them: a 64 by 64 bit product, folded.
 
+use core::hash::{Hash, Hasher};
+
 use super::plain::Words;
 
 /// Numbers that nobody else knows.
@@ -13,9 +15,7 @@ impl Secrets {
         let mut state = seed;
         Self(core::array::from_fn(|_| {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let x = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            x ^ (x >> 31)
+            mixed(state)
         }))
     }
 
@@ -37,6 +37,58 @@ impl Secrets {
     }
 }
 
+/// SplitMix64's output function.
+pub(crate) const fn mixed(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// A number of a flow, so that its upper 32 bits are good enough for [`scaled`], whatever bits of
+/// it differ (Fibonacci hashing).
+#[inline(always)]
+pub(crate) fn spread(flow: u64) -> u64 {
+    (flow ^ (flow >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// A hash that is the same on every machine: FNV-1a over the bytes, of numbers the lowest one
+/// first, then SplitMix64's output function.
+pub(crate) struct StableHasher(u64);
+
+impl StableHasher {
+    pub fn of(value: &impl Hash) -> u64 {
+        let mut hasher = Self(0xcbf2_9ce4_8422_2325);
+        value.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+macro_rules! little_endian {
+    ($($name:ident $of:ty as $wide:ty),*) => {$(
+        fn $name(&mut self, n: $of) {
+            self.write(&(n as $wide).to_le_bytes());
+        }
+    )*};
+}
+
+impl Hasher for StableHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    little_endian!(
+        write_u16 u16 as u16, write_u32 u32 as u32, write_u64 u64 as u64, write_u128 u128 as u128,
+        write_usize usize as u64, write_i16 i16 as i16, write_i32 i32 as i32, write_i64 i64 as i64,
+        write_i128 i128 as i128, write_isize isize as i64
+    );
+
+    fn finish(&self) -> u64 {
+        mixed(self.0)
+    }
+}
+
 #[inline(always)]
 pub(crate) fn folded(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -53,9 +105,20 @@ pub(crate) fn scaled(hash: u64, n: usize) -> usize {
 mod tests {
     use super::*;
 
+    /// Hashes that must be the same on every machine.
+    #[test]
+    fn golden() {
+        assert_eq!(StableHasher::of(&7u32), GOLDEN_NUMBER);
+        assert_eq!(StableHasher::of(&"eth0"), GOLDEN_TEXT);
+        assert_eq!(StableHasher::of(&7usize), StableHasher::of(&7u64));
+    }
+    const GOLDEN_NUMBER: u64 = 0xbcee_5e48_bcf7_52e2;
+    const GOLDEN_TEXT: u64 = 0x74cc_6a07_9dcd_0d21;
+
     #[test]
     fn bits_are_spread() {
-        // Keys that differ in one bit each, and in counters: every output bit is set about half of the time.
+        // Keys that differ in one bit each, and in counters: every output bit is set about half of
+        // the time.
         let secrets = Secrets::new(7);
         for shift in [0, 20, 40, 55] {
             let mut ones = [0u32; 64];

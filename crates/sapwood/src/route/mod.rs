@@ -5,8 +5,8 @@
 //! | a routing table, each route with one or several weighted next hops | [`RouteTable`]: no state for a flow at all |
 //! | next hops that must be asked for, which is slow | [`RouteCache`]: answers for a short time, in fixed memory |
 //!
-//! Both want a hash of the packet's flow: [`FlowHasher`] makes one. `docs/route.md` has the layout, the rules and what
-//! was measured.
+//! Both want a hash of the packet's flow: [`FlowHasher`] makes one. `docs/route.md` has the layout,
+//! the rules and what was measured.
 
 mod answer;
 mod cache;
@@ -18,13 +18,19 @@ mod flow;
 #[cfg(feature = "std")]
 mod group;
 mod hash;
+#[cfg(feature = "std")]
+mod places;
 mod plain;
-mod raw;
+pub(crate) mod raw;
+#[cfg(feature = "std")]
+mod rendezvous;
 mod stamp;
 #[cfg(feature = "std")]
 mod table;
 #[cfg(feature = "std")]
 mod thread;
+#[cfg(feature = "std")]
+mod view;
 
 pub use answer::{Lookup, Unresolved};
 pub use cache::RouteCache;
@@ -35,4 +41,6 @@ pub use flow::{FlowHasher, FlowKey};
 pub use group::Group;
 pub use plain::{Plain, Words};
 #[cfg(feature = "std")]
-pub use table::{RouteTable, RouteView};
+pub use table::{RouteTable, RouteTableBuilder, RouteTableMemory};
+#[cfg(feature = "std")]
+pub use view::{FamilyRoutes, RouteView};

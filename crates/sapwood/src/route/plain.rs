@@ -6,7 +6,8 @@ use super::raw::pair::pair;
 
 /// A fixed number of 64-bit words: arrays of `u64`, and pairs of such.
 ///
-/// It is implemented for all that [`Plain`] needs; there is no reason to implement it for anything else.
+/// It is implemented for all that [`Plain`] needs; there is no reason to implement it for anything
+/// else.
 pub trait Words: Copy {
     /// How many words.
     const COUNT: usize;
@@ -52,10 +53,11 @@ impl<A: Words, B: Words> Words for (A, B) {
 
 /// Data that is stored as words: keys and values of a [`RouteCache`](super::RouteCache).
 ///
-/// Readers of the cache copy an entry while a writer may be replacing it, and throw the copy away if so. That is
-/// sound in Rust for atomic words only: bytes of padding must not be read as numbers, and other types must not be torn. So
-/// every type says how it becomes words, in safe code. Numbers, `bool`, arrays of up to 64 bytes, IP addresses, options and
-/// tuples do already; a struct goes through a tuple of its fields:
+/// Readers of the cache copy an entry while a writer may be replacing it, and throw the copy away
+/// if so. That is sound in Rust for atomic words only: bytes of padding must not be read as
+/// numbers, and other types must not be torn. So every type says how it becomes words, in safe
+/// code. Numbers, `bool`, arrays of up to 64 bytes, IP addresses, options and tuples do already; a
+/// struct goes through a tuple of its fields:
 ///
 /// ```
 /// use std::net::Ipv6Addr;

@@ -1,4 +1,5 @@
-//! Times of entries: nanoseconds modulo 2^63 (292 years), shifted left by one, for the bit that marks negative entries.
+//! Times of entries: nanoseconds modulo 2^63 (292 years), shifted left by one, for the bit that
+//! marks negative entries.
 
 /// A time that entries are compared with.
 #[derive(Clone, Copy)]

@@ -5,7 +5,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use alloc::{format, vec};
 use core::fmt;
-use core::hash::Hash;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,18 +13,25 @@ use ipnet::IpNet;
 use sapwood_qsbr::{Domain, Guard};
 
 use super::group::Group;
-use super::raw::slots::Slots;
-use crate::lpm::{FibView, IpFib, NextHop, V4, V6};
+use super::places::{Groups, Place};
+use super::raw::slot::Slot;
+use super::view::{FamilyRoutes, RouteView};
+use crate::lpm::{FibBuilder, IpFib, IpFibMemory, Ipv4Fib, Ipv6Fib, NextHop, V4, V6};
 use crate::reader::reading_methods;
 use crate::{Error, Readable, Rejected};
 
-/// Routes with weighted next hops: the longest prefix that has the address says which [`Group`], the flow's hash says
-/// which of its members.
+/// Routes with weighted next hops: the longest prefix that has the address says which [`Group`],
+/// the flow's hash says which of its members.
 ///
-/// There is nothing for each flow: memory is that of the prefixes and of the different groups. Equal groups are one, with a
-/// slot of its own, so that [`replace_group`](Self::replace_group) changes all prefixes that use it with one store, and
-/// [`remove_member`](Self::remove_member) needs one store for each group that the member is in. Readers take no lock: a lookup
-/// sees the group of before or after.
+/// There is nothing for each flow: memory is that of the prefixes and of the different groups
+/// ([`memory`](Self::memory)). Equal groups are one when they are inserted, in a slot that their
+/// prefixes share. So [`replace_group`](Self::replace_group) and
+/// [`remove_member`](Self::remove_member) need one store for each slot, however many prefixes there
+/// are. Readers take no lock: a lookup sees the group of before or after.
+///
+/// A prefix whose group has no member with any weight still matches: a lookup then answers `None`,
+/// not the next hop of a shorter prefix (test `a_group_without_members`). [`RouteView::group`]
+/// tells the two kinds of `None` apart.
 ///
 /// A handle; cheap to clone.
 ///
@@ -50,22 +56,128 @@ pub struct RouteTable<H: NextHop> {
     shared: Arc<TableShared<H>>,
 }
 
-/// The number of a group's slot.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Number(u32);
-
-struct TableShared<H: NextHop> {
-    fib: IpFib<Number>,
-    slots: Slots<Group<H>>,
-    /// Held through every change, so that the counts are those of the prefixes.
-    groups: Mutex<Groups<H>>,
+/// How a route table is made.
+///
+/// ```
+/// use sapwood::qsbr::Domain;
+/// use sapwood::route::{Group, RouteTable};
+///
+/// // Two small tables, as for customers of many, whose readers are registered once.
+/// let domain = Domain::new();
+/// let one = RouteTable::builder().root_bits(12).domain(&domain).build()?;
+/// let two = RouteTable::builder().root_bits(12).domain(&domain).build()?;
+/// one.insert("10.0.0.0/8".parse()?, Group::single(1))?;
+/// two.insert("10.0.0.0/8".parse()?, Group::single(2))?;
+/// let reader = domain.register("port")?;
+/// let addr = "10.1.2.3".parse()?;
+/// assert_eq!(one.view(reader.guard()).lookup(addr, 7), Some(&1));
+/// assert_eq!(two.view(reader.guard()).lookup(addr, 7), Some(&2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder makes nothing before `build`"]
+pub struct RouteTableBuilder<H: NextHop> {
+    v4: FibBuilder<V4, Place<H>>,
+    v6: FibBuilder<V6, Place<H>>,
 }
 
-struct Groups<H: NextHop> {
-    /// By number: the group, and how many prefixes use it.
-    all: HashMap<u32, (Group<H>, usize)>,
-    /// One number of each group, unless several had it and this one has gone.
-    numbers: HashMap<Group<H>, u32>,
+impl<H: NextHop> RouteTableBuilder<H> {
+    /// Bits of an address that the roots resolve with one load: see
+    /// [`FibBuilder::root_bits`](crate::lpm::FibBuilder::root_bits).
+    ///
+    /// # Panics
+    ///
+    /// With a number that roots cannot have.
+    pub fn root_bits(mut self, bits: u8) -> Self {
+        self.v4 = self.v4.root_bits(bits);
+        self.v6 = self.v6.root_bits(bits);
+        self
+    }
+
+    /// The most bytes that the prefixes of each family take; see
+    /// [`FibBuilder::memory_limit`](crate::lpm::FibBuilder::memory_limit). Groups are not among them.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.v4 = self.v4.memory_limit(bytes);
+        self.v6 = self.v6.memory_limit(bytes);
+        self
+    }
+
+    /// The domain whose grace periods the table waits for; several tables may share one. Default:
+    /// its own.
+    pub fn domain(mut self, domain: &Domain) -> Self {
+        self.v4 = self.v4.domain(domain);
+        self.v6 = self.v6.domain(domain);
+        self
+    }
+
+    /// An empty table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ArenaFull`] when no address space can be had.
+    pub fn build(self) -> Result<RouteTable<H>, Error> {
+        let v4 = self.v4.build()?;
+        let v6 = self.v6.domain(v4.domain()).build()?;
+        Ok(RouteTable::from_fib(IpFib::from_tables(v4, v6)))
+    }
+
+    /// A table of routes in any order; of equal prefixes, the last wins. Several times as quick as
+    /// inserting them one by one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::HostBitsSet`], [`Error::ArenaFull`].
+    #[expect(
+        clippy::mutable_key_type,
+        reason = "places are told apart by where they are"
+    )]
+    pub fn build_from(
+        self,
+        routes: impl IntoIterator<Item = (IpNet, Group<H>)>,
+    ) -> Result<RouteTable<H>, Error> {
+        let domain = self.v4.domain_or_new();
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        let mut groups = Groups::new();
+        for (net, group) in routes {
+            let place = groups.place(&group, &domain);
+            match net {
+                IpNet::V4(net) => v4.push((net, place)),
+                IpNet::V6(net) => v6.push((net, place)),
+            }
+        }
+        let v4 = self.v4.domain(&domain).build_from(v4)?;
+        let v6 = self.v6.domain(&domain).build_from(v6)?;
+        let table = RouteTable::from_fib(IpFib::from_tables(v4, v6));
+        // Of equal prefixes all were counted: count those that are there.
+        let fib = &table.shared.fib;
+        groups.all.values_mut().for_each(|(_, uses)| *uses = 0);
+        let mut count = |place: &Place<H>| {
+            if let Some((_, uses)) = groups.all.get_mut(place) {
+                *uses += 1;
+            }
+        };
+        fib.v4()
+            .snapshot()
+            .iter()
+            .for_each(|(_, place)| count(place));
+        fib.v6()
+            .snapshot()
+            .iter()
+            .for_each(|(_, place)| count(place));
+        groups.all.retain(|_, (_, uses)| *uses > 0);
+        let all = &groups.all;
+        groups.places.retain(|_, place| all.contains_key(place));
+        *table.lock() = groups;
+        Ok(table)
+    }
+}
+
+struct TableShared<H: NextHop> {
+    fib: IpFib<Place<H>>,
+    /// A group without members, for addresses that no prefix has.
+    nowhere: Place<H>,
+    /// Held through every change, so that the counts are those of the prefixes.
+    groups: Mutex<Groups<H>>,
 }
 
 impl<H: NextHop> RouteTable<H> {
@@ -75,39 +187,31 @@ impl<H: NextHop> RouteTable<H> {
     ///
     /// [`Error::ArenaFull`] when no address space can be had.
     pub fn new() -> Result<Self, Error> {
-        Ok(Self::from_fib(IpFib::new()?))
+        Self::builder().build()
     }
 
-    /// An empty table whose roots resolve so many bits: see [`FibBuilder::root_bits`](crate::lpm::FibBuilder::root_bits).
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ArenaFull`] when no address space can be had.
-    ///
-    /// # Panics
-    ///
-    /// With a number that roots cannot have.
-    pub fn with_root_bits(bits: u8) -> Result<Self, Error> {
-        Ok(Self::from_fib(IpFib::with_root_bits(bits)?))
+    /// How tables are made.
+    pub fn builder() -> RouteTableBuilder<H> {
+        RouteTableBuilder {
+            v4: Ipv4Fib::builder(),
+            v6: Ipv6Fib::builder(),
+        }
     }
 
-    fn from_fib(fib: IpFib<Number>) -> Self {
-        let slots = Slots::new(fib.domain());
-        let groups = Groups {
-            all: HashMap::new(),
-            numbers: HashMap::new(),
-        };
+    fn from_fib(fib: IpFib<Place<H>>) -> Self {
+        let nowhere = Slot::new(fib.domain(), Group::new([]));
         Self {
             shared: Arc::new(TableShared {
                 fib,
-                slots,
-                groups: Mutex::new(groups),
+                nowhere: Place(Arc::new(nowhere)),
+                groups: Mutex::new(Groups::new()),
             }),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Groups<H>> {
-        // A panic, of the comparison of next hops say, may leave a count too high: a group stays for longer.
+        // A panic, of the comparison of next hops say, may leave a count too high: a group stays
+        // for longer.
         let groups = self.shared.groups.lock();
         groups.unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,21 +227,12 @@ impl<H: NextHop> RouteTable<H> {
         group: Group<H>,
     ) -> Result<Option<Group<H>>, Rejected<Group<H>>> {
         let mut groups = self.lock();
-        let number = match groups.numbers.get(&group) {
-            Some(number) => *number,
-            None => {
-                let number = self.shared.slots.add(group.clone());
-                groups.all.insert(number, (group.clone(), 0));
-                groups.numbers.insert(group.clone(), number);
-                number
-            }
-        };
-        groups.use_once_more(number);
-        let inserted = self.shared.fib.insert(net, Number(number));
+        let place = groups.place(&group, self.shared.fib.domain());
+        let inserted = self.shared.fib.insert(net, place);
         let old = match inserted {
-            Ok(old) => Ok(old.map(|old| self.release(&mut groups, old.0))),
+            Ok(old) => Ok(old.map(|old| groups.release(&old))),
             Err(rejected) => {
-                self.release(&mut groups, number);
+                groups.release(&rejected.value);
                 let error = rejected.error;
                 Err(Rejected {
                     value: group,
@@ -145,8 +240,7 @@ impl<H: NextHop> RouteTable<H> {
                 })
             }
         };
-        drop(groups);
-        self.shared.slots.reclaim(usize::MAX);
+        groups.reclaim(usize::MAX);
         old
     }
 
@@ -158,41 +252,42 @@ impl<H: NextHop> RouteTable<H> {
     pub fn remove(&self, net: IpNet) -> Result<Option<Group<H>>, Error> {
         let mut groups = self.lock();
         let old = self.shared.fib.remove(net)?;
-        let old = old.map(|old| self.release(&mut groups, old.0));
-        drop(groups);
-        self.shared.slots.reclaim(usize::MAX);
+        let old = old.map(|old| groups.release(&old));
+        groups.reclaim(usize::MAX);
         Ok(old)
     }
 
     /// The group of exactly this prefix.
     pub fn get(&self, net: IpNet) -> Option<Group<H>> {
         let groups = self.lock();
-        let number = self.shared.fib.get(net)?;
-        groups.all.get(&number.0).map(|(group, _)| group.clone())
+        let place = self.shared.fib.get(net)?;
+        groups.all.get(&place).map(|(group, _)| group.clone())
     }
 
-    /// All prefixes that use a group use another one instead, from one store on; returns how many.
+    /// All prefixes that use a group use another one instead; returns how many.
+    ///
+    /// One store for each slot that holds the group. There is one such slot, unless other groups
+    /// became equal to it by [`set_weight`](Self::set_weight),
+    /// [`remove_member`](Self::remove_member) or this: each has a slot still.
     pub fn replace_group(&self, old: &Group<H>, new: &Group<H>) -> usize {
         let mut groups = self.lock();
         // Several slots can have come to hold equal groups.
         let holders = groups.all.iter().filter(|(_, (group, _))| group == old);
-        let holders: Vec<_> = holders.map(|(number, _)| *number).collect();
-        let changed = holders
-            .into_iter()
-            .map(|number| self.exchange(&mut groups, number, new));
+        let holders: Vec<_> = holders.map(|(place, _)| place.clone()).collect();
+        let changed = holders.into_iter().map(|place| groups.exchange(place, new));
         let changed = changed.sum();
-        drop(groups);
-        self.shared.slots.reclaim(usize::MAX);
+        groups.reclaim(usize::MAX);
         changed
     }
 
-    /// Changes a member's weight in every group that has it, with one store for each; returns how many prefixes that
-    /// concerns. With weight 0 it stays a member without flows.
+    /// Changes a member's weight in every group that has it, with one store for each; returns how
+    /// many prefixes that concerns. With weight 0 it stays a member without flows.
     pub fn set_weight(&self, hop: &H, weight: u32) -> usize {
         self.change_groups(hop, |group| group.with(hop.clone(), weight))
     }
 
-    /// Removes a member from every group that has it, with one store for each; returns how many prefixes that concerns.
+    /// Removes a member from every group that has it, with one store for each; returns how many
+    /// prefixes that concerns.
     pub fn remove_member(&self, hop: &H) -> usize {
         self.change_groups(hop, |group| group.without(hop))
     }
@@ -204,46 +299,14 @@ impl<H: NextHop> RouteTable<H> {
             .iter()
             .filter(|(_, (group, _))| group.weight(hop).is_some());
         let having: Vec<_> = having
-            .map(|(number, (group, _))| (*number, change(group)))
+            .map(|(place, (group, _))| (place.clone(), change(group)))
             .collect();
         let changed = having
             .into_iter()
-            .map(|(number, new)| self.exchange(&mut groups, number, &new));
+            .map(|(place, new)| groups.exchange(place, &new));
         let changed = changed.sum();
-        drop(groups);
-        self.shared.slots.reclaim(usize::MAX);
+        groups.reclaim(usize::MAX);
         changed
-    }
-
-    /// Puts another group into a slot.
-    fn exchange(&self, groups: &mut Groups<H>, number: u32, new: &Group<H>) -> usize {
-        let Some((group, uses)) = groups.all.get_mut(&number) else {
-            return 0;
-        };
-        let (old, uses) = (core::mem::replace(group, new.clone()), *uses);
-        self.shared.slots.replace(number, new.clone());
-        if groups.numbers.get(&old) == Some(&number) {
-            groups.numbers.remove(&old);
-        }
-        groups.numbers.entry(new.clone()).or_insert(number);
-        uses
-    }
-
-    fn release(&self, groups: &mut Groups<H>, number: u32) -> Group<H> {
-        let (group, uses) = groups
-            .all
-            .get_mut(&number)
-            .expect("prefixes have groups that are there");
-        let group = group.clone();
-        *uses -= 1;
-        if *uses == 0 {
-            groups.all.remove(&number);
-            if groups.numbers.get(&group) == Some(&number) {
-                groups.numbers.remove(&group);
-            }
-            self.shared.slots.remove(number);
-        }
-        group
     }
 
     /// The next hop of a flow to an address. Pins and clones; [`reader`](Self::reader) is quicker.
@@ -263,7 +326,8 @@ impl<H: NextHop> RouteTable<H> {
         self.len() == 0
     }
 
-    /// Number of slots with groups: as many as there are different groups, or a few more after replacements.
+    /// Number of slots with groups: as many as there are different groups, or a few more after
+    /// replacements.
     pub fn groups(&self) -> usize {
         self.lock().all.len()
     }
@@ -271,19 +335,36 @@ impl<H: NextHop> RouteTable<H> {
     /// All prefixes with their groups, IPv4 first, each family in the order of addresses.
     pub fn to_vec(&self) -> Vec<(IpNet, Group<H>)> {
         let groups = self.lock();
-        let group = |number: &Number| groups.all[&number.0].0.clone();
+        let group = |place: &Place<H>| groups.all[place].0.clone();
         let mut all = vec![];
         let v4 = self.shared.fib.v4().snapshot();
-        all.extend(v4.iter().map(|(net, number)| (net.into(), group(number))));
+        all.extend(v4.iter().map(|(net, place)| (net.into(), group(place))));
         let v6 = self.shared.fib.v6().snapshot();
-        all.extend(v6.iter().map(|(net, number)| (net.into(), group(number))));
+        all.extend(v6.iter().map(|(net, place)| (net.into(), group(place))));
         all
     }
 
-    /// Frees what readers have let go of, about `budget` nodes and groups; returns how many. Changes do that, too.
+    /// Where the memory is.
+    pub fn memory(&self) -> RouteTableMemory {
+        let groups = self.lock();
+        let each = groups.all.values().map(|(group, _)| group.bytes());
+        // What the two maps hold of a group, with their own bytes, about.
+        let maps = groups.all.capacity() * size_of::<(Place<H>, Group<H>, usize, u8)>()
+            + groups.places.capacity() * size_of::<(Place<H>, Group<H>, u8)>();
+        RouteTableMemory {
+            prefixes: self.shared.fib.memory(),
+            groups: (
+                groups.all.len(),
+                each.sum::<usize>() + groups.all.len() * size_of::<Slot<Group<H>>>() + maps,
+            ),
+        }
+    }
+
+    /// Frees what readers have let go of, about `budget` nodes and groups; returns how many.
+    /// Changes do that, too.
     pub fn reclaim(&self, budget: usize) -> usize {
         let fib = &self.shared.fib;
-        fib.v4().reclaim(budget) + fib.v6().reclaim(budget) + self.shared.slots.reclaim(budget)
+        fib.v4().reclaim(budget) + fib.v6().reclaim(budget) + self.lock().reclaim(budget)
     }
 
     /// Checks the table's invariants.
@@ -291,45 +372,41 @@ impl<H: NextHop> RouteTable<H> {
     /// # Errors
     ///
     /// What is wrong.
+    #[expect(
+        clippy::mutable_key_type,
+        reason = "places are told apart by where they are"
+    )]
     pub fn verify(&self) -> Result<(), String> {
         self.shared.fib.verify()?;
         let groups = self.lock();
-        let mut uses = HashMap::<u32, usize>::new();
+        let mut uses = HashMap::<Place<H>, usize>::new();
         let (v4, v6) = (
             self.shared.fib.v4().snapshot(),
             self.shared.fib.v6().snapshot(),
         );
-        let numbers = v4
-            .iter()
-            .map(|(_, n)| n.0)
-            .chain(v6.iter().map(|(_, n)| n.0));
-        numbers.for_each(|number| *uses.entry(number).or_default() += 1);
+        let places = v4.iter().map(|(_, place)| place.clone());
+        let places = places.chain(v6.iter().map(|(_, place)| place.clone()));
+        places.for_each(|place| *uses.entry(place).or_default() += 1);
         let pinned = self.shared.fib.domain().pin();
-        for (number, (group, count)) in &groups.all {
-            let there = self.shared.slots.get(pinned.guard(), *number);
-            if uses.remove(number) != Some(*count) || there != Some(group) {
+        for (place, (group, count)) in &groups.all {
+            let there = place.0.get(pinned.guard());
+            let used = uses.remove(place).unwrap_or(0);
+            if used != *count {
+                return Err(format!("a group counts {count} prefixes and has {used}"));
+            }
+            if there != group {
                 return Err(format!(
-                    "group {number} is not used {count} times, or another one"
+                    "a group of {count} prefixes is another one for readers"
                 ));
             }
         }
-        let named = |(group, number): (&Group<H>, &u32)| {
-            groups
-                .all
-                .get(number)
-                .is_some_and(|(held, _)| held == group)
+        let named = |(group, place): (&Group<H>, &Place<H>)| {
+            let held = groups.all.get(place);
+            held.is_some_and(|(held, _)| held == group)
         };
-        match uses.is_empty() && groups.numbers.iter().all(named) {
+        match uses.is_empty() && groups.places.iter().all(named) {
             true => Ok(()),
             false => Err("prefixes or names of groups that are not there".into()),
-        }
-    }
-}
-
-impl<H: NextHop> Groups<H> {
-    fn use_once_more(&mut self, number: u32) {
-        if let Some((_, uses)) = self.all.get_mut(&number) {
-            *uses += 1;
         }
     }
 }
@@ -360,52 +437,44 @@ impl<H: NextHop> Readable for RouteTable<H> {
 
     #[inline]
     fn view<'g>(&'g self, guard: Guard<'g>) -> RouteView<'g, H> {
+        let nowhere = &self.shared.nowhere;
         RouteView {
-            v4: self.shared.fib.v4().view(guard),
-            v6: self.shared.fib.v6().view(guard),
-            slots: &self.shared.slots,
-            guard,
+            v4: FamilyRoutes {
+                fib: self.shared.fib.v4().view(guard),
+                nowhere,
+                guard,
+            },
+            v6: FamilyRoutes {
+                fib: self.shared.fib.v6().view(guard),
+                nowhere,
+                guard,
+            },
         }
     }
 }
 
-/// The table, read under a guard. Stays on its thread.
-pub struct RouteView<'g, H: NextHop> {
-    v4: FibView<'g, V4, Number>,
-    v6: FibView<'g, V6, Number>,
-    slots: &'g Slots<Group<H>>,
-    guard: Guard<'g>,
+/// What a route table's memory holds.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RouteTableMemory {
+    /// The tables of prefixes. Their values are the places of groups.
+    pub prefixes: IpFibMemory,
+    /// Groups: number, and bytes with what finds them, about. Next hops count with their own size,
+    /// not with what they own.
+    pub groups: (usize, usize),
 }
 
-impl<'g, H: NextHop> RouteView<'g, H> {
-    /// The next hop of a flow to an address.
-    #[inline]
-    pub fn lookup(&self, addr: IpAddr, flow: u64) -> Option<&'g H> {
-        self.group(addr)?.member(flow)
-    }
-
-    /// The group of an address: that of the longest prefix that has it.
-    #[inline]
-    pub fn group(&self, addr: IpAddr) -> Option<&'g Group<H>> {
-        let number = match addr {
-            IpAddr::V4(addr) => self.v4.lookup_value(addr)?,
-            IpAddr::V6(addr) => self.v6.lookup_value(addr)?,
-        };
-        // The number was read under the guard, and is not used for another group before the guard is gone.
-        self.slots.get(self.guard, number.0)
+impl RouteTableMemory {
+    /// All bytes that the table takes from the system, about.
+    pub fn total(&self) -> usize {
+        self.prefixes.total() + self.groups.1
     }
 }
 
-impl<H: NextHop> Clone for RouteView<'_, H> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<H: NextHop> Copy for RouteView<'_, H> {}
-
-impl<H: NextHop> fmt::Debug for RouteView<'_, H> {
+impl fmt::Display for RouteTableMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RouteView").finish_non_exhaustive()
+        let (number, bytes) = self.groups;
+        writeln!(f, "{}", self.prefixes)?;
+        write!(f, "groups: {number}, {bytes} bytes")
     }
 }

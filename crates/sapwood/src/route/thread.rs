@@ -1,7 +1,8 @@
 //! Small numbers for threads, so that each can have counters of its own.
 //!
-//! A thread takes the least number that no living thread has, when it first asks, and gives it back when it ends. Giving
-//! back and taking are a Release and an Acquire of one word: whatever the last owner wrote, the next one sees.
+//! A thread takes the least number that no living thread has, when it first asks, and gives it back
+//! when it ends. Giving back and taking are a Release and an Acquire of one word: whatever the last
+//! owner wrote, the next one sees.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -217,7 +217,7 @@ fn strings_are_put_together_and_compared_bit_by_bit() {
 #[test]
 fn what_is_no_prefix_is_refused() {
     use sapwood::Error;
-    use sapwood::lpm::ipnet::{IpNet, Ipv4Net};
+    use sapwood::lpm::ipnet::{IpNet, Ipv4Net, Ipv6Net};
     let bytes = [0xff; 257];
     assert!(BitString::from_bytes(&bytes[..256], 2048).is_ok());
     let too_long = |bits, limit| Err(Error::PrefixTooLong { bits, limit });
@@ -249,10 +249,10 @@ fn what_is_no_prefix_is_refused() {
     let clean = BitString::try_from(unclean.trunc()).unwrap();
     assert_eq!(clean.to_string(), "0a/8");
     assert_eq!(clean.as_prefix().to_ipv4_net(), Some(unclean.trunc()));
-    let v6: IpNet = "2001:db8::/33".parse().unwrap();
+    let v6: Ipv6Net = "2001:db8::/33".parse().unwrap();
     let bits = BitString::try_from(v6).unwrap();
     assert_eq!(bits.to_string(), "20010db80/33");
-    assert_eq!(bits.as_prefix().to_ipv6_net().map(IpNet::V6), Some(v6));
+    assert_eq!(bits.as_prefix().to_ipv6_net(), Some(v6));
     assert_eq!(bits.as_prefix().to_ipv4_net(), None);
 }
 

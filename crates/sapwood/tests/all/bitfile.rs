@@ -1,4 +1,5 @@
-//! Tables of bit strings in files: answers, names, replaced files; damaged and hostile ones do no harm.
+//! Tables of bit strings in files: answers, names, replaced files; damaged and hostile ones do no
+//! harm.
 #![cfg(all(unix, not(miri)))]
 
 use std::fs;

@@ -215,7 +215,8 @@ fn patch(body: &mut [u8], header: &mut Header, rng: &mut fastrand::Rng) {
         let other = rng.usize(..body.len() / 4) * 4;
         let whole = header.length as u32;
         let value = match rng.u8(..12) {
-            // Another word that is there: a cell that points up, or sideways, or a header as a cell.
+            // Another word that is there: a cell that points up, or sideways, or a header as a
+            // cell.
             0..3 => u32::from_le_bytes(body[other..other + 4].try_into().unwrap()),
             // Somewhere inside as a branch or as a leaf; just about the end; into the header.
             3 | 4 => (HEADER_LEN as u32 + rng.u32(..whole)) / 4,

@@ -176,8 +176,8 @@ fn reserved(options: ArenaOptions) -> ArenaOptions {
     options.backing(Backing::Mmap { reserve: 1 << 30 })
 }
 
-/// Runs maps for many writers: with keys of all shapes; with few keys, which are small, and freed memory that is
-/// poisoned; and with too little memory.
+/// Runs maps for many writers: with keys of all shapes; with few keys, which are small, and freed
+/// memory that is poisoned; and with too little memory.
 fn many_writers<O: Kind>(what: &str, builder: impl Fn() -> SharedMapBuilder<O, u64>) {
     let part = operations().div_ceil(3);
     let run = |builder: SharedMapBuilder<O, u64>, seed, keys, small, scarce| {

@@ -321,8 +321,8 @@ fn a_full_disk_leaves_the_old_file_and_nothing_else() {
     let folder = Folder::new("full");
     let path = folder.file("map");
     let bytes = save_bytes(&sample(100), &path);
-    // A file may have a few kilobytes: what the child saves is larger. The signal is ignored, so that the
-    // write fails as on a full disk.
+    // A file may have a few kilobytes: what the child saves is larger. The signal is ignored, so
+    // that the write fails as on a full disk.
     for blocks in [0, 1, 8, 20, 40] {
         let limits = format!("trap '' XFSZ; ulimit -f {blocks};");
         let status = child(&limits, &path, "fails").status().unwrap();

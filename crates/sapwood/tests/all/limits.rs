@@ -1,4 +1,5 @@
-//! The limits of maps and stores: lengths of keys, sizes of branches and values, memory that runs out.
+//! The limits of maps and stores: lengths of keys, sizes of branches and values, memory that runs
+//! out.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -219,7 +220,8 @@ fn one_byte_steps_down_a_chain_in_a_store() {
 
 // Branches
 
-/// Grows a branch through all sizes in one order, shrinks it in another, everything checked at each size.
+/// Grows a branch through all sizes in one order, shrinks it in another, everything checked at each
+/// size.
 fn grow_and_shrink(depth: usize, with_end: bool, seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let stem = vec![b'm'; depth];

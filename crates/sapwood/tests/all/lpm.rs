@@ -53,7 +53,8 @@ fn all_of_ten_bits(skip: u8) -> Vec<Prefix> {
         .collect()
 }
 
-/// Every prefix of a small space in random order, in and out again; every address of it after each step of some.
+/// Every prefix of a small space in random order, in and out again; every address of it after each
+/// step of some.
 fn exhaustive<F: Kind>(bits: u8, skip: u8, seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut all = all_of_ten_bits(skip);
@@ -128,7 +129,8 @@ fn all_prefixes_of_a_small_space_at_the_end_of_addresses() {
     exhaustive::<V6>(12, 118, 5);
 }
 
-/// All lists of up to four operations on the prefixes of a two-bit space, around the border of root and nodes.
+/// All lists of up to four operations on the prefixes of a two-bit space, around the border of root
+/// and nodes.
 #[test]
 fn all_orders_of_short_lists_of_operations() {
     let nets: Vec<Prefix> = [(0, 5), (0, 6), (1, 6), (0, 7), (1, 7)]
@@ -233,7 +235,8 @@ fn whole_addresses_and_nothing() {
     assert_eq!(fib.lookup("::1".parse().unwrap()), None);
 }
 
-/// One of a few requests for memory fails, again and again: whatever fails leaves the table as it was.
+/// One of a few requests for memory fails, again and again: whatever fails leaves the table as it
+/// was.
 #[test]
 fn without_memory_nothing_changes() {
     for every in if cfg!(miri) { 2..4 } else { 2..12 } {
@@ -354,8 +357,8 @@ fn values_of_any_layout() {
     assert_eq!(set.lookup([11, 0, 0, 1].into()), None);
 }
 
-/// A table that has taken its last byte can be emptied, and filled again: what the writer keeps for blocks of some sizes is there for
-/// those of others.
+/// A table that has taken its last byte can be emptied, and filled again: what the writer keeps for
+/// blocks of some sizes is there for those of others.
 #[test]
 fn full_tables_can_be_emptied() {
     for limit in [24 << 10, 48 << 10, 200 << 10] {

@@ -1,5 +1,5 @@
-//! Tables in an arena of which others know only the header page: a reader written from `docs/lpm.md`, over a file that both map,
-//! answers as the oracle does.
+//! Tables in an arena of which others know only the header page: a reader written from
+//! `docs/lpm.md`, over a file that both map, answers as the oracle does.
 
 #![cfg(all(unix, not(miri)))]
 

@@ -1,8 +1,8 @@
-//! The tests of the library from outside, in one program, so that they are compiled and linked once. Each subject is a
-//! module: `cargo test -p sapwood --test all differential::` runs one.
+//! The tests of the library from outside, in one program, so that they are compiled and linked
+//! once. Each subject is a module: `cargo test -p sapwood --test all differential::` runs one.
 //!
-//! Tests with threads are in `tests/threads`. Tests that need the whole process (a global allocator, the environment)
-//! get a file of their own beside these folders.
+//! Tests with threads are in `tests/threads`. Tests that need the whole process (a global
+//! allocator, the environment) get a file of their own beside these folders.
 
 mod batches;
 mod bitfib;
@@ -19,6 +19,7 @@ mod lpm_published;
 mod maple;
 mod maple_behaviours;
 mod memory;
+mod memory_limits;
 mod order;
 mod route_cache;
 mod same_thread;

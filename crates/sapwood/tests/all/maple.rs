@@ -1,4 +1,5 @@
-//! The range map against its naive oracle: answers, contents, invariants, and plans that are exact, after every step.
+//! The range map against its naive oracle: answers, contents, invariants, and plans that are exact,
+//! after every step.
 //!
 //! Each test is a short run; `SAPWOOD_OPS` makes them shorter, `SAPWOOD_SEED` sets the first seed.
 
@@ -149,7 +150,7 @@ fn a_large_map() {
     let n = steps(4_000).max(60);
     let mut pair = Pair::new(usual_nodes(small()), |n: u64| n);
     for (i, range) in pages(n, 2).shuffled.into_iter().enumerate() {
-        pair.map.insert(range.clone(), i as u64).unwrap();
+        pair.map.insert_new(range.clone(), i as u64).unwrap();
         pair.model.store(range, i as u64);
     }
     pair.agree();
@@ -160,7 +161,8 @@ fn a_large_map() {
     pair.agree();
 }
 
-/// Leaves of every number of entries and every width of offsets: each entry, and each gap, is found.
+/// Leaves of every number of entries and every width of offsets: each entry, and each gap, is
+/// found.
 fn found_while_a_leaf_fills<V: Number>(make: impl Fn(u64) -> V) {
     for stride in [3, 4096, 1 << 20, 1 << 45] {
         let map = usual_nodes(small());

@@ -246,7 +246,8 @@ fn what_was_hit_stays() {
 
 #[test]
 fn hot_keys_after_hostile_ones() {
-    // The suite's measure: 16,384 keys that never come again, then 80 % of 4,096 hot keys and 20 % new ones.
+    // The suite's measure: 16,384 keys that never come again, then 80 % of 4,096 hot keys and 20 %
+    // new ones.
     if cfg!(miri) {
         return;
     }

@@ -95,7 +95,7 @@ fn a_table_beside_a_transaction_of_the_same_thread() {
     assert_eq!(fib.insert(net, 2).unwrap(), Some(1));
     fib.verify().unwrap();
 
-    let both = IpFib::of(
+    let both = IpFib::from_tables(
         fib.clone(),
         sapwood::lpm::Ipv6Fib::builder()
             .root_bits(6)

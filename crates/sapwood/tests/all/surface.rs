@@ -1,4 +1,5 @@
-//! The surface that `QpMap` shares with `BTreeMap`, compared with `BTreeMap`; and what it has beyond that.
+//! The surface that `QpMap` shares with `BTreeMap`, compared with `BTreeMap`; and what it has
+//! beyond that.
 #![allow(clippy::type_complexity)]
 
 use std::collections::BTreeMap;
@@ -78,7 +79,8 @@ fn crossed(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
     }
 }
 
-/// Takes from both ends of both iterators, as `turns` says, and compares; then goes on at their ends.
+/// Takes from both ends of both iterators, as `turns` says, and compares; then goes on at their
+/// ends.
 fn same_from_both_ends<A, B, T>(mut ours: A, mut theirs: B, turns: u64)
 where
     A: DoubleEndedIterator<Item = T>,

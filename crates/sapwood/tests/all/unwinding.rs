@@ -1,5 +1,5 @@
-//! Values whose `drop` panics, or uses the store that they were in: maps and stores stay usable, and the other
-//! values are dropped.
+//! Values whose `drop` panics, or uses the store that they were in: maps and stores stay usable,
+//! and the other values are dropped.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};

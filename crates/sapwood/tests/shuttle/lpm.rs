@@ -1,5 +1,5 @@
-//! Tables of prefixes under threads whose interleaving shuttle chooses: each answer is that of the old table or of the
-//! new one.
+//! Tables of prefixes under threads whose interleaving shuttle chooses: each answer is that of the
+//! old table or of the new one.
 
 use std::sync::Arc;
 

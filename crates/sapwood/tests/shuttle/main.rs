@@ -1,6 +1,7 @@
-//! Tests under threads whose interleaving shuttle chooses, in one program. They are apart from the others because the
-//! library is compiled for shuttle here: `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood --test shuttle --release`.
-//! `SHUTTLE_RUNS` makes them longer. Each check prints how many schedules it ran.
+//! Tests under threads whose interleaving shuttle chooses, in one program. They are apart from the
+//! others because the library is compiled for shuttle here:
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood --test shuttle
+//! --release`. `SHUTTLE_RUNS` makes them longer. Each check prints how many schedules it ran.
 #![cfg(shuttle)]
 
 mod lpm;

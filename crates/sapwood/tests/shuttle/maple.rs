@@ -1,4 +1,5 @@
-//! Maps of ranges under threads whose interleaving shuttle chooses: each answer is that of the old map or of the new one.
+//! Maps of ranges under threads whose interleaving shuttle chooses: each answer is that of the old
+//! map or of the new one.
 
 use std::sync::Arc;
 

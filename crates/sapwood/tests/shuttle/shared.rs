@@ -1,8 +1,9 @@
-//! Maps for many writers under threads whose interleaving shuttle chooses: every pair of operations, and more threads
-//! at random. A map with only the index begins with more keys: its smallest tables come, grow and go.
+//! Maps for many writers under threads whose interleaving shuttle chooses: every pair of
+//! operations, and more threads at random. A map with only the index begins with more keys: its
+//! smallest tables come, grow and go.
 //!
-//! Whatever the schedule, the answers of all operations and what is left must be those of some order of the
-//! operations, one after the other, in which each thread's own keep theirs.
+//! Whatever the schedule, the answers of all operations and what is left must be those of some
+//! order of the operations, one after the other, in which each thread's own keep theirs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -227,8 +228,8 @@ fn run(keys: &[&'static str], threads: &[Vec<Op>], with: With) {
     );
 }
 
-/// What a map may hold at the start, and three keys to work on: siblings, a chain of prefixes, and clusters and branches
-/// that split and merge. Under shuttle a cluster has at most four leaves.
+/// What a map may hold at the start, and three keys to work on: siblings, a chain of prefixes, and
+/// clusters and branches that split and merge. Under shuttle a cluster has at most four leaves.
 const WORLDS: [(&[&str], [&str; 3]); 9] = [
     (&[], ["a", "b", "c"]),
     (&["a"], ["a", "b", "ab"]),
@@ -236,7 +237,8 @@ const WORLDS: [(&[&str], [&str; 3]); 9] = [
     (&["", "a", "ab"], ["", "ab", "abc"]),
     (&["abc", "abd", "x"], ["abc", "abe", "ax"]),
     (&["abc", "abd", "axy", "axz"], ["abd", "axy", "b"]),
-    // A branch of two clusters, of which one is full: the next insertion makes three, a removal may make one.
+    // A branch of two clusters, of which one is full: the next insertion makes three, a removal may
+    // make one.
     (&["a", "b", "c", "d", "e", "f"], ["a", "f", "g"]),
     (&["a", "b", "c", "d", "e"], ["b", "bb", "e"]),
     // Branches below one another, and keys that end where others part.
@@ -257,11 +259,12 @@ const MANY: [&str; 61] = [
     "k60",
 ];
 
-/// How many of them are there at the start: none, one, and as many as the smallest table is meant for, or a few more, so
-/// that it is being moved.
+/// How many of them are there at the start: none, one, and as many as the smallest table is meant
+/// for, or a few more, so that it is being moved.
 const TABLES: [usize; 5] = [0, 1, 41, 43, 60];
 
-/// A world for a map with only the index: the keys at the start, and the last of them and the one after it to work on.
+/// A world for a map with only the index: the keys at the start, and the last of them and the one
+/// after it to work on.
 fn table_world(n: usize) -> (&'static [&'static str], [&'static str; 2]) {
     (&MANY[..n], [MANY[n.saturating_sub(1)], MANY[n]])
 }

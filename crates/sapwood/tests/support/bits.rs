@@ -101,9 +101,9 @@ fn done<T>(result: Result<T, impl Into<Error>>, scarce: bool, failed: &mut usize
     }
 }
 
-/// Up to `changes` transactions on a table of about `most` strings of these lengths, with `verify` about once in `every`
-/// of them. Values own memory. `scarce` says that memory may run out: what fails then must change nothing. Returns how
-/// many operations failed.
+/// Up to `changes` transactions on a table of about `most` strings of these lengths, with `verify`
+/// about once in `every` of them. Values own memory. `scarce` says that memory may run out: what
+/// fails then must change nothing. Returns how many operations failed.
 pub fn run_bits(
     builder: BitFibBuilder<Box<usize>>,
     choices: &mut impl Choices,

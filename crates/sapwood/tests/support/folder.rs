@@ -15,7 +15,8 @@ impl Folder {
         Folder::below(&std::env::temp_dir(), name)
     }
 
-    /// One without a disk behind it, if there is such a thing: for tests that write thousands of files.
+    /// One without a disk behind it, if there is such a thing: for tests that write thousands of
+    /// files.
     pub fn quick(name: &str) -> Self {
         match Path::new("/dev/shm") {
             shm if shm.is_dir() => Folder::below(shm, name),

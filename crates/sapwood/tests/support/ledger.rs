@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::{QpMap, QpStore};
 
-/// Counts each value's drops. One for each test, static, so that even a value dropped twice finds it.
+/// Counts each value's drops. One for each test, static, so that even a value dropped twice finds
+/// it.
 pub struct Ledger {
     drops: Mutex<Vec<u32>>,
 }

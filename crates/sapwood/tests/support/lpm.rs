@@ -1,4 +1,5 @@
-//! What the tests of the tables have in common: families as the oracle sees them, comparison, and random operations.
+//! What the tests of the tables have in common: families as the oracle sees them, comparison, and
+//! random operations.
 #![allow(dead_code)] // Each test, and the fuzz target, uses its part.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -60,7 +61,8 @@ pub fn small() -> ArenaOptions {
     ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 26 })
 }
 
-/// A table; with the smallest root one that makes mistakes loud, with others one that keeps free blocks.
+/// A table; with the smallest root one that makes mistakes loud, with others one that keeps free
+/// blocks.
 pub fn builder<F: Kind>(bits: u8) -> FibBuilder<F, u32> {
     let options = if bits == 6 { loud() } else { small() };
     Fib::builder().root_bits(bits).options(options)
@@ -293,8 +295,9 @@ impl<F: Kind> Pair<F> {
     }
 }
 
-/// Up to `count` random operations on a table, each answer compared with the oracle's; all of it after each `every`th.
-/// `scarce` says that memory may run out: what fails then must change nothing. Returns how many changes failed.
+/// Up to `count` random operations on a table, each answer compared with the oracle's; all of it
+/// after each `every`th. `scarce` says that memory may run out: what fails then must change
+/// nothing. Returns how many changes failed.
 pub fn run_fib<F: Kind>(
     builder: FibBuilder<F, u32>,
     choices: &mut impl Choices,

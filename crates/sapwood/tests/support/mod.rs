@@ -153,8 +153,8 @@ pub fn same_view(view: QpView<'_, u64>, model: &ByteMap<u64>) {
     assert!(view.iter().eq(model.iter()));
 }
 
-/// Compares the differences of two snapshots with those of their models. A store calls a key changed that
-/// was written again with an equal value; the model does not.
+/// Compares the differences of two snapshots with those of their models. A store calls a key
+/// changed that was written again with an equal value; the model does not.
 pub fn same_diff(
     old: &Snapshot<u64>,
     new: &Snapshot<u64>,
@@ -181,8 +181,8 @@ pub fn same_diff(
     assert_eq!(found, wanted);
 }
 
-/// A plain map against the model: every answer compared, `verify` after every step while the map is small,
-/// at intervals when it is large. Returns the number of operations.
+/// A plain map against the model: every answer compared, `verify` after every step while the map is
+/// small, at intervals when it is large. Returns the number of operations.
 pub fn run_map(map: &mut QpMap<u64>, ops: impl Iterator<Item = Op>, small: usize) -> u64 {
     let mut model = ByteMap::new();
     let mut n = 0;
@@ -206,8 +206,8 @@ pub fn run_map(map: &mut QpMap<u64>, ops: impl Iterator<Item = Op>, small: usize
     n
 }
 
-/// A store against the model of versions: transactions of a few operations, committed or rolled back, with
-/// snapshots that live for a while, a reader, differences, and compaction in between.
+/// A store against the model of versions: transactions of a few operations, committed or rolled
+/// back, with snapshots that live for a while, a reader, differences, and compaction in between.
 pub fn run_store(
     store: &QpStore<u64>,
     mut ops: impl Iterator<Item = Op>,

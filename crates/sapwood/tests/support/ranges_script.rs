@@ -1,6 +1,6 @@
-//! A list of changes to a map of ranges with the map after each of them, for readers beside the writer: an answer is right
-//! when it is that of a map between the last change that was done before the question and the last that had begun when
-//! the answer was there.
+//! A list of changes to a map of ranges with the map after each of them, for readers beside the
+//! writer: an answer is right when it is that of a map between the last change that was done before
+//! the question and the last that had begun when the answer was there.
 #![allow(dead_code)] // Each test uses its part.
 
 use std::fmt::Debug;
@@ -107,7 +107,7 @@ impl Script {
         for (i, step) in steps.iter().enumerate() {
             match step {
                 Step::Store(range) => map.store(range.clone(), i as u32 + 1),
-                Step::Erase(i) => drop(map.erase(*i)),
+                Step::Erase(i) => drop(map.remove(*i)),
                 Step::Clear(range) => map.clear_range(range.clone()),
                 Step::ClearAll => map.clear(),
             }
@@ -125,8 +125,8 @@ impl Script {
         }
     }
 
-    /// Random changes: stores of single units that split leaves, erases that merge them, and now and then something wide. With
-    /// a gap, nothing is stored to the units from 2/4 to 3/4.
+    /// Random changes: stores of single units that split leaves, erases that merge them, and now
+    /// and then something wide. With a gap, nothing is stored to the units from 2/4 to 3/4.
     pub fn random(seed: u64, units: Units, gap: bool, count: usize) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let n = units.count;
@@ -197,7 +197,7 @@ impl Script {
                 assert_eq!(stored.unwrap(), *range);
             }
             (Step::Store(range), _) => map.store(range.clone(), V::of(version)).unwrap(),
-            (Step::Erase(i), _) => drop(map.erase(*i).unwrap()),
+            (Step::Erase(i), _) => drop(map.remove(*i).unwrap()),
             (Step::Clear(range), 1) => {
                 let plan = map.plan_clear(range.clone()).unwrap();
                 map.reserve_erase(plan).unwrap().erase();
@@ -298,9 +298,9 @@ impl Script {
         );
     }
 
-    /// The nearest entry on one side, which may take two steps to find. When more than one change was made meanwhile it
-    /// may be none map's nearest, but it is on that side, of one of the maps, and nothing that was there all the time lies
-    /// between.
+    /// The nearest entry on one side, which may take two steps to find. When more than one change
+    /// was made meanwhile it may be none map's nearest, but it is on that side, of one of the maps,
+    /// and nothing that was there all the time lies between.
     fn near(
         &self,
         from: usize,
@@ -329,8 +329,8 @@ impl Script {
         assert_eq!(nearest(&kept), found, "{what}");
     }
 
-    /// A walk, from both ends: each step finds the nearest entry with an index that was not passed, of the map as it is
-    /// during this step.
+    /// A walk, from both ends: each step finds the nearest entry with an index that was not passed,
+    /// of the map as it is during this step.
     fn iterate<V: Payload>(
         &self,
         view: MapleView<'_, V>,
@@ -360,7 +360,8 @@ impl Script {
         assert!(entries.next().is_none() && entries.next_back().is_none());
     }
 
-    /// A walk over gaps: each was free at some time during its step, and the one that is always there is part of one.
+    /// A walk over gaps: each was free at some time during its step, and the one that is always
+    /// there is part of one.
     fn gaps<V: Payload>(&self, view: MapleView<'_, V>, progress: &Progress) {
         let mut gaps = view.gaps(0..=MAX);
         let mut next = 0;

@@ -1,4 +1,5 @@
-//! Random operations on a route cache, on a clock of the test's own; each answer compared with the naive oracle's.
+//! Random operations on a route cache, on a clock of the test's own; each answer compared with the
+//! naive oracle's.
 #![allow(dead_code)] // Each test, and the fuzz target, uses its part.
 
 use std::collections::HashMap;
@@ -75,8 +76,9 @@ fn ahead(choices: &mut impl Choices, most: u64) -> u64 {
     most / 1024 * choices.below(1024) as u64 + choices.below(16) as u64
 }
 
-/// Up to `steps` random operations on a cache with `keys` keys, with `verify` after each `every`th. With no more keys than
-/// eight, which one set holds, nothing is ever evicted, and each answer is the oracle's; else it may be that there is none.
+/// Up to `steps` random operations on a cache with `keys` keys, with `verify` after each `every`th.
+/// With no more keys than eight, which one set holds, nothing is ever evicted, and each answer is
+/// the oracle's; else it may be that there is none.
 pub fn run_cache(
     builder: RouteCacheBuilder<Key, [u64; 4]>,
     capacity: usize,
@@ -130,7 +132,8 @@ pub fn run_cache(
                 cache.invalidate_all();
                 oracle.entries.clear();
             }
-            // What the cache still holds of before `invalidate_all` is not told from what was there.
+            // What the cache still holds of before `invalidate_all` is not told from what was
+            // there.
             1..=4 => {
                 let there = oracle.entries.remove(&n).is_some();
                 let removed = cache.invalidate(&key(n));

@@ -1,10 +1,11 @@
 //! Random operations on a route table, each answer compared with the naive oracle's.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
+use sapwood::lpm::Family;
 use sapwood::lpm::ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use sapwood::route::{Group, RouteTable};
+use sapwood::route::{FamilyRoutes, Group, RouteTable};
 use sapwood_model::choices::Choices;
 
 /// One of few prefixes, so that they nest and repeat.
@@ -25,10 +26,10 @@ fn group(choices: &mut impl Choices) -> Group<u32> {
     Group::new((0..n).map(|_| (choices.below(6) as u32, choices.below(3) as u32)))
 }
 
-/// Up to `steps` random operations, with `verify` after each `every`th, while a reader holds what it found for some of
-/// them. Returns how many they were.
+/// Up to `steps` random operations, with `verify` after each `every`th, while a reader holds what
+/// it found for some of them. Returns how many they were.
 pub fn run_table(choices: &mut impl Choices, steps: usize, every: usize) -> usize {
-    let table = RouteTable::with_root_bits(6).unwrap();
+    let table = RouteTable::builder().root_bits(6).build().unwrap();
     let mut reader = table.reader("held").unwrap();
     let mut oracle = BTreeMap::<IpNet, Group<u32>>::new();
     let flows: Vec<u64> = (0..4)
@@ -113,6 +114,7 @@ fn step(
     }
     for _ in 0..4 {
         let addr = net(choices).addr();
+        families_agree(table, addr, flows);
         let covering = oracle.iter().filter(|(net, _)| net.contains(&addr));
         let longest = covering.max_by_key(|(net, _)| net.prefix_len());
         for flow in flows {
@@ -120,6 +122,37 @@ fn step(
             assert_eq!(table.lookup(addr, *flow), expected, "{addr}");
         }
     }
+}
+
+/// The routes of a family answer as the table does, one packet at a time and many.
+fn families_agree(table: &RouteTable<u32>, addr: IpAddr, flows: &[u64]) {
+    fn check<F: Family>(
+        routes: FamilyRoutes<'_, F, u32>,
+        addr: F::Addr,
+        wanted: &[&u32],
+        flows: &[u64],
+    ) {
+        // More than the lanes of one batch.
+        let addrs = vec![addr; 10 * flows.len()];
+        let mut hops = vec![&77; addrs.len()];
+        routes.lookup_batch_or(&addrs, &flows.repeat(10), &99, &mut hops);
+        assert_eq!(hops, wanted.repeat(10));
+        for (flow, wanted) in flows.iter().zip(wanted) {
+            assert_eq!(routes.lookup_or(addr, *flow, &99), *wanted);
+            assert_eq!(routes.lookup(addr, *flow).unwrap_or(&99), *wanted);
+        }
+        let group = routes.group(addr);
+        let member = group.and_then(|group| group.member(flows[0]));
+        assert_eq!(member.unwrap_or(&99), wanted[0]);
+    }
+    table.read(|view| {
+        let hop = |flow: &u64| view.lookup(addr, *flow).unwrap_or(&99);
+        let wanted: Vec<_> = flows.iter().map(hop).collect();
+        match addr {
+            IpAddr::V4(addr) => check(view.v4(), addr, &wanted, flows),
+            IpAddr::V6(addr) => check(view.v6(), addr, &wanted, flows),
+        }
+    });
 }
 
 fn agree(table: &RouteTable<u32>, oracle: &BTreeMap<IpNet, Group<u32>>) {

@@ -1,6 +1,6 @@
-//! A list of changes to a table with what every lookup answers after each of them, for readers beside the writer: an answer
-//! is right when it is that of a table between the last change that was done before the lookup began and the last that had
-//! begun when it ended.
+//! A list of changes to a table with what every lookup answers after each of them, for readers
+//! beside the writer: an answer is right when it is that of a table between the last change that
+//! was done before the lookup began and the last that had begun when it ended.
 #![allow(dead_code)] // Each test uses its part.
 
 use sapwood::lpm::{Fib, FibTxn};

@@ -1,4 +1,5 @@
-//! What the tests of maps for many writers have in common: each test that fits runs on every kind of map.
+//! What the tests of maps for many writers have in common: each test that fits runs on every kind
+//! of map.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,8 +11,8 @@ pub use super::steps::steps;
 
 pub type Oracle = BTreeMap<Vec<u8>, u64>;
 
-/// Runs a block with `$builder` bound to what makes a builder: of a trie, of a trie with an index, of an
-/// index alone.
+/// Runs a block with `$builder` bound to what makes a builder: of a trie, of a trie with an index,
+/// of an index alone.
 macro_rules! each_kind {
     ($builder:ident => $test:block) => {{
         {

@@ -1,6 +1,7 @@
 //! How long tests are.
 
-/// Fewer steps where each takes long: in the interpreter, and where `SAPWOOD_OPS` asks for few, as under sanitizers.
+/// Fewer steps where each takes long: in the interpreter, and where `SAPWOOD_OPS` asks for few, as
+/// under sanitizers.
 pub fn steps(n: usize) -> usize {
     let few =
         std::env::var("SAPWOOD_OPS").is_ok_and(|ops| ops.parse().is_ok_and(|n: u64| n < 100_000));

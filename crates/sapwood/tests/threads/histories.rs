@@ -1,7 +1,8 @@
-//! Maps for many writers on real threads: recorded histories are linearizable, and a long run leaves what it must.
+//! Maps for many writers on real threads: recorded histories are linearizable, and a long run
+//! leaves what it must.
 //!
-//! `SAPWOOD_SOAK=600` makes the last test run for ten minutes, `SAPWOOD_ROUNDS=1000` records a thousand histories of each
-//! kind of map.
+//! `SAPWOOD_SOAK=600` makes the last test run for ten minutes, `SAPWOOD_ROUNDS=1000` records a
+//! thousand histories of each kind of map.
 
 use std::time::Duration;
 

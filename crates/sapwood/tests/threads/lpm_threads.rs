@@ -1,5 +1,5 @@
-//! Readers of a table beside its writer: each answer is that of the old table or of the new one, never a third.
-//! `SAPWOOD_SOAK` sets how many seconds each test goes on.
+//! Readers of a table beside its writer: each answer is that of the old table or of the new one,
+//! never a third. `SAPWOOD_SOAK` sets how many seconds each test goes on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -86,8 +86,8 @@ fn v6_beside_a_writer() {
     beside::<V6>(6, 3, &addresses(6), &[0, 5, 6, 8, 12, 20, 64, 65, 127, 128]);
 }
 
-/// The pattern that made a carried best match wrong where nodes change in place: a long prefix comes and a short one goes
-/// during one lookup.
+/// The pattern that made a carried best match wrong where nodes change in place: a long prefix
+/// comes and a short one goes during one lookup.
 #[test]
 fn a_long_prefix_comes_and_a_short_one_goes() {
     let fib: Ipv4Fib<u32> = builder(6).build().unwrap();
@@ -125,7 +125,8 @@ fn a_long_prefix_comes_and_a_short_one_goes() {
     });
 }
 
-/// A reader that stands still holds memory back; a hard limit turns that into an error, and its end into room.
+/// A reader that stands still holds memory back; a hard limit turns that into an error, and its end
+/// into room.
 #[test]
 fn a_stalled_reader_makes_an_error_and_no_harm() {
     use sapwood::{Error, qsbr::Domain};

@@ -1,7 +1,10 @@
-//! The tests of the library with threads, and of what is kept for readers: those that the thread sanitizer runs. They
-//! are apart from `tests/all` because it has to compile everything anew for them.
+//! The tests of the library with threads, and of what is kept for readers: those that the thread
+//! sanitizer runs. They are apart from `tests/all` because it has to compile everything anew for
+//! them.
 
+mod examples;
 mod garbage;
+mod hard_limit;
 mod histories;
 mod lpm_threads;
 mod maple_threads;

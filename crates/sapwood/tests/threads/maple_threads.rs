@@ -1,5 +1,5 @@
-//! Readers of a map of ranges beside its writer: each answer is that of the old map or of the new one, never a third.
-//! `SAPWOOD_SOAK` sets how many seconds each test goes on.
+//! Readers of a map of ranges beside its writer: each answer is that of the old map or of the new
+//! one, never a third. `SAPWOOD_SOAK` sets how many seconds each test goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,8 +99,8 @@ fn nodes_of_the_usual_size_beside_a_writer() {
     beside::<u64>(MapleMap::builder, 6, units, true);
 }
 
-/// One of two entries is there at every time: no reader may find neither. A spanning store over many nodes takes away
-/// all that it covers and puts its own there at one moment.
+/// One of two entries is there at every time: no reader may find neither. A spanning store over
+/// many nodes takes away all that it covers and puts its own there at one moment.
 #[test]
 fn a_wide_entry_and_many_small_ones_in_turn() {
     let map: MapleMap<u64> = tiny().build();
@@ -188,11 +188,11 @@ fn allocations_of_many_threads_do_not_overlap() {
                         let (range, value) = mine.swap_remove(rng.usize(0..mine.len()));
                         let i = range.start() + rng.u64(0..=range.end() - range.start());
                         assert_eq!(map.get_entry(i), Some((range.clone(), value)));
-                        assert_eq!(map.erase(i).unwrap(), Some((range, value)));
+                        assert_eq!(map.remove(i).unwrap(), Some((range, value)));
                     }
                 }
                 for (range, value) in mine {
-                    assert_eq!(map.erase(*range.end()).unwrap(), Some((range, value)));
+                    assert_eq!(map.remove(*range.end()).unwrap(), Some((range, value)));
                 }
             });
         }
@@ -232,8 +232,8 @@ fn copies_beside_a_writer() {
     map.verify().unwrap();
 }
 
-/// A reader that stands still holds memory back; a hard limit turns that into an error, and its end into room. What was
-/// reserved before is stored all the same.
+/// A reader that stands still holds memory back; a hard limit turns that into an error, and its end
+/// into room. What was reserved before is stored all the same.
 #[test]
 fn a_stalled_reader_makes_an_error_and_no_harm() {
     let domain = Domain::builder().hard_limit(1 << 16).build();
@@ -253,10 +253,10 @@ fn a_stalled_reader_makes_an_error_and_no_harm() {
     assert!(map.memory().waiting.1 <= 1 << 16);
     map.verify().unwrap();
     for error in [
-        map.erase(0).unwrap_err(),
+        map.remove(0).unwrap_err(),
         map.clear_range(0..=99).unwrap_err(),
         map.clear().unwrap_err(),
-        map.insert(8..=8, 1).unwrap_err().error,
+        map.insert_new(8..=8, 1).unwrap_err().error,
         map.alloc_range(1, 0..=999, 1).unwrap_err().error,
     ] {
         assert!(matches!(error, Error::GarbageLimit(_)), "{error}");

@@ -28,7 +28,7 @@ fn as_the_oracle() {
 
 #[test]
 fn refused() {
-    let table = RouteTable::with_root_bits(6).unwrap();
+    let table = RouteTable::builder().root_bits(6).build().unwrap();
     let net: IpNet = "10.0.0.1/8".parse().unwrap();
     let rejected = table.insert(net, Group::single(1)).unwrap_err();
     assert_eq!(rejected.value, Group::single(1));
@@ -40,14 +40,15 @@ fn refused() {
 
 #[test]
 fn equal_groups_are_one() {
-    let table = RouteTable::with_root_bits(6).unwrap();
+    let table = RouteTable::builder().root_bits(6).build().unwrap();
     for n in 0..50u32 {
         let net = Ipv4Net::new((n << 24).into(), 8).unwrap();
         let group = Group::new([(n % 2, 1), (7, 1)]);
         table.insert(net.into(), group).unwrap();
     }
     assert_eq!(table.groups(), 2);
-    // One store for all prefixes; then there are two slots with the same group, which go on to be one.
+    // One store for all prefixes; then there are two slots with the same group, which go on to be
+    // one.
     let (old, new) = (Group::new([(0, 1), (7, 1)]), Group::new([(7, 1), (1, 1)]));
     assert_eq!(table.replace_group(&old, &new), 25);
     assert_eq!(table.replace_group(&old, &new), 0);
@@ -57,10 +58,99 @@ fn equal_groups_are_one() {
     table.verify().unwrap();
 }
 
-/// Next hops are versions. A reader never sees one that is neither of before nor of after the change under way.
+#[test]
+fn a_group_without_members() {
+    let table = RouteTable::builder().root_bits(6).build().unwrap();
+    table
+        .insert("10.0.0.0/8".parse().unwrap(), Group::single(1))
+        .unwrap();
+    table
+        .insert("10.1.0.0/16".parse().unwrap(), Group::single(2))
+        .unwrap();
+    assert_eq!(table.remove_member(&2), 1);
+    let (addr, other) = ("10.1.2.3".parse().unwrap(), "192.0.2.1".parse().unwrap());
+    table.read(|view| {
+        // It matches still, and has no next hop.
+        assert_eq!(view.lookup(addr, 7), None);
+        assert_eq!(view.group(addr), Some(&Group::new([])));
+        assert_eq!((view.lookup(other, 7), view.group(other)), (None, None));
+    });
+}
+
+#[test]
+fn built_at_once() {
+    let nets = ["10.0.0.0/8", "2001:db8::/32", "10.0.0.0/8", "10.1.0.0/16"];
+    let routes = nets.iter().zip([1, 2, 3, 2]);
+    let routes = routes.map(|(net, hop)| (net.parse().unwrap(), Group::single(hop)));
+    let table = RouteTable::builder()
+        .root_bits(6)
+        .build_from(routes)
+        .unwrap();
+    table.verify().unwrap();
+    // The first group of the prefix that is there twice has gone.
+    assert_eq!((table.len(), table.groups()), (3, 2));
+    assert_eq!(table.lookup("10.2.0.1".parse().unwrap(), 5), Some(3));
+    assert_eq!(table.replace_group(&Group::single(2), &Group::single(4)), 2);
+    assert_eq!(table.lookup("2001:db8::1".parse().unwrap(), 5), Some(4));
+    table.verify().unwrap();
+    let unclean = [("10.0.0.1/8".parse().unwrap(), Group::single(1))];
+    let refused = RouteTable::builder().build_from(unclean).unwrap_err();
+    assert!(matches!(refused, Error::HostBitsSet { .. }));
+}
+
+#[test]
+fn a_full_table_refuses_and_loses_nothing() {
+    let table = RouteTable::builder()
+        .root_bits(6)
+        .memory_limit(64 << 10)
+        .build()
+        .unwrap();
+    let net = |n: u32| IpNet::from(Ipv4Net::new((n << 8).into(), 24).unwrap());
+    let full = (0..100_000).find(|n| table.insert(net(*n), Group::single(n % 7)).is_err());
+    let full = full.expect("64 KiB are not enough");
+    assert!(full > 1000, "{full}");
+    let rejected = table.insert(net(full), Group::single(99)).unwrap_err();
+    assert!(
+        matches!(rejected.error, Error::ArenaFull(_)),
+        "{rejected:?}"
+    );
+    assert_eq!(rejected.value, Group::single(99));
+    assert_eq!((table.len(), table.groups()), (full as usize, 7));
+    assert!((0..full).all(|n| table.get(net(n)) == Some(Group::single(n % 7))));
+    table.verify().unwrap();
+}
+
+#[test]
+fn memory() {
+    let table = RouteTable::builder().root_bits(6).build().unwrap();
+    let empty = table.memory();
+    assert_eq!((empty.groups.0, empty.prefixes.v4.prefixes), (0, 0));
+    for n in 0..200u32 {
+        let net = Ipv4Net::new((n << 24).into(), 8).unwrap();
+        table
+            .insert(net.into(), Group::new([(n % 2, 1), (7, 1)]))
+            .unwrap();
+    }
+    let full = table.memory();
+    assert_eq!(
+        (
+            full.groups.0,
+            full.prefixes.v4.prefixes,
+            full.prefixes.v6.prefixes
+        ),
+        (2, 200, 0)
+    );
+    // Two groups, each with 2,048 buckets.
+    assert!((2 * 2048..4 * 2048).contains(&full.groups.1), "{full}");
+    assert!(full.total() > empty.total());
+    assert!(full.to_string().contains("groups: 2, "), "{full}");
+}
+
+/// Next hops are versions. A reader never sees one that is neither of before nor of after the
+/// change under way.
 #[test]
 fn readers_see_before_or_after() {
-    let table = RouteTable::with_root_bits(6).unwrap();
+    let table = RouteTable::builder().root_bits(6).build().unwrap();
     let wide: IpNet = "10.0.0.0/8".parse().unwrap();
     let exact: IpNet = "10.1.0.0/16".parse().unwrap();
     let addr: IpAddr = "10.1.2.3".parse().unwrap();

@@ -42,8 +42,9 @@ fn ask(cache: &Cache, key: u64, now: u64, value: [u64; 4]) -> [u64; 4] {
     answer.unwrap()
 }
 
-/// Four threads ask, get, insert, invalidate and sweep by one clock that runs. No answer is torn, and none is older than
-/// `fresh`, counted from the time at which whoever asked for it read the clock, before its resolver was called.
+/// Four threads ask, get, insert, invalidate and sweep by one clock that runs. No answer is torn,
+/// and none is older than `fresh`, counted from the time at which whoever asked for it read the
+/// clock, before its resolver was called.
 fn by_a_running_clock(threads: usize) {
     let cache = Cache::builder().capacity(100).threads(threads).build();
     let clock = AtomicU64::new(1);
@@ -97,8 +98,8 @@ fn shared_counters() {
     by_a_running_clock(0);
 }
 
-/// The truth changes, and is then invalidated. Who begins to ask after that never gets what was true before, whatever
-/// resolvers were under way.
+/// The truth changes, and is then invalidated. Who begins to ask after that never gets what was
+/// true before, whatever resolvers were under way.
 #[test]
 fn invalidation_races_resolvers() {
     for everything in [false, true] {
@@ -147,7 +148,43 @@ fn invalidation_races_resolvers() {
     }
 }
 
-/// The resolver is called once for all threads that ask at once; when it fails or panics, one of those who wait calls it.
+/// No key has two resolvers at once, however many keys are asked for at the same time.
+#[test]
+fn single_flight_of_many_keys() {
+    let keys = if cfg!(miri) { 100 } else { 10_000 };
+    let cache = Cache::builder()
+        .capacity(keys / 10)
+        .threads(16)
+        .single_flight(true)
+        .build();
+    let inside: Vec<_> = (0..keys).map(|_| AtomicUsize::new(0)).collect();
+    thread::scope(|scope| {
+        for seed in 0..8 {
+            let (cache, inside) = (&cache, &inside);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                for _ in 0..keys {
+                    // Some keys are asked for by many threads.
+                    let at = random.usize(..keys) & random.usize(..keys);
+                    let key = (at as u64, at as u32);
+                    let answer = cache.get_or_resolve(&key, cache.hash(&key), 7, |_| {
+                        assert_eq!(inside[at].fetch_add(1, SeqCst), 0, "two at once for {at}");
+                        if at % 3 == 0 {
+                            thread::yield_now();
+                        }
+                        inside[at].fetch_sub(1, SeqCst);
+                        Ok::<_, ()>(value(at as u64, 7))
+                    });
+                    assert_eq!(answer.unwrap(), value(at as u64, 7));
+                }
+            });
+        }
+    });
+    cache.verify().unwrap();
+}
+
+/// The resolver is called once for all threads that ask at once; when it fails or panics, one of
+/// those who wait calls it.
 #[test]
 fn single_flight() {
     for fails in 0..3usize {

@@ -1,4 +1,5 @@
-//! Readers, writers and snapshots on many threads: every version is seen whole, nothing is held back for ever.
+//! Readers, writers and snapshots on many threads: every version is seen whole, nothing is held
+//! back for ever.
 //!
 //! `SAPWOOD_SOAK_SECONDS` (default 1) sets how long the tests with writers and readers run.
 
@@ -63,8 +64,8 @@ fn account(i: u64) -> Vec<u8> {
     }
 }
 
-/// What holds in every version: the balances add up to a constant, the pair moves together, the number of
-/// entries is right, and `stamp` never goes back.
+/// What holds in every version: the balances add up to a constant, the pair moves together, the
+/// number of entries is right, and `stamp` never goes back.
 fn check_version(view: QpView<'_, u64>, last_stamp: &mut u64) {
     let stamp = *view.get("stamp").unwrap();
     assert!(

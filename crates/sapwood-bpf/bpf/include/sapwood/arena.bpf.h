@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The memory that Sapwood's maps lie in, as C sees it: in a BPF program, where it is an arena, and in user space, where it
- * is any mapping of the same bytes.
+ * The memory that Sapwood's maps lie in, as C sees it: in a BPF program, where it is an arena, and
+ * in user space, where it is any mapping of the same bytes.
  *
- * A place in it is a number, sw_at: bytes from its beginning. sw_u64(at) and its sisters read what is there, sw_set_u64(at, value)
- * and its sisters write. In a BPF program no such access faults: what is not there reads as zeros, and stores to it vanish.
+ * A place in it is a number, sw_at: bytes from its beginning. sw_u64(at) and its sisters read what
+ * is there, sw_set_u64(at, value) and its sisters write. In a BPF program no such access faults:
+ * what is not there reads as zeros, and stores to it vanish.
  *
- * In BPF, the loader puts the owner's arena in the place of the map `sw_arena` that is declared here. In user space, say
- * first where the memory is, and how many bytes it has:
+ * In BPF, the loader puts the owner's arena in the place of the map `sw_arena` that is declared
+ * here. In user space, say first where the memory is, and how many bytes it has:
  *
  *     sw_base = mapped;
  *     sw_limit = bytes;
  *
- * Nothing outside is read or written then: it reads as zeros, and stores to it vanish, as in a BPF program. Both variables are
- * each thread's own.
+ * Nothing outside is read or written then: it reads as zeros, and stores to it vanish, as in a BPF
+ * program. Both variables are each thread's own.
  */
 #ifndef SAPWOOD_ARENA_BPF_H
 #define SAPWOOD_ARENA_BPF_H
@@ -71,8 +72,8 @@ SW_INLINE void sw_use_arena(void)
 }
 
 /*
- * Whether a loop may go round once more. The kernel ends loops that run for too long (a quarter of a second); then the answer
- * of what looped is -ELOOP, never "not found".
+ * Whether a loop may go round once more. The kernel ends loops that run for too long (a quarter of
+ * a second); then the answer of what looped is -ELOOP, never "not found".
  */
 #define sw_can_loop                                                            \
 	({                                                                     \
@@ -121,9 +122,9 @@ SW_INLINE void sw_use_arena(void)
 #endif
 
 /*
- * Loads. What a reader follows was stored with release; these are followed by loads that depend on them, or, where they do not
- * (sw_acquire_*), they are acquire loads. BPF has no such instruction before clang 20: on machines that need one, an atomic addition
- * of zero is.
+ * Loads. What a reader follows was stored with release; these are followed by loads that depend on
+ * them, or, where they do not (sw_acquire_*), they are acquire loads. BPF has no such instruction
+ * before clang 20: on machines that need one, an atomic addition of zero is.
  */
 SW_INLINE __u64 sw_u64(sw_at at)
 {

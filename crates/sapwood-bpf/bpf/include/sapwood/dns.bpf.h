@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Domain names as keys, the same that sapwood::key::dns_name makes: labels in reverse order, ASCII letters in lower case, each label
- * ended by a zero byte. "www.Example.org" is "org\0example\0www\0". So the parents of a name are the prefixes of its key that are names:
+ * Domain names as keys, the same that sapwood::key::dns_name makes: labels in reverse order, ASCII
+ * letters in lower case, each label ended by a zero byte. "www.Example.org" is
+ * "org\0example\0www\0". So the parents of a name are the prefixes of its key that are names:
  *
  *     struct sw_dns_name name;                      // one for each CPU: it is too large for a program's stack
  *     // copy at most 255 bytes of the packet to name.wire
  *     long bytes = sw_dns_key(&key, &name, copied);
  *     if (bytes > 0) found = sw_qp_ancestor(BLOCKED, &key);
  *
- * Bytes 0 and 1 within a label are written as 1, 1 and 1, 2: a key may be longer than its name, and longer than SW_KEY_MAX.
+ * Bytes 0 and 1 within a label are written as 1, 1 and 1, 2: a key may be longer than its name, and
+ * longer than SW_KEY_MAX.
  */
 #ifndef SAPWOOD_DNS_BPF_H
 #define SAPWOOD_DNS_BPF_H
@@ -49,14 +51,16 @@ SW_INLINE void sw_dns_put(struct sw_key *key, struct sw_dns_name *name, __u32 by
 }
 
 /*
- * Makes the key of the name that begins at name->wire[0], of which so many bytes (SW_DNS_WIRE_MAX at most) are there.
+ * Makes the key of the name that begins at name->wire[0], of which so many bytes (SW_DNS_WIRE_MAX
+ * at most) are there.
  *
- * The bytes that the name takes, its root's included (positive); -ENODATA when the bytes end before the name does, -ENAMETOOLONG when
- * there are SW_DNS_WIRE_MAX and it has not ended; -EINVAL for a kind of label that there is not; -EMLINK for a compressed name;
- * -ELOOP.
+ * The bytes that the name takes, its root's included (positive); -ENODATA when the bytes end before
+ * the name does, -ENAMETOOLONG when there are SW_DNS_WIRE_MAX and it has not ended; -EINVAL for a
+ * kind of label that there is not; -EMLINK for a compressed name; -ELOOP.
  *
- * A key of more than SW_KEY_MAX bytes is cut off there, and name->key_bytes says how long it would be. What is left has the same
- * prefixes of up to SW_KEY_MAX bytes that are names: the lookup of a parent does not miss any that can be in a map.
+ * A key of more than SW_KEY_MAX bytes is cut off there, and name->key_bytes says how long it would
+ * be. What is left has the same prefixes of up to SW_KEY_MAX bytes that are names: the lookup of a
+ * parent does not miss any that can be in a map.
  */
 SW_GLOBAL long sw_dns_key(struct sw_key *key SW_NONNULL, struct sw_dns_name *name SW_NONNULL, __u32 bytes)
 {
@@ -125,9 +129,10 @@ SW_GLOBAL long sw_dns_key(struct sw_key *key SW_NONNULL, struct sw_dns_name *nam
 }
 
 /*
- * The closest enclosing name of a domain name that is in a map, the name itself included: the place of its value, or as
- * sw_qp_longest_prefix. All keys of the map must be keys of domain names; as each ends in a zero byte that nothing else in them is, a key
- * that is a prefix of another ends where one of its labels does.
+ * The closest enclosing name of a domain name that is in a map, the name itself included: the place
+ * of its value, or as sw_qp_longest_prefix. All keys of the map must be keys of domain names; as
+ * each ends in a zero byte that nothing else in them is, a key that is a prefix of another ends
+ * where one of its labels does.
  *
  *     found = sw_qp_ancestor(BLOCKED, &key);        // of "a.b.example.org": "b.example.org", "example.org", "org" or the root
  */

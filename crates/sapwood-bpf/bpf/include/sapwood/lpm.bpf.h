@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Longest-prefix match in tables where Rust writes them (Ipv4Map, Ipv6Map, in windows of the arena).
+ * Longest-prefix match in tables where Rust writes them (Ipv4Map, Ipv6Map, in windows of the
+ * arena).
  *
  *     long found = sw_lpm4_lookup_be(ROUTES, ip->daddr);     // ROUTES: the number of the window
  *     if (found > 0) hop = sw_u32(found);                    // the place of the value
  *
- * Results: the place of a value (positive), or -ENOENT; -EINVAL when there is no such window; -EUCLEAN when what was read cannot
- * be a table. No loop needs the kernel's leave: an address has so many bits, and no lookup passes more nodes than that.
- * Layout: docs/lpm.md.
+ * Results: the place of a value (positive), or -ENOENT; -EINVAL when there is no such window;
+ * -EUCLEAN when what was read cannot be a table. No loop needs the kernel's leave: an address has
+ * so many bits, and no lookup passes more nodes than that. Layout: docs/lpm.md.
  *
- * Values are shared by all prefixes that have the same one: read them only. A program must hold no place across the end of its
- * run: what is removed stays until the programs that were running then have ended. Sleepable programs must not use these functions.
+ * Values are shared by all prefixes that have the same one: read them only. A program must hold no
+ * place across the end of its run: what is removed stays until the programs that were running then
+ * have ended. Sleepable programs must not use these functions.
  */
 #ifndef SAPWOOD_LPM_BPF_H
 #define SAPWOOD_LPM_BPF_H
@@ -41,8 +43,9 @@ SW_INLINE __u64 sw_host64(__u32 first, __u32 second)
 /*
  * A lookup under way. What only sw_lpm_length asks for costs nothing where it is not asked.
  *
- * The address comes left-aligned and with its bits inverted: a slot is wanted as 63 less its number, which is what inverted bits
- * say. What stands behind its end is all the same, as all slots that only differ there are equal.
+ * The address comes left-aligned and with its bits inverted: a slot is wanted as 63 less its
+ * number, which is what inverted bits say. What stands behind its end is all the same, as all slots
+ * that only differ there are equal.
  */
 struct sw_lpm_walk {
 	__u64 hi, lo; /* the bits that are left */
@@ -209,8 +212,8 @@ SW_INLINE long sw_lpm4_lookup_be(__u32 table, __u32 address)
 }
 
 /*
- * As sw_lpm4_lookup, and how many bits of the address the prefix has: for those who want to know which one it was. About half as
- * dear again.
+ * As sw_lpm4_lookup, and how many bits of the address the prefix has: for those who want to know
+ * which one it was. About half as dear again.
  *
  *     __u32 length = 0;
  *     long found = sw_lpm4_match(ROUTES, 0x0a010203, &length);
@@ -235,7 +238,8 @@ SW_INLINE long sw_lpm4_match(__u32 table, __u32 address, __u32 *length)
 }
 
 /*
- * The place of the value of the longest prefix of an IPv6 address: its first and its last 64 bits, in host order.
+ * The place of the value of the longest prefix of an IPv6 address: its first and its last 64 bits,
+ * in host order.
  *
  *     long found = sw_lpm6_lookup(ROUTES, 0x20010db800000000ull, 1);        // 2001:db8::1
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Ordered maps over byte strings, read where Rust writes them (QpShared, in a window of the arena), or where programs do
- * (KernelMap). Programs that write include qp_write.bpf.h.
+ * Ordered maps over byte strings, read where Rust writes them (QpShared, in a window of the arena),
+ * or where programs do (KernelMap). Programs that write include qp_write.bpf.h.
  *
  *     struct sw_key key = {};                       // all 256 bytes are set
  *     sw_key_set(&key, eth->h_source, 6);
@@ -9,14 +9,16 @@
  *     if (found > 0)                                // the place of the value
  *             value = sw_u64(found);
  *
- * Results: the place of a value (positive), or -ENOENT; -EINVAL when there is no such window; -ELOOP when the kernel ended a loop;
- * -EUCLEAN when what was read cannot be a map. A map may have a trie, an index, or both; what asks for order says -EOPNOTSUPP of one that has
- * only an index (PointNameMap). Layout and protocol: docs/qp.md, docs/shared.md.
+ * Results: the place of a value (positive), or -ENOENT; -EINVAL when there is no such window;
+ * -ELOOP when the kernel ended a loop; -EUCLEAN when what was read cannot be a map. A map may have
+ * a trie, an index, or both; what asks for order says -EOPNOTSUPP of one that has only an index
+ * (PointNameMap). Layout and protocol: docs/qp.md, docs/shared.md.
  *
- * A change is in the index and in the trie one after the other: a program that asks both by turns may see a value go back by one change.
+ * A change is in the index and in the trie one after the other: a program that asks both by turns
+ * may see a value go back by one change.
  *
- * A program must hold no place across the end of its run: what is removed stays until the programs that were running then
- * have ended. Sleepable programs must not use these functions.
+ * A program must hold no place across the end of its run: what is removed stays until the programs
+ * that were running then have ended. Sleepable programs must not use these functions.
  */
 #ifndef SAPWOOD_QP_BPF_H
 #define SAPWOOD_QP_BPF_H
@@ -49,7 +51,8 @@ _Static_assert(SW_QP_BUCKET_BYTES == 64 && SW_QP_BUCKET_SLOTS == 12 && SW_QP_BUC
 	       "qp.bpf.h is written for these buckets");
 
 /*
- * Makes a key of so many bytes, a constant: the key must be all zeros before, as `struct sw_key key = {}` is.
+ * Makes a key of so many bytes, a constant: the key must be all zeros before, as
+ * `struct sw_key key = {}` is.
  *
  *     struct sw_key key = {};
  *     sw_key_set(&key, eth->h_source, 6);
@@ -212,8 +215,9 @@ SW_INLINE __u32 sw_qp_child_cell(sw_at node, __u32 header, __u64 byte)
 }
 
 /*
- * A loop over so many words of a key, 32 at most. To the verifier the place is some number below 32 in each round, and the count of
- * those that are left is no address: so it looks at one round, where it would look at each of 32 with a place that it knows.
+ * A loop over so many words of a key, 32 at most. To the verifier the place is some number below 32
+ * in each round, and the count of those that are left is no address: so it looks at one round,
+ * where it would look at each of 32 with a place that it knows.
  */
 #define sw_each_word(i, left, count)                                           \
 	for (i = sw_zero() & (SW_KEY_WORDS - 1), left = (count); left && sw_can_loop; \
@@ -249,8 +253,9 @@ SW_INLINE __u64 sw_key_words(const struct sw_key *key)
 }
 
 /*
- * The bits in which four words of a leaf and a key differ, of those words that the key has. What lies behind a leaf is read,
- * and not used: no branch depends on the length of a key, as the processor would guess it wrong.
+ * The bits in which four words of a leaf and a key differ, of those words that the key has. What
+ * lies behind a leaf is read, and not used: no branch depends on the length of a key, as the
+ * processor would guess it wrong.
  */
 SW_INLINE __u64 sw_qp_differ(sw_at at, const __u64 *words, __u64 left)
 {
@@ -545,8 +550,9 @@ SW_INLINE sw_at sw_qp_hit(sw_at window, sw_at bucket, __u64 hits, __u32 first, _
 }
 
 /*
- * Looks a key up in the table at `table`, and the buckets behind its home if need be: the place of the value, -ENOENT, -EAGAIN when the
- * key is at home in the next table, -ENODATA when only the trie knows.
+ * Looks a key up in the table at `table`, and the buckets behind its home if need be: the place of
+ * the value, -ENOENT, -EAGAIN when the key is at home in the next table, -ENODATA when only the
+ * trie knows.
  */
 SW_INLINE long sw_qp_look(sw_at window, sw_at table, __u64 hash, const struct sw_key *key)
 {
@@ -639,8 +645,9 @@ SW_INLINE __u64 sw_qp_first_slot(__u64 slots)
 }
 
 /*
- * What settles nine of ten lookups by the index, and needs no loop for short keys: the first slot of the home with the tag has the key, or
- * no slot has the tag and no key that is at home there lies elsewhere. -EAGAIN when that does not settle it.
+ * What settles nine of ten lookups by the index, and needs no loop for short keys: the first slot
+ * of the home with the tag has the key, or no slot has the tag and no key that is at home there
+ * lies elsewhere. -EAGAIN when that does not settle it.
  */
 SW_GLOBAL long sw_qp_index_first(__u32 map, const struct sw_key *key SW_NONNULL)
 {
@@ -679,8 +686,9 @@ SW_GLOBAL long sw_qp_index_first(__u32 map, const struct sw_key *key SW_NONNULL)
 }
 
 /*
- * Looks a key up by the index. -ENODATA when there is none, or it does not know; -EAGAIN when it was resized again and again meanwhile.
- * Two functions that do not call each other, as the kernel limits what the stacks of those that do have together.
+ * Looks a key up by the index. -ENODATA when there is none, or it does not know; -EAGAIN when it
+ * was resized again and again meanwhile. Two functions that do not call each other, as the kernel
+ * limits what the stacks of those that do have together.
  */
 SW_INLINE long sw_qp_index_lookup(__u32 map, const struct sw_key *key)
 {
@@ -690,8 +698,8 @@ SW_INLINE long sw_qp_index_lookup(__u32 map, const struct sw_key *key)
 }
 
 /*
- * Looks a key up: by the index if there is one, else in the trie. -EAGAIN in a map without a trie that was resized again and again
- * meanwhile, which takes a map that is small and changes fast.
+ * Looks a key up: by the index if there is one, else in the trie. -EAGAIN in a map without a trie
+ * that was resized again and again meanwhile, which takes a map that is small and changes fast.
  */
 SW_INLINE long sw_qp_lookup(__u32 map, const struct sw_key *key)
 {

@@ -134,11 +134,12 @@ SW_GLOBAL long sw_qp_longest_end(sw_at window, const struct sw_key *key SW_NONNU
 }
 
 /*
- * The entry with the longest key that is a prefix of this one (the key itself included): the place of its value; -ENOENT when there is
- * none; -EOPNOTSUPP when the map has only an index; -EINVAL, -ELOOP and -EUCLEAN as for sw_qp_lookup.
+ * The entry with the longest key that is a prefix of this one (the key itself included): the place
+ * of its value; -ENOENT when there is none; -EOPNOTSUPP when the map has only an index; -EINVAL,
+ * -ELOOP and -EUCLEAN as for sw_qp_lookup.
  *
- * What it gives was there and is a prefix. Beside writers it may not be the longest at any one moment: the way down may meet two
- * changes that never stood together.
+ * What it gives was there and is a prefix. Beside writers it may not be the longest at any one
+ * moment: the way down may meet two changes that never stood together.
  *
  *     sw_key_set(&key, "/usr/lib/os-release", 19);
  *     found = sw_qp_longest_prefix(PATHS, &key);    // "/usr/lib/" if that is the longest one

@@ -13,16 +13,20 @@
  *             found = 0;
  *     }
  *
- * Results: the place of a leaf (positive), which is the place of its value; 0 when there is none; -EINVAL when there is no such window
- * or cursor; -EOPNOTSUPP when the map has only an index; -E2BIG when the map is deeper than a cursor (never while all its keys have at most 254 bytes); -ELOOP when the kernel
- * ended a loop; -EAGAIN when the map was changed again and again meanwhile; -EUCLEAN when what was read cannot be a map.
+ * Results: the place of a leaf (positive), which is the place of its value; 0 when there is none;
+ * -EINVAL when there is no such window or cursor; -EOPNOTSUPP when the map has only an index;
+ * -E2BIG when the map is deeper than a cursor (never while all its keys have at most 254 bytes);
+ * -ELOOP when the kernel ended a loop; -EAGAIN when the map was changed again and again meanwhile;
+ * -EUCLEAN when what was read cannot be a map.
  *
- * A walk beside a writer ascends, gives no key twice, and misses none that is there throughout. sw_qp_next and sw_qp_prev look twice,
- * and begin anew when they see that the map was changed between.
+ * A walk beside a writer ascends, gives no key twice, and misses none that is there throughout.
+ * sw_qp_next and sw_qp_prev look twice, and begin anew when they see that the map was changed
+ * between.
  *
- * A walk lives in a cursor: SW_QP_CURSOR_BYTES of scratch memory in the arena (Words::create), which nobody else uses meanwhile; one
- * for each processor does, as programs of one type do not interrupt each other there. It ends with the run of the program, as what
- * was removed may be freed then.
+ * A walk lives in a cursor: SW_QP_CURSOR_BYTES of scratch memory in the arena (Words::create),
+ * which nobody else uses meanwhile; one for each processor does, as programs of one type do not
+ * interrupt each other there. It ends with the run of the program, as what was removed may be freed
+ * then.
  */
 #ifndef SAPWOOD_QP_WALK_BPF_H
 #define SAPWOOD_QP_WALK_BPF_H
@@ -128,8 +132,9 @@ SW_INLINE int sw_qp_key_byte(const struct sw_key *key, __u32 at)
 }
 
 /*
- * Compares the key of a leaf with another: SW_QP_SAME when they are equal; else the place of the first byte in which they differ, or one of
- * them has ended, and SW_QP_GREATER in addition when the leaf's is greater.
+ * Compares the key of a leaf with another: SW_QP_SAME when they are equal; else the place of the
+ * first byte in which they differ, or one of them has ended, and SW_QP_GREATER in addition when the
+ * leaf's is greater.
  *
  *     if (sw_qp_compare(window, leaf, &key) & SW_QP_GREATER) break;
  */

@@ -50,8 +50,9 @@ struct sw_qp_value {
 #define SW_KQP_ROUNDS 4
 
 /*
- * Scratch: what the steps of an operation tell each other. It lies in the window, and not in registers, so that the verifier looks at each step by
- * itself, with numbers of which it knows nothing.
+ * Scratch: what the steps of an operation tell each other. It lies in the window, and not in
+ * registers, so that the verifier looks at each step by itself, with numbers of which it knows
+ * nothing.
  */
 enum sw_kqp_scratch {
 	SW_KQP_VALUE = 0, /* the new value, eight words */
@@ -105,8 +106,8 @@ static __u32 (*const sw_kqp_cpu)(void) = (void *)8; /* bpf_get_smp_processor_id 
 #endif
 
 /*
- * Takes the window's lock: 0, or -EBUSY. Who finds that its own processor has it does not wait: it runs on top of the program that
- * has it.
+ * Takes the window's lock: 0, or -EBUSY. Who finds that its own processor has it does not wait: it
+ * runs on top of the program that has it.
  */
 SW_GLOBAL int sw_kqp_lock(__u64 window)
 {
@@ -518,9 +519,10 @@ SW_GLOBAL long sw_kqp_make_leaf(__u64 window, const struct sw_key *key SW_NONNUL
 }
 
 /*
- * What settles most insertions where there is an index and values have one word, in one step: the first slot of the key's home that has its tag has the
- * key; or no slot has the tag, no key that is at home there lies elsewhere, and in a map without trie a slot is free. What sw_qp_insert
- * says; or -EAGAIN, when that does not settle it and nothing was done. The lock is held.
+ * What settles most insertions where there is an index and values have one word, in one step: the
+ * first slot of the key's home that has its tag has the key; or no slot has the tag, no key that is
+ * at home there lies elsewhere, and in a map without trie a slot is free. What sw_qp_insert says;
+ * or -EAGAIN, when that does not settle it and nothing was done. The lock is held.
  */
 SW_GLOBAL long sw_kqp_quick(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash, __u64 value, __u64 flags)
 {
@@ -667,16 +669,17 @@ SW_GLOBAL __u64 sw_kqp_hash(__u64 window, const struct sw_key *key SW_NONNULL)
 }
 
 /*
- * Inserts a key, or replaces its value, as the flags say: SW_ANY, SW_NOEXIST, SW_EXIST. The map's values have one word (with more, the others
- * become 0).
+ * Inserts a key, or replaces its value, as the flags say: SW_ANY, SW_NOEXIST, SW_EXIST. The map's
+ * values have one word (with more, the others become 0).
  *
  *     long error = sw_qp_insert(SEEN, &key, bpf_ktime_get_ns(), SW_ANY);
  *     if (error == -E2BIG) ...
  *
- * 0; -EEXIST with SW_NOEXIST, -ENOENT with SW_EXIST; -E2BIG: the map has max_entries; -ENOMEM: user space has supplied no block of that size, or
- * has not fetched what was given up; -ENOSPC: no slot near the key's home, in a map without trie; -EBUSY: the lock was not to be
- * had; -EINVAL: no such window, a flag or length that there is not; -ELOOP: the kernel ended a loop; -EUCLEAN: the window holds no map.
- * Nothing was changed when there is an error.
+ * 0; -EEXIST with SW_NOEXIST, -ENOENT with SW_EXIST; -E2BIG: the map has max_entries; -ENOMEM: user
+ * space has supplied no block of that size, or has not fetched what was given up; -ENOSPC: no slot
+ * near the key's home, in a map without trie; -EBUSY: the lock was not to be had; -EINVAL: no such
+ * window, a flag or length that there is not; -ELOOP: the kernel ended a loop; -EUCLEAN: the window
+ * holds no map. Nothing was changed when there is an error.
  */
 SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u64 value, __u64 flags)
 {
@@ -707,8 +710,8 @@ SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 }
 
 /*
- * As sw_qp_insert, for values of up to eight words. A value of one word is replaced where it is, with one store; a longer one by
- * another leaf, so that readers see the old one or the new one.
+ * As sw_qp_insert, for values of up to eight words. A value of one word is replaced where it is,
+ * with one store; a longer one by another leaf, so that readers see the old one or the new one.
  *
  *     struct sw_qp_value value = { .words = { bytes, packets } };
  *     long error = sw_qp_insert_value(FLOWS, &key, &value, SW_ANY);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The index of a map that programs write; a part of qp_write.bpf.h. One table, made whole by user space; the lock is held.
+ * The index of a map that programs write; a part of qp_write.bpf.h. One table, made whole by user
+ * space; the lock is held.
  *
- * Buckets and their words: docs/shared.md. Readers are at work: a cell is stored before its tag, and a key leaves its bucket before its
- * home's counts say so.
+ * Buckets and their words: docs/shared.md. Readers are at work: a cell is stored before its tag,
+ * and a key leaves its bucket before its home's counts say so.
  */
 #ifndef SAPWOOD_QP_WRITE_INDEX_BPF_H
 #define SAPWOOD_QP_WRITE_INDEX_BPF_H
@@ -45,8 +46,8 @@ SW_INLINE __u32 sw_kqp_hit(sw_at window, sw_at bucket, __u64 hits, __u32 first, 
 }
 
 /*
- * Finds a key in the index: the place of its leaf, and notes where it lies; -ENOENT; -ENODATA when only the trie knows; -ELOOP;
- * -EUCLEAN.
+ * Finds a key in the index: the place of its leaf, and notes where it lies; -ENOENT; -ENODATA when
+ * only the trie knows; -ELOOP; -EUCLEAN.
  */
 SW_GLOBAL long sw_kqp_index_find(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash)
 {

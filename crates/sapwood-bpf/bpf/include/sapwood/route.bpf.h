@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A cache of answers that must be asked for, next hops for instance, in fixed memory: programs fill it and read it.
+ * A cache of answers that must be asked for, next hops for instance, in fixed memory: programs fill
+ * it and read it.
  *
  *     struct sw_route_key key = {};                     // all 24 bytes count
  *     struct sw_route_value value = {};
@@ -13,11 +14,12 @@
  *             sw_route_put(FLOWS, &key, &value, &ticket, got ? SW_ROUTE_NEGATIVE : 0);
  *     }
  *
- * FLOWS is the number of the window, which user space made (KernelRouteCache). An answer is given again while it is younger than
- * `fresh`, counted from the `now` of the call that found nothing. What happens when, and the layout: docs/bpf.md.
+ * FLOWS is the number of the window, which user space made (KernelRouteCache). An answer is given
+ * again while it is younger than `fresh`, counted from the `now` of the call that found nothing.
+ * What happens when, and the layout: docs/bpf.md.
  *
- * No function waits for more than some hundred looks at a set that another one is writing. Writers are programs only, and
- * programs end: so no set stays locked, whatever becomes of a process.
+ * No function waits for more than some hundred looks at a set that another one is writing. Writers
+ * are programs only, and programs end: so no set stays locked, whatever becomes of a process.
  */
 #ifndef SAPWOOD_ROUTE_BPF_H
 #define SAPWOOD_ROUTE_BPF_H
@@ -94,9 +96,10 @@ SW_INLINE sw_at sw_route_counters(sw_at window)
 }
 
 /*
- * Notes the time, and returns the place of this processor's counters. The kernel's monotonic clock does not step back; that of a caller
- * who does by as much as an answer may live makes all entries invalid, since nobody knows how old they are. Smaller steps
- * are those of programs that interrupt each other.
+ * Notes the time, and returns the place of this processor's counters. The kernel's monotonic clock
+ * does not step back; that of a caller who does by as much as an answer may live makes all entries
+ * invalid, since nobody knows how old they are. Smaller steps are those of programs that interrupt
+ * each other.
  */
 SW_INLINE sw_at sw_route_note(sw_at window, __u64 now)
 {
@@ -195,8 +198,9 @@ SW_INLINE void sw_route_mark(sw_at set, __u32 way)
 }
 
 /*
- * One look for a key: 0, -ESTALE, -EHOSTUNREACH, -ENOENT, -ELOOP, or -EBUSY when a writer was in the way. A key whose tag is not
- * there, or whose words are not, is absent now or was a moment ago, whatever a writer does.
+ * One look for a key: 0, -ESTALE, -EHOSTUNREACH, -ENOENT, -ELOOP, or -EBUSY when a writer was in
+ * the way. A key whose tag is not there, or whose words are not, is absent now or was a moment ago,
+ * whatever a writer does.
  */
 SW_INLINE long sw_route_look(sw_at window, sw_at set, __u32 tag, const struct sw_route_key *key, __u64 now,
 			     struct sw_route_value *value)
@@ -243,7 +247,8 @@ SW_INLINE long sw_route_look(sw_at window, sw_at set, __u32 tag, const struct sw
  *     -EHOSTUNREACH  the resolver knew of no route a moment ago (younger than `negative_ttl`)
  *     -EINVAL        there is no such cache
  *
- * The value is written with 0 only. `now` is in nanoseconds, of a clock that does not step back. The ticket is for sw_route_put.
+ * The value is written with 0 only. `now` is in nanoseconds, of a clock that does not step back.
+ * The ticket is for sw_route_put.
  */
 SW_GLOBAL long sw_route_get(__u32 number, const struct sw_route_key *key SW_NONNULL, __u64 now,
 			    struct sw_route_value *value SW_NONNULL, struct sw_route_ticket *ticket SW_NONNULL)
@@ -384,7 +389,8 @@ SW_INLINE void sw_route_rewrite(sw_at slot, __u64 stamp, const struct sw_route_v
 }
 
 /*
- * Stores the answer of a resolver: 0 when it was stored, in a slot of its own or in the one that the key had; or
+ * Stores the answer of a resolver: 0 when it was stored, in a slot of its own or in the one that
+ * the key had; or
  *
  *     -ECANCELED  it was not: all, or the key, was invalidated since the ticket was written, or the answer of a resolver that began
  *                 later is there. It is good for the packet that it was asked for.
@@ -393,8 +399,9 @@ SW_INLINE void sw_route_rewrite(sw_at slot, __u64 stamp, const struct sw_route_v
  *     -ENOSPC     the cache has no slots
  *     -EINVAL     there is no such cache
  *
- * The ticket is that of the sw_route_get which found nothing: the age of the answer counts from its `now`. `flags` is 0, or
- * SW_ROUTE_NEGATIVE when the resolver knew of no route: then the value does not count.
+ * The ticket is that of the sw_route_get which found nothing: the age of the answer counts from its
+ * `now`. `flags` is 0, or SW_ROUTE_NEGATIVE when the resolver knew of no route: then the value does
+ * not count.
  */
 SW_GLOBAL long sw_route_put(__u32 number, const struct sw_route_key *key SW_NONNULL,
 			    const struct sw_route_value *value SW_NONNULL,
@@ -496,8 +503,9 @@ SW_GLOBAL long sw_route_invalidate_all(__u32 number)
 }
 
 /*
- * Removes a key: 1 if it was there, 0 if not, -EINVAL. An answer that is under way for it will not be stored. When its set cannot be
- * had, everything is invalidated, and the result is 1: who asks for an invalidation may rely on it.
+ * Removes a key: 1 if it was there, 0 if not, -EINVAL. An answer that is under way for it will not
+ * be stored. When its set cannot be had, everything is invalidated, and the result is 1: who asks
+ * for an invalidation may rely on it.
  *
  *     sw_route_invalidate(FLOWS, &key);       // a neighbour has moved
  */
@@ -576,10 +584,11 @@ SW_GLOBAL long sw_route_sweep_set(__u32 number, __u32 index, __u64 now)
 }
 
 /*
- * Removes entries older than `keep`, and those of before an invalidation of all, in about `budget` slots; the next call goes on from
- * there. `now` may be a time of a while ago. Returns how many were removed, or -EINVAL; -ELOOP when the kernel ended the loop before
- * the budget was used up. A set takes some tens of nanoseconds: programs on the path of packets should sweep a few sets at a time,
- * if at all.
+ * Removes entries older than `keep`, and those of before an invalidation of all, in about `budget`
+ * slots; the next call goes on from there. `now` may be a time of a while ago. Returns how many
+ * were removed, or -EINVAL; -ELOOP when the kernel ended the loop before the budget was used up. A
+ * set takes some tens of nanoseconds: programs on the path of packets should sweep a few sets at a
+ * time, if at all.
  *
  *     sw_route_sweep(FLOWS, bpf_ktime_get_ns(), 64);
  */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * dns.bpf.h in user space: reads the copy of an arena and names with their keys, and says what differs.
+ * dns.bpf.h in user space: reads the copy of an arena and names with their keys, and says what
+ * differs.
  *
  *     dns IMAGE QUESTIONS
  */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * lpm.bpf.h in user space: reads the copy of an arena and questions with their answers, and says what differs.
+ * lpm.bpf.h in user space: reads the copy of an arena and questions with their answers, and says
+ * what differs.
  *
  *     lpm IMAGE QUESTIONS
  */

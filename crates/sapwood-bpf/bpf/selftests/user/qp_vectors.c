@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Test vectors of ordered maps: a copy of an arena, and questions with their answers, as tests/vectors.rs writes them. One question a line:
+ * Test vectors of ordered maps: a copy of an arena, and questions with their answers, as
+ * tests/vectors.rs writes them. One question a line:
  *
  *     window NUMBER
  *     get KEY VALUE | next KEY VALUE | prev KEY VALUE | first VALUE | last VALUE
  *     from KEY COUNT SUM | prefix KEY COUNT SUM
  *
- * Keys are in hexadecimal digits behind a '.'; values are numbers, 0 where there is no entry. A sum is that of a walk's values, each time
- * multiplied by 31 before the next is added.
+ * Keys are in hexadecimal digits behind a '.'; values are numbers, 0 where there is no entry. A sum
+ * is that of a walk's values, each time multiplied by 31 before the next is added.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,8 @@
-//! Workloads of maps from ranges to values: which ranges are there at first, and what then happens to them.
+//! Workloads of maps from ranges to values: which ranges are there at first, and what then happens
+//! to them.
 //!
-//! Values are up to the user; the number of a change is a good one. Ranges are whole pages of [`PAGE`] bytes.
+//! Values are up to the user; the number of a change is a good one. Ranges are whole pages of
+//! [`PAGE`] bytes.
 
 mod traces;
 mod vma;
@@ -78,13 +80,15 @@ pub struct Pages {
     pub shuffled: Vec<RangeInclusive<u64>>,
 }
 
-/// `n` ranges of 1 to 16 pages. Seven of ten follow a gap of 1 to 16 pages, the others touch the one before them.
+/// `n` ranges of 1 to 16 pages. Seven of ten follow a gap of 1 to 16 pages, the others touch the
+/// one before them.
 #[must_use]
 pub fn pages(n: usize, seed: u64) -> Pages {
     pages_with_rare_gaps(n, usize::MAX, seed)
 }
 
-/// As [`pages`], but each `every`th range follows a gap of 64 pages: four times what the other gaps have at most.
+/// As [`pages`], but each `every`th range follows a gap of 64 pages: four times what the other gaps
+/// have at most.
 ///
 /// # Panics
 ///
@@ -113,10 +117,11 @@ pub fn pages_with_rare_gaps(n: usize, every: usize, seed: u64) -> Pages {
     }
 }
 
-/// `n` changes at random places of 47 bits of address space, each of 1 to 1,000,000 pages: seven of ten store, three
-/// of ten clear.
+/// `n` changes at random places of 47 bits of address space, each of 1 to 1,000,000 pages: seven of
+/// ten store, three of ten clear.
 ///
-/// After some 100,000 of them everything was covered once; from then on there are about 96,000 entries.
+/// After some 100,000 of them everything was covered once; from then on there are about 96,000
+/// entries.
 #[must_use]
 pub fn pages_1m_30erase(n: usize, seed: u64) -> Vec<Change> {
     let mut rng = Rng::with_seed(seed);
@@ -132,7 +137,8 @@ pub fn pages_1m_30erase(n: usize, seed: u64) -> Vec<Change> {
     changes.collect()
 }
 
-/// 256 ranges of 1 to 16 pages that are 2^56 indices apart, and stores of as many pages within 16 pages of them.
+/// 256 ranges of 1 to 16 pages that are 2^56 indices apart, and stores of as many pages within 16
+/// pages of them.
 #[must_use]
 pub fn sparse_256(seed: u64) -> Workload<impl Iterator<Item = Change> + Clone> {
     let mut rng = Rng::with_seed(seed);
@@ -145,7 +151,8 @@ pub fn sparse_256(seed: u64) -> Workload<impl Iterator<Item = Change> + Clone> {
     Workload { initial, changes }
 }
 
-/// 256 ranges of 1 to 16 pages, each of which touches the one before it, and stores of as many pages over them.
+/// 256 ranges of 1 to 16 pages, each of which touches the one before it, and stores of as many
+/// pages over them.
 #[must_use]
 pub fn dense_256(seed: u64) -> Workload<impl Iterator<Item = Change> + Clone> {
     let mut rng = Rng::with_seed(seed);

@@ -1,4 +1,5 @@
-//! What three programs do to their address spaces while they start: made after the system calls of real ones.
+//! What three programs do to their address spaces while they start: made after the system calls of
+//! real ones.
 
 use std::ops::RangeInclusive;
 
@@ -18,11 +19,12 @@ pub struct Trace {
 
 /// Three traces, always the same:
 ///
-/// - `static`: a program without libraries: its image, a heap that grows step by step, a stack that grows down;
-/// - `dynamic`: one with 24 libraries, each reserved whole and then mapped piece by piece over that, with large blocks
-///   of memory that come and go, and libraries that are unloaded;
-/// - `threads`: the same with 64 threads, each with a stack behind a guard page and some with a heap of its own that is
-///   cut to its alignment; threads end, and others take their places.
+/// - `static`: a program without libraries: its image, a heap that grows step by step, a stack that
+///   grows down;
+/// - `dynamic`: one with 24 libraries, each reserved whole and then mapped piece by piece over
+///   that, with large blocks of memory that come and go, and libraries that are unloaded;
+/// - `threads`: the same with 64 threads, each with a stack behind a guard page and some with a
+///   heap of its own that is cut to its alignment; threads end, and others take their places.
 #[must_use]
 pub fn traces() -> [Trace; 3] {
     [
@@ -126,7 +128,8 @@ impl Space {
         self.store(from, 33);
     }
 
-    /// Segments one behind the other; the first page of the last one becomes read-only once it is relocated.
+    /// Segments one behind the other; the first page of the last one becomes read-only once it is
+    /// relocated.
     fn segments(&mut self, mut page: u64, segments: &[u64]) {
         for pages in segments {
             self.store(page, *pages);
@@ -136,7 +139,8 @@ impl Space {
         self.store(page - last, 1);
     }
 
-    /// A library: all of its pages are reserved by mapping its start, then its segments are mapped over that.
+    /// A library: all of its pages are reserved by mapping its start, then its segments are mapped
+    /// over that.
     fn library(&mut self) -> (u64, u64) {
         let mut segment = |most: u64| self.rng.u64(1..=most);
         let segments = [segment(12), segment(200), segment(60), 1 + segment(8)];
@@ -207,7 +211,8 @@ impl Space {
         }
     }
 
-    /// 8 MiB of stack behind a guard page; sometimes a heap, cut out of twice its size and opened bit by bit.
+    /// 8 MiB of stack behind a guard page; sometimes a heap, cut out of twice its size and opened
+    /// bit by bit.
     fn thread(&mut self) -> u64 {
         let stack = self.map(2049);
         self.store(stack + 1, 2048);

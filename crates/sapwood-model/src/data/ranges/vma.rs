@@ -7,15 +7,17 @@ use fastrand::Rng;
 
 use super::{Change, LAST, PAGE, Workload, span};
 
-/// An address space of `n` ranges, and what a program then does to it: about as many exact erasures of random entries
-/// as inserts into gaps, half of the inserts at the lowest place behind a random entry, half at an address given.
+/// An address space of `n` ranges, and what a program then does to it: about as many exact erasures
+/// of random entries as inserts into gaps, half of the inserts at the lowest place behind a random
+/// entry, half at an address given.
 ///
-/// Ranges have 1 to 2048 pages at first and 1 to 64 later, short ones more often; six of ten follow a gap at first.
-/// Between three and five quarters of `n` entries are there at any time.
+/// Ranges have 1 to 2048 pages at first and 1 to 64 later, short ones more often; six of ten follow
+/// a gap at first. Between three and five quarters of `n` entries are there at any time.
 ///
 /// # Panics
 ///
-/// If `n` is 0, or so large that the first ranges do not fit into half of 47 bits (above 100 million).
+/// If `n` is 0, or so large that the first ranges do not fit into half of 47 bits (above 100
+/// million).
 #[must_use]
 pub fn vma(n: usize, seed: u64) -> Workload<impl Iterator<Item = Change> + Clone> {
     assert!(n > 0, "an address space of something");
@@ -94,7 +96,8 @@ impl Space {
                 place,
             };
         }
-        // The first gap behind the entry is used in part or filled, from its start, from its end or in between.
+        // The first gap behind the entry is used in part or filled, from its start, from its end or
+        // in between.
         let (start, bytes) = self.gap(from, PAGE);
         let size = size.min(bytes);
         let room = (bytes - size) / PAGE;

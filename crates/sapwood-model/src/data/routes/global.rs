@@ -1,6 +1,7 @@
 //! What the global table of January 2024 is like: constants that were counted once.
 //!
-//! The source is the list `prefixes.txt.gz` in the test data of the Go package bart (github.com/gaissmai/bart).
+//! The source is the list `prefixes.txt.gz` in the test data of the Go package bart
+//! (github.com/gaissmai/bart).
 
 /// Prefixes of one length.
 pub(super) struct Length {
@@ -43,11 +44,13 @@ pub(super) struct Global {
     pub(super) busy: fn(f64) -> f64,
     /// Runs of prefixes of a length.
     pub(super) runs: fn(u8) -> Runs,
-    /// When one is chosen to cover a prefix of this length: by how much more one that is a bit shorter counts.
+    /// When one is chosen to cover a prefix of this length: by how much more one that is a bit
+    /// shorter counts.
     pub(super) cover: fn(u8) -> f64,
     /// Of covering prefixes of one length some are chosen more often: twice the exponent.
     pub(super) skew: u32,
-    /// The share of runs that start among earlier prefixes of the same length: not more than 64 such away.
+    /// The share of runs that start among earlier prefixes of the same length: not more than 64
+    /// such away.
     pub(super) near: f64,
     /// Places at the low end of a covering prefix are chosen more often: twice the exponent.
     pub(super) low: u32,
@@ -103,8 +106,8 @@ pub(super) const V4: Global = Global {
     },
     block: 16,
     blocks: 13_148,
-    // Of the blocks of the real table, the busiest tenth have more than 92 uncovered prefixes, half more than 17 and a
-    // quarter less than 5.
+    // Of the blocks of the real table, the busiest tenth have more than 92 uncovered prefixes, half
+    // more than 17 and a quarter less than 5.
     busy: |at| (1.0 - at) * (1.0 - at) * (1.0 - at) + 0.01,
     runs: |len| match len {
         24 => Runs {
@@ -208,7 +211,8 @@ pub(super) const V6: Global = Global {
     low: 2,
 };
 
-/// The first sixteen bits of the regions with twenty or more prefixes up to /32, and how many those are.
+/// The first sixteen bits of the regions with twenty or more prefixes up to /32, and how many those
+/// are.
 const V6_REGIONS: [(u16, u32); 45] = [
     (0x2001, 902),
     (0x2400, 341),

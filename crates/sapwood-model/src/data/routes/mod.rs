@@ -1,15 +1,16 @@
 //! Routing tables: the real one of a file, and generated ones of its make.
 //!
-//! [`routes_v4`] and [`routes_v6`] make tables after the global one of January 2024 (901,899 IPv4 and 160,147 IPv6
-//! prefixes; the list `prefixes.txt.gz` in the test data of the Go package bart). Lengths come in its proportions, to
-//! within one prefix each.
-//! Full size and seed 1 (the example `routes` counts this): of IPv4, 456,919 prefixes lie inside another (real:
-//! 457,209), 382,622 /24s stand directly before another (371,706), and 77,568 blocks of /18 have something longer in
-//! them (64,989). Of IPv6, 91,090 lie inside another (91,091), 45,855 /48s stand before another (43,758), and at /24, /36
-//! and /42 there are 6,076, 19,821 and 26,225 blocks with something longer (7,224, 14,590 and 25,062).
+//! [`routes_v4`] and [`routes_v6`] make tables after the global one of January 2024 (901,899 IPv4
+//! and 160,147 IPv6 prefixes; the list `prefixes.txt.gz` in the test data of the Go package bart).
+//! Lengths come in its proportions, to within one prefix each. Full size and seed 1 (the example
+//! `routes` counts this): of IPv4, 456,919 prefixes lie inside another (real: 457,209), 382,622
+//! /24s stand directly before another (371,706), and 77,568 blocks of /18 have something longer in
+//! them (64,989). Of IPv6, 91,090 lie inside another (91,091), 45,855 /48s stand before another
+//! (43,758), and at /24, /36 and /42 there are 6,076, 19,821 and 26,225 blocks with something
+//! longer (7,224, 14,590 and 25,062).
 //!
-//! Prefixes and addresses are left-aligned in 128 bits, as in [`oracle::lpm`](crate::oracle::lpm). All tables come
-//! in the order of address and length.
+//! Prefixes and addresses are left-aligned in 128 bits, as in [`oracle::lpm`](crate::oracle::lpm).
+//! All tables come in the order of address and length.
 
 mod global;
 mod model;
@@ -27,11 +28,14 @@ pub use read::{RouteFile, read_prefixes, routes_gz};
 ///
 /// The model, in the order in which prefixes are drawn:
 ///
-/// 1. *Lengths*: as many of each as in the global table, scaled to `count`; short ones are placed first.
-/// 2. *Place*: for each length, the share that is covered by a shorter prefix in the real table is put inside one that
-///    is already there (larger ones get more; a few get very many), the others where nothing covers them. Those up to
-///    /16 lie anywhere in the 222 usable /8s, which are unequally busy; longer ones in a number of busy /16s.
-/// 3. *Runs*: about half of the time a prefix is followed by a few direct neighbours of the same length.
+/// 1. *Lengths*: as many of each as in the global table, scaled to `count`; short ones are placed
+///    first.
+/// 2. *Place*: for each length, the share that is covered by a shorter prefix in the real table is
+///    put inside one that is already there (larger ones get more; a few get very many), the others
+///    where nothing covers them. Those up to /16 lie anywhere in the 222 usable /8s, which are
+///    unequally busy; longer ones in a number of busy /16s.
+/// 3. *Runs*: about half of the time a prefix is followed by a few direct neighbours of the same
+///    length.
 ///
 /// # Panics
 ///
@@ -41,8 +45,8 @@ pub fn routes_v4(count: usize, seed: u64) -> Vec<Prefix> {
     model::table(&global::V4, count, seed)
 }
 
-/// A table of `count` IPv6 prefixes made after the global one: as [`routes_v4`], with the blocks of the regional
-/// registries in 2000::/3 in place of /8s, and busy /32s in place of busy /16s.
+/// A table of `count` IPv6 prefixes made after the global one: as [`routes_v4`], with the blocks of
+/// the regional registries in 2000::/3 in place of /8s, and busy /32s in place of busy /16s.
 ///
 /// # Panics
 ///
@@ -52,9 +56,9 @@ pub fn routes_v6(count: usize, seed: u64) -> Vec<Prefix> {
     model::table(&global::V6, count, seed)
 }
 
-/// 100,000 distinct IPv4 prefixes of random bits, the length of each drawn evenly from 8 to 32, drawn again when the
-/// prefix is there already: the table that kernel lookups are compared on. Hardly anything nests, and nearly all
-/// /8s are there.
+/// 100,000 distinct IPv4 prefixes of random bits, the length of each drawn evenly from 8 to 32,
+/// drawn again when the prefix is there already: the table that kernel lookups are compared on.
+/// Hardly anything nests, and nearly all /8s are there.
 #[must_use]
 pub fn random_v4_100k(seed: u64) -> Vec<Prefix> {
     random_v4(100_000, seed)
@@ -82,16 +86,18 @@ pub fn random_v4(count: usize, seed: u64) -> Vec<Prefix> {
 /// How many different next hops there are.
 pub const NEXT_HOPS: u32 = 64;
 
-/// A next hop below [`NEXT_HOPS`] for each of `count` prefixes, each drawn by itself: number `n` with a probability
-/// that falls as `1 / (n + 1)`, so that the first gets a fifth of them and the last one in 300.
+/// A next hop below [`NEXT_HOPS`] for each of `count` prefixes, each drawn by itself: number `n`
+/// with a probability that falls as `1 / (n + 1)`, so that the first gets a fifth of them and the
+/// last one in 300.
 #[must_use]
 pub fn next_hops(count: usize, seed: u64) -> Vec<u32> {
     let mut rng = Rng::with_seed(seed);
     (0..count).map(|_| skewed(&mut rng)).collect()
 }
 
-/// Next hops for the prefixes of a sorted table where neighbours often share one: a prefix takes that of the one before
-/// it with a probability of 70 %, and one drawn as by [`next_hops`] otherwise.
+/// Next hops for the prefixes of a sorted table where neighbours often share one: a prefix takes
+/// that of the one before it with a probability of 70 %, and one drawn as by [`next_hops`]
+/// otherwise.
 #[must_use]
 pub fn next_hops_clustered(count: usize, seed: u64) -> Vec<u32> {
     let mut rng = Rng::with_seed(seed);
@@ -128,7 +134,8 @@ pub fn random_addresses(width: u8, count: usize, seed: u64) -> Vec<u128> {
         .collect()
 }
 
-/// `count` addresses of `width` bits inside the table: each in a prefix drawn evenly, with random bits after it.
+/// `count` addresses of `width` bits inside the table: each in a prefix drawn evenly, with random
+/// bits after it.
 ///
 /// # Panics
 ///

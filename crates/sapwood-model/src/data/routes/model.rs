@@ -1,7 +1,7 @@
 //! The model that places prefixes; what it knows of the real table is in `global`.
 //!
-//! Of floating-point arithmetic it uses what is exactly the same on every machine: no powers and logarithms of the
-//! platform's library.
+//! Of floating-point arithmetic it uses what is exactly the same on every machine: no powers and
+//! logarithms of the platform's library.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,8 @@ use fastrand::Rng;
 use super::global::{Global, Region};
 use crate::oracle::Prefix;
 
-/// How often a place is drawn again when it is taken, or is covered and should not be (or the other way round).
+/// How often a place is drawn again when it is taken, or is covered and should not be (or the other
+/// way round).
 const TRIES: usize = 64;
 
 /// Longer runs are cut.
@@ -41,8 +42,8 @@ fn real_count(global: &Global) -> usize {
         .sum()
 }
 
-/// How many prefixes of each length make up `count`: the real shares rounded down, and one more for those that lost
-/// most by it.
+/// How many prefixes of each length make up `count`: the real shares rounded down, and one more for
+/// those that lost most by it.
 fn counts(global: &Global, count: usize) -> Vec<usize> {
     let real = real_count(global);
     let scaled = |index: usize| global.lengths[index].count as usize * count;
@@ -108,7 +109,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Chooses the blocks where long uncovered prefixes will lie: runs of them, where nothing is yet.
+    /// Chooses the blocks where long uncovered prefixes will lie: runs of them, where nothing is
+    /// yet.
     fn open_blocks(&mut self, count: usize) {
         let len = self.global.block;
         let mut chosen = Vec::new();

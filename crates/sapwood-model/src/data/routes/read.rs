@@ -33,7 +33,8 @@ pub fn routes_gz(file: &Path) -> Result<RouteFile, Missing> {
 ///
 /// # Errors
 ///
-/// If reading fails, or a line is no prefix or has bits set after the length; the message has its number.
+/// If reading fails, or a line is no prefix or has bits set after the length; the message has its
+/// number.
 pub fn read_prefixes(text: impl BufRead) -> io::Result<RouteFile> {
     let mut routes = RouteFile::default();
     for (line, number) in text.lines().zip(1_u64..) {

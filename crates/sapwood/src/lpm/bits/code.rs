@@ -1,8 +1,9 @@
 //! Bit strings as keys of a qp-trie.
 //!
-//! Four bits make a byte. What is left at the end, one to three bits, makes one byte more. The bytes are the numbers, from
-//! 1 to 30, of the nodes of the binary tree of depth 4 (without its root) when it is walked a node before its
-//! children, so that the order of keys is the order of prefixes:
+//! Four bits make a byte. What is left at the end, one to three bits, makes one byte more. The
+//! bytes are the numbers, from 1 to 30, of the nodes of the binary tree of depth 4 (without its
+//! root) when it is walked a node before its children, so that the order of keys is the order of
+//! prefixes:
 //!
 //! ```text
 //!            0…                                    1…
@@ -15,9 +16,9 @@
 //!  4    5    7  8   11 12  14 15           19 20  22 23   26 27  29  30
 //! ```
 //!
-//! A byte of a longer prefix has the bytes above it as alternatives: 8 (`0011`) those of `001…`, `00…` and `0…`, 6, 2, 1.
-//! What a prefix covers has a key that starts with its key, but for a last byte that may be any from the
-//! prefix's own to the last below it in the tree.
+//! A byte of a longer prefix has the bytes above it as alternatives: 8 (`0011`) those of `001…`,
+//! `00…` and `0…`, 6, 2, 1. What a prefix covers has a key that starts with its key, but for a last
+//! byte that may be any from the prefix's own to the last below it in the tree.
 
 use smallvec::SmallVec;
 
@@ -33,9 +34,11 @@ pub(super) const END_OF_PREFIXES: u8 = 31;
 /// The longest key.
 const MAX_KEY: usize = MAX_BITS / 4;
 
-/// The number of the node of `bits` bits, 1 to 4, whose value is `value` when it is padded to four bits.
+/// The number of the node of `bits` bits, 1 to 4, whose value is `value` when it is padded to four
+/// bits.
 const fn code(bits: u8, value: u8) -> u8 {
-    // A 1 at depth d passes the subtree of its sibling, of 2^(5-d) - 1 nodes; each level passes the node above.
+    // A 1 at depth d passes the subtree of its sibling, of 2^(5-d) - 1 nodes; each level passes the
+    // node above.
     bits + 2 * value - value.count_ones() as u8
 }
 

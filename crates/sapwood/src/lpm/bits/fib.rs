@@ -16,17 +16,18 @@ use crate::qp::{QpStore, QpStoreBuilder, QpStoreMemory, SaveError, Version};
 use crate::reader::reading_methods;
 use crate::{Error, OldestSnapshot, Readable, Rejected};
 
-/// Longest-prefix match over bit strings of 0 to 2,048 bits: an address with a port, a network number with an address,
-/// a label stack. One writer at a time, readers that never wait, snapshots.
+/// Longest-prefix match over bit strings of 0 to 2,048 bits: an address with a port, a network
+/// number with an address, a label stack. One writer at a time, readers that never wait, snapshots.
 ///
-/// - A lookup is one descent of a [`QpStore`], whose keys have a byte for each four bits, and one leaf. It takes longer
-///   than in a table made for addresses alone, which is the better choice for those.
-/// - Changes are seen whole: a lookup works on one version. [`insert`](Self::insert) and [`remove`](Self::remove) commit one each;
-///   a [`BitTxn`] publishes any number with one store.
+/// - A lookup is one descent of a [`QpStore`], whose keys have a byte for each four bits, and one
+///   leaf. It takes longer than in a table made for addresses alone, which is the better choice for
+///   those.
+/// - Changes are seen whole: a lookup works on one version. [`insert`](Self::insert) and
+///   [`remove`](Self::remove) commit one each; a [`BitTxn`] publishes any number with one store.
 /// - Values are of any type. They lie in the table, one for each prefix.
 ///
-/// Prefixes and queries are whatever is [`AsBits`]: a [`BitString`](super::BitString), a [`BitPrefix`](super::BitPrefix), an address.
-/// Handles are cheap to clone.
+/// Prefixes and queries are whatever is [`AsBits`]: a [`BitString`](super::BitString), a
+/// [`BitPrefix`](super::BitPrefix), an address. Handles are cheap to clone.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -69,13 +70,20 @@ pub struct BitFibBuilder<V> {
 }
 
 impl<V: Send + Sync + 'static> BitFibBuilder<V> {
+    /// The most bytes of memory, as for [`QpStoreBuilder::memory_limit`].
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.store = self.store.memory_limit(bytes);
+        self
+    }
+
     /// The arena's options, as for [`QpStoreBuilder::options`].
     pub fn options(mut self, options: ArenaOptions) -> Self {
         self.store = self.store.options(options);
         self
     }
 
-    /// The domain whose grace periods the table waits for; several tables may share one. Default: its own.
+    /// The domain whose grace periods the table waits for; several tables may share one. Default:
+    /// its own.
     pub fn domain(mut self, domain: &Domain) -> Self {
         self.store = self.store.domain(domain);
         self
@@ -93,8 +101,8 @@ impl<V: Send + Sync + 'static> BitFibBuilder<V> {
         Ok(BitFib { store })
     }
 
-    /// A table of these prefixes, in any order: the quickest way to fill one, and the best layout for reading it. Of
-    /// equal prefixes, the last wins.
+    /// A table of these prefixes, in any order: the quickest way to fill one, and the best layout
+    /// for reading it. Of equal prefixes, the last wins.
     ///
     /// # Errors
     /// [`Error::ArenaFull`].
@@ -132,8 +140,8 @@ impl<V: Send + Sync + 'static> BitFib<V> {
         }
     }
 
-    /// Inserts or replaces, as a commit of its own; returns the value that was replaced. Where values cannot be cloned,
-    /// a transaction inserts them.
+    /// Inserts or replaces, as a commit of its own; returns the value that was replaced. Where
+    /// values cannot be cloned, a transaction inserts them.
     ///
     /// # Errors
     /// As [`BitTxn::insert`].
@@ -151,7 +159,8 @@ impl<V: Send + Sync + 'static> BitFib<V> {
         Ok(old)
     }
 
-    /// Removes a prefix, as a commit of its own; returns its value, or nothing when it was not there.
+    /// Removes a prefix, as a commit of its own; returns its value, or nothing when it was not
+    /// there.
     ///
     /// # Errors
     /// As [`BitTxn::remove`].
@@ -177,8 +186,8 @@ impl<V: Send + Sync + 'static> BitFib<V> {
         self.read(|view| view.get(prefix).cloned())
     }
 
-    /// The longest stored prefix of `bits`: its length, and its value, cloned. For many reads, take a
-    /// [`reader`](Self::reader).
+    /// The longest stored prefix of `bits`: its length, and its value, cloned. For many reads, take
+    /// a [`reader`](Self::reader).
     pub fn lookup(&self, bits: impl AsBits) -> Option<(usize, V)>
     where
         V: Clone,
@@ -241,13 +250,14 @@ impl<V: Send + Sync + 'static> BitFib<V> {
         self.store.memory()
     }
 
-    /// Frees what no reader and no snapshot can hold any more, up to `budget` nodes; returns how many.
+    /// Frees what no reader and no snapshot can hold any more, up to `budget` nodes; returns how
+    /// many.
     pub fn reclaim(&self, budget: usize) -> usize {
         self.store.reclaim(budget)
     }
 
-    /// Moves all branches into fresh memory in order, some at a time. Readers notice nothing, and writers get their
-    /// turns in between.
+    /// Moves all branches into fresh memory in order, some at a time. Readers notice nothing, and
+    /// writers get their turns in between.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost.

@@ -1,7 +1,7 @@
 //! A table in a file: saved whole, opened checked, with a list of names beside it.
 //!
-//! Names are keys of the same trie that no prefix has: byte 255, the name's number (4 bytes, big-endian), the name.
-//! Their values are zeros.
+//! Names are keys of the same trie that no prefix has: byte 255, the name's number (4 bytes,
+//! big-endian), the name. Their values are zeros.
 
 use alloc::string::String;
 use core::fmt;
@@ -64,7 +64,8 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
         self.map.insert(prefix.with_bits(encode), value)
     }
 
-    /// Adds a name at the end of the list; returns its number, from 0. The list may have the same name twice.
+    /// Adds a name at the end of the list; returns its number, from 0. The list may have the same
+    /// name twice.
     ///
     /// # Errors
     /// [`Error::KeyTooLong`] for names of more than 65,530 bytes, [`Error::ArenaFull`],
@@ -94,8 +95,8 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
         self.len() == 0
     }
 
-    /// Saves table and names: written beside `path`, flushed, and renamed. Whoever opens `path` gets the old file or the
-    /// new one, whole.
+    /// Saves table and names: written beside `path`, flushed, and renamed. Whoever opens `path`
+    /// gets the old file or the new one, whole.
     ///
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.
@@ -136,17 +137,17 @@ impl<P: AsBits, V: IntoBytes + FromBytes + Immutable> Extend<(P, V)> for BitFile
 
 /// A saved table, mapped into memory and read where it lies.
 ///
-/// As for a [`QpFile`], every reference is checked before it is followed, and the file must not be changed in place
-/// while it is open; saving again replaces it.
+/// As for a [`QpFile`], every reference is checked before it is followed, and the file must not be
+/// changed in place while it is open; saving again replaces it.
 pub struct BitFile<V> {
     file: QpFile<V>,
     names: u32,
 }
 
 impl<V: FromBytes + Immutable> BitFile<V> {
-    /// Opens a file that [`BitFileBuilder::save`] or [`BitFib::save`](super::BitFib::save) wrote with values of the same
-    /// size and alignment, after checking everything: header, checksums, the trie, and that each key is a prefix's or a
-    /// name's. Reads the whole file.
+    /// Opens a file that [`BitFileBuilder::save`] or [`BitFib::save`](super::BitFib::save) wrote
+    /// with values of the same size and alignment, after checking everything: header, checksums,
+    /// the trie, and that each key is a prefix's or a name's. Reads the whole file.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.
@@ -159,8 +160,9 @@ impl<V: FromBytes + Immutable> BitFile<V> {
             .map_err(OpenError::at(path))
     }
 
-    /// Opens a file after checking its header only: in a time that does not depend on its size. Damage in the rest shows
-    /// as wrong answers, never as a fault; [`verify`](Self::verify) finds it.
+    /// Opens a file after checking its header only: in a time that does not depend on its size.
+    /// Damage in the rest shows as wrong answers, never as a fault; [`verify`](Self::verify) finds
+    /// it.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.

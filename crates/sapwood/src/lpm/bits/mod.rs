@@ -1,4 +1,5 @@
-//! Longest-prefix match over bit strings of 0 to 2,048 bits, on the qp-trie. Drawn in `docs/lpm.md`.
+//! Longest-prefix match over bit strings of 0 to 2,048 bits, on the qp-trie. Drawn in
+//! `docs/lpm.md`.
 
 mod code;
 mod fib;

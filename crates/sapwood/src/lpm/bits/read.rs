@@ -10,8 +10,8 @@ use super::code::{self, Key, alternatives, encode};
 use super::string::{AsBits, BitPrefix, BitString};
 use crate::qp::{self, LANES, Mem, Range, Trusted, View};
 
-/// From this many prefixes on a table is larger than the second-level cache, and a batch of lookups gains from
-/// reading ahead.
+/// From this many prefixes on a table is larger than the second-level cache, and a batch of lookups
+/// gains from reading ahead.
 const LARGE: usize = 1 << 14;
 
 /// The value of a prefix.
@@ -98,7 +98,8 @@ pub(super) fn children<'a, V, M: Mem>(
 
 /// Prefixes with their values, in order; from `iter` and `covered_by`.
 ///
-/// Order is by the bits padded with zeros, and then by length: a prefix comes right before what it covers.
+/// Order is by the bits padded with zeros, and then by length: a prefix comes right before what it
+/// covers.
 pub struct BitIter<'a, V, M: Copy = Trusted>(Range<'a, V, M>);
 
 impl<V, M: Copy> Clone for BitIter<'_, V, M> {
@@ -189,7 +190,8 @@ impl<V: fmt::Debug, M: Mem> fmt::Debug for BitChildren<'_, V, M> {
     }
 }
 
-/// The prefixes that cover a bit string, shortest first, as their lengths and values; from `matches`.
+/// The prefixes that cover a bit string, shortest first, as their lengths and values; from
+/// `matches`.
 pub struct BitMatches<'a, V>(smallvec::IntoIter<[(usize, &'a V); 8]>);
 
 impl<V> Clone for BitMatches<'_, V> {
@@ -247,7 +249,8 @@ macro_rules! bit_methods {
             $crate::lpm::bits::read::lookup($self.trie(), bits)
         }
 
-        /// Looks up many at once: `out[i]` becomes what [`lookup`](Self::lookup) finds for `queries[i]`.
+        /// Looks up many at once: `out[i]` becomes what [`lookup`](Self::lookup) finds for
+        /// `queries[i]`.
         ///
         /// In tables larger than the cache, what sixteen lookups will read is asked for beforehand.
         ///
@@ -274,8 +277,8 @@ macro_rules! bit_methods {
             prefix.with_bits(|prefix| $crate::lpm::bits::read::covered_by($self.trie(), prefix))
         }
 
-        /// The stored prefixes right inside of `prefix`, in order: covered by it, not `prefix` itself, and not covered
-        /// by another one inside.
+        /// The stored prefixes right inside of `prefix`, in order: covered by it, not `prefix`
+        /// itself, and not covered by another one inside.
         pub fn children$(<$g>)?(
             $($this)+ $self,
             prefix: impl $crate::lpm::AsBits,

@@ -3,9 +3,9 @@
 use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use ipnet::{Ipv4Net, Ipv6Net};
 use smallvec::SmallVec;
 
 use crate::Error;
@@ -177,7 +177,8 @@ impl Hash for BitPrefix<'_> {
     }
 }
 
-/// The bits as hexadecimal digits, the last of them padded with zero bits, and their number: `0a8/9`.
+/// The bits as hexadecimal digits, the last of them padded with zero bits, and their number:
+/// `0a8/9`.
 impl fmt::Display for BitPrefix<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, byte) in self.bytes().enumerate() {
@@ -247,7 +248,8 @@ impl BitString {
     /// A number as `bits` bits, the most significant first.
     ///
     /// # Errors
-    /// [`Error::PrefixTooLong`] when `bits` is over 128; [`Error::BitsBehindPrefix`] when the number needs more.
+    /// [`Error::PrefixTooLong`] when `bits` is over 128; [`Error::BitsBehindPrefix`] when the
+    /// number needs more.
     pub fn from_number(number: u128, bits: usize) -> Result<Self, Error> {
         if bits > 128 {
             return Err(Error::PrefixTooLong { bits, limit: 128 });
@@ -399,17 +401,6 @@ impl AsBits for Ipv6Addr {
     }
 }
 
-/// 32 bits or 128: a table of both families needs something in front that tells them apart.
-impl AsBits for IpAddr {
-    #[inline(always)]
-    fn with_bits<R>(&self, f: impl FnOnce(BitPrefix<'_>) -> R) -> R {
-        match self {
-            IpAddr::V4(address) => address.with_bits(f),
-            IpAddr::V6(address) => address.with_bits(f),
-        }
-    }
-}
-
 macro_rules! from_address {
     ($($address:ty),*) => {$(
         impl From<$address> for BitString {
@@ -420,38 +411,27 @@ macro_rules! from_address {
     )*};
 }
 
-from_address!(Ipv4Addr, Ipv6Addr, IpAddr);
+from_address!(Ipv4Addr, Ipv6Addr);
 
-/// # Errors
-/// [`Error::HostBitsSet`]; `trunc` of the prefix has none.
-impl TryFrom<IpNet> for BitString {
-    type Error = Error;
+macro_rules! try_from_prefix {
+    ($($prefix:ty),*) => {$(
+        /// Of one family: `0.0.0.0/0` and `::/0` are the same string of no bits, so a table of both
+        /// families needs bits in front that tell them apart.
+        ///
+        /// # Errors
+        /// [`Error::HostBitsSet`]; `trunc` of the prefix has none.
+        impl TryFrom<$prefix> for BitString {
+            type Error = Error;
 
-    fn try_from(prefix: IpNet) -> Result<Self, Error> {
-        if prefix.addr() != prefix.network() {
-            return Err(Error::HostBitsSet { prefix });
+            fn try_from(prefix: $prefix) -> Result<Self, Error> {
+                if prefix.addr() != prefix.network() {
+                    return Err(Error::HostBitsSet { prefix: prefix.into() });
+                }
+                let len = usize::from(prefix.prefix_len());
+                Ok(prefix.addr().with_bits(|bits| bits.truncate(len).into()))
+            }
         }
-        let len = usize::from(prefix.prefix_len());
-        Ok(prefix.addr().with_bits(|bits| bits.truncate(len).into()))
-    }
+    )*};
 }
 
-/// # Errors
-/// [`Error::HostBitsSet`]; `trunc` of the prefix has none.
-impl TryFrom<Ipv4Net> for BitString {
-    type Error = Error;
-
-    fn try_from(prefix: Ipv4Net) -> Result<Self, Error> {
-        IpNet::V4(prefix).try_into()
-    }
-}
-
-/// # Errors
-/// [`Error::HostBitsSet`]; `trunc` of the prefix has none.
-impl TryFrom<Ipv6Net> for BitString {
-    type Error = Error;
-
-    fn try_from(prefix: Ipv6Net) -> Result<Self, Error> {
-        IpNet::V6(prefix).try_into()
-    }
-}
+try_from_prefix!(Ipv4Net, Ipv6Net);

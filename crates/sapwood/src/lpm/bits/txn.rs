@@ -24,7 +24,8 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
 
     bit_methods!(['t] 't [&'t ] self Trusted);
 
-    /// Inserts or replaces. The value that was replaced can be read until the transaction is changed again.
+    /// Inserts or replaces. The value that was replaced can be read until the transaction is
+    /// changed again.
     ///
     /// # Errors
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
@@ -50,8 +51,9 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
         self.0.clear()
     }
 
-    /// Publishes all changes as a new version with one store. Returns the version's number (the newest one's, when
-    /// nothing was changed). Cannot fail: everything that can was done by the operations.
+    /// Publishes all changes as a new version with one store. Returns the version's number (the
+    /// newest one's, when nothing was changed). Cannot fail: everything that can was done by the
+    /// operations.
     pub fn commit(self) -> Version {
         self.0.commit()
     }

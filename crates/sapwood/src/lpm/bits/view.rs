@@ -60,7 +60,8 @@ impl<V: Send + Sync + 'static> BitSnapshot<V> {
 
     bit_methods!(['s] 's [&'s ] self Trusted);
 
-    /// Saves the table for [`BitFile::open`](super::BitFile::open): written beside `path`, flushed, and renamed.
+    /// Saves the table for [`BitFile::open`](super::BitFile::open): written beside `path`, flushed,
+    /// and renamed.
     ///
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.

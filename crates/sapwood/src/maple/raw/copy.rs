@@ -9,7 +9,8 @@ use super::path::Root;
 use super::table::{Apart, MapleShared, Values, Writer};
 
 impl<V: Clone> MapleShared<V> {
-    /// Copies a map into an empty one of the same kind. On an error the copy is to be dropped; what it has by then is whole.
+    /// Copies a map into an empty one of the same kind. On an error the copy is to be dropped; what
+    /// it has by then is whole.
     pub(crate) fn copy_to(
         &self,
         from: &Writer<V>,
@@ -29,7 +30,8 @@ impl<V: Clone> MapleShared<V> {
             from: from.mem(),
             fanout: from.limits.fanout,
         };
-        // SAFETY: the tree is that of a writer that is borrowed; the other one's blocks are seen by nobody.
+        // SAFETY: the tree is that of a writer that is borrowed; the other one's blocks are seen by
+        // nobody.
         let node = unsafe { copy.node(&mut to.space, node, height, &mut copied)? };
         copied.values.clear();
         to.root = Root { node, height };
@@ -40,7 +42,8 @@ impl<V: Clone> MapleShared<V> {
     }
 }
 
-/// Values that have been cloned, as long as no tree has them: dropped when the copy fails or a clone panics.
+/// Values that have been cloned, as long as no tree has them: dropped when the copy fails or a
+/// clone panics.
 struct Copied<V> {
     values: Vec<*mut V>,
     types: PhantomData<V>,
@@ -49,7 +52,8 @@ struct Copied<V> {
 impl<V> Drop for Copied<V> {
     fn drop(&mut self) {
         for value in self.values.drain(..) {
-            // SAFETY: written by the copy, into blocks that nobody else knows and that are dropped with their arena.
+            // SAFETY: written by the copy, into blocks that nobody else knows and that are dropped
+            // with their arena.
             unsafe { value.drop_in_place() };
         }
     }

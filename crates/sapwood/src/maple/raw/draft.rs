@@ -1,19 +1,22 @@
-//! What a change will do, before it does anything: which nodes it replaces, and by what. Plans count what is drafted here;
-//! changes carry it out.
+//! What a change will do, before it does anything: which nodes it replaces, and by what. Plans
+//! count what is drafted here; changes carry it out.
 //!
-//! At each level a run of nodes, the window, is replaced by new ones. At level 0 it is the leaves that the range touches.
-//! Above, it is the parents of the window below: their children before and behind it stay, those inside give way to what
-//! the level below made of them. The draft ends at the first level where one child of a node is replaced by one: that is
-//! one store into the node's cell, and all that is below becomes visible.
+//! At each level a run of nodes, the window, is replaced by new ones. At level 0 it is the leaves
+//! that the range touches. Above, it is the parents of the window below: their children before and
+//! behind it stay, those inside give way to what the level below made of them. The draft ends at
+//! the first level where one child of a node is replaced by one: that is one store into the node's
+//! cell, and all that is below becomes visible.
 //!
-//! A window always ends at an upper bound that stays what it is. When the last entry of a leaf is cut or goes, the leaf's
-//! upper bound falls, and the gap before the next leaf's first entry grows: then the next leaf joins the window, and stays as
-//! it is but for its gap word.
+//! A window always ends at an upper bound that stays what it is. When the last entry of a leaf is
+//! cut or goes, the leaf's upper bound falls, and the gap before the next leaf's first entry grows:
+//! then the next leaf joins the window, and stays as it is but for its gap word.
 //!
 //! A node with too little in it takes in one neighbour, under the same parent if there is one.
 
+use alloc::collections::TryReserveError;
+
 use super::entries::{Entries, Limits, Part, Slot, leaf_gap};
-use super::node::{Inner, Leaf, Mem, inner_size};
+use super::node::{Inner, Leaf, Mem, inner_size, leaf_holds};
 use super::path::{Path, Root};
 use super::splice::Splice;
 use crate::maple::gap::code;
@@ -46,8 +49,8 @@ pub(crate) enum Outcome {
     Same,
     /// It has no entries any more.
     Empty,
-    /// It has a new root, with so many levels of inner nodes: the only new node of the highest level that has some, or a
-    /// node that stays.
+    /// It has a new root, with so many levels of inner nodes: the only new node of the highest
+    /// level that has some, or a node that stays.
     Root { node: Child, height: usize },
     /// One child of the node at this level of the path is another one.
     Cell { level: usize, node: Child },
@@ -84,7 +87,8 @@ pub(crate) struct Draft {
     below: Vec<Child>,
 }
 
-// SAFETY: the addresses are of leaves of the map that has this, and are only used while its lock is held.
+// SAFETY: the addresses are of leaves of the map that has this, and are only used while its lock is
+// held.
 unsafe impl Send for Draft {}
 
 impl Draft {
@@ -103,6 +107,40 @@ impl Draft {
             spliced: None,
             below: Vec::new(),
         }
+    }
+
+    /// Makes room for any draft in a tree with up to `height` levels of inner nodes, of which
+    /// `leaves` new leaves are the most: such a draft then takes nothing from the process's heap.
+    pub(crate) fn reserve(
+        &mut self,
+        limits: &Limits,
+        height: usize,
+        leaves: usize,
+    ) -> Result<(), TryReserveError> {
+        fn room<T>(list: &mut Vec<T>, count: usize) -> Result<(), TryReserveError> {
+            list.try_reserve(count.saturating_sub(list.len()))
+        }
+        let most = leaf_holds(limits.leaf, limits.slot, 1);
+        // The entries of two leaves, one of them cut in two, and the new one.
+        self.entries.reserve(2 * most + 3)?;
+        room(&mut self.dropped, 2 * most)?;
+        room(&mut self.leaves, leaves + 1)?;
+        room(&mut self.below, leaves + 2)?;
+        // At each level the window's two nodes, and with a neighbour those below it.
+        room(&mut self.gone, (height + 1) * (height + 6))?;
+        room(&mut self.spans, 2 * height)?;
+        // A root can be split, and the new one again, where nodes are tiny.
+        let levels = height + leaves.ilog2() as usize + 2;
+        room(&mut self.levels, levels)?;
+        if self.levels.len() < levels {
+            self.levels.resize_with(levels, Level::default);
+        }
+        let children = 2 * limits.fanout + leaves + 2;
+        for level in &mut self.levels {
+            room(&mut level.children, children)?;
+            room(&mut level.parts, children.div_ceil(limits.fanout) + 1)?;
+        }
+        Ok(())
     }
 
     /// New nodes of levels above 0, from level 1 up.
@@ -344,7 +382,8 @@ impl Draft {
         true
     }
 
-    /// Cuts the entries into leaves and notes them for the level above. `rightmost`: they are the last of all.
+    /// Cuts the entries into leaves and notes them for the level above. `rightmost`: they are the
+    /// last of all.
     fn cut(&mut self, limits: &Limits, mut lower: u64, rightmost: bool, append: bool) {
         if self.entries.len() == 0 {
             return;
@@ -366,7 +405,8 @@ impl Draft {
         }
     }
 
-    /// Everything above a level where the window was all there is: a new root, over as many nodes as were made.
+    /// Everything above a level where the window was all there is: a new root, over as many nodes
+    /// as were made.
     fn finish(&mut self, limits: &Limits, mut height: usize) {
         while self.below.len() > 1 {
             height += 1;
@@ -446,8 +486,9 @@ impl Draft {
         level
     }
 
-    /// Cuts the children of the newest level into nodes and notes these for the level above. The last node of all leaves
-    /// the one before it as full as it can be, as entries may come in order.
+    /// Cuts the children of the newest level into nodes and notes these for the level above. The
+    /// last node of all leaves the one before it as full as it can be, as entries may come in
+    /// order.
     fn part(&mut self, limits: &Limits, rightmost: bool) {
         let level = &mut self.levels[self.used - 1];
         let n = level.children.len();
@@ -473,7 +514,8 @@ impl Draft {
 }
 
 impl Level {
-    /// Appends children of a node that stay; `upper` is the node's upper bound, which its last child has.
+    /// Appends children of a node that stay; `upper` is the node's upper bound, which its last
+    /// child has.
     fn take(&mut self, inner: Inner, from: usize, to: usize, upper: u64) {
         self.children.extend((from..to).map(|i| Child {
             node: inner.child(i),
@@ -540,8 +582,8 @@ impl Window {
         })
     }
 
-    /// Takes in a neighbour of the window at a level: true for the one on the right, false for the one on the left. Under
-    /// the same parent if there is one.
+    /// Takes in a neighbour of the window at a level: true for the one on the right, false for the
+    /// one on the left. Under the same parent if there is one.
     fn take_neighbour(&mut self, level: usize, gone: &mut Vec<(u32, usize)>) -> bool {
         let right = self.last.siblings(level).1;
         let left = self.first.siblings(level).0;

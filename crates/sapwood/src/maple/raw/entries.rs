@@ -1,5 +1,7 @@
 //! Entries on their way from old leaves into new ones.
 
+use alloc::collections::TryReserveError;
+
 use super::node::{Encoding, Leaf};
 use crate::maple::gap::code;
 
@@ -50,7 +52,8 @@ pub(crate) struct Entries {
     pub(crate) slots: Vec<Slot>,
 }
 
-// SAFETY: the slots' addresses are of leaves of the map that has this, and are only used while its lock is held.
+// SAFETY: the slots' addresses are of leaves of the map that has this, and are only used while its
+// lock is held.
 unsafe impl Send for Entries {}
 
 /// A run of entries that becomes a leaf.
@@ -68,6 +71,14 @@ impl Entries {
         self.starts.clear();
         self.ends.clear();
         self.slots.clear();
+    }
+
+    /// Makes room for `count` entries.
+    pub(crate) fn reserve(&mut self, count: usize) -> Result<(), TryReserveError> {
+        let more = count.saturating_sub(self.len());
+        self.starts.try_reserve(more)?;
+        self.ends.try_reserve(more)?;
+        self.slots.try_reserve(more)
     }
 
     #[inline(always)]
@@ -123,8 +134,8 @@ impl Entries {
         })
     }
 
-    /// Cuts the entries, at least one, into as few leaves of about equal lengths as they need. With `append`, as entries
-    /// come in order, the first leaf is left as full as it can be.
+    /// Cuts the entries, at least one, into as few leaves of about equal lengths as they need. With
+    /// `append`, as entries come in order, the first leaf is left as full as it can be.
     pub(crate) fn cut(&self, limits: &Limits, append: bool, parts: &mut Vec<Part>) {
         parts.clear();
         let n = self.len();
@@ -151,7 +162,8 @@ impl Entries {
         }
     }
 
-    /// The code of the largest gap before an entry of a run, the first of which may follow on `lower`.
+    /// The code of the largest gap before an entry of a run, the first of which may follow on
+    /// `lower`.
     pub(crate) fn gap(&self, from: usize, to: usize, lower: u64) -> u16 {
         let mut largest = self.starts[from] - lower;
         for k in from + 1..to {
@@ -161,8 +173,8 @@ impl Entries {
     }
 }
 
-/// The code of the largest gap of a leaf with these bounds; `upper` is that of the tree's last leaf only, else its last
-/// entry's end.
+/// The code of the largest gap of a leaf with these bounds; `upper` is that of the tree's last leaf
+/// only, else its last entry's end.
 pub(crate) fn leaf_gap(leaf: Leaf, lower: u64, upper: u64) -> u16 {
     let mut next = lower;
     let mut largest = upper - leaf.last();

@@ -1,7 +1,7 @@
 //! Steps through the entries of a tree that changes: each sees the map as it is then.
 //!
-//! A finger stays in its leaf as long as the leaf is part of the map: the parent's cell still names it, and the parent has
-//! not been replaced. Otherwise it finds its place again from the root.
+//! A finger stays in its leaf as long as the leaf is part of the map: the parent's cell still names
+//! it, and the parent has not been replaced. Otherwise it finds its place again from the root.
 
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -140,9 +140,9 @@ impl<'a> Finger<'a> {
         self.forward_far(x)
     }
 
-    /// Folds over the entries from the first one that ends at or after `x` to the last one that starts
-    /// at or before `to`. Each step sees the map as it is then, as those of [`forward`](Self::forward)
-    /// do; where the leaf is part of the map, it is asked in one loop.
+    /// Folds over the entries from the first one that ends at or after `x` to the last one that
+    /// starts at or before `to`. Each step sees the map as it is then, as those of
+    /// [`forward`](Self::forward) do; where the leaf is part of the map, it is asked in one loop.
     #[inline]
     pub(crate) fn fold<B>(
         &mut self,

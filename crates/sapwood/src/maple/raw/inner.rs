@@ -1,4 +1,5 @@
-//! An inner node: upper bounds of all children but the last, children, and the code of the largest gap in each.
+//! An inner node: upper bounds of all children but the last, children, and the code of the largest
+//! gap in each.
 //!
 //! ```text
 //! 0  n | pivots | 0 | lines | replaced (atomic) | 0 | 0 | 0
@@ -140,7 +141,8 @@ impl Inner {
     /// The child whose bounds hold `x`: the number of pivots below it.
     #[inline(always)]
     pub(crate) fn find<const NATIVE: bool>(self, x: u64) -> usize {
-        // SAFETY: the promise of `at`; pivots are filled up with the highest number; who asks for NATIVE has it.
+        // SAFETY: the promise of `at`; pivots are filled up with the highest number; who asks for
+        // NATIVE has it.
         unsafe {
             let pivots = self.p.add(INNER_HEAD).cast::<u64>();
             rank::below_filled::<NATIVE>(pivots, self.n - 1, self.filled, x)
@@ -150,7 +152,8 @@ impl Inner {
     /// Writes a node.
     ///
     /// # Safety
-    /// At `p` are `inner_size(n, fanout)` bytes for the `n` children, aligned to 8, that nobody else uses.
+    /// At `p` are `inner_size(n, fanout)` bytes for the `n` children, aligned to 8, that nobody
+    /// else uses.
     pub(crate) unsafe fn write(
         p: *mut u8,
         fanout: usize,

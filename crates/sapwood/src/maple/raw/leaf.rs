@@ -1,5 +1,5 @@
-//! A leaf: entries as three arrays, ends first. Ends and starts are distances from the base, in units of `1 << shift`
-//! indices, in 2, 4 or 8 bytes each.
+//! A leaf: entries as three arrays, ends first. Ends and starts are distances from the base, in
+//! units of `1 << shift` indices, in 2, 4 or 8 bytes each.
 //!
 //! ```text
 //! 0  n | width | shift | lines | starts at (16 bits) | values at (16 bits)
@@ -145,7 +145,8 @@ impl Leaf {
         base.wrapping_add(self.border(LEAF_HEAD, k) << shift | ((1 << shift) - 1))
     }
 
-    /// The first and the last index of an entry, and where its slot is: as three questions, at the price of one.
+    /// The first and the last index of an entry, and where its slot is: as three questions, at the
+    /// price of one.
     #[inline(always)]
     pub(crate) fn entry(self, k: usize, slot: usize) -> (u64, u64, *const u8) {
         assert!(k < self.n, "an entry of the leaf");
@@ -198,7 +199,8 @@ impl Leaf {
         }
         let x = (x - base) >> shift;
         let p = self.p.wrapping_add(LEAF_HEAD);
-        // SAFETY: there are `n` ends; a leaf has as many bytes as are read; who asks for NATIVE has it.
+        // SAFETY: there are `n` ends; a leaf has as many bytes as are read; who asks for NATIVE has
+        // it.
         unsafe {
             match width {
                 1 => u16::try_from(x).map_or(self.n, |x| rank::below16(p.cast(), self.n, x)),
@@ -253,8 +255,8 @@ impl Leaf {
     /// Writes a leaf.
     ///
     /// # Safety
-    /// At `p` are `encoding.size(n, slot)` bytes, aligned to 8, that nobody else uses; the encoding is one of these entries,
-    /// each slot has `slot` bytes, and `n` is less than 256.
+    /// At `p` are `encoding.size(n, slot)` bytes, aligned to 8, that nobody else uses; the encoding
+    /// is one of these entries, each slot has `slot` bytes, and `n` is less than 256.
     pub(crate) unsafe fn write(
         p: *mut u8,
         encoding: Encoding,
@@ -293,8 +295,8 @@ impl Leaf {
         }
     }
 
-    /// Whether borders at `a` and behind `b` can be written in this leaf's encoding: those of a new entry (`put`), or of
-    /// what is left of others.
+    /// Whether borders at `a` and behind `b` can be written in this leaf's encoding: those of a new
+    /// entry (`put`), or of what is left of others.
     pub(crate) fn can_write(self, a: u64, b: u64, put: bool, left: bool, right: bool) -> bool {
         let Encoding { base, shift, width } = self.encoding;
         let even = |border: u64| border.wrapping_sub(base) & ((1 << shift) - 1) == 0;
@@ -304,7 +306,8 @@ impl Leaf {
             && (!put || (b - base) >> shift <= most)
     }
 
-    /// Writes a leaf like this one, with others between the entries before `from` and those from `rest` on.
+    /// Writes a leaf like this one, with others between the entries before `from` and those from
+    /// `rest` on.
     ///
     /// # Safety
     /// As for [`write`](Self::write), with this leaf's encoding; `can_write` of the new borders.

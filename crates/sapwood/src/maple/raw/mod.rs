@@ -2,12 +2,13 @@
 //!
 //! The obligations, once for all files of this folder:
 //!
-//! - A reference in the root word or in a cell names a live node of the kind that its level says: leaves at level 0, inner
-//!   nodes above. Blocks are only freed after they were unlinked and a grace period is over.
-//! - A leaf that readers can reach never changes. An inner node changes in its cells, gap words and the mark that it was
-//!   replaced, each by one atomic store of the writer.
-//! - A cell's node may be replaced in place only by one with the same upper bound, so that what an inner node says of its
-//!   children's bounds is true of every node that its cells ever had.
+//! - A reference in the root word or in a cell names a live node of the kind that its level says:
+//!   leaves at level 0, inner nodes above. Blocks are only freed after they were unlinked and a
+//!   grace period is over.
+//! - A leaf that readers can reach never changes. An inner node changes in its cells, gap words and
+//!   the mark that it was replaced, each by one atomic store of the writer.
+//! - A cell's node may be replaced in place only by one with the same upper bound, so that what an
+//!   inner node says of its children's bounds is true of every node that its cells ever had.
 //! - The arena does not move.
 
 #![allow(unsafe_code)]

@@ -1,4 +1,5 @@
-//! What nodes have in common: kinds, sizes, and how references become addresses. Drawn in `docs/maple.md`.
+//! What nodes have in common: kinds, sizes, and how references become addresses. Drawn in
+//! `docs/maple.md`.
 
 use sapwood_arena::Kind;
 

@@ -114,7 +114,8 @@ impl Path {
         (level + 1..=self.height).all(|above| !self.has_right(above))
     }
 
-    /// Whether the node at a level has a sibling on the left, or on the right, under the same parent.
+    /// Whether the node at a level has a sibling on the left, or on the right, under the same
+    /// parent.
     pub(crate) fn siblings(&self, level: usize) -> (bool, bool) {
         if level == self.height {
             return (false, false);
@@ -122,8 +123,9 @@ impl Path {
         (self.at[level + 1] > 0, self.has_right(level + 1))
     }
 
-    /// Turns to the next node at a level; `left` is told of each node that the path leaves. The path stays where it is, and
-    /// the answer is false, when there is none. Below the level, the path is not to be used any more.
+    /// Turns to the next node at a level; `left` is told of each node that the path leaves. The
+    /// path stays where it is, and the answer is false, when there is none. Below the level, the
+    /// path is not to be used any more.
     pub(crate) fn right(&mut self, level: usize, mut left: impl FnMut(usize, u32)) -> bool {
         let Some(turn) = (level + 1..=self.height).find(|&above| self.has_right(above)) else {
             return false;

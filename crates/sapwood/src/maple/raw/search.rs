@@ -74,7 +74,8 @@ impl Tree {
         }
     }
 
-    /// The lowest place below a node, or the highest one (`REV`). The node's bounds are `lower..=upper`.
+    /// The lowest place below a node, or the highest one (`REV`). The node's bounds are
+    /// `lower..=upper`.
     ///
     /// # Safety
     /// The node is of this level, and is not freed meanwhile.

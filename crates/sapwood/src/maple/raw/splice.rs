@@ -1,8 +1,8 @@
 //! The usual change: a few entries in one leaf, and nothing else has to move.
 //!
-//! The new leaf is the old one's bytes with others in the middle, in the old one's encoding. That is possible when the new
-//! borders can be written that way, the leaf keeps its upper bound, and has neither too many entries nor too few. All else
-//! goes the long way through a list of entries.
+//! The new leaf is the old one's bytes with others in the middle, in the old one's encoding. That
+//! is possible when the new borders can be written that way, the leaf keeps its upper bound, and
+//! has neither too many entries nor too few. All else goes the long way through a list of entries.
 
 use super::draft::{Child, Draft, Outcome};
 use super::entries::{Limits, Part, Slot};
@@ -27,11 +27,13 @@ pub(crate) struct Splice {
     cut_right: bool,
 }
 
-// SAFETY: the addresses are of a leaf of the map that has this, and are only used while its lock is held.
+// SAFETY: the addresses are of a leaf of the map that has this, and are only used while its lock is
+// held.
 unsafe impl Send for Splice {}
 
 impl Splice {
-    /// The change of `a..=b` in a leaf whose slots have `slot` bytes; the slot whose value it needs a clone of.
+    /// The change of `a..=b` in a leaf whose slots have `slot` bytes; the slot whose value it needs
+    /// a clone of.
     #[inline(always)]
     fn new(leaf: Leaf, slot: usize, (a, b): (u64, u64), put: bool) -> (Splice, Option<*const u8>) {
         let n = leaf.len();
@@ -95,7 +97,8 @@ impl Splice {
         }
     }
 
-    /// The code of the new leaf's largest gap, up to `end`. That of the old leaf, up to `old_end`, is `was`.
+    /// The code of the new leaf's largest gap, up to `end`. That of the old leaf, up to `old_end`,
+    /// is `was`.
     #[inline(always)]
     fn gap(&self, lower: u64, end: u64, old_end: u64, was: u16) -> u16 {
         let new = code(self.new_gap(lower, end));
@@ -142,7 +145,8 @@ impl Splice {
         }
     }
 
-    /// The largest gap of the old leaf among those that the new one has not (`true`), or among the others.
+    /// The largest gap of the old leaf among those that the new one has not (`true`), or among the
+    /// others.
     fn old_gap(&self, lower: u64, end: u64, gone: bool) -> u64 {
         let leaf = self.leaf;
         let (n, from, rest) = (leaf.len(), self.from, self.rest);

@@ -20,10 +20,12 @@ use super::unknown::Unknown;
 use crate::garbage::{self, Block, SEAL};
 use crate::sync::{self, WriterGuard, WriterLock};
 
-/// Whether values lie in the leaves' slots, as their bytes, or in blocks of their own that slots refer to.
+/// Whether values lie in the leaves' slots, as their bytes, or in blocks of their own that slots
+/// refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// Only for `Copy` types: slots are copied from leaf to leaf while readers may hold references into old ones.
+    /// Only for `Copy` types: slots are copied from leaf to leaf while readers may hold references
+    /// into old ones.
     InSlots,
     Apart,
 }
@@ -57,7 +59,8 @@ pub(crate) fn is_plain<V: 'static>() -> bool {
 pub(crate) struct Apart<V>(PhantomData<V>);
 
 impl<V> Apart<V> {
-    /// Bytes of a block, which is aligned to 8: enough to find a place with the type's alignment in it.
+    /// Bytes of a block, which is aligned to 8: enough to find a place with the type's alignment in
+    /// it.
     pub(crate) const BYTES: usize = {
         let slack = if align_of::<V>() > 8 {
             align_of::<V>() - 8
@@ -88,7 +91,8 @@ pub(crate) struct MapleShared<V> {
     writer: WriterLock<Writer<V>>,
 }
 
-// SAFETY: what the base reaches is the arena's, which the writer owns; readers use it only to read published nodes.
+// SAFETY: what the base reaches is the arena's, which the writer owns; readers use it only to read
+// published nodes.
 unsafe impl<V: Send + Sync> Send for MapleShared<V> {}
 // SAFETY: as above; `&V` goes to other threads (Sync), and the thread that reclaims drops (Send).
 unsafe impl<V: Send + Sync> Sync for MapleShared<V> {}
@@ -98,7 +102,8 @@ pub(crate) struct Writer<V> {
     pub(crate) space: Space,
     pub(crate) limits: Limits,
     pub(super) draft: Draft,
-    /// The newest draft, until it is carried out, and how many there have been: a plan of that draft is not stale.
+    /// The newest draft, until it is carried out, and how many there have been: a plan of that
+    /// draft is not stale.
     pub(super) newest: Option<Drafted>,
     pub(super) drafts: u64,
     /// Blocks of the change under way.
@@ -220,8 +225,8 @@ impl<V> MapleShared<V> {
             guard.belongs_to(&self.domain),
             "a guard of the map's own domain"
         );
-        // SAFETY: what the root reaches is freed only a grace period after it was unlinked, and the guard holds that
-        // grace period back.
+        // SAFETY: what the root reaches is freed only a grace period after it was unlinked, and the
+        // guard holds that grace period back.
         unsafe { View::new(self) }
     }
 
@@ -242,18 +247,23 @@ impl<V> MapleShared<V> {
         self.len.store(writer.len, Ordering::Release);
     }
 
-    /// Makes room for `bytes` more garbage, by the domain's policy.
+    /// Reserves room for `bytes` more garbage, by the domain's policy.
     pub(super) fn admit(
         &self,
         writer: &mut Writer<V>,
         bytes: usize,
         dropped: &mut Vec<V>,
     ) -> Result<(), GarbageLimit> {
-        let bytes = bytes + writer.space.garbage.untold();
-        garbage::admit(&self.domain, bytes, || {
-            self.reclaim(writer, usize::MAX, dropped);
-            !writer.space.garbage.is_empty()
-        })
+        garbage::admit(
+            &self.domain,
+            writer,
+            |writer| bytes + writer.space.garbage.untold(),
+            |writer| writer.space.garbage.queue(),
+            |writer| {
+                self.reclaim(writer, usize::MAX, dropped);
+                !writer.space.garbage.is_empty()
+            },
+        )
     }
 
     /// Frees up to `budget` blocks that nobody can hold any more; hands out their values.
@@ -275,8 +285,9 @@ impl<V> MapleShared<V> {
         })
     }
 
-    /// What every change does at its end: frees some of what earlier ones left behind.
-    pub(super) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
+    /// What every change does at its end, and every reservation at its start: frees some of what
+    /// earlier ones left behind.
+    pub(crate) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
         if writer.space.garbage.is_due(writer.space.arena.live()) {
             self.reclaim(writer, 4 * SEAL, dropped);
         }
@@ -294,6 +305,11 @@ impl Limits {
 impl<V> Writer<V> {
     pub(crate) fn mem(&self) -> Mem {
         self.space.mem()
+    }
+
+    /// Bytes of the lists outside the arena that reservations make room in.
+    pub(crate) fn room(&self) -> usize {
+        self.gone.capacity() * size_of::<Block>() + self.space.garbage.room()
     }
 
     /// The number of leaves.
@@ -362,7 +378,8 @@ impl<'g, V> View<'g, V> {
     /// The value of an entry, by its slot, which is one of the map's.
     #[inline(always)]
     pub(crate) fn value(self, slot: *const u8) -> &'g V {
-        // SAFETY: an entry's slot holds a value, or the reference of its block; neither is freed or changed for `'g`.
+        // SAFETY: an entry's slot holds a value, or the reference of its block; neither is freed or
+        // changed for `'g`.
         unsafe {
             match self.shared.values {
                 Values::InSlots => &*slot.cast::<V>(),

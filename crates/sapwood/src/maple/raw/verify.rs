@@ -15,7 +15,8 @@ struct Met {
 }
 
 impl<V> MapleShared<V> {
-    /// Walks the tree: order, bounds, gap words, fill, encodings; what there is adds up with the arena's accounts.
+    /// Walks the tree: order, bounds, gap words, fill, encodings; what there is adds up with the
+    /// arena's accounts.
     pub(crate) fn verify(&self, writer: &Writer<V>) -> Result<(), String> {
         let mut met = Met::default();
         let root = writer.root;

@@ -15,8 +15,8 @@
 //!
 //! Slots behind the last leaf, `d[0]` and `c[0]` are zeros.
 //!
-//! `d` and `c` are a binary Patricia trie laid flat: a search in order looks at them alone, and then
-//! at one leaf. It is the String B-tree's node (Ferragina, Grossi, "The String B-tree", 1999).
+//! `d` and `c` are a binary Patricia trie laid flat: a search in order looks at them alone, and
+//! then at one leaf. It is the String B-tree's node (Ferragina, Grossi, "The String B-tree", 1999).
 
 use super::branch::FRESH;
 

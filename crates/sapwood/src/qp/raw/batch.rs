@@ -1,8 +1,9 @@
-//! Many lookups at once: interleaved descents, each waiting for its cache line while the others work.
+//! Many lookups at once: interleaved descents, each waiting for its cache line while the others
+//! work.
 //!
-//! A group of keys goes down level by level. Two things make it quick: every line is asked for a whole round
-//! before it is needed, and a descent that has ended leaves the list of active ones by arithmetic, not by a
-//! branch that the processor would guess wrong once for every key.
+//! A group of keys goes down level by level. Two things make it quick: every line is asked for a
+//! whole round before it is needed, and a descent that has ended leaves the list of active ones by
+//! arithmetic, not by a branch that the processor would guess wrong once for every key.
 
 use super::mem::Mem;
 use super::node::{KIND, LEAF};

@@ -1,9 +1,11 @@
-//! Longest match where the last byte of a stored key may stand for less than a whole byte of the query.
+//! Longest match where the last byte of a stored key may stand for less than a whole byte of the
+//! query.
 //!
-//! Keys over bit strings have such bytes: one for each whole group of bits, and at the end perhaps one for the bits
-//! that are left over. A byte of a query then has *alternatives*, the bytes that stand for its first bits. A stored
-//! key matches a query when it is the query's first `k` bytes, or those and one alternative of the next byte.
-//! Alternatives end keys, so the trie has them as labels of leaves only.
+//! Keys over bit strings have such bytes: one for each whole group of bits, and at the end perhaps
+//! one for the bits that are left over. A byte of a query then has *alternatives*, the bytes that
+//! stand for its first bits. A stored key matches a query when it is the query's first `k` bytes,
+//! or those and one alternative of the next byte. Alternatives end keys, so the trie has them as
+//! labels of leaves only.
 
 use smallvec::SmallVec;
 
@@ -18,9 +20,9 @@ pub(crate) type Alternatives = [u8; 3];
 impl<V, M: Mem> View<'_, V, M> {
     /// The leaf of the longest key that matches.
     ///
-    /// One descent, one leaf compared, and then up again: through the borders of the cluster, and the branches. Only where
-    /// keys part from the query can a match end, and there an alternative is looked up in the one place where it can be.
-    /// O(branches on the way).
+    /// One descent, one leaf compared, and then up again: through the borders of the cluster, and
+    /// the branches. Only where keys part from the query can a match end, and there an alternative
+    /// is looked up in the one place where it can be. O(branches on the way).
     #[inline]
     pub(crate) fn longest_match(
         &self,
@@ -35,8 +37,8 @@ impl<V, M: Mem> View<'_, V, M> {
         longest
     }
 
-    /// Calls `each(i, leaf cell)` in order with the longest match of each key, or with 0. Interleaved descents have read
-    /// what each of them reads.
+    /// Calls `each(i, leaf cell)` in order with the longest match of each key, or with 0.
+    /// Interleaved descents have read what each of them reads.
     pub(crate) fn longest_matches<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -67,7 +69,8 @@ impl<V, M: Mem> View<'_, V, M> {
         all.into_iter().rev().for_each(each);
     }
 
-    /// Calls `each` with the leaves of keys that match, the longest first, until it says that it has enough.
+    /// Calls `each` with the leaves of keys that match, the longest first, until it says that it
+    /// has enough.
     #[inline(always)]
     fn matches_up(
         &self,
@@ -126,8 +129,8 @@ impl<V, M: Mem> View<'_, V, M> {
         Some(())
     }
 
-    /// The offsets, from `min` on, at which leaves of a query's end part from the query, the greatest first. Matches sort
-    /// before the query.
+    /// The offsets, from `min` on, at which leaves of a query's end part from the query, the
+    /// greatest first. Matches sort before the query.
     #[inline(always)]
     fn offsets(
         &self,

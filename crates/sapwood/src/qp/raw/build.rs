@@ -36,8 +36,8 @@ struct Level {
 
 /// Makes clusters and branches of leaves that come in order, each of them once.
 ///
-/// What parts at an offset becomes a branch when what is below it does not fit a cluster; else it is
-/// left to what is above. In a branch, neighbours share a cluster for as long as they fit.
+/// What parts at an offset becomes a branch when what is below it does not fit a cluster; else it
+/// is left to what is above. In a branch, neighbours share a cluster for as long as they fit.
 #[derive(Default)]
 struct Packer {
     items: Vec<Item>,
@@ -261,8 +261,8 @@ impl<V> Tree<V> {
     }
 }
 
-/// Copies a trie, leaves bit by bit, in key order. The caller sees to it that values are not dropped
-/// twice. With `leaves`, the bytes of all leaves, those lie side by side.
+/// Copies a trie, leaves bit by bit, in key order. The caller sees to it that values are not
+/// dropped twice. With `leaves`, the bytes of all leaves, those lie side by side.
 ///
 /// Branches and clusters are built anew, so the copy depends on the entries only.
 pub(crate) fn copy_in_order<V>(
@@ -302,8 +302,8 @@ fn copy_leaf<V>(
     cell: u32,
 ) -> Result<u32, ArenaFull> {
     let from = view.mem.base.wrapping_add(byte_of(cell));
-    // SAFETY: cells of the view are live; the new block has the size of the old one. Padding inside a value
-    // may be uninitialized, so words are moved as they are.
+    // SAFETY: cells of the view are live; the new block has the size of the old one. Padding inside
+    // a value may be uninitialized, so words are moved as they are.
     unsafe {
         let size = LeafOf::<V>::size(LeafOf::<V>::key_len(from));
         let r = to.arena.alloc(size, LEAF_KIND, Area::Leaves)?;

@@ -1,7 +1,7 @@
 //! Owned changes of many entries at once: removed, moved to another trie, dropped.
 //!
-//! Values may panic when they are dropped, so a trie is whole again before the first of them is, or a guard
-//! sees to the rest.
+//! Values may panic when they are dropped, so a trie is whole again before the first of them is, or
+//! a guard sees to the rest.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -15,8 +15,8 @@ use super::node::LEAF;
 use super::tree::{LEAF_KIND, Owned, Policy, Tree, each_child, ref_of};
 
 impl<V> Tree<V> {
-    /// Removes everything that starts with `prefix`; returns how many entries that were, and their values, if
-    /// it matters when they are dropped.
+    /// Removes everything that starts with `prefix`; returns how many entries that were, and their
+    /// values, if it matters when they are dropped.
     pub(crate) fn remove_prefix(&mut self, prefix: &[u8]) -> (usize, Vec<V>) {
         let mut values = Vec::new();
         let Ok(tops) = self.unlink_prefix(&mut Owned, prefix) else {
@@ -44,7 +44,8 @@ impl<V> Tree<V> {
         (before - self.len, values)
     }
 
-    /// Moves the entry of a leaf of `from` here; a value that it replaces comes back. On failure it stays there.
+    /// Moves the entry of a leaf of `from` here; a value that it replaces comes back. On failure it
+    /// stays there.
     ///
     /// # Safety
     /// `leaf` is a live leaf of `from`.
@@ -54,8 +55,8 @@ impl<V> Tree<V> {
         leaf: u32,
     ) -> Result<Option<V>, ArenaFull> {
         let p = from.pointer(leaf);
-        // SAFETY: the key's bytes stay until the leaf is freed below. The value is copied bit by bit, and only
-        // one of the copies is used: the one here, or on failure the one there.
+        // SAFETY: the key's bytes stay until the leaf is freed below. The value is copied bit by
+        // bit, and only one of the copies is used: the one here, or on failure the one there.
         unsafe {
             let key = LeafOf::<V>::key(p);
             match self.insert(key, LeafOf::<V>::value_ptr(p).read()) {
@@ -74,7 +75,8 @@ impl<V> Tree<V> {
         }
     }
 
-    /// Moves the first entry of `from` here. `None`: there is none. Else the value that it replaced, if any.
+    /// Moves the first entry of `from` here. `None`: there is none. Else the value that it
+    /// replaced, if any.
     pub(crate) fn move_first(&mut self, from: &mut Self) -> Result<Option<Option<V>>, ArenaFull> {
         let mut cursor = Cursor::new();
         cursor.first(&from.view());
@@ -112,7 +114,8 @@ impl<V> Tree<V> {
         while cursor.leaf != 0 {
             let leaf = cursor.leaf;
             cursor.next(&self.view());
-            // SAFETY: a live leaf. Until the end both tries have each value, and only this one's count.
+            // SAFETY: a live leaf. Until the end both tries have each value, and only this one's
+            // count.
             unsafe {
                 let p = self.pointer(leaf);
                 let copy = LeafOf::<V>::value_ptr(p).read();
@@ -129,7 +132,8 @@ impl<V> Tree<V> {
             if leaf == 0 {
                 return Ok(upper);
             }
-            // SAFETY: a live leaf, whose value is the other trie's now; unlinking in place cannot fail.
+            // SAFETY: a live leaf, whose value is the other trie's now; unlinking in place cannot
+            // fail.
             unsafe {
                 let key = LeafOf::<V>::key(self.pointer(leaf));
                 let unlinked = self.unlink(&mut Owned, key, leaf);
@@ -156,7 +160,8 @@ impl<V> Tree<V> {
         }
     }
 
-    /// Drops all values and empties the trie. The arena starts anew, also when the drop of a value panics.
+    /// Drops all values and empties the trie. The arena starts anew, also when the drop of a value
+    /// panics.
     pub(crate) fn clear(&mut self) {
         struct Clear<'a>(&'a mut Arena);
         impl Drop for Clear<'_> {
@@ -170,16 +175,18 @@ impl<V> Tree<V> {
         self.points_cleared();
         let base = self.arena.base();
         let _clear = Clear(&mut self.arena);
-        // SAFETY: the whole trie is unlinked, and the arena is cleared after the values are dropped.
+        // SAFETY: the whole trie is unlinked, and the arena is cleared after the values are
+        // dropped.
         unsafe { drop_values::<V>(base, Vec::from_iter((root != 0).then_some(root))) };
     }
 }
 
-/// Drops the values of all leaves at and below these cells. When a drop panics, the others are dropped all the
-/// same.
+/// Drops the values of all leaves at and below these cells. When a drop panics, the others are
+/// dropped all the same.
 ///
 /// # Safety
-/// The cells are live in the memory at `base`, each leaf is below one of them once, and none is used afterwards.
+/// The cells are live in the memory at `base`, each leaf is below one of them once, and none is
+/// used afterwards.
 pub(crate) unsafe fn drop_values<V>(base: *mut u8, cells: Vec<u32>) {
     struct Rest<V> {
         base: *mut u8,

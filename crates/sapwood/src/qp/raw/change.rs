@@ -42,8 +42,9 @@ impl<V> Tree<V> {
         }
     }
 
-    /// Allocates a cluster for `leaves` leaves. It has `capacity` slots; when there is no memory for
-    /// that, it has the least number of slots that the leaves need. Returns the cell and the slots.
+    /// Allocates a cluster for `leaves` leaves. It has `capacity` slots; when there is no memory
+    /// for that, it has the least number of slots that the leaves need. Returns the cell and the
+    /// slots.
     fn alloc_cluster(&mut self, leaves: usize, capacity: usize) -> Result<(u32, usize), ArenaFull> {
         let mut alloc = |capacity| {
             let bytes = cluster::block(capacity);
@@ -132,7 +133,8 @@ impl<V> Tree<V> {
         Ok(())
     }
 
-    /// Puts two children in the place of the one that a way goes to below its branch number `depth`.
+    /// Puts two children in the place of the one that a way goes to below its branch number
+    /// `depth`.
     ///
     /// # Safety
     /// The way is that of the trie as it is now; the children are linked nowhere else, or are that
@@ -501,8 +503,8 @@ impl<V> Tree<V> {
         }
     }
 
-    /// Unlinks all leaves whose keys start with `prefix`, making the way there changeable; the cells
-    /// that this takes out.
+    /// Unlinks all leaves whose keys start with `prefix`, making the way there changeable; the
+    /// cells that this takes out.
     pub(crate) fn unlink_prefix<P: Policy>(
         &mut self,
         policy: &mut P,
@@ -607,8 +609,8 @@ impl<V> Tree<V> {
         }
         let way = self.view().way_of_present(key)?;
         let leaf = way.near.leaf;
-        // SAFETY: the leaf is the key's, live; the owned policy allocates nothing when unlinking, so
-        // it cannot fail, and afterwards the leaf is ours.
+        // SAFETY: the leaf is the key's, live; the owned policy allocates nothing when unlinking,
+        // so it cannot fail, and afterwards the leaf is ours.
         Some(unsafe {
             let unlinked = self.unlink_at(&mut Owned, key, &way);
             debug_assert!(unlinked.is_ok());

@@ -7,15 +7,15 @@ use sapwood_arena::{Area, ArenaFull};
 use super::node::{KIND, LEAF};
 use super::tree::{Cow, Link, Tree};
 
-/// Units of the arena that a step sweeps for each branch that it may move: as many as a branch over text has,
-/// several times over, so that the sweep does not lag behind.
+/// Units of the arena that a step sweeps for each branch that it may move: as many as a branch over
+/// text has, several times over, so that the sweep does not lag behind.
 const SWEEP: u32 = 64;
 
 /// So many free bytes are not worth emptying: the frontier would rise for them.
 const KEEP: usize = 256 << 10;
 
 /// Where an incremental compaction stands.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) enum Compaction {
     /// None is under way.
     #[default]
@@ -27,7 +27,16 @@ pub(crate) enum Compaction {
 }
 
 impl Compaction {
-    /// Moves up to `budget` branches, or sweeps as much memory as that would leave. Whether there is more to do.
+    /// The same once memory was made ready for it.
+    pub(crate) fn begun(self) -> Self {
+        match self {
+            Compaction::Idle => Compaction::Moving(Vec::new()),
+            begun => begun,
+        }
+    }
+
+    /// Moves up to `budget` branches, or sweeps as much memory as that would leave. Whether there
+    /// is more to do.
     pub(crate) fn step<V>(
         &mut self,
         tree: &mut Tree<V>,
@@ -43,9 +52,9 @@ impl Compaction {
                 return Ok(!matches!(self, Compaction::Idle));
             }
             Compaction::Idle => {
-                // Fresh memory is taken above all other. Where the last round left enough free, this one fills
-                // that instead: else the frontier would rise with every round. When much is free that the system
-                // has not got back, it is emptied for that.
+                // Fresh memory is taken above all other. Where the last round left enough free,
+                // this one fills that instead: else the frontier would rise with every round. When
+                // much is free that the system has not got back, it is emptied for that.
                 let memory = tree.arena.memory();
                 let nodes = memory.areas[Area::Nodes as usize];
                 let live = nodes.owned - nodes.free;
@@ -68,9 +77,10 @@ impl Compaction {
 }
 
 impl<V> Tree<V> {
-    /// Copies branches and clusters in depth-first order into fresh memory, beginning with those on the way to the
-    /// first key at or after `from`, until `budget` of them were copied. Returns the key to go on from, or `None`
-    /// when the end is reached. Leaves stay: readers may hold references into them.
+    /// Copies branches and clusters in depth-first order into fresh memory, beginning with those on
+    /// the way to the first key at or after `from`, until `budget` of them were copied. Returns the
+    /// key to go on from, or `None` when the end is reached. Leaves stay: readers may hold
+    /// references into them.
     pub(crate) fn compact_from(
         &mut self,
         cow: &mut Cow,
@@ -82,8 +92,9 @@ impl<V> Tree<V> {
         if cursor.leaf == 0 {
             return Ok(None);
         }
-        // The way down to where we go on: its branches were copied by the step before, if this is not the
-        // first, but they have been published since: changing their cells takes copies again.
+        // The way down to where we go on: its branches were copied by the step before, if this is
+        // not the first, but they have been published since: changing their cells takes copies
+        // again.
         let mut link = Link::Root;
         let mut todo: Vec<(Link, u32)> = Vec::new();
         let mut copied = 0;
@@ -115,7 +126,8 @@ impl<V> Tree<V> {
                 let first = view.first_below(cell, 0).and_then(|leaf| view.key(leaf));
                 return Ok(first.map(<[u8]>::to_vec));
             }
-            // SAFETY: `link` names a branch that was copied, so it may be changed, and holds `cell`.
+            // SAFETY: `link` names a branch that was copied, so it may be changed, and holds
+            // `cell`.
             unsafe {
                 let branch = self.renew(cow, link, cell)?;
                 copied += 1;

@@ -1,4 +1,5 @@
-//! A trie as an image: built anew in the order of its keys, saved whole, read with every reference checked.
+//! A trie as an image: built anew in the order of its keys, saved whole, read with every reference
+//! checked.
 
 use alloc::string::String;
 use core::marker::PhantomData;
@@ -73,8 +74,9 @@ pub(crate) fn save<V: IntoBytes + Immutable>(
         &[]
     } else {
         let bytes = arena.frontier() - HEADER_LEN;
-        // SAFETY: everything below the frontier was zeroed when it was fresh, or written since; values are
-        // `IntoBytes`, so they have no uninitialized padding. Nobody changes the arena meanwhile.
+        // SAFETY: everything below the frontier was zeroed when it was fresh, or written since;
+        // values are `IntoBytes`, so they have no uninitialized padding. Nobody changes the arena
+        // meanwhile.
         unsafe { slice::from_raw_parts(arena.base().add(HEADER_LEN), bytes) }
     };
     write_image(path, &[body], header).map_err(SaveFailed::Io)

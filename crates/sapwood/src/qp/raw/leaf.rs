@@ -35,6 +35,12 @@ impl<V> LeafOf<V> {
         leaf::size(Self::LEN_AT, key_len)
     }
 
+    /// Bytes of the block of such a leaf.
+    #[inline(always)]
+    pub(crate) const fn block(key_len: usize) -> usize {
+        (Self::size(key_len) + 7) & !7
+    }
+
     /// # Safety
     /// `p` points at a leaf.
     #[inline(always)]
@@ -154,7 +160,8 @@ impl<V> LeafOf<V> {
     }
 }
 
-/// Four words that together are all the bytes of 8 to 32: they overlap as the length wants it, and no branch depends on it.
+/// Four words that together are all the bytes of 8 to 32: they overlap as the length wants it, and
+/// no branch depends on it.
 ///
 /// # Safety
 /// `len` bytes can be read at `p`; 8 to 32.
@@ -171,7 +178,8 @@ pub(crate) unsafe fn four_words(p: *const u8, len: usize) -> [u64; 4] {
     ]
 }
 
-/// Whether the bytes at `p` are those of the key. A call and its branches on the length are for the longer ones.
+/// Whether the bytes at `p` are those of the key. A call and its branches on the length are for the
+/// longer ones.
 ///
 /// # Safety
 /// As many bytes as the key has can be read at `p`.

@@ -163,7 +163,8 @@ unsafe impl Mem for Checked {
             return None;
         }
         let p = self.inside(at, LeafOf::<V>::size(0))?;
-        // The longest form of a length, when the file has that much; else a key of its length does not fit.
+        // The longest form of a length, when the file has that much; else a key of its length does
+        // not fit.
         let long = self.inside(at, LeafOf::<V>::key_at(LONG)).is_some();
         // SAFETY: the length byte is inside, and the long form is only read when it is inside too.
         let len = unsafe {

@@ -2,10 +2,12 @@
 //!
 //! The obligations, once for all files of this folder:
 //!
-//! - A cell below a root names a live node of the kind that its tag says. Nodes are only freed after
-//!   they were unlinked, and (in a store) after the grace period and all snapshots that reach them.
-//! - A published branch or cluster never changes. One with the FRESH bit is not published. In a shared trie, the cells
-//!   of both and the lock bits of a published branch change, by the protocol in `shared`, and nothing else of them does.
+//! - A cell below a root names a live node of the kind that its tag says. Nodes are only freed
+//!   after they were unlinked, and (in a store) after the grace period and all snapshots that reach
+//!   them.
+//! - A published branch or cluster never changes. One with the FRESH bit is not published. In a
+//!   shared trie, the cells of both and the lock bits of a published branch change, by the protocol
+//!   in `shared`, and nothing else of them does.
 //! - Pointers are made from `base + reference` and not kept across an allocation, which may move an
 //!   owned arena.
 

@@ -273,8 +273,8 @@ impl Cluster {
         hits & (u32::MAX >> (32 - self.leaves()))
     }
 
-    /// The leaf that a key leads to when only the borders are asked: it shares as long a prefix with
-    /// the key as any leaf here does. One pass; no leaf is read.
+    /// The leaf that a key leads to when only the borders are asked: it shares as long a prefix
+    /// with the key as any leaf here does. One pass; no leaf is read.
     ///
     /// # Safety
     /// The cluster is whole.
@@ -317,9 +317,9 @@ impl Cluster {
     }
 }
 
-/// The leaf that a key leads to, by `n` borders and their bytes. It is a function of its own, so that
-/// the loop has the registers to itself: inlined into a search, it took a seventh of the search's time
-/// more.
+/// The leaf that a key leads to, by `n` borders and their bytes. It is a function of its own, so
+/// that the loop has the registers to itself: inlined into a search, it took a seventh of the
+/// search's time more.
 ///
 /// # Safety
 /// There are `n` bytes at both pointers, which nobody changes. The key is not empty.

@@ -1,8 +1,8 @@
 //! Leaves that lie in memory in the order of their keys, as building and compaction leave them.
 //!
-//! A walk over such leaves needs no branches: it goes on where one leaf ends. Of the whole trie that is a few runs
-//! of leaves side by side, one for each chunk that the arena handed out. The first leaf that is made or freed
-//! afterwards ends it.
+//! A walk over such leaves needs no branches: it goes on where one leaf ends. Of the whole trie
+//! that is a few runs of leaves side by side, one for each chunk that the arena handed out. The
+//! first leaf that is made or freed afterwards ends it.
 
 use alloc::vec::Vec;
 

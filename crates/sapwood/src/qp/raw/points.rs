@@ -1,5 +1,5 @@
-//! The point index of an owned trie, if it has one: exact lookups ask it first, and every change of the entries is
-//! told to it.
+//! The point index of an owned trie, if it has one: exact lookups ask it first, and every change of
+//! the entries is told to it.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -52,7 +52,8 @@ impl<V> Tree<V> {
         self.view().find(key)
     }
 
-    /// The leaf of a key that the index does not know. Apart, so that lookups by the index are short.
+    /// The leaf of a key that the index does not know. Apart, so that lookups by the index are
+    /// short.
     #[cold]
     #[inline(never)]
     fn ask_trie(&self, key: &[u8]) -> Option<u32> {
@@ -120,7 +121,8 @@ impl<V> Tree<V> {
         }
     }
 
-    /// Makes an index of all leaves, in the place of the one that there may be, whose memory is gone or is given back.
+    /// Makes an index of all leaves, in the place of the one that there may be, whose memory is
+    /// gone or is given back.
     pub(crate) fn index_all(&mut self) {
         let points = Box::new(Index::new(seed()));
         let mut blocks = Blocks(&mut self.arena);

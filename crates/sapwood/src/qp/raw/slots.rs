@@ -1,5 +1,5 @@
-//! Clusters written: leaves with the borders between them, taken apart and put together, copied with
-//! a leaf more or less.
+//! Clusters written: leaves with the borders between them, taken apart and put together, copied
+//! with a leaf more or less.
 
 use core::ptr;
 
@@ -172,8 +172,8 @@ impl Slots {
     /// Writes leaves `from..to` as a cluster.
     ///
     /// # Safety
-    /// `p` is 8-aligned, has room for the header's block, and nobody reads it. The header is that of
-    /// these leaves, which fit.
+    /// `p` is 8-aligned, has room for the header's block, and nobody reads it. The header is that
+    /// of these leaves, which fit.
     pub(crate) unsafe fn write(&self, from: usize, to: usize, h: u32, p: *mut u8, bits: u32) {
         let c = Cluster { p, h };
         let capacity = c.capacity();
@@ -240,6 +240,24 @@ unsafe fn close<T: Copy + Default>(src: *const T, dst: *mut T, n: usize, at: usi
     }
 }
 
+/// The cluster as it is, at `dst` if that is another block of as many slots: then only what lies
+/// behind the change is moved, and nothing is cleared.
+///
+/// # Safety
+/// `src` is whole; `dst` is the caller's to write, with room for this many slots.
+#[inline(always)]
+unsafe fn copied(src: Cluster, dst: *mut u8, capacity: usize) -> Cluster {
+    if dst == src.p || capacity != src.capacity() {
+        return src;
+    }
+    // SAFETY: the caller's promise; blocks are whole words.
+    unsafe {
+        let words = cluster::block(capacity) / 8;
+        ptr::copy_nonoverlapping(src.p.cast::<u64>(), dst.cast(), words);
+    }
+    Cluster { p: dst, h: src.h }
+}
+
 /// The places of a cluster's four arrays.
 struct Arrays {
     tags: *mut u8,
@@ -298,6 +316,7 @@ pub(crate) unsafe fn insert_leaf(
     let edge = at + usize::from(behind);
     // SAFETY: the caller's promise; there is room for one slot more.
     unsafe {
+        let src = copied(src, dst, capacity);
         let (from, to) = (Arrays::of(src.p, src.h), Arrays::of(dst, h));
         if dst != src.p {
             clear_last(dst, cluster::block(capacity));
@@ -332,6 +351,7 @@ pub(crate) unsafe fn remove_leaf(
     let h = cluster::header(src.base(), n - 1, capacity);
     // SAFETY: the caller's promise.
     unsafe {
+        let src = copied(src, dst, capacity);
         let lost = Slots::lost_border(src, i);
         let (from, to) = (Arrays::of(src.p, src.h), Arrays::of(dst, h));
         if dst != src.p {

@@ -38,8 +38,8 @@ impl<V, M: Copy> Clone for Span<'_, V, M> {
 }
 
 impl<'a, V, M: Mem> Span<'a, V, M> {
-    /// The leaves from where `front` stands to where `back` stands, both included; without `back`, to
-    /// the last one. Empty when either stands nowhere or they have crossed.
+    /// The leaves from where `front` stands to where `back` stands, both included; without `back`,
+    /// to the last one. Empty when either stands nowhere or they have crossed.
     #[inline]
     pub(crate) fn between(view: View<'a, V, M>, front: Cursor, back: Option<Cursor>) -> Self {
         let start = front.leaf;

@@ -16,8 +16,8 @@ pub(crate) struct SpanMut<'a, V> {
 impl<'a, V> SpanMut<'a, V> {
     fn item(&self, leaf: u32) -> Option<(&'a [u8], &'a mut V)> {
         let p = self.span.view.leaf(leaf)?;
-        // SAFETY: the trie is borrowed exclusively for 'a; a span hands out each leaf once, and the key
-        // bytes and the value do not overlap.
+        // SAFETY: the trie is borrowed exclusively for 'a; a span hands out each leaf once, and the
+        // key bytes and the value do not overlap.
         Some(unsafe { (LeafOf::<V>::key(p), &mut *LeafOf::<V>::value_ptr(p)) })
     }
 

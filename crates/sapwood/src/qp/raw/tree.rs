@@ -297,7 +297,8 @@ impl<V> Tree<V> {
         bytes
     }
 
-    /// Makes the branch or cluster behind `link` changeable: itself, or a copy that takes its place.
+    /// Makes the branch or cluster behind `link` changeable: itself, or a copy that takes its
+    /// place.
     ///
     /// # Safety
     /// `cell` is the live branch or cluster that `link`, which may be changed, names.

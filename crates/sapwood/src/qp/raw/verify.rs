@@ -62,8 +62,8 @@ struct Walk<'w, 'v, V, M> {
     todo: SmallVec<[Todo; 64]>,
 }
 
-/// Walks a trie in order and checks every branch, cluster and leaf. At most `limit` leaves are visited, so that
-/// a hostile file that shares subtrees cannot keep the walk going for ever.
+/// Walks a trie in order and checks every branch, cluster and leaf. At most `limit` leaves are
+/// visited, so that a hostile file that shares subtrees cannot keep the walk going for ever.
 pub(crate) fn walk<V, M: Mem>(view: &View<'_, V, M>, limit: usize) -> Result<Walked, String> {
     let mut walk = Walk {
         view,
@@ -173,7 +173,7 @@ impl<V, M: Mem> Walk<'_, '_, V, M> {
         if !self.view.order.is_empty() && self.along.next(self.view) != Some(cell) {
             return Err(format!("leaf {key:?} is not where its order says"));
         }
-        self.seen.leaf_bytes += (LeafOf::<V>::size(key.len()) + 7) & !7;
+        self.seen.leaf_bytes += LeafOf::<V>::block(key.len());
         self.seen.key_bytes += key.len();
         self.seen.depth_sum += self.runs.len();
         self.seen.depth_max = self.seen.depth_max.max(self.runs.len());
@@ -272,8 +272,8 @@ fn check_slots(c: Cluster, cell: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a trie, and the arena's accounts against what the walk found. `retired` are blocks that are
-/// unlinked but not freed yet: (bytes, kind) sums per kind.
+/// Checks a trie, and the arena's accounts against what the walk found. `retired` are blocks that
+/// are unlinked but not freed yet: (bytes, kind) sums per kind.
 pub(crate) fn tree<V>(tree: &Tree<V>, retired: &[(usize, usize)]) -> Result<(), String> {
     let seen = walk(&tree.owned_view(), usize::MAX)?;
     if seen.leaves != tree.len {

@@ -54,8 +54,8 @@ impl<V> View<'_, V> {
 
 impl<'a, V, M: Mem> View<'a, V, M> {
     /// # Safety
-    /// When `M` is trusted: `root` is 0 or the root of a trie in `mem` with values `V`, all of whose
-    /// nodes stay alive and unchanged for `'a`.
+    /// When `M` is trusted: `root` is 0 or the root of a trie in `mem` with values `V`, all of
+    /// whose nodes stay alive and unchanged for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn new(mem: M, root: u32) -> Self {
         View {
@@ -84,7 +84,8 @@ impl<'a, V, M: Mem> View<'a, V, M> {
         if !M::TRUSTED && i >= b.children() {
             return None;
         }
-        // SAFETY: in a trusted memory, indices come from `find` and from counting; else just checked.
+        // SAFETY: in a trusted memory, indices come from `find` and from counting; else just
+        // checked.
         Some(unsafe { b.cell(i) })
     }
 

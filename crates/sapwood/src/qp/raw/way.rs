@@ -91,8 +91,8 @@ impl<V, M: Mem> View<'_, V, M> {
         Some(Way { frames, end, near })
     }
 
-    /// The way of a key that is there, else `None`: the leaf is found by its tag, as lookups do, in less
-    /// time than the place of a key that may be new.
+    /// The way of a key that is there, else `None`: the leaf is found by its tag, as lookups do, in
+    /// less time than the place of a key that may be new.
     #[inline]
     pub(crate) fn way_of_present(&self, key: &[u8]) -> Option<Way> {
         let (frames, end) = self.walk(key)?;
@@ -211,7 +211,8 @@ unsafe fn fits_anew(c: Cluster, at: usize) -> bool {
 /// Two children of a branch, side by side, as the leaves of one cluster; if they may be joined.
 ///
 /// # Safety
-/// The parts are those of the children: leaves, or what a cluster holds; the border is between them.
+/// The parts are those of the children: leaves, or what a cluster holds; the border is between
+/// them.
 pub(crate) fn joined(left: &Slots, border: Border, right: &Slots) -> Option<Slots> {
     if left.len() + right.len() > JOIN_MAX {
         return None;

@@ -1,4 +1,5 @@
-//! The allocator of the unit tests, which counts; and the test that a cache allocates nothing once it is made.
+//! The allocator of the unit tests, which counts; and the test that a cache allocates nothing once
+//! it is made.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -11,6 +12,11 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
+/// How often this thread has asked for memory.
+pub(crate) fn allocations() -> u64 {
+    ALLOCATIONS.get()
+}
+
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
@@ -18,7 +24,8 @@ fn count() {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
 }
 
-// SAFETY: every call is passed on to `System` as it came; the count is a thread's own, and has no destructor.
+// SAFETY: every call is passed on to `System` as it came; the count is a thread's own, and has no
+// destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

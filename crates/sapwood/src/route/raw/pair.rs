@@ -1,7 +1,8 @@
 //! Two words as sixteen bytes, stored at once.
 //!
-//! Whoever copies a value of 32 bytes reads sixteen at a time. If they were written eight at a time just before, the
-//! processor cannot forward them from its store buffer, and waits: eight nanoseconds for each lookup were measured.
+//! Whoever copies a value of 32 bytes reads sixteen at a time. If they were written eight at a time
+//! just before, the processor cannot forward them from its store buffer, and waits: eight
+//! nanoseconds for each lookup were measured.
 
 /// The bytes of two words, the lower ones first.
 #[inline(always)]
@@ -9,7 +10,8 @@ pub(crate) fn pair(low: u64, high: u64) -> [u8; 16] {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{__m128i, _mm_set_epi64x};
-        // SAFETY: every x86-64 processor has SSE2; both types are sixteen bytes in which every bit counts.
+        // SAFETY: every x86-64 processor has SSE2; both types are sixteen bytes in which every bit
+        // counts.
         unsafe {
             core::mem::transmute::<__m128i, [u8; 16]>(_mm_set_epi64x(high as i64, low as i64))
         }

@@ -1,5 +1,5 @@
-//! Events for tracers: USDT probes `sapwood:hit`, `insert`, `refresh`, `delete` and `full`, each with the key's hash
-//! and the set's number.
+//! Events for tracers: USDT probes `sapwood:hit`, `insert`, `refresh`, `delete` and `full`, each
+//! with the key's hash and the set's number.
 //!
 //! They need the feature `usdt`. A probe that nobody traces is one `nop`.
 

@@ -1,4 +1,5 @@
-//! Whose atomics and locks the cache runs on: the standard library's, or a scheduler's that tries interleavings.
+//! Whose atomics and locks the cache runs on: the standard library's, or a scheduler's that tries
+//! interleavings.
 
 #[cfg(feature = "std")]
 pub(crate) use crate::sync::{Condvar, Mutex, lock, point};

@@ -14,14 +14,16 @@
 //!
 //! - *sequence*: odd while a writer holds the set, one more pair for each change.
 //! - *tags*: a byte for each way: 0 for an empty one, else a byte of the key's hash.
-//! - *marks*: bits 0 to 15: the way was hit since the marks were last cleared; bits 16 to 19: where the search for a victim begins.
-//!   Readers set bits, so it is changed by read-modify-write only, and is not under the sequence.
+//! - *marks*: bits 0 to 15: the way was hit since the marks were last cleared; bits 16 to 19: where
+//!   the search for a victim begins. Readers set bits, so it is changed by read-modify-write only,
+//!   and is not under the sequence.
 //! - *generation*: that of all entries in the set.
 //! - *disturbances*: how many invalidations and explicit insertions the set has seen.
 //! - *stamp*: bits 63 to 1 the time in nanoseconds, bit 0 whether the entry is negative.
 //!
-//! Writers take the sequence with a compare-and-exchange, and publish with a Release store. Readers copy a slot with relaxed
-//! loads between two looks at the sequence (Boehm, "Can seqlocks get along with programming language memory models?", 2012).
+//! Writers take the sequence with a compare-and-exchange, and publish with a Release store. Readers
+//! copy a slot with relaxed loads between two looks at the sequence (Boehm, "Can seqlocks get along
+//! with programming language memory models?", 2012).
 
 use alloc::boxed::Box;
 use core::marker::PhantomData;
@@ -47,7 +49,8 @@ const DISTURBANCES: usize = 5;
 /// The marks of all ways; above them, the hand.
 const ALL: u64 = (1 << WAYS) - 1;
 
-/// How often a reader or a writer looks again at a set that another one is writing, before it does without.
+/// How often a reader or a writer looks again at a set that another one is writing, before it does
+/// without.
 const PATIENCE: u32 = 128;
 
 /// A cache line.
@@ -66,8 +69,8 @@ pub(crate) struct Table<K, V> {
     words: PhantomData<(K, V)>,
 }
 
-/// A set: where its words begin. Kept in a register, because nobody can tell the compiler that the table's own fields stay the
-/// same across atomic loads.
+/// A set: where its words begin. Kept in a register, because nobody can tell the compiler that the
+/// table's own fields stay the same across atomic loads.
 #[derive(Clone, Copy)]
 struct Set<'t, K, V> {
     words: *const AtomicU64,
@@ -137,7 +140,8 @@ impl<K: Words, V: Words> Table<K, V> {
     #[inline(always)]
     fn set(&self, number: usize) -> Set<'_, K, V> {
         debug_assert!(number < self.sets);
-        // SAFETY: `number < sets`, by the obligation of this folder, and each set has `stride` lines.
+        // SAFETY: `number < sets`, by the obligation of this folder, and each set has `stride`
+        // lines.
         let line = unsafe { self.lines.as_ptr().add(number * self.stride) };
         Set {
             words: line.cast(),
@@ -211,8 +215,9 @@ impl<'t, K: Words, V: Words> Set<'t, K, V> {
     #[inline(always)]
     fn word(self, at: usize) -> &'t AtomicU64 {
         sync::point();
-        // SAFETY: a set has `stride` lines, enough for the head and the slots of its ways, and callers ask for no others, by the
-        // obligation of this folder; lines are arrays of eight words without padding, one after the other.
+        // SAFETY: a set has `stride` lines, enough for the head and the slots of its ways, and
+        // callers ask for no others, by the obligation of this folder; lines are arrays of eight
+        // words without padding, one after the other.
         unsafe { &*self.words.add(at) }
     }
 
@@ -283,7 +288,8 @@ impl<K: Words, V: Words> Place<'_, K, V> {
             }
             return Found::Entry(generation, stamp, value, way);
         }
-        // A key whose tag is not there, or whose words are not, is absent now or was a moment ago, whatever a writer does.
+        // A key whose tag is not there, or whose words are not, is absent now or was a moment ago,
+        // whatever a writer does.
         Found::Absent
     }
 
@@ -364,7 +370,8 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
         (way < self.ways).then_some(way)
     }
 
-    /// The way to make room in: the next one that was not hit. When all were, all but one count as not hit from here on.
+    /// The way to make room in: the next one that was not hit. When all were, all but one count as
+    /// not hit from here on.
     #[inline(always)]
     pub fn victim(&mut self) -> usize {
         let ways = self.ways;

@@ -1,7 +1,8 @@
-//! The whole table of what a cursor does: each position with each move, up to a limit and short of it.
+//! The whole table of what a cursor does: each position with each move, up to a limit and short of
+//! it.
 //!
-//! The table is about three entries, at 10 to 19, 20 to 29 and 40 to 49, and holds at every place of a larger map: their
-//! nodes begin and end wherever nodes can.
+//! The table is about three entries, at 10 to 19, 20 to 29 and 40 to 49, and holds at every place
+//! of a larger map: their nodes begin and end wherever nodes can.
 
 use sapwood::maple::{Cursor, MapleMap, Position};
 
@@ -52,7 +53,8 @@ const NEW: u64 = 99;
 /// Distance of one three from the next.
 const STEP: u64 = 100;
 
-/// The gap before A, that between B and C, that behind C. They are relative to a place, so the first begins below it.
+/// The gap before A, that between B and C, that behind C. They are relative to a place, so the
+/// first begins below it.
 const LEFT: (i64, i64) = (-50, 9);
 const HOLE: Thing = (30, 39, None);
 const RIGHT: Thing = (50, 109, None);
@@ -246,8 +248,8 @@ fn row(map: &mut Checked<u64>, base: u64, (from, step, then): (Stand, Move, Then
             map.oracle.store(stood.clone().unwrap(), NEW);
         }
         Erase => {
-            let erased = cursor.erase().unwrap();
-            let wanted = map.oracle.erase(*stood.clone().unwrap().start());
+            let erased = cursor.remove().unwrap();
+            let wanted = map.oracle.remove(*stood.clone().unwrap().start());
             assert_eq!(erased, wanted, "{what}");
         }
         PauseNext | PausePrev => {
@@ -418,7 +420,7 @@ fn a_cursor_over_an_empty_map() {
             assert_eq!(cursor.position(), BeforeFirst);
             assert_eq!(cursor.seek(7), None);
             assert_eq!((cursor.position(), cursor.range()), (OnGap, Some(0..=MAX)));
-            assert_eq!(cursor.erase().unwrap(), None);
+            assert_eq!(cursor.remove().unwrap(), None);
             cursor.store(5).unwrap();
             assert_eq!(cursor.position(), OnEntry);
             assert_eq!(cursor.range(), Some(0..=MAX));
@@ -493,8 +495,8 @@ fn a_random_walk() {
                     assert_eq!((cursor.range(), cursor.value()), (Some(on), Some(&v)));
                 }
                 7 => {
-                    let erased = cursor.erase().unwrap();
-                    assert_eq!(erased, map.oracle.erase(*on.start()));
+                    let erased = cursor.remove().unwrap();
+                    assert_eq!(erased, map.oracle.remove(*on.start()));
                     let gap = map.oracle.locate(*on.start()).0;
                     if erased.is_some() {
                         assert_eq!((cursor.range(), cursor.value()), (Some(gap), None));

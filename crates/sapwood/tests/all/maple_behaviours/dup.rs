@@ -13,7 +13,7 @@ fn filled(map: MapleMap<u64>, n: u64) -> Checked<u64> {
         let start = rng.u64(0..20 * n);
         map.quick_store(start..=start + rng.u64(0..30), v);
         if rng.u8(0..3) == 0 {
-            map.quick_erase(rng.u64(0..20 * n));
+            map.quick_remove(rng.u64(0..20 * n));
         }
     }
     map.agree();
@@ -86,7 +86,8 @@ fn a_copy_of_boxed_values() {
     }
 }
 
-/// The copy's allocations fail at the first, the second, ... node: nothing is made, nothing is lost.
+/// The copy's allocations fail at the first, the second, ... node: nothing is made, nothing is
+/// lost.
 #[test]
 fn a_copy_that_fails_half_way_leaves_the_original_alone() {
     for every in 1..40 {
@@ -121,7 +122,8 @@ fn a_copy_that_fails_half_way_leaves_the_original_alone() {
 
 #[test]
 fn a_copy_that_has_no_room_leaves_the_original_alone() {
-    // A map that fills its arena, with garbage that is reused: its live nodes fit once more, or do not.
+    // A map that fills its arena, with garbage that is reused: its live nodes fit once more, or do
+    // not.
     let options = loud().limit(20 << 10);
     let map: MapleMap<u64> = MapleMap::builder().nodes(128, 4).options(options).build();
     let mut i = 0;

@@ -1,4 +1,5 @@
-//! Reservation: how many nodes each kind of write takes, that the plan says so, and that what is not used comes back.
+//! Reservation: how many nodes each kind of write takes, that the plan says so, and that what is
+//! not used comes back.
 
 use sapwood::Error;
 use sapwood::arena::ArenaOptions;
@@ -115,9 +116,9 @@ fn a_split_takes_two_leaves_and_the_parents_up_to_the_first_with_room() {
 #[test]
 fn an_erase_in_a_leaf_takes_one_and_nothing_takes_none() {
     let mut map = comb(3);
-    assert_eq!(map.erase(60), (0, None));
+    assert_eq!(map.remove(60), (0, None));
     assert_eq!(map.clear_range(60..=69), 0);
-    assert_eq!(map.erase(110).0, 1);
+    assert_eq!(map.remove(110).0, 1);
     assert_eq!(map.clear_range(10..=19), 1);
     assert_eq!(map.clear_range(0..=249), 0, "an emptied map has no node");
     assert!(map.map.is_empty());
@@ -125,7 +126,8 @@ fn an_erase_in_a_leaf_takes_one_and_nothing_takes_none() {
     assert_eq!(memory.leaves.0 + memory.inner.0, 0);
 }
 
-/// Two levels: a leaf alone is one node; one that takes in a neighbour becomes one leaf or two, and their parent is made anew.
+/// Two levels: a leaf alone is one node; one that takes in a neighbour becomes one leaf or two, and
+/// their parent is made anew.
 #[test]
 fn a_rebalance_takes_the_leaves_and_their_parent() {
     let base = comb(3 * room());
@@ -140,7 +142,7 @@ fn a_rebalance_takes_the_leaves_and_their_parent() {
         }
         while let Some((range, _)) = map.map.first() {
             let before = map.map.memory();
-            let (made, _) = map.erase(*range.start());
+            let (made, _) = map.remove(*range.start());
             let memory = map.map.memory();
             let wanted = match (memory.leaves.0, memory.height) {
                 (0, _) => 0,
@@ -172,7 +174,8 @@ fn the_end_of_a_leafs_last_entry_takes_a_parent_too() {
     assert_eq!(counts, [0, n as usize - (leaves - 1), leaves - 1, 0]);
 }
 
-/// Erasing until leaves merge, down to the last: each erase takes few nodes, and the plan is right each time.
+/// Erasing until leaves merge, down to the last: each erase takes few nodes, and the plan is right
+/// each time.
 #[test]
 fn merges_take_the_merged_leaf_and_its_parents() {
     let mut map = comb(steps(400).max(60) as u64);
@@ -180,7 +183,7 @@ fn merges_take_the_merged_leaf_and_its_parents() {
     let mut merges = 0;
     while let Some((range, _)) = map.map.first() {
         let before = map.map.memory();
-        let (made, _) = map.quick_erase(*range.end());
+        let (made, _) = map.quick_remove(*range.end());
         map.whole();
         let memory = map.map.memory();
         if memory.leaves.0 < before.leaves.0 {
@@ -292,7 +295,7 @@ fn a_stale_plan_is_made_again() {
             if rng.bool() {
                 map.quick_store(other..=other + rng.u64(0..90), v);
             } else {
-                map.quick_erase(other);
+                map.quick_remove(other);
             }
         }
         let before = map.map.memory().nodes_made;
@@ -320,7 +323,7 @@ fn a_reserved_erase_takes_what_was_planned() {
         let before = map.map.memory().nodes_made;
         let one = rng.bool();
         let plan = if one {
-            map.map.plan_erase(i)
+            map.map.plan_remove(i)
         } else {
             map.map.plan_clear(i..=i + 150).unwrap()
         };
@@ -329,7 +332,7 @@ fn a_reserved_erase_takes_what_was_planned() {
         assert_eq!(reservation.nodes(), nodes);
         reservation.erase();
         if one {
-            map.oracle.erase(i);
+            map.oracle.remove(i);
         } else {
             map.oracle.clear_range(i..=i + 150);
         }
@@ -338,7 +341,8 @@ fn a_reserved_erase_takes_what_was_planned() {
     }
 }
 
-/// A plan is plain data: it may be reserved twice, or in another map, whose own plans have the same numbers.
+/// A plan is plain data: it may be reserved twice, or in another map, whose own plans have the same
+/// numbers.
 #[test]
 fn a_plan_of_a_change_that_was_made_is_stale() {
     let mut map = comb(20);
@@ -386,7 +390,7 @@ fn a_plan_of_another_map_is_made_anew() {
 #[test]
 fn a_reserved_erase_of_nothing_does_nothing() {
     let map = comb(3);
-    let plan = map.map.plan_erase(60);
+    let plan = map.map.plan_remove(60);
     assert_eq!((plan.nodes(), plan.range()), (0, None));
     let reservation = map.map.reserve_erase(plan).unwrap();
     assert_eq!(reservation.nodes(), 0);

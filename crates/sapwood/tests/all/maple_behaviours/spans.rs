@@ -1,5 +1,5 @@
-//! Stores over many nodes: everything between vanishes, each edges are mended with their siblings and cousins.
-//! `verify` sees to it that no node is left with too little in it.
+//! Stores over many nodes: everything between vanishes, each edges are mended with their siblings
+//! and cousins. `verify` sees to it that no node is left with too little in it.
 
 use crate::support::ranges::{Checked, MAX, Range, steps, tiny};
 
@@ -103,19 +103,21 @@ fn spanning_stores_one_after_the_other() {
     }
 }
 
-/// The kernel's tree was once wrong where a store ended on the last pivot of the rightmost sibling of a node.
+/// The kernel's tree was once wrong where a store ended on the last pivot of the rightmost sibling
+/// of a node.
 #[test]
 fn overwriting_up_to_the_last_pivot_of_the_rightmost_sibling() {
     for n in [12, 30, 70] {
         let map = comb(n);
-        // From every place up to the last entry's end, to one index less and one more, and to the last index.
+        // From every place up to the last entry's end, to one index less and one more, and to the
+        // last index.
         for a in 0..n {
             let end = 20 * (n - 1) + 9;
             for end in [end, end - 1, end + 1, MAX] {
                 let mut one = copy(&map);
                 one.quick_store(20 * a + 4..=end, 999);
                 one.agree();
-                one.quick_erase(end);
+                one.quick_remove(end);
                 one.agree();
             }
         }
@@ -134,7 +136,8 @@ fn overwriting_up_to_the_last_pivot_of_the_rightmost_sibling() {
 #[test]
 fn overwrite_across_nodes() {
     let mut map = comb(100);
-    // A store that covers the seam of each pair of neighbours, then one that covers each entry wholly.
+    // A store that covers the seam of each pair of neighbours, then one that covers each entry
+    // wholly.
     for i in 0..99 {
         map.store(20 * i + 5..=20 * i + 24, 1_000 + i);
     }
@@ -168,7 +171,7 @@ fn no_underfull_node_after_splits_and_spanning_stores() {
             let range = start..=start + length;
             match rng.u8(0..10) {
                 0..6 => drop(map.quick_store(range, v)),
-                6..9 => drop(map.quick_erase(start)),
+                6..9 => drop(map.quick_remove(start)),
                 _ => drop(map.clear_range(range)),
             }
             map.whole();

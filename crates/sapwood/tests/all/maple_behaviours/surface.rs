@@ -1,4 +1,5 @@
-//! The rest of the surface: what it shares with the collections of the standard library, handles, locks, limits.
+//! The rest of the surface: what it shares with the collections of the standard library, handles,
+//! locks, limits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -174,7 +175,7 @@ fn maps_and_handles_cross_threads() {
     drop(map);
     other.verify().unwrap();
     assert_eq!(
-        other.erase(2_013).unwrap().map(|e| e.0),
+        other.remove(2_013).unwrap().map(|e| e.0),
         Some(2_010..=2_015)
     );
 }
@@ -190,7 +191,7 @@ fn one_writer_at_a_time() {
     assert_eq!(map.get(5), Some(1));
     assert_eq!(writer.view().get_entry(5), Some((0..=9, &1)));
     assert_eq!(writer.alloc_range(10, 0..=99, 2).unwrap(), 10..=19);
-    assert_eq!(writer.erase(5).unwrap(), Some((0..=9, 1)));
+    assert_eq!(writer.remove(5).unwrap(), Some((0..=9, 1)));
     let copy = map.clone();
     let other = thread::spawn(move || copy.store(30..=39, 3));
     drop(writer);
@@ -213,7 +214,7 @@ fn maps_of_one_domain() {
         assert_eq!(one.view(guard).get(3), Some(&1));
         assert_eq!(other.view(guard).get(5).map(|s| &**s), Some("five"));
     }
-    one.erase(3).unwrap();
+    one.remove(3).unwrap();
     other.store(0..=MAX, "all".into()).unwrap();
     reader.quiescent();
     drop(reader);
@@ -246,7 +247,8 @@ fn extend_panics_for_an_empty_range() {
     map.extend([(0..=4, 1), (9..=8, 2)]);
 }
 
-/// A view outlives the handle it came from as long as its borrow says; a reader's goes on over changes.
+/// A view outlives the handle it came from as long as its borrow says; a reader's goes on over
+/// changes.
 #[test]
 fn a_view_sees_changes() {
     let map: MapleMap<u64> = tiny().build();

@@ -1,10 +1,10 @@
-//! What happens to the address spaces of programs, as traces: a line a system call, in pages. The map is verified after
-//! each.
+//! What happens to the address spaces of programs, as traces: a line a system call, in pages. The
+//! map is verified after each.
 
 use crate::support::ranges::{Checked, Range, copied, each};
 
-/// A program starts: its file is mapped, its parts get their protection, the linker and libraries follow, and what was
-/// mapped too much goes.
+/// A program starts: its file is mapped, its parts get their protection, the linker and libraries
+/// follow, and what was mapped too much goes.
 const A_PROGRAM_STARTS: &str = "
     map 0x400 0x1 1
     map 0x401 0x60 2
@@ -40,7 +40,8 @@ const A_PROGRAM_STARTS: &str = "
     unmap 0x7eb00 0x80
 ";
 
-/// Stacks with guard pages, from the top down; they end in another order, and new ones take the holes.
+/// Stacks with guard pages, from the top down; they end in another order, and new ones take the
+/// holes.
 const THREADS_COME_AND_GO: &str = "
     map 0x7f7fe 0x801 1
     protect 0x7f7fe 0x1 2
@@ -160,16 +161,16 @@ fn replay(map: &mut Checked<u64>, trace: &str, base: u64) -> usize {
                 assert!(new.end() > old.end());
                 let more = old.end() + 1..=*new.end();
                 let free = map.oracle.range(more.clone()).next().is_none();
-                assert_eq!(map.insert(more, v), free);
+                assert_eq!(map.insert_new(more, v), free);
                 // One entry again, as the kernel merges them.
                 let merged = *old.start()..=*new.end();
                 map.store(merged.clone(), v);
                 assert_eq!(map.map.get_entry(start << 12), Some((merged, v)));
             }
             "move" => {
-                let (old, v) = map.erase(start << 12).1.unwrap();
+                let (old, v) = map.remove(start << 12).1.unwrap();
                 let to = (base + len) << 12;
-                assert!(map.insert(to..=to + (old.end() - old.start()), v));
+                assert!(map.insert_new(to..=to + (old.end() - old.start()), v));
             }
             other => panic!("{other}"),
         }

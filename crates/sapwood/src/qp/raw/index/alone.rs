@@ -1,17 +1,21 @@
 //! An index without a trie: all that is in the map is here, so no key may be without a slot.
 //!
-//! Where an index beside a trie spills a key, this one makes room. An insertion that finds no slot takes the turn, begins a
-//! larger table or moves on, and tries again, until there is room, or no memory: then nothing was changed. A bucket whose keys find no slot
-//! in the next table is not moved: what was put there is taken back, while the home is locked and not MOVED, so nobody looked for it
-//! there. Such a table came to be too small while it stood half filled for want of memory. So a third one is made,
-//! whole and large enough for both, and all keys are moved there at once ([`move_both`](Index::move_both)): those of
-//! the second, too small one first, as the way to the third one leads through it.
+//! Where an index beside a trie spills a key, this one makes room. An insertion that finds no slot
+//! takes the turn, begins a larger table or moves on, and tries again, until there is room, or no
+//! memory: then nothing was changed. A bucket whose keys find no slot in the next table is not
+//! moved: what was put there is taken back, while the home is locked and not MOVED, so nobody
+//! looked for it there. Such a table came to be too small while it stood half filled for want of
+//! memory. So a third one is made, whole and large enough for both, and all keys are moved there at
+//! once ([`move_both`](Index::move_both)): those of the second, too small one first, as the way to
+//! the third one leads through it.
 //!
 //! # Walks
 //!
-//! A walk goes through all hashes in ascending order, the keys of one home of the current table at a time. If the home was moved, it
-//! goes to the next table, for no more hashes than those of the home that it came from: behind them, keys may lie in either table. A key
-//! keeps its hash wherever it is moved, so none is given twice, and none is missed that is there throughout.
+//! A walk goes through all hashes in ascending order, the keys of one home of the current table at
+//! a time. If the home was moved, it goes to the next table, for no more hashes than those of the
+//! home that it came from: behind them, keys may lie in either table. A key keeps its hash wherever
+//! it is moved, so none is given twice, and none is missed that is there throughout. A step of a
+//! walk looks into as many tables as a lookup does, and then takes the turn as that does.
 
 use core::sync::atomic::Ordering;
 
@@ -19,13 +23,13 @@ use smallvec::SmallVec;
 
 use super::bucket::{Bucket, SLOTS, Words};
 use super::table::{self, NOTHING, Put, Table, grown, homes_for, most_keys};
-use super::{Chunks, Index, Taken};
+use super::{Chunks, HOPS, Index, Taken};
 use crate::qp::raw::leaf::LeafOf;
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::view::prefetch;
 
-/// A table of so many homes, a quarter full, has a slot for each key, unless dozens of hashes are nearly equal. They are
-/// secret and random.
+/// A table of so many homes, a quarter full, has a slot for each key, unless dozens of hashes are
+/// nearly equal. They are secret and random.
 const HOPELESS: u32 = 64;
 
 /// Leaves of one home, with their hashes.
@@ -40,7 +44,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Adds a leaf whose key is not in the index, or changes nothing, when there is no memory for it. `len` counts the keys.
+    /// Adds a leaf whose key is not in the index, or changes nothing, when there is no memory for
+    /// it. `len` counts the keys.
     ///
     /// # Safety
     /// As for `insert`.
@@ -84,7 +89,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// After a key found no slot in the table `full`: moves on, or begins a larger table. `None`: no memory, or no table helps.
+    /// After a key found no slot in the table `full`: moves on, or begins a larger table. `None`:
+    /// no memory, or no table helps.
     ///
     /// # Safety
     /// As for `insert`.
@@ -136,8 +142,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         unsafe { self.move_some(chunks, at, len, taken) }
     }
 
-    /// Tries once more to move a bucket, after all memory is there that its keys may lie in. The outer `None`: there is none; the inner
-    /// one: they have no slot even so.
+    /// Tries once more to move a bucket, after all memory is there that its keys may lie in. The
+    /// outer `None`: there is none; the inner one: they have no slot even so.
     ///
     /// # Safety
     /// As for `move_bucket`.
@@ -201,6 +207,10 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             for home in self.work.cursor.load(Ordering::Relaxed)..t.homes() {
                 self.move_bucket(base, t, n, home)?;
                 self.work.cursor.store(home + 1, Ordering::Relaxed);
+            }
+            let left = [at, next].map(|table| table::taken_by(base, table).bytes);
+            if !chunks.may_free(left[0] + left[1]) {
+                return None;
             }
             super::bucket::point();
             self.set_table(base, third);
@@ -276,7 +286,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// The leaves whose hashes begin with `from` or a little more; the number to go on from, unless these were the last.
+    /// The leaves whose hashes begin with `from` or a little more; the number to go on from, unless
+    /// these were the last.
     ///
     /// # Safety
     /// As for `find`.
@@ -290,7 +301,17 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         super::bucket::point();
         let mut at = self.table.load(Ordering::Acquire);
         let (low, mut high) = (u64::from(from) << 32, u64::MAX);
+        let mut hops = 0;
         while at != 0 && at != NOTHING {
+            hops += 1;
+            if hops == HOPS + 1 {
+                // Writers have outrun this reader; nothing is moved while it has the turn.
+                self.wait_for_turn();
+                at = self.table.load(Ordering::Acquire);
+                if at == 0 {
+                    break;
+                }
+            }
             // SAFETY: the guard keeps the table.
             let table = unsafe { Table::at(base, at) };
             let home = table.home(low);
@@ -302,13 +323,17 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             out.clear();
             at = table.next().load(Ordering::Acquire);
         }
+        if hops > HOPS {
+            self.end_turn();
+        }
         if at == 0 && high == u64::MAX {
             return None;
         }
         ((high >> 32) as u32).checked_add(1)
     }
 
-    /// Collects the leaves at home in a bucket with hashes between these two; false when the home was moved.
+    /// Collects the leaves at home in a bucket with hashes between these two; false when the home
+    /// was moved.
     ///
     /// # Safety
     /// As for `leaves_from`.
@@ -320,8 +345,9 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         (low, high): (u64, u64),
         out: &mut Together,
     ) -> bool {
-        // SAFETY: homes are below `total`; the guard keeps chunks. The home is seen without MOVED first, so leaves in it and in the
-        // buckets within reach were in the index under the guard: see the module above.
+        // SAFETY: homes are below `total`; the guard keeps chunks. The home is seen without MOVED
+        // first, so leaves in it and in the buckets within reach were in the index under the guard:
+        // see the module above.
         unsafe {
             let Some(first) = t.bucket(home) else {
                 return false;

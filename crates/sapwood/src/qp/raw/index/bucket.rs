@@ -81,7 +81,8 @@ impl Bucket {
         self.refs[slot].store(leaf, Ordering::Release);
     }
 
-    /// Puts another leaf of the same key into a slot, or takes it out; `words` are this bucket's, which is locked.
+    /// Puts another leaf of the same key into a slot, or takes it out; `words` are this bucket's,
+    /// which is locked.
     #[inline(always)]
     pub(super) fn change(&self, words: &mut Words, slot: usize, new: Option<u32>) {
         match new {
@@ -90,8 +91,8 @@ impl Bucket {
         }
     }
 
-    /// Waits for the bucket to be the caller's; the words come without the LOCK bit. An owned index has
-    /// no locks.
+    /// Waits for the bucket to be the caller's; the words come without the LOCK bit. An owned index
+    /// has no locks.
     #[inline(always)]
     pub(super) fn lock<const SHARED: bool>(&self) -> Words {
         if !SHARED {

@@ -12,26 +12,27 @@ use super::{Chunks, Index, Taken};
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::view::prefetch;
 
-/// A step that has moved so many keys is over: four full buckets or so. What is not moved yet fills up further
-/// meanwhile, by a fiftieth.
+/// A step that has moved so many keys is over: four full buckets or so. What is not moved yet fills
+/// up further meanwhile, by a fiftieth.
 const KEYS: usize = 32;
 /// The same for a step of a move that is behind.
 const KEYS_BEHIND: usize = 96;
 /// A step looks at no more buckets.
 const BUCKETS: usize = 12;
-/// The next table is there for so many buckets behind the homes that keys were moved to. It is not full, so they lie
-/// no further.
+/// The next table is there for so many buckets behind the homes that keys were moved to. It is not
+/// full, so they lie no further.
 const AHEAD: u32 = 16;
 /// The first table is made in one step and has no more homes: 32 KiB.
 const FIRST_MAX: u32 = 512;
 
 impl<V, const SHARED: bool> Index<V, SHARED> {
-    /// To be called after each change with the number of keys: begins a larger or smaller table, if it is time, and moves
-    /// a few keys. A bounded amount of work. In a shared index one thread at a time does it, others return at once.
+    /// To be called after each change with the number of keys: begins a larger or smaller table, if
+    /// it is time, and moves a few keys. A bounded amount of work. In a shared index one thread at
+    /// a time does it, others return at once.
     ///
     /// # Safety
-    /// As for `insert`. Without `SHARED`, `len` is exact. With it, it may be somewhat out of date; while there are few
-    /// keys (less than some hundreds for each thread), it should not be.
+    /// As for `insert`. Without `SHARED`, `len` is exact. With it, it may be somewhat out of date;
+    /// while there are few keys (less than some hundreds for each thread), it should not be.
     #[inline]
     pub(crate) unsafe fn step(&self, chunks: &mut impl Chunks, len: usize) {
         if self.is_due(len) {
@@ -45,8 +46,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
     #[cold]
     unsafe fn step_due(&self, chunks: &mut impl Chunks, len: usize) {
         if !self.take_turn() {
-            // Usually another thread sees to it. If it does not get on (the system may have put it to sleep), the
-            // table would run over before long: then all wait.
+            // Usually another thread sees to it. If it does not get on (the system may have put it
+            // to sleep), the table would run over before long: then all wait.
             if !self.is_urgent(len) {
                 return;
             }
@@ -98,7 +99,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// A shared index keeps some room, for the keys that many threads may insert before one of them gets to `step`.
+    /// A shared index keeps some room, for the keys that many threads may insert before one of them
+    /// gets to `step`.
     const SMALLEST: u32 = if SHARED { 4 } else { 1 };
 
     /// # Safety
@@ -161,7 +163,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         unsafe { self.move_some(chunks, at, len, taken) }
     }
 
-    /// The table for a key that finds none; 0 when there is no memory, and the key is counted as homeless.
+    /// The table for a key that finds none; 0 when there is no memory, and the key is counted as
+    /// homeless.
     ///
     /// # Safety
     /// As for `insert`.
@@ -182,7 +185,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         at
     }
 
-    /// Makes room for so many keys in an index that has none, so that they can be inserted without moving any.
+    /// Makes room for so many keys in an index that has none, so that they can be inserted without
+    /// moving any.
     ///
     /// # Safety
     /// Nobody else uses the index, and there are no keys.
@@ -237,11 +241,16 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         // SAFETY: the current table is whole.
         unsafe {
             let t = Table::at(chunks.base(), at);
+            if !chunks.may_free(table::taken_by(chunks.base(), at).bytes) {
+                self.set_calm(t.homes());
+                return;
+            }
             let buckets: SmallVec<[_; 8]> = (0..t.total()).filter_map(|b| t.bucket(b)).collect();
             let mut words: SmallVec<[_; 8]> = buckets.iter().map(|b| b.lock::<SHARED>()).collect();
             let empty = words.iter().all(|words| words.is_empty());
             if empty {
-                // Who comes too late for this table waits for its turn and finds none, or a new one.
+                // Who comes too late for this table waits for its turn and finds none, or a new
+                // one.
                 t.next().store(NOTHING, Ordering::Release);
                 words[..t.homes() as usize]
                     .iter_mut()
@@ -261,18 +270,21 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Gives everything back and forgets all keys. In a shared index, too, nobody else may use it meanwhile, but
-    /// for readers who can do with any answer.
+    /// Gives everything back and forgets all keys, unless that may not be given back now. In a
+    /// shared index, too, nobody else may use it meanwhile, but for readers who can do with any
+    /// answer.
     ///
     /// # Safety
     /// Nobody else changes the index.
     pub(crate) unsafe fn clear(&self, chunks: &mut impl Chunks) {
         self.wait_for_turn();
         let mut taken = self.taken();
-        // SAFETY: the caller's promise.
-        unsafe { self.give_back(chunks, &mut taken) };
-        debug_assert_eq!(taken, Taken::default());
-        self.set_taken(taken);
+        if chunks.may_free(taken.bytes) {
+            // SAFETY: the caller's promise.
+            unsafe { self.give_back(chunks, &mut taken) };
+            debug_assert_eq!(taken, Taken::default());
+            self.set_taken(taken);
+        }
         self.end_turn();
     }
 
@@ -293,7 +305,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Moves a few buckets from the table to its next one; `None` when there is no memory.
+    /// Moves a few buckets from the table to its next one; `None` when there is no memory, or no
+    /// room for the garbage that it makes.
     ///
     /// # Safety
     /// It is the caller's turn; `at` is the current table, and has a next one.
@@ -307,8 +320,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         self.set_busy();
         let mut cursor = self.work.cursor.load(Ordering::Relaxed);
         let (mut keys, mut buckets) = (0, 0);
-        // SAFETY: both tables stay until the end of the move. Chunks may move with the arena, so pointers are made anew
-        // after each request for memory.
+        // SAFETY: both tables stay until the end of the move. Chunks may move with the arena, so
+        // pointers are made anew after each request for memory.
         unsafe {
             let t = Table::at(chunks.base(), at);
             let (homes, next) = (t.homes(), t.next().load(Ordering::Acquire));
@@ -327,6 +340,11 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             };
             while cursor < homes && keys < quota && buckets < BUCKETS {
                 let (t, n) = (Table::at(chunks.base(), at), Table::at(chunks.base(), next));
+                let over = t.chunk_of(cursor);
+                let ends = t.chunk_of(cursor + 1) != over;
+                if ends && !chunks.may_free(t.bytes_of(over)) {
+                    return None;
+                }
                 let (least, greatest) = t.hashes(cursor);
                 let last = (n.home(greatest) + AHEAD).min(n.total() - 1);
                 for chunk in n.chunk_of(n.home(least))..=n.chunk_of(last) {
@@ -344,16 +362,17 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                         None => return self.move_both(chunks, at, taken),
                     },
                 }
-                let t = Table::at(chunks.base(), at);
                 buckets += 1;
                 cursor += 1;
                 self.work.cursor.store(cursor, Ordering::Relaxed);
-                if t.chunk_of(cursor) != t.chunk_of(cursor - 1) {
-                    let over = t.chunk_of(cursor - 1);
+                if ends {
                     table::free_chunk(chunks, at, over, taken);
                 }
             }
             if cursor == homes {
+                if !chunks.may_free(table::taken_by(chunks.base(), at).bytes) {
+                    return None;
+                }
                 super::bucket::point();
                 self.set_table(chunks.base(), next);
                 table::free(chunks, at, taken);
@@ -385,12 +404,12 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Moves the keys that are at home in a bucket; how many there were. `None`: in an index that stands alone, one of them
-    /// found no slot, and nothing was moved.
+    /// Moves the keys that are at home in a bucket; how many there were. `None`: in an index that
+    /// stands alone, one of them found no slot, and nothing was moved.
     ///
     /// # Safety
-    /// It is the caller's turn; all buckets before were moved, and the buckets of the next table are there in
-    /// which these keys may lie.
+    /// It is the caller's turn; all buckets before were moved, and the buckets of the next table
+    /// are there in which these keys may lie.
     pub(super) unsafe fn move_bucket(
         &self,
         base: *mut u8,
@@ -398,7 +417,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         next: Table,
         home: u32,
     ) -> Option<usize> {
-        // SAFETY: leaves in locked buckets are alive; what is at home in a locked bucket is changed by nobody else.
+        // SAFETY: leaves in locked buckets are alive; what is at home in a locked bucket is changed
+        // by nobody else.
         unsafe {
             let Some(first) = t.bucket(home) else {
                 return Some(0);
@@ -406,7 +426,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             let mut words = first.lock::<SHARED>();
             let mut used = words.used();
             let keys = used.count_ones() as usize;
-            // Whatever is in the bucket is at home in it: what was at home before was moved and cleared.
+            // Whatever is in the bucket is at home in it: what was at home before was moved and
+            // cleared.
             while used != 0 {
                 let leaf = first.leaf(used.trailing_zeros() as usize);
                 let hash = self.hash_of(base, leaf);
@@ -452,8 +473,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Moves the keys that are at home in a bucket and lie behind it, and ends the lock of the home. False: one of them found
-    /// no slot, and nothing was moved.
+    /// Moves the keys that are at home in a bucket and lie behind it, and ends the lock of the
+    /// home. False: one of them found no slot, and nothing was moved.
     ///
     /// # Safety
     /// As for `move_bucket`, of which it is a part: the home is locked, and these are its words.

@@ -1,4 +1,5 @@
-//! The hash of a key: seeded at random, even in its upper half, and without a branch for most lengths.
+//! The hash of a key: seeded at random, even in its upper half, and without a branch for most
+//! lengths.
 
 use alloc::boxed::Box;
 use core::hash::Hasher;
@@ -11,16 +12,17 @@ use crate::qp::raw::leaf::four_words;
 
 /// The secrets of one index.
 ///
-/// Keys of 8 to 32 bytes are hashed here, as foldhash does it: words xored with secrets, multiplied, and the two halves
-/// of the product xored. All lengths take the same way, so there is no branch that the processor would guess wrong.
-/// Other keys go to foldhash itself.
+/// Keys of 8 to 32 bytes are hashed here, as foldhash does it: words xored with secrets,
+/// multiplied, and the two halves of the product xored. All lengths take the same way, so there is
+/// no branch that the processor would guess wrong. Other keys go to foldhash itself.
 ///
-/// Both end with one multiplication more, as foldhash's quality form does, because the upper half alone gives the home,
-/// in a table that is nearly full. Foldhash's fast form is too uneven for that: of 60,000 keys "key 1", "key 2" …, and
-/// some seeds, it puts a hundred into one bucket, and a lattice of numbers comes out with a variance of a third to four
-/// times a random one.
+/// Both end with one multiplication more, as foldhash's quality form does, because the upper half
+/// alone gives the home, in a table that is nearly full. Foldhash's fast form is too uneven for
+/// that: of 60,000 keys "key 1", "key 2" …, and some seeds, it puts a hundred into one bucket, and
+/// a lattice of numbers comes out with a variance of a third to four times a random one.
 ///
-/// An index that programs in other languages search has another hash, which they compute as well: see [`format::hash`](crate::qp::format::hash).
+/// An index that programs in other languages search has another hash, which they compute as well:
+/// see [`format::hash`](crate::qp::format::hash).
 #[repr(C)]
 pub(super) struct Secrets {
     words: [u64; 5],
@@ -102,7 +104,8 @@ mod tests {
     use super::*;
     use crate::qp::format::hash::{STEP, mix, product};
 
-    /// The variance of the numbers of keys of a home, and of a home's half and a tag, by their means: 1 if it is random.
+    /// The variance of the numbers of keys of a home, and of a home's half and a tag, by their
+    /// means: 1 if it is random.
     fn spread(secrets: &Secrets, keys: impl Iterator<Item = Vec<u8>>, n: usize) -> [f64; 2] {
         let homes = n as u64 / 9;
         let mut counts = vec![0u32; homes as usize];

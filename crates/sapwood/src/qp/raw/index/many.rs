@@ -1,10 +1,12 @@
-//! Many lookups at once: a group's buckets are all asked for before the first is read, then its leaves.
+//! Many lookups at once: a group's buckets are all asked for before the first is read, then its
+//! leaves.
 //!
-//! What the second pass reads of a home is used by the third, so that no bucket is read twice. It is an honest answer: the
-//! home was seen without MOVED after the guard began, so a leaf that was read from it then is the key's at
-//! that moment, or a newer one, and the guard keeps it alive; a leaf from a bucket behind is as good as one that
-//! `look_behind` finds. That stays so as long as the guard is held: the third pass has only to compare the key. If it
-//! is another one, the lookup is done anew, alone.
+//! What the second pass reads of a home is used by the third, so that no bucket is read twice. It
+//! is an honest answer: the home was seen without MOVED after the guard began, so a leaf that was
+//! read from it then is the key's at that moment, or a newer one, and the guard keeps it alive; a
+//! leaf from a bucket behind is as good as one that `look_behind` finds. That stays so as long as
+//! the guard is held: the third pass has only to compare the key. If it is another one, the lookup
+//! is done anew, alone.
 
 use core::ptr;
 use core::sync::atomic::Ordering;

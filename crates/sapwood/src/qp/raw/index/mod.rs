@@ -1,52 +1,65 @@
 //! The point index: a hash index over the leaves of a trie, kept in step with it.
 //!
-//! A lookup of one key touches two cache lines: a bucket ([`bucket`]) and the leaf. The trie is always the truth: where
-//! the index does not know, it says so ([`Found::AskTrie`]), so it can do without memory that it does not get.
+//! A lookup of one key touches two cache lines: a bucket ([`bucket`]) and the leaf. The trie is
+//! always the truth: where the index does not know, it says so ([`Found::AskTrie`]), so it can do
+//! without memory that it does not get.
 //!
 //! # Layout
 //!
-//! Buckets of twelve leaves lie in a table ([`table`]) in the order of the hashes: a key's *home* is
-//! `high half of the hash * homes >> 32`, its tag comes from the low byte. A key whose home is full lies in the next
-//! bucket with room; its home counts such keys (`out`), knows how far behind they are at most (`reach`, up to 255:
-//! in a table that is nearly full, long runs of buckets are), and some bits of their tags (`filter`). A key that
-//! finds no room there either is only counted, at its home (`spilled`), and lookups that do not find it ask the trie.
+//! Buckets of twelve leaves lie in a table ([`table`]) in the order of the hashes: a key's *home*
+//! is `high half of the hash * homes >> 32`, its tag comes from the low byte. A key whose home is
+//! full lies in the next bucket with room; its home counts such keys (`out`), knows how far behind
+//! they are at most (`reach`, up to 255: in a table that is nearly full, long runs of buckets are),
+//! and some bits of their tags (`filter`). A key that finds no room there either is only counted,
+//! at its home (`spilled`), and lookups that do not find it ask the trie.
 //!
 //! # Growth
 //!
-//! A table that is 75 % full is followed by one with two sevenths more homes, one that is a quarter as full as that by a
-//! smaller one. Each change of the map then moves a few buckets, from the first to the last ([`grow`]). Order is
-//! kept, so the new table fills from the front while the old one is freed from the front: together they take little more
-//! than one. What is spilled in a bucket that is moved, nobody knows: the new buckets that it could be at home in say
-//! `AskTrie` to every miss from then on. That takes a lack of memory or dozens of equal hashes. It is over when the
-//! map was empty, or after [`Index::clear`] and the insertion of all leaves.
+//! A table that is 75 % full is followed by one with two sevenths more homes, one that is a quarter
+//! as full as that by a smaller one. Each change of the map then moves a few buckets, from the
+//! first to the last ([`grow`]). Order is kept, so the new table fills from the front while the old
+//! one is freed from the front: together they take little more than one. What is spilled in a
+//! bucket that is moved, nobody knows: the new buckets that it could be at home in say `AskTrie` to
+//! every miss from then on. That takes a lack of memory or dozens of equal hashes. It is over when
+//! the map was empty, or after [`Index::clear`] and the insertion of all leaves.
 //!
-//! Writers of a shared map know the number of keys but roughly. So a key that has to lie far from its home makes the next
-//! step look at how full the table is; and before it shrinks the table, too, it looks.
+//! Writers of a shared map know the number of keys but roughly. So a key that has to lie far from
+//! its home makes the next step look at how full the table is; and before it shrinks the table,
+//! too, it looks.
 //!
 //! # Why readers need no lock
 //!
-//! Readers hold a guard: chunks, tables and leaves that they can reach are not freed meanwhile. Writers of one key come
-//! one after the other. A reader reads the bucket of the home; if its filter has the key's tag, the buckets within
-//! reach; and then the home again. A key that is in the index all the while is found, or the answer is `AskTrie`:
+//! Readers hold a guard: chunks, tables and leaves that they can reach are not freed meanwhile.
+//! Writers of one key come one after the other. A reader reads the bucket of the home; if its
+//! filter has the key's tag, the buckets within reach; and then the home again. A key that is in
+//! the index all the while is found, or the answer is `AskTrie`:
 //!
-//! - *Nobody moves it.* It never changes its slot. A replaced value's leaf is stored over the old one in place. It lies at
-//!   home, or it is counted in the home's `out`, `reach` and `filter`, or in `spilled`, from
-//!   before the lookup until after.
-//! - *It is moved to the next table*, which has it before MOVED is set at its home. A reader that sees MOVED at first
-//!   goes to the next table. One that does not finds it in the old table: slots in the home itself stay as they were
-//!   when MOVED was set, for ever. Slots behind are cleared, because other homes' keys go on living there, but only
-//!   after MOVED was set: who sees one cleared (Acquire) sees MOVED when it looks at the home again.
-//! - *Its chunk is gone from the directory*: then all that was at home there was moved. On to the next table.
-//! - *A slot is used again between the load of its tag and the load of its cell.* A cell is stored before its tag
-//!   and never cleared, so the cell belongs to the tag that was seen or is a newer one. The key decides.
+//! - *Nobody moves it.* It never changes its slot. A replaced value's leaf is stored over the old
+//!   one in place. It lies at home, or it is counted in the home's `out`, `reach` and `filter`, or
+//!   in `spilled`, from before the lookup until after.
+//! - *It is moved to the next table*, which has it before MOVED is set at its home. A reader that
+//!   sees MOVED at first goes to the next table. One that does not finds it in the old table: slots
+//!   in the home itself stay as they were when MOVED was set, for ever. Slots behind are cleared,
+//!   because other homes' keys go on living there, but only after MOVED was set: who sees one
+//!   cleared (Acquire) sees MOVED when it looks at the home again.
+//! - *Its chunk is gone from the directory*: then all that was at home there was moved. On to the
+//!   next table.
+//! - *A slot is used again between the load of its tag and the load of its cell.* A cell is stored
+//!   before its tag and never cleared, so the cell belongs to the tag that was seen or is a newer
+//!   one. The key decides.
 //!
-//! What a reader follows is alive. It saw the slot in use, or the home without MOVED, after its guard began; so the leaf was
-//! in the index after that, and what is retired later waits for the guard. Slots of a moved home may hold leaves
-//! that are long freed, but no lookup uses them: from this home it sees MOVED, other homes' keys do not lie
-//! there, and homes before are MOVED too, as buckets are moved in order. The same makes a leaf that is found in the
-//! old table an honest answer: it was the key's leaf at the moment when the home was read without MOVED.
+//! What a reader follows is alive. It saw the slot in use, or the home without MOVED, after its
+//! guard began; so the leaf was in the index after that, and what is retired later waits for the
+//! guard. Slots of a moved home may hold leaves that are long freed, but no lookup uses them: from
+//! this home it sees MOVED, other homes' keys do not lie there, and homes before are MOVED too, as
+//! buckets are moved in order. The same makes a leaf that is found in the old table an honest
+//! answer: it was the key's leaf at the moment when the home was read without MOVED.
 //!
 //! A key that is absent all the while is never found: keys are compared whole.
+//!
+//! A lookup ends: it looks into [`HOPS`] tables at most. A reader that is so slow that its key was
+//! moved on from each of them asks the trie. Without a trie it takes the turn, for as long as a
+//! lookup lasts: nothing is moved meanwhile.
 //!
 //! # Without a trie
 //!
@@ -54,10 +67,11 @@
 //!
 //! # Locks
 //!
-//! Writers of a shared index lock the home, and then at most one bucket behind it; a mover locks an old bucket or two,
-//! and then new ones. It is always ahead or from an old table to a new one, so no circle of waiting is possible. Nobody takes a
-//! leaf out of a bucket, or replaces it, without that bucket's lock; a mover holds it while it reads keys, so they are
-//! alive. An owned index (`SHARED` false) has no locks and no read-modify-write instruction.
+//! Writers of a shared index lock the home, and then at most one bucket behind it; a mover locks an
+//! old bucket or two, and then new ones. It is always ahead or from an old table to a new one, so
+//! no circle of waiting is possible. Nobody takes a leaf out of a bucket, or replaces it, without
+//! that bucket's lock; a mover holds it while it reads keys, so they are alive. An owned index
+//! (`SHARED` false) has no locks and no read-modify-write instruction.
 //!
 //! Writers hold a guard too: a bucket that they wait for may be moved, and its chunk given back.
 
@@ -97,11 +111,28 @@ pub(crate) trait Chunks {
     /// A block, or `None` when there is no memory: growth is then put off.
     fn alloc(&mut self, bytes: usize) -> Option<Ref>;
 
+    /// Whether blocks of so many bytes may be given back by the operation under way: what waits
+    /// for readers may be limited. If not, they stay in use for the time being.
+    fn may_free(&mut self, bytes: usize) -> bool {
+        let _ = bytes;
+        true
+    }
+
     /// Gives a block back; in a shared map after a grace period.
     ///
     /// # Safety
-    /// The block came from `alloc` with as many bytes, and nobody who begins to read now gets to it.
+    /// The block came from `alloc` with as many bytes, and nobody who begins to read now gets to
+    /// it.
     unsafe fn free(&mut self, block: Ref, bytes: usize);
+
+    /// Gives a block back that nobody else has seen.
+    ///
+    /// # Safety
+    /// The block came from `alloc` with as many bytes, and was not published.
+    unsafe fn discard(&mut self, block: Ref, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.free(block, bytes) };
+    }
 }
 
 /// What the index knows about a key.
@@ -115,6 +146,10 @@ pub(crate) enum Found {
     AskTrie,
 }
 
+/// The tables that a lookup looks into before it asks the trie or waits for its turn. Between two
+/// of them, writers have changed a good part of all keys.
+const HOPS: usize = if cfg!(shuttle) { 1 } else { 8 };
+
 /// What one table knows.
 enum Look {
     Found(Found),
@@ -124,7 +159,8 @@ enum Look {
 
 /// A hash index over leaves with values `V`.
 ///
-/// Everything in it is an atomic, but without `SHARED` only loads and stores are used: writers need to be alone.
+/// Everything in it is an atomic, but without `SHARED` only loads and stores are used: writers need
+/// to be alone.
 #[repr(C)]
 pub struct Index<V, const SHARED: bool> {
     /// The table where lookups begin, 0 = none.
@@ -165,7 +201,8 @@ struct Work {
 }
 
 impl<V, const SHARED: bool> Index<V, SHARED> {
-    /// An index without keys, which takes no memory. Who does not know the seed cannot choose keys that collide.
+    /// An index without keys, which takes no memory. Who does not know the seed cannot choose keys
+    /// that collide.
     pub(crate) fn new(seed: u64) -> Self {
         Index {
             table: AtomicU32::new(0),
@@ -185,8 +222,9 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// An index that others search: its hash is the portable one, and the reference of the table where lookups begin is
-    /// also kept in the arena, in the aligned word at so many bytes from the base.
+    /// An index that others search: its hash is the portable one, and the reference of the table
+    /// where lookups begin is also kept in the arena, in the aligned word at so many bytes from the
+    /// base.
     #[cfg(feature = "std")]
     pub(crate) fn published(seed: u64, at: usize) -> Self {
         debug_assert!(at != 0 && at % 8 == 0);
@@ -235,8 +273,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
     /// Looks a key up. Any number of threads may, beside writers.
     ///
     /// # Safety
-    /// `base` is where the arena lies, `hash` is the key's. In a shared index the caller holds a guard, since before
-    /// the call and as long as it uses the leaf.
+    /// `base` is where the arena lies, `hash` is the key's. In a shared index the caller holds a
+    /// guard, since before the call and as long as it uses the leaf.
     #[inline]
     pub(crate) unsafe fn find(&self, base: *mut u8, hash: u64, key: &[u8]) -> Found {
         bucket::point();
@@ -244,8 +282,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         if at == 0 {
             return self.without_table();
         }
-        // SAFETY: the guard keeps the table. Homes are below `total`. A cell behind a tag is a leaf, alive as long as
-        // the guard is.
+        // SAFETY: the guard keeps the table. Homes are below `total`. A cell behind a tag is a
+        // leaf, alive as long as the guard is.
         unsafe {
             let table = Table::at(base, at).settle(hash);
             if let Some(bucket) = table.bucket(table.home(hash)) {
@@ -266,8 +304,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// `find` for the one key in ten that the first look does not settle; it begins anew. Apart, so that `find` is short:
-    /// then the processor works on more lookups at once.
+    /// `find` for the one key in ten that the first look does not settle; it begins anew. Apart, so
+    /// that `find` is short: then the processor works on more lookups at once.
     ///
     /// # Safety
     /// As for `find`.
@@ -277,21 +315,58 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         if at == 0 {
             return self.without_table();
         }
-        // SAFETY: the guard keeps the table.
-        let mut table = unsafe { Table::at(base, at).settle(hash) };
-        loop {
+        // SAFETY: the guard keeps the table; the caller's promise.
+        unsafe {
+            let table = Table::at(base, at).settle(hash);
+            let found = self.follow(table, hash, key, HOPS);
+            found.unwrap_or_else(|| self.find_late(base, hash, key))
+        }
+    }
+
+    /// Looks into a table and those after it, as many as `hops` in all; `None` when the key was
+    /// moved on even so.
+    ///
+    /// # Safety
+    /// As for `find`, with a table that is alive.
+    #[inline]
+    unsafe fn follow(&self, table: Table, hash: u64, key: &[u8], hops: usize) -> Option<Found> {
+        let mut table = table;
+        for _ in 0..hops {
             // SAFETY: the caller's promise.
             if let Look::Found(found) = unsafe { self.look(table, hash, key) } {
-                return found;
+                return Some(found);
             }
             let next = table.next().load(Ordering::Acquire);
             if next == NOTHING || next == 0 {
                 // The last key was gone when this table was given up.
-                return Found::Absent;
+                return Some(Found::Absent);
             }
             // SAFETY: the next table is published before a key moves there; the guard keeps it.
-            table = unsafe { Table::at(base, next) };
+            table = unsafe { Table::at(table.base(), next) };
         }
+        None
+    }
+
+    /// `find` for a reader that writers have outrun: whole tables were moved while it looked. The
+    /// trie knows. Without one, nothing is moved while this thread has the turn.
+    ///
+    /// # Safety
+    /// As for `find`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn find_late(&self, base: *mut u8, hash: u64, key: &[u8]) -> Found {
+        if !self.alone {
+            return Found::AskTrie;
+        }
+        self.wait_for_turn();
+        let at = self.table.load(Ordering::Acquire);
+        let mut found = None;
+        if at != 0 {
+            // SAFETY: the caller's promise. The chain of tables ends, as nobody makes another.
+            found = unsafe { self.follow(Table::at(base, at), hash, key, usize::MAX) };
+        }
+        self.end_turn();
+        found.unwrap_or(Found::Absent)
     }
 
     #[cold]
@@ -361,8 +436,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             }
         }
         if SHARED {
-            // A key that was moved meanwhile is cleared behind its home, but not before MOVED was set.
-            // SAFETY: as above.
+            // A key that was moved meanwhile is cleared behind its home, but not before MOVED was
+            // set. SAFETY: as above.
             let moved = unsafe { table.bucket(home) }.is_none_or(|home| home.load().is_moved());
             if moved {
                 return Look::Moved;
@@ -377,9 +452,9 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
     /// Adds a leaf whose key is not in the index.
     ///
     /// # Safety
-    /// `hash` is that of the leaf's key, the leaf is alive until it was removed or replaced. Without `SHARED` nobody
-    /// else uses the index. With it, the caller holds a guard, and is alone with this key; it may not hold anything that
-    /// `chunks` waits for.
+    /// `hash` is that of the leaf's key, the leaf is alive until it was removed or replaced.
+    /// Without `SHARED` nobody else uses the index. With it, the caller holds a guard, and is alone
+    /// with this key; it may not hold anything that `chunks` waits for.
     #[inline]
     pub(crate) unsafe fn insert(&self, chunks: &mut impl Chunks, hash: u64, leaf: u32) {
         bucket::point();
@@ -404,8 +479,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// The table is too full: the numbers of keys that `step` is told must be out of date. With exact ones, it is equal
-    /// hashes, which no table helps against.
+    /// The table is too full: the numbers of keys that `step` is told must be out of date. With
+    /// exact ones, it is equal hashes, which no table helps against.
     #[cold]
     fn press(&self) {
         if SHARED {
@@ -507,8 +582,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// What the index takes of the arena, without what was given back and waits for a grace period. All of it is
-    /// there: nothing lies in other memory.
+    /// What the index takes of the arena, without what was given back and waits for a grace period.
+    /// All of it is there: nothing lies in other memory.
     pub(crate) fn taken(&self) -> Taken {
         Taken {
             blocks: self.work.blocks.load(Ordering::Relaxed),

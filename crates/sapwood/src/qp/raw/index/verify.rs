@@ -28,8 +28,8 @@ pub(crate) struct Shape {
 }
 
 impl<V, const SHARED: bool> Index<V, SHARED> {
-    /// Checks that the index holds just these leaves, each once or counted as spilled, and that all of its counts and
-    /// accounts are right.
+    /// Checks that the index holds just these leaves, each once or counted as spilled, and that all
+    /// of its counts and accounts are right.
     ///
     /// # Safety
     /// Nobody else uses the index, the arena lies at `base`, and the leaves are alive.

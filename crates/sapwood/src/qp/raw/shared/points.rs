@@ -1,9 +1,10 @@
 //! The point index of a shared trie.
 //!
-//! The index and the trie change one after the other, under the locks of the branches: a new leaf goes into the index
-//! first and then into the trie, an old one leaves the trie first and then the index. Lookups believe the index, so a
-//! writer that refuses (the key is there already, or is not there) answers only when both say the same: else it
-//! would speak of a change that lookups do not see yet.
+//! The index and the trie change one after the other, under the locks of the branches: a new leaf
+//! goes into the index first and then into the trie, an old one leaves the trie first and then the
+//! index. Lookups believe the index, so a writer that refuses (the key is there already, or is not
+//! there) answers only when both say the same: else it would speak of a change that lookups do not
+//! see yet.
 
 use super::trie::Trie;
 use crate::qp::raw::index::Found;
@@ -37,12 +38,14 @@ impl<V> Trie<V> {
     /// Adds a leaf that is about to be linked.
     ///
     /// # Safety
-    /// This thread holds a guard and the lock of the slot where the leaf will be; the leaf is whole and new.
+    /// This thread holds a guard and the lock of the slot where the leaf will be; the leaf is whole
+    /// and new.
     #[inline]
     pub(crate) unsafe fn index_insert(&self, held: &mut Held<'_>, hash: u64, leaf: u32) {
         if let Some(index) = &self.index {
             let mut blocks = Blocks::new(&self.depot, &mut held.inner);
-            // SAFETY: the caller's promise: changes of one key come one after the other, as they need that lock.
+            // SAFETY: the caller's promise: changes of one key come one after the other, as they
+            // need that lock.
             unsafe { index.insert(&mut blocks, hash, leaf) };
         }
     }

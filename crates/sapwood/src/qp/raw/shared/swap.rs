@@ -1,5 +1,5 @@
-//! What all changes of a shared trie have in common: blocks that nobody knows yet, and the one store
-//! that publishes them, under the locks that it takes.
+//! What all changes of a shared trie have in common: blocks that nobody knows yet, and the one
+//! store that publishes them, under the locks that it takes.
 
 use sapwood_arena::{Area, ArenaFull, Kind};
 use smallvec::SmallVec;
@@ -148,11 +148,12 @@ impl<V> Trie<V> {
         block
     }
 
-    /// Puts what `fill` makes, once the slot is locked and holds `old`, in the place of that. It may
-    /// find that something else has changed: `None`.
+    /// Puts what `fill` makes, once the slot is locked and holds `old`, in the place of that. It
+    /// may find that something else has changed: `None`.
     ///
     /// # Safety
-    /// The guard is held; slots were met under it, so their branches are not freed. Blocks are ours.
+    /// The guard is held; slots were met under it, so their branches are not freed. Blocks are
+    /// ours.
     pub(super) unsafe fn swap(
         &self,
         held: &mut Held<'_>,
@@ -185,8 +186,8 @@ impl<V> Trie<V> {
         Tried::Done
     }
 
-    /// Puts what `fill` makes of the branch `cell`, once that is locked, in its place in `slot`; the
-    /// branch is obsolete afterwards. It may find that a child has changed: `None`.
+    /// Puts what `fill` makes of the branch `cell`, once that is locked, in its place in `slot`;
+    /// the branch is obsolete afterwards. It may find that a child has changed: `None`.
     ///
     /// # Safety
     /// As for `swap`.

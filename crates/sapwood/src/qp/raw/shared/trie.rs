@@ -41,11 +41,13 @@ pub struct Trie<V> {
     /// Where in the arena others find the root cell, in bytes from the base.
     published: Option<usize>,
     pub(crate) compaction: Mutex<super::compact::Compaction>,
-    /// The point index, if there is one. It holds a new leaf before the trie does, and an old one until after.
+    /// The point index, if there is one. It holds a new leaf before the trie does, and an old one
+    /// until after.
     pub(crate) index: Option<Index<V, true>>,
 }
 
-// SAFETY: the trie owns its values; `&V` goes to other threads (Sync), and who reclaims drops (Send).
+// SAFETY: the trie owns its values; `&V` goes to other threads (Sync), and who reclaims drops
+// (Send).
 unsafe impl<V: Send + Sync> Send for Trie<V> {}
 // SAFETY: as above. Nodes are changed by the protocol of the module only.
 unsafe impl<V: Send + Sync> Sync for Trie<V> {}
@@ -81,7 +83,8 @@ impl<V> Trie<V> {
         trie
     }
 
-    /// Keeps the root cell also in the arena, in the aligned word at so many bytes from the base, for others to read.
+    /// Keeps the root cell also in the arena, in the aligned word at so many bytes from the base,
+    /// for others to read.
     pub(crate) fn publish(&mut self, at: usize) {
         self.published = Some(at);
         self.publish_root(self.root.cell.load(Ordering::Relaxed));
@@ -105,7 +108,8 @@ impl<V> Trie<V> {
             base: self.depot.base(),
         };
         sync::point();
-        // SAFETY: nodes that can be reached now are freed only a grace period after they were unlinked.
+        // SAFETY: nodes that can be reached now are freed only a grace period after they were
+        // unlinked.
         unsafe { View::new(mem, self.root.cell.load(Ordering::Acquire)) }
     }
 
@@ -213,8 +217,8 @@ impl<V> Trie<V> {
         // SAFETY: the caller's promise.
         unsafe {
             if cell & LEAF != 0 {
-                let size = LeafOf::<V>::size(LeafOf::<V>::key_len(self.pointer(cell)));
-                ((size + 7) & !7, LEAF_KIND)
+                let key_len = LeafOf::<V>::key_len(self.pointer(cell));
+                (LeafOf::<V>::block(key_len), LEAF_KIND)
             } else {
                 // Both begin with their header.
                 block_of(cell, self.branch(cell).h)
@@ -227,7 +231,8 @@ impl<V> Trie<V> {
         let mut values = self.writers.take_waiting();
         let root = self.root.cell.load(Ordering::Relaxed);
         values.extend((root != 0).then_some(root));
-        // SAFETY: `&mut self`: each leaf is below the root or waited, and nobody uses them afterwards.
+        // SAFETY: `&mut self`: each leaf is below the root or waited, and nobody uses them
+        // afterwards.
         unsafe { drop_values::<V>(self.depot.base(), values) };
     }
 }

@@ -1,10 +1,11 @@
 //! Ordered walks over a trie that changes meanwhile.
 //!
-//! A walk keeps the branches on its way, also those that were replaced since: such a branch is frozen, and its cells lead
-//! to everything that was there when it was replaced and has stayed. So a walk never skips a key that is there
-//! throughout. All keys below a child come before those below the next one, in any state of the branch, so it
-//! never goes back and never repeats a key. It may give an entry that was removed meanwhile, or a value that was
-//! replaced, or miss a key that was inserted.
+//! A walk keeps the branches on its way, also those that were replaced since: such a branch is
+//! frozen, and its cells lead to everything that was there when it was replaced and has stayed. So
+//! a walk never skips a key that is there throughout. All keys below a child come before those
+//! below the next one, in any state of the branch, so it never goes back and never repeats a key.
+//! It may give an entry that was removed meanwhile, or a value that was replaced, or miss a key
+//! that was inserted.
 
 use alloc::vec::Vec;
 use core::ops::Bound;

@@ -1,5 +1,6 @@
-//! Models of the lock protocol for loom: every order of its memory accesses, up to the preemptions that
-//! `LOOM_MAX_PREEMPTIONS` allows. `RUSTFLAGS="--cfg loom" cargo test -p sapwood --lib --release models`.
+//! Models of the lock protocol for loom: every order of its memory accesses, up to the preemptions
+//! that `LOOM_MAX_PREEMPTIONS` allows.
+//! `RUSTFLAGS="--cfg loom" cargo test -p sapwood --lib --release models`.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -134,8 +135,8 @@ fn what_was_done_under_the_lock_is_seen_by_who_finds_it_obsolete() {
                 shared.parking.abandon(&shared.word);
             })
         };
-        // A writer that found the branch obsolete begins anew from the root; it reads with Acquire there, so it needs
-        // no more than to get there: no ordering is asked of the word itself.
+        // A writer that found the branch obsolete begins anew from the root; it reads with Acquire
+        // there, so it needs no more than to get there: no ordering is asked of the word itself.
         if shared
             .parking
             .acquire(&shared.word, &mut LockContention::default())

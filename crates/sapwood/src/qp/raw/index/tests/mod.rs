@@ -1,4 +1,5 @@
-//! The index, beside a trie and alone, against a hash map of the standard library, alone and under many threads.
+//! The index, beside a trie and alone, against a hash map of the standard library, alone and under
+//! many threads.
 
 #[cfg(not(shuttle))]
 mod alone;
@@ -8,6 +9,8 @@ mod owned;
 mod schedules;
 #[cfg(not(shuttle))]
 mod shared;
+#[cfg(not(shuttle))]
+mod slow;
 
 use sapwood_arena::{Area, Arena, Kind, Ref};
 

@@ -94,7 +94,8 @@ fn key(i: usize) -> Vec<u8> {
     format!("key {i}").into_bytes()
 }
 
-/// `here` keys are there before and after; others come and go while the table is moved for `len` keys.
+/// `here` keys are there before and after; others come and go while the table is moved for `len`
+/// keys.
 fn moved_beside_all(mask: u64, here: usize, len: usize) {
     let world = Arc::new(World::new(mask, false));
     let mut leaves: Vec<u32> = (0..here).map(|i| world.insert(&key(i), 1)).collect();

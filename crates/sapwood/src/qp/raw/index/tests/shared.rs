@@ -1,4 +1,5 @@
-//! Readers beside writers, while tables grow and shrink, with memory that is used again after a grace period.
+//! Readers beside writers, while tables grow and shrink, with memory that is used again after a
+//! grace period.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -20,7 +21,8 @@ struct Memory {
     base: *mut u8,
 }
 
-// SAFETY: the base is a number to the threads; what lies there is atomic, or published and left alone.
+// SAFETY: the base is a number to the threads; what lies there is atomic, or published and left
+// alone.
 unsafe impl Sync for Memory {}
 
 struct Plain<'a> {
@@ -129,7 +131,8 @@ fn run(plan: Plan) {
                     reader.quiescent();
                 }
                 if plan.mask == u64::MAX {
-                    // A writer that waits for a processor in the middle of a change leaves its bucket in doubt meanwhile.
+                    // A writer that waits for a processor in the middle of a change leaves its
+                    // bucket in doubt meanwhile.
                     assert!(asks * 4 <= all, "{asks} of {all} lookups asked the trie");
                 }
             });

@@ -1,0 +1,68 @@
+//! What is shown of recorded results: pictures, and tables for the documents.
+//!
+//! Both are made from the records under `bench/record` alone, and come out the same each time.
+
+pub mod pages;
+pub mod pictures;
+mod published;
+mod record;
+mod tables;
+
+use std::path::PathBuf;
+
+pub use record::{Record, read_records};
+
+/// Where the repository's records lie.
+pub fn records() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("record")
+}
+
+#[cfg(test)]
+/// The repository's root.
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Three significant digits or so, as people write them.
+pub fn short(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        ..0.01 => format!("{value:.4}"),
+        ..0.1 => format!("{value:.3}"),
+        ..10.0 => format!("{value:.2}"),
+        ..100.0 => format!("{value:.1}"),
+        ..10_000.0 => format!("{value:.0}"),
+        _ => thousands(value.round() as u64),
+    }
+}
+
+/// A number with a comma before each three digits.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let numbers = [0.0, 0.0042, 0.034, 0.5, 9.999, 45.18, 254.3, 50_590.0];
+        let texts = numbers.map(short);
+        assert_eq!(
+            texts,
+            [
+                "0", "0.0042", "0.034", "0.50", "10.00", "45.2", "254", "50,590"
+            ]
+        );
+        assert_eq!(thousands(1_234_567), "1,234,567");
+    }
+}

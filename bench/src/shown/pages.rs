@@ -1,0 +1,293 @@
+//! Tables in pages: what stands between two marks is made anew from the records.
+
+use std::collections::BTreeSet;
+
+use super::record::Record;
+use super::short;
+use super::tables;
+
+/// The processors that records are of, in the order in which tables have them.
+pub const PROCESSORS: [&str; 2] = ["EPYC", "Xeon"];
+
+/// A table before it is filled in.
+pub struct Table {
+    /// The headings.
+    pub head: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// What stands in a place of a table.
+pub enum Cell {
+    /// Text, such as what others have published.
+    Text(String),
+    /// A figure of both processors: `EPYC / Xeon`.
+    Both(Ask),
+    /// A name and a figure of the first processor that has it.
+    Named(&'static str, Ask),
+}
+
+/// A figure that a record may have.
+#[derive(Clone)]
+pub struct Ask {
+    /// The suite.
+    pub suite: &'static str,
+    /// The case; with `*` at its end, the first that begins so.
+    pub case: &'static str,
+    /// Whose record it has to be: the newest with a row of this engine is taken.
+    pub ours: &'static str,
+    /// The engine asked for.
+    pub engine: &'static str,
+    /// What was measured.
+    pub metric: &'static str,
+    /// How to show it.
+    pub how: How,
+}
+
+/// How a figure is shown.
+#[derive(Clone, Copy)]
+pub enum How {
+    /// As it was recorded.
+    Plain,
+    /// Nanoseconds an operation as millions a second.
+    Rate,
+    /// As a multiple of another engine's.
+    Of(&'static str),
+    /// The same for times: how many times as fast.
+    Faster(&'static str),
+    /// As a multiple of another metric of the same engine.
+    OfMetric(&'static str),
+}
+
+impl Ask {
+    /// The newest record of a processor that has this, and its value.
+    fn answer<'a>(&self, records: &'a [Record], processor: &str) -> Option<(f64, &'a Record)> {
+        let of_processor = records.iter().filter(|r| r.machine.contains(processor));
+        for record in of_processor {
+            let value = |engine, metric| match self.case.strip_suffix('*') {
+                Some(start) => record.value_of_cases(self.suite, start, engine, metric),
+                None => record.value(self.suite, self.case, engine, metric),
+            };
+            if value(self.ours, self.metric).is_none() {
+                continue;
+            }
+            // Only this record: figures of two runs are not put side by side.
+            let own = value(self.engine, self.metric)?;
+            let shown = match self.how {
+                How::Plain => own,
+                How::Rate => 1000.0 / own,
+                How::Of(base) => own / value(base, self.metric)?,
+                How::Faster(base) => value(base, self.metric)? / own,
+                How::OfMetric(metric) => own / value(self.engine, metric)?,
+            };
+            return Some((shown, record));
+        }
+        None
+    }
+
+    fn text(&self, value: f64) -> String {
+        match self.how {
+            How::Plain | How::Rate => short(value),
+            How::OfMetric(_) => format!("{value:.3}"),
+            How::Of(_) | How::Faster(_) if value < 0.01 => format!("{value:.4}"),
+            How::Of(_) | How::Faster(_) => format!("{value:.2}"),
+        }
+    }
+}
+
+impl Table {
+    /// The table as Markdown, and under it the names of its records. Rows without any figure of
+    /// ours, where there should be one, are left out.
+    fn markdown(&self, records: &[Record]) -> String {
+        let mut used = BTreeSet::new();
+        let mut rows = String::new();
+        for row in &self.rows {
+            let mut asked = false;
+            let mut found = false;
+            let mut take = |ask: &Ask, processor: &str| {
+                asked = true;
+                let (value, record) = ask.answer(records, processor)?;
+                found = true;
+                used.insert(record.name.clone());
+                Some(ask.text(value))
+            };
+            let cells: Vec<String> = row
+                .iter()
+                .map(|cell| match cell {
+                    Cell::Text(text) => text.clone(),
+                    Cell::Both(ask) => {
+                        let both = PROCESSORS.map(|processor| take(ask, processor));
+                        match both {
+                            [None, None] => "–".to_owned(),
+                            both => both.map(|text| text.unwrap_or("–".into())).join(" / "),
+                        }
+                    }
+                    Cell::Named(name, ask) => {
+                        let mut texts = PROCESSORS.iter().map(|processor| take(ask, processor));
+                        let text = texts.find_map(|text| text);
+                        text.map_or_else(|| "–".to_owned(), |text| format!("{name} {text}"))
+                    }
+                })
+                .collect();
+            if found || !asked {
+                rows += &format!("| {} |\n", cells.join(" | "));
+            }
+        }
+        let head = format!(
+            "| {} |\n{}|\n",
+            self.head.join(" | "),
+            "|---".repeat(self.head.len())
+        );
+        // Without the trailing line, the table would be of no record.
+        let names: Vec<_> = used.iter().map(|name| format!("`{name}`")).collect();
+        let names = match &names[..] {
+            [] => "No record has these figures yet.".to_owned(),
+            names => format!("Records: {}.", names.join(", ")),
+        };
+        format!("{head}{rows}\n{}", wrapped(&names))
+    }
+}
+
+/// Text in lines of at most a hundred columns.
+fn wrapped(text: &str) -> String {
+    let mut lines = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        if column + word.len() + 1 > 100 {
+            lines.push('\n');
+            column = 0;
+        } else if column > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines += word;
+        column += word.len();
+    }
+    lines + "\n"
+}
+
+/// A page with its tables made anew.
+///
+/// # Errors
+///
+/// A mark names a table that is not known, or has no end.
+pub fn renewed(page: &str, records: &[Record]) -> Result<String, String> {
+    let mut text = String::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        text += line;
+        text.push('\n');
+        let name = line.strip_prefix("<!-- figures: ");
+        let Some(name) = name.and_then(|rest| rest.strip_suffix(" -->")) else {
+            continue;
+        };
+        let table = tables::named(name).ok_or_else(|| format!("no table is called {name:?}"))?;
+        text += &format!("\n{}\n<!-- end -->\n", table.markdown(records));
+        lines
+            .find(|line| *line == "<!-- end -->")
+            .ok_or_else(|| format!("the table {name:?} has no end"))?;
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::{read_records, records, root};
+    use super::*;
+
+    fn record(name: &str, date: &str, machine: &str, rows: &str) -> Record {
+        let text = format!("# date: {date}\n# machine: {machine}\n{rows}");
+        Record::parse(name, &text).unwrap()
+    }
+
+    #[test]
+    fn the_committed_pages_are_what_the_command_makes() {
+        let records = read_records(&records()).unwrap();
+        for page in ["docs/figures.md", "README.md"] {
+            let text = fs::read_to_string(root().join(page)).unwrap();
+            assert!(
+                renewed(&text, &records).unwrap() == text,
+                "{page} has other figures than the records: run `cargo run --release -p \
+                 sapwood-bench -- figures`"
+            );
+        }
+    }
+
+    #[test]
+    fn every_table_of_the_repository_has_figures() {
+        let records = read_records(&records()).unwrap();
+        for name in tables::NAMES {
+            let table = tables::named(name).unwrap();
+            assert!(
+                table.rows.iter().all(|row| row.len() == table.head.len()),
+                "{name}"
+            );
+            let text = table.markdown(&records);
+            assert!(text.contains("Records: `"), "{name}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_newest_record_of_each_processor_answers_alone() {
+        let row =
+            |engine: &str, value: f64| format!("names,btf,{engine},hit_mops,{value},Mop/s,1,1,1\n");
+        let records = [
+            record("new.csv", "2026-02-02", "EPYC", &row("sapwood", 9.0)),
+            record(
+                "old.csv",
+                "2026-02-01",
+                "EPYC",
+                &(row("sapwood", 8.0) + &row("std-btreemap", 4.0)),
+            ),
+            record(
+                "xeon.csv",
+                "2026-01-01",
+                "Xeon",
+                &(row("sapwood", 6.0) + &row("std-btreemap", 3.0)),
+            ),
+        ];
+        let ask = |engine, how| {
+            Cell::Both(Ask {
+                suite: "names",
+                case: "btf",
+                ours: "sapwood",
+                engine,
+                metric: "hit_mops",
+                how,
+            })
+        };
+        let table = Table {
+            head: vec!["a".into(), "b".into(), "c".into()],
+            rows: vec![
+                vec![
+                    ask("sapwood", How::Plain),
+                    ask("std-btreemap", How::Plain),
+                    ask("sapwood", How::Of("std-btreemap")),
+                ],
+                vec![
+                    Cell::Text("not there".into()),
+                    ask("papaya", How::Plain),
+                    Cell::Text(String::new()),
+                ],
+            ],
+        };
+        assert_eq!(
+            table.markdown(&records),
+            "| a | b | c |\n|---|---|---|\n| 9.00 / 6.00 | – / 3.00 | – / 2.00 |\n\n\
+             Records: `new.csv`, `xeon.csv`.\n"
+        );
+    }
+
+    #[test]
+    fn a_page_keeps_what_is_not_between_marks() {
+        let page = "a\n<!-- figures: cache -->\nold\n<!-- end -->\nb\n";
+        let new = renewed(page, &[]).unwrap();
+        assert!(new.starts_with("a\n<!-- figures: cache -->\n\n| "));
+        assert!(new.ends_with("\n<!-- end -->\nb\n") && !new.contains("old"));
+        assert_eq!(renewed(&new, &[]).unwrap(), new);
+        assert!(renewed("<!-- figures: none -->\n", &[]).is_err());
+        assert!(renewed("<!-- figures: cache -->\n", &[]).is_err());
+    }
+}

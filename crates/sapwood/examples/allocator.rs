@@ -1,0 +1,113 @@
+//! The address space of a process: places are found, stores are planned, and what they need is
+//! reserved, so that nothing can fail where nothing may fail.
+//!
+//! `cargo run --release -p sapwood --example allocator`
+
+use std::ops::RangeInclusive;
+use std::thread;
+
+use sapwood::Error;
+use sapwood::maple::MapleMap;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+type Range = RangeInclusive<u64>;
+
+const PAGE: u64 = 4096;
+/// What a process may use.
+const SPACE: Range = 0x1_0000..=0x7FFF_FFFF;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mapping {
+    File(u32),
+    Anonymous,
+    Guard,
+}
+
+struct AddressSpace {
+    mappings: MapleMap<Mapping>,
+}
+
+impl AddressSpace {
+    /// Maps some pages at the lowest place that has room.
+    fn map(&self, pages: u64, mapping: Mapping) -> Result<Range, Error> {
+        Ok(self
+            .mappings
+            .alloc_range_aligned(pages * PAGE, PAGE, SPACE, mapping)?)
+    }
+
+    /// Maps pages at a place of the caller's, over what is there. All that can fail comes first;
+    /// then `commit` may take locks, change page tables, and never look back.
+    fn map_fixed(
+        &self,
+        range: Range,
+        mapping: Mapping,
+        commit: impl FnOnce(),
+    ) -> Result<(), Error> {
+        let plan = self.mappings.plan_store(range, &mapping)?;
+        // The only step that takes memory. It holds the writers' lock until the store.
+        let reservation = self.mappings.reserve(plan)?;
+        commit();
+        reservation.store(mapping);
+        Ok(())
+    }
+
+    fn unmap(&self, range: Range) -> Result<(), Error> {
+        self.mappings.clear_range(range)
+    }
+}
+
+/// Uses an address space for a moment.
+pub fn main() -> Result<(), Failure> {
+    let space = AddressSpace {
+        mappings: MapleMap::new(),
+    };
+    let text = space.map(16, Mapping::File(3))?;
+    let heap = space.map(64, Mapping::Anonymous)?;
+    assert_eq!(text, 0x1_0000..=0x1_FFFF);
+    assert_eq!(*heap.start(), text.end() + 1);
+
+    // A guard page in the middle of the heap: one entry becomes three.
+    let middle = heap.start() + 32 * PAGE;
+    let mut committed = false;
+    space.map_fixed(middle..=middle + PAGE - 1, Mapping::Guard, || {
+        committed = true
+    })?;
+    assert!(committed);
+    assert_eq!(space.mappings.len(), 4);
+    assert_eq!(space.mappings.get(middle - 1), Some(Mapping::Anonymous));
+    assert_eq!(space.mappings.get(middle), Some(Mapping::Guard));
+
+    // Where the ranges are not known yet: as many changes as are announced, at their worst.
+    let mut later = space.mappings.reserve_unknown(2)?;
+    let reader = thread::scope(|scope| {
+        // Faults are served meanwhile, without a lock.
+        scope
+            .spawn(|| space.mappings.read(|view| view.get(*text.start()).copied()))
+            .join()
+            .expect("no thread panics")
+    });
+    assert_eq!(reader, Some(Mapping::File(3)));
+    later.store(0x4000_0000..=0x4000_FFFF, Mapping::File(4))?;
+    later.clear_range(0x4000_8000..=0x4000_FFFF)?;
+    assert!(matches!(
+        later.clear_range(SPACE).unwrap_err(),
+        Error::ReservationUsedUp
+    ));
+    drop(later);
+    assert_eq!(
+        space.mappings.get_entry(0x4000_0000),
+        Some((0x4000_0000..=0x4000_7FFF, Mapping::File(4)))
+    );
+
+    // What is unmapped is the lowest gap again. What does not fit says so.
+    space.unmap(text.clone())?;
+    assert_eq!(
+        space.mappings.find_gap(16 * PAGE, SPACE),
+        Some(text.clone())
+    );
+    assert_eq!(space.map(8, Mapping::Anonymous)?.start(), text.start());
+    let refused = space.map(0x8_0000, Mapping::Anonymous).unwrap_err();
+    println!("refused: {refused}");
+    space.mappings.verify()?;
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Zones of a name server on tokio: which zone answers for a name, while a task commits changes
+//! every ten milliseconds and another one hears of the differences.
+//!
+//! `cargo run --release -p sapwood --example dns`
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sapwood::key::{dns_name, dns_name_to_text};
+use sapwood::qp::{Change, QpStore};
+use tokio::sync::mpsc;
+use tokio::time::interval;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// Zones by name, in canonical order: a zone and all below it lie side by side.
+type Zones = QpStore<Serial>;
+type Serial = u32;
+
+/// The closest zone that encloses a name, with its serial number.
+///
+/// What is found is copied before the next `.await`: a view must not live across one.
+fn zone_of(zones: &Zones, name: &str) -> Result<Option<(String, Serial)>, Failure> {
+    let key = dns_name(name)?;
+    let found = zones.read(|view| {
+        let (zone, serial) = view.longest_prefix(&key)?;
+        Some((dns_name_to_text(zone), *serial))
+    });
+    Ok(match found {
+        Some((zone, serial)) => Some((zone?, serial)),
+        None => None,
+    })
+}
+
+/// Collects what changes, and commits it every ten milliseconds: queries see all of it or none.
+async fn commit(
+    zones: Arc<Zones>,
+    mut changes: mpsc::Receiver<(String, Option<Serial>)>,
+) -> Result<usize, Failure> {
+    let mut clock = interval(Duration::from_millis(10));
+    let mut commits = 0;
+    loop {
+        clock.tick().await;
+        let ended = changes.is_closed();
+        let mut waiting = Vec::new();
+        while let Ok(change) = changes.try_recv() {
+            waiting.push(change);
+        }
+        if !waiting.is_empty() {
+            // No `.await` between `begin` and `commit`: the compiler refuses it in a spawned task.
+            let mut txn = zones.begin();
+            for (name, serial) in waiting {
+                match serial {
+                    Some(serial) => txn.insert(dns_name(name)?, serial).map(drop)?,
+                    None => txn.remove(dns_name(name)?).map(drop)?,
+                }
+            }
+            txn.commit();
+            commits += 1;
+        } else if ended {
+            return Ok(commits);
+        }
+    }
+}
+
+/// What a secondary server has to be told, found without a look at most of what did not change.
+fn difference(
+    old: &sapwood::qp::Snapshot<Serial>,
+    new: &sapwood::qp::Snapshot<Serial>,
+) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::new();
+    for change in QpStore::diff(old, new) {
+        let name = dns_name_to_text(change.key())?;
+        lines.push(match change {
+            Change::Added(_, serial) => format!("+ {name} {serial}"),
+            Change::Removed(..) => format!("- {name}"),
+            Change::Changed(_, old, new) => format!("* {name} {old} -> {new}"),
+        });
+    }
+    Ok(lines)
+}
+
+async fn serve() -> Result<(), Failure> {
+    let zones = Arc::new(Zones::new()?);
+    let mut txn = zones.begin();
+    for zone in ["org", "example.org", "dept.example.org", "net"] {
+        txn.insert(dns_name(zone)?, 1)?;
+    }
+    txn.commit();
+    // A secondary server has this version. It holds back what changes after it: drop it in time.
+    let sent = zones.snapshot();
+
+    let (changes, receiver) = mpsc::channel(64);
+    let writer = tokio::spawn(commit(zones.clone(), receiver));
+    let queries = tokio::spawn({
+        let zones = zones.clone();
+        async move {
+            for _ in 0..1_000 {
+                // Before the commits or after them, but always a zone of example.org or above.
+                let (zone, _) = zone_of(&zones, "www.dept.Example.org")?.ok_or("no zone")?;
+                assert!(zone.ends_with("org"), "{zone}");
+                tokio::task::yield_now().await;
+            }
+            Ok::<_, Failure>(())
+        }
+    });
+    changes.send(("example.org".into(), Some(2))).await?;
+    changes.send(("lab.example.org".into(), Some(1))).await?;
+    changes.send(("net".into(), None)).await?;
+    drop(changes);
+    queries.await??;
+    let commits = writer.await??;
+    println!("{commits} commits");
+
+    let zone = |name| zone_of(&zones, name);
+    assert_eq!(zone("mail.example.org")?, Some(("example.org".into(), 2)));
+    assert_eq!(
+        zone("a.lab.example.org")?,
+        Some(("lab.example.org".into(), 1))
+    );
+    // Whole labels count, not letters.
+    assert_eq!(zone("www.examples.org")?, Some(("org".into(), 1)));
+    assert_eq!(zone("example.net")?, None);
+
+    let told = difference(&sent, &zones.snapshot())?;
+    println!("{}", told.join("\n"));
+    assert_eq!(
+        told,
+        ["- net", "* example.org 1 -> 2", "+ lab.example.org 1"]
+    );
+    Ok(())
+}
+
+/// Runs the server for a moment.
+pub fn main() -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_time()
+        .build()?;
+    runtime.block_on(serve())
+}

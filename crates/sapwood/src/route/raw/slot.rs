@@ -1,0 +1,132 @@
+//! A thing that readers reach without a lock, and that a writer replaces with one store.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sapwood_qsbr::{Domain, Guard, RetireQueue};
+
+/// Where a thing is. What it held before is freed after a grace period, or with the slot.
+pub(crate) struct Slot<T> {
+    thing: AtomicPtr<T>,
+    domain: Domain,
+    replaced: Mutex<RetireQueue<Replaced<T>>>,
+}
+
+/// A box that was in a slot.
+struct Replaced<T>(NonNull<T>);
+
+// SAFETY: it owns a thing that any thread may have made, and any may drop.
+unsafe impl<T: Send> Send for Replaced<T> {}
+
+impl<T> Replaced<T> {
+    /// # Safety
+    /// The grace period since it was replaced is over, or nobody can hold a reference that the slot
+    /// gave.
+    unsafe fn free(self) {
+        // SAFETY: it came from a box and is in no slot. By the caller's promise nobody reads it.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+impl<T: Send + Sync + 'static> Slot<T> {
+    pub fn new(domain: &Domain, thing: T) -> Self {
+        Self {
+            thing: AtomicPtr::new(Box::into_raw(Box::new(thing))),
+            domain: domain.clone(),
+            replaced: Mutex::new(RetireQueue::new(domain)),
+        }
+    }
+
+    /// What the slot holds.
+    ///
+    /// # Panics
+    /// If the guard is of another domain.
+    #[inline(always)]
+    pub fn get<'g>(&'g self, guard: Guard<'g>) -> &'g T {
+        assert!(guard.belongs_to(&self.domain), "a guard of another domain");
+        // SAFETY: a slot always holds what was a box. It is freed after a grace period of this
+        // domain that began when it was replaced, and the guard holds that up; or with `self`,
+        // which is borrowed.
+        unsafe { &*self.thing.load(Ordering::Acquire) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RetireQueue<Replaced<T>>> {
+        // A panic leaves nothing half done: things are dropped after they left the queue.
+        let replaced = self.replaced.lock();
+        replaced.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores another thing: readers see the one or the other.
+    pub fn replace(&self, thing: T) {
+        let thing = Box::into_raw(Box::new(thing));
+        let mut replaced = self.lock();
+        // Release for the new one, Acquire to free the old one on this thread.
+        let old = self.thing.swap(thing, Ordering::AcqRel);
+        let old = NonNull::new(old).expect("a slot is never empty");
+        replaced.push(Replaced(old), size_of::<T>());
+        replaced.seal();
+    }
+
+    /// Frees up to `budget` replaced things whose readers have gone. Returns how many, and whether
+    /// any are left.
+    pub fn reclaim(&self, budget: usize) -> (usize, bool) {
+        let mut replaced = self.lock();
+        // SAFETY: the queue waited for a grace period since the thing was replaced.
+        let freed = replaced.reclaim(budget, |old| unsafe { old.free() });
+        (freed, !replaced.is_empty())
+    }
+}
+
+impl<T> Drop for Slot<T> {
+    fn drop(&mut self) {
+        let replaced = self.replaced.get_mut();
+        let replaced = replaced.unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: every reference that the slot gave borrows it, so there is none.
+        replaced.drain(|old| unsafe { old.free() });
+        if let Some(thing) = NonNull::new(*self.thing.get_mut()) {
+            // SAFETY: as above.
+            unsafe { Replaced(thing).free() };
+        }
+    }
+}
+
+impl<T> fmt::Debug for Slot<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::sync::Arc;
+
+    #[test]
+    fn readers_hold_things_up() {
+        let (domain, thing) = (Domain::new(), Arc::new(7));
+        let slot = Slot::new(&domain, Arc::clone(&thing));
+        let mut reader = domain.register("reader").unwrap();
+        let seen = slot.get(reader.guard());
+        slot.replace(Arc::new(8));
+        assert_eq!(slot.reclaim(9), (0, true));
+        assert_eq!((**seen, Arc::strong_count(&thing)), (7, 2));
+        reader.quiescent();
+        assert_eq!(slot.reclaim(9), (1, false));
+        assert_eq!(Arc::strong_count(&thing), 1);
+        assert_eq!(**slot.get(reader.guard()), 8);
+        slot.replace(Arc::clone(&thing));
+        slot.replace(Arc::new(9));
+        drop(slot);
+        assert_eq!(Arc::strong_count(&thing), 1);
+    }
+
+    #[test]
+    #[should_panic = "a guard of another domain"]
+    fn guards_of_others() {
+        let slot = Slot::new(&Domain::new(), 7);
+        slot.get(Domain::new().register("reader").unwrap().guard());
+    }
+}

@@ -1,0 +1,31 @@
+//! The programs in `examples/`, which the guides explain: each runs to its end, and asserts what it
+//! says.
+
+#[path = "../../examples/allocator.rs"]
+mod allocator;
+#[path = "../../examples/dns.rs"]
+mod dns;
+#[path = "../../examples/routes.rs"]
+mod routes;
+#[path = "../../examples/tracker.rs"]
+mod tracker;
+
+#[test]
+fn example_allocator() {
+    allocator::main().unwrap();
+}
+
+#[test]
+fn example_dns() {
+    dns::main().unwrap();
+}
+
+#[test]
+fn example_routes() {
+    routes::main().unwrap();
+}
+
+#[test]
+fn example_tracker() {
+    tracker::main().unwrap();
+}
