@@ -95,7 +95,8 @@ impl<H: NextHop> RouteTableBuilder<H> {
     }
 
     /// The most bytes that the prefixes of each family take; see
-    /// [`FibBuilder::memory_limit`](crate::lpm::FibBuilder::memory_limit). Groups are not among them.
+    /// [`FibBuilder::memory_limit`](crate::lpm::FibBuilder::memory_limit). Groups are not among
+    /// them.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.v4 = self.v4.memory_limit(bytes);
         self.v6 = self.v6.memory_limit(bytes);
