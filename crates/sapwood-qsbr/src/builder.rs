@@ -9,7 +9,8 @@ use crate::source::GraceSource;
 /// The garbage limit would be crossed; nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{requested} more bytes would cross the garbage limit: {garbage} of {limit} bytes already wait for readers or snapshots"
+    "{requested} more bytes would cross the garbage limit: {garbage} of {limit} bytes already wait \
+     for readers or snapshots"
 )]
 #[non_exhaustive]
 pub struct GarbageLimit {

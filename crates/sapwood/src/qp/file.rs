@@ -23,7 +23,8 @@ use crate::figures::{self, ENTRIES};
 /// use sapwood::qp::{QpMap, SaveCause};
 /// let refused = QpMap::from([("ash", 1u64)]).save("no/such/folder/map").unwrap_err();
 /// assert!(refused.to_string().starts_with("cannot save no/such/folder/map: "));
-/// assert!(matches!(refused.cause, SaveCause::Io(error) if error.kind() == std::io::ErrorKind::NotFound));
+/// let SaveCause::Io(error) = refused.cause else { panic!("the folder is not there") };
+/// assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[error("cannot save {}: {cause}", .path.display())]

@@ -38,7 +38,8 @@ macro_rules! counters {
 
         impl fmt::Display for CacheStats {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let slots = [("occupancy", self.occupancy as u64), ("capacity", self.capacity as u64)];
+                let (occupancy, capacity) = (self.occupancy as u64, self.capacity as u64);
+                let slots = [("occupancy", occupancy), ("capacity", capacity)];
                 figures::counts(f, &[$((stringify!($name), self.$name),)*])?;
                 figures::counts(f, &slots)
             }
