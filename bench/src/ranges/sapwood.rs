@@ -20,7 +20,7 @@ impl Engine for Sapwood {
     }
 
     fn erase(&mut self, index: u64) -> Option<u64> {
-        let erased = self.0.erase(index).expect("there is memory");
+        let erased = self.0.remove(index).expect("there is memory");
         erased.map(|(_, value)| value)
     }
 
@@ -126,7 +126,7 @@ fn planned(map: &MapleMap<u64>, op: &Op) -> usize {
             Err(_) => 0,
         },
         Op::Clear { start, end } => erase(map.plan_clear(start..=end).expect("a good range")),
-        Op::Erase { index } => erase(map.plan_erase(index)),
+        Op::Erase { index } => erase(map.plan_remove(index)),
     }
 }
 

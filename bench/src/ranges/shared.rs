@@ -58,7 +58,7 @@ impl Shared for MapleMap<u64> {
     }
 
     fn erase(&self, index: u64) -> Option<u64> {
-        let erased = self.erase(index).expect("there is memory");
+        let erased = self.remove(index).expect("there is memory");
         erased.map(|(_, value)| value)
     }
 

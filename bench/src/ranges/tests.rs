@@ -14,7 +14,7 @@ fn apply(oracle: &mut RangeMap<u64>, op: Op) -> Tally {
     match op {
         Op::Store { start, end, value } => oracle.store(start..=end, value),
         Op::Clear { start, end } => oracle.clear_range(start..=end),
-        Op::Erase { index } => tally.add(oracle.erase(index).map(|(_, value)| value)),
+        Op::Erase { index } => tally.add(oracle.remove(index).map(|(_, value)| value)),
         Op::Alloc { within, value } => {
             let place = gap(oracle, within);
             if let Some(start) = place {

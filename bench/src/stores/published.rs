@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use sapwood::qp::{QpStore, Snapshot};
+use sapwood::qp::{QpSnapshot, QpStore};
 
 use super::sapwood::{Open, Writing};
 use super::{Reader, Seen, Store, Txn, Writer};
 use crate::keylist::KeyList;
 
 /// What one version of the trie is.
-pub type Version = Snapshot<u64>;
+pub type Version = QpSnapshot<u64>;
 
 /// How threads share the newest version.
 pub trait Protection: Send + Sync + Sized + 'static {

@@ -1,6 +1,6 @@
 //! Ours.
 
-use sapwood::qp::{QpStore, Txn as SapwoodTxn};
+use sapwood::qp::{QpStore, QpTxn as SapwoodTxn};
 
 use super::{Reader, Seen, Snapshot, Store, Txn, Writer};
 use crate::keylist::KeyList;

@@ -216,6 +216,17 @@ impl Arena {
         if self.options.debug != DebugMode::Off {
             return 0;
         }
+        // A block that goes lowers the frontier by some runs; where it was the last, all of them
+        // go.
+        let mut rounds = budget_pages;
+        while self.nothing_used() && rounds > 0 {
+            let before = self.frontier;
+            self.lower_frontier();
+            if self.frontier == before {
+                break;
+            }
+            rounds -= 1;
+        }
         let mut released = 0;
         let above = (self.frontier as usize * UNIT).next_multiple_of(PAGE);
         let high = self.high as usize * UNIT;

@@ -110,6 +110,11 @@ impl ArenaOptions {
         self
     }
 
+    /// Where the memory comes from, as it was chosen.
+    pub fn chosen_backing(&self) -> &Backing {
+        &self.backing
+    }
+
     /// The most bytes from the base to the frontier, header included. Default (and most): 8 GiB.
     pub fn limit(mut self, bytes: usize) -> Self {
         self.limit = bytes;

@@ -2,6 +2,7 @@
 //! same sizes takes the next one from here in a few instructions, where the arena merges and
 //! splits.
 
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 
 use crate::arena::Arena;
@@ -94,6 +95,51 @@ impl Pool {
             // SAFETY: the caller's promise.
             unsafe { arena.free(r, bytes, kind) };
         }
+    }
+
+    /// As [`free`](Self::free), and takes nothing from the process's heap: keeps the block only
+    /// where [`reserve`](Self::reserve) or an earlier block made room for it.
+    ///
+    /// # Safety
+    /// As for [`free`](Self::free).
+    pub unsafe fn free_in_room(
+        &mut self,
+        arena: &mut Arena,
+        block: (Ref, usize, Kind),
+        area: Area,
+    ) {
+        let (r, bytes, kind) = block;
+        let list = self.free[area as usize].get(bytes.div_ceil(UNIT));
+        if list.is_some_and(|list| list.len() < list.capacity()) {
+            // SAFETY: the caller's promise.
+            unsafe { self.free(arena, block, area) };
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { arena.free(r, bytes, kind) };
+        }
+    }
+
+    /// Makes room for `count` more blocks of this size, or for as many as would be kept.
+    ///
+    /// # Errors
+    /// When the process has no memory for the list.
+    pub fn reserve(
+        &mut self,
+        bytes: usize,
+        area: Area,
+        count: usize,
+    ) -> Result<(), TryReserveError> {
+        let units = bytes.div_ceil(UNIT);
+        if !self.on || units > self.block {
+            return Ok(());
+        }
+        let lists = &mut self.free[area as usize];
+        if lists.is_empty() {
+            lists.try_reserve_exact(self.block + 1)?;
+            lists.resize_with(self.block + 1, Vec::new);
+        }
+        let most = self.most / units.max(1) + 1;
+        lists[units].try_reserve(count.min(most))
     }
 
     /// Keeps a retired block, or frees it.

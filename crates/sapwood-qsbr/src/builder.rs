@@ -108,7 +108,13 @@ impl DomainBuilder {
         self
     }
 
-    /// [`Domain::admit`] and [`Domain::defer`] never let garbage grow beyond this many bytes.
+    /// The most bytes of garbage. [`Domain::try_add_garbage`], [`Domain::defer`],
+    /// [`RetireQueue::reserve`](crate::RetireQueue::reserve) and
+    /// [`RetireQueue::make_room`](crate::RetireQueue::make_room) ask and count in one step, so
+    /// writers that reserve what a write may unlink never pass it, however many there are.
+    ///
+    /// [`Domain::admit`] only asks, and [`Domain::add_garbage`] and a
+    /// [`push`](crate::RetireQueue::push) without a reservation only count.
     pub fn hard_limit(mut self, bytes: usize) -> Self {
         self.limits.hard = bytes;
         self

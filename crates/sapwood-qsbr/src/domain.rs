@@ -337,7 +337,8 @@ impl Domain {
     /// counts nothing.
     ///
     /// As it only asks, `n` writers at once may cross the limit by what `n - 1` of them add; where
-    /// that matters, [`try_add_garbage`](Self::try_add_garbage) asks and counts in one step.
+    /// that matters, [`try_add_garbage`](Self::try_add_garbage) and
+    /// [`RetireQueue::reserve`](crate::RetireQueue::reserve) ask and count in one step.
     ///
     /// Under [`LimitPolicy::Block`] it waits and [`poll`](Self::poll)s until there is room. It
     /// cannot empty the caller's own [`RetireQueue`](crate::RetireQueue): there, use

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::builder::GarbageLimit;
 use crate::chunks::Chunks;
 use crate::domain::{Domain, Generation};
 
@@ -59,6 +60,8 @@ pub struct RetireQueue<T> {
     /// Entries at the back that no batch has yet.
     open: usize,
     bytes: usize,
+    /// Bytes that the domain counts already, for items that are still to come.
+    reserved: usize,
 }
 
 impl<T> RetireQueue<T> {
@@ -70,18 +73,78 @@ impl<T> RetireQueue<T> {
             batches: Chunks::new(),
             open: 0,
             bytes: 0,
+            reserved: 0,
+        }
+    }
+
+    /// Counts `bytes` as garbage before there is any: for the items that are pushed next, whose
+    /// bytes are then not counted again. What was reserved before and not used is part of it, so
+    /// that afterwards at least `bytes` are reserved.
+    ///
+    /// It asks for the limit and counts in one step, so that writers that reserve before they
+    /// unlink never take a domain over its hard limit, however many there are. What turns out not
+    /// to be needed goes back with [`release`](Self::release). Without a hard limit it does
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`GarbageLimit`], whatever the policy: it never waits.
+    ///
+    /// ```
+    /// # use sapwood_qsbr::{Domain, RetireQueue};
+    /// let domain = Domain::builder().hard_limit(100).build();
+    /// let mut queue = RetireQueue::new(&domain);
+    /// queue.reserve(90)?; // the most that the change may unlink
+    /// assert_eq!(domain.garbage(), 90);
+    /// assert!(RetireQueue::<()>::new(&domain).reserve(20).is_err()); // another writer
+    /// queue.push("a node", 40); // what it did unlink
+    /// queue.release(0);
+    /// assert_eq!((queue.reserved(), domain.garbage()), (0, 40));
+    /// # queue.drain(drop);
+    /// # Ok::<(), sapwood_qsbr::GarbageLimit>(())
+    /// ```
+    #[inline]
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), GarbageLimit> {
+        if self.domain.hard_limit().is_none() || bytes <= self.reserved {
+            return Ok(());
+        }
+        self.domain.try_add_garbage(bytes - self.reserved)?;
+        self.reserved = bytes;
+        Ok(())
+    }
+
+    /// Gives back what is reserved beyond `keep` bytes.
+    #[inline]
+    pub fn release(&mut self, keep: usize) {
+        if self.reserved > keep {
+            self.domain.sub_garbage(self.reserved - keep);
+            self.reserved = keep;
+        }
+    }
+
+    /// Bytes that are reserved: counted as garbage for items that are still to come.
+    pub fn reserved(&self) -> usize {
+        self.reserved
+    }
+
+    /// Counts the bytes of items, as far as they were not reserved.
+    fn count(&mut self, bytes: usize) {
+        let ready = bytes.min(self.reserved);
+        self.reserved -= ready;
+        self.bytes += bytes;
+        if bytes > ready {
+            self.domain.add_garbage(bytes - ready);
         }
     }
 
     /// Adds `item` to the open batch and counts its `bytes` as garbage.
     ///
-    /// It does not check the limits: ask [`Domain::admit`] or [`make_room`](Self::make_room) before
-    /// the write.
+    /// It does not check the limits: [`reserve`](Self::reserve), or
+    /// [`make_room`](Self::make_room), before the write.
     pub fn push(&mut self, item: T, bytes: usize) {
         self.entries.push_back(Entry { item, bytes });
         self.open += 1;
-        self.bytes += bytes;
-        self.domain.add_garbage(bytes);
+        self.count(bytes);
     }
 
     /// Adds many items to the open batch, and counts their bytes in one step: the domain's count is
@@ -96,13 +159,13 @@ impl<T> RetireQueue<T> {
     /// # queue.drain(drop);
     /// ```
     pub fn extend(&mut self, items: impl IntoIterator<Item = (T, usize)>) {
-        let before = self.bytes;
+        let mut sum = 0;
         for (item, bytes) in items {
             self.entries.push_back(Entry { item, bytes });
             self.open += 1;
-            self.bytes += bytes;
+            sum += bytes;
         }
-        self.domain.add_garbage(self.bytes - before);
+        self.count(sum);
     }
 
     /// Closes the open batch and starts its grace period; `None` if it is empty.
@@ -206,8 +269,8 @@ impl<T> RetireQueue<T> {
         handed
     }
 
-    /// Makes room for `bytes` more garbage: like [`Domain::admit`], but under pressure it reclaims
-    /// from this queue.
+    /// Makes room for `bytes` more garbage and [reserves](Self::reserve) it; under pressure it
+    /// reclaims from this queue.
     ///
     /// This is what a writer with a queue of its own wants before a write. `Domain::admit` with
     /// [`LimitPolicy::Block`](crate::LimitPolicy::Block) would wait for room that only this queue
@@ -216,23 +279,27 @@ impl<T> RetireQueue<T> {
     ///
     /// # Errors
     ///
-    /// [`GarbageLimit`](crate::GarbageLimit) as for [`Domain::admit`]; also, under the blocking
-    /// policy, when this queue's open batch is all that is left to wait for.
-    pub fn make_room(
-        &mut self,
-        bytes: usize,
-        mut f: impl FnMut(T),
-    ) -> Result<(), crate::GarbageLimit> {
-        if !self.domain.over_soft_limit() && self.domain.try_admit(bytes).is_ok() {
-            return Ok(());
+    /// [`GarbageLimit`] as for [`Domain::admit`]; also, under the blocking policy, when this
+    /// queue's open batch is all that is left to wait for.
+    pub fn make_room(&mut self, bytes: usize, mut f: impl FnMut(T)) -> Result<(), GarbageLimit> {
+        if self.domain.over_soft_limit() {
+            self.reclaim(usize::MAX, &mut f);
         }
         let domain = self.domain.clone();
-        self.reclaim(usize::MAX, &mut f);
-        domain.admit_with(bytes, || {
+        loop {
+            let Err(full) = self.reserve(bytes) else {
+                return Ok(());
+            };
+            if bytes > full.limit {
+                return Err(full);
+            }
             self.reclaim(usize::MAX, &mut f);
-            // Garbage that is ours, and open, cannot shrink while we wait here.
-            !self.batches.is_empty() || domain.garbage() > self.bytes
-        })
+            domain.admit_with(full.requested, || {
+                self.reclaim(usize::MAX, &mut f);
+                // Garbage that is ours, and open or reserved, cannot shrink while we wait here.
+                !self.batches.is_empty() || domain.garbage() > self.bytes + self.reserved
+            })?;
+        }
     }
 
     /// Hands over everything, the open batch too, **without waiting for a grace period**; returns
@@ -288,7 +355,7 @@ impl<T> RetireQueue<T> {
 
 impl<T> Drop for RetireQueue<T> {
     fn drop(&mut self) {
-        self.domain.sub_garbage(self.bytes);
+        self.domain.sub_garbage(self.bytes + self.reserved);
     }
 }
 

@@ -64,8 +64,8 @@ async fn commit(
 
 /// What a secondary server has to be told, found without a look at most of what did not change.
 fn difference(
-    old: &sapwood::qp::Snapshot<Serial>,
-    new: &sapwood::qp::Snapshot<Serial>,
+    old: &sapwood::qp::QpSnapshot<Serial>,
+    new: &sapwood::qp::QpSnapshot<Serial>,
 ) -> Result<Vec<String>, Failure> {
     let mut lines = Vec::new();
     for change in QpStore::diff(old, new) {

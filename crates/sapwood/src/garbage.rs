@@ -1,5 +1,6 @@
 //! Garbage: blocks that a writer has unlinked and that readers may still look at.
 
+use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 
 use sapwood_arena::{Arena, Kind, UNIT};
@@ -58,6 +59,16 @@ impl Garbage {
         self.left.push((block, bytes));
     }
 
+    /// Makes room for `blocks` more, so that [`retire`](Self::retire) takes nothing from the heap.
+    pub(crate) fn reserve(&mut self, blocks: usize) -> Result<(), TryReserveError> {
+        self.left.try_reserve(blocks)
+    }
+
+    /// Bytes of the list of the newest blocks.
+    pub(crate) fn room(&self) -> usize {
+        self.left.capacity() * size_of::<(Block, usize)>()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.left.is_empty() && self.queue.is_empty()
     }
@@ -99,25 +110,50 @@ impl Garbage {
         (self.queue.len() + len, self.queue.bytes() + bytes)
     }
 
-    /// Bytes that the domain does not know of yet.
+    /// Bytes that the queue does not have yet.
     pub(crate) fn untold(&self) -> usize {
         self.left_bytes
     }
+
+    /// Where room for garbage is reserved.
+    pub(crate) fn queue(&mut self) -> &mut RetireQueue<Block> {
+        &mut self.queue
+    }
+
+    /// Gives back what was reserved beyond the blocks that the queue does not have yet.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        self.queue.release(self.left_bytes);
+    }
 }
 
-/// Makes room for `bytes` more garbage, by the domain's policy. `reclaim` frees what it can;
-/// whether any garbage is left.
-pub(crate) fn admit(
+/// Reserves room for garbage, by the domain's policy: as many bytes as `total` says of what the
+/// queue does not have yet and of what is to come. `reclaim` frees what it can; whether any garbage
+/// is left.
+pub(crate) fn admit<W, T>(
     domain: &Domain,
-    bytes: usize,
-    mut reclaim: impl FnMut() -> bool,
+    writer: &mut W,
+    total: impl Fn(&W) -> usize,
+    queue: impl Fn(&mut W) -> &mut RetireQueue<T>,
+    mut reclaim: impl FnMut(&mut W) -> bool,
 ) -> Result<(), GarbageLimit> {
-    let over_soft_limit = domain.over_soft_limit();
-    if domain.hard_limit().is_none() && !over_soft_limit {
-        return Ok(());
+    let mut reclaimed = domain.over_soft_limit();
+    if reclaimed {
+        reclaim(writer);
     }
-    if over_soft_limit || domain.try_admit(bytes).is_err() {
-        reclaim();
+    loop {
+        let bytes = total(writer);
+        let Err(full) = queue(writer).reserve(bytes) else {
+            return Ok(());
+        };
+        if !reclaimed {
+            reclaim(writer);
+            reclaimed = true;
+        } else if bytes > full.limit {
+            // Waiting would be for what this writer itself is to leave.
+            return Err(full);
+        } else {
+            domain.admit_with(full.requested, || reclaim(writer))?;
+        }
     }
-    domain.admit_with(bytes, reclaim)
 }

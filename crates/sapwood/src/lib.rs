@@ -55,6 +55,8 @@ pub mod key;
 pub mod lpm;
 #[cfg(feature = "std")]
 pub mod maple;
+#[cfg(feature = "std")]
+mod memory;
 pub mod qp;
 #[cfg(feature = "std")]
 mod reader;

@@ -170,7 +170,7 @@ impl<V> RangeMap<V> {
     }
 
     /// Takes the whole entry that holds `index` away.
-    pub fn erase(&mut self, index: u64) -> Option<(RangeInclusive<u64>, V)> {
+    pub fn remove(&mut self, index: u64) -> Option<(RangeInclusive<u64>, V)> {
         let mut entries = self.entries.iter();
         let at = entries.position(|(start, end, _)| (*start..=*end).contains(&index))?;
         let (start, end, value) = self.entries.remove(at);
@@ -187,7 +187,7 @@ impl<V> RangeMap<V> {
     /// # Errors
     ///
     /// The first entry that is in the way. Nothing has changed then.
-    pub fn insert(
+    pub fn insert_new(
         &mut self,
         range: RangeInclusive<u64>,
         value: V,
@@ -340,8 +340,8 @@ mod tests {
         assert_eq!(ranges(map.iter()), [(0, 2), (12, 19)]);
         map.clear_range(14..=15);
         assert_eq!(ranges(map.iter()), [(0, 2), (12, 13), (16, 19)]);
-        assert_eq!(map.erase(18), Some((16..=19, 1)));
-        assert_eq!(map.erase(18), None);
+        assert_eq!(map.remove(18), Some((16..=19, 1)));
+        assert_eq!(map.remove(18), None);
         map.clear_range(0..=MAX);
         assert!(map.is_empty());
     }
@@ -349,10 +349,10 @@ mod tests {
     #[test]
     fn insert_names_the_first_in_the_way() {
         let mut map = map(&[(10, 19), (30, 39)]);
-        assert_eq!(map.insert(15..=50, 9), Err(10..=19));
-        assert_eq!(map.insert(20..=30, 9), Err(30..=39));
+        assert_eq!(map.insert_new(15..=50, 9), Err(10..=19));
+        assert_eq!(map.insert_new(20..=30, 9), Err(30..=39));
         assert_eq!(map.len(), 2);
-        assert_eq!(map.insert(20..=29, 9), Ok(()));
+        assert_eq!(map.insert_new(20..=29, 9), Ok(()));
         assert_eq!(ranges(map.iter()), [(10, 19), (20, 29), (30, 39)]);
     }
 

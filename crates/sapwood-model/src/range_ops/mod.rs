@@ -155,11 +155,11 @@ impl RangeOp {
             RangeOp::StoreCoalescing(range, value) => {
                 Out::At(Some(map.store_coalescing(range.clone(), *value)))
             }
-            RangeOp::Insert(range, value) => match map.insert(range.clone(), *value) {
+            RangeOp::Insert(range, value) => match map.insert_new(range.clone(), *value) {
                 Ok(()) => Out::Done,
                 Err(there) => Out::Occupied(there),
             },
-            RangeOp::Erase(index) => Out::Entry(map.erase(*index)),
+            RangeOp::Erase(index) => Out::Entry(map.remove(*index)),
             RangeOp::ClearRange(range) => {
                 map.clear_range(range.clone());
                 Out::Done

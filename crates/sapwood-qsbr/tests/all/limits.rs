@@ -191,6 +191,100 @@ fn a_queue_makes_room_for_itself() {
 }
 
 #[test]
+fn what_is_reserved_counts_once_and_goes_back() {
+    let domain = Domain::builder().hard_limit(100).build();
+    let mut queue = RetireQueue::new(&domain);
+    queue.reserve(60).unwrap();
+    queue.reserve(40).unwrap();
+    assert_eq!(
+        (queue.reserved(), domain.garbage()),
+        (60, 60),
+        "40 are part of 60"
+    );
+    let mut other: RetireQueue<()> = RetireQueue::new(&domain);
+    let refused = other.reserve(41).unwrap_err();
+    assert_eq!(
+        (refused.requested, refused.garbage, refused.limit),
+        (41, 60, 100)
+    );
+    other.reserve(40).unwrap();
+    drop(other);
+    assert_eq!(
+        domain.garbage(),
+        60,
+        "a queue that goes gives back what it reserved"
+    );
+    queue.push('a', 10);
+    queue.extend([('b', 20), ('c', 20)]);
+    assert_eq!(
+        (queue.reserved(), queue.bytes(), domain.garbage()),
+        (10, 50, 60)
+    );
+    // More than was reserved is counted, too.
+    queue.push('d', 15);
+    assert_eq!(
+        (queue.reserved(), queue.bytes(), domain.garbage()),
+        (0, 65, 65)
+    );
+    queue.reserve(30).unwrap();
+    queue.release(12);
+    assert_eq!((queue.reserved(), domain.garbage()), (12, 77));
+    queue.release(0);
+    queue.seal();
+    assert_eq!(queue.reclaim(usize::MAX, drop), 4);
+    assert_eq!(domain.garbage(), 0);
+    // Without a limit there is nothing to reserve.
+    let domain = Domain::new();
+    let mut queue = RetireQueue::new(&domain);
+    queue.reserve(1 << 40).unwrap();
+    assert_eq!((queue.reserved(), domain.garbage()), (0, 0));
+    queue.push((), 8);
+    queue.release(0);
+    assert_eq!(domain.garbage(), 8);
+}
+
+#[test]
+fn writers_that_reserve_never_pass_the_limit() {
+    const LIMIT: usize = 1_000;
+    for policy in [LimitPolicy::Error, LimitPolicy::Block] {
+        let domain = Domain::builder().hard_limit(LIMIT).policy(policy).build();
+        let (done, most) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let rounds = if cfg!(miri) { 50 } else { 20_000 };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    most.fetch_max(domain.garbage(), Ordering::Relaxed);
+                }
+            });
+            let writers: Vec<_> = (0..4)
+                .map(|writer| {
+                    let domain = &domain;
+                    scope.spawn(move || {
+                        let mut queue = RetireQueue::new(domain);
+                        for i in 0..rounds {
+                            let bytes = 1 + (i * 31 + writer * 97) % 400;
+                            // Of what a write may leave, it leaves a part.
+                            if queue.make_room(bytes, drop).is_ok() {
+                                queue.push(i, bytes / 2);
+                                queue.seal();
+                                queue.release(0);
+                            }
+                        }
+                        queue.drain(drop);
+                    })
+                })
+                .collect();
+            for writer in writers {
+                writer.join().unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert!(most.into_inner() <= LIMIT);
+        assert_eq!(domain.garbage(), 0);
+    }
+}
+
+#[test]
 fn the_stall_report_names_the_reader() {
     let domain = Domain::builder()
         .stall_after(Duration::from_secs(3600))

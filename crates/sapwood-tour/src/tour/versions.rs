@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sapwood::qp::{Change, QpStore, Snapshot};
+use sapwood::qp::{Change, QpSnapshot, QpStore};
 use serde_json::{Value, json};
 
 use super::data::Set;
@@ -137,7 +137,7 @@ fn difference(
     tour: &mut Tour,
     set: &Set,
     now: &Oracle,
-    before: &Snapshot<u64>,
+    before: &QpSnapshot<u64>,
     store: &QpStore<u64>,
 ) -> Result<Value, Error> {
     tour.say("\nThe difference between two snapshots skips what they share:")?;

@@ -7,7 +7,7 @@ use core::fmt;
 use core::hash::Hash;
 use core::marker::PhantomData;
 
-use sapwood_arena::{ArenaOptions, Backing};
+use sapwood_arena::ArenaOptions;
 use sapwood_qsbr::{Domain, Guard};
 
 use super::family::{Family, Key, V4, V6};
@@ -19,6 +19,7 @@ use super::raw::writer::Writer;
 use super::snapshot::FibSnapshot;
 use super::txn::FibTxn;
 use super::view::FibView;
+use crate::memory::MemoryOptions;
 use crate::reader::reading_methods;
 use crate::{Error, OldestSnapshot, Readable, Rejected};
 
@@ -101,7 +102,7 @@ impl<F: Family, V: NextHop> Clone for Fib<F, V> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct FibBuilder<F, V> {
-    options: ArenaOptions,
+    memory: MemoryOptions,
     pub(super) domain: Option<Domain>,
     pub(super) bits: u8,
     types: PhantomData<fn() -> (F, V)>,
@@ -122,11 +123,19 @@ impl<F: Family, V: NextHop> FibBuilder<F, V> {
         self
     }
 
+    /// The most bytes of memory: the root, nodes, next hops, garbage, free blocks and the header. A
+    /// change that needs more is [`ArenaFull`](Error::ArenaFull). Holds whatever
+    /// [`options`](Self::options) say. Default: as much as the backing has room for.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory.limit = Some(bytes);
+        self
+    }
+
     /// The arena's options. The backing must be one that does not move; the default reserves 1 GiB
     /// of address space, which is also the most that a table can take, and commits memory as it is
     /// used.
     pub fn options(mut self, options: ArenaOptions) -> Self {
-        self.options = options;
+        self.memory.options = options;
         self
     }
 
@@ -147,10 +156,11 @@ impl<F: Family, V: NextHop> FibBuilder<F, V> {
     /// [`Error::ArenaFull`] when the backing cannot be had.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows ([`Backing::Auto`], [`Backing::Heap`]).
+    /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
+    /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
     pub fn build(self) -> Result<Fib<F, V>, Error> {
         let domain = self.domain_or_new();
-        let options = self.options.limit_to(MAX_BYTES);
+        let options = self.memory.stable().limit_to(MAX_BYTES);
         let shared = FibShared::new(options, self.bits.into(), domain, crate::seed::seed())?;
         Ok(Fib::from_shared(shared))
     }
@@ -185,7 +195,7 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// A table that is made to measure.
     pub fn builder() -> FibBuilder<F, V> {
         FibBuilder {
-            options: ArenaOptions::default().backing(Backing::Mmap { reserve: MAX_BYTES }),
+            memory: MemoryOptions::reserve(MAX_BYTES),
             domain: None,
             bits: 18,
             types: PhantomData,

@@ -94,7 +94,7 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibBuilder<F, V>
                 "published values are whole words"
             )
         };
-        assert!(arena.is_stable(), "readers need a base that stays");
+        assert!(arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);
         let has_page = arena.options().header_mode() == HeaderMode::Page;
         assert!(has_page, "others find the table by its header page");
         assert!(arena.memory().live == 0, "the arena is the table's alone");

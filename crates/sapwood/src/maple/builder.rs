@@ -2,11 +2,12 @@
 
 use core::marker::PhantomData;
 
-use sapwood_arena::{ArenaOptions, Backing};
+use sapwood_arena::ArenaOptions;
 use sapwood_qsbr::Domain;
 
 use super::map::MapleMap;
 use super::raw::table::{Config, Values, is_plain};
+use crate::memory::MemoryOptions;
 
 /// Address space that a map reserves unless it is told otherwise; also the most that one can take.
 const RESERVE: usize = 8 << 30;
@@ -27,7 +28,10 @@ const FANOUT: usize = 36;
 /// ```
 #[derive(Clone, Debug)]
 pub struct MapleBuilder<V> {
-    config: Config,
+    memory: MemoryOptions,
+    values: Values,
+    leaf: usize,
+    fanout: usize,
     domain: Option<Domain>,
     types: PhantomData<fn() -> V>,
 }
@@ -40,27 +44,34 @@ impl<V: Clone + Send + Sync + 'static> MapleBuilder<V> {
             Values::Apart
         };
         MapleBuilder {
-            config: Config {
-                options: ArenaOptions::default().backing(Backing::Mmap { reserve: RESERVE }),
-                values,
-                leaf: LEAF,
-                fanout: FANOUT,
-            },
+            memory: MemoryOptions::reserve(RESERVE),
+            values,
+            leaf: LEAF,
+            fanout: FANOUT,
             domain: None,
             types: PhantomData,
         }
+    }
+
+    /// The most bytes of memory: nodes, values, reservations, garbage, free blocks and the header.
+    /// A change that needs more is [`ArenaFull`](crate::Error::ArenaFull). Holds whatever
+    /// [`options`](Self::options) say. Default: as much as the backing has room for.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory.limit = Some(bytes);
+        self
     }
 
     /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB
     /// of address space, which is also the most that a map can take, and commits memory as it is
     /// used.
     pub fn options(mut self, options: ArenaOptions) -> Self {
-        self.config.options = options;
+        self.memory.options = options;
         self
     }
 
     /// The domain whose grace periods the map waits for; several maps may share one. Default: its
-    /// own.
+    /// own. A hard limit of garbage is not asked for by a change with reserved blocks, which cannot
+    /// fail: only when the blocks are reserved.
     pub fn domain(mut self, domain: &Domain) -> Self {
         self.domain = Some(domain.clone());
         self
@@ -84,7 +95,7 @@ impl<V: Clone + Send + Sync + 'static> MapleBuilder<V> {
             "values of {} bytes do not fit into slots",
             size_of::<V>()
         );
-        self.config.values = Values::InSlots;
+        self.values = Values::InSlots;
         self
     }
 
@@ -94,17 +105,24 @@ impl<V: Clone + Send + Sync + 'static> MapleBuilder<V> {
     /// When a leaf is too small for a few entries, or there are fewer than 4 children.
     #[doc(hidden)]
     pub fn nodes(mut self, leaf: usize, fanout: usize) -> Self {
-        self.config.leaf = leaf;
-        self.config.fanout = fanout;
+        self.leaf = leaf;
+        self.fanout = fanout;
         self
     }
 
     /// An empty map.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows ([`Backing::Auto`], [`Backing::Heap`]).
+    /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
+    /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
     pub fn build(self) -> MapleMap<V> {
+        let config = Config {
+            options: self.memory.stable(),
+            values: self.values,
+            leaf: self.leaf,
+            fanout: self.fanout,
+        };
         let domain = self.domain.unwrap_or_default();
-        MapleMap::with(self.config, domain)
+        MapleMap::with(config, domain)
     }
 }

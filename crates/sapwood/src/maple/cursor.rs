@@ -89,7 +89,7 @@ impl Place {
 /// assert_eq!(cursor.next_range(u64::MAX), Some((20..=29, None)));
 /// cursor.store('x')?;
 /// assert_eq!(cursor.next(u64::MAX), Some((30..=39, &'b')));
-/// cursor.erase()?;
+/// cursor.remove()?;
 /// assert_eq!((cursor.position(), cursor.range()), (Position::OnGap, Some(30..=49)));
 /// assert_eq!(cursor.next(55), Some((50..=59, &'c')));
 /// assert_eq!(cursor.next(55), None);
@@ -268,12 +268,12 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
     /// Erases the entry that it is on, and is on the whole gap then; the entry, if there was one.
     ///
     /// # Errors
-    /// As [`MapleMap::erase`](super::MapleMap::erase).
-    pub fn erase(&mut self) -> Result<Option<(Range, V)>, Error> {
+    /// As [`MapleMap::remove`](super::MapleMap::remove).
+    pub fn remove(&mut self) -> Result<Option<(Range, V)>, Error> {
         let (Position::OnEntry, Some((start, _))) = (self.place.position, self.place.range) else {
             return Ok(None);
         };
-        let erased = self.writer.erase(start)?;
+        let erased = self.writer.remove(start)?;
         self.stand(start);
         Ok(erased)
     }

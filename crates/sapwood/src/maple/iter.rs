@@ -1,9 +1,10 @@
-//! Walks over entries and gaps.
+//! Walks over entries and gaps: of a view, and of a map by itself.
 
 use core::fmt;
 use core::iter::FusedIterator;
 
 use super::Range;
+use super::map::{MapleMap, cloned};
 use super::raw::finger::Finger;
 use super::view::MapleView;
 
@@ -176,6 +177,116 @@ impl<V> Clone for Gaps<'_, V> {
 }
 
 impl<V> fmt::Debug for Gaps<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}
+
+/// The indices of a range, if it has any.
+fn open(range: &Range) -> Option<(u64, u64)> {
+    (!range.is_empty()).then_some((*range.start(), *range.end()))
+}
+
+/// Entries of a [`MapleMap`] in order, from both ends, with copies of their values.
+///
+/// Each step looks the next entry up in logarithmic time, and sees the map as it is then. Between
+/// steps nothing is held back. It may go to other threads.
+pub struct MapIter<'m, V> {
+    map: &'m MapleMap<V>,
+    /// The indices that have not been passed.
+    left: Option<(u64, u64)>,
+}
+
+impl<'m, V> MapIter<'m, V> {
+    pub(super) fn new(map: &'m MapleMap<V>, range: &Range) -> Self {
+        let left = open(range);
+        MapIter { map, left }
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> Iterator for MapIter<'_, V> {
+    type Item = (Range, V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (from, to) = self.left.take()?;
+        let entry = self.map.read(|view| cloned(view.range(from..=to).next()))?;
+        let next = entry.0.end().checked_add(1).filter(|&next| next <= to);
+        self.left = next.map(|next| (next, to));
+        Some(entry)
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> DoubleEndedIterator for MapIter<'_, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let (from, to) = self.left.take()?;
+        let entry = self
+            .map
+            .read(|view| cloned(view.range(from..=to).next_back()))?;
+        let next = entry.0.start().checked_sub(1).filter(|&next| next >= from);
+        self.left = next.map(|next| (from, next));
+        Some(entry)
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> FusedIterator for MapIter<'_, V> {}
+
+impl<V> Clone for MapIter<'_, V> {
+    fn clone(&self) -> Self {
+        MapIter { ..*self }
+    }
+}
+
+impl<V: Clone + Send + Sync + fmt::Debug + 'static> fmt::Debug for MapIter<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.clone()).finish()
+    }
+}
+
+/// Gaps of a [`MapleMap`] in order, from both ends. Steps are as those of [`MapIter`].
+pub struct MapGaps<'m, V> {
+    map: &'m MapleMap<V>,
+    /// The indices that have not been passed.
+    left: Option<(u64, u64)>,
+}
+
+impl<'m, V> MapGaps<'m, V> {
+    pub(super) fn new(map: &'m MapleMap<V>, within: &Range) -> Self {
+        let left = open(within);
+        MapGaps { map, left }
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> Iterator for MapGaps<'_, V> {
+    type Item = Range;
+
+    fn next(&mut self) -> Option<Range> {
+        let (from, to) = self.left.take()?;
+        let gap = self.map.read(|view| view.gaps(from..=to).next())?;
+        let next = gap.end().checked_add(1).filter(|&next| next <= to);
+        self.left = next.map(|next| (next, to));
+        Some(gap)
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> DoubleEndedIterator for MapGaps<'_, V> {
+    fn next_back(&mut self) -> Option<Range> {
+        let (from, to) = self.left.take()?;
+        let gap = self.map.read(|view| view.gaps(from..=to).next_back())?;
+        let next = gap.start().checked_sub(1).filter(|&next| next >= from);
+        self.left = next.map(|next| (from, next));
+        Some(gap)
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> FusedIterator for MapGaps<'_, V> {}
+
+impl<V> Clone for MapGaps<'_, V> {
+    fn clone(&self) -> Self {
+        MapGaps { ..*self }
+    }
+}
+
+impl<V: Clone + Send + Sync + 'static> fmt::Debug for MapGaps<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.clone()).finish()
     }

@@ -7,6 +7,7 @@ use sapwood_qsbr::{Domain, Guard};
 
 use super::Range;
 use super::builder::MapleBuilder;
+use super::iter::{MapGaps, MapIter};
 use super::memory::MapleMemory;
 use super::plan::{self, ErasePlan, EraseReservation, Reservation, StorePlan};
 use super::raw::table::{Config, MapleShared};
@@ -31,12 +32,12 @@ use crate::{Error, Readable, Rejected};
 /// use sapwood::{Error, maple::MapleMap};
 ///
 /// let map = MapleMap::new();
-/// map.insert(100..=199, "first")?;
-/// map.insert(300..=399, "second")?;
-/// let refused = map.insert(150..=250, "third").unwrap_err();
+/// map.insert_new(100..=199, "first")?;
+/// map.insert_new(300..=399, "second")?;
+/// let refused = map.insert_new(150..=250, "third").unwrap_err();
 /// assert_eq!(refused.error, Error::Occupied { start: 100, end: 199 });
 /// assert_eq!(map.alloc_range(150, 0..=999, "fourth")?, 400..=549);
-/// assert_eq!(map.erase(350)?, Some((300..=399, "second")));
+/// assert_eq!(map.remove(350)?, Some((300..=399, "second")));
 /// assert_eq!(map.find_gap(200, 0..=999), Some(200..=399));
 /// # Ok::<(), Error>(())
 /// ```
@@ -120,6 +121,43 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// The last entry that ends before an index, with a copy of its value.
     pub fn prev_before(&self, index: u64) -> Option<(Range, V)> {
         self.read(|view| cloned(view.prev_before(index)))
+    }
+
+    /// All entries in order, from both ends, with copies of their values.
+    ///
+    /// Each step is a lookup of its own: nothing is held back between two of them, and each sees
+    /// the map as it is then. A [view](MapleView::iter) walks from leaf to leaf, gives references,
+    /// and holds garbage back meanwhile.
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(5..=9, 'a'), (20..=29, 'b')]);
+    /// for (range, _) in &map {
+    ///     map.remove(*range.start())?;
+    /// }
+    /// assert!(map.is_empty());
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn iter(&self) -> MapIter<'_, V> {
+        self.range(0..=u64::MAX)
+    }
+
+    /// As [`iter`](Self::iter), the entries that have an index in a range, whole. None for an empty
+    /// range.
+    pub fn range(&self, range: Range) -> MapIter<'_, V> {
+        MapIter::new(self, &range)
+    }
+
+    /// The gaps in a range, in order, from both ends, clipped to it. None for an empty range. Each
+    /// step is a search of its own, as in [`iter`](Self::iter).
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(5..=9, 'a'), (20..=29, 'b')]);
+    /// assert!(map.gaps(0..=24).eq([0..=4, 10..=19]));
+    /// ```
+    pub fn gaps(&self, within: Range) -> MapGaps<'_, V> {
+        MapGaps::new(self, &within)
     }
 
     /// Number of entries.
@@ -210,21 +248,21 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().store_coalescing(range, value)
     }
 
-    /// As [`store`](Self::store), if the range is one gap.
+    /// As [`store`](Self::store), if no entry has an index of the range.
     ///
     /// # Errors
     /// [`Error::Occupied`] with the first entry in the way, and those of [`store`](Self::store),
     /// with the value given back.
-    pub fn insert(&self, range: Range, value: V) -> Result<(), Rejected<V>> {
-        self.write().insert(range, value)
+    pub fn insert_new(&self, range: Range, value: V) -> Result<(), Rejected<V>> {
+        self.write().insert_new(range, value)
     }
 
-    /// Erases the whole entry that holds an index; what it was.
+    /// Removes the whole entry that holds an index; what it was.
     ///
     /// # Errors
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`]: nodes are replaced here, too.
-    pub fn erase(&self, index: u64) -> Result<Option<(Range, V)>, Error> {
-        self.write().erase(index)
+    pub fn remove(&self, index: u64) -> Result<Option<(Range, V)>, Error> {
+        self.write().remove(index)
     }
 
     /// Makes a range a gap. Of entries that it overlaps, what lies outside stays.
@@ -315,7 +353,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// let mut next = 0;
     /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'a')?, 1..=1);
     /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'b')?, 2..=2);
-    /// map.erase(1)?;
+    /// map.remove(1)?;
     /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'c')?, 3..=3);
     /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'd')?, 1..=1);
     /// # Ok::<(), sapwood::Error>(())
@@ -335,6 +373,9 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
 
     /// What a store would take: exactly so many nodes, if the map stays as it is until then. Takes
     /// nothing.
+    ///
+    /// Takes the map's lock: beside a [`write`](Self::write) on the same thread that is a deadlock,
+    /// and [`MapleWriter::plan_store`] does the same there. So do the other plans.
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
@@ -359,9 +400,9 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().plan_clear(range)
     }
 
-    /// As [`plan_store`](Self::plan_store), for [`erase`](Self::erase).
-    pub fn plan_erase(&self, index: u64) -> ErasePlan {
-        self.write().plan_erase(index)
+    /// As [`plan_store`](Self::plan_store), for [`remove`](Self::remove).
+    pub fn plan_remove(&self, index: u64) -> ErasePlan {
+        self.write().plan_remove(index)
     }
 
     /// Takes what a planned store needs, and the map's lock. The only step that can fail. A plan
@@ -369,13 +410,14 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// [`plan_alloc`](Self::plan_alloc) finds a gap anew.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`], [`Error::GarbageLimit`]; [`Error::NoGap`] when there is none any more.
+    /// [`Error::ArenaFull`], also when the process's heap has no memory for the lists that the
+    /// change needs; [`Error::GarbageLimit`]; [`Error::NoGap`] when there is none any more.
     pub fn reserve(&self, plan: StorePlan) -> Result<Reservation<'_, V>, Error> {
         plan::reserve(&self.shared, &plan)
     }
 
     /// As [`reserve`](Self::reserve), for an erasure; a stale plan of
-    /// [`plan_erase`](Self::plan_erase) finds the entry anew.
+    /// [`plan_remove`](Self::plan_remove) finds the entry anew.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
@@ -392,7 +434,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// not hold the lock.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`].
+    /// [`Error::ArenaFull`], also when the process's heap has no memory for the lists.
     pub fn reserve_unknown(&self, changes: usize) -> Result<UnknownReservation<V>, Error> {
         UnknownReservation::new(self, changes)
     }
@@ -438,13 +480,22 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 }
 
-fn cloned<V: Clone>(entry: Option<(Range, &V)>) -> Option<(Range, V)> {
+pub(super) fn cloned<V: Clone>(entry: Option<(Range, &V)>) -> Option<(Range, V)> {
     entry.map(|(range, value)| (range, value.clone()))
 }
 
 impl<V: Clone + Send + Sync + fmt::Debug + 'static> fmt::Debug for MapleMap<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.read(|view| view.fmt(f))
+    }
+}
+
+impl<'m, V: Clone + Send + Sync + 'static> IntoIterator for &'m MapleMap<V> {
+    type Item = (Range, V);
+    type IntoIter = MapIter<'m, V>;
+
+    fn into_iter(self) -> MapIter<'m, V> {
+        self.iter()
     }
 }
 

@@ -50,7 +50,7 @@ impl MapleMemory {
             waiting: writer.space.garbage.waiting(),
             pooled: kind(POOLED).1,
             nodes_made: writer.space.made,
-            outside: size_of::<MapleShared<V>>() + writer.space.pool.bytes(),
+            outside: size_of::<MapleShared<V>>() + writer.space.pool.bytes() + writer.room(),
             arena,
         }
     }

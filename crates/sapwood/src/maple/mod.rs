@@ -36,6 +36,8 @@
 //! # Ok::<(), sapwood::Error>(())
 //! ```
 
+#[cfg(test)]
+mod allocations;
 mod builder;
 mod cursor;
 mod gap;
@@ -50,7 +52,7 @@ mod writer;
 
 pub use builder::MapleBuilder;
 pub use cursor::{Cursor, PausedCursor, Position};
-pub use iter::{Gaps, Iter};
+pub use iter::{Gaps, Iter, MapGaps, MapIter};
 pub use map::MapleMap;
 pub use memory::MapleMemory;
 pub use plan::{ErasePlan, EraseReservation, Reservation, StorePlan};

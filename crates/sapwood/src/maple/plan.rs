@@ -23,7 +23,7 @@ pub struct StorePlan {
 }
 
 /// What an erasure takes, made by [`MapleMap::plan_clear`](super::MapleMap::plan_clear) and
-/// [`plan_erase`](super::MapleMap::plan_erase).
+/// [`plan_remove`](super::MapleMap::plan_remove).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErasePlan {
     /// What to clear; `None` when there is nothing to erase.
@@ -97,10 +97,9 @@ impl<V: Clone> Holding<'_, V> {
         if self.range.is_none() {
             return;
         }
-        let (writer, dropped) = self.side.parts();
+        let (writer, _) = self.side.parts();
         // What is not used, as when a clone panics, is given back by `drop`.
-        self.shared
-            .change_held(writer, value, &mut self.held, dropped);
+        self.shared.change_held(writer, value, &mut self.held);
     }
 }
 
@@ -113,9 +112,11 @@ impl<V> Drop for Holding<'_, V> {
 }
 
 /// The nodes that a store takes, taken: [`store`](Self::store) cannot fail any more, and takes
-/// nothing else.
+/// nothing else: neither from the arena nor from the process's heap. (What a value's own `clone`
+/// takes is the value's matter.)
 ///
-/// Holds the map's lock. Dropping it gives everything back.
+/// It holds the map's lock: whatever else takes that lock waits until this is dropped, and on the
+/// same thread that is a deadlock. Dropping it gives everything back.
 ///
 /// ```
 /// use sapwood::maple::MapleMap;
@@ -298,8 +299,8 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
         })
     }
 
-    /// As [`MapleMap::plan_erase`](super::MapleMap::plan_erase).
-    pub fn plan_erase(&mut self, index: u64) -> ErasePlan {
+    /// As [`MapleMap::plan_remove`](super::MapleMap::plan_remove).
+    pub fn plan_remove(&mut self, index: u64) -> ErasePlan {
         let entry = self.view().get_entry(index).map(|(range, _)| range);
         match entry {
             Some(entry) => {

@@ -110,11 +110,11 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         Ok(start..=end)
     }
 
-    /// As [`MapleMap::insert`].
+    /// As [`MapleMap::insert_new`].
     ///
     /// # Errors
-    /// As [`MapleMap::insert`].
-    pub fn insert(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
+    /// As [`MapleMap::insert_new`].
+    pub fn insert_new(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
         let (start, end) = match bounds(&range) {
             Ok(range) => range,
             Err(error) => return Err(Rejected { value, error }),
@@ -130,11 +130,11 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         self.put((start, end), value)
     }
 
-    /// As [`MapleMap::erase`].
+    /// As [`MapleMap::remove`].
     ///
     /// # Errors
-    /// As [`MapleMap::erase`].
-    pub fn erase(&mut self, index: u64) -> Result<Option<(Range, V)>, Error> {
+    /// As [`MapleMap::remove`].
+    pub fn remove(&mut self, index: u64) -> Result<Option<(Range, V)>, Error> {
         let Some((range, value)) = self.view().get_entry(index) else {
             return Ok(None);
         };

@@ -13,7 +13,7 @@ use super::raw::leaf::MAX_KEY;
 #[cfg(feature = "std")]
 use super::shared::QpShared;
 #[cfg(feature = "std")]
-use super::txn::Txn;
+use super::txn::QpTxn;
 use crate::{Error, Rejected};
 
 /// From this many entries on a map is so much larger than the caches that the descents beforehand
@@ -160,7 +160,7 @@ impl<V> QpMap<V> {
 }
 
 #[cfg(feature = "std")]
-impl<V: Send + Sync + 'static> Many<V> for Txn<'_, V> {
+impl<V: Send + Sync + 'static> Many<V> for QpTxn<'_, V> {
     fn fetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         warm(&self.view(), keys);
     }
@@ -182,7 +182,7 @@ impl<V: Send + Sync + 'static> Many<V> for Txn<'_, V> {
 }
 
 #[cfg(feature = "std")]
-impl<V: Send + Sync + 'static> Txn<'_, V> {
+impl<V: Send + Sync + 'static> QpTxn<'_, V> {
     /// Inserts or replaces many entries, in the order in which they come; returns how many keys are
     /// new. Of equal keys, the last wins.
     ///

@@ -159,8 +159,8 @@ mod tests {
 
     /// What a difference walked: the number of changes, and of branches and clusters read.
     fn walked(
-        old: &super::super::Snapshot<u64>,
-        new: &super::super::Snapshot<u64>,
+        old: &super::super::QpSnapshot<u64>,
+        new: &super::super::QpSnapshot<u64>,
     ) -> (usize, usize) {
         let mut diff = QpStore::diff(old, new);
         let changes = diff.by_ref().count();

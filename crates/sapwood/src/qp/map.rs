@@ -102,6 +102,24 @@ impl<V> QpMap<V> {
         })
     }
 
+    /// An empty map in memory of its own, which never has more than so many bytes: entries, index,
+    /// free blocks and the header. A change that needs more is [`Error::ArenaFull`].
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when the limit has no room for the header of 64 bytes.
+    ///
+    /// ```
+    /// use sapwood::{Error, qp::QpMap};
+    /// let mut map = QpMap::with_memory_limit(64 << 10)?;
+    /// let refused = (0..100_000u64).find_map(|i| map.insert(i.to_be_bytes(), i).err()).unwrap();
+    /// assert!(matches!(refused.error, Error::ArenaFull(_)));
+    /// assert_eq!(map.len() as u64, refused.value);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn with_memory_limit(bytes: usize) -> Result<Self, Error> {
+        Self::with_options(ArenaOptions::default().limit(bytes))
+    }
+
     pub(crate) fn from_tree(tree: Tree<V>) -> Self {
         QpMap {
             tree: Some(Box::new(tree)),

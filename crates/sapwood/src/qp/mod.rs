@@ -55,12 +55,12 @@ pub use raw::mem::Trusted;
 pub use shared::{
     Contention, Exchange, Order, Ordered, PointMap, PointMapBuilder, PointMapIter, PointMapView,
     Published, QpShared, QpSharedBuilder, QpSharedRange, QpSharedView, SharedMap, SharedMapBuilder,
-    SharedView, Unordered,
+    SharedView, SweepPlace, Unordered,
 };
 #[cfg(feature = "std")]
-pub use store::{QpStore, QpStoreBuilder, QpView, Snapshot, Version};
+pub use store::{QpSnapshot, QpStore, QpStoreBuilder, QpView, Version};
 #[cfg(feature = "std")]
-pub use txn::Txn;
+pub use txn::QpTxn;
 
 // What `lpm` reads tables of bit strings with.
 #[cfg(feature = "std")]

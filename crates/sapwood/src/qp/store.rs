@@ -6,7 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::path::Path;
 
-use sapwood_arena::{ArenaOptions, Backing};
+use sapwood_arena::ArenaOptions;
 use sapwood_qsbr::{Domain, Guard};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -20,8 +20,9 @@ use super::raw::tree::Tree;
 use super::raw::version::{Kept, StoreShared, stable_arena};
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
-use super::txn::Txn;
+use super::txn::QpTxn;
 use super::{QpMap, file};
+use crate::memory::MemoryOptions;
 use crate::reader::reading_methods;
 use crate::{Error, OldestSnapshot, Readable};
 
@@ -48,12 +49,12 @@ impl fmt::Display for Version {
 
 /// An ordered map over byte strings with versions: one writer at a time, readers that never wait.
 ///
-/// - A [`Txn`] collects changes and sees them; [`commit`](Txn::commit) publishes all of them with
-///   one store, dropping it leaves no trace.
+/// - A [`QpTxn`] collects changes and sees them; [`commit`](QpTxn::commit) publishes all of them
+///   with one store, dropping it leaves no trace.
 /// - A [`Reader`](crate::Reader) (one per thread) gives [`QpView`]s: the newest version, exact and
 ///   unchanging for as long as the view is held. Reading takes no lock, retries nothing and writes
 ///   nothing.
-/// - A [`Snapshot`] keeps a version alive, on any thread, for as long as it likes. The oldest
+/// - A [`QpSnapshot`] keeps a version alive, on any thread, for as long as it likes. The oldest
 ///   snapshot holds back the memory of everything that was changed after it.
 ///
 /// A change copies the branches on the way to its key once per transaction: a commit's cost depends
@@ -106,16 +107,24 @@ impl<V: Send + Sync + 'static> Clone for QpStore<V> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct QpStoreBuilder<V> {
-    options: ArenaOptions,
+    memory: MemoryOptions,
     domain: Option<Domain>,
     values: PhantomData<fn() -> V>,
 }
 
 impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
+    /// The most bytes of memory: entries, versions, garbage, free blocks and the header. A change
+    /// that needs more is [`ArenaFull`](Error::ArenaFull). Holds whatever
+    /// [`options`](Self::options) say. Default: as much as the backing has room for.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory.limit = Some(bytes);
+        self
+    }
+
     /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB
     /// of address space and commits memory as it is used.
     pub fn options(mut self, options: ArenaOptions) -> Self {
-        self.options = options;
+        self.memory.options = options;
         self
     }
 
@@ -132,9 +141,10 @@ impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
     /// [`Error::ArenaFull`] when the backing cannot be had.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows ([`Backing::Auto`], [`Backing::Heap`]).
+    /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
+    /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
     pub fn build(self) -> Result<QpStore<V>, Error> {
-        let tree = Tree::new(stable_arena(self.options)?);
+        let tree = Tree::new(stable_arena(self.memory.stable())?);
         Ok(QpStore {
             shared: Arc::new(StoreShared::new(tree, self.domain.unwrap_or_default())),
         })
@@ -152,7 +162,7 @@ impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
         self,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpStore<V>, Error> {
-        let tree = sorted_tree(stable_arena(self.options)?, entries)?;
+        let tree = sorted_tree(stable_arena(self.memory.stable())?, entries)?;
         Ok(QpStore {
             shared: Arc::new(StoreShared::new(tree, self.domain.unwrap_or_default())),
         })
@@ -171,7 +181,7 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     /// A store that is made to measure.
     pub fn builder() -> QpStoreBuilder<V> {
         QpStoreBuilder {
-            options: ArenaOptions::default().backing(Backing::Mmap { reserve: RESERVE }),
+            memory: MemoryOptions::reserve(RESERVE),
             domain: None,
             values: PhantomData,
         }
@@ -227,8 +237,8 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     }
 
     /// Keeps the newest version. Takes a short lock; reading it takes none.
-    pub fn snapshot(&self) -> Snapshot<V> {
-        Snapshot {
+    pub fn snapshot(&self) -> QpSnapshot<V> {
+        QpSnapshot {
             kept: self.shared.keep(),
         }
     }
@@ -255,13 +265,13 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     /// # Panics
     /// When this thread has a transaction of the store open: it would wait for itself.
     #[track_caller]
-    pub fn begin(&self) -> Txn<'_, V> {
-        Txn::new(&self.shared, self.shared.write())
+    pub fn begin(&self) -> QpTxn<'_, V> {
+        QpTxn::new(&self.shared, self.shared.write())
     }
 
     /// Begins a transaction, unless another is open.
-    pub fn try_begin(&self) -> Option<Txn<'_, V>> {
-        Some(Txn::new(&self.shared, self.shared.try_write()?))
+    pub fn try_begin(&self) -> Option<QpTxn<'_, V>> {
+        Some(QpTxn::new(&self.shared, self.shared.try_write()?))
     }
 
     /// What changed between two snapshots, in order of keys. A key is `Changed` when it was written
@@ -287,7 +297,7 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     /// assert_eq!(changes, [Change::Added(b"a", &1)]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn diff<'a>(old: &'a Snapshot<V>, new: &'a Snapshot<V>) -> Diff<'a, V> {
+    pub fn diff<'a>(old: &'a QpSnapshot<V>, new: &'a QpSnapshot<V>) -> Diff<'a, V> {
         Diff::new(
             old.kept.view(),
             new.kept.view(),
@@ -321,7 +331,7 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     /// When this thread has a transaction of the store open: it would wait for itself.
     #[track_caller]
     pub fn compact_step(&self, budget: usize) -> Result<bool, Error> {
-        Txn::new(&self.shared, self.shared.write()).compact(budget)
+        QpTxn::new(&self.shared, self.shared.write()).compact(budget)
     }
 
     /// Where the memory is. Waits for an open transaction; [`snapshots`](Self::snapshots) and
@@ -433,11 +443,11 @@ impl<'g, V: Send + Sync> IntoIterator for QpView<'g, V> {
 }
 
 /// A version that is kept alive until this is dropped. May be read and sent anywhere.
-pub struct Snapshot<V: Send + Sync + 'static> {
+pub struct QpSnapshot<V: Send + Sync + 'static> {
     kept: Kept<V>,
 }
 
-impl<V: Send + Sync + 'static> Snapshot<V> {
+impl<V: Send + Sync + 'static> QpSnapshot<V> {
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_, V> {
         self.kept.view()
@@ -487,24 +497,24 @@ impl<V: Send + Sync + 'static> Snapshot<V> {
     }
 }
 
-impl<V: Send + Sync + 'static> Clone for Snapshot<V> {
+impl<V: Send + Sync + 'static> Clone for QpSnapshot<V> {
     fn clone(&self) -> Self {
-        Snapshot {
+        QpSnapshot {
             kept: self.kept.clone(),
         }
     }
 }
 
-impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for Snapshot<V> {
+impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for QpSnapshot<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot")
+        f.debug_struct("QpSnapshot")
             .field("version", &self.version())
             .field("entries", &self.iter())
             .finish()
     }
 }
 
-impl<'s, V: Send + Sync + 'static> IntoIterator for &'s Snapshot<V> {
+impl<'s, V: Send + Sync + 'static> IntoIterator for &'s QpSnapshot<V> {
     type Item = (&'s [u8], &'s V);
     type IntoIter = Iter<'s, V>;
 

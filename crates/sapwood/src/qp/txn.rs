@@ -17,7 +17,7 @@ use crate::{Error, Rejected};
 ///
 /// Nodes that it made are changed in place; older ones are copied once. An operation that fails
 /// leaves the transaction as it was before the operation, and the transaction can go on.
-pub struct Txn<'s, V: Send + Sync + 'static> {
+pub struct QpTxn<'s, V: Send + Sync + 'static> {
     shared: &'s StoreShared<V>,
     // Released before the values are dropped: their `drop` may use the store.
     writer: WriterGuard<'s, Writer<V>>,
@@ -25,9 +25,9 @@ pub struct Txn<'s, V: Send + Sync + 'static> {
     values: Vec<V>,
 }
 
-impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
+impl<'s, V: Send + Sync + 'static> QpTxn<'s, V> {
     pub(crate) fn new(shared: &'s StoreShared<V>, writer: WriterGuard<'s, Writer<V>>) -> Self {
-        Txn {
+        QpTxn {
             shared,
             writer,
             values: Vec::new(),
@@ -152,26 +152,28 @@ impl<'s, V: Send + Sync + 'static> Txn<'s, V> {
     /// One step of compaction, committed.
     pub(crate) fn compact(mut self, budget: usize) -> Result<bool, Error> {
         let (shared, writer, values) = self.parts();
-        if shared.domain().hard_limit().is_some() {
-            // A branch over text has about 24 bytes; the largest has 1,072.
-            shared.admit(writer, budget.saturating_mul(64), values)?;
-        }
+        let before = writer.compaction.clone();
         let more = writer.compact_step(budget.max(1))?;
+        // What the step leaves behind is known now, and nothing is published yet.
+        if let Err(limit) = shared.admit(writer, 0, values) {
+            writer.compaction = before.begun();
+            return Err(limit.into());
+        }
         self.commit();
         Ok(more)
     }
 }
 
-impl<V: Send + Sync + 'static> Drop for Txn<'_, V> {
+impl<V: Send + Sync + 'static> Drop for QpTxn<'_, V> {
     fn drop(&mut self) {
         // After a commit there is nothing to take back.
         self.shared.roll_back(&mut self.writer, &mut self.values);
     }
 }
 
-impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for Txn<'_, V> {
+impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for QpTxn<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Txn")
+        f.debug_struct("QpTxn")
             .field("entries", &self.iter())
             .finish()
     }

@@ -89,7 +89,10 @@ impl Plain for FlowKey {
     }
 }
 
-/// Hashes flows with a seed, so that nobody outside can choose packets that all take one way.
+/// Hashes flows with a seed, so that nobody outside can choose packets that all take one path.
+///
+/// The hash is the same on every machine, and in C by `sapwood/flow.bpf.h` of sapwood-bpf (test
+/// `golden`).
 ///
 /// ```
 /// use sapwood::route::{FlowHasher, FlowKey};
@@ -162,6 +165,21 @@ mod tests {
             assert_eq!(FlowKey::from_words(other.to_words()), other);
         }
         assert_ne!(FlowHasher::new(2).hash(&base), hasher.hash(&base));
+    }
+
+    /// Hashes that must be the same on every machine, and in `sapwood/flow.bpf.h`. A program in
+    /// another language made them.
+    #[test]
+    fn golden() {
+        let hasher = FlowHasher::new(1);
+        assert_eq!(hasher.hash(&key(4000)), 0x606d_caab_226f_041e);
+        let (from, to) = ("[2001:db8::1]:4000", "[2001:db8::2]:53");
+        let six = FlowKey::new(from.parse().unwrap(), to.parse().unwrap(), FlowKey::UDP);
+        assert_eq!(hasher.hash(&six), 0xbced_d9f3_179c_90c0);
+        assert_eq!(
+            hasher.hash_symmetric(&six.reversed()),
+            0xbced_d9f3_179c_90c0
+        );
     }
 
     #[test]

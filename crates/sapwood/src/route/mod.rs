@@ -21,7 +21,7 @@ mod hash;
 #[cfg(feature = "std")]
 mod places;
 mod plain;
-mod raw;
+pub(crate) mod raw;
 #[cfg(feature = "std")]
 mod rendezvous;
 mod stamp;

@@ -94,6 +94,15 @@ impl<H: NextHop> RouteTableBuilder<H> {
         self
     }
 
+    /// The most bytes that the prefixes of each family take; see
+    /// [`FibBuilder::memory_limit`](crate::lpm::FibBuilder::memory_limit). Groups are not among
+    /// them.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.v4 = self.v4.memory_limit(bytes);
+        self.v6 = self.v6.memory_limit(bytes);
+        self
+    }
+
     /// The domain whose grace periods the table waits for; several tables may share one. Default:
     /// its own.
     pub fn domain(mut self, domain: &Domain) -> Self {

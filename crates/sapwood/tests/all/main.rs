@@ -19,6 +19,7 @@ mod lpm_published;
 mod maple;
 mod maple_behaviours;
 mod memory;
+mod memory_limits;
 mod order;
 mod route_cache;
 mod same_thread;

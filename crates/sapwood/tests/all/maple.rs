@@ -150,7 +150,7 @@ fn a_large_map() {
     let n = steps(4_000).max(60);
     let mut pair = Pair::new(usual_nodes(small()), |n: u64| n);
     for (i, range) in pages(n, 2).shuffled.into_iter().enumerate() {
-        pair.map.insert(range.clone(), i as u64).unwrap();
+        pair.map.insert_new(range.clone(), i as u64).unwrap();
         pair.model.store(range, i as u64);
     }
     pair.agree();

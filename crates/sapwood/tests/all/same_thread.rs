@@ -169,11 +169,11 @@ fn a_range_map_beside_a_writer_of_the_same_thread() {
     let mut writer = map.write();
     refused(|| map.write());
     refused(|| map.store(0..=9, 3));
-    refused(|| map.erase(5));
+    refused(|| map.remove(5));
     refused(|| map.plan_store(0..=9, &3));
     refused(|| map.plan_alloc(1, 0..=99, &3));
     refused(|| map.plan_clear(0..=9));
-    refused(|| map.plan_erase(5));
+    refused(|| map.plan_remove(5));
     refused(|| map.reserve_unknown(1));
     refused(|| map.dup());
     refused(|| map.memory());
@@ -192,7 +192,7 @@ fn a_range_map_beside_a_reservation_of_the_same_thread() {
     let map = MapleMap::from_iter([(0..=9, 1), (20..=29, 2)]);
     let plan = map.plan_store(5..=24, &3).unwrap();
     let reservation = map.reserve(plan.clone()).unwrap();
-    refused(|| map.insert(50..=59, 4));
+    refused(|| map.insert_new(50..=59, 4));
     refused(|| map.reserve(plan));
     reservation.store(3);
     assert_eq!(map.get(20), Some(3));

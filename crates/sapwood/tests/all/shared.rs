@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{PointMap, QpShared, SharedMapBuilder};
+use sapwood::qp::{PointMap, QpShared, SharedMap, SharedMapBuilder};
 use sapwood::qsbr::Domain;
 
 use crate::support::shared::{Kind, Oracle, agree, both, builder, each_kind, key, small, steps};
@@ -682,5 +682,82 @@ fn batches_are_single_operations_in_order() {
         assert_eq!(map.remove_many(&keys), Ok(n.div_ceil(2) as usize));
         assert_eq!(map.len(), (n / 2) as usize);
         map.verify().unwrap();
+    });
+}
+
+/// What the pages of a map are that the system has to back.
+fn committed<O: Kind>(map: &SharedMap<O, u64>) -> usize {
+    map.memory().arena.committed
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "no pages are given back")]
+fn an_emptied_map_keeps_a_few_pages() {
+    each_kind!(new => {
+        let map = new().build().unwrap();
+        for round in 0..2 {
+            let n = steps(130_000) as u64;
+            for i in 0..n {
+                map.insert((i * 7919 % n).to_be_bytes(), i).unwrap();
+            }
+            assert!(committed(&map) > n as usize * 16);
+            for i in 0..n {
+                assert_eq!(map.remove(i.to_be_bytes()), Ok(true));
+            }
+            map.reclaim(usize::MAX);
+            let left = committed(&map);
+            assert!(left <= 16 << 10, "{left} bytes stay in round {round}");
+            assert_eq!(map.memory().arena.live, 0);
+            map.verify().unwrap();
+        }
+        // What several threads leave goes too.
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let map = &map;
+                scope.spawn(move || {
+                    for i in 0..steps(20_000) as u64 {
+                        let key = (i << 8 | thread).to_be_bytes();
+                        map.insert(key, i).unwrap();
+                    }
+                    for i in 0..steps(20_000) as u64 {
+                        map.remove((i << 8 | thread).to_be_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        map.reclaim(usize::MAX);
+        map.reclaim(usize::MAX);
+        let left = committed(&map);
+        assert!(left <= 16 << 10, "{left} bytes stay after threads");
+    });
+}
+
+/// A change is refused for want of memory only where there is none: what it would get if it were
+/// asked for again it gets at once. Its own guard held that back.
+#[test]
+fn what_is_refused_for_want_of_memory_is_refused_again() {
+    each_kind!(new => {
+        for limit in [64 << 10, 300_000] {
+            let map = new().memory_limit(limit).build().unwrap();
+            let mut rng = fastrand::Rng::with_seed(limit as u64);
+            let mut full = 0;
+            for i in 0..steps(limit / 6) as u64 {
+                let most = limit as u64 / if i / 4096 % 2 == 0 { 8 } else { 32 };
+                let key = rng.u64(..most).to_be_bytes();
+                let filling = i / 2048 % 4 < 3;
+                let once = || match filling {
+                    true => map.insert(key, i).map(drop).map_err(|no| no.error),
+                    false => map.remove(key).map(drop),
+                };
+                if let Err(error) = once() {
+                    assert!(matches!(error, Error::ArenaFull(_)), "{error}");
+                    full += 1;
+                    let entries = map.len();
+                    assert_eq!(once(), Err(error), "{entries} entries, limit {limit}, step {i}");
+                }
+            }
+            assert!(full > 0 || steps(8) < 8, "limit {limit}");
+            map.verify().unwrap();
+        }
     });
 }

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use sapwood::key::{dns_name, reverse_components};
-use sapwood::qp::{Entry, QpFile, QpMap, QpStore, QpView, Snapshot, Txn};
+use sapwood::qp::{Entry, QpFile, QpMap, QpSnapshot, QpStore, QpTxn, QpView};
 use sapwood::{Error, Pin, Reader};
 
 type Model = BTreeMap<Vec<u8>, u32>;
@@ -499,7 +499,7 @@ fn maps_go_where_their_values_may_go() {
     send_and_sync::<QpMap<u64>>();
     send_and_sync::<QpFile<u64>>();
     send_and_sync::<QpStore<u64>>();
-    send_and_sync::<Snapshot<String>>();
+    send_and_sync::<QpSnapshot<String>>();
     send_and_sync::<sapwood::qp::IntoIter<u64>>();
     send_and_sync::<sapwood::qp::Iter<'_, u64>>();
     send::<QpMap<Cell<u8>>>();
@@ -510,7 +510,7 @@ fn maps_go_where_their_values_may_go() {
         sapwood::qp::Iter<'static, Cell<u8>>,
         sapwood::qp::IterMut<'static, Rc<u8>>
     );
-    not_send!(QpView<'static, u64>, Txn<'static, u64>);
+    not_send!(QpView<'static, u64>, QpTxn<'static, u64>);
     not_sync!(QpView<'static, u64>, Reader<QpStore<u64>>);
 }
 
@@ -520,7 +520,7 @@ fn what_is_borrowed_stays_on_its_thread() {
     use sapwood::maple::{MapleView, MapleWriter, Reservation};
     use sapwood::qp::{QpShared, QpSharedView};
     use sapwood::qsbr::Guard;
-    send_and_sync::<Snapshot<u64>>();
+    send_and_sync::<QpSnapshot<u64>>();
     send_and_sync::<BitSnapshot<u64>>();
     send_and_sync::<FibSnapshot<V4, u64>>();
     not_send!(

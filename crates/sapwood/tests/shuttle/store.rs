@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{Change, QpStore, QpStoreBuilder, QpView, Snapshot, Txn};
+use sapwood::qp::{Change, QpSnapshot, QpStore, QpStoreBuilder, QpTxn, QpView};
 use sapwood::qsbr::Domain;
 
 use crate::support::progress::{Progress, beside};
@@ -45,7 +45,7 @@ impl Edit {
         }
     }
 
-    fn on_txn(self, txn: &mut Txn<'_, Box<u64>>) {
+    fn on_txn(self, txn: &mut QpTxn<'_, Box<u64>>) {
         match self {
             Edit::Insert(key, value) => drop(txn.insert(key, value.into()).unwrap()),
             Edit::Remove(key) => drop(txn.remove(key).unwrap()),
@@ -167,7 +167,7 @@ fn ask(view: QpView<'_, Box<u64>>, script: &Script, from: usize, to: usize) {
 
 /// What a snapshot has is what it had when it was made.
 struct Held<'s> {
-    snapshot: Snapshot<Box<u64>>,
+    snapshot: QpSnapshot<Box<u64>>,
     model: &'s Model,
 }
 

@@ -162,7 +162,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
             }
             (RangeOp::Alloc { value, .. }, Out::At(Some(place)))
             | (RangeOp::AllocCyclic { value, .. }, Out::Cyclic(place, _)) => store(place, *value),
-            (RangeOp::Erase(index), _) => Some(self.map.plan_erase(*index).nodes()),
+            (RangeOp::Erase(index), _) => Some(self.map.plan_remove(*index).nodes()),
             (RangeOp::ClearRange(range), _) => {
                 Some(self.map.plan_clear(range.clone()).unwrap().nodes())
             }
@@ -185,16 +185,30 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
             }
             (Way::Reserved, RangeOp::Erase(index)) => {
                 let there = self.map.get_entry(*index);
-                let plan = self.map.plan_erase(*index);
+                let plan = self.map.plan_remove(*index);
                 answer(self.erase_reserved(plan), |()| entry(there))
             }
             (Way::Unknown, RangeOp::Store(range, value)) => self.unknown(|reservation| {
                 let stored = reservation.store(range.clone(), self.value(*value));
-                back(stored, *value)
+                back(stored, *value).map(|()| RangeOutcome::Done)
             }),
-            (Way::Unknown, RangeOp::ClearRange(range)) => {
-                self.unknown(|reservation| reservation.clear_range(range.clone()))
-            }
+            (Way::Unknown, RangeOp::ClearRange(range)) => self.unknown(|reservation| {
+                let cleared = reservation.clear_range(range.clone());
+                cleared.map(|()| RangeOutcome::Done)
+            }),
+            (
+                Way::Unknown,
+                RangeOp::Alloc {
+                    size,
+                    align: 1,
+                    within,
+                    highest: false,
+                    value,
+                },
+            ) => self.unknown(|reservation| {
+                let stored = reservation.alloc_range(*size, within.clone(), self.value(*value));
+                back(stored, *value).map(|place| RangeOutcome::At(Some(place)))
+            }),
             _ if op.writes() => self.change(op),
             _ => Ok(self.ask(op)),
         }
@@ -239,7 +253,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
     /// what is reserved.
     fn unknown(
         &self,
-        change: impl FnOnce(&mut UnknownReservation<V>) -> Result<(), Error>,
+        change: impl FnOnce(&mut UnknownReservation<V>) -> Result<RangeOutcome, Error>,
     ) -> Result<RangeOutcome, Error> {
         let mut reservation = self.map.reserve_unknown(1)?;
         let before = self.map.memory().arena;
@@ -251,7 +265,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
                 && after.frontier <= before.frontier,
             "{before:?}; {after:?}"
         );
-        answer(result, |()| RangeOutcome::Done)
+        answer(result, |outcome| outcome)
     }
 
     /// Both hold the same, and the map's invariants hold.
@@ -324,6 +338,21 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
             RangeOp::PrevBefore(index) => entry(map.prev_before(*index)),
             RangeOp::End { last: false } => entry(map.first()),
             RangeOp::End { last: true } => entry(map.last()),
+            RangeOp::Range(range) => {
+                let copied = |(range, value): (Range, V)| (range, value.number());
+                let forward: Vec<_> = map.range(range.clone()).map(copied).collect();
+                let mut back: Vec<_> = map.range(range.clone()).rev().map(copied).collect();
+                back.reverse();
+                assert_eq!(forward, back, "{range:?}");
+                Out::Entries(forward)
+            }
+            RangeOp::Gaps(range) => {
+                let forward: Vec<_> = map.gaps(range.clone()).collect();
+                let mut back: Vec<_> = map.gaps(range.clone()).rev().collect();
+                back.reverse();
+                assert_eq!(forward, back, "{range:?}");
+                Out::Gaps(forward)
+            }
             RangeOp::FindGap {
                 size,
                 align,
@@ -359,10 +388,10 @@ macro_rules! changes {
                         answer(back(stored, *value), |place| Out::At(Some(place)))
                     }
                     RangeOp::Insert(range, value) => {
-                        let stored = $target.insert(range.clone(), self.value(*value));
+                        let stored = $target.insert_new(range.clone(), self.value(*value));
                         answer(back(stored, *value), |()| Out::Done)
                     }
-                    RangeOp::Erase(index) => answer($target.erase(*index), entry),
+                    RangeOp::Erase(index) => answer($target.remove(*index), entry),
                     RangeOp::ClearRange(range) => {
                         answer($target.clear_range(range.clone()), |()| Out::Done)
                     }

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // Each test, and each fuzz target, uses its part.
 
 use sapwood::arena::{ArenaOptions, DebugMode};
-use sapwood::qp::{Change, QpMap, QpStore, QpView, Snapshot, Txn};
+use sapwood::qp::{Change, QpMap, QpSnapshot, QpStore, QpTxn, QpView};
 use sapwood_model::ops::{Direction, Op, Outcome, as_slice, retains};
 use sapwood_model::oracle::{self, ByteMap};
 
@@ -77,7 +77,7 @@ pub fn apply(map: &mut QpMap<u64>, op: &Op) -> Outcome {
 }
 
 /// Does one operation to a transaction, as far as transactions have it; the others become reads.
-pub fn apply_txn(txn: &mut Txn<'_, u64>, op: &Op, model: &mut ByteMap<u64>) {
+pub fn apply_txn(txn: &mut QpTxn<'_, u64>, op: &Op, model: &mut ByteMap<u64>) {
     match op {
         Op::Insert(key, value) => {
             let old = txn.insert(key, *value).unwrap().copied();
@@ -142,7 +142,7 @@ pub fn same_map(map: &QpMap<u64>, model: &ByteMap<u64>) {
 }
 
 /// Compares all entries of a snapshot.
-pub fn same_snapshot(snapshot: &Snapshot<u64>, model: &ByteMap<u64>) {
+pub fn same_snapshot(snapshot: &QpSnapshot<u64>, model: &ByteMap<u64>) {
     assert_eq!(snapshot.len(), model.len());
     assert!(snapshot.iter().eq(model.iter()));
 }
@@ -156,8 +156,8 @@ pub fn same_view(view: QpView<'_, u64>, model: &ByteMap<u64>) {
 /// Compares the differences of two snapshots with those of their models. A store calls a key
 /// changed that was written again with an equal value; the model does not.
 pub fn same_diff(
-    old: &Snapshot<u64>,
-    new: &Snapshot<u64>,
+    old: &QpSnapshot<u64>,
+    new: &QpSnapshot<u64>,
     old_model: &ByteMap<u64>,
     new_model: &ByteMap<u64>,
 ) {
@@ -215,7 +215,7 @@ pub fn run_store(
     small: usize,
 ) -> u64 {
     let mut model: ByteMap<u64> = ByteMap::new();
-    let mut kept: Vec<(Snapshot<u64>, ByteMap<u64>)> = Vec::new();
+    let mut kept: Vec<(QpSnapshot<u64>, ByteMap<u64>)> = Vec::new();
     let mut reader = store.reader("differential").unwrap();
     let mut n = 0;
     let mut rounds = 0u64;

@@ -121,11 +121,11 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
     /// Inserts when nothing is in the way, and sees to it that nothing changes otherwise. Whether
     /// it did.
     #[track_caller]
-    pub fn insert(&mut self, range: Range, v: V) -> bool {
+    pub fn insert_new(&mut self, range: Range, v: V) -> bool {
         let blocked = self.oracle.range(range.clone()).next();
         let blocked = blocked.map(|(r, _)| r.into_inner());
         let before = self.map.memory().nodes_made;
-        let done = self.map.insert(range.clone(), v.clone());
+        let done = self.map.insert_new(range.clone(), v.clone());
         match (done, blocked) {
             (Ok(()), None) => self.oracle.store(range, v),
             (Err(rejected), Some((start, end))) => {
@@ -141,18 +141,18 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
 
     /// Erases; the number of nodes that it took, and what was there.
     #[track_caller]
-    pub fn erase(&mut self, i: u64) -> (usize, Option<(Range, V)>) {
-        let done = self.quick_erase(i);
+    pub fn remove(&mut self, i: u64) -> (usize, Option<(Range, V)>) {
+        let done = self.quick_remove(i);
         self.agree();
         done
     }
 
     /// As `erase`, without comparing everything.
     #[track_caller]
-    pub fn quick_erase(&mut self, i: u64) -> (usize, Option<(Range, V)>) {
-        let plan = self.map.plan_erase(i);
-        let (made, found) = self.counted(plan.nodes(), |map| map.erase(i).unwrap());
-        assert_eq!(found, self.oracle.erase(i), "{i}");
+    pub fn quick_remove(&mut self, i: u64) -> (usize, Option<(Range, V)>) {
+        let plan = self.map.plan_remove(i);
+        let (made, found) = self.counted(plan.nodes(), |map| map.remove(i).unwrap());
+        assert_eq!(found, self.oracle.remove(i), "{i}");
         (made, found)
     }
 

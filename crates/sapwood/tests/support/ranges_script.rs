@@ -107,7 +107,7 @@ impl Script {
         for (i, step) in steps.iter().enumerate() {
             match step {
                 Step::Store(range) => map.store(range.clone(), i as u32 + 1),
-                Step::Erase(i) => drop(map.erase(*i)),
+                Step::Erase(i) => drop(map.remove(*i)),
                 Step::Clear(range) => map.clear_range(range.clone()),
                 Step::ClearAll => map.clear(),
             }
@@ -197,7 +197,7 @@ impl Script {
                 assert_eq!(stored.unwrap(), *range);
             }
             (Step::Store(range), _) => map.store(range.clone(), V::of(version)).unwrap(),
-            (Step::Erase(i), _) => drop(map.erase(*i).unwrap()),
+            (Step::Erase(i), _) => drop(map.remove(*i).unwrap()),
             (Step::Clear(range), 1) => {
                 let plan = map.plan_clear(range.clone()).unwrap();
                 map.reserve_erase(plan).unwrap().erase();

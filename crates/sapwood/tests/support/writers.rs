@@ -105,6 +105,9 @@ impl<O: Kind, V: Value> Pair<'_, O, V> {
         let by_view = random(2) == 0;
         match op {
             Op::Insert(key, value) => {
+                if random(8) == 0 {
+                    return self.update(&key, value, by_view);
+                }
                 let held = self.model.get(&key).copied();
                 let one = match random(8) {
                     0 => Single::InsertNew(value),
@@ -142,11 +145,12 @@ impl<O: Kind, V: Value> Pair<'_, O, V> {
                     self.single(Single::Remove, &key, by_view);
                 }
             }
-            Op::Retain(bit) => {
+            Op::Retain(bit) if by_view => {
                 for key in self.keys(|_| true) {
                     self.remove_if(&key, bit);
                 }
             }
+            Op::Retain(bit) => self.retain(bit),
             // A walk that stops where the other map splits.
             Op::SplitOff(key) => {
                 let most = self.model.iter().take_while(|(k, _)| **k < key[..]).count();
@@ -182,21 +186,55 @@ impl<O: Kind, V: Value> Pair<'_, O, V> {
         }
     }
 
-    /// Removes everything. What was removed before an error stays removed.
+    /// Removes everything.
     fn clear(&mut self) {
-        match self.map.clear() {
+        let cleared = self.map.clear();
+        self.swept(cleared, |_, _| true);
+    }
+
+    /// Removes what does not have the bit.
+    fn retain(&mut self, bit: u8) {
+        let retained = self.methods().retain_bit(bit);
+        self.swept(retained, |_, value| !retains(bit, value));
+    }
+
+    /// Many removals were made; or some of them, before one that failed.
+    fn swept(&mut self, removed: Result<usize, Error>, chosen: impl Fn(&[u8], u64) -> bool) {
+        let gone = |(key, value): &(&[u8], &u64)| chosen(key, **value);
+        let keys = self.model.iter().filter(gone).map(|(key, _)| key.to_vec());
+        let keys: Vec<_> = keys.collect();
+        match removed {
             Ok(removed) => {
-                assert_eq!(removed, self.model.len());
-                self.model.clear();
+                assert_eq!(removed, keys.len());
+                for key in &keys {
+                    self.model.remove(key);
+                }
             }
             Err(error) => {
                 self.fail(&error);
                 let left: ByteMap<u64> = self.methods().entries().into_iter().collect();
+                assert!(left.len() + keys.len() >= self.model.len());
                 assert!(
                     left.iter()
                         .all(|(key, value)| self.model.get(key) == Some(value))
                 );
                 self.model = left;
+            }
+        }
+    }
+
+    fn update(&mut self, key: &[u8], by: u64, by_view: bool) {
+        let held = self.model.get(key).copied();
+        match self.methods().update(key, by, by_view) {
+            Ok(old) => {
+                assert_eq!(old, if by_view { held } else { held.map(|_| 0) });
+                if let Some(held) = held {
+                    self.model.insert(key, held ^ by);
+                }
+            }
+            Err(error) => {
+                assert!(held.is_some(), "nothing was to be changed");
+                self.fail(&error);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use sapwood::Error;
 use sapwood::qp::{
-    Exchange, Order, Ordered, QpShared, QpSharedView, SharedMap, SharedView, Unordered,
+    Exchange, Order, Ordered, QpShared, QpSharedView, SharedMap, SharedView, SweepPlace, Unordered,
 };
 use sapwood_model::history::{Answer, Op as Single};
 use sapwood_model::ops::{Direction, Op, Outcome, as_slice, retains};
@@ -45,6 +45,8 @@ pub trait Kind: Order {
     fn ask<V: Value>(view: SharedView<'_, Self, V>, op: &Op) -> Outcome;
     /// The same as of one moment.
     fn ask_exact<V: Value>(view: SharedView<'_, Self, V>, op: &Op) -> Outcome;
+    /// All entries, by a walk that holds nothing between its steps.
+    fn by_steps<V: Value>(map: &SharedMap<Self, V>) -> Vec<(Vec<u8>, u64)>;
     /// Compacts up to `budget` branches, where there are any.
     fn compact<V: Value>(map: &SharedMap<Self, V>, budget: usize) -> Result<(), Error>;
 }
@@ -58,6 +60,17 @@ impl Kind for Unordered {
 
     fn ask_exact<V: Value>(_: SharedView<'_, Self, V>, op: &Op) -> Outcome {
         unreachable!("{op:?} needs an order")
+    }
+
+    fn by_steps<V: Value>(map: &SharedMap<Self, V>) -> Vec<(Vec<u8>, u64)> {
+        let (mut all, mut next) = (Vec::new(), Some(SweepPlace::default()));
+        while let Some(place) = next {
+            let before = all.len();
+            let each = |key: &[u8], value: &V| all.push((key.to_vec(), number(value)));
+            next = map.pin().view().sweep(place, 7, each);
+            assert!(next.is_none() || all.len() >= before + 7);
+        }
+        all
     }
 
     fn compact<V: Value>(_: &SharedMap<Self, V>, _: usize) -> Result<(), Error> {
@@ -77,6 +90,10 @@ pub fn weaker(op: Single, answer: Answer) -> Answer {
 
 fn number<V: Value>(value: &V) -> u64 {
     *value.number()
+}
+
+fn owned<V: Value>((key, value): (&[u8], &V)) -> (Vec<u8>, u64) {
+    (key.to_vec(), number(value))
 }
 
 fn entry<'a, V: Value>((key, value): (&'a [u8], &'a V)) -> (&'a [u8], &'a u64) {
@@ -197,6 +214,24 @@ impl<O: Kind, V: Value> Methods<'_, O, V> {
         removed.map(|old| old.map(number))
     }
 
+    /// Gives a key's value, if there is one, some other bits; the old one, which the map's method
+    /// says to be 0.
+    pub fn update(&self, key: &[u8], by: u64, by_view: bool) -> Result<Option<u64>, Error> {
+        let new = |old: &V| V::new(number(old) ^ by);
+        match by_view {
+            true => Ok(self.0.pin().view().update(key, new)?.map(number)),
+            false => Ok(self.0.update(key, new)?.then_some(0)),
+        }
+    }
+
+    /// Removes the entries whose values do not have this bit.
+    pub fn retain_bit(&self, bit: u8) -> Result<usize, Error> {
+        self.0.retain(|key, value| {
+            assert!(self.0.contains_key(key));
+            retains(bit, number(value))
+        })
+    }
+
     /// The answer to an operation that reads, by the view.
     pub fn ask(&self, op: &Op) -> Outcome {
         let pin = self.0.pin();
@@ -227,9 +262,8 @@ impl<O: Kind, V: Value> Methods<'_, O, V> {
 
     /// All entries by the view's iterator, sorted.
     pub fn entries(&self) -> Vec<(Vec<u8>, u64)> {
-        let pin = self.0.pin();
-        let owned = |(key, value): (&[u8], &V)| (key.to_vec(), number(value));
-        let mut all: Vec<_> = pin.view().iter().map(owned).collect();
+        let mut all: Vec<_> = self.0.pin().view().iter().map(owned).collect();
+        assert_eq!(O::by_steps(self.0), all);
         if !O::ORDERED {
             all.sort();
         }
@@ -290,6 +324,15 @@ impl Kind for Ordered {
 
     fn ask_exact<V: Value>(view: QpSharedView<'_, V>, op: &Op) -> Outcome {
         view.exact(|view| Self::ask(view, op))
+    }
+
+    fn by_steps<V: Value>(map: &QpShared<V>) -> Vec<(Vec<u8>, u64)> {
+        let first = map.read(|view| view.first_key_value().map(owned));
+        std::iter::successors(first, |(key, _)| {
+            let (key, value) = map.next_after(key)?;
+            Some((key, number(&value)))
+        })
+        .collect()
     }
 
     fn compact<V: Value>(map: &QpShared<V>, budget: usize) -> Result<(), Error> {

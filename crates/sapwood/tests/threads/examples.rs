@@ -1,5 +1,6 @@
 //! The programs in `examples/`, which the guides explain: each runs to its end, and asserts what it
 //! says.
+#![cfg(not(any(shuttle, miri)))]
 
 #[path = "../../examples/allocator.rs"]
 mod allocator;

@@ -4,6 +4,7 @@
 
 mod examples;
 mod garbage;
+mod hard_limit;
 mod histories;
 mod lpm_threads;
 mod maple_threads;

@@ -188,11 +188,11 @@ fn allocations_of_many_threads_do_not_overlap() {
                         let (range, value) = mine.swap_remove(rng.usize(0..mine.len()));
                         let i = range.start() + rng.u64(0..=range.end() - range.start());
                         assert_eq!(map.get_entry(i), Some((range.clone(), value)));
-                        assert_eq!(map.erase(i).unwrap(), Some((range, value)));
+                        assert_eq!(map.remove(i).unwrap(), Some((range, value)));
                     }
                 }
                 for (range, value) in mine {
-                    assert_eq!(map.erase(*range.end()).unwrap(), Some((range, value)));
+                    assert_eq!(map.remove(*range.end()).unwrap(), Some((range, value)));
                 }
             });
         }
@@ -253,10 +253,10 @@ fn a_stalled_reader_makes_an_error_and_no_harm() {
     assert!(map.memory().waiting.1 <= 1 << 16);
     map.verify().unwrap();
     for error in [
-        map.erase(0).unwrap_err(),
+        map.remove(0).unwrap_err(),
         map.clear_range(0..=99).unwrap_err(),
         map.clear().unwrap_err(),
-        map.insert(8..=8, 1).unwrap_err().error,
+        map.insert_new(8..=8, 1).unwrap_err().error,
         map.alloc_range(1, 0..=999, 1).unwrap_err().error,
     ] {
         assert!(matches!(error, Error::GarbageLimit(_)), "{error}");

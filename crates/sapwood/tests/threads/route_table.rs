@@ -99,6 +99,28 @@ fn built_at_once() {
 }
 
 #[test]
+fn a_full_table_refuses_and_loses_nothing() {
+    let table = RouteTable::builder()
+        .root_bits(6)
+        .memory_limit(64 << 10)
+        .build()
+        .unwrap();
+    let net = |n: u32| IpNet::from(Ipv4Net::new((n << 8).into(), 24).unwrap());
+    let full = (0..100_000).find(|n| table.insert(net(*n), Group::single(n % 7)).is_err());
+    let full = full.expect("64 KiB are not enough");
+    assert!(full > 1000, "{full}");
+    let rejected = table.insert(net(full), Group::single(99)).unwrap_err();
+    assert!(
+        matches!(rejected.error, Error::ArenaFull(_)),
+        "{rejected:?}"
+    );
+    assert_eq!(rejected.value, Group::single(99));
+    assert_eq!((table.len(), table.groups()), (full as usize, 7));
+    assert!((0..full).all(|n| table.get(net(n)) == Some(Group::single(n % 7))));
+    table.verify().unwrap();
+}
+
+#[test]
 fn memory() {
     let table = RouteTable::builder().root_bits(6).build().unwrap();
     let empty = table.memory();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{PointMap, QpShared};
+use sapwood::qp::{PointMap, QpShared, SweepPlace};
 
 use crate::support::shared::{Kind, Oracle, agree, both, builder, each_kind, key, small, steps};
 
@@ -510,4 +510,119 @@ fn a_view_of_another_domain_is_refused() {
         .join()
         .unwrap();
     assert_eq!(b.get("x"), Some(1));
+}
+
+/// Threads that change values by closures lose no change, whatever memory and tables do meanwhile.
+#[test]
+fn updates_by_closures_lose_nothing() {
+    each_kind!(new => {
+        let map = new().options(small(ArenaOptions::default())).build().unwrap();
+        let (threads, rounds, keys) = (4u64, steps(8_000) as u64, 5u64);
+        for key in 0..keys {
+            map.insert(key.to_be_bytes(), 0u64).unwrap();
+        }
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let map = &map;
+                scope.spawn(move || {
+                    for i in 0..rounds {
+                        let key = (i % keys).to_be_bytes();
+                        if (i + thread) % 2 == 0 {
+                            assert_eq!(map.update(key, |n| n + 1), Ok(true));
+                        } else {
+                            let pin = map.pin();
+                            let mut last = 0;
+                            let new = |n: &u64| {
+                                last = *n;
+                                n + 1
+                            };
+                            let old = pin.view().update(key, new).unwrap();
+                            assert_eq!(old, Some(&last), "what is stored was made of it");
+                        }
+                        // Others come and go, so that leaves are moved about.
+                        let other = (i % 97 + 1000 * (thread + 1)).to_be_bytes();
+                        map.insert(other, i).unwrap();
+                        map.remove(other).unwrap();
+                    }
+                });
+            }
+        });
+        let sum: u64 = (0..keys).filter_map(|key| map.get(key.to_be_bytes())).sum();
+        assert_eq!(sum, threads * rounds);
+        map.verify().unwrap();
+    });
+}
+
+#[test]
+fn retaining_beside_writers_judges_what_is_there_throughout() {
+    each_kind!(new => {
+        let map = new().options(small(ArenaOptions::default())).build().unwrap();
+        let n = steps(4_000) as u64;
+        for i in 0..n {
+            map.insert(i.to_be_bytes(), 0u64).unwrap();
+        }
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // Values only grow: an even number stays one, and so does an odd one.
+            scope.spawn(|| {
+                let mut i = 0;
+                while !done.load(Ordering::Relaxed) {
+                    map.update((i % n).to_be_bytes(), |value| value + 2).unwrap();
+                    let other = (n + i % 1000).to_be_bytes();
+                    map.insert(other, 1).unwrap();
+                    map.remove(other).unwrap();
+                    i += 1;
+                }
+            });
+            let number = |key: &[u8]| u64::from_be_bytes(key.try_into().unwrap());
+            for modulus in [7, 5, 3] {
+                map.retain(|key, value| {
+                    assert!(*value % 2 == 0 || number(key) >= n);
+                    number(key) % modulus == 0
+                })
+                .unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        map.retain(|key, _| u64::from_be_bytes(key.try_into().unwrap()) < n).unwrap();
+        assert_eq!(map.len() as u64, n.div_ceil(105));
+        map.verify().unwrap();
+    });
+}
+
+#[test]
+fn a_sweep_in_steps_skips_nothing_that_is_there_throughout() {
+    let options = small(ArenaOptions::default().debug(DebugMode::Poison));
+    let map = PointMap::builder().options(options).build().unwrap();
+    let fixed = steps(2_000) as u64;
+    for i in 0..fixed {
+        map.insert(i.to_be_bytes(), 1u64).unwrap();
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Tables grow and shrink meanwhile.
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                for i in fixed..4 * fixed {
+                    map.insert(i.to_be_bytes(), 2).unwrap();
+                }
+                for i in fixed..4 * fixed {
+                    map.remove(i.to_be_bytes()).unwrap();
+                }
+            }
+        });
+        for least in 1..steps(60) {
+            let (mut met, mut next) = (BTreeMap::new(), Some(SweepPlace::default()));
+            while let Some(place) = next {
+                let each = |key: &[u8], value: &u64| {
+                    assert_eq!(met.insert(key.to_vec(), *value), None, "{key:?} came twice");
+                };
+                next = map.pin().view().sweep(place, least, each);
+            }
+            let throughout = met.values().filter(|value| **value == 1).count();
+            assert_eq!(throughout as u64, fixed);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    map.verify().unwrap();
 }

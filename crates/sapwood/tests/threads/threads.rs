@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{QpStore, QpView, Snapshot};
+use sapwood::qp::{QpSnapshot, QpStore, QpView};
 use sapwood::qsbr::Domain;
 
 fn soak() -> Duration {
@@ -168,7 +168,7 @@ fn bank(options: ArenaOptions) {
             }
         });
         s.spawn(move || {
-            let mut kept: Vec<(Snapshot<u64>, u64)> = Vec::new();
+            let mut kept: Vec<(QpSnapshot<u64>, u64)> = Vec::new();
             while !stop.load(Ordering::Relaxed) {
                 let snapshot = store.snapshot();
                 let stamp = *snapshot.get("stamp").unwrap();
@@ -269,7 +269,7 @@ fn all_values_of_a_version_are_its_number() {
 #[test]
 fn snapshots_are_read_on_other_threads_and_outlive_the_store() {
     let store = small_store();
-    let (send, receive) = mpsc::channel::<(Snapshot<u64>, u64)>();
+    let (send, receive) = mpsc::channel::<(QpSnapshot<u64>, u64)>();
     let checker = thread::spawn(move || {
         let mut kept: Vec<_> = receive.iter().collect();
         kept.reverse();

@@ -77,7 +77,7 @@ fn a_transaction_reads_its_own_writes_and_nobody_else_does() {
     assert!(txn.keys().eq([b"a", b"b", b"c"]) && txn.values().eq(&[1, 20, 3]));
     assert_eq!(
         format!("{txn:?}"),
-        r#"Txn { entries: {"a": 1, "b": 20, "c": 3} }"#
+        r#"QpTxn { entries: {"a": 1, "b": 20, "c": 3} }"#
     );
     store.read(|view| assert!(view.iter().eq([(&b"b"[..], &2)])));
     assert_eq!(txn.remove("c").unwrap(), Some(&3));

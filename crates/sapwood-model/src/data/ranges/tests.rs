@@ -49,7 +49,7 @@ fn an_address_space_counts_on_its_changes() {
     gaps(&space.initial);
     for range in &space.initial {
         whole_pages(range);
-        map.insert(range.clone(), ()).unwrap();
+        map.insert_new(range.clone(), ()).unwrap();
     }
     let mut kinds = HashSet::new();
     for change in space.changes.take(3_000) {
@@ -58,16 +58,16 @@ fn an_address_space_counts_on_its_changes() {
         assert!(*change.range().end() <= LAST);
         match &change {
             Change::Erase(range) => {
-                assert_eq!(map.erase(*range.end()), Some((range.clone(), ())));
+                assert_eq!(map.remove(*range.end()), Some((range.clone(), ())));
             }
-            Change::Insert(range) => map.insert(range.clone(), ()).unwrap(),
+            Change::Insert(range) => map.insert_new(range.clone(), ()).unwrap(),
             Change::Alloc {
                 size,
                 within,
                 place,
             } => {
                 assert_eq!(map.find_gap(*size, 1, within.clone()).as_ref(), Some(place));
-                map.insert(place.clone(), ()).unwrap();
+                map.insert_new(place.clone(), ()).unwrap();
             }
             other => panic!("{other:?}"),
         }

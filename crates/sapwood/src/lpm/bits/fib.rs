@@ -70,6 +70,12 @@ pub struct BitFibBuilder<V> {
 }
 
 impl<V: Send + Sync + 'static> BitFibBuilder<V> {
+    /// The most bytes of memory, as for [`QpStoreBuilder::memory_limit`].
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.store = self.store.memory_limit(bytes);
+        self
+    }
+
     /// The arena's options, as for [`QpStoreBuilder::options`].
     pub fn options(mut self, options: ArenaOptions) -> Self {
         self.store = self.store.options(options);

@@ -5,11 +5,11 @@ use core::fmt;
 use super::code::encode;
 use super::read::bit_methods;
 use super::string::AsBits;
-use crate::qp::{Trusted, Txn, Version, View};
+use crate::qp::{QpTxn, Trusted, Version, View};
 use crate::{Error, Rejected};
 
 /// An open transaction on a [`BitFib`](super::BitFib). Reads what it wrote; dropping it rolls back.
-pub struct BitTxn<'s, V: Send + Sync + 'static>(pub(super) Txn<'s, V>);
+pub struct BitTxn<'s, V: Send + Sync + 'static>(pub(super) QpTxn<'s, V>);
 
 impl<V: Send + Sync + 'static> BitTxn<'_, V> {
     #[inline(always)]

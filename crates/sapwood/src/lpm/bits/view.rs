@@ -5,7 +5,7 @@ use core::fmt;
 use zerocopy::{Immutable, IntoBytes};
 
 use super::read::bit_methods;
-use crate::qp::{self, QpView, SaveError, Snapshot, Trusted, Version, View};
+use crate::qp::{self, QpSnapshot, QpView, SaveError, Trusted, Version, View};
 
 /// One version of a table, read under a guard. Stays on its thread.
 pub struct BitView<'g, V>(pub(super) QpView<'g, V>);
@@ -40,7 +40,7 @@ impl<V: Send + Sync + fmt::Debug> fmt::Debug for BitView<'_, V> {
 }
 
 /// A version of a table that is kept alive until this is dropped. May be read and sent anywhere.
-pub struct BitSnapshot<V: Send + Sync + 'static>(pub(super) Snapshot<V>);
+pub struct BitSnapshot<V: Send + Sync + 'static>(pub(super) QpSnapshot<V>);
 
 impl<V: Send + Sync + 'static> BitSnapshot<V> {
     #[inline(always)]

@@ -74,6 +74,7 @@ impl<V: Eq + Hash> FibShared<V> {
         writer.len = self.len();
         writer.retired.clear();
         writer.retired_bytes = 0;
+        writer.garbage.release();
         writer.taken.clear();
         while let Some(value) = writer.given.pop() {
             if writer.values.release(self.mem, value) {

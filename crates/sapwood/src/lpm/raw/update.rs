@@ -23,18 +23,26 @@ use crate::sync::{self, MutexGuard};
 pub(crate) type Put<V> = Result<Option<u32>, (V, crate::Error)>;
 
 impl<V: Eq + Hash> FibShared<V> {
-    /// Makes room for `bytes` more garbage, by the domain's policy.
+    /// Reserves room for `bytes` more garbage and the value of one prefix, by the domain's policy.
     pub(super) fn admit(
         &self,
         writer: &mut Writer<V>,
         bytes: usize,
         dropped: &mut Vec<V>,
     ) -> Result<(), GarbageLimit> {
-        let bytes = bytes + writer.retired_bytes + writer.garbage.untold();
-        garbage::admit(&self.domain, bytes, || {
-            self.reclaim(writer, usize::MAX, dropped);
-            !writer.garbage.is_empty()
-        })
+        garbage::admit(
+            &self.domain,
+            writer,
+            |writer| {
+                let values = (writer.taken.len() + 1) * values::bytes::<V>();
+                bytes + values + writer.retired_bytes + writer.garbage.untold()
+            },
+            |writer| writer.garbage.queue(),
+            |writer| {
+                self.reclaim(writer, usize::MAX, dropped);
+                !writer.garbage.is_empty()
+            },
+        )
     }
 
     /// Frees up to `budget` blocks that nobody can hold any more; hands out their values.
@@ -150,8 +158,8 @@ impl<V: Eq + Hash> FibShared<V> {
             versions: &self.versions,
             locked: None,
         };
-        let old = writer.apply(&mut target, bits, at, value, admit)?;
-        if old != value {
+        let done = writer.apply(&mut target, bits, at, value, admit);
+        if done.as_ref().is_ok_and(|old| *old != value) {
             let locked = target.locked;
             let mut versions = locked.unwrap_or_else(|| self.versions.lock());
             self.publish_head(writer.root_prefixes, writer.len);
@@ -159,7 +167,8 @@ impl<V: Eq + Hash> FibShared<V> {
             drop(versions);
             writer.settle();
         }
-        Ok((old != 0).then_some(old))
+        writer.garbage.release();
+        done.map(|old| (old != 0).then_some(old))
     }
 
     /// Copies the nodes below a root word into other memory.
@@ -184,6 +193,7 @@ impl<V: Eq + Hash> FibShared<V> {
         }
         self.publish(writer, |root, _| root.set(slot, word.with_child(new)));
         writer.leave_gone();
+        writer.garbage.release();
         self.tidy(writer, dropped);
         Ok(())
     }

@@ -13,8 +13,10 @@
 //!
 //! A node with too little in it takes in one neighbour, under the same parent if there is one.
 
+use alloc::collections::TryReserveError;
+
 use super::entries::{Entries, Limits, Part, Slot, leaf_gap};
-use super::node::{Inner, Leaf, Mem, inner_size};
+use super::node::{Inner, Leaf, Mem, inner_size, leaf_holds};
 use super::path::{Path, Root};
 use super::splice::Splice;
 use crate::maple::gap::code;
@@ -105,6 +107,40 @@ impl Draft {
             spliced: None,
             below: Vec::new(),
         }
+    }
+
+    /// Makes room for any draft in a tree with up to `height` levels of inner nodes, of which
+    /// `leaves` new leaves are the most: such a draft then takes nothing from the process's heap.
+    pub(crate) fn reserve(
+        &mut self,
+        limits: &Limits,
+        height: usize,
+        leaves: usize,
+    ) -> Result<(), TryReserveError> {
+        fn room<T>(list: &mut Vec<T>, count: usize) -> Result<(), TryReserveError> {
+            list.try_reserve(count.saturating_sub(list.len()))
+        }
+        let most = leaf_holds(limits.leaf, limits.slot, 1);
+        // The entries of two leaves, one of them cut in two, and the new one.
+        self.entries.reserve(2 * most + 3)?;
+        room(&mut self.dropped, 2 * most)?;
+        room(&mut self.leaves, leaves + 1)?;
+        room(&mut self.below, leaves + 2)?;
+        // At each level the window's two nodes, and with a neighbour those below it.
+        room(&mut self.gone, (height + 1) * (height + 6))?;
+        room(&mut self.spans, 2 * height)?;
+        // A root can be split, and the new one again, where nodes are tiny.
+        let levels = height + leaves.ilog2() as usize + 2;
+        room(&mut self.levels, levels)?;
+        if self.levels.len() < levels {
+            self.levels.resize_with(levels, Level::default);
+        }
+        let children = 2 * limits.fanout + leaves + 2;
+        for level in &mut self.levels {
+            room(&mut level.children, children)?;
+            room(&mut level.parts, children.div_ceil(limits.fanout) + 1)?;
+        }
+        Ok(())
     }
 
     /// New nodes of levels above 0, from level 1 up.

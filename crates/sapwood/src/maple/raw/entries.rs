@@ -1,5 +1,7 @@
 //! Entries on their way from old leaves into new ones.
 
+use alloc::collections::TryReserveError;
+
 use super::node::{Encoding, Leaf};
 use crate::maple::gap::code;
 
@@ -69,6 +71,14 @@ impl Entries {
         self.starts.clear();
         self.ends.clear();
         self.slots.clear();
+    }
+
+    /// Makes room for `count` entries.
+    pub(crate) fn reserve(&mut self, count: usize) -> Result<(), TryReserveError> {
+        let more = count.saturating_sub(self.len());
+        self.starts.try_reserve(more)?;
+        self.ends.try_reserve(more)?;
+        self.slots.try_reserve(more)
     }
 
     #[inline(always)]

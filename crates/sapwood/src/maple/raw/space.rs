@@ -1,9 +1,11 @@
 //! Blocks: where new nodes and values come from, and when old ones are freed.
 
+use alloc::collections::TryReserveError;
+
 use sapwood_arena::{Area, Arena, ArenaFull, Kind, Pool, Ref};
 use sapwood_qsbr::Domain;
 
-use super::node::{Mem, POOLED, RESERVED, VALUE};
+use super::node::{INNER, LEAF, Mem, POOLED, RESERVED, VALUE};
 use crate::garbage::{Block, Garbage};
 
 /// Free blocks are kept up to so many bytes in all.
@@ -25,6 +27,14 @@ pub(crate) struct Held {
     pub(crate) area: Area,
 }
 
+/// The process's heap has no memory for a list of so many bytes.
+pub(crate) fn no_heap(_: TryReserveError, bytes: usize) -> ArenaFull {
+    ArenaFull {
+        requested: bytes,
+        limit: isize::MAX as usize,
+    }
+}
+
 /// The blocks of a map.
 pub(crate) struct Space {
     pub(crate) arena: Arena,
@@ -38,7 +48,7 @@ pub(crate) struct Space {
 
 impl Space {
     pub(crate) fn new(arena: Arena, domain: &Domain, largest: usize, value: usize) -> Self {
-        assert!(arena.is_stable(), "readers need a base that stays");
+        assert!(arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);
         Space {
             pool: Pool::new(&arena, POOLED, largest, POOLED_MOST),
             arena,
@@ -98,14 +108,50 @@ impl Space {
         self.hold(self.value, Area::Leaves)
     }
 
-    /// Gives a reservation's block back.
+    /// Bytes of a value's block.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.value
+    }
+
+    /// How many nodes and values the map has.
+    pub(crate) fn in_use(&self) -> usize {
+        let kinds = self.arena.memory().kinds;
+        [LEAF, INNER, VALUE]
+            .iter()
+            .map(|kind| kinds[kind.0 as usize].count)
+            .sum()
+    }
+
+    /// Makes room to keep `count` free blocks, as far as so many would be kept.
+    pub(crate) fn room_to_keep(
+        &mut self,
+        bytes: usize,
+        area: Area,
+        count: usize,
+    ) -> Result<(), ArenaFull> {
+        self.pool
+            .reserve(bytes, area, count)
+            .map_err(|refused| no_heap(refused, count * size_of::<Ref>()))
+    }
+
+    /// Makes room in the lists for `blocks` blocks that the map will do without.
+    pub(crate) fn room_for_garbage(&mut self, blocks: usize) -> Result<(), ArenaFull> {
+        let bytes = blocks * size_of::<(Block, usize)>();
+        self.garbage
+            .reserve(blocks)
+            .map_err(|refused| no_heap(refused, bytes))
+    }
+
+    /// Gives a reservation's block back, with nothing from the process's heap.
     ///
     /// # Safety
     /// It came from [`hold`](Self::hold), and is not used again.
     pub(crate) unsafe fn drop_held(&mut self, held: Held) {
         let block = (held.r, held.bytes, RESERVED);
         // SAFETY: the caller's promise.
-        unsafe { self.pool.free(&mut self.arena, block, held.area) };
+        unsafe {
+            self.pool.free_in_room(&mut self.arena, block, held.area);
+        }
     }
 
     /// Makes a reservation's block one of the map's, of `bytes` bytes or a few less than it has.

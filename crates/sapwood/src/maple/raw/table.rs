@@ -247,18 +247,23 @@ impl<V> MapleShared<V> {
         self.len.store(writer.len, Ordering::Release);
     }
 
-    /// Makes room for `bytes` more garbage, by the domain's policy.
+    /// Reserves room for `bytes` more garbage, by the domain's policy.
     pub(super) fn admit(
         &self,
         writer: &mut Writer<V>,
         bytes: usize,
         dropped: &mut Vec<V>,
     ) -> Result<(), GarbageLimit> {
-        let bytes = bytes + writer.space.garbage.untold();
-        garbage::admit(&self.domain, bytes, || {
-            self.reclaim(writer, usize::MAX, dropped);
-            !writer.space.garbage.is_empty()
-        })
+        garbage::admit(
+            &self.domain,
+            writer,
+            |writer| bytes + writer.space.garbage.untold(),
+            |writer| writer.space.garbage.queue(),
+            |writer| {
+                self.reclaim(writer, usize::MAX, dropped);
+                !writer.space.garbage.is_empty()
+            },
+        )
     }
 
     /// Frees up to `budget` blocks that nobody can hold any more; hands out their values.
@@ -280,8 +285,9 @@ impl<V> MapleShared<V> {
         })
     }
 
-    /// What every change does at its end: frees some of what earlier ones left behind.
-    pub(super) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
+    /// What every change does at its end, and every reservation at its start: frees some of what
+    /// earlier ones left behind.
+    pub(crate) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
         if writer.space.garbage.is_due(writer.space.arena.live()) {
             self.reclaim(writer, 4 * SEAL, dropped);
         }
@@ -299,6 +305,11 @@ impl Limits {
 impl<V> Writer<V> {
     pub(crate) fn mem(&self) -> Mem {
         self.space.mem()
+    }
+
+    /// Bytes of the lists outside the arena that reservations make room in.
+    pub(crate) fn room(&self) -> usize {
+        self.gone.capacity() * size_of::<Block>() + self.space.garbage.room()
     }
 
     /// The number of leaves.

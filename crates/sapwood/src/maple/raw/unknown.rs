@@ -9,7 +9,47 @@ use sapwood_arena::{Area, ArenaFull};
 
 use super::entries::Limits;
 use super::node::leaf_holds;
-use super::space::{Held, Space};
+use super::space::{Held, Space, no_heap};
+use super::table::Writer;
+use crate::garbage::Block;
+
+impl<V> Writer<V> {
+    /// As [`Unknown::ensure`], and makes room in every list that these stores use: they then take
+    /// nothing from the process's heap.
+    pub(crate) fn hold_unknown(&mut self, more: usize) -> Result<(), ArenaFull> {
+        let leaves = self.leaves();
+        let Writer { space, unknown, .. } = self;
+        unknown.ensure(space, leaves, more)?;
+        let result = self.room_for_unknown();
+        if result.is_err() {
+            let Writer { space, unknown, .. } = self;
+            unknown.release(space, more);
+        }
+        result
+    }
+
+    fn room_for_unknown(&mut self) -> Result<(), ArenaFull> {
+        let Writer {
+            space,
+            unknown,
+            draft,
+            limits,
+            nodes,
+            gone,
+            ..
+        } = self;
+        let (height, leaves) = (unknown.height, unknown.leaves);
+        let made = unknown.worst(height) + 2;
+        // What these stores retire is there now, or made by one of them, or by a change of others.
+        let blocks = space.in_use() + (unknown.stores + 1) * made;
+        space.room_for_garbage(blocks)?;
+        draft
+            .reserve(limits, height, leaves)
+            .and_then(|()| nodes.try_reserve(made.saturating_sub(nodes.len())))
+            .and_then(|()| gone.try_reserve(blocks.saturating_sub(gone.len())))
+            .map_err(|refused| no_heap(refused, blocks * size_of::<Block>()))
+    }
+}
 
 /// What is held for stores to come.
 pub(crate) struct Unknown {
@@ -85,9 +125,7 @@ impl Unknown {
         let height = self.height.max(self.bound(leaves + self.leaves, stores));
         let (nodes, values) = (self.nodes.len(), self.values.len());
         let wanted = stores * self.worst(height);
-        self.nodes
-            .reserve(wanted.saturating_sub(nodes).min(1 << 16));
-        let mut result = Ok(());
+        let mut result = self.room(space, stores, height);
         while result.is_ok() && self.nodes.len() < wanted {
             result = space
                 .hold(self.bytes, Area::Nodes)
@@ -103,6 +141,22 @@ impl Unknown {
             self.height = height;
         }
         result
+    }
+
+    /// Makes room in the lists of what is held, and where it is given back to.
+    fn room(&mut self, space: &mut Space, stores: usize, height: usize) -> Result<(), ArenaFull> {
+        let nodes = stores * self.worst(height);
+        let values = if self.apart { 2 * stores } else { 0 };
+        for (list, count) in [(&mut self.nodes, nodes), (&mut self.values, values)] {
+            let more = count.saturating_sub(list.len());
+            list.try_reserve(more)
+                .map_err(|refused| no_heap(refused, more * size_of::<Held>()))?;
+        }
+        space.room_to_keep(self.bytes, Area::Nodes, nodes)?;
+        if self.apart {
+            space.room_to_keep(space.value_bytes(), Area::Leaves, values)?;
+        }
+        Ok(())
     }
 
     /// How many blocks are held.

@@ -8,7 +8,7 @@ use sapwood_arena::ArenaFull;
 use super::draft::{Child, Outcome};
 use super::node::{INNER, Inner, LEAF, Leaf, VALUE};
 use super::path::Root;
-use super::space::Held;
+use super::space::{Held, no_heap};
 use super::table::{Apart, Drafted, MapleShared, Values, Writer};
 use crate::Error;
 use crate::garbage::Block;
@@ -84,7 +84,8 @@ impl<V> MapleShared<V> {
         draft.is_some() && writer.newest == draft
     }
 
-    /// Holds the blocks that the draft takes.
+    /// Holds the blocks that the draft takes, and makes room in the lists: carrying it out then
+    /// takes nothing from the process's heap.
     pub(crate) fn hold(
         &self,
         writer: &mut Writer<V>,
@@ -92,17 +93,25 @@ impl<V> MapleShared<V> {
         dropped: &mut Vec<V>,
     ) -> Result<Vec<Held>, Error> {
         let cost = self.cost(writer, put);
+        self.tidy(writer, dropped);
         self.list_gone(writer);
         let bytes = self.gone_bytes(writer);
         self.admit(writer, bytes, dropped)?;
+        // What it leaves is counted when it is stored, which nothing may refuse then.
+        writer.space.garbage.release();
         self.hold_more(writer)?;
+        let (made, left) = (cost.values + cost.nodes, writer.gone.len());
+        writer.space.room_for_garbage(left)?;
+        let mut held = Vec::new();
+        held.try_reserve_exact(made)
+            .and_then(|()| writer.nodes.try_reserve(made))
+            .map_err(|refused| no_heap(refused, made * size_of::<Held>()))?;
         let Writer {
             space,
             draft,
             limits,
             ..
         } = writer;
-        let mut held = Vec::with_capacity(cost.values + cost.nodes);
         let mut result = Ok(());
         for _ in 0..cost.values {
             result = result.and_then(|()| space.hold_value().map(|block| held.push(block)));
@@ -134,9 +143,7 @@ impl<V> MapleShared<V> {
         if !writer.unknown.is_held() || matches!(writer.draft.outcome, Outcome::Empty) {
             return Ok(());
         }
-        let leaves = writer.leaves();
-        let Writer { space, unknown, .. } = writer;
-        unknown.ensure(space, leaves, 0)
+        writer.hold_unknown(0)
     }
 
     /// Lists the blocks that the draft does without.
@@ -199,22 +206,23 @@ impl<V: Clone> MapleShared<V> {
                 return Err((value, limit.into()));
             }
         }
-        if let Err(full) = self.hold_more(writer) {
-            return Err((value, full.into()));
-        }
-        self.carry_out(writer, value, Supply::Arena)
-            .map_err(|(value, full)| (value, full.into()))?;
+        let done = match self.hold_more(writer) {
+            Ok(()) => self.carry_out(writer, value, Supply::Arena),
+            Err(full) => Err((value, full)),
+        };
+        writer.space.garbage.release();
+        done.map_err(|(value, full)| (value, full.into()))?;
         self.tidy(writer, dropped);
         Ok(())
     }
 
-    /// As [`change`](Self::change), with blocks of the newest draft that were held; cannot fail.
+    /// As [`change`](Self::change), with blocks of the newest draft that were held; cannot fail,
+    /// and takes nothing from the process's heap.
     pub(crate) fn change_held(
         &self,
         writer: &mut Writer<V>,
         value: Option<V>,
         held: &mut Vec<Held>,
-        dropped: &mut Vec<V>,
     ) {
         if let Outcome::Same = writer.draft.outcome {
             return;
@@ -222,24 +230,21 @@ impl<V: Clone> MapleShared<V> {
         self.list_gone(writer);
         let done = self.carry_out(writer, value, Supply::Exact(held));
         assert!(done.is_ok(), "held blocks are enough");
-        self.tidy(writer, dropped);
     }
 
     /// As [`change`](Self::change), with blocks that are held for ranges that were not known;
-    /// cannot fail.
+    /// cannot fail, and takes nothing from the process's heap.
     pub(crate) fn change_unknown(
         &self,
         writer: &mut Writer<V>,
         range: (u64, u64),
         value: Option<V>,
-        dropped: &mut Vec<V>,
     ) {
         self.draft(writer, range, value.is_some());
         if !matches!(writer.draft.outcome, Outcome::Same) {
             self.list_gone(writer);
             let done = self.carry_out(writer, value, Supply::Unknown);
             assert!(done.is_ok(), "held blocks are enough");
-            self.tidy(writer, dropped);
         }
         let Writer { space, unknown, .. } = writer;
         unknown.release(space, 1);

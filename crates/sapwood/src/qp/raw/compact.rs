@@ -15,7 +15,7 @@ const SWEEP: u32 = 64;
 const KEEP: usize = 256 << 10;
 
 /// Where an incremental compaction stands.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) enum Compaction {
     /// None is under way.
     #[default]
@@ -27,6 +27,14 @@ pub(crate) enum Compaction {
 }
 
 impl Compaction {
+    /// The same once memory was made ready for it.
+    pub(crate) fn begun(self) -> Self {
+        match self {
+            Compaction::Idle => Compaction::Moving(Vec::new()),
+            begun => begun,
+        }
+    }
+
     /// Moves up to `budget` branches, or sweeps as much memory as that would leave. Whether there
     /// is more to do.
     pub(crate) fn step<V>(

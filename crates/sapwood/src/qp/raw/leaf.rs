@@ -35,6 +35,12 @@ impl<V> LeafOf<V> {
         leaf::size(Self::LEN_AT, key_len)
     }
 
+    /// Bytes of the block of such a leaf.
+    #[inline(always)]
+    pub(crate) const fn block(key_len: usize) -> usize {
+        (Self::size(key_len) + 7) & !7
+    }
+
     /// # Safety
     /// `p` points at a leaf.
     #[inline(always)]

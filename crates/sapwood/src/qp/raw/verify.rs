@@ -173,7 +173,7 @@ impl<V, M: Mem> Walk<'_, '_, V, M> {
         if !self.view.order.is_empty() && self.along.next(self.view) != Some(cell) {
             return Err(format!("leaf {key:?} is not where its order says"));
         }
-        self.seen.leaf_bytes += (LeafOf::<V>::size(key.len()) + 7) & !7;
+        self.seen.leaf_bytes += LeafOf::<V>::block(key.len());
         self.seen.key_bytes += key.len();
         self.seen.depth_sum += self.runs.len();
         self.seen.depth_max = self.seen.depth_max.max(self.runs.len());

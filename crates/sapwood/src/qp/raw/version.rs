@@ -71,7 +71,7 @@ pub(crate) struct Writer<V> {
 impl<V> StoreShared<V> {
     /// A store over a tree whose arena has a stable base.
     pub(crate) fn new(mut tree: Tree<V>, domain: Domain) -> Self {
-        assert!(tree.arena.is_stable(), "readers need a base that stays");
+        assert!(tree.arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);
         // Versions share leaves, each in an order of its own.
         tree.order = Order::default();
         let root = Root {
@@ -176,6 +176,7 @@ impl<V> StoreShared<V> {
     /// hands out its values.
     pub(crate) fn roll_back(&self, writer: &mut Writer<V>, values: &mut Vec<V>) {
         let root = Root::from_word(self.published.load(Ordering::Relaxed));
+        writer.queue.release(0);
         let Writer { tree, cow, .. } = writer;
         tree.root = root.cell;
         tree.len = root.len as usize;
@@ -216,18 +217,23 @@ impl<V> StoreShared<V> {
         )
     }
 
-    /// Makes room for `bytes` more garbage, by the domain's policy.
+    /// Reserves room for `bytes` more garbage of the open transaction, by the domain's policy.
     pub(crate) fn admit(
         &self,
         writer: &mut Writer<V>,
         bytes: usize,
         values: &mut Vec<V>,
     ) -> Result<(), GarbageLimit> {
-        let bytes = bytes + writer.cow.retired_bytes;
-        garbage::admit(&self.domain, bytes, || {
-            self.reclaim(writer, usize::MAX, values);
-            !writer.queue.is_empty()
-        })
+        garbage::admit(
+            &self.domain,
+            writer,
+            |writer| bytes + writer.cow.retired_bytes,
+            |writer| &mut writer.queue,
+            |writer| {
+                self.reclaim(writer, usize::MAX, values);
+                !writer.queue.is_empty()
+            },
+        )
     }
 
     /// How many nodes a commit that retired `retired` nodes should try to free.
@@ -419,7 +425,7 @@ impl<V> Writer<V> {
     /// Bytes of garbage that changing a key makes at most.
     pub(crate) fn cost(&self, key: &[u8]) -> usize {
         // The path, and the leaf with its key.
-        self.tree.path_bytes(key) + ((LeafOf::<V>::size(key.len()) + 7) & !7)
+        self.tree.path_bytes(key) + LeafOf::<V>::block(key.len())
     }
 
     /// Nodes and bytes that wait to be freed.
@@ -451,7 +457,7 @@ impl<V> Tree<V> {
         unsafe {
             if cell & LEAF != 0 {
                 let len = LeafOf::<V>::key_len(self.pointer(cell));
-                ((LeafOf::<V>::size(len) + 7) & !7, LEAF_KIND)
+                (LeafOf::<V>::block(len), LEAF_KIND)
             } else {
                 block_of(cell, self.header(cell))
             }

@@ -15,20 +15,21 @@ use core::marker::PhantomData;
 use core::ops::ControlFlow;
 use core::time::Duration;
 
-use sapwood_arena::{Arena, ArenaOptions, Backing};
+use sapwood_arena::{Arena, ArenaOptions};
 use sapwood_qsbr::{Domain, Guard};
 
 pub use ordered::{Ordered, QpShared, QpSharedBuilder, QpSharedRange, QpSharedView};
 pub use published::Published;
-pub use unordered::{PointMap, PointMapBuilder, PointMapIter, PointMapView, Unordered};
+pub use unordered::{PointMap, PointMapBuilder, PointMapIter, PointMapView, SweepPlace, Unordered};
 pub use view::{Exchange, SharedView};
 
 use super::QpSharedMemory;
 use super::raw::index::Index;
 use super::raw::version::stable_arena;
-use super::raw::writers::ops::{Operations, Structure};
+use super::raw::writers::ops::{Operations, Removed, Structure};
 use super::store::RESERVE;
 use crate::figures;
+use crate::memory::MemoryOptions;
 use crate::reader::reading_methods;
 use crate::seed::seed;
 use crate::{Error, Readable, Rejected};
@@ -68,7 +69,8 @@ pub trait Order: Sized + 'static {
 /// - Readers take no lock. They need a guard: a [`pin`](Self::pin) for a few operations, or a
 ///   [`Reader`](crate::Reader) for a thread with a loop.
 /// - Operations on one key are linearizable. Walks are weakly consistent.
-/// - Memory of removed entries returns after a grace period.
+/// - Memory of removed entries returns after a grace period. An emptied map, once
+///   [`reclaim`](Self::reclaim) has freed what waited, keeps no more than a few pages.
 ///
 /// Methods of the map itself take a guard for their duration and give copies; those of a
 /// [`SharedView`] give references. Handles are cheap to clone.
@@ -92,11 +94,16 @@ impl<O: Order, V: Send + Sync + 'static> Clone for SharedMap<O, V> {
 /// map.insert("a", 1)?;
 /// map.insert("b", 2)?;
 /// assert_eq!(map.insert("c", 3).unwrap_err().error, Error::Full { max_entries: 2 });
+/// // Whatever is stored, it takes no more than 64 KiB.
+/// let map = QpShared::<u64>::builder().memory_limit(64 << 10).build()?;
+/// let refused = (0..100_000u64).find_map(|i| map.insert(i.to_be_bytes(), i).err()).unwrap();
+/// assert!(matches!(refused.error, Error::ArenaFull(_)));
+/// assert_eq!(map.len() as u64, refused.value);
 /// # Ok::<(), sapwood::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct SharedMapBuilder<O, V> {
-    options: ArenaOptions,
+    memory: MemoryOptions,
     domain: Option<Domain>,
     most: Option<usize>,
     index: bool,
@@ -104,17 +111,31 @@ pub struct SharedMapBuilder<O, V> {
 }
 
 impl<O: Order, V: Send + Sync + 'static> SharedMapBuilder<O, V> {
+    /// The most bytes of memory: entries, index, garbage, free blocks and the header. A change that
+    /// needs more is [`ArenaFull`](Error::ArenaFull). Holds whatever [`options`](Self::options)
+    /// say. Default: as much as the backing has room for.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory.limit = Some(bytes);
+        self
+    }
+
     /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB
     /// of address space and commits memory as it is used, in small pages: so no insertion waits for
     /// long. With [`huge_pages`](ArenaOptions::huge_pages), lookups in maps larger than the cache
     /// are up to a fifth quicker, and an insertion that touches a new huge page takes 0.2 to 5 ms.
     pub fn options(mut self, options: ArenaOptions) -> Self {
-        self.options = options;
+        self.memory.options = options;
         self
     }
 
     /// The domain whose grace periods the map waits for; several maps may share one. Default: its
     /// own.
+    ///
+    /// A [hard limit](sapwood_qsbr::DomainBuilder::hard_limit) of garbage is never passed: a change
+    /// reserves the most that it may leave behind, and is [`Error::GarbageLimit`], or waits, where
+    /// there is no room. In an ordered map that is 1.6 KiB and the leaf, for each writer at work.
+    /// An index grows only where there is room for the chunk of a table that it gives back, of up
+    /// to 33 KiB.
     pub fn domain(mut self, domain: &Domain) -> Self {
         self.domain = Some(domain.clone());
         self
@@ -135,9 +156,10 @@ impl<O: Order, V: Send + Sync + 'static> SharedMapBuilder<O, V> {
     /// [`Error::ArenaFull`] when the backing cannot be had.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows ([`Backing::Auto`], [`Backing::Heap`]).
+    /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
+    /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
     pub fn build(self) -> Result<SharedMap<O, V>, Error> {
-        let arena = stable_arena(self.options.clone())?;
+        let arena = stable_arena(self.memory.clone().stable())?;
         let index = self.index.then(|| Index::new(seed()));
         Ok(self.build_over(arena, index))
     }
@@ -164,12 +186,12 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
 
     /// A map that is made to measure.
     pub fn builder() -> SharedMapBuilder<O, V> {
+        let mut memory = MemoryOptions::reserve(RESERVE);
+        // A fault on a huge page clears 2 MiB, and may wait for the system to find them: see
+        // `options`.
+        memory.options = memory.options.huge_pages(false);
         SharedMapBuilder {
-            // A fault on a huge page clears 2 MiB, and may wait for the system to find them: see
-            // `options`.
-            options: ArenaOptions::default()
-                .backing(Backing::Mmap { reserve: RESERVE })
-                .huge_pages(false),
+            memory,
             domain: None,
             most: None,
             index: O::ONLY_INDEX,
@@ -208,20 +230,19 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
         self.read(|view| view.contains_key(key))
     }
 
-    /// Makes room for garbage, by the domain's policy; then runs `f` with the value.
-    fn admitted<R>(
+    /// Runs a change that stores a value, each time under a guard of its own: see
+    /// [`Operations::with_room`].
+    fn storing<R>(
         &self,
-        key: &[u8],
         value: V,
-        f: impl FnOnce(SharedView<'_, O, V>, V) -> Result<R, Rejected<V>>,
+        mut change: impl FnMut(SharedView<'_, O, V>, V) -> Result<R, Rejected<V>>,
     ) -> Result<R, Rejected<V>> {
-        match self.raw.admit(key.len()) {
-            Ok(()) => self.read(|view| f(view, value)),
-            Err(limit) => Err(Rejected {
-                value,
-                error: limit.into(),
-            }),
-        }
+        let once = |value| {
+            let done = self.read(|view| change(view, value));
+            done.map_err(|Rejected { value, error }| (value, error))
+        };
+        let done = self.raw.with_room(value, once);
+        done.map_err(|(value, error)| Rejected { value, error })
     }
 
     /// Inserts or replaces; whether the key is new.
@@ -231,7 +252,7 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     /// the value given back; the map is unchanged.
     pub fn insert(&self, key: impl AsRef<[u8]>, value: V) -> Result<bool, Rejected<V>> {
         let key = key.as_ref();
-        self.admitted(key, value, |view, value| {
+        self.storing(value, |view, value| {
             view.insert(key, value).map(|old| old.is_none())
         })
     }
@@ -242,9 +263,7 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     /// [`Error::Exists`] when it is there; else as [`insert`](Self::insert).
     pub fn insert_new(&self, key: impl AsRef<[u8]>, value: V) -> Result<(), Rejected<V>> {
         let key = key.as_ref();
-        self.admitted(key, value, |view, value| {
-            view.insert_new(key, value).map(drop)
-        })
+        self.storing(value, |view, value| view.insert_new(key, value).map(drop))
     }
 
     /// Replaces the value of a key that is there.
@@ -253,7 +272,7 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     /// [`Error::Absent`] when it is not there; else as [`insert`](Self::insert).
     pub fn replace(&self, key: impl AsRef<[u8]>, value: V) -> Result<(), Rejected<V>> {
         let key = key.as_ref();
-        self.admitted(key, value, |view, value| view.replace(key, value).map(drop))
+        self.storing(value, |view, value| view.replace(key, value).map(drop))
     }
 
     /// Replaces the value of a key if it equals `current`.
@@ -280,7 +299,7 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
         V: PartialEq,
     {
         let key = key.as_ref();
-        self.admitted(key, new, |view, new| {
+        self.storing(new, |view, new| {
             match view.compare_exchange(key, current, new)? {
                 Exchange::Done(_) => Ok(()),
                 Exchange::Refused { found, value } => Err(Rejected {
@@ -310,8 +329,51 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
         V: Clone,
     {
         let key = key.as_ref();
-        self.raw.admit(key.len())?;
-        self.read(|view| view.get_or_insert_with(key, make).cloned())
+        if let Some(value) = self.get(key) {
+            return Ok(value);
+        }
+        let stored = self.storing(make(), |view, value| {
+            view.get_or_insert(key, value).cloned()
+        });
+        stored.map_err(Error::from)
+    }
+
+    /// Replaces the value of a key by what `new` makes of it; whether the key was there. See
+    /// [`SharedView::update`].
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); the value that was made is dropped.
+    ///
+    /// ```
+    /// # use sapwood::qp::PointMap;
+    /// let map = PointMap::new()?;
+    /// map.insert("hits", 0u32)?;
+    /// std::thread::scope(|scope| {
+    ///     for _ in 0..4 {
+    ///         scope.spawn(|| (0..100).for_each(|_| assert!(map.update("hits", |n| n + 1).unwrap())));
+    ///     }
+    /// });
+    /// assert_eq!(map.get("hits"), Some(400));
+    /// assert_eq!(map.update("misses", |n| n + 1), Ok(false));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut new: impl FnMut(&V) -> V,
+    ) -> Result<bool, Error> {
+        let key = key.as_ref();
+        self.retrying(|view| Ok(view.update(key, &mut new)?.is_some()))
+    }
+
+    /// Runs a change that takes no value, each time under a guard of its own: see
+    /// [`Operations::with_room`].
+    fn retrying<R>(
+        &self,
+        mut change: impl FnMut(SharedView<'_, O, V>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let once = |()| self.read(&mut change).map_err(|error| ((), error));
+        self.raw.with_room((), once).map_err(|((), error)| error)
     }
 
     /// Removes a key; whether it was there.
@@ -320,11 +382,29 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     /// [`Error::GarbageLimit`]. [`Error::ArenaFull`] in an ordered map, which builds a branch with
     /// one child less beside the old one; an unordered map needs no memory for it.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        let key = key.as_ref();
-        self.raw.admit(key.len())?;
-        let (removed, last) = self.read(|view| {
-            let removed = view.take(key, None)?;
-            Ok::<_, Error>((removed.value.is_some(), removed.last))
+        self.removing(key.as_ref(), |view, key| view.take(key, None))
+    }
+
+    /// Removes a key if its value passes a test; whether it did. See [`SharedView::remove_if`].
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove).
+    pub fn remove_if(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut test: impl FnMut(&V) -> bool,
+    ) -> Result<bool, Error> {
+        self.removing(key.as_ref(), |view, key| view.take(key, Some(&mut test)))
+    }
+
+    fn removing(
+        &self,
+        key: &[u8],
+        mut take: impl for<'g> FnMut(SharedView<'g, O, V>, &[u8]) -> Result<Removed<'g, V>, Error>,
+    ) -> Result<bool, Error> {
+        let (removed, last) = self.retrying(|view| {
+            let removed = take(view, key)?;
+            Ok((removed.value.is_some(), removed.last))
         })?;
         if last {
             self.reclaim(usize::MAX);
@@ -343,12 +423,47 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     /// # Errors
     /// As [`remove`](Self::remove); what was removed before stays removed.
     pub fn clear(&self) -> Result<usize, Error> {
+        self.sweeping(|key| self.remove(key))
+    }
+
+    /// Removes the entries that `keep` says no to; returns how many.
+    ///
+    /// Each entry is judged and removed at a moment of its own; of keys that are inserted meanwhile
+    /// some are judged and some are not. The map is walked a few keys at a time, under a guard for
+    /// each few, so a large map holds no memory back meanwhile. When another thread changes a value
+    /// that was judged, the new one is judged again, and the last word counts.
+    ///
+    /// `keep` runs while the thread's shard is held: it may read and change the map, but must not
+    /// wait for all writers: not call `verify`, `memory`, `contention` or `exact`.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove); what was removed before stays removed.
+    ///
+    /// ```
+    /// # use sapwood::qp::QpShared;
+    /// let map = QpShared::new()?;
+    /// for i in 0..100u8 {
+    ///     map.insert([i], i)?;
+    /// }
+    /// assert_eq!(map.retain(|key, value| key[0] < 50 && value % 2 == 0)?, 75);
+    /// assert_eq!(map.len(), 25);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn retain(&self, mut keep: impl FnMut(&[u8], &V) -> bool) -> Result<usize, Error> {
+        self.sweeping(|key| self.remove_if(key, |value| !keep(key, value)))
+    }
+
+    /// Calls `remove` with all keys, a few at a time; how many it removed.
+    fn sweeping(
+        &self,
+        mut remove: impl FnMut(&[u8]) -> Result<bool, Error>,
+    ) -> Result<usize, Error> {
         let mut removed = 0;
         let mut from = None;
         loop {
             let (keys, next) = self.read(|view| view.some_keys(from));
             for key in keys {
-                removed += usize::from(self.remove(&key)?);
+                removed += usize::from(remove(&key)?);
             }
             if next.is_none() {
                 return Ok(removed);

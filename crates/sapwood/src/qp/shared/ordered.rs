@@ -21,7 +21,7 @@ use crate::qp::raw::shared::walk::{Walk, prefix_bounds};
 use crate::qp::raw::tree::Tree;
 use crate::qp::raw::version::stable_arena;
 use crate::qp::raw::view::View;
-use crate::qp::raw::writers::ops::Operations;
+use crate::qp::raw::writers::ops::{Lack, Operations};
 use crate::qp::read;
 use crate::seed::seed;
 
@@ -124,7 +124,7 @@ impl<V: Send + Sync + 'static> QpSharedBuilder<V> {
         self,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpShared<V>, Error> {
-        let tree = sorted_tree(stable_arena(self.options.clone())?, entries)?;
+        let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries)?;
         let index = self.index.then(|| Index::new(seed()));
         Ok(SharedMap::of_raw(self.trie(tree, index)?))
     }
@@ -176,7 +176,7 @@ impl<V: Send + Sync + 'static> QpShared<V> {
     ///
     /// # Errors
     /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on
-    /// later.
+    /// later. Where garbage is limited, a step moves as many branches as there is room for.
     ///
     /// ```
     /// # let map = sapwood::qp::QpShared::new()?;
@@ -185,9 +185,13 @@ impl<V: Send + Sync + 'static> QpShared<V> {
     /// # Ok::<(), sapwood::Error>(())
     /// ```
     pub fn compact_step(&self, budget: usize) -> Result<bool, Error> {
-        // A branch over text has about 24 bytes.
-        self.raw.admit(budget.saturating_mul(64))?;
-        self.read(|view| Ok(view.raw.compact(view.guard, budget.max(1))?))
+        loop {
+            match self.read(|view| view.raw.compact(view.guard, budget.max(1))) {
+                Ok(more) => return Ok(more),
+                Err(Lack::Garbage(limit)) => self.raw.wait_for_room(limit.requested)?,
+                Err(full) => return Err(full.into()),
+            }
+        }
     }
 }
 

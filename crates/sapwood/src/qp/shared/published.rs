@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{PointMap, PointMapBuilder, QpShared, QpSharedBuilder, SharedMap};
 use crate::Error;
+use crate::memory::NEEDS_STABLE;
 use crate::qp::map::sorted_tree;
 use crate::qp::raw::image::layout_hash;
 use crate::qp::raw::index::Index;
@@ -68,8 +69,8 @@ impl fmt::Debug for Published {
 
 impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> QpSharedBuilder<V> {
     /// An empty map in an arena that others read: its header page says where trie and index begin
-    /// ([`Published`]), and the index has a hash that they can compute. The options given to the
-    /// builder are not used.
+    /// ([`Published`]), and the index has a hash that they can compute. The options and the
+    /// limit of memory given to the builder are not used: the arena has its own.
     ///
     /// Others read by the protocol of `docs/shared.md`: they need a part in the domain's grace
     /// periods, as a [`GraceSource`](sapwood_qsbr::GraceSource), or else must take every reference
@@ -120,7 +121,7 @@ fn header<V>(arena: &mut Arena) -> Result<(), Error> {
             "published values are whole words"
         )
     };
-    assert!(arena.is_stable(), "readers need a base that stays");
+    assert!(arena.is_stable(), "{NEEDS_STABLE}");
     let has_page = arena.options().header_mode() == HeaderMode::Page;
     assert!(has_page, "others find the map by its header page");
     assert!(arena.memory().live == 0, "the arena is the map's alone");
@@ -140,7 +141,8 @@ fn published_index<V>(arena: &mut Arena) -> Result<Index<V, true>, Error> {
 
 impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> PointMapBuilder<V> {
     /// An empty map in an arena that others read, as [`QpSharedBuilder::build_in`] makes it: its
-    /// header page says where the index begins. The options given to the builder are not used.
+    /// header page says where the index begins. The options and the limit of memory given to the
+    /// builder are not used: the arena has its own.
     ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};

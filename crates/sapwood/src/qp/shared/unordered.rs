@@ -15,8 +15,10 @@ use crate::seed::seed;
 /// A map over byte strings without order, that any number of threads read and change at once: the
 /// point index of [`QpShared`](super::QpShared), without its trie.
 ///
-/// - A lookup touches two cache lines, whatever the number of entries. Readers take no lock. They
-///   need a guard: a [`pin`](SharedMap::pin), or a [`Reader`](crate::Reader).
+/// - A lookup touches two cache lines, whatever the number of entries. Readers take no lock, but
+///   for one that writers outrun: a lookup, or a step of a walk, that finds its key moved on from
+///   eight whole tables in a row waits until it may look while no table is moved. They need a
+///   guard: a [`pin`](SharedMap::pin), or a [`Reader`](crate::Reader).
 /// - An insertion writes the leaf (key and value) and one bucket. Writers of different keys hardly
 ///   meet: they lock a bucket or two, and one of some dozens of stripes, by the hash of the key.
 /// - Tables grow and shrink a few buckets at each change; no change waits for a whole table.
@@ -74,7 +76,7 @@ impl Order for Unordered {
         guard: Guard<'g>,
     ) -> PointMapIter<'g, V> {
         PointMapIter {
-            walk: Walk::new(raw, guard),
+            walk: Walk::from(raw, guard, 0),
         }
     }
 
@@ -86,6 +88,56 @@ impl Order for Unordered {
     ) -> IndexOnly<V> {
         let index = index.unwrap_or_else(|| Index::new(seed()));
         IndexOnly::new(arena, domain, most, index)
+    }
+}
+
+/// A place in a [sweep](SharedView::sweep) over a [`PointMap`]: a number that keeps nothing, and
+/// stays good whatever happens to the map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SweepPlace(u32);
+
+impl<'g, V: Send + Sync + 'static> PointMapView<'g, V> {
+    /// Calls `each` with the entries from a place on, until those are `least` or more; the place to
+    /// go on from, or `None` at the end. The first place is `SweepPlace::default()`.
+    ///
+    /// So a walk need not hold its guard from its beginning to its end, which would hold memory
+    /// back: take a guard for each step. A step looks at a bucket at a time, which is a dozen
+    /// entries or so, and gives all of it. What [`PointMapIter`] says holds over all steps: no key
+    /// comes twice, and a key that is there throughout is not skipped, also while tables grow and
+    /// shrink between two steps.
+    ///
+    /// ```
+    /// # use sapwood::qp::{PointMap, SweepPlace};
+    /// let map = PointMap::new()?;
+    /// for i in 0..1000u32 {
+    ///     map.insert(i.to_be_bytes(), i)?;
+    /// }
+    /// let (mut sum, mut next) = (0, Some(SweepPlace::default()));
+    /// while let Some(place) = next {
+    ///     // One guard for each hundred entries.
+    ///     next = map.read(|view| view.sweep(place, 100, |_, value| sum += value));
+    /// }
+    /// assert_eq!(sum, 499_500);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn sweep(
+        &self,
+        from: SweepPlace,
+        least: usize,
+        mut each: impl FnMut(&'g [u8], &'g V),
+    ) -> Option<SweepPlace> {
+        let mut walk = Walk::from(self.raw, self.guard, from.0);
+        let mut given = 0;
+        while given < least.max(1) {
+            let (key, value) = walk.next()?;
+            each(key, value);
+            given += 1;
+        }
+        // What is left of the bucket.
+        while let Some((key, value)) = walk.next_ready() {
+            each(key, value);
+        }
+        walk.place().map(SweepPlace)
     }
 }
 

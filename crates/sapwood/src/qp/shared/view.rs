@@ -52,7 +52,8 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
         self.raw.is_vacant()
     }
 
-    /// The value of a key. Waits for nobody. With an index, two cache lines; else O(key length).
+    /// The value of a key. With an index, two cache lines; else O(key length). Waits for nobody; in
+    /// an unordered map, unless whole tables are moved eight times meanwhile.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&'g V> {
         let leaf = self.raw.find_guarded(self.guard, key.as_ref())?;
@@ -108,19 +109,16 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
         ControlFlow::Continue(())
     }
 
-    /// Runs one change; a change that lacks memory is tried again after all free memory was
-    /// collected.
+    /// Runs one change; a change that lacks memory, or room for garbage, is tried again after what
+    /// was free was collected.
     fn change(
         &self,
         key: &[u8],
         value: V,
         mode: &mut Mode<'_, V>,
     ) -> Result<Outcome<'g, V>, Rejected<V>> {
-        let garbage = checked(key)
-            .map(drop)
-            .and_then(|()| Ok(self.raw.try_admit(key.len())?));
-        match garbage {
-            Ok(()) => self.raw.change(self.guard, key, value, mode),
+        match checked(key) {
+            Ok(key) => self.raw.change(self.guard, key, value, mode),
             Err(error) => Err(Rejected { value, error }),
         }
     }
@@ -190,6 +188,42 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
         )
     }
 
+    /// Replaces the value of a key by what `new` makes of it; the old value, or `None` when the key
+    /// is not there.
+    ///
+    /// No lock is held while `new` runs. If another thread changes the key meanwhile, it runs
+    /// again, with the value that is there then, so that no change is lost: what is stored was made
+    /// of the value that it replaces. Values that change often are better atomics, which are
+    /// changed where they are.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); the value that was made is dropped.
+    ///
+    /// ```
+    /// # let map = sapwood::qp::QpShared::new()?;
+    /// map.insert("hits", 1)?;
+    /// let pin = map.pin();
+    /// assert_eq!(pin.view().update("hits", |hits| hits + 1)?, Some(&1));
+    /// assert_eq!(map.get("hits"), Some(2));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut new: impl FnMut(&V) -> V,
+    ) -> Result<Option<&'g V>, Error> {
+        let key = key.as_ref();
+        while let Some(old) = self.get(key) {
+            // The guard keeps the old value where it is, so no other value gets to its place.
+            let mut is_old = |value: &V| core::ptr::eq(value, old);
+            match self.change(key, new(old), &mut Mode::If(&mut is_old))? {
+                Outcome::Inserted(old) | Outcome::Replaced(old) => return Ok(Some(old)),
+                Outcome::Refused(..) => {}
+            }
+        }
+        Ok(None)
+    }
+
     /// The value of a key; inserts the one that `make` makes if it is not there.
     ///
     /// No lock is held while `make` runs. If another thread inserts the key meanwhile, that
@@ -206,7 +240,12 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
         if let Some(value) = self.get(key) {
             return Ok(value);
         }
-        match self.change(key, make(), &mut Mode::New)? {
+        Ok(self.get_or_insert(key, make())?)
+    }
+
+    /// The value of a key; inserts this one if it is not there.
+    pub(super) fn get_or_insert(&self, key: &[u8], value: V) -> Result<&'g V, Rejected<V>> {
+        match self.change(key, value, &mut Mode::New)? {
             Outcome::Inserted(value) | Outcome::Replaced(value) => Ok(value),
             Outcome::Refused(Some(value), _) => Ok(value),
             Outcome::Refused(None, _) => unreachable!("a key is there or is inserted"),
@@ -242,7 +281,6 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
         key: &[u8],
         test: Option<&mut Test<'_, V>>,
     ) -> Result<Removed<'g, V>, Error> {
-        self.raw.try_admit(key.len())?;
         Ok(self.raw.take(self.guard, key, test)?)
     }
 

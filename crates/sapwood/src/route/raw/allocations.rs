@@ -12,6 +12,11 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
+/// How often this thread has asked for memory.
+pub(crate) fn allocations() -> u64 {
+    ALLOCATIONS.get()
+}
+
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 

@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 #[cfg(test)]
-mod allocations;
+pub(crate) mod allocations;
 pub(crate) mod pair;
 pub(crate) mod probe;
 #[cfg(feature = "std")]

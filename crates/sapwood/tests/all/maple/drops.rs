@@ -87,7 +87,7 @@ fn reservations_and_copies_drop_their_values() {
     let mut unknown = map.reserve_unknown(2).unwrap();
     unknown.store(100..=200, LEDGER.value(98)).unwrap();
     drop(unknown);
-    map.insert(100..=100, LEDGER.value(97)).unwrap_err();
+    map.insert_new(100..=100, LEDGER.value(97)).unwrap_err();
     settled(&map, &LEDGER);
     drop(map);
     assert_eq!(LEDGER.alive(), 0);
@@ -124,7 +124,7 @@ fn a_clone_that_panics_changes_nothing() {
     PANICS.store(true, Ordering::Relaxed);
     assert!(panics(|| map.store(142..=145, value(99)).unwrap()));
     assert!(panics(|| map.clear_range(142..=145).unwrap()));
-    assert!(panics(|| drop(map.erase(142))));
+    assert!(panics(|| drop(map.remove(142))));
     assert!(panics(|| drop(map.dup())));
     let plan = map.plan_store(142..=145, &value(99)).unwrap();
     assert!(panics(|| map.reserve(plan).unwrap().store(value(99))));

@@ -243,12 +243,12 @@ fn an_arena_too_small_for_anything() {
     for bytes in [0, 64, 128] {
         let map: MapleMap<u64> = usual_nodes(ArenaOptions::limit(small(), bytes));
         is_memory(map.store(1..=2, 3).unwrap_err());
-        is_memory(map.insert(1..=2, 3).unwrap_err());
+        is_memory(map.insert_new(1..=2, 3).unwrap_err());
         is_memory(map.reserve_unknown(1).map(|_| ()).unwrap_err());
         let plan = map.plan_store(1..=2, &3).unwrap();
         is_memory(map.reserve(plan).map(|_| ()).unwrap_err());
         map.clear_range(0..=9).unwrap();
-        assert_eq!(map.erase(1).unwrap(), None);
+        assert_eq!(map.remove(1).unwrap(), None);
         assert!(map.is_empty());
         map.verify().unwrap();
     }

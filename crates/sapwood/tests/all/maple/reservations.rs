@@ -74,7 +74,7 @@ fn a_stale_plan_is_made_again() {
                 unreachable!("filtered")
             };
             let plan = pair.map.plan_store(range.clone(), &value).unwrap();
-            let erase = pair.map.plan_erase(*range.end());
+            let erase = pair.map.plan_remove(*range.end());
             let clear = pair.map.plan_clear(range.clone()).unwrap();
             let planned = plan.nodes();
             for other in others.by_ref().take(3) {
@@ -93,10 +93,10 @@ fn a_stale_plan_is_made_again() {
             // Stale since the store, which holds the index now: it erases that entry.
             let before = pair.made();
             let index = *range.end();
-            let fresh = pair.map.plan_erase(index).nodes() as u64;
+            let fresh = pair.map.plan_remove(index).nodes() as u64;
             pair.map.reserve_erase(erase).unwrap().erase();
             assert_eq!(pair.made() - before, fresh);
-            assert_eq!(pair.model.erase(index), Some((range.clone(), value)));
+            assert_eq!(pair.model.remove(index), Some((range.clone(), value)));
             pair.agree();
 
             let before = pair.made();
@@ -114,7 +114,7 @@ fn a_stale_plan_is_made_again() {
 fn a_reservation_to_erase_nothing_erases_nothing() {
     let map: MapleMap<u64> = tiny_nodes(small());
     map.store(0..=9, 1).unwrap();
-    let plan = map.plan_erase(50);
+    let plan = map.plan_remove(50);
     assert_eq!((plan.nodes(), plan.bytes(), plan.range()), (0, 0, None));
     let reservation = map.reserve_erase(plan).unwrap();
     assert_eq!((reservation.nodes(), reservation.bytes()), (0, 0));
@@ -246,7 +246,7 @@ fn what_is_not_used_goes_back() {
             assert_eq!(memory.reserved, (0, 0), "{range:?}");
             let clear = map.plan_clear(range).unwrap();
             drop(map.reserve_erase(clear).unwrap());
-            drop(map.reserve_erase(map.plan_erase(17)).unwrap());
+            drop(map.reserve_erase(map.plan_remove(17)).unwrap());
         }
         for k in [0, 1, 50] {
             let reservation = map.reserve_unknown(k).unwrap();
@@ -343,5 +343,5 @@ fn plans_of_bad_arguments_are_refused() {
         end: 9,
     };
     assert_eq!(map.plan_alloc(10, 5..=9, &0).err(), Some(window));
-    assert_eq!(map.plan_erase(1 << 50).nodes(), 0, "nothing is there");
+    assert_eq!(map.plan_remove(1 << 50).nodes(), 0, "nothing is there");
 }

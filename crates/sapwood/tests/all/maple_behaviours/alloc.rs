@@ -72,7 +72,7 @@ fn gap_searches_agree_with_the_oracle() {
             let range = start << shift..=((start + rng.u64(1..9)) << shift) - 1;
             match rng.u8(0..8) {
                 0..6 => drop(map.quick_store(range, v)),
-                _ => drop(map.quick_erase(*range.start())),
+                _ => drop(map.quick_remove(*range.start())),
             }
             map.whole();
             for _ in 0..6 {
@@ -274,7 +274,7 @@ fn filled_until_full() {
         // One index is left; what is freed is found again.
         assert_eq!(map.map.find_gap(1, within.clone()), Some(1_999..=1_999));
         for i in [0, 100, 332, 166] {
-            map.erase(1_000 + 3 * i);
+            map.remove(1_000 + 3 * i);
             let hole = 1_000 + 3 * i..=1_002 + 3 * i + u64::from(i == 332);
             let lowest = map.map.find_gap(3, within.clone()).unwrap();
             assert_eq!(lowest.start(), hole.start());
@@ -333,8 +333,8 @@ fn cyclic_allocation_goes_on_and_wraps() {
         let full = map.map.alloc_cyclic(10, within.clone(), &mut next, 99);
         assert_eq!(full.unwrap_err().error, Error::NoGap { size: 10 });
         // What was freed last is not taken first: the search goes on from where it was.
-        map.erase(30);
-        map.erase(70);
+        map.remove(30);
+        map.remove(70);
         next = 50;
         let found = map.map.alloc_cyclic(10, within.clone(), &mut next, 1);
         assert_eq!((found.unwrap(), next), (70..=79, 80));

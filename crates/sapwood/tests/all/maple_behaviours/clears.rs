@@ -109,17 +109,17 @@ fn erase_takes_the_whole_entry_from_any_index_inside() {
             let at = 100 * (n / 2) + 60;
             for inside in 0..10 {
                 map.store(at..=at + 9, 999);
-                assert_eq!(map.erase(at + inside).1, Some((at..=at + 9, 999)));
-                assert_eq!(map.erase(at + inside), (0, None));
+                assert_eq!(map.remove(at + inside).1, Some((at..=at + 9, 999)));
+                assert_eq!(map.remove(at + inside), (0, None));
             }
         }
         map.map.clear().unwrap();
         map.oracle.clear();
         for inside in [0, 1, 1 << 63, MAX] {
             map.store(0..=MAX, 5);
-            assert_eq!(map.erase(inside).1, Some((0..=MAX, 5)));
+            assert_eq!(map.remove(inside).1, Some((0..=MAX, 5)));
         }
-        assert_eq!(map.erase(MAX), (0, None));
+        assert_eq!(map.remove(MAX), (0, None));
     });
 }
 
@@ -133,7 +133,7 @@ fn each_entry_of_a_leaf_can_go_alone() {
     map.agree();
     for i in 0..120 {
         let mut one = Checked::new(map.map.dup().unwrap());
-        one.erase(100 * i + 20);
+        one.remove(100 * i + 20);
         one.store(100 * i + 49..=100 * i + 70, i);
         one.clear_range(100 * i + 30..=100 * i + 150);
         one.store(100 * i..=100 * i, 999);
@@ -152,7 +152,7 @@ fn erased_in_every_order() {
         let mut order: Vec<u64> = (0..n).collect();
         fastrand::Rng::with_seed(seed).shuffle(&mut order);
         for i in order {
-            assert!(map.erase(8 * i).1.is_some());
+            assert!(map.remove(8 * i).1.is_some());
         }
         assert!(map.map.is_empty());
         assert!(map.map.memory().leaves.0 <= 1);
@@ -172,7 +172,7 @@ fn adjacent_gaps_merge_in_the_gap_index() {
     assert_eq!(map.map.find_gap(1, all.clone()), None);
     // A growing hole, to the left and to the right in turn, through leaves and their parents.
     let (mut low, mut high) = (128, 128);
-    map.erase(16 * 128);
+    map.remove(16 * 128);
     loop {
         let hole = 16 * low..=16 * high + 15;
         let size = 16 * (high - low + 1);
@@ -184,10 +184,10 @@ fn adjacent_gaps_merge_in_the_gap_index() {
         }
         if high - 128 < 128 - low && high < 255 {
             high += 1;
-            map.quick_erase(16 * high);
+            map.quick_remove(16 * high);
         } else {
             low -= 1;
-            map.quick_erase(16 * low + 7);
+            map.quick_remove(16 * low + 7);
         }
         map.whole();
     }

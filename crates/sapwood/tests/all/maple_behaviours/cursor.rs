@@ -248,8 +248,8 @@ fn row(map: &mut Checked<u64>, base: u64, (from, step, then): (Stand, Move, Then
             map.oracle.store(stood.clone().unwrap(), NEW);
         }
         Erase => {
-            let erased = cursor.erase().unwrap();
-            let wanted = map.oracle.erase(*stood.clone().unwrap().start());
+            let erased = cursor.remove().unwrap();
+            let wanted = map.oracle.remove(*stood.clone().unwrap().start());
             assert_eq!(erased, wanted, "{what}");
         }
         PauseNext | PausePrev => {
@@ -420,7 +420,7 @@ fn a_cursor_over_an_empty_map() {
             assert_eq!(cursor.position(), BeforeFirst);
             assert_eq!(cursor.seek(7), None);
             assert_eq!((cursor.position(), cursor.range()), (OnGap, Some(0..=MAX)));
-            assert_eq!(cursor.erase().unwrap(), None);
+            assert_eq!(cursor.remove().unwrap(), None);
             cursor.store(5).unwrap();
             assert_eq!(cursor.position(), OnEntry);
             assert_eq!(cursor.range(), Some(0..=MAX));
@@ -495,8 +495,8 @@ fn a_random_walk() {
                     assert_eq!((cursor.range(), cursor.value()), (Some(on), Some(&v)));
                 }
                 7 => {
-                    let erased = cursor.erase().unwrap();
-                    assert_eq!(erased, map.oracle.erase(*on.start()));
+                    let erased = cursor.remove().unwrap();
+                    assert_eq!(erased, map.oracle.remove(*on.start()));
                     let gap = map.oracle.locate(*on.start()).0;
                     if erased.is_some() {
                         assert_eq!((cursor.range(), cursor.value()), (Some(gap), None));

@@ -13,7 +13,7 @@ fn filled(map: MapleMap<u64>, n: u64) -> Checked<u64> {
         let start = rng.u64(0..20 * n);
         map.quick_store(start..=start + rng.u64(0..30), v);
         if rng.u8(0..3) == 0 {
-            map.quick_erase(rng.u64(0..20 * n));
+            map.quick_remove(rng.u64(0..20 * n));
         }
     }
     map.agree();

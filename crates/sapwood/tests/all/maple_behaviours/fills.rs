@@ -10,7 +10,7 @@ fn insert_over_existing_is_refused_and_changes_nothing() {
     each(|map| {
         let mut map = Checked::new(map);
         for i in 0..30 {
-            assert!(map.insert(100 * i + 10..=100 * i + 19, i));
+            assert!(map.insert_new(100 * i + 10..=100 * i + 19, i));
         }
         let at = 1_500;
         // The same, inside, at each edge, around, overlapping to the left, to the right, one index
@@ -33,13 +33,13 @@ fn insert_over_existing_is_refused_and_changes_nothing() {
             0..=10,
             2_919..=MAX,
         ] {
-            assert!(!map.insert(range.clone(), 999), "{range:?}");
+            assert!(!map.insert_new(range.clone(), 999), "{range:?}");
         }
         // What only touches them is free.
-        assert!(map.insert(at + 20..=at + 109, 1_000));
-        assert!(map.insert(at..=at + 9, 1_001));
-        assert!(map.insert(2_920..=MAX, 1_002));
-        assert!(map.insert(0..=9, 1_003));
+        assert!(map.insert_new(at + 20..=at + 109, 1_000));
+        assert!(map.insert_new(at..=at + 9, 1_001));
+        assert!(map.insert_new(2_920..=MAX, 1_002));
+        assert!(map.insert_new(0..=9, 1_003));
     });
 }
 
@@ -50,9 +50,9 @@ fn insert_meets_every_overlap_of_a_small_map() {
     let mut done = 0;
     for i in 0..steps(3_000) as u64 {
         let start = rng.u64(0..200);
-        done += usize::from(map.insert(start..=start + rng.u64(0..8), i));
+        done += usize::from(map.insert_new(start..=start + rng.u64(0..8), i));
         if rng.u8(0..4) == 0 {
-            map.erase(rng.u64(0..200));
+            map.remove(rng.u64(0..200));
         }
     }
     assert!(done > steps(3_000) / 10, "{done}");
@@ -65,7 +65,7 @@ fn bad_ranges_are_refused() {
         let empty = 9..=8;
         let wanted = Error::EmptyRange { start: 9, end: 8 };
         assert_eq!(map.store(empty.clone(), 5).unwrap_err().error, wanted);
-        assert_eq!(map.insert(empty.clone(), 5).unwrap_err().value, 5);
+        assert_eq!(map.insert_new(empty.clone(), 5).unwrap_err().value, 5);
         assert_eq!(
             map.store_coalescing(empty.clone(), 5).unwrap_err().error,
             wanted

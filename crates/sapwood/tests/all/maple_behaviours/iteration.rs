@@ -118,9 +118,9 @@ fn iteration_with_erase_in_the_middle() {
                         };
                         seen.push((range.clone(), v));
                         if keep == 0 || v % keep != 0 {
-                            let erased = cursor.erase().unwrap();
+                            let erased = cursor.remove().unwrap();
                             assert_eq!(erased, Some((range.clone(), v)));
-                            assert_eq!(map.oracle.erase(*range.start()), erased);
+                            assert_eq!(map.oracle.remove(*range.start()), erased);
                             // It stands on all of the gap.
                             let gap = map.oracle.locate(*range.start()).0;
                             assert_eq!((cursor.range(), cursor.value()), (Some(gap), None));
@@ -167,7 +167,7 @@ fn iteration_with_pause_in_the_middle() {
             match (v < 80, v % 4) {
                 (false, _) => {}
                 (_, 0) => drop(map.store(100 * v + 10..=100 * v + 12, 1_000)),
-                (_, 1) => drop(map.erase(100 * v + 15)),
+                (_, 1) => drop(map.remove(100 * v + 15)),
                 (_, 2) => drop(map.clear_range(0..=100 * v)),
                 _ => drop(map.store(100 * v + 20..=100 * v + 109, 2_000 + v)),
             }
@@ -292,7 +292,7 @@ fn iteration_over_live_data() {
                 let at = range.start() - range.start() % 100;
                 if *v < 1_000 && at > 200 {
                     map.store(at - 60..=at - 60, 1_000 + v);
-                    map.erase(at - 190);
+                    map.remove(at - 190);
                 }
             }
             assert_eq!(seen, 60);
@@ -318,7 +318,7 @@ fn each_step_of_a_walk_sees_the_map_as_it_is() {
                     match rng.u8(0..8) {
                         0..3 => drop(map.quick_store(start..=start + rng.u64(0..200), 1_000 + v)),
                         3 => drop(map.quick_store(start..=start + rng.u64(0..3_000), 2_000 + v)),
-                        _ => drop(map.quick_erase(start)),
+                        _ => drop(map.quick_remove(start)),
                     }
                     map.whole();
                 }

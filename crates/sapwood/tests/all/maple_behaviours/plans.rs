@@ -116,9 +116,9 @@ fn a_split_takes_two_leaves_and_the_parents_up_to_the_first_with_room() {
 #[test]
 fn an_erase_in_a_leaf_takes_one_and_nothing_takes_none() {
     let mut map = comb(3);
-    assert_eq!(map.erase(60), (0, None));
+    assert_eq!(map.remove(60), (0, None));
     assert_eq!(map.clear_range(60..=69), 0);
-    assert_eq!(map.erase(110).0, 1);
+    assert_eq!(map.remove(110).0, 1);
     assert_eq!(map.clear_range(10..=19), 1);
     assert_eq!(map.clear_range(0..=249), 0, "an emptied map has no node");
     assert!(map.map.is_empty());
@@ -142,7 +142,7 @@ fn a_rebalance_takes_the_leaves_and_their_parent() {
         }
         while let Some((range, _)) = map.map.first() {
             let before = map.map.memory();
-            let (made, _) = map.erase(*range.start());
+            let (made, _) = map.remove(*range.start());
             let memory = map.map.memory();
             let wanted = match (memory.leaves.0, memory.height) {
                 (0, _) => 0,
@@ -183,7 +183,7 @@ fn merges_take_the_merged_leaf_and_its_parents() {
     let mut merges = 0;
     while let Some((range, _)) = map.map.first() {
         let before = map.map.memory();
-        let (made, _) = map.quick_erase(*range.end());
+        let (made, _) = map.quick_remove(*range.end());
         map.whole();
         let memory = map.map.memory();
         if memory.leaves.0 < before.leaves.0 {
@@ -295,7 +295,7 @@ fn a_stale_plan_is_made_again() {
             if rng.bool() {
                 map.quick_store(other..=other + rng.u64(0..90), v);
             } else {
-                map.quick_erase(other);
+                map.quick_remove(other);
             }
         }
         let before = map.map.memory().nodes_made;
@@ -323,7 +323,7 @@ fn a_reserved_erase_takes_what_was_planned() {
         let before = map.map.memory().nodes_made;
         let one = rng.bool();
         let plan = if one {
-            map.map.plan_erase(i)
+            map.map.plan_remove(i)
         } else {
             map.map.plan_clear(i..=i + 150).unwrap()
         };
@@ -332,7 +332,7 @@ fn a_reserved_erase_takes_what_was_planned() {
         assert_eq!(reservation.nodes(), nodes);
         reservation.erase();
         if one {
-            map.oracle.erase(i);
+            map.oracle.remove(i);
         } else {
             map.oracle.clear_range(i..=i + 150);
         }
@@ -390,7 +390,7 @@ fn a_plan_of_another_map_is_made_anew() {
 #[test]
 fn a_reserved_erase_of_nothing_does_nothing() {
     let map = comb(3);
-    let plan = map.map.plan_erase(60);
+    let plan = map.map.plan_remove(60);
     assert_eq!((plan.nodes(), plan.range()), (0, None));
     let reservation = map.map.reserve_erase(plan).unwrap();
     assert_eq!(reservation.nodes(), 0);

@@ -13,7 +13,7 @@ fn an_empty_map() {
         for i in [0, 1, 1 << 40, MAX] {
             assert_eq!((map.get(i), map.get_entry(i)), (None, None));
             assert_eq!((map.next_after(i), map.prev_before(i)), (None, None));
-            assert_eq!(map.erase(i).unwrap(), None);
+            assert_eq!(map.remove(i).unwrap(), None);
             map.read(|view| assert_eq!(view.locate(i), (0..=MAX, None)));
         }
         map.read(|view| {
@@ -53,7 +53,7 @@ fn one(range: Range) {
         map.clear_range(range.clone());
         assert!(map.map.is_empty());
         map.store(range.clone(), 5);
-        assert_eq!(map.erase(end).1, Some((range.clone(), 5)));
+        assert_eq!(map.remove(end).1, Some((range.clone(), 5)));
         assert_eq!(listed(&map.map), []);
     });
 }
@@ -105,7 +105,7 @@ fn height_grows_by_one_and_falls_when_it_should() {
     let mut map = of_height(4);
     let mut heights = vec![map.map.memory().height];
     while let Some((range, _)) = map.map.first() {
-        let (_, erased) = map.erase(*range.end());
+        let (_, erased) = map.remove(*range.end());
         assert!(erased.is_some());
         let memory = map.map.memory();
         if memory.height != *heights.last().unwrap() {
@@ -138,7 +138,7 @@ fn drain(next: impl Fn(&MapleMap<u64>) -> Option<(Range, u64)>) {
     let mut map = of_height(if cfg!(miri) { 2 } else { 5 });
     let mut n = map.map.len();
     while let Some((range, v)) = next(&map.map) {
-        let (_, erased) = map.quick_erase(*range.start());
+        let (_, erased) = map.quick_remove(*range.start());
         assert_eq!(erased, Some((range, v)));
         map.whole();
         n -= 1;

@@ -117,7 +117,7 @@ fn overwriting_up_to_the_last_pivot_of_the_rightmost_sibling() {
                 let mut one = copy(&map);
                 one.quick_store(20 * a + 4..=end, 999);
                 one.agree();
-                one.quick_erase(end);
+                one.quick_remove(end);
                 one.agree();
             }
         }
@@ -171,7 +171,7 @@ fn no_underfull_node_after_splits_and_spanning_stores() {
             let range = start..=start + length;
             match rng.u8(0..10) {
                 0..6 => drop(map.quick_store(range, v)),
-                6..9 => drop(map.quick_erase(start)),
+                6..9 => drop(map.quick_remove(start)),
                 _ => drop(map.clear_range(range)),
             }
             map.whole();

@@ -175,7 +175,7 @@ fn maps_and_handles_cross_threads() {
     drop(map);
     other.verify().unwrap();
     assert_eq!(
-        other.erase(2_013).unwrap().map(|e| e.0),
+        other.remove(2_013).unwrap().map(|e| e.0),
         Some(2_010..=2_015)
     );
 }
@@ -191,7 +191,7 @@ fn one_writer_at_a_time() {
     assert_eq!(map.get(5), Some(1));
     assert_eq!(writer.view().get_entry(5), Some((0..=9, &1)));
     assert_eq!(writer.alloc_range(10, 0..=99, 2).unwrap(), 10..=19);
-    assert_eq!(writer.erase(5).unwrap(), Some((0..=9, 1)));
+    assert_eq!(writer.remove(5).unwrap(), Some((0..=9, 1)));
     let copy = map.clone();
     let other = thread::spawn(move || copy.store(30..=39, 3));
     drop(writer);
@@ -214,7 +214,7 @@ fn maps_of_one_domain() {
         assert_eq!(one.view(guard).get(3), Some(&1));
         assert_eq!(other.view(guard).get(5).map(|s| &**s), Some("five"));
     }
-    one.erase(3).unwrap();
+    one.remove(3).unwrap();
     other.store(0..=MAX, "all".into()).unwrap();
     reader.quiescent();
     drop(reader);

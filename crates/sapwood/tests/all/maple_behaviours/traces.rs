@@ -161,16 +161,16 @@ fn replay(map: &mut Checked<u64>, trace: &str, base: u64) -> usize {
                 assert!(new.end() > old.end());
                 let more = old.end() + 1..=*new.end();
                 let free = map.oracle.range(more.clone()).next().is_none();
-                assert_eq!(map.insert(more, v), free);
+                assert_eq!(map.insert_new(more, v), free);
                 // One entry again, as the kernel merges them.
                 let merged = *old.start()..=*new.end();
                 map.store(merged.clone(), v);
                 assert_eq!(map.map.get_entry(start << 12), Some((merged, v)));
             }
             "move" => {
-                let (old, v) = map.erase(start << 12).1.unwrap();
+                let (old, v) = map.remove(start << 12).1.unwrap();
                 let to = (base + len) << 12;
-                assert!(map.insert(to..=to + (old.end() - old.start()), v));
+                assert!(map.insert_new(to..=to + (old.end() - old.start()), v));
             }
             other => panic!("{other}"),
         }

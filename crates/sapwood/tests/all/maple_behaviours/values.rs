@@ -80,10 +80,10 @@ fn values_are_dropped_once() {
         let range = start..=start + rng.u64(0..9);
         match rng.u8(0..8) {
             0..4 => map.store(range, value.clone()).unwrap(),
-            4 => drop(map.insert(range, value.clone())),
+            4 => drop(map.insert_new(range, value.clone())),
             5 => map.clear_range(range).unwrap(),
             6 => drop(map.alloc_range(3, 0..=499, value.clone())),
-            _ => drop(map.erase(start).unwrap()),
+            _ => drop(map.remove(start).unwrap()),
         }
     }
     map.verify().unwrap();
@@ -200,10 +200,10 @@ fn a_drop_may_use_the_map() {
     for i in 0..200 {
         map.store(10 * (i % 20)..=10 * (i % 20) + 9, Guest).unwrap();
         if i % 5 == 0 {
-            map.erase(10 * (i % 7)).unwrap();
+            map.remove(10 * (i % 7)).unwrap();
             let plan = map.plan_store(0..=55, &Guest).unwrap();
             map.reserve(plan).unwrap().store(Guest);
-            drop(map.insert(0..=MAX, Guest));
+            drop(map.insert_new(0..=MAX, Guest));
             map.reserve_unknown(1).unwrap().store(3..=4, Guest).unwrap();
         }
     }

@@ -30,7 +30,7 @@ fn distances_at_the_edges_of_their_widths() {
                         }
                         // One index that is not in the unit makes all distances longer.
                         map.store(base + (2 << shift)..=base + (2 << shift), 4);
-                        map.erase(base + (2 << shift));
+                        map.remove(base + (2 << shift));
                         map.store(base..=end, 5);
                     }
                 }
@@ -82,7 +82,7 @@ fn units_of_every_size() {
             }
             assert_eq!(map.map.get((1 << shift) - 1), None);
             assert_eq!(map.map.get(13 << shift), None);
-            map.erase(5 << shift);
+            map.remove(5 << shift);
             let gap = map.map.find_gap(1 << shift, 1 << shift..=MAX);
             assert_eq!(gap, Some(5 << shift..=(5 << shift) + ((1 << shift) - 1)));
         }

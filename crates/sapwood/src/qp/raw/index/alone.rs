@@ -14,7 +14,8 @@
 //! A walk goes through all hashes in ascending order, the keys of one home of the current table at
 //! a time. If the home was moved, it goes to the next table, for no more hashes than those of the
 //! home that it came from: behind them, keys may lie in either table. A key keeps its hash wherever
-//! it is moved, so none is given twice, and none is missed that is there throughout.
+//! it is moved, so none is given twice, and none is missed that is there throughout. A step of a
+//! walk looks into as many tables as a lookup does, and then takes the turn as that does.
 
 use core::sync::atomic::Ordering;
 
@@ -22,7 +23,7 @@ use smallvec::SmallVec;
 
 use super::bucket::{Bucket, SLOTS, Words};
 use super::table::{self, NOTHING, Put, Table, grown, homes_for, most_keys};
-use super::{Chunks, Index, Taken};
+use super::{Chunks, HOPS, Index, Taken};
 use crate::qp::raw::leaf::LeafOf;
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::view::prefetch;
@@ -207,6 +208,10 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                 self.move_bucket(base, t, n, home)?;
                 self.work.cursor.store(home + 1, Ordering::Relaxed);
             }
+            let left = [at, next].map(|table| table::taken_by(base, table).bytes);
+            if !chunks.may_free(left[0] + left[1]) {
+                return None;
+            }
             super::bucket::point();
             self.set_table(base, third);
             table::free(chunks, at, taken);
@@ -296,7 +301,17 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         super::bucket::point();
         let mut at = self.table.load(Ordering::Acquire);
         let (low, mut high) = (u64::from(from) << 32, u64::MAX);
+        let mut hops = 0;
         while at != 0 && at != NOTHING {
+            hops += 1;
+            if hops == HOPS + 1 {
+                // Writers have outrun this reader; nothing is moved while it has the turn.
+                self.wait_for_turn();
+                at = self.table.load(Ordering::Acquire);
+                if at == 0 {
+                    break;
+                }
+            }
             // SAFETY: the guard keeps the table.
             let table = unsafe { Table::at(base, at) };
             let home = table.home(low);
@@ -307,6 +322,9 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             }
             out.clear();
             at = table.next().load(Ordering::Acquire);
+        }
+        if hops > HOPS {
+            self.end_turn();
         }
         if at == 0 && high == u64::MAX {
             return None;

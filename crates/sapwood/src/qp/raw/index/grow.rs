@@ -241,6 +241,10 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         // SAFETY: the current table is whole.
         unsafe {
             let t = Table::at(chunks.base(), at);
+            if !chunks.may_free(table::taken_by(chunks.base(), at).bytes) {
+                self.set_calm(t.homes());
+                return;
+            }
             let buckets: SmallVec<[_; 8]> = (0..t.total()).filter_map(|b| t.bucket(b)).collect();
             let mut words: SmallVec<[_; 8]> = buckets.iter().map(|b| b.lock::<SHARED>()).collect();
             let empty = words.iter().all(|words| words.is_empty());
@@ -266,18 +270,21 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Gives everything back and forgets all keys. In a shared index, too, nobody else may use it
-    /// meanwhile, but for readers who can do with any answer.
+    /// Gives everything back and forgets all keys, unless that may not be given back now. In a
+    /// shared index, too, nobody else may use it meanwhile, but for readers who can do with any
+    /// answer.
     ///
     /// # Safety
     /// Nobody else changes the index.
     pub(crate) unsafe fn clear(&self, chunks: &mut impl Chunks) {
         self.wait_for_turn();
         let mut taken = self.taken();
-        // SAFETY: the caller's promise.
-        unsafe { self.give_back(chunks, &mut taken) };
-        debug_assert_eq!(taken, Taken::default());
-        self.set_taken(taken);
+        if chunks.may_free(taken.bytes) {
+            // SAFETY: the caller's promise.
+            unsafe { self.give_back(chunks, &mut taken) };
+            debug_assert_eq!(taken, Taken::default());
+            self.set_taken(taken);
+        }
         self.end_turn();
     }
 
@@ -298,7 +305,8 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         }
     }
 
-    /// Moves a few buckets from the table to its next one; `None` when there is no memory.
+    /// Moves a few buckets from the table to its next one; `None` when there is no memory, or no
+    /// room for the garbage that it makes.
     ///
     /// # Safety
     /// It is the caller's turn; `at` is the current table, and has a next one.
@@ -332,6 +340,11 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
             };
             while cursor < homes && keys < quota && buckets < BUCKETS {
                 let (t, n) = (Table::at(chunks.base(), at), Table::at(chunks.base(), next));
+                let over = t.chunk_of(cursor);
+                let ends = t.chunk_of(cursor + 1) != over;
+                if ends && !chunks.may_free(t.bytes_of(over)) {
+                    return None;
+                }
                 let (least, greatest) = t.hashes(cursor);
                 let last = (n.home(greatest) + AHEAD).min(n.total() - 1);
                 for chunk in n.chunk_of(n.home(least))..=n.chunk_of(last) {
@@ -349,16 +362,17 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
                         None => return self.move_both(chunks, at, taken),
                     },
                 }
-                let t = Table::at(chunks.base(), at);
                 buckets += 1;
                 cursor += 1;
                 self.work.cursor.store(cursor, Ordering::Relaxed);
-                if t.chunk_of(cursor) != t.chunk_of(cursor - 1) {
-                    let over = t.chunk_of(cursor - 1);
+                if ends {
                     table::free_chunk(chunks, at, over, taken);
                 }
             }
             if cursor == homes {
+                if !chunks.may_free(table::taken_by(chunks.base(), at).bytes) {
+                    return None;
+                }
                 super::bucket::point();
                 self.set_table(chunks.base(), next);
                 table::free(chunks, at, taken);

@@ -57,6 +57,10 @@
 //!
 //! A key that is absent all the while is never found: keys are compared whole.
 //!
+//! A lookup ends: it looks into [`HOPS`] tables at most. A reader that is so slow that its key was
+//! moved on from each of them asks the trie. Without a trie it takes the turn, for as long as a
+//! lookup lasts: nothing is moved meanwhile.
+//!
 //! # Without a trie
 //!
 //! An index may stand [`alone`]: then it is the truth, and no key is spilled.
@@ -107,12 +111,28 @@ pub(crate) trait Chunks {
     /// A block, or `None` when there is no memory: growth is then put off.
     fn alloc(&mut self, bytes: usize) -> Option<Ref>;
 
+    /// Whether blocks of so many bytes may be given back by the operation under way: what waits
+    /// for readers may be limited. If not, they stay in use for the time being.
+    fn may_free(&mut self, bytes: usize) -> bool {
+        let _ = bytes;
+        true
+    }
+
     /// Gives a block back; in a shared map after a grace period.
     ///
     /// # Safety
     /// The block came from `alloc` with as many bytes, and nobody who begins to read now gets to
     /// it.
     unsafe fn free(&mut self, block: Ref, bytes: usize);
+
+    /// Gives a block back that nobody else has seen.
+    ///
+    /// # Safety
+    /// The block came from `alloc` with as many bytes, and was not published.
+    unsafe fn discard(&mut self, block: Ref, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.free(block, bytes) };
+    }
 }
 
 /// What the index knows about a key.
@@ -125,6 +145,10 @@ pub(crate) enum Found {
     /// Only the trie knows.
     AskTrie,
 }
+
+/// The tables that a lookup looks into before it asks the trie or waits for its turn. Between two
+/// of them, writers have changed a good part of all keys.
+const HOPS: usize = if cfg!(shuttle) { 1 } else { 8 };
 
 /// What one table knows.
 enum Look {
@@ -291,21 +315,58 @@ impl<V, const SHARED: bool> Index<V, SHARED> {
         if at == 0 {
             return self.without_table();
         }
-        // SAFETY: the guard keeps the table.
-        let mut table = unsafe { Table::at(base, at).settle(hash) };
-        loop {
+        // SAFETY: the guard keeps the table; the caller's promise.
+        unsafe {
+            let table = Table::at(base, at).settle(hash);
+            let found = self.follow(table, hash, key, HOPS);
+            found.unwrap_or_else(|| self.find_late(base, hash, key))
+        }
+    }
+
+    /// Looks into a table and those after it, as many as `hops` in all; `None` when the key was
+    /// moved on even so.
+    ///
+    /// # Safety
+    /// As for `find`, with a table that is alive.
+    #[inline]
+    unsafe fn follow(&self, table: Table, hash: u64, key: &[u8], hops: usize) -> Option<Found> {
+        let mut table = table;
+        for _ in 0..hops {
             // SAFETY: the caller's promise.
             if let Look::Found(found) = unsafe { self.look(table, hash, key) } {
-                return found;
+                return Some(found);
             }
             let next = table.next().load(Ordering::Acquire);
             if next == NOTHING || next == 0 {
                 // The last key was gone when this table was given up.
-                return Found::Absent;
+                return Some(Found::Absent);
             }
             // SAFETY: the next table is published before a key moves there; the guard keeps it.
-            table = unsafe { Table::at(base, next) };
+            table = unsafe { Table::at(table.base(), next) };
         }
+        None
+    }
+
+    /// `find` for a reader that writers have outrun: whole tables were moved while it looked. The
+    /// trie knows. Without one, nothing is moved while this thread has the turn.
+    ///
+    /// # Safety
+    /// As for `find`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn find_late(&self, base: *mut u8, hash: u64, key: &[u8]) -> Found {
+        if !self.alone {
+            return Found::AskTrie;
+        }
+        self.wait_for_turn();
+        let at = self.table.load(Ordering::Acquire);
+        let mut found = None;
+        if at != 0 {
+            // SAFETY: the caller's promise. The chain of tables ends, as nobody makes another.
+            found = unsafe { self.follow(Table::at(base, at), hash, key, usize::MAX) };
+        }
+        self.end_turn();
+        found.unwrap_or(Found::Absent)
     }
 
     #[cold]

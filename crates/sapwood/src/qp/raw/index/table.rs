@@ -158,6 +158,11 @@ impl Table {
         format::buckets_of(self.total(), self.shift(), chunk)
     }
 
+    /// Bytes of a chunk's block.
+    pub(super) fn bytes_of(&self, chunk: u32) -> usize {
+        chunk_bytes(self.buckets_of(chunk))
+    }
+
     /// The bucket that a hash is at home in. A larger hash is never at home further ahead.
     #[inline(always)]
     pub(super) fn home(&self, hash: u64) -> u32 {
@@ -440,7 +445,10 @@ pub(super) fn make_whole(chunks: &mut impl Chunks, homes: u32, taken: &mut Taken
     unsafe {
         for chunk in 0..Table::at(chunks.base(), at).chunks() {
             if make_chunk(chunks, at, chunk, taken).is_none() {
-                free(chunks, at, taken);
+                each_block(chunks.base(), at, |block, bytes| {
+                    taken.remove(bytes);
+                    chunks.discard(block, bytes);
+                });
                 return None;
             }
         }
@@ -494,20 +502,31 @@ pub(super) unsafe fn free_chunk(
         let t = Table::at(chunks.base(), table);
         let entry = t.entry(chunk).load(Ordering::Relaxed);
         t.entry(chunk).store(0, Ordering::Release);
-        give_back(chunks, entry, t.buckets_of(chunk), taken);
+        if let Some(r) = Ref::new(format::block_of(entry)) {
+            let bytes = t.bytes_of(chunk);
+            taken.remove(bytes);
+            chunks.free(r, bytes);
+        }
     }
 }
 
-/// Gives the chunk of a directory word back, if it is there.
+/// Calls `each` with the blocks of a table and their bytes: its chunks, and then its header.
 ///
 /// # Safety
-/// Nobody who begins to look now finds it.
-unsafe fn give_back(chunks: &mut impl Chunks, entry: u32, buckets: u32, taken: &mut Taken) {
-    if let Some(r) = Ref::new(format::block_of(entry)) {
-        let bytes = chunk_bytes(buckets);
-        taken.remove(bytes);
-        // SAFETY: the block of `make_chunk`.
-        unsafe { chunks.free(r, bytes) };
+/// `table` is a table of the arena at `base`, alive until `each` got its header, and nobody changes
+/// its directory.
+unsafe fn each_block(base: *mut u8, table: u32, mut each: impl FnMut(Ref, usize)) {
+    // SAFETY: the caller's promise.
+    let t = unsafe { Table::at(base, table) };
+    let count = t.chunks();
+    for chunk in 0..count {
+        let entry = t.entry(chunk).load(Ordering::Relaxed);
+        if let Some(r) = Ref::new(format::block_of(entry)) {
+            each(r, t.bytes_of(chunk));
+        }
+    }
+    if let Some(r) = Ref::new(table) {
+        each(r, head_bytes(count));
     }
 }
 
@@ -518,16 +537,10 @@ unsafe fn give_back(chunks: &mut impl Chunks, entry: u32, buckets: u32, taken: &
 pub(super) unsafe fn free(chunks: &mut impl Chunks, table: u32, taken: &mut Taken) {
     // SAFETY: the caller's promise. Nothing is allocated meanwhile, so the table stays where it is.
     unsafe {
-        let t = Table::at(chunks.base(), table);
-        let count = t.chunks();
-        for chunk in 0..count {
-            let entry = t.entry(chunk).load(Ordering::Relaxed);
-            give_back(chunks, entry, t.buckets_of(chunk), taken);
-        }
-        taken.remove(head_bytes(count));
-        if let Some(r) = Ref::new(table) {
-            chunks.free(r, head_bytes(count));
-        }
+        each_block(chunks.base(), table, |block, bytes| {
+            taken.remove(bytes);
+            chunks.free(block, bytes);
+        });
     }
 }
 
@@ -536,14 +549,8 @@ pub(super) unsafe fn free(chunks: &mut impl Chunks, table: u32, taken: &mut Take
 /// # Safety
 /// `table` is a table of the arena at `base`, and nobody changes its directory.
 pub(super) unsafe fn taken_by(base: *mut u8, table: u32) -> Taken {
-    // SAFETY: the caller's promise.
-    let t = unsafe { Table::at(base, table) };
     let mut taken = Taken::default();
-    taken.add(head_bytes(t.chunks()));
-    for chunk in 0..t.chunks() {
-        if t.entry(chunk).load(Ordering::Relaxed) != 0 {
-            taken.add(chunk_bytes(t.buckets_of(chunk)));
-        }
-    }
+    // SAFETY: the caller's promise.
+    unsafe { each_block(base, table, |_, bytes| taken.add(bytes)) };
     taken
 }

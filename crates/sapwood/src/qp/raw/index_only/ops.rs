@@ -15,9 +15,6 @@ use crate::qp::raw::writers::writer_pool::Blocks;
 
 // SAFETY: the index names leaves that are linked: it is what links them.
 unsafe impl<V> Structure<V> for IndexOnly<V> {
-    /// An index copies nothing.
-    const GARBAGE: usize = 0;
-
     /// The upper half of a hash.
     type Place = u32;
 
@@ -104,14 +101,26 @@ impl<V> Clone for Walk<'_, V> {
 }
 
 impl<'g, V> Walk<'g, V> {
-    /// A walk over all entries.
-    pub(crate) fn new(map: &'g IndexOnly<V>, guard: Guard<'g>) -> Self {
+    /// A walk over all entries from a place on; 0 is the first.
+    pub(crate) fn from(map: &'g IndexOnly<V>, guard: Guard<'g>, place: u32) -> Self {
         Walk {
             map,
             guard,
-            from: Some(0),
+            from: Some(place),
             ready: Together::new(),
         }
+    }
+
+    /// The place behind the entries that were read; `None`: the end.
+    pub(crate) fn place(&self) -> Option<u32> {
+        self.from
+    }
+
+    /// The next of the entries that were read already.
+    #[inline]
+    pub(crate) fn next_ready(&mut self) -> Option<(&'g [u8], &'g V)> {
+        let (_, leaf) = self.ready.pop()?;
+        Some(self.map.entry(self.guard, leaf))
     }
 }
 
@@ -121,8 +130,8 @@ impl<'g, V> Iterator for Walk<'g, V> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some((_, leaf)) = self.ready.pop() {
-                return Some(self.map.entry(self.guard, leaf));
+            if let Some(entry) = self.next_ready() {
+                return Some(entry);
             }
             let from = self.from?;
             let base = self.map.depot.base();

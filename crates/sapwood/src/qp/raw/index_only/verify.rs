@@ -33,7 +33,7 @@ impl<V> IndexOnly<V> {
         for leaf in &leaves {
             // SAFETY: what the index names is alive.
             let key = unsafe { LeafOf::<V>::key(self.pointer(*leaf)) };
-            bytes += (LeafOf::<V>::size(key.len()) + 7) & !7;
+            bytes += LeafOf::<V>::block(key.len());
             if !keys.insert(key) {
                 return Err(format!("the key of leaf {leaf:#x} is there twice"));
             }

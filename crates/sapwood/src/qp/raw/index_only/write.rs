@@ -1,12 +1,13 @@
 //! Changes of a map that has only the index. See the folder for the protocol.
 
 use sapwood_arena::ArenaFull;
+use sapwood_qsbr::GarbageLimit;
 
 use super::IndexOnly;
 use crate::qp::raw::index::CHUNK_BYTES;
 use crate::qp::raw::leaf::LeafOf;
 use crate::qp::raw::writers::lock::LockContention;
-use crate::qp::raw::writers::ops::{Changes, Done, Mode, Test};
+use crate::qp::raw::writers::ops::{Changes, Done, Lack, Mode, Test};
 use crate::qp::raw::writers::shard::{Held, Inner};
 use crate::qp::raw::writers::writer_pool::Blocks;
 
@@ -53,11 +54,11 @@ unsafe impl<V> Changes<V> for IndexOnly<V> {
 
     unsafe fn remove(
         &self,
-        _: &mut Held<'_>,
+        held: &mut Held<'_>,
         key: &[u8],
         mut test: Option<&mut Test<'_, V>>,
         met: &mut LockContention,
-    ) -> Result<Option<u32>, ArenaFull> {
+    ) -> Result<Option<u32>, Lack> {
         let hash = self.index.hash(key);
         // SAFETY: as in `write`.
         unsafe {
@@ -77,6 +78,7 @@ unsafe impl<V> Changes<V> for IndexOnly<V> {
                     continue;
                 }
                 if let Some(leaf) = found {
+                    self.reserve_leaf(held, key)?;
                     self.index.remove(self.depot.base(), hash, leaf);
                 }
                 return Ok(found);
@@ -94,6 +96,12 @@ unsafe impl<V> Changes<V> for IndexOnly<V> {
 }
 
 impl<V> IndexOnly<V> {
+    /// Reserves room for the garbage that the leaf of a key becomes.
+    #[inline]
+    fn reserve_leaf(&self, held: &mut Held<'_>, key: &[u8]) -> Result<(), GarbageLimit> {
+        held.inner.reserve(LeafOf::<V>::block(key.len()))
+    }
+
     /// # Safety
     /// The guard and the key's stripe are held; `old` is the key's leaf.
     #[inline]
@@ -105,13 +113,16 @@ impl<V> IndexOnly<V> {
         value: V,
         old: u32,
     ) -> Done<V> {
+        if let Err(limit) = self.reserve_leaf(held, key) {
+            return Done::Lacks(value, limit.into());
+        }
         match self.make_leaf(&mut held.inner, key, value) {
             Ok(new) => {
                 // SAFETY: the caller's promise: the stripe makes us alone with the key.
                 unsafe { self.index.replace(self.depot.base(), hash, old, new) };
                 Done::Replaced(old)
             }
-            Err((value, full)) => Done::NoMemory(value, full),
+            Err((value, full)) => Done::Lacks(value, full.into()),
         }
     }
 
@@ -126,7 +137,7 @@ impl<V> IndexOnly<V> {
             Ok(leaf) => leaf,
             Err((value, full)) => {
                 self.return_entry();
-                return Done::NoMemory(value, full);
+                return Done::Lacks(value, full.into());
             }
         };
         let mut blocks = Blocks::new(&self.depot, &mut held.inner);
@@ -136,7 +147,7 @@ impl<V> IndexOnly<V> {
         if unsafe { (self.index).insert_alone(&mut blocks, hash, leaf, len) } {
             return Done::Inserted(leaf);
         }
-        let full = blocks.full;
+        let lack = blocks.lack;
         self.return_entry();
         // SAFETY: the leaf was not published.
         let value = unsafe { self.unmake_leaf(&mut held.inner, leaf) };
@@ -145,6 +156,6 @@ impl<V> IndexOnly<V> {
             requested: CHUNK_BYTES,
             limit: self.arena_memory().committed,
         };
-        Done::NoMemory(value, full.unwrap_or(hopeless))
+        Done::Lacks(value, lack.unwrap_or(hopeless.into()))
     }
 }

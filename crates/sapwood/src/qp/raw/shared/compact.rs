@@ -9,7 +9,7 @@
 use alloc::vec::Vec;
 use std::collections::HashSet;
 
-use sapwood_arena::{Area, ArenaFull};
+use sapwood_arena::Area;
 
 use super::trie::{Slot, Trie};
 use crate::qp::raw::cursor::Cursor;
@@ -18,6 +18,7 @@ use crate::qp::raw::parts;
 use crate::qp::raw::tree::{block_of, branch_cell, ref_of};
 use crate::qp::raw::writers::block_pool::{ALL, Depot};
 use crate::qp::raw::writers::lock::{self, LockContention};
+use crate::qp::raw::writers::ops::Lack;
 use crate::qp::raw::writers::shard::Held;
 use crate::sync;
 
@@ -69,11 +70,7 @@ impl<V> Trie<V> {
     ///
     /// # Safety
     /// This thread holds a guard of the domain.
-    pub(super) unsafe fn step(
-        &self,
-        budget: usize,
-        values: &mut Vec<V>,
-    ) -> Result<bool, ArenaFull> {
+    pub(super) unsafe fn step(&self, budget: usize, values: &mut Vec<V>) -> Result<bool, Lack> {
         let mut state = sync::lock(&self.compaction);
         if let Compaction::Idle = *state {
             if !self.begin_compaction() {
@@ -86,9 +83,13 @@ impl<V> Trie<V> {
             // SAFETY: the caller's promise.
             let next = unsafe { self.move_branches(&mut held, from, budget) };
             self.settle(&mut held.inner, LockContention::default(), values);
-            if let Ok(Some(next)) = next {
-                *from = next;
-                return Ok(true);
+            match next {
+                Ok(Some(next)) => {
+                    *from = next;
+                    return Ok(true);
+                }
+                Err(limit @ Lack::Garbage(_)) => return Err(limit),
+                Ok(None) | Err(Lack::Memory(_)) => {}
             }
             // Without room for more, what was moved so far has left some.
             let pages = self.depot.arena(|arena| arena.frontier() / PAGE);
@@ -152,7 +153,7 @@ impl<V> Trie<V> {
     }
 
     /// Moves branches on the ways to the keys from `from` on. The key to go on from, unless that
-    /// was the last.
+    /// was the last. It stops early where garbage reaches its limit.
     ///
     /// # Safety
     /// This thread holds a guard.
@@ -161,7 +162,7 @@ impl<V> Trie<V> {
         held: &mut Held<'_>,
         from: &[u8],
         budget: usize,
-    ) -> Result<Option<Vec<u8>>, ArenaFull> {
+    ) -> Result<Option<Vec<u8>>, Lack> {
         let (mut moved, mut looked) = (0, 0);
         let first = from.is_empty();
         let mut from = from.to_vec();
@@ -186,7 +187,10 @@ impl<V> Trie<V> {
                     let cell = cursor.stack.get(depth).map_or(cursor.end(), |f| f.cell);
                     if cell & LEAF == 0 && left.has(&self.depot, cell) {
                         // SAFETY: the node was met in that slot.
-                        let new = unsafe { self.relocate(held, slot, cell) }?;
+                        let new = match unsafe { self.relocate(held, slot, cell) } {
+                            Err(Lack::Garbage(_)) if moved > 0 => return Ok(Some(key.to_vec())),
+                            done => done?,
+                        };
                         let Some(new) = new else {
                             // Somebody changed something on this way.
                             from = key.to_vec();
@@ -221,12 +225,13 @@ impl<V> Trie<V> {
         held: &mut Held<'_>,
         slot: Slot,
         cell: u32,
-    ) -> Result<Option<u32>, ArenaFull> {
+    ) -> Result<Option<u32>, Lack> {
         let mut met = LockContention::default();
         // SAFETY: the node is not freed under the guard; the new one is ours until it is stored.
         unsafe {
             let h = lock::plain(self.branch(cell).h);
             let (size, kind) = block_of(cell, h);
+            held.inner.reserve(size)?;
             let r = held.inner.alloc(&self.depot, size, kind, Area::Nodes)?;
             let new = branch_cell(r) | cell & KIND;
             // The cells of a branch change under its own lock, those of a cluster under the slot's.

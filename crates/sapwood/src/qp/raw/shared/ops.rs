@@ -4,19 +4,16 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use sapwood_arena::ArenaFull;
 use sapwood_qsbr::Guard;
 
 use super::trie::Trie;
 use super::walk::Walk;
 use crate::qp::QpSharedMemory;
-use crate::qp::format::cluster;
 use crate::qp::raw::batch;
 use crate::qp::raw::index::Found;
 use crate::qp::raw::mem::Live;
-use crate::qp::raw::node;
 use crate::qp::raw::view::View;
-use crate::qp::raw::writers::ops::Structure;
+use crate::qp::raw::writers::ops::{Lack, Structure};
 use crate::qp::raw::writers::shard::Inner;
 use crate::qp::raw::writers::writer_pool::Blocks;
 
@@ -26,9 +23,6 @@ const SOME: usize = 64;
 // SAFETY: a walk from the root, under a guard, meets leaves that are linked; so does the index,
 // which holds a leaf until it is unlinked.
 unsafe impl<V> Structure<V> for Trie<V> {
-    /// The largest branch, and two clusters.
-    const GARBAGE: usize = node::LARGEST + 2 * cluster::block(cluster::FILL_MAX);
-
     /// The key before the next one.
     type Place = Vec<u8>;
 
@@ -118,7 +112,7 @@ impl<V> Trie<V> {
     }
 
     /// One step of a compaction; whether there is more to do.
-    pub(crate) fn compact(&self, _: Guard<'_>, budget: usize) -> Result<bool, ArenaFull> {
+    pub(crate) fn compact(&self, _: Guard<'_>, budget: usize) -> Result<bool, Lack> {
         let mut values = Vec::new();
         // SAFETY: the guard is held.
         unsafe { self.step(budget, &mut values) }

@@ -217,8 +217,8 @@ impl<V> Trie<V> {
         // SAFETY: the caller's promise.
         unsafe {
             if cell & LEAF != 0 {
-                let size = LeafOf::<V>::size(LeafOf::<V>::key_len(self.pointer(cell)));
-                ((size + 7) & !7, LEAF_KIND)
+                let key_len = LeafOf::<V>::key_len(self.pointer(cell));
+                (LeafOf::<V>::block(key_len), LEAF_KIND)
             } else {
                 // Both begin with their header.
                 block_of(cell, self.branch(cell).h)

@@ -1,20 +1,24 @@
 //! Changes of a shared trie. See the folder for the protocol.
 
 use sapwood_arena::ArenaFull;
+use sapwood_qsbr::GarbageLimit;
 
 use super::swap::{Blocks, Counts, New, Tried};
 use super::trie::{Slot, Trie};
 use crate::qp::format::branch;
-use crate::qp::format::cluster::{capacity_for, tag};
+use crate::qp::format::cluster::{self, capacity_for, tag};
 use crate::qp::raw::leaf::LeafOf;
-use crate::qp::raw::node::{CLUSTER, Cluster, KIND, LEAF};
+use crate::qp::raw::node::{self, CLUSTER, Cluster, KIND, LEAF};
 use crate::qp::raw::parts::Parts;
 use crate::qp::raw::slots::{self, Border, Entry, Slots};
 use crate::qp::raw::way::{Frame, JOIN_AT, Plan, Way, joined};
 use crate::qp::raw::writers::lock::LockContention;
-use crate::qp::raw::writers::ops::{Changes, Done, Mode, Test};
+use crate::qp::raw::writers::ops::{Changes, Done, Lack, Mode, Test};
 use crate::qp::raw::writers::shard::{Held, Inner};
 use crate::sync;
+
+/// What one attempt unlinks at most beside a leaf: the largest branch, and two clusters.
+const GARBAGE: usize = node::LARGEST + 2 * cluster::block(cluster::FILL_MAX);
 
 /// The slot that a way leaves a branch by.
 fn slot_of(frame: &Frame) -> Slot {
@@ -77,11 +81,14 @@ unsafe impl<V> Changes<V> for Trie<V> {
                         None => Done::Absent(value),
                     };
                 }
+                if let Err(limit) = self.reserve_attempt(held, key) {
+                    return Done::Lacks(self.value_of(held, value), limit.into());
+                }
                 let leaf = match value {
                     Kept::Leaf(leaf) => leaf,
                     Kept::Value(given) => match self.make_leaf(&mut held.inner, key, given) {
                         Ok(leaf) => leaf,
-                        Err((value, full)) => return Done::NoMemory(value, full),
+                        Err((value, full)) => return Done::Lacks(value, full.into()),
                     },
                 };
                 value = Kept::Leaf(leaf);
@@ -103,7 +110,8 @@ unsafe impl<V> Changes<V> for Trie<V> {
                     Tried::Again => {}
                     Tried::Full => return Done::Full(self.unmake_leaf(&mut held.inner, leaf)),
                     Tried::NoMemory(full) => {
-                        return Done::NoMemory(self.unmake_leaf(&mut held.inner, leaf), full);
+                        let value = self.unmake_leaf(&mut held.inner, leaf);
+                        return Done::Lacks(value, full.into());
                     }
                 }
             }
@@ -116,7 +124,7 @@ unsafe impl<V> Changes<V> for Trie<V> {
         key: &[u8],
         mut test: Option<&mut Test<'_, V>>,
         met: &mut LockContention,
-    ) -> Result<Option<u32>, ArenaFull> {
+    ) -> Result<Option<u32>, Lack> {
         let hash = self.hash(key);
         // SAFETY: the guard is held throughout.
         unsafe {
@@ -135,6 +143,7 @@ unsafe impl<V> Changes<V> for Trie<V> {
                     sync::wait();
                     continue;
                 };
+                self.reserve_attempt(held, key)?;
                 // What is left may be few enough to join a sibling.
                 let few = way.end & CLUSTER == 0 || self.cluster(way.end).leaves() <= JOIN_AT + 1;
                 let tried = self.unlink(held, &way, New { leaf, hash }, met);
@@ -145,7 +154,7 @@ unsafe impl<V> Changes<V> for Trie<V> {
                         }
                         return Ok(Some(leaf));
                     }
-                    Tried::NoMemory(full) => return Err(full),
+                    Tried::NoMemory(full) => return Err(full.into()),
                     _ => {}
                 }
             }
@@ -166,6 +175,13 @@ fn there(way: &Option<Way>) -> Option<u32> {
 }
 
 impl<V> Trie<V> {
+    /// Reserves room for the garbage of one attempt to change a key, and of the leaf that an
+    /// operation retires at its end.
+    #[inline]
+    fn reserve_attempt(&self, held: &mut Held<'_>, key: &[u8]) -> Result<(), GarbageLimit> {
+        held.inner.reserve(GARBAGE + LeafOf::<V>::block(key.len()))
+    }
+
     /// Whether a mode forbids the change of a key whose leaf is this, or that is not there.
     ///
     /// # Safety
@@ -610,7 +626,7 @@ impl<V> Trie<V> {
     }
 
     /// Joins the cluster where a key was with a sibling, if both are small. When others are in the
-    /// way, or there is no memory, it stays as it is.
+    /// way, or there is no memory or no room for garbage, it stays as it is.
     ///
     /// # Safety
     /// The guard is held.
@@ -629,6 +645,9 @@ impl<V> Trie<V> {
             let Some((last, above)) = way.frames.split_last() else {
                 return;
             };
+            if self.reserve_attempt(held, key).is_err() {
+                return;
+            }
             let parts = Parts::read(self.plain_branch(last.cell));
             let index = last.index();
             let mut blocks = Blocks::default();

@@ -47,7 +47,7 @@ unsafe impl Sync for Depot {}
 
 impl Depot {
     pub(crate) fn new(arena: Arena) -> Self {
-        assert!(arena.is_stable(), "readers need a base that stays");
+        assert!(arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);
         Depot {
             base: arena.base(),
             splits: arena.splits_runs(),

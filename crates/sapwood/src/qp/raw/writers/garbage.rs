@@ -16,8 +16,11 @@ use crate::sync;
 /// Nodes that a shard collects before it asks for a grace period: the domain's counters are shared
 /// by all writers.
 const BATCH: usize = 64;
-/// The same where garbage is limited, so that the limit means something.
-const BATCH_LIMITED: usize = 1;
+/// The same in bytes: a chunk of the index is more than thousands of leaves.
+const BATCH_BYTES: usize = 8 << 10;
+/// What an operation tries to free at most where garbage is limited, so that each asks for a grace
+/// period: more than it unlinks.
+const BUDGET_LIMITED: usize = 8;
 
 /// So many nodes freed at once may leave whole pages.
 const MUCH: usize = 4096;
@@ -29,29 +32,28 @@ impl WriterPool {
     /// The leaf, with a value `V`, is unlinked, and this is the only call for it.
     pub(crate) unsafe fn retire_leaf<V>(&self, inner: &mut Inner, cell: u32) {
         // SAFETY: the caller's promise.
-        let size = unsafe { LeafOf::<V>::size(LeafOf::<V>::key_len(self.pointer(cell))) };
-        inner.retire_node(cell, (size + 7) & !7, LEAF_KIND);
+        let bytes = unsafe { LeafOf::<V>::block(LeafOf::<V>::key_len(self.pointer(cell))) };
+        inner.retire_node(cell, bytes, LEAF_KIND);
     }
 
     /// Ends an operation: hands on what it unlinked when that has become much, and frees what can
-    /// be freed.
+    /// be freed. Where garbage is limited, it hands on all of it, and gives back what it had
+    /// reserved beyond that.
     pub(crate) fn settle<V>(&self, inner: &mut Inner, met: LockContention, values: &mut Vec<V>) {
         inner.contention.operations += 1;
         if met.locks > 0 {
             inner.contention.met_lock += 1;
             inner.contention.waited += met.waited;
         }
-        let batch = if self.domain().hard_limit().is_some() {
-            BATCH_LIMITED
-        } else {
-            BATCH
-        };
-        if inner.open.len() >= batch {
+        let limited = self.domain().hard_limit().is_some();
+        if limited || inner.open.len() >= BATCH || inner.open_bytes >= BATCH_BYTES {
             self.seal(inner);
             let budget = if self.domain().over_soft_limit() {
                 usize::MAX
+            } else if limited {
+                BUDGET_LIMITED
             } else {
-                3 * batch
+                3 * BATCH
             };
             self.reclaim_shard(inner, budget, values);
         }
@@ -60,7 +62,9 @@ impl WriterPool {
     fn seal(&self, inner: &mut Inner) {
         let counted = |(garbage, bytes)| ((garbage, bytes), bytes as usize);
         inner.queue.extend(inner.open.drain(..).map(counted));
+        inner.open_bytes = 0;
         inner.queue.seal();
+        inner.queue.release(0);
     }
 
     /// Frees up to `budget` nodes of a shard that nobody can hold any more; hands out their values.

@@ -30,6 +30,36 @@ pub enum Mode<'a, V> {
     If(&'a mut Test<'a, V>),
 }
 
+/// What a change lacks.
+#[derive(Clone, Copy, Debug)]
+pub enum Lack {
+    /// Memory.
+    Memory(ArenaFull),
+    /// Room for what it would leave to readers.
+    Garbage(GarbageLimit),
+}
+
+impl From<ArenaFull> for Lack {
+    fn from(full: ArenaFull) -> Self {
+        Lack::Memory(full)
+    }
+}
+
+impl From<GarbageLimit> for Lack {
+    fn from(limit: GarbageLimit) -> Self {
+        Lack::Garbage(limit)
+    }
+}
+
+impl From<Lack> for Error {
+    fn from(lack: Lack) -> Self {
+        match lack {
+            Lack::Memory(full) => full.into(),
+            Lack::Garbage(limit) => limit.into(),
+        }
+    }
+}
+
 /// What an insertion found, and did.
 pub enum Done<V> {
     /// The key is new: its leaf.
@@ -42,8 +72,8 @@ pub enum Done<V> {
     Absent(V),
     /// Nothing was done, as there are as many entries as there may be.
     Full(V),
-    /// Nothing was done for want of memory.
-    NoMemory(V, ArenaFull),
+    /// Nothing was done for want of memory, or of room for garbage.
+    Lacks(V, Lack),
 }
 
 /// The result of a change.
@@ -86,7 +116,7 @@ pub unsafe trait Changes<V>: Deref<Target = WriterPool> {
     /// Removes a key if its value passes the test; its leaf, until the guard is gone.
     ///
     /// # Errors
-    /// [`ArenaFull`] when a removal needs memory and there is none.
+    /// What a removal needs and there is not.
     ///
     /// # Safety
     /// This thread holds a guard of the domain for as long as it uses leaves of the result.
@@ -96,7 +126,7 @@ pub unsafe trait Changes<V>: Deref<Target = WriterPool> {
         key: &[u8],
         test: Option<&mut Test<'_, V>>,
         met: &mut LockContention,
-    ) -> Result<Option<u32>, ArenaFull>;
+    ) -> Result<Option<u32>, Lack>;
 
     /// Lets the index grow or shrink by a step, when it is time.
     ///
@@ -110,9 +140,6 @@ pub unsafe trait Changes<V>: Deref<Target = WriterPool> {
 /// # Safety
 /// As for [`Changes`].
 pub unsafe trait Structure<V>: Changes<V> {
-    /// How much garbage a change may make beside the old leaf, in bytes.
-    const GARBAGE: usize;
-
     /// A place in a walk over keys.
     type Place;
 
@@ -212,17 +239,17 @@ pub(crate) trait Operations<V>: Structure<V> {
             if let Some(old) = old {
                 self.retire_leaf::<V>(&mut held.inner, old);
             }
-            self.settle(&mut held.inner, met, &mut values);
             self.step(&mut held.inner);
         }
+        self.settle(&mut held.inner, met, &mut values);
         let vacant = self.may_be_vacant(&held.inner);
         drop(held);
         drop(values);
         vacant
     }
 
-    /// Inserts, replaces, or does nothing, by the mode. When memory is lacking, the free memory of
-    /// all writers is collected and the change is tried once more.
+    /// Inserts, replaces, or does nothing, by the mode. When something is lacking, what all writers
+    /// left is collected and the change is tried once more.
     fn change<'g>(
         &'g self,
         guard: Guard<'g>,
@@ -258,13 +285,13 @@ pub(crate) trait Operations<V>: Structure<V> {
                     let max_entries = self.most().unwrap_or_default();
                     refused(value, Error::Full { max_entries })
                 }
-                Done::NoMemory(back, full) => {
-                    if again && self.scavenge() {
+                Done::Lacks(back, lack) => {
+                    if again && self.scavenge(lack) {
                         again = false;
                         value = back;
                         continue;
                     }
-                    refused(back, full.into())
+                    refused(back, lack.into())
                 }
             };
         }
@@ -276,7 +303,7 @@ pub(crate) trait Operations<V>: Structure<V> {
         guard: Guard<'g>,
         key: &[u8],
         mut test: Option<&mut Test<'_, V>>,
-    ) -> Result<Removed<'g, V>, ArenaFull> {
+    ) -> Result<Removed<'g, V>, Lack> {
         let mut again = true;
         loop {
             let mut held = self.shard();
@@ -297,8 +324,8 @@ pub(crate) trait Operations<V>: Structure<V> {
                     let last = value.is_some() && vacant;
                     return Ok(Removed { value, last });
                 }
-                Err(_) if again && self.scavenge() => again = false,
-                Err(full) => return Err(full),
+                Err(lack) if again && self.scavenge(lack) => again = false,
+                Err(lack) => return Err(lack),
             }
         }
     }
@@ -310,47 +337,62 @@ pub(crate) trait Operations<V>: Structure<V> {
         self.reclaim_all(budget, values, empty)
     }
 
-    /// Makes free memory usable by all writers, after a block could not be had; whether there was
-    /// any.
-    fn scavenge(&self) -> bool {
+    /// Makes usable what all writers have left, after a change lacked something; whether there is
+    /// any hope for another try.
+    fn scavenge(&self, lack: Lack) -> bool {
         let mut values = Vec::new();
         let found = self.reclaim(usize::MAX, &mut values) > 0;
-        self.drain_pools() || found
-    }
-
-    /// How much garbage a change of a key may make, in bytes.
-    fn garbage_of(key_len: usize) -> usize {
-        LeafOf::<V>::size(key_len) + Self::GARBAGE
-    }
-
-    /// Asks whether a change may make garbage, without waiting.
-    fn try_admit(&self, key_len: usize) -> Result<(), GarbageLimit> {
-        let domain = self.domain();
-        if domain.hard_limit().is_none() {
-            return Ok(());
+        match lack {
+            Lack::Memory(_) => self.drain_pools() || found,
+            // Others may have given back by now what they had reserved.
+            Lack::Garbage(_) => true,
         }
-        let bytes = Self::garbage_of(key_len);
-        domain.try_admit(bytes).or_else(|_| {
-            let mut values = Vec::new();
-            self.reclaim(usize::MAX, &mut values);
-            domain.try_admit(bytes)
-        })
     }
 
-    /// Asks whether a change may make garbage, and waits or fails by the domain's policy. The
-    /// caller holds no guard.
-    fn admit(&self, key_len: usize) -> Result<(), GarbageLimit> {
-        let domain = self.domain();
-        if domain.hard_limit().is_none() || self.try_admit(key_len).is_ok() {
-            return Ok(());
+    /// Runs a change, under a guard that ends with it, until there is what it needs: its own guard
+    /// held some of that back, and where the domain says so it waits for room for garbage. The
+    /// caller need not hold a guard; if it does, that holds memory back as well.
+    fn with_room<T, R>(
+        &self,
+        given: T,
+        mut change: impl FnMut(T) -> Result<R, (T, Error)>,
+    ) -> Result<R, (T, Error)> {
+        let (mut given, mut tries) = (given, 0);
+        loop {
+            let (back, error) = match change(given) {
+                Ok(done) => return Ok(done),
+                Err(refused) => refused,
+            };
+            let hope = match &error {
+                Error::ArenaFull(full) => {
+                    tries += 1;
+                    tries < TRIES && self.scavenge(Lack::Memory(*full))
+                }
+                Error::GarbageLimit(limit) => self.wait_for_room(limit.requested).is_ok(),
+                _ => false,
+            };
+            if !hope {
+                return Err((back, error));
+            }
+            given = back;
         }
+    }
+
+    /// Waits for room for garbage, or fails, by the domain's policy.
+    #[cold]
+    fn wait_for_room(&self, bytes: usize) -> Result<(), GarbageLimit> {
         let mut values = Vec::new();
-        domain.admit_with(Self::garbage_of(key_len), || {
+        self.reclaim(usize::MAX, &mut values);
+        values.clear();
+        self.domain().admit_with(bytes, || {
             self.reclaim(usize::MAX, &mut values);
             values.clear();
-            domain.garbage() > 0
+            self.domain().garbage() > 0
         })
     }
 }
+
+/// How often a change is tried that lacks memory, in all.
+const TRIES: u32 = 4;
 
 impl<V, S: Structure<V>> Operations<V> for S {}

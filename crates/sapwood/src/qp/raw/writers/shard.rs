@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicIsize, AtomicU64, AtomicUsize, Ordering, fence};
 
 use sapwood_arena::{Area, ArenaFull, Kind, Ref};
-use sapwood_qsbr::RetireQueue;
+use sapwood_qsbr::{GarbageLimit, RetireQueue};
 
 use super::block_pool::{BlockPool, Depot};
 use crate::qp::Contention;
@@ -48,6 +48,8 @@ pub struct Inner {
     pub(super) queue: RetireQueue<(Garbage, u32)>,
     /// What was unlinked and is not in the queue yet, with its bytes.
     pub(super) open: Vec<(Garbage, u32)>,
+    /// The bytes of all of that.
+    pub(super) open_bytes: usize,
     /// Entries that there are, or were some operations ago.
     pub(crate) about: usize,
     pub(crate) counts: Counts,
@@ -118,17 +120,45 @@ impl Inner {
     pub(crate) fn retire_block(&mut self, block: Ref, bytes: usize) {
         let bytes = (bytes + 7) & !7;
         self.counts.index -= bytes as isize;
-        self.counts.waiting.0 += 1;
-        self.counts.waiting.1 += bytes as isize;
-        self.open.push((Garbage::Block(block), bytes as u32));
+        self.retire(Garbage::Block(block), bytes);
     }
 
     /// Takes a node that was unlinked.
     pub(crate) fn retire_node(&mut self, cell: u32, bytes: usize, kind: Kind) {
         self.uncount(bytes, kind);
+        self.retire(Garbage::Node(cell), bytes);
+    }
+
+    #[inline]
+    fn retire(&mut self, garbage: Garbage, bytes: usize) {
         self.counts.waiting.0 += 1;
         self.counts.waiting.1 += bytes as isize;
-        self.open.push((Garbage::Node(cell), bytes as u32));
+        self.open.push((garbage, bytes as u32));
+        self.open_bytes += bytes;
+    }
+
+    /// Reserves room for `bytes` more garbage of the operation under way, where garbage is limited.
+    ///
+    /// # Errors
+    /// What the operation would need in all.
+    #[inline]
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), GarbageLimit> {
+        if self.queue.domain().hard_limit().is_none() {
+            return Ok(());
+        }
+        self.reserve_limited(bytes)
+    }
+
+    #[cold]
+    fn reserve_limited(&mut self, bytes: usize) -> Result<(), GarbageLimit> {
+        let all = self.open_bytes + bytes;
+        self.queue.reserve(all).map_err(|limit| {
+            let mut limit = limit;
+            // What the operation has reserved goes back when it gives up.
+            limit.garbage = limit.garbage.saturating_sub(self.queue.reserved());
+            limit.requested = all;
+            limit
+        })
     }
 
     /// A block for a node.

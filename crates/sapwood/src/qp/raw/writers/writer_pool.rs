@@ -9,6 +9,7 @@ use sapwood_arena::{Area, Arena, ArenaFull, Ref};
 use sapwood_qsbr::{Domain, RetireQueue};
 
 use super::block_pool::{BlockPool, Depot};
+use super::ops::Lack;
 use super::shard::{Counts, Garbage, Held, Inner, Shard, shards_of_this_machine, thread_number};
 use crate::qp::Contention;
 use crate::qp::raw::index::Chunks;
@@ -43,6 +44,7 @@ impl WriterPool {
                 pool: BlockPool::new(),
                 queue: RetireQueue::new(&domain),
                 open: Vec::new(),
+                open_bytes: 0,
                 about: len,
                 counts: if first { counts } else { Counts::default() },
                 contention: Contention::default(),
@@ -250,8 +252,8 @@ const COUNT_BELOW: usize = 2048;
 pub(crate) struct Blocks<'t> {
     depot: &'t Depot,
     inner: &'t mut Inner,
-    /// Why a block could not be had.
-    pub(crate) full: Option<ArenaFull>,
+    /// Why a block could not be had, or not be given back.
+    pub(crate) lack: Option<Lack>,
 }
 
 impl<'t> Blocks<'t> {
@@ -260,7 +262,7 @@ impl<'t> Blocks<'t> {
         Blocks {
             depot,
             inner,
-            full: None,
+            lack: None,
         }
     }
 }
@@ -272,12 +274,27 @@ impl Chunks for Blocks<'_> {
 
     fn alloc(&mut self, bytes: usize) -> Option<Ref> {
         let block = self.inner.pool.alloc(self.depot, bytes, Area::Leaves);
-        let block = block.map_err(|full| self.full = Some(full)).ok()?;
+        let block = block.map_err(|full| self.lack = Some(full.into())).ok()?;
         self.inner.counts.index += ((bytes + 7) & !7) as isize;
         Some(block)
     }
 
+    fn may_free(&mut self, bytes: usize) -> bool {
+        let reserved = self.inner.reserve(bytes);
+        reserved
+            .map_err(|limit| self.lack = Some(limit.into()))
+            .is_ok()
+    }
+
     unsafe fn free(&mut self, block: Ref, bytes: usize) {
         self.inner.retire_block(block, bytes);
+    }
+
+    unsafe fn discard(&mut self, block: Ref, bytes: usize) {
+        let Inner { pool, counts, .. } = self.inner;
+        let bytes = (bytes + 7) & !7;
+        counts.index -= bytes as isize;
+        // SAFETY: the caller's promise.
+        unsafe { pool.free(self.depot, block, bytes, Area::Leaves) };
     }
 }

@@ -9,6 +9,8 @@ mod owned;
 mod schedules;
 #[cfg(not(shuttle))]
 mod shared;
+#[cfg(not(shuttle))]
+mod slow;
 
 use sapwood_arena::{Area, Arena, Kind, Ref};
 

@@ -1,0 +1,37 @@
+//! What builders know of the memory of structures whose readers keep its base.
+
+use sapwood_arena::{ArenaOptions, Backing};
+
+/// Why memory that moves will not do, and what to do about it.
+pub(crate) const NEEDS_STABLE: &str = "readers need a base that stays: to limit the memory, call \
+    `memory_limit` and not `options`; or choose a backing that stays, as \
+    `.backing(Backing::Mmap { reserve })` does";
+
+/// The options of an arena, and a limit that holds whatever they say.
+#[derive(Clone, Debug)]
+pub(crate) struct MemoryOptions {
+    pub(crate) options: ArenaOptions,
+    pub(crate) limit: Option<usize>,
+}
+
+impl MemoryOptions {
+    /// Memory in so many bytes of address space, committed as it is used.
+    pub(crate) fn reserve(bytes: usize) -> Self {
+        let backing = Backing::Mmap { reserve: bytes };
+        MemoryOptions {
+            options: ArenaOptions::default().backing(backing),
+            limit: None,
+        }
+    }
+
+    /// The options of the arena.
+    ///
+    /// # Panics
+    /// When the backing is one that moves as it grows.
+    pub(crate) fn stable(self) -> ArenaOptions {
+        let backing = self.options.chosen_backing();
+        let moves = matches!(backing, Backing::Auto | Backing::Heap);
+        assert!(!moves, "{NEEDS_STABLE}");
+        self.options.limit_to(self.limit.unwrap_or(usize::MAX))
+    }
+}
