@@ -57,11 +57,6 @@ done
 
 lines=$(wc -l <README.md)
 [ "$lines" -le 200 ] || none "README.md has more than 200 lines: figures belong into docs/figures.md" "$lines"
-none "Longer than 100 columns, in what new readers see first (tables, addresses and commands aside)" "$(
-    for page in README.md docs/figures.md docs/guides/*.md crates/*/README.md; do
-        awk -v page="$page" '/^```/ { code = !code } !code && !/^\|/ && !/^!\[/ && length($0) > 100 { print page ": " FNR }' "$page"
-    done
-)"
 
 long=$(files '*.rs' | xargs -0 -r wc -l | awk '$2 != "total" && $1 > 600 { print "  " $2 ": " $1 " lines" }')
 [ -z "$long" ] || printf 'Warning: more than 600 lines; has each file one subject?\n%s\n' "$long"

@@ -84,7 +84,8 @@ struct Arguments {
 /// What needs no run, only records of runs.
 #[derive(Subcommand)]
 enum Command {
-    /// Make SVG pictures of records: those of the documents, unless records are named.
+    /// Make SVG pictures of records: the newest ones, as the documents have them, unless records
+    /// are named.
     Plot {
         /// Records of the suites `names` and `versions`.
         #[arg(value_name = "RECORD")]
@@ -109,12 +110,19 @@ enum Command {
 impl Command {
     fn run(self) -> Result<(), Box<dyn std::error::Error>> {
         match self {
-            Command::Plot { mut records, out } => {
-                if records.is_empty() {
-                    let shown = shown::pictures::SHOWN.iter();
-                    records = shown.map(|name| shown::records().join(name)).collect();
-                }
-                for file in shown::pictures::write(&records, &out)? {
+            Command::Plot { records, out } => {
+                let known = match &records[..] {
+                    [] => shown::read_records(&shown::records())?,
+                    files => files
+                        .iter()
+                        .map(|file| shown::Record::read(file))
+                        .collect::<Result<_, _>>()?,
+                };
+                let chosen = match &records[..] {
+                    [] => shown::pictures::shown(&known),
+                    _ => known.iter().collect(),
+                };
+                for file in shown::pictures::write(chosen, &out)? {
                     println!("{}", file.display());
                 }
             }

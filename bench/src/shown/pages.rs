@@ -23,7 +23,7 @@ pub enum Cell {
     Text(String),
     /// A figure of both processors: `EPYC / Xeon`.
     Both(Ask),
-    /// A name and a figure of the first processor that has it.
+    /// A name and a figure. All of a row are of one processor: the first that has the row's first.
     Named(&'static str, Ask),
 }
 
@@ -111,6 +111,13 @@ impl Table {
                 used.insert(record.name.clone());
                 Some(ask.text(value))
             };
+            let first = row.iter().find_map(|cell| match cell {
+                Cell::Named(_, ask) => Some(ask),
+                _ => None,
+            });
+            let processor = PROCESSORS.into_iter().find(|processor| {
+                first.is_some_and(|ask| ask.answer(records, processor).is_some())
+            });
             let cells: Vec<String> = row
                 .iter()
                 .map(|cell| match cell {
@@ -123,8 +130,7 @@ impl Table {
                         }
                     }
                     Cell::Named(name, ask) => {
-                        let mut texts = PROCESSORS.iter().map(|processor| take(ask, processor));
-                        let text = texts.find_map(|text| text);
+                        let text = processor.and_then(|processor| take(ask, processor));
                         text.map_or_else(|| "–".to_owned(), |text| format!("{name} {text}"))
                     }
                 })
@@ -248,16 +254,16 @@ mod tests {
                 &(row("sapwood", 6.0) + &row("std-btreemap", 3.0)),
             ),
         ];
-        let ask = |engine, how| {
-            Cell::Both(Ask {
-                suite: "names",
-                case: "btf",
-                ours: "sapwood",
-                engine,
-                metric: "hit_mops",
-                how,
-            })
+        let asked = |engine, how| Ask {
+            suite: "names",
+            case: "btf",
+            ours: "sapwood",
+            engine,
+            metric: "hit_mops",
+            how,
         };
+        let ask = |engine, how| Cell::Both(asked(engine, how));
+        let named = |name, engine| Cell::Named(name, asked(engine, How::Plain));
         let table = Table {
             head: vec!["a".into(), "b".into(), "c".into()],
             rows: vec![
@@ -265,6 +271,12 @@ mod tests {
                     ask("sapwood", How::Plain),
                     ask("std-btreemap", How::Plain),
                     ask("sapwood", How::Of("std-btreemap")),
+                ],
+                // Not the Xeon's figure beside the EPYC's.
+                vec![
+                    Cell::Text(String::new()),
+                    named("ours", "sapwood"),
+                    named("peer", "std-btreemap"),
                 ],
                 vec![
                     Cell::Text("not there".into()),
@@ -275,7 +287,8 @@ mod tests {
         };
         assert_eq!(
             table.markdown(&records),
-            "| a | b | c |\n|---|---|---|\n| 9.00 / 6.00 | – / 3.00 | – / 2.00 |\n\n\
+            "| a | b | c |\n|---|---|---|\n| 9.00 / 6.00 | – / 3.00 | – / 2.00 |\n\
+             |  | ours 9.00 | – |\n\n\
              Records: `new.csv`, `xeon.csv`.\n"
         );
     }

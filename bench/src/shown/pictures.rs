@@ -10,13 +10,37 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::pages::PROCESSORS;
 use super::{Record, short};
 
-/// The records that the pictures of the documents are made from.
-pub const SHOWN: [&str; 2] = [
-    "names-clusters-epyc-2026-11-23.csv",
-    "versions-2026-11-21.csv",
+/// What a record must have for its picture to be whole: suite, case, engine, metric.
+const WHOLE: [[[&str; 4]; 2]; 2] = [
+    [
+        ["names", "kallsyms", "sapwood-index", "scan_mkeys"],
+        ["names", "domains-1m", "hashbrown-foldhash", "hit_mops"],
+    ],
+    [
+        ["versions", "rw-1w4r", "sapwood", "reader_mops"],
+        ["versions", "readers-1", "rwlock-btreemap", "reader_mops"],
+    ],
 ];
+
+/// The records that the pictures of the documents are made from: of each suite the newest, on the
+/// first processor that has one.
+pub fn shown(records: &[Record]) -> Vec<&Record> {
+    let newest = |rows: &[[&str; 4]; 2]| {
+        PROCESSORS.iter().find_map(|processor| {
+            let mut records = records.iter();
+            records.find(|record| {
+                let has = |[suite, case, engine, metric]: &[&str; 4]| {
+                    record.value(suite, case, engine, metric).is_some()
+                };
+                record.machine.contains(processor) && rows.iter().all(has)
+            })
+        })
+    };
+    WHOLE.iter().filter_map(newest).collect()
+}
 
 type Problem = Box<dyn std::error::Error>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -69,11 +93,14 @@ pub fn picture(record: &Record) -> Result<(&'static str, String), Problem> {
 }
 
 /// Makes the pictures of some records in a folder; says what was written.
-pub fn write(records: &[PathBuf], folder: &Path) -> Result<Vec<PathBuf>, Problem> {
+pub fn write<'r>(
+    records: impl IntoIterator<Item = &'r Record>,
+    folder: &Path,
+) -> Result<Vec<PathBuf>, Problem> {
     fs::create_dir_all(folder)?;
     let mut written = Vec::new();
     for record in records {
-        let (name, svg) = picture(&Record::read(record)?)?;
+        let (name, svg) = picture(record)?;
         let file = folder.join(name);
         fs::write(&file, svg)?;
         written.push(file);
@@ -279,33 +306,38 @@ fn text(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{records, root};
+    use super::super::{read_records, records, root};
     use super::*;
 
     #[test]
     fn the_committed_pictures_are_what_the_command_makes() {
-        for name in SHOWN {
-            let (file, svg) = picture(&Record::read(&records().join(name)).unwrap()).unwrap();
+        let records = read_records(&records()).unwrap();
+        let shown = shown(&records);
+        assert_eq!(shown.len(), 2);
+        for record in shown {
+            let (file, svg) = picture(record).unwrap();
             let committed = root().join("docs/pictures").join(file);
             let committed = fs::read_to_string(committed).unwrap();
             assert!(
                 svg == committed,
-                "docs/pictures/{file} is not that of {name}: run `cargo run --release -p \
-                 sapwood-bench -- plot`"
+                "docs/pictures/{file} is not that of {}: run `cargo run --release -p \
+                 sapwood-bench -- plot`",
+                record.name
             );
         }
     }
 
     #[test]
     fn a_picture_has_its_own_ground_and_names_its_record() {
-        let record = Record::read(&records().join(SHOWN[0])).unwrap();
-        let (file, svg) = picture(&record).unwrap();
+        let records = read_records(&records()).unwrap();
+        let record = shown(&records)[0];
+        let (file, svg) = picture(record).unwrap();
         assert_eq!(file, "names.svg");
-        assert_eq!(svg, picture(&record).unwrap().1);
+        assert_eq!(svg, picture(record).unwrap().1);
         // Lines before any other shape: a white rectangle as large as the picture.
         let ground = svg.lines().find(|line| line.contains("<rect")).unwrap();
         assert!(ground.contains("fill=\"#FFFFFF\"") && ground.contains("width=\"880\""));
-        assert!(svg.contains(SHOWN[0]) && svg.contains("hashbrown"));
+        assert!(svg.contains(&record.name) && svg.contains("hashbrown"));
         // The domain names of which an ordered walk loses are in it.
         let loses = record
             .value("names", "domains-real", "sapwood", "scan_mkeys")

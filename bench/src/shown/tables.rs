@@ -185,7 +185,13 @@ fn readme() -> Table {
             text(what),
             figure("`Ipv4Fib`", "routes", "v4-full", "sapwood", metric),
             figure("prefix-trie", "routes", "v4-full", "prefix-trie", metric),
-            figure("DPDK", "routes", "v4-full", "dpdk-fib", metric),
+            figure(
+                "ip_network_table",
+                "routes",
+                "v4-full",
+                "ip_network_table",
+                metric,
+            ),
         ]
     };
     let ranges = |what: &str, case, metric| {
