@@ -323,8 +323,8 @@ impl Domain {
 
     /// Asks, before a write that would make `bytes` of garbage, whether the hard limit allows it; counts nothing.
     ///
-    /// As it only asks, `n` writers at once may cross the limit by what `n - 1` of them add; where that
-    /// matters, [`try_add_garbage`](Self::try_add_garbage) and
+    /// As it only asks, `n` writers at once may cross the limit by what `n - 1` of them add; where
+    /// that matters, [`try_add_garbage`](Self::try_add_garbage) and
     /// [`RetireQueue::reserve`](crate::RetireQueue::reserve) ask and count in one step.
     ///
     /// Under [`LimitPolicy::Block`] it waits and [`poll`](Self::poll)s until there is room. It cannot empty the
