@@ -350,7 +350,11 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     /// map.insert("hits", 0u32)?;
     /// std::thread::scope(|scope| {
     ///     for _ in 0..4 {
-    ///         scope.spawn(|| (0..100).for_each(|_| assert!(map.update("hits", |n| n + 1).unwrap())));
+    ///         scope.spawn(|| {
+    ///             for _ in 0..100 {
+    ///                 assert!(map.update("hits", |n| n + 1).unwrap());
+    ///             }
+    ///         });
     ///     }
     /// });
     /// assert_eq!(map.get("hits"), Some(400));

@@ -15,7 +15,7 @@
 //! a time. If the home was moved, it goes to the next table, for no more hashes than those of the
 //! home that it came from: behind them, keys may lie in either table. A key keeps its hash wherever
 //! it is moved, so none is given twice, and none is missed that is there throughout. A step of a
-//! walk looks into as many tables as a lookup does, and then takes the turn as that does.
+//! walk looks into as many tables as a lookup does, and then takes the turn, too.
 
 use core::sync::atomic::Ordering;
 
