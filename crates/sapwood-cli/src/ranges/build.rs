@@ -102,7 +102,10 @@ impl Builder {
         let number = self.ranges.push(text)?;
         self.lines.push(line);
         let map = self.ranges.map();
-        let (start, end) = match map.insert(range.clone(), number).map_err(MapError::from) {
+        let (start, end) = match map
+            .insert_new(range.clone(), number)
+            .map_err(MapError::from)
+        {
             Ok(()) => return Ok(Ok(())),
             Err(MapError::Occupied { start, end }) => (start, end),
             Err(error) => return Err(error.into()),
