@@ -1,7 +1,9 @@
 //! Stores with what was reserved take nothing from the process's heap.
 
 use super::{MapleMap, Range, UnknownReservation};
+use crate::Error;
 use crate::route::raw::allocations::allocations;
+use sapwood_arena::{ArenaOptions, Backing};
 use sapwood_model::oracle::RangeMap;
 
 /// Ranges of mixed sizes over a space in which they overlap, cut and cover each other.
@@ -145,6 +147,23 @@ fn unknown_stores_take_nothing_from_the_heap() {
     unknown(&MapleMap::new(), 1_000, count(25_000), 100);
     let tiny = MapleMap::builder().nodes(128, 4).build();
     unknown(&tiny, 2_000, count(25_000), 7);
+}
+
+#[test]
+fn what_cannot_be_reserved_is_refused_beforehand() {
+    let options = ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 20 });
+    let map = MapleMap::builder().options(options).build();
+    map.store(0..=9, 1).unwrap();
+    for changes in [1 << 16, usize::MAX / 2, usize::MAX] {
+        let refused = map.reserve_unknown(changes).unwrap_err();
+        assert!(matches!(refused, Error::ArenaFull(_)), "{refused}");
+        assert_eq!(map.memory().reserved, (0, 0));
+    }
+    let mut held = map.reserve_unknown(2).unwrap();
+    map.reserve_unknown(usize::MAX).unwrap_err();
+    held.store(5..=6, 2).unwrap();
+    assert_eq!(map.memory().entries, 3);
+    map.verify().unwrap();
 }
 
 /// All entries of a large map go with one store: what it retires are all nodes and values.

@@ -5,7 +5,7 @@
 //! of leaves, as nodes are never less than half full: other stores that would raise that bound
 //! reserve more before they do anything.
 
-use sapwood_arena::{Area, ArenaFull};
+use sapwood_arena::{Area, ArenaFull, MAX_UNITS, UNIT};
 
 use super::entries::Limits;
 use super::node::leaf_holds;
@@ -121,7 +121,14 @@ impl Unknown {
         leaves: usize,
         more: usize,
     ) -> Result<(), ArenaFull> {
-        let stores = self.stores + more;
+        // More than an arena has units would be refused below, if it could be counted.
+        let stores = self.stores.saturating_add(more);
+        if stores > MAX_UNITS as usize {
+            return Err(ArenaFull {
+                requested: stores.saturating_mul(self.bytes),
+                limit: MAX_UNITS as usize * UNIT,
+            });
+        }
         let height = self.height.max(self.bound(leaves + self.leaves, stores));
         let (nodes, values) = (self.nodes.len(), self.values.len());
         let wanted = stores * self.worst(height);
@@ -147,8 +154,10 @@ impl Unknown {
     fn room(&mut self, space: &mut Space, stores: usize, height: usize) -> Result<(), ArenaFull> {
         let nodes = stores * self.worst(height);
         let values = if self.apart { 2 * stores } else { 0 };
+        // No arena has more blocks of this size.
+        let most = MAX_UNITS as usize / (self.bytes / UNIT);
         for (list, count) in [(&mut self.nodes, nodes), (&mut self.values, values)] {
-            let more = count.saturating_sub(list.len());
+            let more = count.min(most).saturating_sub(list.len());
             list.try_reserve(more)
                 .map_err(|refused| no_heap(refused, more * size_of::<Held>()))?;
         }
