@@ -6,7 +6,8 @@ use super::tables::{head, of, text};
 
 pub fn bpf() -> Table {
     // What was published: hash, qp-trie, their sizes in MiB.
-    let sets: [(&str, &'static str, Option<[f64; 2]>, [f64; 2]); 5] = [
+    type Set = (&'static str, &'static str, Option<[f64; 2]>, [f64; 2]);
+    let sets: [Set; 5] = [
         (
             "random bytes, 16k",
             "random-binary",
