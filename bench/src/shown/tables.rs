@@ -1,4 +1,4 @@
-//! What the tables of the pages show: our records. [`published`](super::published) has those beside
+//! What the tables of the pages show: our records. [`published`] has those beside
 //! what others have published.
 
 use super::pages::{Ask, Cell, How, Table};
