@@ -30,6 +30,8 @@ pub enum Link {
     PkgConfig(&'static str),
     /// It lies where they look, under this name.
     Library(&'static str),
+    /// Its sources are put into the shim's folder; the compiler's arguments for them.
+    Source(fn(&Path) -> Result<String, String>),
 }
 
 /// A shim that was loaded and stays so.
@@ -38,7 +40,10 @@ pub struct Shim(*mut c_void);
 impl Recipe {
     /// Compiles and loads it, or says why not.
     pub fn load(&self) -> Result<Shim, String> {
-        let (Link::PkgConfig(name) | Link::Library(name)) = self.link;
+        let name = match self.link {
+            Link::PkgConfig(name) | Link::Library(name) => name,
+            Link::Source(_) => self.library,
+        };
         // Two shims around one library may be made at the same time.
         let folder = format!(
             "sapwood-bench-{name}-{}-{:x}",
@@ -56,7 +61,7 @@ impl Recipe {
     /// The name of the compiled library.
     fn compile(&self, folder: &Path) -> Result<CString, String> {
         let name = self.library;
-        let flags = self.flags()?;
+        let flags = self.flags(folder)?;
         let (source, library) = (folder.join(self.file), folder.join("shim.so"));
         fs::write(&source, self.source).map_err(|error| error.to_string())?;
         let [before, after] = self.arguments;
@@ -82,10 +87,11 @@ impl Recipe {
     }
 
     /// The compiler's arguments for the library.
-    fn flags(&self) -> Result<String, String> {
+    fn flags(&self, folder: &Path) -> Result<String, String> {
         let package = match self.link {
             Link::PkgConfig(package) => package,
             Link::Library(library) => return Ok(format!("-l{library}")),
+            Link::Source(prepare) => return prepare(folder),
         };
         let output = Command::new("pkg-config")
             .args(["--cflags", "--libs", package])

@@ -9,9 +9,9 @@
 //! One whose memory is not malloc's says how much it has in [`Engine::mapped_bytes`]. Only one that
 //! plans its writes has [`Engine::requests`].
 
-mod absl;
 mod blaze;
 mod btree;
+mod native;
 mod nodit;
 mod rangemap;
 mod requests;
@@ -270,7 +270,8 @@ pub fn lanes() -> Vec<Lane> {
         lane::<nodit::Nodit>(),
         lane::<rangemap::RangeMap>(),
         lane::<blaze::Blaze>(),
-        lane::<absl::Absl>(),
+        lane::<native::Native<native::Absl>>(),
+        lane::<native::Native<native::KernelMaple>>(),
     ]
 }
 

@@ -61,7 +61,7 @@ fn every_engine_does_as_the_oracle() {
     for lane in lanes() {
         let name = lane.name;
         let Ok(mut built) = (lane.empty)() else {
-            assert_eq!(name, "absl-btree");
+            assert!(["absl-btree", "kernel-maple"].contains(&name), "{name}");
             continue;
         };
         there += 1;

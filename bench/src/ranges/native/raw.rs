@@ -1,20 +1,10 @@
-//! The shim around Abseil: its functions, and maps made of them.
+//! The functions of a shim, and maps made of them.
 
 use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
 use std::mem::transmute;
-use std::sync::OnceLock;
 
-use super::{EntrySum, Query, Tally};
-use crate::shim::{Link, Recipe};
-
-const RECIPE: Recipe = Recipe {
-    library: "Abseil",
-    link: Link::PkgConfig("absl_btree"),
-    compiler: "c++",
-    file: "shim.cc",
-    source: include_str!("shim.cc"),
-    arguments: [&["-std=c++17", "-DNDEBUG"], &[]],
-};
+use super::{EntrySum, Library, Query, Tally};
 
 type New = unsafe extern "C" fn() -> *mut c_void;
 type Free = unsafe extern "C" fn(*mut c_void);
@@ -26,8 +16,8 @@ type Loads = unsafe extern "C" fn(*const c_void, *const u64, usize, c_int, u64) 
 type Entries = unsafe extern "C" fn(*const c_void) -> EntrySum;
 type Gap = unsafe extern "C" fn(*const c_void, u64, u64, u64, *mut u64) -> c_int;
 
-/// The shim's functions.
-struct Functions {
+/// A shim's functions.
+pub struct Functions {
     new: New,
     free: Free,
     bytes: Bytes,
@@ -40,14 +30,14 @@ struct Functions {
 }
 
 /// The functions, or why there are none; found out once.
-fn functions() -> Result<&'static Functions, String> {
-    static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
-    FUNCTIONS.get_or_init(load).as_ref().map_err(String::clone)
+fn functions<L: Library>() -> Result<&'static Functions, String> {
+    let shim = L::shim().get_or_init(load::<L>);
+    shim.as_ref().map_err(String::clone)
 }
 
-fn load() -> Result<Functions, String> {
-    let shim = RECIPE.load()?;
-    // SAFETY: these are the types of the functions in `shim.cc`; a pointer to its map is one to
+fn load<L: Library>() -> Result<Functions, String> {
+    let shim = L::RECIPE.load()?;
+    // SAFETY: these are the types of the functions in each source; a pointer to its map is one to
     // anything here, and `Tally` and `EntrySum` have the fields of its own structures in their
     // order.
     unsafe {
@@ -65,19 +55,24 @@ fn load() -> Result<Functions, String> {
     }
 }
 
-/// A map of Abseil, of this thread's own.
-pub(super) struct Map {
+/// A map of a library, of this thread's own.
+pub(super) struct Map<L> {
     functions: &'static Functions,
     map: *mut c_void,
+    library: PhantomData<L>,
 }
 
-impl Map {
-    /// An empty map, if Abseil is here.
+impl<L: Library> Map<L> {
+    /// An empty map, if the library is here.
     pub(super) fn new() -> Result<Self, String> {
-        let functions = functions()?;
+        let functions = functions::<L>()?;
         // SAFETY: it takes nothing, and returns a map or ends the program.
         let map = unsafe { (functions.new)() };
-        Ok(Self { functions, map })
+        Ok(Self {
+            functions,
+            map,
+            library: PhantomData,
+        })
     }
 
     /// What it has allocated.
@@ -135,7 +130,7 @@ impl Map {
     }
 }
 
-impl Drop for Map {
+impl<L> Drop for Map<L> {
     fn drop(&mut self) {
         // SAFETY: the map is live, and this is the last use of it.
         unsafe { (self.functions.free)(self.map) };
