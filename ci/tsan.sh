@@ -18,4 +18,4 @@ tsan() {
 }
 # shellcheck disable=SC2086 # one word or none
 tsan --test threads -- ${SHOW:-}
-tsan --lib -- chunks:: sync:: readers_beside_the_owner index::tests::shared:: route::raw::slots:: route::thread:: ${SHOW:-}
+tsan --lib -- chunks:: sync:: readers_beside_the_owner index::tests::shared:: route::raw::slot:: route::flight:: route::thread:: ${SHOW:-}
