@@ -499,6 +499,7 @@ fn ranges(case: &'static str) -> Table {
         ("rangemap", "rangemap"),
         ("range-set-blaze", "range-set-blaze"),
         ("`absl::btree_map`", "absl-btree"),
+        ("the kernel's maple tree", "kernel-maple"),
     ];
     let columns = [
         ("load, ns", case, "load_ns"),
@@ -532,6 +533,7 @@ fn ranges_shared(case: &'static str, columns: &Columns) -> Table {
         ("BTreeMap of starts", "std-btreemap"),
         ("RwLock over BTreeMap", "rwlock-btreemap"),
         ("`absl::btree_map`", "absl-btree"),
+        ("the kernel's maple tree", "kernel-maple"),
     ];
     engines(
         "ranges",
