@@ -55,11 +55,12 @@ impl Suite {
         (matches!(self, Suite::Bpf) && !quick).then_some(9)
     }
 
-    /// What a run of all cases takes at most; the last round may end a little later.
+    /// What a run of all cases takes at most; the last round may end some minutes later, and no
+    /// other case begins.
     fn time(self, quick: bool) -> Option<Duration> {
         match self {
             _ if quick => Some(QUICK),
-            // A round of all takes six minutes, most of them for a million names.
+            // A round of all takes ten minutes, most of them for a million names.
             Suite::Names => Some(NAMES),
             _ => None,
         }
@@ -82,7 +83,7 @@ pub struct Options {
 /// What `--quick` takes at most in all.
 const QUICK: Duration = Duration::from_secs(45);
 /// What the suite `names` takes when neither cases nor rounds are named.
-const NAMES: Duration = Duration::from_secs(17 * 60);
+const NAMES: Duration = Duration::from_secs(14 * 60);
 
 impl Options {
     /// Options with five rounds, or two quick ones, unless said otherwise; fewer where the suite's
@@ -140,6 +141,11 @@ impl Options {
         (0..self.rounds)
             .take_while(move |round| *round == 0 || end.is_none_or(|end| Instant::now() < end))
             .inspect(move |round| eprintln!("{case}: round {} of {}", round + 1, self.rounds))
+    }
+
+    /// Whether a full run's time is over, so that no other case begins.
+    pub fn is_over(&self) -> bool {
+        !self.quick && self.deadline.is_some_and(|end| Instant::now() >= end)
     }
 
     /// `full`, or `quick` on a quick run.

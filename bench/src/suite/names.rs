@@ -86,6 +86,12 @@ pub fn run(options: &Options) -> Result<Report, String> {
     let mut report = Report::new("names");
     println!("{}", report.machine);
     for (at, name) in cases.iter().enumerate() {
+        if options.is_over() {
+            report.begin(format!(
+                "{name}: left out, as the time is over: use --cases {name}"
+            ));
+            continue;
+        }
         match Case::load(name, options) {
             Ok(case) => {
                 let left = cases.len() - at + groups.len();

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What is unpacked: the tree, the kernel's stand-ins for user space, and the headers of both.
-const PARTS: [&str; 5] = [
+const PARTS: [&str; 6] = [
     "*/lib/maple_tree.c",
     "*/tools/testing/radix-tree/*",
     "*/tools/include/*",
+    "*/tools/arch/*/include/*",
     "*/include/linux/*",
     "*/include/asm-generic/*",
 ];
