@@ -19,7 +19,7 @@ export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
 # sanitizers name functions by the table of symbols.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 # Crates that are meant for others; the rest are tests and tools.
-LIBRARIES="sapwood-qsbr sapwood-arena sapwood"
+LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood"
 # Crates that are published.
 PUBLIC="$LIBRARIES sapwood-bpf"
 

@@ -129,7 +129,7 @@ pub mod page {
 /// head of a ring  0 | mask: u32 | slots: u32 | kept: u32 | user's count: u32 | ... | 64 | programs' count: u32 |
 /// ```
 pub mod kernel_map {
-    use sapwood::qp::format::KIND;
+    use sapwood_format::KIND;
 
     numbers! { CONSTANTS:
         /// Where the lock is.

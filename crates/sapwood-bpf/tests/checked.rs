@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use kernel::maps::{Both, Kind, Names, Points, Trie};
 use kernel::{Beside, Damage, LOOKUP, NODES, Pins, key, load, lookup, skipped, value_of};
-use sapwood::qp::format::{self, branch, cluster};
 use sapwood_bpf::{BpfArena, CheckedReader, Error};
+use sapwood_format::{self as format, branch, cluster};
 
 tests_of_maps! {
     trie: Trie {

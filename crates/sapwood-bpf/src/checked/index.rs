@@ -5,8 +5,8 @@
 //! meanwhile is noticed when that has changed, which is nearly always.
 
 use sapwood::qp::Published;
-use sapwood::qp::format::bucket::{self, LINE, NOTHING, Words, tag_of};
-use sapwood::qp::format::hash;
+use sapwood_format::bucket::{self, LINE, NOTHING, Words, tag_of};
+use sapwood_format::hash;
 
 use super::nodes::{Copied, Nodes, Trouble, Window};
 

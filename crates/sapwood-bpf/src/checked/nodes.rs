@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sapwood::qp::Published;
-use sapwood::qp::format::branch::{self, BIG, FRESH, LABELS_AT, LOCKS, MAP_AT};
-use sapwood::qp::format::cluster::{self, SLOTS_MAX};
-use sapwood::qp::format::{CLUSTER, KIND, LEAF, byte_of, is_branch, leaf};
 use sapwood_arena::EXTRA_AT;
+use sapwood_format::branch::{self, BIG, FRESH, LABELS_AT, LOCKS, MAP_AT};
+use sapwood_format::cluster::{self, SLOTS_MAX};
+use sapwood_format::{CLUSTER, KIND, LEAF, byte_of, is_branch, leaf};
 
 use crate::error::Error;
 use crate::layout::root;
@@ -522,7 +522,7 @@ pub(crate) type Copied = (Vec<u8>, Vec<u8>);
 pub(super) mod tests {
     use std::sync::atomic::AtomicU64;
 
-    use sapwood::qp::format::{branch_cell, cluster_cell, leaf_cell};
+    use sapwood_format::{branch_cell, cluster_cell, leaf_cell};
 
     use super::*;
 

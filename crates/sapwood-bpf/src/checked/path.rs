@@ -1,7 +1,7 @@
 //! The path from the root to a leaf: found by a key, led on to the next leaf, and looked at again.
 
-use sapwood::qp::format::cluster::tag;
-use sapwood::qp::format::{LEAF, is_branch};
+use sapwood_format::cluster::tag;
+use sapwood_format::{LEAF, is_branch};
 
 use super::nodes::{Borders, Branch, Cluster, Copied, Nodes, Trouble, Window, mismatch};
 
@@ -405,7 +405,7 @@ mod tests {
 
     use fastrand::Rng;
     use sapwood::qp::Published;
-    use sapwood::qp::format::{self, branch, cluster, leaf};
+    use sapwood_format::{self as format, branch, cluster, leaf};
 
     use super::super::nodes::tests::Words;
     use super::super::verify::{Census, verify, verify_alone};

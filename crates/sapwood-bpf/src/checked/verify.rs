@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use sapwood::qp::Published;
-use sapwood::qp::format::bucket::{Home, STICKY, WINDOW, tag_of};
+use sapwood_format::bucket::{Home, STICKY, WINDOW, tag_of};
 
 use super::index::{Bucket, Index, Slot, Table};
 use super::nodes::{Nodes, Trouble, Window};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sapwood::qp::format::bucket::LINE;
 use sapwood_arena::EXTRA_AT;
+use sapwood_format::bucket::LINE;
 
 use super::Serviced;
 use super::blocks::Blocks;

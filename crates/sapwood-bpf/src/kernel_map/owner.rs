@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sapwood::qp::Published;
-use sapwood::qp::format::bucket::{self, LINE, SLOTS};
-use sapwood::qp::format::reference_of;
 use sapwood_arena::EXTRA_AT;
+use sapwood_format::bucket::{self, LINE, SLOTS};
+use sapwood_format::reference_of;
 use sapwood_qsbr::GraceSource;
 
 use super::blocks::Blocks;

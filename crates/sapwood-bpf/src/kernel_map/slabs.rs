@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 
-use sapwood::qp::format::branch::LARGEST;
-use sapwood::qp::format::cluster::{self, FILL_MAX, capacity_for};
-use sapwood::qp::format::{KIND, reference_of};
+use sapwood_format::branch::LARGEST;
+use sapwood_format::cluster::{self, FILL_MAX, capacity_for};
+use sapwood_format::{KIND, reference_of};
 
 use super::blocks::Blocks;
 use super::owner::Plan;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sapwood::qp::format::{CLUSTER, KIND, LEAF, reference_of};
+use sapwood_format::{CLUSTER, KIND, LEAF, reference_of};
 
 use super::KernelMapShape;
 use super::owner::Owner;

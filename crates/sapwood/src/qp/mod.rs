@@ -22,7 +22,6 @@ mod diff;
 mod entry;
 #[cfg(feature = "std")]
 mod file;
-pub mod format;
 mod iter;
 mod iter_mut;
 mod map;

@@ -8,7 +8,7 @@
 use super::mem::Mem;
 use super::node::{KIND, LEAF};
 use super::view::{View, prefetch};
-use crate::qp::format::cluster::tag;
+use sapwood_format::cluster::tag;
 
 /// How many descents are under way at once: about as many misses as a core keeps in flight.
 pub(crate) const LANES: usize = 16;

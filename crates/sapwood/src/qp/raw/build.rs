@@ -13,7 +13,7 @@ use super::parts::Parts;
 use super::slots::{Border, Entry, Slots};
 use super::tree::{self, LEAF_KIND, Owned, Tree};
 use super::view::View;
-use crate::qp::format::cluster::{FILL_MAX, REACH, capacity_for, tag};
+use sapwood_format::cluster::{FILL_MAX, REACH, capacity_for, tag};
 
 /// A leaf that is in no cluster yet, or a branch with all that is below it; and where it parts from
 /// what comes before it.

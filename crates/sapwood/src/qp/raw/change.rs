@@ -12,8 +12,8 @@ use super::tree::{
 };
 use super::view::{Near, Subtree};
 use super::way::{Frames, JOIN_AT, Plan, Way, joined};
-use crate::qp::format::branch;
-use crate::qp::format::cluster::{self, FILL_MAX, capacity_for, tag};
+use sapwood_format::branch;
+use sapwood_format::cluster::{self, FILL_MAX, capacity_for, tag};
 
 /// Cells that were taken out together: the top of a subtree, or some leaves.
 pub(crate) type Tops = SmallVec<[u32; 32]>;

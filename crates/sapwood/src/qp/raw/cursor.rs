@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::mem::{Mem, byte_of};
 use super::node::{KIND, LEAF};
 use super::view::{Subtree, View, prefetch};
-use crate::qp::format::cluster::cells_at;
+use sapwood_format::cluster::cells_at;
 
 /// Leaves that are fetched before the first one of a search is read: what reads a few entries needs
 /// no more, and fetching all would be in the way of the next search.

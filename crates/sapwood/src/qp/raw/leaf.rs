@@ -5,9 +5,9 @@ use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::{ptr, slice};
 
-use crate::qp::format::leaf::{self, LONG};
+use sapwood_format::leaf::{self, LONG};
 
-pub(crate) use crate::qp::format::leaf::MAX_KEY;
+pub(crate) use sapwood_format::leaf::MAX_KEY;
 
 /// The layout of leaves with values of type `V`.
 pub(crate) struct LeafOf<V>(PhantomData<V>);

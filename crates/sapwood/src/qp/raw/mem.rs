@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use super::leaf::LeafOf;
 use super::node::{Branch, Cluster};
 #[cfg(feature = "std")]
-use crate::qp::format::{CLUSTER, KIND, LEAF, branch, cluster, leaf::LONG};
+use sapwood_format::{CLUSTER, KIND, LEAF, branch, cluster, leaf::LONG};
 
 /// A memory that cells point into.
 ///
@@ -50,7 +50,7 @@ pub unsafe trait Mem: Copy {
     }
 }
 
-pub(crate) use crate::qp::format::byte_of;
+pub(crate) use sapwood_format::byte_of;
 
 /// Memory that this process wrote. If it is `LIVE`, writers replace cells beside the readers.
 #[derive(Clone, Copy)]

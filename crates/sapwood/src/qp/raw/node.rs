@@ -2,13 +2,13 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::qp::format::branch;
-use crate::qp::format::cluster;
+use sapwood_format::branch;
+use sapwood_format::cluster;
 
 #[cfg(feature = "std")]
-pub(crate) use crate::qp::format::branch::LARGEST;
-pub(crate) use crate::qp::format::branch::{BIG, FRESH, LABELS_AT, MAP_AT};
-pub(crate) use crate::qp::format::{CLUSTER, KIND, LEAF};
+pub(crate) use sapwood_format::branch::LARGEST;
+pub(crate) use sapwood_format::branch::{BIG, FRESH, LABELS_AT, MAP_AT};
+pub(crate) use sapwood_format::{CLUSTER, KIND, LEAF};
 
 /// The header word of a branch or cluster.
 ///

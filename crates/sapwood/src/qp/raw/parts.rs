@@ -3,7 +3,7 @@
 use core::ptr;
 
 use super::node::{self, BIG, Branch, FRESH, LABELS_AT, MAP_AT};
-use crate::qp::format::branch::{self, LABELS_MAX, mapped, padded};
+use sapwood_format::branch::{self, LABELS_MAX, mapped, padded};
 
 /// A branch taken apart, to be changed and written anew.
 pub(crate) struct Parts {

@@ -5,7 +5,7 @@ use core::ptr;
 
 use super::node::{self, Cluster};
 use super::parts::clear_last;
-use crate::qp::format::cluster::{self, FILL_MAX, REACH, SLOTS_MAX, TAGS_AT};
+use sapwood_format::cluster::{self, FILL_MAX, REACH, SLOTS_MAX, TAGS_AT};
 
 /// How two neighbours part: at which offset, and the byte that says on which side a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

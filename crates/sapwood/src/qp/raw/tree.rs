@@ -14,7 +14,7 @@ use super::parts;
 use super::points::Points;
 use super::view::View;
 use super::way::Frame;
-use crate::qp::format::{self, branch, cluster};
+use sapwood_format::{self as format, branch, cluster};
 
 /// Accounting kind of branches.
 pub(crate) const BRANCH_KIND: Kind = Kind(0);

@@ -11,7 +11,7 @@ use super::node::{Branch, Cluster, KIND, LEAF};
 use super::order::Along;
 use super::tree::Tree;
 use super::view::View;
-use crate::qp::format::{branch, cluster};
+use sapwood_format::{branch, cluster};
 
 /// Counts of a walk, to be compared with the arena's accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

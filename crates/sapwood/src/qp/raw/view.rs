@@ -10,7 +10,7 @@ use super::leaf::{LeafOf, mismatch};
 use super::mem::{Mem, Trusted};
 use super::node::{Branch, Cluster, KIND, LEAF};
 use super::order::Run;
-use crate::qp::format::cluster::tag;
+use sapwood_format::cluster::tag;
 
 /// One version of a trie: a root cell and the memory that it points into, readable for `'a`.
 ///

@@ -7,7 +7,7 @@ use super::mem::Mem;
 use super::node::{Branch, Cluster, KIND, LEAF};
 use super::slots::{Border, Slots, has_room, is_in_reach};
 use super::view::{Near, View};
-use crate::qp::format::cluster::{FILL_MAX, REACH};
+use sapwood_format::cluster::{FILL_MAX, REACH};
 
 /// A cluster with so many leaves or less looks for a sibling to join.
 pub(crate) const JOIN_AT: usize = FILL_MAX / 4;

@@ -47,12 +47,12 @@ impl Published {
     pub const TABLE: usize = 3;
     /// Words behind [`EXTRA_AT`](sapwood_arena::EXTRA_AT): the secrets of the index's hash, one for
     /// each word of a leaf from the length on; a long key begins with the first again.
-    pub const SECRETS: usize = crate::qp::format::hash::SECRETS;
+    pub const SECRETS: usize = sapwood_format::hash::SECRETS;
 
     /// Numbers of the layouts of branches, leaves and buckets that others are compiled with: names
     /// as in `docs/qp.md` and `docs/shared.md`, in capitals, and values.
     pub fn layout() -> impl Iterator<Item = (&'static str, u64)> {
-        crate::qp::format::LAYOUT.into_iter()
+        sapwood_format::LAYOUT.into_iter()
     }
 
     /// What the header calls the layout of a map with values of this type.

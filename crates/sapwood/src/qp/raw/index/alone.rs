@@ -21,7 +21,7 @@ use core::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::bucket::{Bucket, SLOTS, Words};
+use super::bucket::{Bucket, SLOTS, Search, Words};
 use super::table::{self, NOTHING, Put, Table, grown, homes_for, most_keys};
 use super::{Chunks, HOPS, Index, Taken};
 use crate::qp::raw::leaf::LeafOf;

@@ -2,12 +2,29 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-pub(super) use crate::qp::format::bucket::{LINE, LOCK, OUT_MAX, SLOTS, STICKY, Words, tag_of};
+pub(super) use sapwood_format::bucket::{LINE, LOCK, OUT_MAX, SLOTS, STICKY, Words, tag_of};
 
-impl Words {
+/// Slots of a bucket whose words were read.
+pub(super) trait Search: Copy {
     /// The slots with this tag, as bits.
+    fn matches(self, tag: u8) -> u32;
+
+    /// The slots in use, as bits.
     #[inline(always)]
-    pub(super) fn matches(self, tag: u8) -> u32 {
+    fn used(self) -> u32 {
+        self.free() ^ 0xfff
+    }
+
+    /// The empty slots, as bits.
+    #[inline(always)]
+    fn free(self) -> u32 {
+        self.matches(0)
+    }
+}
+
+impl Search for Words {
+    #[inline(always)]
+    fn matches(self, tag: u8) -> u32 {
         #[cfg(target_arch = "x86_64")]
         {
             use core::arch::x86_64::{
@@ -22,18 +39,6 @@ impl Words {
         }
         #[cfg(not(target_arch = "x86_64"))]
         self.slots_with(tag)
-    }
-
-    /// The slots in use, as bits.
-    #[inline(always)]
-    pub(super) fn used(self) -> u32 {
-        self.matches(0) ^ 0xfff
-    }
-
-    /// The empty slots, as bits.
-    #[inline(always)]
-    pub(super) fn free(self) -> u32 {
-        self.matches(0)
     }
 }
 

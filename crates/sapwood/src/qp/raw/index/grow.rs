@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::bucket::{OUT_MAX, Words};
+use super::bucket::{OUT_MAX, Search, Words};
 use super::table::{
     self, NOTHING, Put, Table, grown, homes_at_least, homes_for, most_keys, urgent_keys,
 };

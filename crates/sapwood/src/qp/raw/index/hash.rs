@@ -7,8 +7,8 @@ use core::hash::Hasher;
 use foldhash::SharedSeed;
 use foldhash::quality::FoldHasher;
 
-use crate::qp::format::hash::{SECRETS, hash};
 use crate::qp::raw::leaf::four_words;
+use sapwood_format::hash::{SECRETS, hash};
 
 /// The secrets of one index.
 ///
@@ -22,7 +22,7 @@ use crate::qp::raw::leaf::four_words;
 /// a lattice of numbers comes out with a variance of a third to four times a random one.
 ///
 /// An index that programs in other languages search has another hash, which they compute as well:
-/// see [`format::hash`](crate::qp::format::hash).
+/// see [`format::hash`](sapwood_format::hash).
 #[repr(C)]
 pub(super) struct Secrets {
     words: [u64; 5],
@@ -102,7 +102,7 @@ fn fold(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::qp::format::hash::{STEP, mix, product};
+    use sapwood_format::hash::{STEP, mix, product};
 
     /// The variance of the numbers of keys of a home, and of a home's half and a tag, by their
     /// means: 1 if it is random.

@@ -11,7 +11,7 @@
 use core::ptr;
 use core::sync::atomic::Ordering;
 
-use super::bucket::{self, Bucket, tag_of};
+use super::bucket::{self, Bucket, Search, tag_of};
 use super::table::Table;
 use super::{Found, Index};
 use crate::qp::raw::leaf::LeafOf;

@@ -91,13 +91,13 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use sapwood_arena::Ref;
 
-use self::bucket::{Words, tag_of, wait};
+use self::bucket::{Search, Words, tag_of, wait};
 use self::hash::Secrets;
 use self::table::{NOTHING, Put, Table};
 use super::leaf::LeafOf;
 use super::mem::byte_of;
 #[cfg(feature = "std")]
-use crate::qp::format::hash::SECRETS;
+use sapwood_format::hash::SECRETS;
 
 pub(crate) use self::table::Taken;
 #[cfg(feature = "std")]

@@ -9,11 +9,11 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use sapwood_arena::{Ref, UNIT};
 
 use super::Chunks;
-use super::bucket::{Bucket, LINE, OUT_MAX, SLOTS, Words, tag_of};
-use crate::qp::format::bucket::{
+use super::bucket::{Bucket, LINE, OUT_MAX, SLOTS, Search, Words, tag_of};
+use sapwood_format::bucket::{
     self as format, HEAD, HOMES_AT, NEXT_AT, SHIFT_AT, TOTAL_AT, head_bytes,
 };
-pub(super) use crate::qp::format::bucket::{NOTHING, WINDOW};
+pub(super) use sapwood_format::bucket::{NOTHING, WINDOW};
 
 /// In a table that is not too full, hardly any key lies so far from home.
 const FAR: u32 = 64;

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use super::bucket::{SLOTS, STICKY, tag_of};
 use super::table::{self, NOTHING, Table};
 use super::{Index, Taken};
-use crate::qp::format::bucket::Home;
+use sapwood_format::bucket::Home;
 
 /// What a walk met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

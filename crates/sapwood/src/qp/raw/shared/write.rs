@@ -5,8 +5,6 @@ use sapwood_qsbr::GarbageLimit;
 
 use super::swap::{Blocks, Counts, New, Tried};
 use super::trie::{Slot, Trie};
-use crate::qp::format::branch;
-use crate::qp::format::cluster::{self, capacity_for, tag};
 use crate::qp::raw::leaf::LeafOf;
 use crate::qp::raw::node::{self, CLUSTER, Cluster, KIND, LEAF};
 use crate::qp::raw::parts::Parts;
@@ -16,6 +14,8 @@ use crate::qp::raw::writers::lock::LockContention;
 use crate::qp::raw::writers::ops::{Changes, Done, Lack, Mode, Test};
 use crate::qp::raw::writers::shard::{Held, Inner};
 use crate::sync;
+use sapwood_format::branch;
+use sapwood_format::cluster::{self, capacity_for, tag};
 
 /// What one attempt unlinks at most beside a leaf: the largest branch, and two clusters.
 const GARBAGE: usize = node::LARGEST + 2 * cluster::block(cluster::FILL_MAX);

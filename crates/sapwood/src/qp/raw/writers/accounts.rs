@@ -8,7 +8,7 @@ use super::block_pool::POOLED;
 use super::shard::{Counts, Held};
 use super::writer_pool::WriterPool;
 use crate::qp::QpSharedMemory;
-use crate::qp::format::reference_of;
+use sapwood_format::reference_of;
 
 impl WriterPool {
     /// Sums over shards that are all held.

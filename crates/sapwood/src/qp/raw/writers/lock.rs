@@ -19,7 +19,7 @@ use crate::sync::{self, AtomicU32, Condvar, Mutex, Ordering};
 use core::time::Duration;
 
 /// `LOCKED`: held by a writer. `MARK` with it: somebody sleeps; without: obsolete.
-pub(crate) use crate::qp::format::branch::{FRESH as LOCKED, MARK};
+pub(crate) use sapwood_format::branch::{FRESH as LOCKED, MARK};
 const STATE: u32 = LOCKED | MARK;
 
 /// Rounds of spinning before a writer goes to sleep.

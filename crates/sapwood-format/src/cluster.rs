@@ -18,7 +18,7 @@
 //! `d` and `c` are a binary Patricia trie laid flat: a search in order looks at them alone, and
 //! then at one leaf. It is the String B-tree's node (Ferragina, Grossi, "The String B-tree", 1999).
 
-use super::branch::FRESH;
+use crate::branch::FRESH;
 
 /// The most slots of a cluster.
 pub const SLOTS_MAX: usize = 32;
@@ -139,7 +139,7 @@ const FACTORS: [u64; 5] = [
 /// 32 leaves.
 ///
 /// ```
-/// use sapwood::qp::format::cluster::tag;
+/// use sapwood_format::cluster::tag;
 /// assert_ne!(tag(b"larch"), tag(b"Larch"));
 /// ```
 #[inline]

@@ -35,7 +35,7 @@
 //! A directory word is the reference of the chunk's first bucket, aligned to a line, so that its
 //! lowest three bits are free: they say by how many units the chunk was moved to be so.
 
-use super::UNIT;
+use crate::UNIT;
 
 /// Slots of a bucket.
 pub const SLOTS: usize = 12;

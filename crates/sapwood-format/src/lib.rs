@@ -3,8 +3,8 @@
 //!
 //! Other implementations are written from this module, from `docs/qp.md` and from `docs/shared.md`:
 //! programs in C (by the numbers of [`LAYOUT`]), and readers that check what they read. The maps of
-//! this crate use the same functions. All of them compute on words that were read already; none
-//! reads memory.
+//! the crate `sapwood` use the same functions. All of them compute on words that were read already;
+//! none reads memory.
 //!
 //! Words have the byte order of the machine. The published format is that of little-endian
 //! machines.
@@ -15,13 +15,16 @@
 //! without these bits, and the empty cell is 0.
 //!
 //! ```
-//! use sapwood::qp::format::{self, branch};
+//! use sapwood_format::{self as format, branch};
 //! // A branch with two labels, for the byte 7 of the keys.
 //! let header = branch::header(7, 2);
 //! assert_eq!((branch::offset_of(header), branch::children_of(header)), (7, 3));
 //! assert_eq!((branch::cells_at(header), branch::block_of(header)), (8, 24));
 //! assert_eq!(format::byte_of(0x41), 0x80);
 //! ```
+
+#![no_std]
+#![forbid(unsafe_code)]
 
 pub mod branch;
 pub mod bucket;
@@ -102,3 +105,8 @@ pub const LAYOUT: [(&str, u64); 23] = [
     ("BUCKET_SPILLED", bucket::SPILLED as u64),
     ("BUCKET_FILTER", bucket::FILTER as u64),
 ];
+
+/// The example of the crate's README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -9,7 +9,7 @@
 //! sums with a chance of 2^-32. The products do not depend on each other. At the end, and after
 //! each 32 words of a long key, the sum is mixed, so that all bits of the hash depend on all of it.
 
-use super::leaf;
+use crate::leaf;
 
 /// Words of a key that are hashed before the sum is mixed: those of the longest key with a length
 /// of one byte. Each has a secret of its own.
@@ -21,7 +21,7 @@ pub const STEP: usize = 4;
 /// The hash of a key.
 ///
 /// ```
-/// use sapwood::qp::format::hash::{SECRETS, hash};
+/// use sapwood_format::hash::{SECRETS, hash};
 /// let secrets: [u64; SECRETS] = core::array::from_fn(|i| (i as u64 + 1) << 33 | 5);
 /// assert_ne!(hash(&secrets, b"larch"), hash(&secrets, b"Larch"));
 /// ```
