@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::Deref;
 
-use sapwood::lpm::{Family, Fib, FibBuilder, IpFib, NextHop, Published, V4, V6};
+use sapwood::Builder;
+use sapwood::lpm::{Family, Fib, IpFib, NextHop, V4, V6};
 use sapwood_arena::Arena;
 use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -62,7 +63,7 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibMapBuilder<F,
     /// A table of prefixes in any order; of equal ones, the last wins.
     ///
     /// # Errors
-    /// As [`build`](Self::build), and those of [`FibBuilder::build_from`].
+    /// As [`build`](Self::build), and those of [`Builder::build_from`].
     pub fn build_from(
         self,
         prefixes: impl IntoIterator<Item = (F::Net, V)>,
@@ -74,24 +75,28 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibMapBuilder<F,
 }
 
 impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> MapInWindow for Fib<F, V> {
-    type Builder = FibBuilder<F, V>;
+    type Builder = Builder<Fib<F, V>>;
 
     const KIND: Kind = match F::WIDTH {
         32 => Kind::Lpm4,
         _ => Kind::Lpm6,
     };
 
-    const BYTES_MAX: usize = Published::BYTES_MAX.next_multiple_of(PAGE);
+    const BYTES_MAX: usize = sapwood_format::lpm::MAX_BYTES.next_multiple_of(PAGE);
 
-    fn builder() -> FibBuilder<F, V> {
+    fn builder() -> Builder<Fib<F, V>> {
         Fib::builder()
     }
 
     fn layout_hash() -> u64 {
-        Published::layout_hash::<F, V>()
+        Fib::<F, V>::layout_hash()
     }
 
-    fn build_in(builder: FibBuilder<F, V>, domain: &Domain, memory: Arena) -> Result<Self, Error> {
+    fn build_in(
+        builder: Builder<Fib<F, V>>,
+        domain: &Domain,
+        memory: Arena,
+    ) -> Result<Self, Error> {
         Ok(builder.domain(domain).build_in(memory)?)
     }
 }

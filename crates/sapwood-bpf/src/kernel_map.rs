@@ -1,13 +1,12 @@
 //! Maps over byte strings that programs write and this process supplies with memory.
 
+use sapwood_format::header;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-use sapwood::qp::Published;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::arena::{BpfArena, WindowInfo};
@@ -250,7 +249,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
         let window = arena.window(name, Kind::KernelQp)?;
         let bytes = arena
             .memory()
-            .u64(window.at + root(Published::VALUE_BYTES) as usize)
+            .u64(window.at + root(header::VALUE_BYTES) as usize)
             .load(Ordering::Acquire);
         if bytes != size_of::<V>() as u64 {
             return Err(Error::Value {
@@ -378,7 +377,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
             None => KernelGrace::new()?,
         };
         let bytes = plan.bytes.unwrap_or_else(|| self.arena.bytes_left());
-        let hash = Published::layout_hash::<V>();
+        let hash = header::layout_hash(size_of::<V>(), align_of::<V>(), header::FORMAT);
         let (header, mut window) = self.arena.make_window(&self.name, bytes, hash)?;
         // The header page is written; the rest of the window is this module's.
         drop(header);

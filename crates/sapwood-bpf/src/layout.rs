@@ -48,8 +48,8 @@ pub mod xdp_names;
 
 use sapwood_arena::EXTRA_AT;
 
-use sapwood::lpm;
-use sapwood::qp::Published;
+use sapwood_format as format;
+use sapwood_format::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub mod route;
@@ -345,13 +345,13 @@ pub fn constants() -> Vec<(String, u64)> {
     for (name, value) in Kind::constants("KIND") {
         add(&name, value);
     }
-    add("QP_VALUE_BYTES", root(Published::VALUE_BYTES));
-    add("QP_HAS_INDEX", root(Published::HAS_INDEX));
-    add("QP_ONLY_INDEX", Published::ONLY_INDEX);
-    add("QP_ROOT", root(Published::ROOT));
-    add("QP_TABLE", root(Published::TABLE));
+    add("QP_VALUE_BYTES", root(header::VALUE_BYTES));
+    add("QP_HAS_INDEX", root(header::HAS_INDEX));
+    add("QP_ONLY_INDEX", header::ONLY_INDEX);
+    add("QP_ROOT", root(header::ROOT));
+    add("QP_TABLE", root(header::TABLE));
     add("QP_SECRETS", EXTRA_AT as u64);
-    for (name, value) in Published::layout() {
+    for (name, value) in format::LAYOUT {
         add(&format!("QP_{name}"), value);
     }
     add("QP_CURSOR_BYTES", CURSOR_BYTES as u64);
@@ -362,12 +362,12 @@ pub fn constants() -> Vec<(String, u64)> {
     for (name, value) in kernel_map::CONSTANTS {
         add(&format!("KQP_{name}"), *value);
     }
-    add("LPM_VALUE_BYTES", root(lpm::Published::VALUE_BYTES));
-    add("LPM_WIDTH", root(lpm::Published::WIDTH));
-    add("LPM_ROOT", root(lpm::Published::ROOT));
-    add("LPM_SHELF", root(lpm::Published::SHELF));
-    add("LPM_LEN", root(lpm::Published::LEN));
-    for (name, value) in lpm::Published::layout() {
+    add("LPM_VALUE_BYTES", root(format::lpm::header::VALUE_BYTES));
+    add("LPM_WIDTH", root(format::lpm::header::WIDTH));
+    add("LPM_ROOT", root(format::lpm::header::ROOT));
+    add("LPM_SHELF", root(format::lpm::header::SHELF));
+    add("LPM_LEN", root(format::lpm::header::LEN));
+    for (name, value) in format::lpm::LAYOUT {
         add(&format!("LPM_{name}"), value);
     }
     add("HOP_BYTES", size_of::<MirrorHop>() as u64);

@@ -1,6 +1,7 @@
 //! Maps over byte strings that this process writes and programs read.
 
-use sapwood::qp::{PointMap, PointMapBuilder, Published, QpShared, QpSharedBuilder};
+use sapwood::Builder;
+use sapwood::qp::{PointMap, QpShared};
 use sapwood_arena::Arena;
 use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -76,7 +77,7 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NameMapBuilde
     /// A map of entries in ascending order of keys. Of equal keys, the last wins.
     ///
     /// # Errors
-    /// As [`build`](Self::build), and those of [`QpSharedBuilder::build_sorted`].
+    /// As [`build`](Self::build), and those of [`Builder::build_sorted`].
     pub fn build_sorted<K: AsRef<[u8]>>(
         self,
         entries: impl IntoIterator<Item = (K, V)>,
@@ -89,22 +90,22 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NameMapBuilde
 
 /// The two traits for a map over byte strings. `$restore` makes one of the entries of another map.
 macro_rules! in_window {
-    ($map:ident, $builder:ident, $restore:ident) => {
+    ($map:ident, $restore:ident) => {
         impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> MapInWindow for $map<V> {
-            type Builder = $builder<V>;
+            type Builder = Builder<$map<V>>;
 
             const KIND: Kind = Kind::Qp;
 
-            fn builder() -> $builder<V> {
+            fn builder() -> Builder<$map<V>> {
                 $map::builder()
             }
 
             fn layout_hash() -> u64 {
-                Published::layout_hash::<V>()
+                QpShared::<V>::layout_hash()
             }
 
             fn build_in(
-                builder: $builder<V>,
+                builder: Builder<$map<V>>,
                 domain: &Domain,
                 memory: Arena,
             ) -> Result<Self, Error> {
@@ -117,12 +118,12 @@ macro_rules! in_window {
         {
             type Value = V;
 
-            fn max_entries(builder: $builder<V>, most: usize) -> $builder<V> {
+            fn max_entries(builder: Builder<$map<V>>, most: usize) -> Builder<$map<V>> {
                 builder.max_entries(most)
             }
 
             fn restore_in(
-                builder: $builder<V>,
+                builder: Builder<$map<V>>,
                 domain: &Domain,
                 memory: Arena,
                 entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
@@ -134,11 +135,11 @@ macro_rules! in_window {
     };
 }
 
-in_window!(QpShared, QpSharedBuilder, restore_names);
-in_window!(PointMap, PointMapBuilder, restore_points);
+in_window!(QpShared, restore_names);
+in_window!(PointMap, restore_points);
 
 fn restore_names<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static>(
-    builder: QpSharedBuilder<V>,
+    builder: Builder<QpShared<V>>,
     memory: Arena,
     entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
     sorted: bool,
@@ -160,7 +161,7 @@ fn restore_names<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static>(
 }
 
 fn restore_points<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static>(
-    builder: PointMapBuilder<V>,
+    builder: Builder<PointMap<V>>,
     memory: Arena,
     entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
     _: bool,

@@ -25,12 +25,15 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 pub mod branch;
 pub mod bucket;
 pub mod cluster;
 pub mod hash;
+pub mod header;
 pub mod leaf;
+pub mod lpm;
 
 /// Bytes of a unit, which references count in.
 pub const UNIT: usize = 8;
@@ -105,6 +108,21 @@ pub const LAYOUT: [(&str, u64); 23] = [
     ("BUCKET_SPILLED", bucket::SPILLED as u64),
     ("BUCKET_FILTER", bucket::FILTER as u64),
 ];
+
+/// FNV-1a of bytes and words: the names of layouts.
+const fn fnv(name: &[u8], words: &[u64]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut i = 0;
+    while i < name.len() + words.len() {
+        let word = match i < name.len() {
+            true => name[i] as u64,
+            false => words[i - name.len()],
+        };
+        hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+        i += 1;
+    }
+    hash
+}
 
 /// The example of the crate's README compiles and runs.
 #[cfg(doctest)]

@@ -41,9 +41,12 @@
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![deny(unsafe_code)]
+#![warn(unreachable_pub)]
 
 extern crate alloc;
 
+#[cfg(feature = "std")]
+mod builder;
 mod error;
 mod figures;
 #[cfg(feature = "std")]
@@ -65,6 +68,8 @@ mod seed;
 #[cfg(feature = "std")]
 mod sync;
 
+#[cfg(feature = "std")]
+pub use builder::{Buildable, Builder};
 pub use error::{Error, Rejected};
 #[cfg(feature = "std")]
 pub use kept::OldestSnapshot;

@@ -4,14 +4,13 @@
 //! the table that the header names. A table, a chunk or a leaf that is used for something else
 //! meanwhile is noticed when that has changed, which is nearly always.
 
-use sapwood::qp::Published;
 use sapwood_format::bucket::{self, LINE, NOTHING, Words, tag_of};
 use sapwood_format::hash;
 
 use super::nodes::{Copied, Nodes, Trouble, Window};
 
 /// What the hash of one map depends on.
-pub(crate) type Secrets = [u64; Published::SECRETS];
+pub(crate) type Secrets = [u64; hash::SECRETS];
 /// No chain of tables is longer: it is followed no further.
 const CHAIN: usize = 16;
 

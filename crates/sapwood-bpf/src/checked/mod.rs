@@ -5,11 +5,10 @@ mod nodes;
 mod path;
 mod verify;
 
+use sapwood_format::header;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
-
-use sapwood::qp::Published;
 use zerocopy::FromBytes;
 
 use self::path::Path;
@@ -49,7 +48,11 @@ impl<V: FromBytes> CheckedValue for V {
     }
 
     fn layout_hash() -> Option<u64> {
-        Some(Published::layout_hash::<V>())
+        Some(header::layout_hash(
+            size_of::<V>(),
+            align_of::<V>(),
+            header::FORMAT,
+        ))
     }
 }
 
@@ -172,7 +175,7 @@ impl<V: CheckedValue> CheckedReader<V> {
             });
         };
         let memory = self.arena.memory();
-        let bytes = memory.u64(at + root(Published::VALUE_BYTES) as usize);
+        let bytes = memory.u64(at + root(header::VALUE_BYTES) as usize);
         let bytes = bytes.load(Ordering::Acquire);
         let refuse = |why: String| Error::Value {
             name: name.clone(),

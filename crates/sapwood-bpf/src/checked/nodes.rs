@@ -4,14 +4,13 @@
 //! Everything is read through atomics, so what changes meanwhile gives other words, never anything
 //! worse. A reference is followed only to bytes that the window has.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-use sapwood::qp::Published;
 use sapwood_arena::EXTRA_AT;
 use sapwood_format::branch::{self, BIG, FRESH, LABELS_AT, LOCKS, MAP_AT};
 use sapwood_format::cluster::{self, SLOTS_MAX};
+use sapwood_format::header;
 use sapwood_format::{CLUSTER, KIND, LEAF, byte_of, is_branch, leaf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::error::Error;
 use crate::layout::root;
@@ -260,26 +259,26 @@ impl<W: Window> Nodes<W> {
     /// The root cell.
     pub(crate) fn root(&self) -> u32 {
         // A leaf that is nowhere.
-        u32::try_from(self.root_word(Published::ROOT)).unwrap_or(LEAF)
+        u32::try_from(self.root_word(header::ROOT)).unwrap_or(LEAF)
     }
 
     /// Whether there is an index, as the header page says.
     pub(super) fn has_index(&self) -> u64 {
-        self.root_word(Published::HAS_INDEX)
+        self.root_word(header::HAS_INDEX)
     }
 
     /// Whether there is no trie.
     pub(super) fn has_only_index(&self) -> bool {
-        self.has_index() == Published::ONLY_INDEX
+        self.has_index() == header::ONLY_INDEX
     }
 
     /// The reference of the index's table where lookups begin.
     pub(super) fn table(&self) -> u32 {
-        self.root_word(Published::TABLE) as u32
+        self.root_word(header::TABLE) as u32
     }
 
     /// The secrets of the index's hash.
-    pub(super) fn secrets(&self) -> [u64; Published::SECRETS] {
+    pub(super) fn secrets(&self) -> [u64; sapwood_format::hash::SECRETS] {
         std::array::from_fn(|i| self.window.u64(EXTRA_AT + 8 * i))
     }
 

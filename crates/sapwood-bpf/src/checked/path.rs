@@ -404,7 +404,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use fastrand::Rng;
-    use sapwood::qp::Published;
+    use sapwood_format::header;
     use sapwood_format::{self as format, branch, cluster, leaf};
 
     use super::super::nodes::tests::Words;
@@ -435,7 +435,7 @@ mod tests {
                 true => 0,
                 false => self.node(&keys),
             };
-            let at = root(Published::ROOT) as usize;
+            let at = root(header::ROOT) as usize;
             self.words.write(at, &u64::from(cell).to_ne_bytes());
         }
 
@@ -904,10 +904,7 @@ mod tests {
         };
         let cell = builder.node(&entries_of(&["a", "ab", "ac"], 1));
         let other = builder.leaf(b"b", 1);
-        words.write(
-            root(Published::ROOT) as usize,
-            &u64::from(cell).to_ne_bytes(),
-        );
+        words.write(root(header::ROOT) as usize, &u64::from(cell).to_ne_bytes());
         let nodes = Nodes::new(&words, 8);
         let entry = |from: &[u8], strict| Path::default().entry(&nodes, from, strict, false);
         let keys = [entry(b"", false), entry(b"a", true), entry(b"abx", true)];
@@ -942,10 +939,7 @@ mod tests {
                 word.store(halves[at % 2] | halves[1 - at % 2] << 32, Ordering::Relaxed);
             }
             let cell = rng.u32(PAGE as u32 / 2..most + 1);
-            words.write(
-                root(Published::ROOT) as usize,
-                &u64::from(cell).to_ne_bytes(),
-            );
+            words.write(root(header::ROOT) as usize, &u64::from(cell).to_ne_bytes());
             let _ = walk(&words, &any_key(&mut rng, 6));
             let _ = Path::default().get(&Nodes::new(&words, 8), &any_key(&mut rng, 6));
             let _ = verify_alone(&Nodes::new(&words, 8));
@@ -1041,10 +1035,7 @@ mod tests {
         let left = builder.node(&entries_of(&["a", "ab", "ac"], 1));
         let right = builder.node(&entries_of(&["b", "ba", "bb"], 1));
         let top = builder.branch(0, b"b", &[left, right]);
-        words.write(
-            root(Published::ROOT) as usize,
-            &u64::from(top).to_ne_bytes(),
-        );
+        words.write(root(header::ROOT) as usize, &u64::from(top).to_ne_bytes());
         let cells = format::byte_of(top) + branch::cells_at((&words).u32(format::byte_of(top)));
         let copy = |from: u32, to: u32, len: usize| {
             let (from, to) = (format::byte_of(from), format::byte_of(to));
@@ -1079,7 +1070,7 @@ mod tests {
                 let third = builder.leaf(b"c", 1);
                 let new = builder.branch(0, b"bc", &[left, right, third]);
                 let other = builder.branch(0, b"x", &[right, third]);
-                let at = root(Published::ROOT) as usize;
+                let at = root(header::ROOT) as usize;
                 [(at, new.to_ne_bytes().to_vec()), copy(other, top, 16)]
             }
         };

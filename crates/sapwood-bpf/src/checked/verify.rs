@@ -1,9 +1,8 @@
 //! Every invariant of a map that somebody else wrote, walked.
 
-use std::collections::{HashMap, HashSet};
-
-use sapwood::qp::Published;
 use sapwood_format::bucket::{Home, STICKY, WINDOW, tag_of};
+use sapwood_format::header;
+use std::collections::{HashMap, HashSet};
 
 use super::index::{Bucket, Index, Slot, Table};
 use super::nodes::{Nodes, Trouble, Window};
@@ -59,7 +58,7 @@ impl Met {
 /// writer was doing when its process died is allowed for.
 pub(super) fn verify_alone(nodes: &Nodes<impl Window>) -> Result<usize, Trouble> {
     let has_index = nodes.has_index();
-    let trie = has_index != Published::ONLY_INDEX;
+    let trie = has_index != header::ONLY_INDEX;
     if has_index > 2 || (!trie && nodes.root() != 0) {
         return Err(Trouble::Damaged("no map has such a header", 0));
     }

@@ -1,16 +1,15 @@
 //! The side of a kernel-owned map that supplies memory: what lies where in the window, and a step
 //! of service.
 
+use sapwood_arena::EXTRA_AT;
+use sapwood_format::bucket::{self, LINE, SLOTS};
+use sapwood_format::header;
+use sapwood_format::reference_of;
+use sapwood_qsbr::GraceSource;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-use sapwood::qp::Published;
-use sapwood_arena::EXTRA_AT;
-use sapwood_format::bucket::{self, LINE, SLOTS};
-use sapwood_format::reference_of;
-use sapwood_qsbr::GraceSource;
 
 use super::blocks::Blocks;
 use super::rings::{Damaged, Ring};
@@ -328,10 +327,7 @@ impl Owner {
         self.set_u32(k::PARTS, plan.parts);
         self.set_u64(k::NODES, u64::from(self.blocks.frontier()) * 8);
         self.set_u64(k::FRONTIER, u64::from(self.blocks.frontier()) * 8);
-        self.set_u64(
-            root(Published::VALUE_BYTES) as usize,
-            plan.value_bytes as u64,
-        );
+        self.set_u64(root(header::VALUE_BYTES) as usize, plan.value_bytes as u64);
         if let Some(table) = &self.table {
             self.write_table(table, buckets_at);
         }
@@ -349,11 +345,11 @@ impl Owner {
             at += table.bytes_of(chunk);
         }
         let has = match self.plan.parts & k::TRIE {
-            0 => Published::ONLY_INDEX,
+            0 => header::ONLY_INDEX,
             _ => 1,
         };
-        self.set_u64(root(Published::HAS_INDEX) as usize, has);
-        self.set_u64(root(Published::TABLE) as usize, (table.at / 8) as u64);
+        self.set_u64(root(header::HAS_INDEX) as usize, has);
+        self.set_u64(root(header::TABLE) as usize, (table.at / 8) as u64);
     }
 
     pub(super) fn u32(&self, at: usize) -> u32 {

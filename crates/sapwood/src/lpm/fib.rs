@@ -7,13 +7,11 @@ use core::fmt;
 use core::hash::Hash;
 use core::marker::PhantomData;
 
-use sapwood_arena::ArenaOptions;
 use sapwood_qsbr::{Domain, Guard};
 
 use super::family::{Family, Key, V4, V6};
 use super::memory::FibMemory;
 use super::raw::build::Entry;
-use super::raw::format::MAX_BYTES;
 use super::raw::table::FibShared;
 use super::raw::writer::Writer;
 use super::snapshot::FibSnapshot;
@@ -21,7 +19,8 @@ use super::txn::FibTxn;
 use super::view::FibView;
 use crate::memory::MemoryOptions;
 use crate::reader::reading_methods;
-use crate::{Error, OldestSnapshot, Readable, Rejected};
+use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
+use sapwood_format::lpm::MAX_BYTES;
 
 /// What the values of a table must be: comparable, as equal ones are stored once, and cloneable, as
 /// a value that is replaced may still be read by others.
@@ -91,63 +90,38 @@ impl<F: Family, V: NextHop> Clone for Fib<F, V> {
     }
 }
 
-/// How a table is made.
-///
-/// ```
-/// use sapwood::lpm::Ipv6Fib;
-/// // A small table, as for one customer of many.
-/// let fib = Ipv6Fib::<u32>::builder().root_bits(12).build()?;
-/// # let _ = fib;
-/// # Ok::<(), sapwood::Error>(())
-/// ```
+/// What a table can be told.
 #[derive(Clone, Debug)]
-pub struct FibBuilder<F, V> {
-    memory: MemoryOptions,
-    pub(super) domain: Option<Domain>,
+#[doc(hidden)]
+pub struct FibChoices {
     pub(super) bits: u8,
-    types: PhantomData<fn() -> (F, V)>,
 }
 
-impl<F: Family, V: NextHop> FibBuilder<F, V> {
+impl FibChoices {
+    /// # Panics
+    /// With a number of bits that a root cannot have.
+    pub(crate) fn new(bits: u8) -> Self {
+        assert!(
+            matches!(bits, 6 | 12 | 18 | 24),
+            "a root has 6, 12, 18 or 24 bits, not {bits}"
+        );
+        FibChoices { bits }
+    }
+}
+
+impl<F: Family, V: NextHop> Buildable for Fib<F, V> {
+    type Choices = FibChoices;
+}
+
+impl<F: Family, V: NextHop> Builder<Fib<F, V>> {
     /// Bits of an address that the root resolves with one load: 6, 12, 18 (the default, for full
     /// tables) or 24. The root takes `8 << bits` bytes.
     ///
     /// # Panics
     /// With any other number.
     pub fn root_bits(mut self, bits: u8) -> Self {
-        assert!(
-            matches!(bits, 6 | 12 | 18 | 24),
-            "a root has 6, 12, 18 or 24 bits, not {bits}"
-        );
-        self.bits = bits;
+        self.choices = FibChoices::new(bits);
         self
-    }
-
-    /// The most bytes of memory: the root, nodes, next hops, garbage, free blocks and the header. A
-    /// change that needs more is [`ArenaFull`](Error::ArenaFull). Holds whatever
-    /// [`options`](Self::options) say. Default: as much as the backing has room for.
-    pub fn memory_limit(mut self, bytes: usize) -> Self {
-        self.memory.limit = Some(bytes);
-        self
-    }
-
-    /// The arena's options. The backing must be one that does not move; the default reserves 1 GiB
-    /// of address space, which is also the most that a table can take, and commits memory as it is
-    /// used.
-    pub fn options(mut self, options: ArenaOptions) -> Self {
-        self.memory.options = options;
-        self
-    }
-
-    /// The domain whose grace periods the table waits for; several tables may share one. Default:
-    /// its own.
-    pub fn domain(mut self, domain: &Domain) -> Self {
-        self.domain = Some(domain.clone());
-        self
-    }
-
-    pub(crate) fn domain_or_new(&self) -> Domain {
-        self.domain.clone().unwrap_or_default()
     }
 
     /// An empty table.
@@ -161,7 +135,12 @@ impl<F: Family, V: NextHop> FibBuilder<F, V> {
     pub fn build(self) -> Result<Fib<F, V>, Error> {
         let domain = self.domain_or_new();
         let options = self.memory.stable().limit_to(MAX_BYTES);
-        let shared = FibShared::new(options, self.bits.into(), domain, crate::seed::seed())?;
+        let shared = FibShared::new(
+            options,
+            self.choices.bits.into(),
+            domain,
+            crate::seed::seed(),
+        )?;
         Ok(Fib::from_shared(shared))
     }
 
@@ -193,13 +172,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     }
 
     /// A table that is made to measure.
-    pub fn builder() -> FibBuilder<F, V> {
-        FibBuilder {
-            memory: MemoryOptions::reserve(MAX_BYTES),
-            domain: None,
-            bits: 18,
-            types: PhantomData,
-        }
+    pub fn builder() -> Builder<Self> {
+        Builder::begin(MemoryOptions::reserve(MAX_BYTES), FibChoices::new(18))
     }
 
     pub(super) fn from_shared(shared: FibShared<V>) -> Self {
@@ -474,7 +448,7 @@ pub(super) fn truncated<F: Family>(net: F::Net) -> (F::Key, u8) {
 
 impl<F: Family, V: NextHop> FromIterator<(F::Net, V)> for Fib<F, V> {
     /// # Panics
-    /// When a prefix has host bits set, or no memory can be had; [`FibBuilder::build_from`] gives
+    /// When a prefix has host bits set, or no memory can be had; [`Builder::build_from`] gives
     /// these as errors.
     fn from_iter<I: IntoIterator<Item = (F::Net, V)>>(prefixes: I) -> Self {
         match Self::builder().build_from(prefixes) {

@@ -58,7 +58,7 @@ impl<V: NextHop> IpFib<V> {
     }
 
     /// An empty table whose roots resolve so many bits: see
-    /// [`FibBuilder::root_bits`](super::FibBuilder::root_bits).
+    /// [`Builder::root_bits`](crate::Builder::root_bits).
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when no address space can be had.

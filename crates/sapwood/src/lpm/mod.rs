@@ -31,15 +31,15 @@ mod txn;
 mod view;
 
 pub use bits::{
-    AsBits, BitChildren, BitFib, BitFibBuilder, BitFile, BitFileBuilder, BitIter, BitMatches,
-    BitPrefix, BitSnapshot, BitString, BitTxn, BitView, MAX_BITS,
+    AsBits, BitChildren, BitFib, BitFile, BitFileBuilder, BitIter, BitMatches, BitPrefix,
+    BitSnapshot, BitString, BitTxn, BitView, MAX_BITS,
 };
 pub use family::{Family, V4, V6};
-pub use fib::{Fib, FibBuilder, Ipv4Fib, Ipv6Fib, NextHop};
+pub(crate) use fib::FibChoices;
+pub use fib::{Fib, Ipv4Fib, Ipv6Fib, NextHop};
 pub use ip::{IpFib, IpFibMemory, IpFibView};
 pub use ipnet;
 pub use memory::FibMemory;
-pub use published::Published;
 pub use snapshot::{Children, FibSnapshot, Iter};
 pub use txn::FibTxn;
 pub use view::{FibView, Matches};

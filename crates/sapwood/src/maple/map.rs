@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sapwood_qsbr::{Domain, Guard};
 
 use super::Range;
-use super::builder::MapleBuilder;
+use super::builder;
 use super::iter::{MapGaps, MapIter};
 use super::memory::MapleMemory;
 use super::plan::{self, ErasePlan, EraseReservation, Reservation, StorePlan};
@@ -15,7 +15,7 @@ use super::unknown::UnknownReservation;
 use super::view::MapleView;
 use super::writer::MapleWriter;
 use crate::reader::reading_methods;
-use crate::{Error, Readable, Rejected};
+use crate::{Builder, Error, Readable, Rejected};
 
 /// A map from ranges of `u64` to values: one writer at a time, readers that never wait.
 ///
@@ -78,8 +78,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// A map that is made to measure.
-    pub fn builder() -> MapleBuilder<V> {
-        MapleBuilder::new()
+    pub fn builder() -> Builder<Self> {
+        builder::begin()
     }
 
     pub(super) fn shared(&self) -> &MapleShared<V> {

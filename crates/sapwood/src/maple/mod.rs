@@ -50,7 +50,6 @@ mod unknown;
 mod view;
 mod writer;
 
-pub use builder::MapleBuilder;
 pub use cursor::{Cursor, PausedCursor, Position};
 pub use iter::{Gaps, Iter, MapGaps, MapIter};
 pub use map::MapleMap;

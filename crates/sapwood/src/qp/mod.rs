@@ -52,12 +52,11 @@ pub use raw::mem::Checked;
 pub use raw::mem::Trusted;
 #[cfg(feature = "std")]
 pub use shared::{
-    Contention, Exchange, Order, Ordered, PointMap, PointMapBuilder, PointMapIter, PointMapView,
-    Published, QpShared, QpSharedBuilder, QpSharedRange, QpSharedView, SharedMap, SharedMapBuilder,
-    SharedView, SweepPlace, Unordered,
+    Contention, Exchange, Order, Ordered, PointMap, PointMapIter, PointMapView, QpShared,
+    QpSharedRange, QpSharedView, SharedMap, SharedView, SweepPlace, Unordered,
 };
 #[cfg(feature = "std")]
-pub use store::{QpSnapshot, QpStore, QpStoreBuilder, QpView, Version};
+pub use store::{QpSnapshot, QpStore, QpView, Version};
 #[cfg(feature = "std")]
 pub use txn::QpTxn;
 

@@ -6,7 +6,6 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::path::Path;
 
-use sapwood_arena::ArenaOptions;
 use sapwood_qsbr::{Domain, Guard};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -24,7 +23,7 @@ use super::txn::QpTxn;
 use super::{QpMap, file};
 use crate::memory::MemoryOptions;
 use crate::reader::reading_methods;
-use crate::{Error, OldestSnapshot, Readable};
+use crate::{Buildable, Builder, Error, OldestSnapshot, Readable};
 
 /// Address space that a store reserves by default: as much as 31-bit references reach.
 pub(crate) const RESERVE: usize = 8 << 30;
@@ -95,46 +94,11 @@ impl<V: Send + Sync + 'static> Clone for QpStore<V> {
     }
 }
 
-/// How a store is made.
-///
-/// ```
-/// use sapwood::qp::QpStore;
-/// use sapwood::qsbr::Domain;
-/// let domain = Domain::builder().hard_limit(64 << 20).build();
-/// let store = QpStore::<u64>::builder().domain(&domain).build()?;
-/// # let _ = store;
-/// # Ok::<(), sapwood::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct QpStoreBuilder<V> {
-    memory: MemoryOptions,
-    domain: Option<Domain>,
-    values: PhantomData<fn() -> V>,
+impl<V: Send + Sync + 'static> Buildable for QpStore<V> {
+    type Choices = ();
 }
 
-impl<V: Send + Sync + 'static> QpStoreBuilder<V> {
-    /// The most bytes of memory: entries, versions, garbage, free blocks and the header. A change
-    /// that needs more is [`ArenaFull`](Error::ArenaFull). Holds whatever
-    /// [`options`](Self::options) say. Default: as much as the backing has room for.
-    pub fn memory_limit(mut self, bytes: usize) -> Self {
-        self.memory.limit = Some(bytes);
-        self
-    }
-
-    /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB
-    /// of address space and commits memory as it is used.
-    pub fn options(mut self, options: ArenaOptions) -> Self {
-        self.memory.options = options;
-        self
-    }
-
-    /// The domain whose grace periods the store waits for; several stores may share one. Default:
-    /// its own.
-    pub fn domain(mut self, domain: &Domain) -> Self {
-        self.domain = Some(domain.clone());
-        self
-    }
-
+impl<V: Send + Sync + 'static> Builder<QpStore<V>> {
     /// An empty store.
     ///
     /// # Errors
@@ -179,12 +143,8 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     }
 
     /// A store that is made to measure.
-    pub fn builder() -> QpStoreBuilder<V> {
-        QpStoreBuilder {
-            memory: MemoryOptions::reserve(RESERVE),
-            domain: None,
-            values: PhantomData,
-        }
+    pub fn builder() -> Builder<Self> {
+        Builder::begin(MemoryOptions::reserve(RESERVE), ())
     }
 
     /// A store whose first version is a map's entries.

@@ -109,7 +109,7 @@ pub(crate) struct Mine<'c> {
 
 impl Counters {
     /// Shards for threads with numbers below `threads`, and one for all others.
-    pub fn new(threads: usize) -> Self {
+    pub(super) fn new(threads: usize) -> Self {
         let shard = || Shard {
             last: AtomicU64::new(0),
             counts: [const { AtomicU64::new(0) }; EVENTS],
@@ -120,7 +120,7 @@ impl Counters {
         }
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.own)
     }
 
@@ -130,7 +130,7 @@ impl Counters {
 
     /// The calling thread's shard.
     #[inline(always)]
-    pub fn mine(&self) -> Mine<'_> {
+    pub(super) fn mine(&self) -> Mine<'_> {
         #[cfg(feature = "std")]
         if let Some(shard) = super::thread::number(|number| self.own.get(number)) {
             return Mine { shard, alone: true };
@@ -142,7 +142,7 @@ impl Counters {
     }
 
     /// The sums.
-    pub fn sum(&self) -> CacheStats {
+    pub(super) fn sum(&self) -> CacheStats {
         let mut stats = CacheStats::default();
         for shard in self.shards() {
             stats.add(shard);
@@ -159,12 +159,12 @@ impl Counters {
 
 impl Mine<'_> {
     #[inline(always)]
-    pub fn count(self, event: Event) {
+    pub(super) fn count(self, event: Event) {
         self.add(event, 1);
     }
 
     #[inline(always)]
-    pub fn add(self, event: Event, n: usize) {
+    pub(super) fn add(self, event: Event, n: usize) {
         let count = &self.shard.counts[event as usize];
         if self.alone {
             count.store(count.load(Relaxed).wrapping_add(n as u64), Relaxed);
@@ -178,7 +178,7 @@ impl Mine<'_> {
     /// least by `life`, so that none is fresh any more, because nobody knows for how long the clock
     /// had run.
     #[inline(always)]
-    pub fn note(self, now: u64, all: &Counters, life: u64) -> u64 {
+    pub(super) fn note(self, now: u64, all: &Counters, life: u64) -> u64 {
         let last = self.shard.last.load(Relaxed);
         if now == last {
             return 0;

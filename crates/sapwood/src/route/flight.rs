@@ -52,7 +52,7 @@ impl Drop for Leader<'_> {
 }
 
 impl Flights {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let berth = |_| Berth {
             leaders: Mutex::new(Leaders {
                 all: Vec::with_capacity(ROOM),
@@ -68,7 +68,7 @@ impl Flights {
     /// This thread's turn for a key with this hash; waits while another one leads.
     ///
     /// Takes memory only when a berth has more resolvers at once than ever before, and than four.
-    pub fn turn(&self, hash: u64) -> Turn<'_> {
+    pub(super) fn turn(&self, hash: u64) -> Turn<'_> {
         let berth = &self.berths[hash as usize % BERTHS];
         let mut leaders = lock(&berth.leaders);
         let Some(&entry) = leaders.all.iter().find(|(other, _)| *other == hash) else {

@@ -10,7 +10,7 @@ pub(crate) struct Secrets([u64; 3]);
 
 impl Secrets {
     /// Secrets that follow from a seed.
-    pub fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         // SplitMix64 (Steele, Lea, Flood, 2014).
         let mut state = seed;
         Self(core::array::from_fn(|_| {
@@ -21,7 +21,7 @@ impl Secrets {
 
     /// The hash of some words. All bits are good.
     #[inline(always)]
-    pub fn hash<W: Words>(&self, words: &W) -> u64 {
+    pub(super) fn hash<W: Words>(&self, words: &W) -> u64 {
         let [start, fold, end] = self.0;
         let mut sum = start;
         let mut first = None;
@@ -56,7 +56,7 @@ pub(crate) fn spread(flow: u64) -> u64 {
 pub(crate) struct StableHasher(u64);
 
 impl StableHasher {
-    pub fn of(value: &impl Hash) -> u64 {
+    pub(super) fn of(value: &impl Hash) -> u64 {
         let mut hasher = Self(0xcbf2_9ce4_8422_2325);
         value.hash(&mut hasher);
         hasher.finish()

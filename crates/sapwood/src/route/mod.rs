@@ -41,6 +41,6 @@ pub use flow::{FlowHasher, FlowKey};
 pub use group::Group;
 pub use plain::{Plain, Words};
 #[cfg(feature = "std")]
-pub use table::{RouteTable, RouteTableBuilder, RouteTableMemory};
+pub use table::{RouteTable, RouteTableMemory};
 #[cfg(feature = "std")]
 pub use view::{FamilyRoutes, RouteView};

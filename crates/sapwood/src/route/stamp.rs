@@ -15,7 +15,7 @@ pub(crate) struct Span(u64);
 
 impl Span {
     /// So many nanoseconds, at most 2^62.
-    pub fn new(nanoseconds: u64) -> Self {
+    pub(super) fn new(nanoseconds: u64) -> Self {
         debug_assert!(nanoseconds <= 1 << 62);
         Self(nanoseconds << 1)
     }
@@ -23,25 +23,25 @@ impl Span {
 
 impl Time {
     #[inline(always)]
-    pub fn new(nanoseconds: u64) -> Self {
+    pub(super) fn new(nanoseconds: u64) -> Self {
         // The lowest bit is set, so that a negative stamp of this very time is not of the future.
         Self(nanoseconds << 1 | 1)
     }
 
     #[inline(always)]
-    pub fn stamp(self, negative: bool) -> Stamp {
+    pub(super) fn stamp(self, negative: bool) -> Stamp {
         Stamp(self.0 & !1 | u64::from(negative))
     }
 
     /// Whether a stamp is younger than `span`, and not of a future further `ahead` than this.
     #[inline(always)]
-    pub fn is_within(self, stamp: Stamp, span: Span, ahead: Span) -> bool {
+    pub(super) fn is_within(self, stamp: Stamp, span: Span, ahead: Span) -> bool {
         let age = self.0.wrapping_add(ahead.0).wrapping_sub(stamp.0);
         age < span.0 + ahead.0
     }
 
     /// How far a stamp is away, back or ahead.
-    pub fn distance(self, stamp: Stamp) -> u64 {
+    pub(super) fn distance(self, stamp: Stamp) -> u64 {
         let back = self.0.wrapping_sub(stamp.0) >> 1;
         back.min((1 << 63) - back)
     }
@@ -49,12 +49,12 @@ impl Time {
 
 impl Stamp {
     #[inline(always)]
-    pub fn negative(self) -> bool {
+    pub(crate) fn negative(self) -> bool {
         self.0 & 1 != 0
     }
 
     /// By how much this is later than another one, modulo 2^63.
-    pub fn after(self, other: Stamp) -> u64 {
+    pub(crate) fn after(self, other: Stamp) -> u64 {
         (self.0 & !1).wrapping_sub(other.0 & !1) >> 1
     }
 }

@@ -16,9 +16,9 @@ use super::group::Group;
 use super::places::{Groups, Place};
 use super::raw::slot::Slot;
 use super::view::{FamilyRoutes, RouteView};
-use crate::lpm::{FibBuilder, IpFib, IpFibMemory, Ipv4Fib, Ipv6Fib, NextHop, V4, V6};
+use crate::lpm::{Family, Fib, FibChoices, IpFib, IpFibMemory, Ipv4Fib, NextHop};
 use crate::reader::reading_methods;
-use crate::{Error, Readable, Rejected};
+use crate::{Buildable, Builder, Error, Readable, Rejected};
 
 /// Routes with weighted next hops: the longest prefix that has the address says which [`Group`],
 /// the flow's hash says which of its members.
@@ -56,59 +56,29 @@ pub struct RouteTable<H: NextHop> {
     shared: Arc<TableShared<H>>,
 }
 
-/// How a route table is made.
-///
-/// ```
-/// use sapwood::qsbr::Domain;
-/// use sapwood::route::{Group, RouteTable};
-///
-/// // Two small tables, as for customers of many, whose readers are registered once.
-/// let domain = Domain::new();
-/// let one = RouteTable::builder().root_bits(12).domain(&domain).build()?;
-/// let two = RouteTable::builder().root_bits(12).domain(&domain).build()?;
-/// one.insert("10.0.0.0/8".parse()?, Group::single(1))?;
-/// two.insert("10.0.0.0/8".parse()?, Group::single(2))?;
-/// let reader = domain.register("port")?;
-/// let addr = "10.1.2.3".parse()?;
-/// assert_eq!(one.view(reader.guard()).lookup(addr, 7), Some(&1));
-/// assert_eq!(two.view(reader.guard()).lookup(addr, 7), Some(&2));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug)]
-#[must_use = "a builder makes nothing before `build`"]
-pub struct RouteTableBuilder<H: NextHop> {
-    v4: FibBuilder<V4, Place<H>>,
-    v6: FibBuilder<V6, Place<H>>,
+impl<H: NextHop> Buildable for RouteTable<H> {
+    type Choices = FibChoices;
 }
 
-impl<H: NextHop> RouteTableBuilder<H> {
-    /// Bits of an address that the roots resolve with one load: see
-    /// [`FibBuilder::root_bits`](crate::lpm::FibBuilder::root_bits).
+impl<H: NextHop> Builder<RouteTable<H>> {
+    /// Bits of an address that the roots resolve with one load, as for a
+    /// [`Fib`](crate::lpm::Fib): 6, 12, 18 (the default) or 24.
     ///
     /// # Panics
     ///
-    /// With a number that roots cannot have.
+    /// With any other number.
     pub fn root_bits(mut self, bits: u8) -> Self {
-        self.v4 = self.v4.root_bits(bits);
-        self.v6 = self.v6.root_bits(bits);
+        self.choices = FibChoices::new(bits);
         self
     }
 
-    /// The most bytes that the prefixes of each family take; see
-    /// [`FibBuilder::memory_limit`](crate::lpm::FibBuilder::memory_limit). Groups are not among
-    /// them.
-    pub fn memory_limit(mut self, bytes: usize) -> Self {
-        self.v4 = self.v4.memory_limit(bytes);
-        self.v6 = self.v6.memory_limit(bytes);
-        self
-    }
-
-    /// The domain whose grace periods the table waits for; several tables may share one. Default:
-    /// its own.
-    pub fn domain(mut self, domain: &Domain) -> Self {
-        self.v4 = self.v4.domain(domain);
-        self.v6 = self.v6.domain(domain);
-        self
+    /// The table of one family's places.
+    fn family<F: Family>(&self, domain: &Domain) -> Builder<Fib<F, Place<H>>> {
+        Builder {
+            memory: self.memory.clone(),
+            domain: Some(domain.clone()),
+            choices: self.choices.clone(),
+        }
     }
 
     /// An empty table.
@@ -117,8 +87,9 @@ impl<H: NextHop> RouteTableBuilder<H> {
     ///
     /// [`Error::ArenaFull`] when no address space can be had.
     pub fn build(self) -> Result<RouteTable<H>, Error> {
-        let v4 = self.v4.build()?;
-        let v6 = self.v6.domain(v4.domain()).build()?;
+        let domain = self.domain_or_new();
+        let v4 = self.family(&domain).build()?;
+        let v6 = self.family(&domain).build()?;
         Ok(RouteTable::from_fib(IpFib::from_tables(v4, v6)))
     }
 
@@ -136,7 +107,7 @@ impl<H: NextHop> RouteTableBuilder<H> {
         self,
         routes: impl IntoIterator<Item = (IpNet, Group<H>)>,
     ) -> Result<RouteTable<H>, Error> {
-        let domain = self.v4.domain_or_new();
+        let domain = self.domain_or_new();
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         let mut groups = Groups::new();
         for (net, group) in routes {
@@ -146,8 +117,8 @@ impl<H: NextHop> RouteTableBuilder<H> {
                 IpNet::V6(net) => v6.push((net, place)),
             }
         }
-        let v4 = self.v4.domain(&domain).build_from(v4)?;
-        let v6 = self.v6.domain(&domain).build_from(v6)?;
+        let v4 = self.family(&domain).build_from(v4)?;
+        let v6 = self.family(&domain).build_from(v6)?;
         let table = RouteTable::from_fib(IpFib::from_tables(v4, v6));
         // Of equal prefixes all were counted: count those that are there.
         let fib = &table.shared.fib;
@@ -191,12 +162,29 @@ impl<H: NextHop> RouteTable<H> {
         Self::builder().build()
     }
 
-    /// How tables are made.
-    pub fn builder() -> RouteTableBuilder<H> {
-        RouteTableBuilder {
-            v4: Ipv4Fib::builder(),
-            v6: Ipv6Fib::builder(),
-        }
+    /// A table that is made to measure.
+    ///
+    /// ```
+    /// use sapwood::qsbr::Domain;
+    /// use sapwood::route::{Group, RouteTable};
+    ///
+    /// // Two small tables, as for customers of many, whose readers are registered once.
+    /// let domain = Domain::new();
+    /// let one = RouteTable::builder().root_bits(12).domain(&domain).build()?;
+    /// let two = RouteTable::builder().root_bits(12).domain(&domain).build()?;
+    /// one.insert("10.0.0.0/8".parse()?, Group::single(1))?;
+    /// two.insert("10.0.0.0/8".parse()?, Group::single(2))?;
+    /// let reader = domain.register("port")?;
+    /// let addr = "10.1.2.3".parse()?;
+    /// assert_eq!(one.view(reader.guard()).lookup(addr, 7), Some(&1));
+    /// assert_eq!(two.view(reader.guard()).lookup(addr, 7), Some(&2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder() -> Builder<Self> {
+        let Builder {
+            memory, choices, ..
+        } = Ipv4Fib::<Place<H>>::builder();
+        Builder::begin(memory, choices)
     }
 
     fn from_fib(fib: IpFib<Place<H>>) -> Self {

@@ -2,8 +2,9 @@
 //!
 //! `SAPWOOD_OPS` sets the operations of each test (default 200,000), `SAPWOOD_SEED` the first seed.
 
+use sapwood::Builder;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{PointMap, QpMap, QpShared, QpStore, SharedMapBuilder};
+use sapwood::qp::{PointMap, QpMap, QpShared, QpStore, SharedMap};
 use sapwood_model::keys::{KeyPool, Shape};
 use sapwood_model::ops::{OpGen, Weights};
 
@@ -178,9 +179,9 @@ fn reserved(options: ArenaOptions) -> ArenaOptions {
 
 /// Runs maps for many writers: with keys of all shapes; with few keys, which are small, and freed
 /// memory that is poisoned; and with too little memory.
-fn many_writers<O: Kind>(what: &str, builder: impl Fn() -> SharedMapBuilder<O, u64>) {
+fn many_writers<O: Kind>(what: &str, builder: impl Fn() -> Builder<SharedMap<O, u64>>) {
     let part = operations().div_ceil(3);
-    let run = |builder: SharedMapBuilder<O, u64>, seed, keys, small, scarce| {
+    let run = |builder: Builder<SharedMap<O, u64>>, seed, keys, small, scarce| {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
         let ops = OpGen::with(keys, Weights::MIXED).take(each());
         run_writers(

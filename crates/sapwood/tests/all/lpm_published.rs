@@ -6,7 +6,8 @@
 use std::os::unix::fs::FileExt;
 
 use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
-use sapwood::lpm::{Fib, Published, V4, V6};
+use sapwood::lpm::{Fib, V4, V6};
+use sapwood_format::lpm::header;
 use sapwood_model::oracle::{Lpm, Prefix};
 
 use crate::support::folder::Folder;
@@ -34,7 +35,7 @@ impl Other {
 
     /// The value of a left-aligned address.
     fn lookup(&self, key: u128) -> Option<u32> {
-        let root = self.root(Published::ROOT);
+        let root = self.root(header::ROOT);
         let bits = (root >> 32) as u32;
         let word = self.u64((root & 0xffff_ffff) * 8 + ((key >> (128 - bits)) as u64) * 8);
         let (mut best, mut node) = ((word >> 32) as u32, word as u32 & 0x07ff_ffff);
@@ -66,7 +67,7 @@ fn as_the_oracle<F: Kind>(bits: u8, seed: u64) {
     let options = ArenaOptions::default()
         .backing(Backing::File(path.clone()))
         .header(HeaderMode::Page)
-        .layout_hash(Published::layout_hash::<F, u32>());
+        .layout_hash(Fib::<F, u32>::layout_hash());
     let random = |rng: &mut fastrand::Rng| {
         // Few first bits, so that prefixes nest.
         let bits = rng.u128(..) & (0x8421 << 112 | rng.u128(..) >> 100 << (96 - 28) | 3 << 96);
@@ -85,8 +86,8 @@ fn as_the_oracle<F: Kind>(bits: u8, seed: u64) {
         )
         .unwrap();
     let other = Other(std::fs::File::open(&path).unwrap());
-    assert_eq!(other.root(Published::VALUE_BYTES), 4);
-    assert_eq!(other.root(Published::WIDTH), F::WIDTH.into());
+    assert_eq!(other.root(header::VALUE_BYTES), 4);
+    assert_eq!(other.root(header::WIDTH), F::WIDTH.into());
     for round in 0..300 {
         let prefix = random(&mut rng);
         match rng.u8(0..3) {
@@ -110,9 +111,9 @@ fn as_the_oracle<F: Kind>(bits: u8, seed: u64) {
                 );
             }
         }
-        assert_eq!(other.root(Published::LEN), oracle.len() as u64);
+        assert_eq!(other.root(header::LEN), oracle.len() as u64);
         let short = oracle.iter().any(|(prefix, _)| prefix.len <= bits);
-        assert_eq!(other.root(Published::SHELF) != 0, short);
+        assert_eq!(other.root(header::SHELF) != 0, short);
         for _ in 0..10 {
             let addr = rng.u128(..) & (0x8421 << 112 | rng.u128(..)) | prefix.bits & rng.u128(..);
             let addr = Prefix::truncated(addr, F::WIDTH).bits;

@@ -3,15 +3,16 @@
 
 use std::ops::ControlFlow;
 
+use sapwood::Builder;
 use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{PointMap, QpShared, SharedMap, SharedMapBuilder};
+use sapwood::qp::{PointMap, QpShared, SharedMap};
 use sapwood::qsbr::Domain;
 
 use crate::support::shared::{Kind, Oracle, agree, both, builder, each_kind, key, small, steps};
 
 fn one_thread<O: Kind>(
-    builder: SharedMapBuilder<O, u64>,
+    builder: Builder<SharedMap<O, u64>>,
     options: ArenaOptions,
     seed: u64,
     steps: usize,
@@ -217,7 +218,7 @@ fn many_keys_are_looked_up_at_once() {
 
 /// Changes by one thread, of which some fail for want of memory; how many.
 fn with_too_little_memory<O: Kind>(
-    builder: SharedMapBuilder<O, u64>,
+    builder: Builder<SharedMap<O, u64>>,
     options: ArenaOptions,
     seed: u64,
     longest: usize,

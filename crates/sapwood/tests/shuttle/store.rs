@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sapwood::Builder;
 use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::qp::{Change, QpSnapshot, QpStore, QpStoreBuilder, QpTxn, QpView};
+use sapwood::qp::{Change, QpSnapshot, QpStore, QpTxn, QpView};
 use sapwood::qsbr::Domain;
 
 use crate::support::progress::{Progress, beside};
@@ -21,7 +22,7 @@ const KEYS: [&str; 9] = ["", "a", "ab", "abc", "abd", "abe", "b", "x", "xyz"];
 /// twice.
 type Store = QpStore<Box<u64>>;
 
-fn builder() -> QpStoreBuilder<Box<u64>> {
+fn builder() -> Builder<QpStore<Box<u64>>> {
     let options = ArenaOptions::default()
         .backing(Backing::HeapFixed(1 << 16))
         .debug(DebugMode::Poison);

@@ -3,8 +3,9 @@
 
 use std::ops::RangeInclusive;
 
+use sapwood::Builder;
 use sapwood::Error;
-use sapwood::lpm::{BitFibBuilder, BitString};
+use sapwood::lpm::{BitFib, BitString};
 use sapwood_model::choices::Choices;
 use sapwood_model::oracle::BitPrefixes;
 
@@ -105,7 +106,7 @@ fn done<T>(result: Result<T, impl Into<Error>>, scarce: bool, failed: &mut usize
 /// about once in `every` of them. Values own memory. `scarce` says that memory may run out: what
 /// fails then must change nothing. Returns how many operations failed.
 pub fn run_bits(
-    builder: BitFibBuilder<Box<usize>>,
+    builder: Builder<BitFib<Box<usize>>>,
     choices: &mut impl Choices,
     changes: usize,
     every: usize,

@@ -4,10 +4,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use sapwood::Builder;
 use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::lpm::ipnet::{Ipv4Net, Ipv6Net};
-use sapwood::lpm::{Family, Fib, FibBuilder, FibSnapshot, V4, V6};
+use sapwood::lpm::{Family, Fib, FibSnapshot, V4, V6};
 use sapwood_model::choices::Choices;
 use sapwood_model::oracle::{Lpm, Prefix};
 
@@ -63,7 +64,7 @@ pub fn small() -> ArenaOptions {
 
 /// A table; with the smallest root one that makes mistakes loud, with others one that keeps free
 /// blocks.
-pub fn builder<F: Kind>(bits: u8) -> FibBuilder<F, u32> {
+pub fn builder<F: Kind>(bits: u8) -> Builder<Fib<F, u32>> {
     let options = if bits == 6 { loud() } else { small() };
     Fib::builder().root_bits(bits).options(options)
 }
@@ -142,7 +143,7 @@ pub fn agree<F: Kind>(fib: &Fib<F, u32>, oracle: &Lpm<u32>) {
 
 /// A table and the oracle, which hold the same.
 struct Pair<F: Kind> {
-    builder: FibBuilder<F, u32>,
+    builder: Builder<Fib<F, u32>>,
     fib: Fib<F, u32>,
     oracle: Lpm<u32>,
     kept: Vec<(FibSnapshot<F, u32>, Lpm<u32>)>,
@@ -299,7 +300,7 @@ impl<F: Kind> Pair<F> {
 /// after each `every`th. `scarce` says that memory may run out: what fails then must change
 /// nothing. Returns how many changes failed.
 pub fn run_fib<F: Kind>(
-    builder: FibBuilder<F, u32>,
+    builder: Builder<Fib<F, u32>>,
     choices: &mut impl Choices,
     count: usize,
     every: usize,

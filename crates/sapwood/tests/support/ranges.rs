@@ -5,9 +5,10 @@
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
+use sapwood::Builder;
 use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::maple::{MapleBuilder, MapleMap};
+use sapwood::maple::MapleMap;
 use sapwood_model::oracle::RangeMap;
 
 #[allow(unused_imports)]
@@ -26,7 +27,7 @@ pub fn loud() -> ArenaOptions {
 }
 
 /// Nodes so small that few entries make a high tree.
-pub fn tiny<V: Clone + Send + Sync + 'static>() -> MapleBuilder<V> {
+pub fn tiny<V: Clone + Send + Sync + 'static>() -> Builder<MapleMap<V>> {
     MapleMap::builder().nodes(128, 4).options(loud())
 }
 

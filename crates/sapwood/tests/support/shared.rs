@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use sapwood::Builder;
 use sapwood::arena::{ArenaOptions, Backing};
-use sapwood::qp::{Order, Ordered, QpShared, QpSharedBuilder, SharedMap, Unordered};
+use sapwood::qp::{Order, Ordered, QpShared, SharedMap, Unordered};
 
 pub use super::steps::steps;
 
@@ -49,7 +50,7 @@ pub fn small(options: ArenaOptions) -> ArenaOptions {
 }
 
 /// A builder of an ordered map, with or without a point index.
-pub fn builder<V: Send + Sync + 'static>(index: bool) -> QpSharedBuilder<V> {
+pub fn builder<V: Send + Sync + 'static>(index: bool) -> Builder<QpShared<V>> {
     let builder = QpShared::builder();
     if index { builder.with_index() } else { builder }
 }

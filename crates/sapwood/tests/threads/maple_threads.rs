@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use sapwood::Builder;
 use sapwood::Error;
-use sapwood::maple::{MapleBuilder, MapleMap};
+use sapwood::maple::MapleMap;
 use sapwood::qsbr::Domain;
 
 use crate::support::progress::Progress;
@@ -24,7 +25,7 @@ const WIDE: Units = Units {
     size: 1 << 57,
 };
 
-fn beside<V: Payload>(build: fn() -> MapleBuilder<V>, seed: u64, units: Units, gap: bool) {
+fn beside<V: Payload>(build: fn() -> Builder<MapleMap<V>>, seed: u64, units: Units, gap: bool) {
     let soak = std::env::var("SAPWOOD_SOAK")
         .ok()
         .and_then(|s| s.parse().ok());

@@ -4,7 +4,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use sapwood_arena::ArenaOptions;
 use sapwood_qsbr::{Domain, Guard};
 use zerocopy::{Immutable, IntoBytes};
 
@@ -12,9 +11,9 @@ use super::code::{self, Key, encode};
 use super::string::AsBits;
 use super::txn::BitTxn;
 use super::view::{BitSnapshot, BitView};
-use crate::qp::{QpStore, QpStoreBuilder, QpStoreMemory, SaveError, Version};
+use crate::qp::{QpStore, QpStoreMemory, SaveError, Version};
 use crate::reader::reading_methods;
-use crate::{Error, OldestSnapshot, Readable, Rejected};
+use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
 
 /// Longest-prefix match over bit strings of 0 to 2,048 bits: an address with a port, a network
 /// number with an address, a label stack. One writer at a time, readers that never wait, snapshots.
@@ -63,30 +62,17 @@ impl<V: Send + Sync + 'static> Clone for BitFib<V> {
     }
 }
 
-/// How a table is made.
-#[derive(Clone, Debug)]
-pub struct BitFibBuilder<V> {
-    store: QpStoreBuilder<V>,
+impl<V: Send + Sync + 'static> Buildable for BitFib<V> {
+    type Choices = ();
 }
 
-impl<V: Send + Sync + 'static> BitFibBuilder<V> {
-    /// The most bytes of memory, as for [`QpStoreBuilder::memory_limit`].
-    pub fn memory_limit(mut self, bytes: usize) -> Self {
-        self.store = self.store.memory_limit(bytes);
-        self
-    }
-
-    /// The arena's options, as for [`QpStoreBuilder::options`].
-    pub fn options(mut self, options: ArenaOptions) -> Self {
-        self.store = self.store.options(options);
-        self
-    }
-
-    /// The domain whose grace periods the table waits for; several tables may share one. Default:
-    /// its own.
-    pub fn domain(mut self, domain: &Domain) -> Self {
-        self.store = self.store.domain(domain);
-        self
+impl<V: Send + Sync + 'static> Builder<BitFib<V>> {
+    fn store(self) -> Builder<QpStore<V>> {
+        Builder {
+            memory: self.memory,
+            domain: self.domain,
+            choices: (),
+        }
     }
 
     /// An empty table.
@@ -95,9 +81,9 @@ impl<V: Send + Sync + 'static> BitFibBuilder<V> {
     /// [`Error::ArenaFull`] when the backing cannot be had.
     ///
     /// # Panics
-    /// As [`QpStoreBuilder::build`].
+    /// When the backing is one that moves as it grows.
     pub fn build(self) -> Result<BitFib<V>, Error> {
-        let store = self.store.build()?;
+        let store = self.store().build()?;
         Ok(BitFib { store })
     }
 
@@ -119,7 +105,7 @@ impl<V: Send + Sync + 'static> BitFibBuilder<V> {
             .collect();
         // Stable, so that the last of equal ones stays the last.
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let store = self.store.build_sorted(entries)?;
+        let store = self.store().build_sorted(entries)?;
         Ok(BitFib { store })
     }
 }
@@ -134,10 +120,9 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     }
 
     /// A table that is made to measure.
-    pub fn builder() -> BitFibBuilder<V> {
-        BitFibBuilder {
-            store: QpStore::builder(),
-        }
+    pub fn builder() -> Builder<Self> {
+        let Builder { memory, .. } = QpStore::<V>::builder();
+        Builder::begin(memory, ())
     }
 
     /// Inserts or replaces, as a commit of its own; returns the value that was replaced. Where

@@ -9,7 +9,7 @@ mod string;
 mod txn;
 mod view;
 
-pub use fib::{BitFib, BitFibBuilder};
+pub use fib::BitFib;
 pub use file::{BitFile, BitFileBuilder};
 pub use read::{BitChildren, BitIter, BitMatches};
 pub use string::{AsBits, BitPrefix, BitString, MAX_BITS};

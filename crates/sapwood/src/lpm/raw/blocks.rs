@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 
 use sapwood_arena::{Area, Arena, ArenaFull, Kind, Pool, Ref};
 
-use super::format::{
+use super::node::{Mem, NODE, POOLED, Prefixes, ROOT_PREFIXES, runs_of};
+use crate::garbage::Block;
+use sapwood_format::lpm::{
     CHILD, FRESH, NODE_SLOTS, REF, ROOT_PREFIXES_VALUES, SET, SLOTS, Set, node_bytes, node_tail,
     ones, root_prefixes_bytes,
 };
-use super::node::{Mem, NODE, POOLED, Prefixes, ROOT_PREFIXES, runs_of};
-use crate::garbage::Block;
 
 /// Free blocks of more bytes than this are not kept: as many as the largest block of root prefixes
 /// has.

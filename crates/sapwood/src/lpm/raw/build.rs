@@ -7,12 +7,12 @@ use core::hash::Hash;
 use sapwood_arena::ArenaFull;
 
 use super::blocks::{Blocks, Tail};
-use super::format::{CHILD, SLOTS, STRIDE, Set, Word, slots_of};
 use super::node::Prefixes;
 use super::table::FibShared;
 use super::values;
 use super::writer::Writer;
 use crate::lpm::family::Key;
+use sapwood_format::lpm::{CHILD, SLOTS, STRIDE, Set, Word, slots_of};
 
 /// A prefix with its value's block.
 pub(crate) type Entry<K> = (K, u8, u32);

@@ -8,9 +8,9 @@
 use sapwood_arena::ArenaFull;
 
 use super::blocks::{Blocks, Tail};
-use super::format::{CHILD, SLOTS, STRIDE, Set, child_of, slots_of};
 use super::node::Prefixes;
 use crate::lpm::family::Key;
+use sapwood_format::lpm::{CHILD, SLOTS, STRIDE, Set, child_of, slots_of};
 
 /// Why a change was not made.
 #[derive(Debug, PartialEq, Eq)]

@@ -16,7 +16,6 @@ pub(crate) mod blocks;
 pub(crate) mod build;
 pub(crate) mod change;
 pub(crate) mod compact;
-pub(crate) mod format;
 pub(crate) mod node;
 pub(crate) mod open;
 pub(crate) mod read;

@@ -6,12 +6,12 @@ use core::sync::atomic::AtomicU64;
 
 use sapwood_arena::Kind;
 
-use super::format::{
+use crate::garbage::Block;
+use sapwood_format::lpm::{
     CHILD, FRESH, NODE_BASE, NODE_COUNT, NODE_RUNS, NODE_SLOTS, ROOT_PREFIXES_KIDS,
     ROOT_PREFIXES_VALUES, SET, SLOTS, Set, child_of, node_bytes, node_tail, ones, rank_of,
     root_prefixes_bytes,
 };
-use crate::garbage::Block;
 
 /// What a block is, for the arena's accounts.
 pub(crate) const NODE: Kind = Kind(0);

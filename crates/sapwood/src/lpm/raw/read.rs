@@ -6,10 +6,10 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sapwood_arena::prefetch;
 use smallvec::SmallVec;
 
-use super::format::{CHILD, REF, SLOTS, STRIDE, Set, Word, child_of, ones};
 use super::node::Mem;
 use crate::lpm::family::Key;
 use crate::sync;
+use sapwood_format::lpm::{CHILD, REF, SLOTS, STRIDE, Set, Word, child_of, ones};
 
 /// Where root words come from.
 pub(crate) trait Words: Copy {

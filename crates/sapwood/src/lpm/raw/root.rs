@@ -4,9 +4,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::format::Word;
 use super::read::Words;
 use crate::sync;
+use sapwood_format::lpm::Word;
 
 /// Words that a transaction copies at once.
 const PAGE: usize = 512;

@@ -10,7 +10,6 @@ use crossbeam_utils::CachePadded;
 use sapwood_arena::{Area, Arena, ArenaFull, ArenaOptions, prefetch};
 use sapwood_qsbr::{Domain, Guard};
 
-use super::format::{LEN_WORD, ROOT_PREFIXES_WORD, root_word};
 use super::node::{Mem, ROOT, VALUE};
 use super::read::{Copied, Published, Reading, has_native};
 use super::root::{Open, Root};
@@ -20,6 +19,7 @@ use super::writer::Writer;
 use crate::kept::{KeptVersion, Versions};
 use crate::lpm::family::Key;
 use crate::sync::{WriterGuard, WriterLock};
+use sapwood_format::lpm::{header, root_word};
 
 /// What all handles of a table share.
 pub(crate) struct FibShared<V> {
@@ -104,8 +104,8 @@ impl<V> FibShared<V> {
         self.len.store(len, Ordering::Release);
         let Some(at) = self.published else { return };
         for (index, word) in [
-            (ROOT_PREFIXES_WORD, u64::from(root_prefixes)),
-            (LEN_WORD, len as u64),
+            (header::SHELF, u64::from(root_prefixes)),
+            (header::LEN, len as u64),
         ] {
             // SAFETY: inside the header, aligned; its words are only used as atomics.
             let place = unsafe { AtomicU64::from_ptr(self.mem.0.add(at + 8 * index).cast()) };

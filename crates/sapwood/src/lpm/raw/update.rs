@@ -8,7 +8,6 @@ use sapwood_arena::Ref;
 use sapwood_qsbr::GarbageLimit;
 
 use super::blocks::{Blocks, area};
-use super::format::Word;
 use super::node::VALUE;
 use super::root::{Over, Overlay, Root, Target};
 use super::table::FibShared;
@@ -18,6 +17,7 @@ use crate::garbage::{self, Block, SEAL};
 use crate::kept::{Numbers, Versions};
 use crate::lpm::family::Key;
 use crate::sync::{self, MutexGuard};
+use sapwood_format::lpm::Word;
 
 /// What became of an insertion.
 pub(crate) type Put<V> = Result<Option<u32>, (V, crate::Error)>;

@@ -6,11 +6,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::hash::Hash;
 
-use super::format::{CHILD, REF, SLOTS, STRIDE, len_of, slots_of};
 use super::node::{Mem, Prefixes, ROOT, VALUE, runs_of};
 use super::table::FibShared;
 use super::values;
 use super::writer::Writer;
+use sapwood_format::lpm::{CHILD, REF, SLOTS, STRIDE, len_of, slots_of};
 
 /// What a walk finds: blocks and bytes by kind, and how many prefixes have each value.
 struct Found {

@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::format::{STRIDE, Set, child_of, slots_of};
 use super::node::Prefixes;
 use super::read::{Reading, Words};
 use crate::lpm::family::Key;
+use sapwood_format::lpm::{STRIDE, Set, child_of, slots_of};
 
 /// A stride that a walk is in: root prefixes (or none, where the root goes on without one), or a
 /// node.

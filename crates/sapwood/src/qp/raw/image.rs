@@ -16,13 +16,14 @@ use super::leaf::LeafOf;
 use super::mem::Checked;
 use super::verify::{self, Walked};
 use super::view::View;
+use sapwood_format::header;
 
 /// Which words of the header a trie uses.
 const ROOT: usize = 0;
 const LEN: usize = 1;
 
 /// The number of the format of branches, clusters and leaves; one more with each change of it.
-pub(crate) const FORMAT: u64 = 2;
+pub(crate) use sapwood_format::header::FORMAT;
 
 /// What a reader must agree on: the number of this format and the size of a value.
 pub(crate) fn layout_hash<V>() -> u64 {
@@ -30,12 +31,7 @@ pub(crate) fn layout_hash<V>() -> u64 {
 }
 
 fn layout_hash_of<V>(format: u64) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    let words = [size_of::<V>() as u64, align_of::<V>() as u64, format];
-    for byte in b"sapwood qp".iter().copied().map(u64::from).chain(words) {
-        hash = (hash ^ byte).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    hash
+    header::layout_hash(size_of::<V>(), align_of::<V>(), format)
 }
 
 /// The number of the earlier format that this is the layout hash of, with values like `V`.

@@ -62,7 +62,7 @@ pub struct Own<const LIVE: bool> {
 pub type Trusted = Own<false>;
 /// Memory that this process wrote, in which writers replace cells beside the readers.
 #[cfg(feature = "std")]
-pub type Live = Own<true>;
+pub(crate) type Live = Own<true>;
 
 // SAFETY: cells of a live trie point at whole nodes, by the structure's invariants.
 unsafe impl<const LIVE: bool> Mem for Own<LIVE> {

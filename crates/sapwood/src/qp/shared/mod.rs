@@ -11,16 +11,14 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::marker::PhantomData;
 use core::ops::ControlFlow;
 use core::time::Duration;
 
-use sapwood_arena::{Arena, ArenaOptions};
+use sapwood_arena::Arena;
 use sapwood_qsbr::{Domain, Guard};
 
-pub use ordered::{Ordered, QpShared, QpSharedBuilder, QpSharedRange, QpSharedView};
-pub use published::Published;
-pub use unordered::{PointMap, PointMapBuilder, PointMapIter, PointMapView, SweepPlace, Unordered};
+pub use ordered::{Ordered, QpShared, QpSharedRange, QpSharedView};
+pub use unordered::{PointMap, PointMapIter, PointMapView, SweepPlace, Unordered};
 pub use view::{Exchange, SharedView};
 
 use super::QpSharedMemory;
@@ -32,7 +30,7 @@ use crate::figures;
 use crate::memory::MemoryOptions;
 use crate::reader::reading_methods;
 use crate::seed::seed;
-use crate::{Error, Readable, Rejected};
+use crate::{Buildable, Builder, Error, Readable, Rejected};
 
 /// Whether a [`SharedMap`] keeps its entries in order: [`Ordered`] or [`Unordered`].
 pub trait Order: Sized + 'static {
@@ -86,67 +84,39 @@ impl<O: Order, V: Send + Sync + 'static> Clone for SharedMap<O, V> {
     }
 }
 
-/// How a shared map is made.
-///
-/// ```
-/// use sapwood::{Error, qp::QpShared};
-/// let map = QpShared::builder().max_entries(2).build()?;
-/// map.insert("a", 1)?;
-/// map.insert("b", 2)?;
-/// assert_eq!(map.insert("c", 3).unwrap_err().error, Error::Full { max_entries: 2 });
-/// // Whatever is stored, it takes no more than 64 KiB.
-/// let map = QpShared::<u64>::builder().memory_limit(64 << 10).build()?;
-/// let refused = (0..100_000u64).find_map(|i| map.insert(i.to_be_bytes(), i).err()).unwrap();
-/// assert!(matches!(refused.error, Error::ArenaFull(_)));
-/// assert_eq!(map.len() as u64, refused.value);
-/// # Ok::<(), sapwood::Error>(())
-/// ```
+/// What a shared map can be told.
 #[derive(Clone, Debug)]
-pub struct SharedMapBuilder<O, V> {
-    memory: MemoryOptions,
-    domain: Option<Domain>,
+#[doc(hidden)]
+pub struct SharedChoices {
     most: Option<usize>,
     index: bool,
-    kind: PhantomData<fn() -> (O, V)>,
 }
 
-impl<O: Order, V: Send + Sync + 'static> SharedMapBuilder<O, V> {
-    /// The most bytes of memory: entries, index, garbage, free blocks and the header. A change that
-    /// needs more is [`ArenaFull`](Error::ArenaFull). Holds whatever [`options`](Self::options)
-    /// say. Default: as much as the backing has room for.
-    pub fn memory_limit(mut self, bytes: usize) -> Self {
-        self.memory.limit = Some(bytes);
-        self
-    }
+impl<O: Order, V: Send + Sync + 'static> Buildable for SharedMap<O, V> {
+    type Choices = SharedChoices;
+}
 
-    /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB
-    /// of address space and commits memory as it is used, in small pages: so no insertion waits for
-    /// long. With [`huge_pages`](ArenaOptions::huge_pages), lookups in maps larger than the cache
-    /// are up to a fifth quicker, and an insertion that touches a new huge page takes 0.2 to 5 ms.
-    pub fn options(mut self, options: ArenaOptions) -> Self {
-        self.memory.options = options;
-        self
-    }
-
-    /// The domain whose grace periods the map waits for; several maps may share one. Default: its
-    /// own.
-    ///
-    /// A [hard limit](sapwood_qsbr::DomainBuilder::hard_limit) of garbage is never passed: a change
-    /// reserves the most that it may leave behind, and is [`Error::GarbageLimit`], or waits, where
-    /// there is no room. In an ordered map that is 1.6 KiB and the leaf, for each writer at work.
-    /// An index grows only where there is room for the chunk of a table that it gives back, of up
-    /// to 33 KiB.
-    pub fn domain(mut self, domain: &Domain) -> Self {
-        self.domain = Some(domain.clone());
-        self
-    }
-
+impl<O: Order, V: Send + Sync + 'static> Builder<SharedMap<O, V>> {
     /// The most entries that there may be: one more is [`Error::Full`]. Default: as many as memory
     /// has room for.
     ///
     /// Counting them costs writers a shared counter.
+    ///
+    /// ```
+    /// use sapwood::{Error, qp::QpShared};
+    /// let map = QpShared::builder().max_entries(2).build()?;
+    /// map.insert("a", 1)?;
+    /// map.insert("b", 2)?;
+    /// assert_eq!(map.insert("c", 3).unwrap_err().error, Error::Full { max_entries: 2 });
+    /// // Whatever is stored, it takes no more than 64 KiB.
+    /// let map = QpShared::<u64>::builder().memory_limit(64 << 10).build()?;
+    /// let refused = (0..100_000u64).find_map(|i| map.insert(i.to_be_bytes(), i).err()).unwrap();
+    /// assert!(matches!(refused.error, Error::ArenaFull(_)));
+    /// assert_eq!(map.len() as u64, refused.value);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
     pub fn max_entries(mut self, most: usize) -> Self {
-        self.most = Some(most);
+        self.choices.most = Some(most);
         self
     }
 
@@ -160,19 +130,19 @@ impl<O: Order, V: Send + Sync + 'static> SharedMapBuilder<O, V> {
     /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
     pub fn build(self) -> Result<SharedMap<O, V>, Error> {
         let arena = stable_arena(self.memory.clone().stable())?;
-        let index = self.index.then(|| Index::new(seed()));
+        let index = self.choices.index.then(|| Index::new(seed()));
         Ok(self.build_over(arena, index))
     }
 
     /// An empty map in this arena, with this index.
     fn build_over(self, arena: Arena, index: Option<Index<V, true>>) -> SharedMap<O, V> {
-        let domain = self.domain.unwrap_or_default();
-        SharedMap::of_raw(O::empty(arena, domain, self.most, index))
+        let domain = self.domain_or_new();
+        SharedMap::from_raw(O::empty(arena, domain, self.choices.most, index))
     }
 }
 
 impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
-    fn of_raw(raw: O::Raw<V>) -> Self {
+    fn from_raw(raw: O::Raw<V>) -> Self {
         SharedMap { raw: Arc::new(raw) }
     }
 
@@ -185,18 +155,16 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     }
 
     /// A map that is made to measure.
-    pub fn builder() -> SharedMapBuilder<O, V> {
+    pub fn builder() -> Builder<Self> {
         let mut memory = MemoryOptions::reserve(RESERVE);
         // A fault on a huge page clears 2 MiB, and may wait for the system to find them: see
         // `options`.
         memory.options = memory.options.huge_pages(false);
-        SharedMapBuilder {
-            memory,
-            domain: None,
+        let choices = SharedChoices {
             most: None,
             index: O::ONLY_INDEX,
-            kind: PhantomData,
-        }
+        };
+        Builder::begin(memory, choices)
     }
 
     reading_methods!(SharedView<'g, O, V>);

@@ -8,8 +8,7 @@ use core::ops::{Bound, RangeBounds};
 use sapwood_arena::Arena;
 use sapwood_qsbr::{Domain, Guard};
 
-use super::{Order, SharedMap, SharedMapBuilder, SharedView};
-use crate::Error;
+use super::{Order, SharedMap, SharedView};
 use crate::qp::QpMap;
 use crate::qp::iter::Shown;
 use crate::qp::map::sorted_tree;
@@ -24,6 +23,7 @@ use crate::qp::raw::view::View;
 use crate::qp::raw::writers::ops::{Lack, Operations};
 use crate::qp::read;
 use crate::seed::seed;
+use crate::{Builder, Error};
 
 /// An ordered map over byte strings that any number of threads read and change at once.
 ///
@@ -61,9 +61,6 @@ use crate::seed::seed;
 /// ```
 pub type QpShared<V> = SharedMap<Ordered, V>;
 
-/// How a [`QpShared`] is made.
-pub type QpSharedBuilder<V> = SharedMapBuilder<Ordered, V>;
-
 /// A [`QpShared`] under a guard.
 pub type QpSharedView<'g, V> = SharedView<'g, Ordered, V>;
 
@@ -95,7 +92,7 @@ impl Order for Ordered {
     }
 }
 
-impl<V: Send + Sync + 'static> QpSharedBuilder<V> {
+impl<V: Send + Sync + 'static> Builder<QpShared<V>> {
     /// Keeps a point index: a hash index over the entries, in step with the map. `get`,
     /// `contains_key` and `get_many` then touch two cache lines, for about 7 bytes a key and some
     /// time at each change; what is ordered goes on using the trie. The hash is seeded at random,
@@ -109,7 +106,7 @@ impl<V: Send + Sync + 'static> QpSharedBuilder<V> {
     /// # Ok::<(), sapwood::Error>(())
     /// ```
     pub fn with_index(mut self) -> Self {
-        self.index = true;
+        self.choices.index = true;
         self
     }
 
@@ -125,8 +122,8 @@ impl<V: Send + Sync + 'static> QpSharedBuilder<V> {
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpShared<V>, Error> {
         let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries)?;
-        let index = self.index.then(|| Index::new(seed()));
-        Ok(SharedMap::of_raw(self.trie(tree, index)?))
+        let index = self.choices.index.then(|| Index::new(seed()));
+        Ok(SharedMap::from_raw(self.trie(tree, index)?))
     }
 
     /// A trie of a tree's entries.
@@ -135,7 +132,7 @@ impl<V: Send + Sync + 'static> QpSharedBuilder<V> {
         tree: Tree<V>,
         index: Option<Index<V, true>>,
     ) -> Result<Trie<V>, Error> {
-        match self.most {
+        match self.choices.most {
             Some(max_entries) if tree.len > max_entries => Err(Error::Full { max_entries }),
             most => Ok(Trie::new(
                 tree,

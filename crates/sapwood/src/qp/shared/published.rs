@@ -1,76 +1,43 @@
 //! A shared map that programs in other languages read where it lies.
 
-use core::fmt;
-
 use sapwood_arena::{Arena, HeaderMode};
+use sapwood_format::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{PointMap, PointMapBuilder, QpShared, QpSharedBuilder, SharedMap};
-use crate::Error;
+use super::{Order, PointMap, QpShared, SharedMap};
 use crate::memory::NEEDS_STABLE;
 use crate::qp::map::sorted_tree;
 use crate::qp::raw::image::layout_hash;
 use crate::qp::raw::index::Index;
 use crate::seed::seed;
+use crate::{Builder, Error};
 
-/// Where others find a published map: the words of the arena's header page. A second implementation
-/// is written from `docs/qp.md` and `docs/shared.md` and these numbers.
-///
-/// ```
-/// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
-/// use sapwood::qp::{Published, QpShared};
-/// let options = ArenaOptions::default()
-///     .backing(Backing::Mmap { reserve: 1 << 20 })
-///     .header(HeaderMode::Page)
-///     .layout_hash(Published::layout_hash::<u64>());
-/// let map = QpShared::builder().with_index().build_in(Arena::create(options)?)?;
-/// map.insert("larch", 7u64)?;
-/// assert_eq!(map.get("larch"), Some(7));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy)]
-pub struct Published(());
-
-impl Published {
-    /// Root word: bytes of a value, a multiple of 8. A leaf is a value, a length, and a key; see
-    /// `docs/qp.md`.
-    pub const VALUE_BYTES: usize = 0;
-    /// Root word: 0 when there is only the trie, 1 when there is an index beside it, 2 when there
-    /// is only the index ([`PointMap`]).
-    pub const HAS_INDEX: usize = 1;
-    /// The value of [`HAS_INDEX`](Self::HAS_INDEX) that says that there is no trie.
-    pub const ONLY_INDEX: u64 = 2;
-    /// Root word: the root cell, 0 while the map is empty, and always when there is no trie.
-    pub const ROOT: usize = 2;
-    /// Root word: the reference of the index's table where lookups begin; 0: ask the trie, or, when
-    /// there is none, the map is empty.
-    pub const TABLE: usize = 3;
-    /// Words behind [`EXTRA_AT`](sapwood_arena::EXTRA_AT): the secrets of the index's hash, one for
-    /// each word of a leaf from the length on; a long key begins with the first again.
-    pub const SECRETS: usize = sapwood_format::hash::SECRETS;
-
-    /// Numbers of the layouts of branches, leaves and buckets that others are compiled with: names
-    /// as in `docs/qp.md` and `docs/shared.md`, in capitals, and values.
-    pub fn layout() -> impl Iterator<Item = (&'static str, u64)> {
-        sapwood_format::LAYOUT.into_iter()
-    }
-
-    /// What the header calls the layout of a map with values of this type.
-    pub fn layout_hash<V>() -> u64 {
+impl<O: Order, V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> SharedMap<O, V> {
+    /// What the header page calls the layout of a published map with values of this type: see
+    /// [`Builder::build_in`].
+    pub fn layout_hash() -> u64 {
         layout_hash::<V>()
     }
 }
 
-impl fmt::Debug for Published {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Published")
-    }
-}
-
-impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> QpSharedBuilder<V> {
+impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Builder<QpShared<V>> {
     /// An empty map in an arena that others read: its header page says where trie and index begin
-    /// ([`Published`]), and the index has a hash that they can compute. The options and the
-    /// limit of memory given to the builder are not used: the arena has its own.
+    /// (`sapwood_format::header`), and the index has a hash that they can compute. The options and the
+    /// limit of memory given to the builder are not used: the arena has its own. A second
+    /// implementation of the readers is written from `docs/qp.md`, `docs/shared.md` and these numbers.
+    ///
+    /// ```
+    /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
+    /// use sapwood::qp::QpShared;
+    /// let options = ArenaOptions::default()
+    ///     .backing(Backing::Mmap { reserve: 1 << 20 })
+    ///     .header(HeaderMode::Page)
+    ///     .layout_hash(QpShared::<u64>::layout_hash());
+    /// let map = QpShared::builder().with_index().build_in(Arena::create(options)?)?;
+    /// map.insert("larch", 7u64)?;
+    /// assert_eq!(map.get("larch"), Some(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// Others read by the protocol of `docs/shared.md`: they need a part in the domain's grace
     /// periods, as a [`GraceSource`](sapwood_qsbr::GraceSource), or else must take every reference
@@ -99,22 +66,22 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> QpSharedBuild
         mut arena: Arena,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpShared<V>, Error> {
-        header::<V>(&mut arena)?;
-        arena.set_root(Published::HAS_INDEX, u64::from(self.index))?;
+        write_header::<V>(&mut arena)?;
+        arena.set_root(header::HAS_INDEX, u64::from(self.choices.index))?;
         let roots = arena.roots_at();
-        let index = match self.index {
+        let index = match self.choices.index {
             true => Some(published_index(&mut arena)?),
             false => None,
         };
         let tree = sorted_tree(arena, entries)?;
         let mut trie = self.trie(tree, index)?;
-        trie.publish(roots + 8 * Published::ROOT);
-        Ok(SharedMap::of_raw(trie))
+        trie.publish(roots + 8 * header::ROOT);
+        Ok(SharedMap::from_raw(trie))
     }
 }
 
 /// Writes the header of a map with values of this type.
-fn header<V>(arena: &mut Arena) -> Result<(), Error> {
+fn write_header<V>(arena: &mut Arena) -> Result<(), Error> {
     const {
         assert!(
             size_of::<V>() % 8 == 0 && align_of::<V>() <= 8,
@@ -126,31 +93,31 @@ fn header<V>(arena: &mut Arena) -> Result<(), Error> {
     assert!(has_page, "others find the map by its header page");
     assert!(arena.memory().live == 0, "the arena is the map's alone");
     arena.set_roots([0; 8])?;
-    arena.set_root(Published::VALUE_BYTES, size_of::<V>() as u64)?;
+    arena.set_root(header::VALUE_BYTES, size_of::<V>() as u64)?;
     Ok(())
 }
 
 /// An index whose table and secrets are in the header.
 fn published_index<V>(arena: &mut Arena) -> Result<Index<V, true>, Error> {
-    let index = Index::published(seed(), arena.roots_at() + 8 * Published::TABLE);
+    let index = Index::published(seed(), arena.roots_at() + 8 * header::TABLE);
     if let Some(words) = index.portable_words() {
         arena.set_extra(words)?;
     }
     Ok(index)
 }
 
-impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> PointMapBuilder<V> {
-    /// An empty map in an arena that others read, as [`QpSharedBuilder::build_in`] makes it: its
+impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Builder<PointMap<V>> {
+    /// An empty map in an arena that others read, as that of a [`QpShared`] is: its
     /// header page says where the index begins. The options and the limit of memory given to the
     /// builder are not used: the arena has its own.
     ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
-    /// use sapwood::qp::{PointMap, Published};
+    /// use sapwood::qp::PointMap;
     /// let options = ArenaOptions::default()
     ///     .backing(Backing::Mmap { reserve: 1 << 20 })
     ///     .header(HeaderMode::Page)
-    ///     .layout_hash(Published::layout_hash::<u64>());
+    ///     .layout_hash(PointMap::<u64>::layout_hash());
     /// let map = PointMap::builder().build_in(Arena::create(options)?)?;
     /// map.insert("larch", 7u64)?;
     /// assert_eq!(map.get("larch"), Some(7));
@@ -161,10 +128,11 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> PointMapBuild
     /// [`Error::ArenaFull`] when there is no room for the header.
     ///
     /// # Panics
-    /// As [`QpSharedBuilder::build_in`].
+    /// When the arena moves as it grows, has no header page or is in use, or when a value is not a
+    /// multiple of 8 bytes.
     pub fn build_in(self, mut arena: Arena) -> Result<PointMap<V>, Error> {
-        header::<V>(&mut arena)?;
-        arena.set_root(Published::HAS_INDEX, Published::ONLY_INDEX)?;
+        write_header::<V>(&mut arena)?;
+        arena.set_root(header::HAS_INDEX, header::ONLY_INDEX)?;
         let index = published_index(&mut arena)?;
         Ok(self.build_over(arena, Some(index)))
     }

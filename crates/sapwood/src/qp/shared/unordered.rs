@@ -6,7 +6,7 @@ use core::iter::FusedIterator;
 use sapwood_arena::Arena;
 use sapwood_qsbr::{Domain, Guard};
 
-use super::{Order, SharedMap, SharedMapBuilder, SharedView};
+use super::{Order, SharedMap, SharedView};
 use crate::qp::iter::Shown;
 use crate::qp::raw::index::Index;
 use crate::qp::raw::index_only::{IndexOnly, ops::Walk};
@@ -55,9 +55,6 @@ use crate::seed::seed;
 /// # Ok::<(), sapwood::Error>(())
 /// ```
 pub type PointMap<V> = SharedMap<Unordered, V>;
-
-/// How a [`PointMap`] is made.
-pub type PointMapBuilder<V> = SharedMapBuilder<Unordered, V>;
 
 /// A [`PointMap`] under a guard.
 pub type PointMapView<'g, V> = SharedView<'g, Unordered, V>;

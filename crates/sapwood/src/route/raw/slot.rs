@@ -32,7 +32,7 @@ impl<T> Replaced<T> {
 }
 
 impl<T: Send + Sync + 'static> Slot<T> {
-    pub fn new(domain: &Domain, thing: T) -> Self {
+    pub(crate) fn new(domain: &Domain, thing: T) -> Self {
         Self {
             thing: AtomicPtr::new(Box::into_raw(Box::new(thing))),
             domain: domain.clone(),
@@ -45,7 +45,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
     /// # Panics
     /// If the guard is of another domain.
     #[inline(always)]
-    pub fn get<'g>(&'g self, guard: Guard<'g>) -> &'g T {
+    pub(crate) fn get<'g>(&'g self, guard: Guard<'g>) -> &'g T {
         assert!(guard.belongs_to(&self.domain), "a guard of another domain");
         // SAFETY: a slot always holds what was a box. It is freed after a grace period of this
         // domain that began when it was replaced, and the guard holds that up; or with `self`,
@@ -60,7 +60,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
     }
 
     /// Stores another thing: readers see the one or the other.
-    pub fn replace(&self, thing: T) {
+    pub(crate) fn replace(&self, thing: T) {
         let thing = Box::into_raw(Box::new(thing));
         let mut replaced = self.lock();
         // Release for the new one, Acquire to free the old one on this thread.
@@ -72,7 +72,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
 
     /// Frees up to `budget` replaced things whose readers have gone. Returns how many, and whether
     /// any are left.
-    pub fn reclaim(&self, budget: usize) -> (usize, bool) {
+    pub(crate) fn reclaim(&self, budget: usize) -> (usize, bool) {
         let mut replaced = self.lock();
         // SAFETY: the queue waited for a grace period since the thing was replaced.
         let freed = replaced.reclaim(budget, |old| unsafe { old.free() });

@@ -96,7 +96,7 @@ pub(crate) enum Found<V> {
 
 impl<K: Words, V: Words> Table<K, V> {
     /// Memory for so many entries.
-    pub fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         let sets = capacity.div_ceil(WAYS);
         assert!(sets <= u32::MAX as usize, "capacity");
         let (ways, wider) = match sets {
@@ -117,23 +117,23 @@ impl<K: Words, V: Words> Table<K, V> {
     }
 
     #[inline(always)]
-    pub fn sets(&self) -> usize {
+    pub(crate) fn sets(&self) -> usize {
         self.sets
     }
 
     /// Slots of one set.
     #[inline(always)]
-    pub fn ways(&self, set: usize) -> usize {
+    pub(crate) fn ways(&self, set: usize) -> usize {
         self.ways + usize::from(set < self.wider)
     }
 
     /// Slots of all sets.
-    pub fn capacity(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.sets * self.ways + self.wider
     }
 
     /// Bytes of all sets.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         size_of_val(&*self.lines)
     }
 
@@ -151,7 +151,7 @@ impl<K: Words, V: Words> Table<K, V> {
 
     /// Where a key with this hash belongs, if there is any set.
     #[inline(always)]
-    pub fn place(&self, hash: u64) -> Option<Place<'_, K, V>> {
+    pub(crate) fn place(&self, hash: u64) -> Option<Place<'_, K, V>> {
         if self.sets == 0 {
             return None;
         }
@@ -164,19 +164,19 @@ impl<K: Words, V: Words> Table<K, V> {
     }
 
     /// How many entries a set has.
-    pub fn count(&self, set: usize) -> usize {
+    pub(crate) fn count(&self, set: usize) -> usize {
         self.set(set).tags().taken().count()
     }
 
     /// Takes a set for writing, unless others have it all the time.
     #[inline(always)]
-    pub fn try_lock(&self, set: usize) -> Option<Writer<'_, K, V>> {
+    pub(crate) fn try_lock(&self, set: usize) -> Option<Writer<'_, K, V>> {
         (0..PATIENCE).find_map(|patience| self.lock_once(set, patience))
     }
 
     /// Takes a set for writing. Writers hold it for some tens of stores.
     #[inline(always)]
-    pub fn lock(&self, set: usize) -> Writer<'_, K, V> {
+    pub(crate) fn lock(&self, set: usize) -> Writer<'_, K, V> {
         let mut patience = 0;
         loop {
             if let Some(writer) = self.lock_once(set, patience) {
@@ -255,7 +255,7 @@ impl<K: Words, V: Words> Copy for Place<'_, K, V> {}
 impl<K: Words, V: Words> Place<'_, K, V> {
     /// As [`find`](Self::find), waiting for writers for a while.
     #[cold]
-    pub fn find_patiently(self, key: &K) -> Found<V> {
+    pub(crate) fn find_patiently(self, key: &K) -> Found<V> {
         for patience in 0..PATIENCE {
             match self.find(key) {
                 Found::Busy => sync::spin(patience),
@@ -267,7 +267,7 @@ impl<K: Words, V: Words> Place<'_, K, V> {
 
     /// The entry of a key, without a lock.
     #[inline(always)]
-    pub fn find(self, key: &K) -> Found<V> {
+    pub(crate) fn find(self, key: &K) -> Found<V> {
         let set = self.set;
         let before = set.word(SEQUENCE).load(Ordering::Acquire);
         for way in set.tags().equal(self.tag) {
@@ -295,7 +295,7 @@ impl<K: Words, V: Words> Place<'_, K, V> {
 
     /// Notes that a way was hit. Usually it was before, and nothing is written.
     #[inline(always)]
-    pub fn mark(&self, way: usize) {
+    pub(crate) fn mark(&self, way: usize) {
         let marks = self.set.word(MARKS);
         if marks.load(Ordering::Relaxed) & (1 << way) == 0 {
             marks.fetch_or(1 << way, Ordering::Relaxed);
@@ -304,7 +304,7 @@ impl<K: Words, V: Words> Place<'_, K, V> {
 
     /// How many invalidations and insertions the set has seen.
     #[inline(always)]
-    pub fn disturbances(&self) -> u64 {
+    pub(crate) fn disturbances(&self) -> u64 {
         self.set.word(DISTURBANCES).load(Ordering::Acquire)
     }
 }
@@ -323,12 +323,12 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
         word.store(tags, Ordering::Relaxed);
     }
 
-    pub fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.set.word(GENERATION).load(Ordering::Relaxed)
     }
 
     /// Empties the set for entries of another generation; returns how many there were.
-    pub fn restart(&mut self, generation: u64) -> usize {
+    pub(crate) fn restart(&mut self, generation: u64) -> usize {
         let count = self.set.tags().taken().count();
         for at in [0, 1] {
             let word = self.set.word(TAGS + at);
@@ -341,19 +341,19 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
         count
     }
 
-    pub fn disturbances(&self) -> u64 {
+    pub(crate) fn disturbances(&self) -> u64 {
         self.set.word(DISTURBANCES).load(Ordering::Relaxed)
     }
 
     /// From here on, answers of resolvers that are under way are old.
-    pub fn disturb(&mut self) {
+    pub(crate) fn disturb(&mut self) {
         let word = self.set.word(DISTURBANCES);
         word.store(self.disturbances() + 1, Ordering::Relaxed);
     }
 
     /// The way of a key.
     #[inline(always)]
-    pub fn way_of(&self, place: &Place<'_, K, V>, key: &K) -> Option<usize> {
+    pub(crate) fn way_of(&self, place: &Place<'_, K, V>, key: &K) -> Option<usize> {
         self.tagged(place.tag, key)
     }
 
@@ -365,7 +365,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
 
     /// An empty way.
     #[inline(always)]
-    pub fn vacant(&self) -> Option<usize> {
+    pub(crate) fn vacant(&self) -> Option<usize> {
         let way = self.set.tags().equal(0).next()?;
         (way < self.ways).then_some(way)
     }
@@ -373,7 +373,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
     /// The way to make room in: the next one that was not hit. When all were, all but one count as
     /// not hit from here on.
     #[inline(always)]
-    pub fn victim(&mut self) -> usize {
+    pub(crate) fn victim(&mut self) -> usize {
         let ways = self.ways;
         let word = self.set.word(MARKS);
         let marks = word.load(Ordering::Relaxed);
@@ -393,18 +393,25 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
         way
     }
 
-    pub fn stamp(&self, way: usize) -> Stamp {
+    pub(crate) fn stamp(&self, way: usize) -> Stamp {
         Stamp(self.set.slot(way, 0).load(Ordering::Relaxed))
     }
 
     /// The ways with entries.
-    pub fn entries(&self) -> impl Iterator<Item = usize> + use<K, V> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = usize> + use<K, V> {
         self.set.tags().taken()
     }
 
     /// Writes a whole entry.
     #[inline(always)]
-    pub fn write(&mut self, way: usize, place: &Place<'_, K, V>, key: &K, stamp: Stamp, value: &V) {
+    pub(crate) fn write(
+        &mut self,
+        way: usize,
+        place: &Place<'_, K, V>,
+        key: &K,
+        stamp: Stamp,
+        value: &V,
+    ) {
         let mut at = 1;
         key.each(|word| {
             let slot = self.set.slot(way, at);
@@ -417,7 +424,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
 
     /// Writes the stamp and the value of an entry that is there.
     #[inline(always)]
-    pub fn rewrite(&mut self, way: usize, stamp: Stamp, value: &V) {
+    pub(crate) fn rewrite(&mut self, way: usize, stamp: Stamp, value: &V) {
         let slot = self.set.slot(way, 0);
         slot.store(stamp.0, Ordering::Relaxed);
         let mut at = 1 + K::COUNT;
@@ -429,7 +436,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
     }
 
     /// Whether no key is in the set twice.
-    pub fn check(&self) -> Result<(), &'static str> {
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
         for way in self.entries() {
             let mut at = 0;
             let key = K::fill(|| {
@@ -445,7 +452,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
         Ok(())
     }
 
-    pub fn remove(&mut self, way: usize) {
+    pub(crate) fn remove(&mut self, way: usize) {
         self.set_tag(way, 0);
         let marks = self.set.word(MARKS);
         marks.fetch_and(!(1 << way), Ordering::Relaxed);

@@ -12,18 +12,18 @@ impl Tags {
     /// The ways with this tag. It is exact: the words of an empty way may be those of a key that
     /// was removed.
     #[inline(always)]
-    pub fn equal(self, tag: u8) -> Ways {
+    pub(super) fn equal(self, tag: u8) -> Ways {
         Ways(equal(self.0, tag))
     }
 
     /// The ways that are not empty.
     #[inline(always)]
-    pub fn taken(self) -> Ways {
+    pub(super) fn taken(self) -> Ways {
         Ways(0xffff ^ equal(self.0, 0))
     }
 
     /// The tag of a way.
-    pub fn get(self, way: usize) -> u8 {
+    pub(super) fn get(self, way: usize) -> u8 {
         (self.0[way / 8] >> (8 * (way % 8))) as u8
     }
 }
@@ -62,7 +62,7 @@ fn portable(tags: [u64; 2], tag: u8) -> u32 {
 
 impl Ways {
     /// How many.
-    pub fn count(self) -> usize {
+    pub(super) fn count(self) -> usize {
         self.0.count_ones() as usize
     }
 }

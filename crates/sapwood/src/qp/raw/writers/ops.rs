@@ -16,7 +16,7 @@ use crate::qp::raw::leaf::LeafOf;
 use crate::{Error, Rejected};
 
 /// A test of a value.
-pub type Test<'a, V> = dyn FnMut(&V) -> bool + 'a;
+pub(crate) type Test<'a, V> = dyn FnMut(&V) -> bool + 'a;
 
 /// What an insertion does when the key is there, or is not.
 pub enum Mode<'a, V> {

@@ -1,5 +1,5 @@
 //! The words of a table: the bits of references, root words and slots, and where the words of a
-//! block are. Drawn in `docs/lpm.md`. Other languages read the same numbers: [`published_layout`].
+//! block are. Drawn in `docs/lpm.md`. Other languages read the same numbers: [`LAYOUT`].
 //!
 //! References are 27 bits, in units of 8 bytes: a table has at most 1 GiB.
 //!
@@ -26,73 +26,93 @@
 //! ```
 
 /// The bits of a reference.
-pub(crate) const REF: u32 = (1 << MARK) - 1;
+pub const REF: u32 = (1 << MARK) - 1;
 /// The most bytes of a table.
-pub(crate) const MAX_BYTES: usize = (REF as usize) * 8;
+pub const MAX_BYTES: usize = (REF as usize) * 8;
 /// Tag of a slot: a node.
-pub(crate) const CHILD: u32 = 1 << 31;
+pub const CHILD: u32 = 1 << 31;
 /// Tag of a node's number of prefixes: made by the open transaction, read by nobody else.
-pub(crate) const FRESH: u32 = 1 << 31;
+pub const FRESH: u32 = 1 << 31;
 /// Bits of a stride.
-pub(crate) const STRIDE: u32 = 6;
+pub const STRIDE: u32 = 6;
 /// Slots of a node.
-pub(crate) const SLOTS: usize = 1 << STRIDE;
+pub const SLOTS: usize = 1 << STRIDE;
 
 /// Where a root word has the length of its prefix, and its value.
 const MARK: u32 = 27;
 const VALUE: u32 = 32;
 
-/// Where a node has its runs, its base, the number of its prefixes, and its slots.
-pub(crate) const NODE_RUNS: usize = 0;
-pub(crate) const NODE_BASE: usize = 8;
-pub(crate) const NODE_COUNT: usize = 12;
-pub(crate) const NODE_SLOTS: usize = 16;
+/// Where a node has its runs.
+pub const NODE_RUNS: usize = 0;
+/// Where a node has its base.
+pub const NODE_BASE: usize = 8;
+/// Where a node has the number of its prefixes.
+pub const NODE_COUNT: usize = 12;
+/// Where a node has its slots.
+pub const NODE_SLOTS: usize = 16;
 
-/// Where a block of root prefixes says which blocks are below, and where its values are. It begins
-/// with its set.
-pub(crate) const ROOT_PREFIXES_KIDS: usize = 16;
-pub(crate) const ROOT_PREFIXES_VALUES: usize = 24;
+/// Where a block of root prefixes says which blocks are below. It begins with its set.
+pub const ROOT_PREFIXES_KIDS: usize = 16;
+/// Where a block of root prefixes has its values.
+pub const ROOT_PREFIXES_VALUES: usize = 24;
 
 /// Bytes of a set of prefixes.
-pub(crate) const SET: usize = 16;
+pub const SET: usize = 16;
 
-/// Words of a published table's header: the first block of root prefixes, and the number of
-/// prefixes. Those before it never change: bytes of a value, bits of an address, and the root with
-/// its bits.
-pub(crate) const ROOT_WORD: usize = 2;
-pub(crate) const ROOT_PREFIXES_WORD: usize = 3;
-pub(crate) const LEN_WORD: usize = 4;
+/// Where others find a published table: the root words of the arena's header page.
+pub mod header {
+    /// Bytes of a value, a multiple of 4.
+    pub const VALUE_BYTES: usize = 0;
+    /// Bits of an address, 32 or 128.
+    pub const WIDTH: usize = 1;
+    /// The reference of the block of root words; in its upper half, how many bits of an address it
+    /// resolves. Both never change.
+    pub const ROOT: usize = 2;
+    /// The first block of root prefixes (in C, a shelf), 0 for none.
+    pub const SHELF: usize = 3;
+    /// The number of prefixes.
+    pub const LEN: usize = 4;
 
-/// Numbers of the layout that programs in other languages are compiled with.
-pub(crate) const fn published_layout() -> [(&'static str, u64); 12] {
-    [
-        ("REF", REF as u64),
-        ("CHILD", CHILD as u64),
-        ("FRESH", FRESH as u64),
-        ("STRIDE", STRIDE as u64),
-        ("WORD_MARK", MARK as u64),
-        ("WORD_VALUE", VALUE as u64),
-        ("NODE_RUNS", NODE_RUNS as u64),
-        ("NODE_BASE", NODE_BASE as u64),
-        ("NODE_COUNT", NODE_COUNT as u64),
-        ("NODE_SLOTS", NODE_SLOTS as u64),
-        ("SHELF_KIDS", ROOT_PREFIXES_KIDS as u64),
-        ("SHELF_VALUES", ROOT_PREFIXES_VALUES as u64),
-    ]
+    /// The number of the format.
+    const FORMAT: u64 = 1;
+
+    /// What the header page calls the layout of a table of addresses of this width, whose values
+    /// have this size and this alignment: what a reader must agree on.
+    pub const fn layout_hash(width: u8, size: usize, align: usize) -> u64 {
+        let words = [width as u64, size as u64, align as u64, FORMAT];
+        crate::fnv(b"sapwood lpm", &words)
+    }
 }
 
+/// Numbers of the layout that programs in other languages are compiled with: names as in
+/// `docs/lpm.md`, in capitals, and values.
+pub const LAYOUT: [(&str, u64); 12] = [
+    ("REF", REF as u64),
+    ("CHILD", CHILD as u64),
+    ("FRESH", FRESH as u64),
+    ("STRIDE", STRIDE as u64),
+    ("WORD_MARK", MARK as u64),
+    ("WORD_VALUE", VALUE as u64),
+    ("NODE_RUNS", NODE_RUNS as u64),
+    ("NODE_BASE", NODE_BASE as u64),
+    ("NODE_COUNT", NODE_COUNT as u64),
+    ("NODE_SLOTS", NODE_SLOTS as u64),
+    ("SHELF_KIDS", ROOT_PREFIXES_KIDS as u64),
+    ("SHELF_VALUES", ROOT_PREFIXES_VALUES as u64),
+];
+
 /// The word of a published table's header that names its root and the root's bits.
-pub(crate) const fn root_word(root: u32, bits: u32) -> u64 {
+pub const fn root_word(root: u32, bits: u32) -> u64 {
     (bits as u64) << 32 | root as u64
 }
 
 /// Where the prefixes of a node with `runs` runs are.
-pub(crate) const fn node_tail(runs: usize) -> usize {
+pub const fn node_tail(runs: usize) -> usize {
     (NODE_SLOTS + 4 * runs).next_multiple_of(8)
 }
 
 /// Bytes of a node with these numbers of runs and prefixes.
-pub(crate) const fn node_bytes(runs: usize, prefixes: usize) -> usize {
+pub const fn node_bytes(runs: usize, prefixes: usize) -> usize {
     match prefixes {
         0 => node_tail(runs),
         _ => node_tail(runs) + SET + 4 * prefixes,
@@ -100,106 +120,122 @@ pub(crate) const fn node_bytes(runs: usize, prefixes: usize) -> usize {
 }
 
 /// Bytes of a block of root prefixes with this number of values and blocks below.
-pub(crate) const fn root_prefixes_bytes(words: usize) -> usize {
+pub const fn root_prefixes_bytes(words: usize) -> usize {
     ROOT_PREFIXES_VALUES + 4 * words
 }
 
 /// The node that a slot's cell refers to, or 0.
 #[inline(always)]
-pub(crate) const fn child_of(cell: u32) -> u32 {
+pub const fn child_of(cell: u32) -> u32 {
     if cell & CHILD == 0 { 0 } else { cell & REF }
 }
 
 /// The run that a slot belongs to.
 #[inline(always)]
-pub(crate) const fn rank_of(runs: u64, slot: usize) -> usize {
+pub const fn rank_of(runs: u64, slot: usize) -> usize {
     (ones(runs << (SLOTS - 1 - slot)) - 1) as usize
 }
 
 /// Set bits of a word, for machines of which it is not known that they can count them in one step.
 #[inline(always)]
-pub(crate) const fn ones(word: u64) -> u32 {
+pub const fn ones(word: u64) -> u32 {
     word.count_ones()
 }
 
 /// A word of the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Word(pub(crate) u64);
+pub struct Word(
+    /// The word.
+    pub u64,
+);
 
 impl Word {
-    pub(crate) const fn new(child: u32, mark: u32, value: u32) -> Self {
+    /// A word: the node below, length + 1 of the value's prefix, and the value.
+    pub const fn new(child: u32, mark: u32, value: u32) -> Self {
         debug_assert!(child <= REF && value <= REF && mark < 32);
         Word((value as u64) << VALUE | (mark << MARK | child) as u64)
     }
 
     /// The node below.
     #[inline(always)]
-    pub(crate) const fn child(self) -> u32 {
+    pub const fn child(self) -> u32 {
         self.0 as u32 & REF
     }
 
     /// Length + 1 of the value's prefix.
     #[inline(always)]
-    pub(crate) const fn mark(self) -> u32 {
+    pub const fn mark(self) -> u32 {
         self.0 as u32 >> MARK
     }
 
+    /// The value.
     #[inline(always)]
-    pub(crate) const fn value(self) -> u32 {
+    pub const fn value(self) -> u32 {
         (self.0 >> VALUE) as u32
     }
 
-    pub(crate) const fn with_child(self, child: u32) -> Self {
+    /// The same with another node below.
+    pub const fn with_child(self, child: u32) -> Self {
         Word::new(child, self.mark(), self.value())
     }
 
-    pub(crate) const fn with_value(self, mark: u32, value: u32) -> Self {
+    /// The same with another prefix and its value.
+    pub const fn with_value(self, mark: u32, value: u32) -> Self {
         Word::new(self.child(), mark, value)
     }
 }
 
 /// A set of the prefixes inside a stride: bit `1 << length | bits`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Set(pub(crate) [u64; 2]);
+pub struct Set(
+    /// The two words.
+    pub [u64; 2],
+);
 
 impl Set {
-    pub(crate) const FRESH: u64 = 1;
+    /// The bit of the first word that no prefix has: made by the open transaction.
+    pub const FRESH: u64 = 1;
 
     /// The number of a prefix.
-    pub(crate) const fn heap(len: u32, bits: usize) -> usize {
+    pub const fn heap(len: u32, bits: usize) -> usize {
         1 << len | bits
     }
 
-    pub(crate) const fn has(self, heap: usize) -> bool {
+    /// Whether the prefix of this number is in it.
+    pub const fn has(self, heap: usize) -> bool {
         self.0[heap >> 6] >> (heap & 63) & 1 != 0
     }
 
-    pub(crate) const fn insert(&mut self, heap: usize) {
+    /// Puts the prefix of this number in.
+    pub const fn insert(&mut self, heap: usize) {
         self.0[heap >> 6] |= 1 << (heap & 63);
     }
 
-    pub(crate) const fn remove(&mut self, heap: usize) {
+    /// Takes the prefix of this number out.
+    pub const fn remove(&mut self, heap: usize) {
         self.0[heap >> 6] &= !(1 << (heap & 63));
     }
 
     /// How many are before this one.
-    pub(crate) const fn rank(self, heap: usize) -> usize {
+    pub const fn rank(self, heap: usize) -> usize {
         let low = self.0[0] & !Self::FRESH;
         let word = if heap < 64 { low } else { self.0[1] };
         let below = ones(word & ((1 << (heap & 63)) - 1));
         (below + if heap < 64 { 0 } else { ones(low) }) as usize
     }
 
-    pub(crate) const fn len(self) -> usize {
+    /// The number of prefixes.
+    pub const fn len(self) -> usize {
         (ones(self.0[0] & !Self::FRESH) + ones(self.0[1])) as usize
     }
 
-    pub(crate) const fn is_empty(self) -> bool {
+    /// Whether there is none.
+    pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
 
     /// The longest prefix that is a proper prefix of this one, down to number `least`.
-    pub(crate) fn cover(self, heap: usize, least: usize) -> Option<usize> {
+    pub fn cover(self, heap: usize, least: usize) -> Option<usize> {
         let mut h = heap >> 1;
         while h >= least {
             if self.has(h) {
@@ -211,7 +247,7 @@ impl Set {
     }
 
     /// The numbers of all, in order.
-    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
+    pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut words = [self.0[0] & !Self::FRESH, self.0[1]];
         core::iter::from_fn(move || {
             let i = usize::from(words[0] == 0);
@@ -223,12 +259,12 @@ impl Set {
 }
 
 /// The length of the prefix of this number.
-pub(crate) const fn len_of(heap: usize) -> u32 {
+pub const fn len_of(heap: usize) -> u32 {
     heap.ilog2()
 }
 
 /// The slots that a prefix covers.
-pub(crate) const fn slots_of(heap: usize) -> core::ops::Range<usize> {
+pub const fn slots_of(heap: usize) -> core::ops::Range<usize> {
     let len = len_of(heap);
     let start = (heap - (1 << len)) << (STRIDE - len);
     start..start + (1 << (STRIDE - len))

@@ -1,0 +1,25 @@
+//! Where others find a published map: the root words of the arena's header page.
+//!
+//! The secrets of the index's hash, [`SECRETS`](crate::hash::SECRETS) words, are in the words
+//! behind the roots.
+
+/// Bytes of a value, a multiple of 8. A leaf is a value, a length, and a key.
+pub const VALUE_BYTES: usize = 0;
+/// What there is: 0, only the trie; 1, an index beside it; [`ONLY_INDEX`], no trie.
+pub const HAS_INDEX: usize = 1;
+/// The value of [`HAS_INDEX`] that says that there is no trie.
+pub const ONLY_INDEX: u64 = 2;
+/// The root cell, 0 while the map is empty, and always when there is no trie.
+pub const ROOT: usize = 2;
+/// The reference of the index's table where lookups begin; 0: ask the trie, or, when there is none,
+/// the map is empty.
+pub const TABLE: usize = 3;
+
+/// The number of the format of branches, clusters and leaves.
+pub const FORMAT: u64 = 2;
+
+/// What the header page calls the layout of a map of this format, whose values have this size and
+/// this alignment: what a reader must agree on.
+pub const fn layout_hash(size: usize, align: usize, format: u64) -> u64 {
+    crate::fnv(b"sapwood qp", &[size as u64, align as u64, format])
+}
