@@ -15,6 +15,12 @@ pub enum Error {
         /// Its length in bytes.
         len: usize,
     },
+    /// The value, a byte string, is longer than 268,435,456 bytes.
+    #[error("value of {len} bytes is too long (the limit is 268,435,456)")]
+    ValueTooLong {
+        /// Its length in bytes.
+        len: usize,
+    },
     /// The arena has reached its limit, or the system gives no more memory.
     #[error(transparent)]
     ArenaFull(#[from] ArenaFull),

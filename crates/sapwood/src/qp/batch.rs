@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::map::QpMap;
 use super::raw::batch::{LANES, warm};
-use super::raw::leaf::MAX_KEY;
+use super::raw::leaf::{MAX_KEY, Value};
 #[cfg(feature = "std")]
 use super::shared::QpShared;
 #[cfg(feature = "std")]
@@ -21,20 +21,24 @@ use crate::{Error, Rejected};
 /// million.
 const WARM_FROM: usize = 1 << 18;
 
-/// A map, as changes of many entries need it.
-pub(crate) trait Many<V> {
+/// A map, as changes of many keys need it.
+pub(crate) trait Keys {
     /// Reads what changes of these keys are going to read.
     fn fetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>);
     fn count(&self) -> usize;
-    /// Inserts or replaces; returns whether the key is new.
-    fn put(&mut self, key: &[u8], value: V) -> Result<bool, Rejected<V>>;
     /// Returns whether the key was there.
     fn take(&mut self, key: &[u8]) -> Result<bool, Error>;
 }
 
+/// A map, as insertions of many entries need it.
+pub(crate) trait Many<V>: Keys {
+    /// Inserts or replaces; returns whether the key is new.
+    fn put(&mut self, key: &[u8], value: V) -> Result<bool, Rejected<V>>;
+}
+
 /// Fetches what changes of these keys read, if the map is large.
 #[inline]
-fn prepare<'k, V, T: Many<V>>(map: &T, keys: impl Iterator<Item = &'k [u8]>) {
+fn prepare<'k, T: Keys>(map: &T, keys: impl Iterator<Item = &'k [u8]>) {
     if map.count() >= WARM_FROM {
         map.fetch(keys);
     }
@@ -72,10 +76,7 @@ pub(crate) fn insert<V, T: Many<V>, K: AsRef<[u8]>>(
 }
 
 /// Removes keys in order; returns how many were there.
-pub(crate) fn remove<V, T: Many<V>, K: AsRef<[u8]>>(
-    map: &mut T,
-    keys: &[K],
-) -> Result<usize, Error> {
+pub(crate) fn remove<T: Keys, K: AsRef<[u8]>>(map: &mut T, keys: &[K]) -> Result<usize, Error> {
     let mut removed = 0;
     for group in keys.chunks(LANES) {
         prepare(map, group.iter().map(K::as_ref));
@@ -86,7 +87,7 @@ pub(crate) fn remove<V, T: Many<V>, K: AsRef<[u8]>>(
     Ok(removed)
 }
 
-impl<V> Many<V> for QpMap<V> {
+impl<V: ?Sized + Value> Keys for QpMap<V> {
     fn fetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         warm(&self.view(), keys);
     }
@@ -97,13 +98,23 @@ impl<V> Many<V> for QpMap<V> {
     }
 
     #[inline]
+    fn take(&mut self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.remove(key).is_some())
+    }
+}
+
+impl<V> Many<V> for QpMap<V> {
+    #[inline]
     fn put(&mut self, key: &[u8], value: V) -> Result<bool, Rejected<V>> {
         self.insert(key, value).map(|old| old.is_none())
     }
+}
 
+impl<B: AsRef<[u8]>> Many<B> for QpMap<[u8]> {
     #[inline]
-    fn take(&mut self, key: &[u8]) -> Result<bool, Error> {
-        Ok(self.remove(key).is_some())
+    fn put(&mut self, key: &[u8], value: B) -> Result<bool, Rejected<B>> {
+        let done = self.insert_bytes(key, &value).map(|old| old.is_none());
+        done.map_err(|error| Rejected { value, error })
     }
 }
 
@@ -141,7 +152,31 @@ impl<V> QpMap<V> {
     ) -> Result<usize, Rejected<V>> {
         insert(self, entries.into_iter())
     }
+}
 
+impl QpMap<[u8]> {
+    /// Inserts or replaces many byte strings, as [`insert_many`](Self::insert_many) does.
+    ///
+    /// # Errors
+    /// As [`insert_bytes`](Self::insert_bytes). All entries before the one that was rejected are in
+    /// the map, none after it.
+    ///
+    /// ```
+    /// use sapwood::qp::QpMap;
+    /// let mut texts: QpMap<[u8]> = QpMap::new();
+    /// assert_eq!(texts.insert_many_bytes([("elm", "Ulmus"), ("oak", "Quercus")])?, 2);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn insert_many_bytes<K: AsRef<[u8]>, B: AsRef<[u8]>>(
+        &mut self,
+        entries: impl IntoIterator<Item = (K, B)>,
+    ) -> Result<usize, Error> {
+        let done = insert(self, entries.into_iter());
+        done.map_err(|rejected| rejected.error)
+    }
+}
+
+impl<V: ?Sized + Value> QpMap<V> {
     /// Removes many keys; returns how many were there. Their values are dropped;
     /// [`remove`](Self::remove) returns them. Needs no memory.
     ///
@@ -160,7 +195,7 @@ impl<V> QpMap<V> {
 }
 
 #[cfg(feature = "std")]
-impl<V: Send + Sync + 'static> Many<V> for QpTxn<'_, V> {
+impl<V: ?Sized + Value + Send + Sync + 'static> Keys for QpTxn<'_, V> {
     fn fetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         warm(&self.view(), keys);
     }
@@ -171,13 +206,25 @@ impl<V: Send + Sync + 'static> Many<V> for QpTxn<'_, V> {
     }
 
     #[inline]
+    fn take(&mut self, key: &[u8]) -> Result<bool, Error> {
+        self.remove(key).map(|old| old.is_some())
+    }
+}
+
+#[cfg(feature = "std")]
+impl<V: Send + Sync + 'static> Many<V> for QpTxn<'_, V> {
+    #[inline]
     fn put(&mut self, key: &[u8], value: V) -> Result<bool, Rejected<V>> {
         self.insert(key, value).map(|old| old.is_none())
     }
+}
 
+#[cfg(feature = "std")]
+impl<B: AsRef<[u8]>> Many<B> for QpTxn<'_, [u8]> {
     #[inline]
-    fn take(&mut self, key: &[u8]) -> Result<bool, Error> {
-        self.remove(key).map(|old| old.is_some())
+    fn put(&mut self, key: &[u8], value: B) -> Result<bool, Rejected<B>> {
+        let done = self.insert_bytes(key, &value).map(|old| old.is_none());
+        done.map_err(|error| Rejected { value, error })
     }
 }
 
@@ -210,7 +257,34 @@ impl<V: Send + Sync + 'static> QpTxn<'_, V> {
     ) -> Result<usize, Rejected<V>> {
         insert(self, entries.into_iter())
     }
+}
 
+#[cfg(feature = "std")]
+impl QpTxn<'_, [u8]> {
+    /// Inserts or replaces many byte strings, as [`insert_many`](Self::insert_many) does.
+    ///
+    /// # Errors
+    /// As [`insert_bytes`](Self::insert_bytes). All entries before the one that was rejected are in
+    /// the transaction, none after it.
+    ///
+    /// ```
+    /// use sapwood::qp::QpStore;
+    /// let store: QpStore<[u8]> = QpStore::new()?;
+    /// let mut txn = store.begin();
+    /// assert_eq!(txn.insert_many_bytes([("elm", "Ulmus"), ("oak", "Quercus")])?, 2);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn insert_many_bytes<K: AsRef<[u8]>, B: AsRef<[u8]>>(
+        &mut self,
+        entries: impl IntoIterator<Item = (K, B)>,
+    ) -> Result<usize, Error> {
+        let done = insert(self, entries.into_iter());
+        done.map_err(|rejected| rejected.error)
+    }
+}
+
+#[cfg(feature = "std")]
+impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     /// Removes many keys; returns how many were there.
     ///
     /// # Errors
@@ -221,7 +295,7 @@ impl<V: Send + Sync + 'static> QpTxn<'_, V> {
 }
 
 #[cfg(feature = "std")]
-impl<V: Send + Sync + 'static> Many<V> for &QpShared<V> {
+impl<V: ?Sized + Value + Send + Sync + 'static> Keys for &QpShared<V> {
     fn fetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.pin().view().warm(keys);
     }
@@ -232,13 +306,25 @@ impl<V: Send + Sync + 'static> Many<V> for &QpShared<V> {
     }
 
     #[inline]
+    fn take(&mut self, key: &[u8]) -> Result<bool, Error> {
+        self.remove(key)
+    }
+}
+
+#[cfg(feature = "std")]
+impl<V: Send + Sync + 'static> Many<V> for &QpShared<V> {
+    #[inline]
     fn put(&mut self, key: &[u8], value: V) -> Result<bool, Rejected<V>> {
         self.insert(key, value)
     }
+}
 
+#[cfg(feature = "std")]
+impl<B: AsRef<[u8]>> Many<B> for &QpShared<[u8]> {
     #[inline]
-    fn take(&mut self, key: &[u8]) -> Result<bool, Error> {
-        self.remove(key)
+    fn put(&mut self, key: &[u8], value: B) -> Result<bool, Rejected<B>> {
+        let done = self.insert_bytes(key, &value);
+        done.map_err(|error| Rejected { value, error })
     }
 }
 
@@ -269,7 +355,33 @@ impl<V: Send + Sync + 'static> QpShared<V> {
     ) -> Result<usize, Rejected<V>> {
         insert(&mut &*self, entries.into_iter())
     }
+}
 
+#[cfg(feature = "std")]
+impl QpShared<[u8]> {
+    /// Inserts or replaces many byte strings, as [`insert_many`](Self::insert_many) does.
+    ///
+    /// # Errors
+    /// As [`insert_bytes`](Self::insert_bytes). All entries before the one that was rejected are in
+    /// the map, none after it.
+    ///
+    /// ```
+    /// use sapwood::qp::QpShared;
+    /// let texts: QpShared<[u8]> = QpShared::new()?;
+    /// assert_eq!(texts.insert_many_bytes([("elm", "Ulmus"), ("oak", "Quercus")])?, 2);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn insert_many_bytes<K: AsRef<[u8]>, B: AsRef<[u8]>>(
+        &self,
+        entries: impl IntoIterator<Item = (K, B)>,
+    ) -> Result<usize, Error> {
+        let done = insert(&mut &*self, entries.into_iter());
+        done.map_err(|rejected| rejected.error)
+    }
+}
+
+#[cfg(feature = "std")]
+impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
     /// Removes many keys; returns how many were there.
     ///
     /// # Errors

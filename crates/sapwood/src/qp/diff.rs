@@ -8,10 +8,11 @@ use core::iter::FusedIterator;
 use super::raw::mem::Trusted;
 use super::raw::node::{KIND, LEAF};
 use super::raw::view::View;
+use crate::qp::Value;
 
 /// One difference between two versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<'a, V> {
+pub enum Change<'a, V: ?Sized + Value> {
     /// The key is only in the new version.
     Added(&'a [u8], &'a V),
     /// The key is only in the old version.
@@ -20,7 +21,7 @@ pub enum Change<'a, V> {
     Changed(&'a [u8], &'a V, &'a V),
 }
 
-impl<'a, V> Change<'a, V> {
+impl<'a, V: ?Sized + Value> Change<'a, V> {
     /// The key.
     pub fn key(&self) -> &'a [u8] {
         match self {
@@ -34,14 +35,14 @@ impl<'a, V> Change<'a, V> {
 ///
 /// Walks both tries side by side. Equal cells at the head of both walks are the same subtree, and
 /// are skipped whole. [`QpStore::diff`](super::QpStore::diff) says what that costs.
-pub struct Diff<'a, V> {
+pub struct Diff<'a, V: ?Sized + Value> {
     old: Side<'a, V>,
     new: Side<'a, V>,
     /// Both are versions of one store, so that equal cells mean equal subtrees.
     shared: bool,
 }
 
-struct Side<'a, V> {
+struct Side<'a, V: ?Sized + Value> {
     view: View<'a, V, Trusted>,
     /// Subtrees that are left, the next one last.
     todo: Vec<u32>,
@@ -50,7 +51,7 @@ struct Side<'a, V> {
     opened: usize,
 }
 
-impl<'a, V> Side<'a, V> {
+impl<'a, V: ?Sized + Value> Side<'a, V> {
     fn new(view: View<'a, V, Trusted>) -> Self {
         Side {
             view,
@@ -87,7 +88,7 @@ impl<'a, V> Side<'a, V> {
     }
 }
 
-impl<'a, V> Diff<'a, V> {
+impl<'a, V: ?Sized + Value> Diff<'a, V> {
     pub(crate) fn new(old: View<'a, V>, new: View<'a, V>, shared: bool) -> Self {
         Diff {
             old: Side::new(old),
@@ -97,7 +98,7 @@ impl<'a, V> Diff<'a, V> {
     }
 }
 
-impl<'a, V> Iterator for Diff<'a, V> {
+impl<'a, V: ?Sized + Value> Iterator for Diff<'a, V> {
     type Item = Change<'a, V>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -143,9 +144,9 @@ impl<'a, V> Iterator for Diff<'a, V> {
     }
 }
 
-impl<V> FusedIterator for Diff<'_, V> {}
+impl<V: ?Sized + Value> FusedIterator for Diff<'_, V> {}
 
-impl<V> fmt::Debug for Diff<'_, V> {
+impl<V: ?Sized + Value> fmt::Debug for Diff<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Diff").finish_non_exhaustive()
     }

@@ -14,6 +14,7 @@ use super::raw::mem::Checked;
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
 use crate::figures::{self, ENTRIES};
+use crate::qp::Value;
 
 /// A map could not be saved: where to, and why. The old file, if any, is untouched.
 ///
@@ -100,7 +101,7 @@ pub enum OpenCause {
 
 impl OpenCause {
     /// What is wrong, as far as the format of the map goes.
-    fn of<V>(error: sapwood_arena::OpenError) -> Self {
+    fn of<V: ?Sized + Value>(error: sapwood_arena::OpenError) -> Self {
         match error {
             sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. })
                 if image::format_of::<V>(found).is_some() =>
@@ -115,7 +116,7 @@ impl OpenCause {
     }
 }
 
-impl<V: IntoBytes + Immutable> QpMap<V> {
+impl<V: ?Sized + Value + IntoBytes + Immutable> QpMap<V> {
     /// Saves the map: written beside `path`, flushed, and renamed. Whoever opens `path` gets the
     /// old file or the new one, whole. The bytes depend on the entries only.
     ///
@@ -141,7 +142,7 @@ impl<V: IntoBytes + Immutable> QpMap<V> {
 }
 
 /// Saves what a view shows.
-pub(crate) fn save<V: IntoBytes + Immutable>(
+pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,
     path: &Path,
@@ -160,11 +161,11 @@ pub(crate) fn save<V: IntoBytes + Immutable>(
 /// Every reference is checked against the file's length before it is followed, so that a file that
 /// somebody made with evil intent gives wrong answers at worst. The file must not be changed in
 /// place while it is open; saving again replaces it, and an open file stays as it was.
-pub struct QpFile<V> {
+pub struct QpFile<V: ?Sized + Value> {
     image: Image<V>,
 }
 
-impl<V: FromBytes + Immutable> QpFile<V> {
+impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     /// Opens a file that [`QpMap::save`] wrote with values of the same size and alignment (that is
     /// all that is known of their type), after checking header, checksums, and every invariant of
     /// the trie. Reads the whole file once.
@@ -237,13 +238,13 @@ impl<V: FromBytes + Immutable> QpFile<V> {
     point_methods!(['s] 's [&'s ] self Checked);
 }
 
-impl<V: FromBytes + Immutable + fmt::Debug> fmt::Debug for QpFile<V> {
+impl<V: ?Sized + Value + FromBytes + Immutable + fmt::Debug> fmt::Debug for QpFile<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter().fmt(f)
     }
 }
 
-impl<'s, V: FromBytes + Immutable> IntoIterator for &'s QpFile<V> {
+impl<'s, V: ?Sized + Value + FromBytes + Immutable> IntoIterator for &'s QpFile<V> {
     type Item = (&'s [u8], &'s V);
     type IntoIter = Iter<'s, V, Checked>;
 

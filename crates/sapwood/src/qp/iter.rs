@@ -5,15 +5,16 @@ use core::iter::FusedIterator;
 
 use super::raw::mem::{Mem, Trusted};
 use super::raw::span::Span;
+use crate::qp::Value;
 
 /// Entries of a part of a map, in ascending order of keys; from `range`, `prefix` and their like.
 ///
 /// Making it takes two descents, each step amortized O(1).
-pub struct Range<'a, V, M = Trusted> {
+pub struct Range<'a, V: ?Sized + Value, M = Trusted> {
     pub(crate) span: Span<'a, V, M>,
 }
 
-impl<V, M: Copy> Clone for Range<'_, V, M> {
+impl<V: ?Sized + Value, M: Copy> Clone for Range<'_, V, M> {
     fn clone(&self) -> Self {
         Range {
             span: self.span.clone(),
@@ -21,7 +22,7 @@ impl<V, M: Copy> Clone for Range<'_, V, M> {
     }
 }
 
-impl<'a, V, M: Mem> Iterator for Range<'a, V, M> {
+impl<'a, V: ?Sized + Value, M: Mem> Iterator for Range<'a, V, M> {
     type Item = (&'a [u8], &'a V);
 
     #[inline(always)]
@@ -31,7 +32,7 @@ impl<'a, V, M: Mem> Iterator for Range<'a, V, M> {
     }
 }
 
-impl<V, M: Mem> DoubleEndedIterator for Range<'_, V, M> {
+impl<V: ?Sized + Value, M: Mem> DoubleEndedIterator for Range<'_, V, M> {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
         let leaf = self.span.next_back()?;
@@ -39,9 +40,9 @@ impl<V, M: Mem> DoubleEndedIterator for Range<'_, V, M> {
     }
 }
 
-impl<V, M: Mem> FusedIterator for Range<'_, V, M> {}
+impl<V: ?Sized + Value, M: Mem> FusedIterator for Range<'_, V, M> {}
 
-impl<V: fmt::Debug, M: Mem> fmt::Debug for Range<'_, V, M> {
+impl<V: ?Sized + Value + fmt::Debug, M: Mem> fmt::Debug for Range<'_, V, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map()
             .entries(
@@ -69,12 +70,12 @@ impl fmt::Debug for Shown<'_> {
 }
 
 /// All entries of a map, in ascending order of keys.
-pub struct Iter<'a, V, M: Copy = Trusted> {
+pub struct Iter<'a, V: ?Sized + Value, M: Copy = Trusted> {
     range: Range<'a, V, M>,
     left: usize,
 }
 
-impl<V, M: Copy> Clone for Iter<'_, V, M> {
+impl<V: ?Sized + Value, M: Copy> Clone for Iter<'_, V, M> {
     fn clone(&self) -> Self {
         Iter {
             range: self.range.clone(),
@@ -83,7 +84,7 @@ impl<V, M: Copy> Clone for Iter<'_, V, M> {
     }
 }
 
-impl<'a, V, M: Mem> Iter<'a, V, M> {
+impl<'a, V: ?Sized + Value, M: Mem> Iter<'a, V, M> {
     pub(crate) fn new(span: Span<'a, V, M>, len: usize) -> Self {
         Iter {
             range: Range { span },
@@ -92,7 +93,7 @@ impl<'a, V, M: Mem> Iter<'a, V, M> {
     }
 }
 
-impl<'a, V, M: Mem> Iterator for Iter<'a, V, M> {
+impl<'a, V: ?Sized + Value, M: Mem> Iterator for Iter<'a, V, M> {
     type Item = (&'a [u8], &'a V);
 
     #[inline(always)]
@@ -107,7 +108,7 @@ impl<'a, V, M: Mem> Iterator for Iter<'a, V, M> {
     }
 }
 
-impl<V, M: Mem> DoubleEndedIterator for Iter<'_, V, M> {
+impl<V: ?Sized + Value, M: Mem> DoubleEndedIterator for Iter<'_, V, M> {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
         let item = self.range.next_back()?;
@@ -116,10 +117,10 @@ impl<V, M: Mem> DoubleEndedIterator for Iter<'_, V, M> {
     }
 }
 
-impl<V, M: Mem> ExactSizeIterator for Iter<'_, V, M> {}
-impl<V, M: Mem> FusedIterator for Iter<'_, V, M> {}
+impl<V: ?Sized + Value, M: Mem> ExactSizeIterator for Iter<'_, V, M> {}
+impl<V: ?Sized + Value, M: Mem> FusedIterator for Iter<'_, V, M> {}
 
-impl<V: fmt::Debug, M: Mem> fmt::Debug for Iter<'_, V, M> {
+impl<V: ?Sized + Value + fmt::Debug, M: Mem> fmt::Debug for Iter<'_, V, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.range.fmt(f)
     }
@@ -128,15 +129,15 @@ impl<V: fmt::Debug, M: Mem> fmt::Debug for Iter<'_, V, M> {
 macro_rules! half {
     ($(#[$doc:meta])* $name:ident, $item:ty, $pick:expr) => {
         $(#[$doc])*
-        pub struct $name<'a, V, M: Copy = Trusted>(pub(crate) Iter<'a, V, M>);
+        pub struct $name<'a, V: ?Sized + Value, M: Copy = Trusted>(pub(crate) Iter<'a, V, M>);
 
-        impl<V, M: Copy> Clone for $name<'_, V, M> {
+        impl<V: ?Sized + Value, M: Copy> Clone for $name<'_, V, M> {
             fn clone(&self) -> Self {
                 $name(self.0.clone())
             }
         }
 
-        impl<'a, V, M: Mem> Iterator for $name<'a, V, M> {
+        impl<'a, V: ?Sized + Value, M: Mem> Iterator for $name<'a, V, M> {
             type Item = $item;
 
             #[inline]
@@ -149,15 +150,15 @@ macro_rules! half {
             }
         }
 
-        impl<V, M: Mem> DoubleEndedIterator for $name<'_, V, M> {
+        impl<V: ?Sized + Value, M: Mem> DoubleEndedIterator for $name<'_, V, M> {
             #[inline]
             fn next_back(&mut self) -> Option<Self::Item> {
                 self.0.next_back().map($pick)
             }
         }
 
-        impl<V, M: Mem> ExactSizeIterator for $name<'_, V, M> {}
-        impl<V, M: Mem> FusedIterator for $name<'_, V, M> {}
+        impl<V: ?Sized + Value, M: Mem> ExactSizeIterator for $name<'_, V, M> {}
+        impl<V: ?Sized + Value, M: Mem> FusedIterator for $name<'_, V, M> {}
     };
 }
 
@@ -170,14 +171,14 @@ half!(
     Values, &'a V, |(_, v)| v
 );
 
-impl<V, M: Mem> fmt::Debug for Keys<'_, V, M> {
+impl<V: ?Sized + Value, M: Mem> fmt::Debug for Keys<'_, V, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = self.clone().map(|k| Shown(k.escape_ascii()));
         f.debug_list().entries(entries).finish()
     }
 }
 
-impl<V: fmt::Debug, M: Mem> fmt::Debug for Values<'_, V, M> {
+impl<V: ?Sized + Value + fmt::Debug, M: Mem> fmt::Debug for Values<'_, V, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.clone()).finish()
     }

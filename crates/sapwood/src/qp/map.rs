@@ -13,12 +13,13 @@ use super::iter::{Iter, Shown};
 use super::iter_mut::{IterMut, ValuesMut};
 use super::memory::QpMemory;
 use super::raw::build::{Builder, Pushed};
-use super::raw::leaf::MAX_KEY;
+use super::raw::leaf::{MAX_KEY, MAX_VALUE};
 use super::raw::mem::Trusted;
 use super::raw::tree::Tree;
 use super::raw::verify;
 use super::raw::view::View;
 use super::read::{self, read_methods};
+use crate::qp::Value;
 use crate::{Error, Rejected};
 
 /// An ordered map over byte strings, owned and changed through `&mut`.
@@ -47,7 +48,7 @@ use crate::{Error, Rejected};
 /// assert_eq!(map.len(), 1);
 /// # Ok::<(), sapwood::Error>(())
 /// ```
-pub struct QpMap<V> {
+pub struct QpMap<V: ?Sized + Value> {
     // One pointer: an empty map costs nothing but this.
     pub(crate) tree: Option<Box<Tree<V>>>,
 }
@@ -68,24 +69,53 @@ pub(crate) fn checked(key: &[u8]) -> Result<&[u8], Error> {
     Ok(key)
 }
 
+/// Bytes as a value, when they are not too many.
+#[inline(always)]
+pub(crate) fn checked_value(value: &[u8]) -> Result<&[u8], Error> {
+    if value.len() > MAX_VALUE {
+        return Err(Error::ValueTooLong { len: value.len() });
+    }
+    Ok(value)
+}
+
 /// A trie of entries in ascending order of keys.
 pub(crate) fn sorted_tree<V, K: AsRef<[u8]>>(
     arena: Arena,
     entries: impl IntoIterator<Item = (K, V)>,
 ) -> Result<Tree<V>, Error> {
+    sorted_with(arena, entries, |builder, key, value| {
+        builder.push(key, value).map_err(|(_, full)| full.into())
+    })
+}
+
+/// A trie of byte strings in ascending order of keys.
+pub(crate) fn sorted_tree_of_bytes<B: AsRef<[u8]>, K: AsRef<[u8]>>(
+    arena: Arena,
+    entries: impl IntoIterator<Item = (K, B)>,
+) -> Result<Tree<[u8]>, Error> {
+    sorted_with(arena, entries, |builder, key, value: B| {
+        let value = checked_value(value.as_ref())?;
+        builder.push(key, value).map_err(|(_, full)| full.into())
+    })
+}
+
+fn sorted_with<V: ?Sized + Value, K: AsRef<[u8]>, B>(
+    arena: Arena,
+    entries: impl IntoIterator<Item = (K, B)>,
+    mut push: impl FnMut(&mut Builder<V>, &[u8], B) -> Result<Pushed<V>, Error>,
+) -> Result<Tree<V>, Error> {
     let mut builder = Builder::new(arena);
     for (index, (key, value)) in entries.into_iter().enumerate() {
-        match builder.push(checked(key.as_ref())?, value) {
-            Ok(Pushed::Added) => {}
-            Ok(Pushed::Replaced(old)) => drop(old),
-            Ok(Pushed::Unsorted) => return Err(Error::NotSorted { index }),
-            Err((_, full)) => return Err(full.into()),
+        match push(&mut builder, checked(key.as_ref())?, value)? {
+            Pushed::Added => {}
+            Pushed::Replaced(old) => drop(old),
+            Pushed::Unsorted => return Err(Error::NotSorted { index }),
         }
     }
     Ok(builder.finish()?)
 }
 
-impl<V> QpMap<V> {
+impl<V: ?Sized + Value> QpMap<V> {
     /// An empty map in memory of its own.
     pub const fn new() -> Self {
         QpMap { tree: None }
@@ -131,37 +161,6 @@ impl<V> QpMap<V> {
             .get_or_insert_with(|| Box::new(Tree::new(Arena::new(ArenaOptions::default()))))
     }
 
-    /// A map of entries in ascending order of keys, built depth-first: the quickest way to fill a
-    /// map, and the best layout for reading it. Of equal keys, the last wins.
-    ///
-    /// # Errors
-    /// [`Error::NotSorted`] with the entry's position, [`Error::KeyTooLong`], [`Error::ArenaFull`].
-    /// The entries taken so far are dropped.
-    ///
-    /// ```
-    /// use sapwood::qp::QpMap;
-    /// let map = QpMap::from_sorted_iter((0..1000u32).map(|i| (i.to_be_bytes(), i)))?;
-    /// assert_eq!(map.get(7u32.to_be_bytes()), Some(&7));
-    /// assert!(QpMap::from_sorted_iter([("b", 1), ("a", 2)]).is_err());
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    pub fn from_sorted_iter<K: AsRef<[u8]>>(
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<Self, Error> {
-        Self::from_sorted_iter_in(ArenaOptions::default(), entries)
-    }
-
-    /// [`from_sorted_iter`](Self::from_sorted_iter), in an arena made with these options.
-    ///
-    /// # Errors
-    /// As `from_sorted_iter`.
-    pub fn from_sorted_iter_in<K: AsRef<[u8]>>(
-        options: ArenaOptions,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<Self, Error> {
-        Ok(Self::from_tree(sorted_tree(arena(options)?, entries)?))
-    }
-
     /// Number of entries.
     #[inline]
     pub fn len(&self) -> usize {
@@ -184,19 +183,13 @@ impl<V> QpMap<V> {
 
     read_methods!(['s] 's [&'s ] self Trusted);
 
-    /// The value of a key, to be changed.
-    pub fn get_mut(&mut self, key: impl AsRef<[u8]>) -> Option<&mut V> {
-        self.tree.as_mut()?.get_mut(key.as_ref())
-    }
-
-    /// Inserts or replaces; returns the value that was replaced.
-    ///
-    /// # Errors
-    /// [`Error::KeyTooLong`] or [`Error::ArenaFull`], with the value given back; the map is
-    /// unchanged.
-    #[inline]
-    pub fn insert(&mut self, key: impl AsRef<[u8]>, value: V) -> Result<Option<V>, Rejected<V>> {
-        let key = key.as_ref();
+    /// Inserts or replaces; the value that was replaced comes back.
+    #[inline(always)]
+    fn put<'a>(
+        &mut self,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<Option<V::Taken>, Rejected<V::New<'a>>> {
         if let Err(error) = checked(key) {
             return Err(Rejected { value, error });
         }
@@ -209,12 +202,22 @@ impl<V> QpMap<V> {
     }
 
     /// Removes a key and returns its value. Needs no memory.
-    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Option<V> {
+    pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Option<V::Taken> {
         self.tree.as_mut()?.remove(key.as_ref())
     }
 
+    /// Removes keys that are there.
+    fn remove_all(&mut self, gone: Vec<Box<[u8]>>) {
+        if gone.len() == self.len() {
+            return self.clear();
+        }
+        for key in gone {
+            self.remove(&key);
+        }
+    }
+
     /// Removes a key and returns the stored key and its value.
-    pub fn remove_entry(&mut self, key: impl AsRef<[u8]>) -> Option<(Box<[u8]>, V)> {
+    pub fn remove_entry(&mut self, key: impl AsRef<[u8]>) -> Option<(Box<[u8]>, V::Taken)> {
         let key = key.as_ref();
         self.remove(key).map(|value| (key.into(), value))
     }
@@ -231,102 +234,21 @@ impl<V> QpMap<V> {
     }
 
     /// Removes and returns the entry with the least key.
-    pub fn pop_first(&mut self) -> Option<(Box<[u8]>, V)> {
+    pub fn pop_first(&mut self) -> Option<(Box<[u8]>, V::Taken)> {
         let key: Box<[u8]> = self.first_key_value()?.0.into();
         self.remove(&key).map(|value| (key, value))
     }
 
     /// Removes and returns the entry with the greatest key.
-    pub fn pop_last(&mut self) -> Option<(Box<[u8]>, V)> {
+    pub fn pop_last(&mut self) -> Option<(Box<[u8]>, V::Taken)> {
         let key: Box<[u8]> = self.last_key_value()?.0.into();
         self.remove(&key).map(|value| (key, value))
-    }
-
-    /// The entry of a key, for a change that depends on whether it is there.
-    ///
-    /// ```
-    /// use sapwood::qp::QpMap;
-    /// let mut counts = QpMap::new();
-    /// for word in ["oak", "elm", "oak"] {
-    ///     *counts.entry(word)?.or_insert(0) += 1;
-    /// }
-    /// assert_eq!(counts["oak"], 2);
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::KeyTooLong`].
-    pub fn entry<K: AsRef<[u8]>>(&mut self, key: K) -> Result<Entry<'_, K, V>, Error> {
-        checked(key.as_ref())?;
-        let tree = self.tree_mut();
-        Ok(match tree.find(key.as_ref()) {
-            Some(leaf) => Entry::Occupied(OccupiedEntry::new(tree, key, leaf)),
-            None => Entry::Vacant(VacantEntry::new(tree, key)),
-        })
-    }
-
-    /// The entry with the least key.
-    pub fn first_entry(&mut self) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
-        let key: Box<[u8]> = self.first_key_value()?.0.into();
-        self.occupied(key)
-    }
-
-    /// The entry with the greatest key.
-    pub fn last_entry(&mut self) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
-        let key: Box<[u8]> = self.last_key_value()?.0.into();
-        self.occupied(key)
-    }
-
-    fn occupied(&mut self, key: Box<[u8]>) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
-        let tree = self.tree.as_deref_mut()?;
-        let leaf = tree.find(&key)?;
-        Some(OccupiedEntry::new(tree, key, leaf))
-    }
-
-    /// All entries in order, with values that may be changed.
-    pub fn iter_mut(&mut self) -> IterMut<'_, V> {
-        let len = self.len();
-        IterMut::new(self.tree.as_deref_mut().map(Tree::all_mut), len)
-    }
-
-    /// All values in order of their keys, to be changed.
-    pub fn values_mut(&mut self) -> ValuesMut<'_, V> {
-        ValuesMut(self.iter_mut())
-    }
-
-    /// The entries between two bounds, in order, with values that may be changed.
-    pub fn range_mut<K, R>(&mut self, bounds: R) -> IterMut<'_, V>
-    where
-        K: AsRef<[u8]> + ?Sized,
-        R: RangeBounds<K>,
-    {
-        let span = self
-            .tree
-            .as_deref_mut()
-            .map(|tree| tree.span_mut(|view| read::range(view, &bounds).span));
-        IterMut::new(span, usize::MAX)
     }
 
     /// Removes all entries and gives the memory back.
     pub fn clear(&mut self) {
         if let Some(tree) = &mut self.tree {
             tree.clear();
-        }
-    }
-
-    /// Keeps the entries for which `keep` says so. Visits them in order.
-    pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &mut V) -> bool) {
-        let mut gone: Vec<Box<[u8]>> = Vec::new();
-        for (key, value) in self.iter_mut() {
-            if !keep(key, value) {
-                gone.push(key.into());
-            }
-        }
-        if gone.len() == self.len() {
-            return self.clear();
-        }
-        for key in gone {
-            self.remove(&key);
         }
     }
 
@@ -398,16 +320,209 @@ impl<V> QpMap<V> {
     }
 }
 
-impl<V> Default for QpMap<V> {
+impl<V> QpMap<V> {
+    /// A map of entries in ascending order of keys, built depth-first: the quickest way to fill a
+    /// map, and the best layout for reading it. Of equal keys, the last wins.
+    ///
+    /// # Errors
+    /// [`Error::NotSorted`] with the entry's position, [`Error::KeyTooLong`], [`Error::ArenaFull`].
+    /// The entries taken so far are dropped.
+    ///
+    /// ```
+    /// use sapwood::qp::QpMap;
+    /// let map = QpMap::from_sorted_iter((0..1000u32).map(|i| (i.to_be_bytes(), i)))?;
+    /// assert_eq!(map.get(7u32.to_be_bytes()), Some(&7));
+    /// assert!(QpMap::from_sorted_iter([("b", 1), ("a", 2)]).is_err());
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn from_sorted_iter<K: AsRef<[u8]>>(
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self, Error> {
+        Self::from_sorted_iter_in(ArenaOptions::default(), entries)
+    }
+
+    /// [`from_sorted_iter`](Self::from_sorted_iter), in an arena made with these options.
+    ///
+    /// # Errors
+    /// As `from_sorted_iter`.
+    pub fn from_sorted_iter_in<K: AsRef<[u8]>>(
+        options: ArenaOptions,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self, Error> {
+        Ok(Self::from_tree(sorted_tree(arena(options)?, entries)?))
+    }
+
+    /// The value of a key, to be changed.
+    pub fn get_mut(&mut self, key: impl AsRef<[u8]>) -> Option<&mut V> {
+        self.tree.as_mut()?.get_mut(key.as_ref())
+    }
+
+    /// Inserts or replaces; returns the value that was replaced.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`] or [`Error::ArenaFull`], with the value given back; the map is
+    /// unchanged.
+    #[inline]
+    pub fn insert(&mut self, key: impl AsRef<[u8]>, value: V) -> Result<Option<V>, Rejected<V>> {
+        self.put(key.as_ref(), value)
+    }
+
+    /// The entry of a key, for a change that depends on whether it is there.
+    ///
+    /// ```
+    /// use sapwood::qp::QpMap;
+    /// let mut counts = QpMap::new();
+    /// for word in ["oak", "elm", "oak"] {
+    ///     *counts.entry(word)?.or_insert(0) += 1;
+    /// }
+    /// assert_eq!(counts["oak"], 2);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`].
+    pub fn entry<K: AsRef<[u8]>>(&mut self, key: K) -> Result<Entry<'_, K, V>, Error> {
+        checked(key.as_ref())?;
+        let tree = self.tree_mut();
+        Ok(match tree.find(key.as_ref()) {
+            Some(leaf) => Entry::Occupied(OccupiedEntry::new(tree, key, leaf)),
+            None => Entry::Vacant(VacantEntry::new(tree, key)),
+        })
+    }
+
+    /// The entry with the least key.
+    pub fn first_entry(&mut self) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
+        let key: Box<[u8]> = self.first_key_value()?.0.into();
+        self.occupied(key)
+    }
+
+    /// The entry with the greatest key.
+    pub fn last_entry(&mut self) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
+        let key: Box<[u8]> = self.last_key_value()?.0.into();
+        self.occupied(key)
+    }
+
+    fn occupied(&mut self, key: Box<[u8]>) -> Option<OccupiedEntry<'_, Box<[u8]>, V>> {
+        let tree = self.tree.as_deref_mut()?;
+        let leaf = tree.find(&key)?;
+        Some(OccupiedEntry::new(tree, key, leaf))
+    }
+
+    /// All entries in order, with values that may be changed.
+    pub fn iter_mut(&mut self) -> IterMut<'_, V> {
+        let len = self.len();
+        IterMut::new(self.tree.as_deref_mut().map(Tree::all_mut), len)
+    }
+
+    /// All values in order of their keys, to be changed.
+    pub fn values_mut(&mut self) -> ValuesMut<'_, V> {
+        ValuesMut(self.iter_mut())
+    }
+
+    /// The entries between two bounds, in order, with values that may be changed.
+    pub fn range_mut<K, R>(&mut self, bounds: R) -> IterMut<'_, V>
+    where
+        K: AsRef<[u8]> + ?Sized,
+        R: RangeBounds<K>,
+    {
+        let span = self
+            .tree
+            .as_deref_mut()
+            .map(|tree| tree.span_mut(|view| read::range(view, &bounds).span));
+        IterMut::new(span, usize::MAX)
+    }
+
+    /// Keeps the entries for which `keep` says so. Visits them in order.
+    pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &mut V) -> bool) {
+        let mut gone: Vec<Box<[u8]>> = Vec::new();
+        for (key, value) in self.iter_mut() {
+            if !keep(key, value) {
+                gone.push(key.into());
+            }
+        }
+        self.remove_all(gone);
+    }
+}
+
+/// A map of byte strings of any length: reading gives `&[u8]`, borrowed from the map. What takes a
+/// value takes bytes and copies them.
+impl QpMap<[u8]> {
+    /// Inserts or replaces; returns the value that was replaced.
+    ///
+    /// The bytes of a value are never changed in place: a replacement is a leaf of its own.
+    ///
+    /// ```
+    /// use sapwood::qp::QpMap;
+    /// let mut texts: QpMap<[u8]> = QpMap::new();
+    /// texts.insert_bytes("ash", "Fraxinus excelsior")?;
+    /// assert_eq!(texts.insert_bytes("elm", "Ulmus")?, None);
+    /// assert_eq!(texts.insert_bytes("elm", "Ulmus glabra")?.as_deref(), Some(&b"Ulmus"[..]));
+    /// let ash: &[u8] = texts.get("ash").unwrap(); // where it lies, not a copy
+    /// assert_eq!(ash, b"Fraxinus excelsior");
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`] or [`Error::ArenaFull`]; the map is unchanged.
+    pub fn insert_bytes(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Option<Box<[u8]>>, Error> {
+        let value = checked_value(value.as_ref())?;
+        Ok(self.put(key.as_ref(), value)?)
+    }
+
+    /// A map of entries in ascending order of keys: see
+    /// [`from_sorted_iter`](Self::from_sorted_iter).
+    ///
+    /// # Errors
+    /// As `from_sorted_iter`; [`Error::ValueTooLong`].
+    ///
+    /// ```
+    /// use sapwood::qp::QpMap;
+    /// let texts = QpMap::from_sorted_bytes([("ash", "Fraxinus"), ("elm", "Ulmus")])?;
+    /// assert_eq!(texts.get("elm"), Some(&b"Ulmus"[..]));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn from_sorted_bytes<K: AsRef<[u8]>, B: AsRef<[u8]>>(
+        entries: impl IntoIterator<Item = (K, B)>,
+    ) -> Result<Self, Error> {
+        let arena = arena(ArenaOptions::default())?;
+        Ok(Self::from_tree(sorted_tree_of_bytes(arena, entries)?))
+    }
+
+    /// Keeps the entries for which `keep` says so. Visits them in order.
+    pub fn retain_bytes(&mut self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
+        let gone = self.iter().filter(|(key, value)| !keep(key, value));
+        let gone: Vec<Box<[u8]>> = gone.map(|(key, _)| key.into()).collect();
+        self.remove_all(gone);
+    }
+}
+
+impl<V: ?Sized + Value> Default for QpMap<V> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<V: fmt::Debug> fmt::Debug for QpMap<V> {
+impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for QpMap<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = self.iter().map(|(k, v)| Shown::of((k.escape_ascii(), v)));
         f.debug_map().entries(entries).finish()
+    }
+}
+
+impl Clone for QpMap<[u8]> {
+    /// A compact copy.
+    ///
+    /// # Panics
+    /// When no memory can be had.
+    fn clone(&self) -> Self {
+        match Self::from_sorted_bytes(self) {
+            Ok(map) => map,
+            Err(error) => panic!("cloning a QpMap: {error}"),
+        }
     }
 }
 
@@ -424,27 +539,27 @@ impl<V: Clone> Clone for QpMap<V> {
     }
 }
 
-impl<V: PartialEq> PartialEq for QpMap<V> {
+impl<V: ?Sized + Value + PartialEq> PartialEq for QpMap<V> {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().eq(other.iter())
     }
 }
 
-impl<V: Eq> Eq for QpMap<V> {}
+impl<V: ?Sized + Value + Eq> Eq for QpMap<V> {}
 
-impl<V: PartialOrd> PartialOrd for QpMap<V> {
+impl<V: ?Sized + Value + PartialOrd> PartialOrd for QpMap<V> {
     fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
         self.iter().partial_cmp(other.iter())
     }
 }
 
-impl<V: Ord> Ord for QpMap<V> {
+impl<V: ?Sized + Value + Ord> Ord for QpMap<V> {
     fn cmp(&self, other: &Self) -> core::cmp::Ordering {
         self.iter().cmp(other.iter())
     }
 }
 
-impl<V: core::hash::Hash> core::hash::Hash for QpMap<V> {
+impl<V: ?Sized + Value + core::hash::Hash> core::hash::Hash for QpMap<V> {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
         state.write_usize(self.len());
         for entry in self {
@@ -481,7 +596,7 @@ impl<K: AsRef<[u8]>, V, const N: usize> From<[(K, V); N]> for QpMap<V> {
     }
 }
 
-impl<K: AsRef<[u8]> + ?Sized, V> Index<&K> for QpMap<V> {
+impl<K: AsRef<[u8]> + ?Sized, V: ?Sized + Value> Index<&K> for QpMap<V> {
     type Output = V;
 
     /// # Panics
@@ -494,7 +609,7 @@ impl<K: AsRef<[u8]> + ?Sized, V> Index<&K> for QpMap<V> {
     }
 }
 
-impl<'a, V> IntoIterator for &'a QpMap<V> {
+impl<'a, V: ?Sized + Value> IntoIterator for &'a QpMap<V> {
     type Item = (&'a [u8], &'a V);
     type IntoIter = Iter<'a, V>;
 
@@ -512,8 +627,8 @@ impl<'a, V> IntoIterator for &'a mut QpMap<V> {
     }
 }
 
-impl<V> IntoIterator for QpMap<V> {
-    type Item = (Box<[u8]>, V);
+impl<V: ?Sized + Value> IntoIterator for QpMap<V> {
+    type Item = (Box<[u8]>, V::Taken);
     type IntoIter = IntoIter<V>;
 
     fn into_iter(self) -> IntoIter<V> {
@@ -523,10 +638,10 @@ impl<V> IntoIterator for QpMap<V> {
 
 /// The entries of a map, moved out of it in order.
 #[derive(Debug)]
-pub struct IntoIter<V>(QpMap<V>);
+pub struct IntoIter<V: ?Sized + Value>(QpMap<V>);
 
-impl<V> Iterator for IntoIter<V> {
-    type Item = (Box<[u8]>, V);
+impl<V: ?Sized + Value> Iterator for IntoIter<V> {
+    type Item = (Box<[u8]>, V::Taken);
 
     fn next(&mut self) -> Option<Self::Item> {
         self.0.pop_first()
@@ -537,11 +652,11 @@ impl<V> Iterator for IntoIter<V> {
     }
 }
 
-impl<V> DoubleEndedIterator for IntoIter<V> {
+impl<V: ?Sized + Value> DoubleEndedIterator for IntoIter<V> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.0.pop_last()
     }
 }
 
-impl<V> ExactSizeIterator for IntoIter<V> {}
-impl<V> core::iter::FusedIterator for IntoIter<V> {}
+impl<V: ?Sized + Value> ExactSizeIterator for IntoIter<V> {}
+impl<V: ?Sized + Value> core::iter::FusedIterator for IntoIter<V> {}

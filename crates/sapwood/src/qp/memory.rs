@@ -7,6 +7,7 @@ use sapwood_arena::{Kind, Memory};
 
 use super::raw::points::INDEX_KIND;
 use super::raw::tree::Tree;
+use crate::qp::Value;
 
 /// What a map's memory holds, in bytes. All parts of `arena` add up to its frontier.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +30,7 @@ pub struct QpMemory {
 }
 
 impl QpMemory {
-    pub(crate) fn of<V>(tree: &Tree<V>) -> Self {
+    pub(crate) fn of<V: ?Sized + Value>(tree: &Tree<V>) -> Self {
         let arena = tree.arena.memory();
         let kind = |kind| figures::kind(&arena, kind);
         QpMemory {
@@ -87,7 +88,10 @@ pub struct QpStoreMemory {
 
 #[cfg(feature = "std")]
 impl QpStoreMemory {
-    pub(crate) fn of<V>(writer: &super::raw::version::Writer<V>, snapshots: usize) -> Self {
+    pub(crate) fn of<V: ?Sized + Value>(
+        writer: &super::raw::version::Writer<V>,
+        snapshots: usize,
+    ) -> Self {
         QpStoreMemory {
             map: QpMemory::of(&writer.tree),
             waiting: writer.waiting(),

@@ -47,6 +47,7 @@ pub use map::{IntoIter, QpMap};
 pub use memory::QpMemory;
 #[cfg(feature = "std")]
 pub use memory::{QpSharedMemory, QpStoreMemory};
+pub use raw::leaf::Value;
 #[cfg(feature = "std")]
 pub use raw::mem::Checked;
 pub use raw::mem::Trusted;

@@ -2,8 +2,9 @@
 
 use super::map::QpMap;
 use super::raw::view::View;
+use crate::qp::Value;
 
-impl<V> QpMap<V> {
+impl<V: ?Sized + Value> QpMap<V> {
     /// An empty map with a point index: a hash index over its entries, kept in step with it.
     ///
     /// Lookups of single keys ([`get`](Self::get), [`contains_key`](Self::contains_key),

@@ -10,13 +10,17 @@ use super::raw::cursor::Cursor;
 use super::raw::mem::Mem;
 use super::raw::span::Span;
 use super::raw::view::View;
+use crate::qp::Value;
 
 /// Below this many bytes of nodes a map sits in the second-level cache, and a batch of lookups
 /// gains nothing from interleaving.
 pub(crate) const BATCH_FROM: usize = 512 << 10;
 
 /// The entries between two bounds; none when they have crossed.
-pub(crate) fn range<'a, V, M: Mem, K, R>(view: View<'a, V, M>, bounds: &R) -> Range<'a, V, M>
+pub(crate) fn range<'a, V: ?Sized + Value, M: Mem, K, R>(
+    view: View<'a, V, M>,
+    bounds: &R,
+) -> Range<'a, V, M>
 where
     K: AsRef<[u8]> + ?Sized,
     R: RangeBounds<K>,
@@ -43,7 +47,7 @@ where
 }
 
 /// The entry at the leaf that `seek` goes to.
-pub(crate) fn seek<'a, V, M: Mem>(
+pub(crate) fn seek<'a, V: ?Sized + Value, M: Mem>(
     view: View<'a, V, M>,
     seek: impl FnOnce(&mut Cursor),
 ) -> Option<(&'a [u8], &'a V)> {
@@ -56,7 +60,7 @@ pub(crate) fn seek<'a, V, M: Mem>(
 
 /// Looks keys up, interleaved when the map is `large`.
 #[cfg(feature = "std")]
-pub(crate) fn get_many<'a, V, M: Mem, K: AsRef<[u8]>>(
+pub(crate) fn get_many<'a, V: ?Sized + Value, M: Mem, K: AsRef<[u8]>>(
     view: View<'a, V, M>,
     large: bool,
     keys: &[K],
@@ -78,7 +82,7 @@ pub(crate) fn get_many<'a, V, M: Mem, K: AsRef<[u8]>>(
 }
 
 /// All stored prefixes of a key, shortest first.
-pub(crate) fn ancestors<'a, V, M: Mem>(
+pub(crate) fn ancestors<'a, V: ?Sized + Value, M: Mem>(
     view: View<'a, V, M>,
     key: &[u8],
     keep: impl Fn(&[u8]) -> bool,

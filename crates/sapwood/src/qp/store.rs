@@ -12,7 +12,7 @@ use zerocopy::{Immutable, IntoBytes};
 use super::diff::Diff;
 use super::file::SaveError;
 use super::iter::Iter;
-use super::map::sorted_tree;
+use super::map::{sorted_tree, sorted_tree_of_bytes};
 use super::memory::QpStoreMemory;
 use super::raw::mem::Trusted;
 use super::raw::tree::Tree;
@@ -22,6 +22,7 @@ use super::read::{self, point_methods, read_methods};
 use super::txn::QpTxn;
 use super::{QpMap, file};
 use crate::memory::MemoryOptions;
+use crate::qp::Value;
 use crate::reader::reading_methods;
 use crate::{Buildable, Builder, Error, OldestSnapshot, Readable};
 
@@ -82,11 +83,11 @@ impl fmt::Display for Version {
 /// reader.quiescent();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct QpStore<V: Send + Sync + 'static> {
+pub struct QpStore<V: ?Sized + Value + Send + Sync + 'static> {
     shared: Arc<StoreShared<V>>,
 }
 
-impl<V: Send + Sync + 'static> Clone for QpStore<V> {
+impl<V: ?Sized + Value + Send + Sync + 'static> Clone for QpStore<V> {
     fn clone(&self) -> Self {
         QpStore {
             shared: Arc::clone(&self.shared),
@@ -94,11 +95,11 @@ impl<V: Send + Sync + 'static> Clone for QpStore<V> {
     }
 }
 
-impl<V: Send + Sync + 'static> Buildable for QpStore<V> {
+impl<V: ?Sized + Value + Send + Sync + 'static> Buildable for QpStore<V> {
     type Choices = ();
 }
 
-impl<V: Send + Sync + 'static> Builder<QpStore<V>> {
+impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
     /// An empty store.
     ///
     /// # Errors
@@ -108,12 +109,18 @@ impl<V: Send + Sync + 'static> Builder<QpStore<V>> {
     /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
     /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
     pub fn build(self) -> Result<QpStore<V>, Error> {
-        let tree = Tree::new(stable_arena(self.memory.stable())?);
-        Ok(QpStore {
-            shared: Arc::new(StoreShared::new(tree, self.domain.unwrap_or_default())),
-        })
+        let tree = Tree::new(stable_arena(self.memory.clone().stable())?);
+        Ok(self.build_over(tree))
     }
 
+    fn build_over(self, tree: Tree<V>) -> QpStore<V> {
+        QpStore {
+            shared: Arc::new(StoreShared::new(tree, self.domain.unwrap_or_default())),
+        }
+    }
+}
+
+impl<V: Send + Sync + 'static> Builder<QpStore<V>> {
     /// A store of entries in ascending order of keys, as its first version. Of equal keys, the last
     /// wins.
     ///
@@ -126,14 +133,40 @@ impl<V: Send + Sync + 'static> Builder<QpStore<V>> {
         self,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpStore<V>, Error> {
-        let tree = sorted_tree(stable_arena(self.memory.stable())?, entries)?;
-        Ok(QpStore {
-            shared: Arc::new(StoreShared::new(tree, self.domain.unwrap_or_default())),
-        })
+        let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries)?;
+        Ok(self.build_over(tree))
+    }
+}
+
+impl Builder<QpStore<[u8]>> {
+    /// A store of entries in ascending order of keys, as its first version. Of equal keys, the last
+    /// wins.
+    ///
+    /// # Errors
+    /// As [`QpMap::from_sorted_bytes`].
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn build_sorted_bytes<K: AsRef<[u8]>, B: AsRef<[u8]>>(
+        self,
+        entries: impl IntoIterator<Item = (K, B)>,
+    ) -> Result<QpStore<[u8]>, Error> {
+        let tree = sorted_tree_of_bytes(stable_arena(self.memory.clone().stable())?, entries)?;
+        Ok(self.build_over(tree))
     }
 }
 
 impl<V: Send + Sync + 'static> QpStore<V> {
+    /// A store whose first version is a map's entries.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when no memory can be had; the map is dropped.
+    pub fn from_map(map: QpMap<V>) -> Result<Self, Error> {
+        Self::builder().build_sorted(map)
+    }
+}
+
+impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     /// An empty store with a domain of its own.
     ///
     /// # Errors
@@ -145,14 +178,6 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     /// A store that is made to measure.
     pub fn builder() -> Builder<Self> {
         Builder::begin(MemoryOptions::reserve(RESERVE), ())
-    }
-
-    /// A store whose first version is a map's entries.
-    ///
-    /// # Errors
-    /// [`Error::ArenaFull`] when no memory can be had; the map is dropped.
-    pub fn from_map(map: QpMap<V>) -> Result<Self, Error> {
-        Self::builder().build_sorted(map)
     }
 
     reading_methods!(QpView<'g, V>);
@@ -184,11 +209,11 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     /// assert_eq!(store.pin().view().get("elm"), Some(&1));
     /// # Ok::<(), sapwood::Error>(())
     /// ```
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<V>
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<V::Owned>
     where
-        V: Clone,
+        V: ToOwned,
     {
-        self.read(|view| view.get(key).cloned())
+        self.read(|view| view.get(key).map(V::to_owned))
     }
 
     /// Whether the newest version has the key.
@@ -319,7 +344,7 @@ impl<V: Send + Sync + 'static> QpStore<V> {
     }
 }
 
-impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for QpStore<V> {
+impl<V: ?Sized + Value + Send + Sync + fmt::Debug + 'static> fmt::Debug for QpStore<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let snapshot = self.snapshot();
         f.debug_struct("QpStore")
@@ -329,7 +354,7 @@ impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for QpStore<V> {
     }
 }
 
-impl<V: Send + Sync + 'static> Readable for QpStore<V> {
+impl<V: ?Sized + Value + Send + Sync + 'static> Readable for QpStore<V> {
     type View<'g> = QpView<'g, V>;
 
     fn domain(&self) -> &Domain {
@@ -343,21 +368,21 @@ impl<V: Send + Sync + 'static> Readable for QpStore<V> {
 }
 
 /// One version, read under a guard. Stays on its thread.
-pub struct QpView<'g, V> {
+pub struct QpView<'g, V: ?Sized + Value> {
     view: View<'g, V>,
     len: usize,
     local: PhantomData<*const ()>,
 }
 
-impl<V> Clone for QpView<'_, V> {
+impl<V: ?Sized + Value> Clone for QpView<'_, V> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<V> Copy for QpView<'_, V> {}
+impl<V: ?Sized + Value> Copy for QpView<'_, V> {}
 
-impl<'g, V: Send + Sync> QpView<'g, V> {
+impl<'g, V: ?Sized + Value + Send + Sync> QpView<'g, V> {
     #[inline]
     fn new(shared: &'g StoreShared<V>, guard: Guard<'g>) -> Self {
         let (view, len) = shared.view(guard);
@@ -387,13 +412,13 @@ impl<'g, V: Send + Sync> QpView<'g, V> {
     point_methods!([] 'g [&] self Trusted);
 }
 
-impl<V: Send + Sync + fmt::Debug> fmt::Debug for QpView<'_, V> {
+impl<V: ?Sized + Value + Send + Sync + fmt::Debug> fmt::Debug for QpView<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter().fmt(f)
     }
 }
 
-impl<'g, V: Send + Sync> IntoIterator for QpView<'g, V> {
+impl<'g, V: ?Sized + Value + Send + Sync> IntoIterator for QpView<'g, V> {
     type Item = (&'g [u8], &'g V);
     type IntoIter = Iter<'g, V>;
 
@@ -403,11 +428,11 @@ impl<'g, V: Send + Sync> IntoIterator for QpView<'g, V> {
 }
 
 /// A version that is kept alive until this is dropped. May be read and sent anywhere.
-pub struct QpSnapshot<V: Send + Sync + 'static> {
+pub struct QpSnapshot<V: ?Sized + Value + Send + Sync + 'static> {
     kept: Kept<V>,
 }
 
-impl<V: Send + Sync + 'static> QpSnapshot<V> {
+impl<V: ?Sized + Value + Send + Sync + 'static> QpSnapshot<V> {
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_, V> {
         self.kept.view()
@@ -457,7 +482,7 @@ impl<V: Send + Sync + 'static> QpSnapshot<V> {
     }
 }
 
-impl<V: Send + Sync + 'static> Clone for QpSnapshot<V> {
+impl<V: ?Sized + Value + Send + Sync + 'static> Clone for QpSnapshot<V> {
     fn clone(&self) -> Self {
         QpSnapshot {
             kept: self.kept.clone(),
@@ -465,7 +490,7 @@ impl<V: Send + Sync + 'static> Clone for QpSnapshot<V> {
     }
 }
 
-impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for QpSnapshot<V> {
+impl<V: ?Sized + Value + Send + Sync + fmt::Debug + 'static> fmt::Debug for QpSnapshot<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QpSnapshot")
             .field("version", &self.version())
@@ -474,7 +499,7 @@ impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for QpSnapshot<V> {
     }
 }
 
-impl<'s, V: Send + Sync + 'static> IntoIterator for &'s QpSnapshot<V> {
+impl<'s, V: ?Sized + Value + Send + Sync + 'static> IntoIterator for &'s QpSnapshot<V> {
     type Item = (&'s [u8], &'s V);
     type IntoIter = Iter<'s, V>;
 

@@ -3,12 +3,13 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::map::checked;
+use super::map::{checked, checked_value};
 use super::raw::mem::Trusted;
 use super::raw::version::{StoreShared, Writer};
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
 use super::store::Version;
+use crate::qp::Value;
 use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
 
@@ -17,15 +18,15 @@ use crate::{Error, Rejected};
 ///
 /// Nodes that it made are changed in place; older ones are copied once. An operation that fails
 /// leaves the transaction as it was before the operation, and the transaction can go on.
-pub struct QpTxn<'s, V: Send + Sync + 'static> {
+pub struct QpTxn<'s, V: ?Sized + Value + Send + Sync + 'static> {
     shared: &'s StoreShared<V>,
     // Released before the values are dropped: their `drop` may use the store.
     writer: WriterGuard<'s, Writer<V>>,
     /// Values that were reclaimed on the way.
-    values: Vec<V>,
+    values: Vec<V::Dropped>,
 }
 
-impl<'s, V: Send + Sync + 'static> QpTxn<'s, V> {
+impl<'s, V: ?Sized + Value + Send + Sync + 'static> QpTxn<'s, V> {
     pub(crate) fn new(shared: &'s StoreShared<V>, writer: WriterGuard<'s, Writer<V>>) -> Self {
         QpTxn {
             shared,
@@ -34,7 +35,7 @@ impl<'s, V: Send + Sync + 'static> QpTxn<'s, V> {
         }
     }
 
-    fn parts(&mut self) -> (&StoreShared<V>, &mut Writer<V>, &mut Vec<V>) {
+    fn parts(&mut self) -> (&StoreShared<V>, &mut Writer<V>, &mut Vec<V::Dropped>) {
         (self.shared, &mut self.writer, &mut self.values)
     }
 
@@ -64,7 +65,9 @@ impl<'s, V: Send + Sync + 'static> QpTxn<'s, V> {
         }
         Ok(())
     }
+}
 
+impl<V: Send + Sync + 'static> QpTxn<'_, V> {
     /// Inserts or replaces. The value that was replaced can be read until the transaction is
     /// changed again.
     ///
@@ -72,7 +75,57 @@ impl<'s, V: Send + Sync + 'static> QpTxn<'s, V> {
     /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given
     /// back.
     pub fn insert(&mut self, key: impl AsRef<[u8]>, value: V) -> Result<Option<&V>, Rejected<V>> {
-        let key = key.as_ref();
+        self.put(key.as_ref(), value)
+    }
+
+    /// [`insert_many`](Self::insert_many) without the count.
+    ///
+    /// # Errors
+    /// As `insert_many`.
+    pub fn insert_all<K: AsRef<[u8]>>(
+        &mut self,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<(), Rejected<V>> {
+        self.insert_many(entries).map(drop)
+    }
+}
+
+impl QpTxn<'_, [u8]> {
+    /// Inserts or replaces, as [`insert`](Self::insert) does.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
+    /// [`Error::GarbageLimit`].
+    ///
+    /// ```
+    /// use sapwood::qp::QpStore;
+    /// let store: QpStore<[u8]> = QpStore::new()?;
+    /// let mut txn = store.begin();
+    /// txn.insert_bytes("elm", "Ulmus")?;
+    /// assert_eq!(txn.insert_bytes("elm", "Ulmus glabra")?, Some(&b"Ulmus"[..]));
+    /// txn.commit();
+    /// assert_eq!(store.pin().view().get("elm"), Some(&b"Ulmus glabra"[..]));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn insert_bytes(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Option<&[u8]>, Error> {
+        let value = checked_value(value.as_ref())?;
+        match self.put(key.as_ref(), value) {
+            Ok(old) => Ok(old),
+            Err(rejected) => Err(rejected.error),
+        }
+    }
+}
+
+impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
+    fn put<'a>(
+        &mut self,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<Option<&V>, Rejected<V::New<'a>>> {
         if let Err(error) = checked(key).map(drop).and_then(|()| self.admit(key)) {
             return Err(Rejected { value, error });
         }
@@ -120,17 +173,6 @@ impl<'s, V: Send + Sync + 'static> QpTxn<'s, V> {
         self.remove_prefix([])
     }
 
-    /// [`insert_many`](Self::insert_many) without the count.
-    ///
-    /// # Errors
-    /// As `insert_many`.
-    pub fn insert_all<K: AsRef<[u8]>>(
-        &mut self,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<(), Rejected<V>> {
-        self.insert_many(entries).map(drop)
-    }
-
     /// Publishes all changes as a new version with one store, and frees some of what older commits
     /// left behind. Returns the version's number (the newest one's, when nothing was changed).
     ///
@@ -164,14 +206,14 @@ impl<'s, V: Send + Sync + 'static> QpTxn<'s, V> {
     }
 }
 
-impl<V: Send + Sync + 'static> Drop for QpTxn<'_, V> {
+impl<V: ?Sized + Value + Send + Sync + 'static> Drop for QpTxn<'_, V> {
     fn drop(&mut self) {
         // After a commit there is nothing to take back.
         self.shared.roll_back(&mut self.writer, &mut self.values);
     }
 }
 
-impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for QpTxn<'_, V> {
+impl<V: ?Sized + Value + Send + Sync + fmt::Debug + 'static> fmt::Debug for QpTxn<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QpTxn")
             .field("entries", &self.iter())

@@ -8,6 +8,7 @@
 use super::mem::Mem;
 use super::node::{KIND, LEAF};
 use super::view::{View, prefetch};
+use crate::qp::raw::leaf::Value;
 use sapwood_format::cluster::tag;
 
 /// How many descents are under way at once: about as many misses as a core keeps in flight.
@@ -17,7 +18,7 @@ pub(crate) const LANES: usize = 16;
 const NOWHERE: u32 = LEAF;
 
 /// Finds all keys; calls `each(i, leaf cell)` in order, with 0 for a key that is absent.
-pub(crate) fn find_many<V, M: Mem, K: AsRef<[u8]>>(
+pub(crate) fn find_many<V: ?Sized + Value, M: Mem, K: AsRef<[u8]>>(
     view: &View<'_, V, M>,
     keys: &[K],
     mut each: impl FnMut(usize, u32),
@@ -67,7 +68,10 @@ pub(crate) fn find_many<V, M: Mem, K: AsRef<[u8]>>(
 
 /// Reads, interleaved, what single changes of these keys are going to read: the branches on the way
 /// to each, the cluster, and the leaf next to it.
-pub(crate) fn warm<'k, V, M: Mem>(view: &View<'_, V, M>, keys: impl Iterator<Item = &'k [u8]>) {
+pub(crate) fn warm<'k, V: ?Sized + Value, M: Mem>(
+    view: &View<'_, V, M>,
+    keys: impl Iterator<Item = &'k [u8]>,
+) {
     let mut lanes: [&[u8]; LANES] = [&[]; LANES];
     let mut n = 0;
     for (lane, key) in lanes.iter_mut().zip(keys) {
@@ -87,7 +91,7 @@ pub(crate) fn warm<'k, V, M: Mem>(view: &View<'_, V, M>, keys: impl Iterator<Ite
 
 /// Takes up to 16 keys down to the leaves or clusters that they lead to, and fetches those.
 #[inline(always)]
-pub(super) fn descend<V, M: Mem>(
+pub(super) fn descend<V: ?Sized + Value, M: Mem>(
     view: &View<'_, V, M>,
     keys: &[&[u8]; LANES],
     n: usize,

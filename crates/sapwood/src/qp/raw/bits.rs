@@ -13,11 +13,12 @@ use super::batch::{LANES, warm};
 use super::mem::Mem;
 use super::node::{Branch, KIND, LEAF};
 use super::view::{Near, View};
+use crate::qp::raw::leaf::Value;
 
 /// The alternatives of a byte, from the one with the most bits down; the rest is 0.
 pub(crate) type Alternatives = [u8; 3];
 
-impl<V, M: Mem> View<'_, V, M> {
+impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     /// The leaf of the longest key that matches.
     ///
     /// One descent, one leaf compared, and then up again: through the borders of the cluster, and

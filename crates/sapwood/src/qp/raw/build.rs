@@ -6,7 +6,7 @@ use sapwood_arena::{Area, Arena, ArenaFull, ArenaOptions};
 
 use super::bulk;
 use super::cursor::Cursor;
-use super::leaf::{LeafOf, mismatch};
+use super::leaf::{LeafOf, Value, mismatch};
 use super::mem::{Trusted, byte_of};
 use super::order::Order;
 use super::parts::Parts;
@@ -46,7 +46,7 @@ struct Packer {
 
 impl Packer {
     /// Takes the next leaf, which parts from the one before at this border.
-    fn push<V>(
+    fn push<V: ?Sized + Value>(
         &mut self,
         tree: &mut Tree<V>,
         leaf: u32,
@@ -75,7 +75,11 @@ impl Packer {
     }
 
     /// Ends the levels with an offset over `at` (`None`: all).
-    fn close<V>(&mut self, tree: &mut Tree<V>, at: Option<usize>) -> Result<(), ArenaFull> {
+    fn close<V: ?Sized + Value>(
+        &mut self,
+        tree: &mut Tree<V>,
+        at: Option<usize>,
+    ) -> Result<(), ArenaFull> {
         while let Some(level) = self.levels.last() {
             if at.is_some_and(|at| level.offset <= at) {
                 break;
@@ -97,7 +101,12 @@ impl Packer {
     }
 
     /// A branch of the items from `first` on, which part at the offset and behind it.
-    fn branch<V>(&self, tree: &mut Tree<V>, offset: usize, first: usize) -> Result<u32, ArenaFull> {
+    fn branch<V: ?Sized + Value>(
+        &self,
+        tree: &mut Tree<V>,
+        offset: usize,
+        first: usize,
+    ) -> Result<u32, ArenaFull> {
         let items = &self.items[first..];
         let mut parts: Option<Parts> = None;
         let mut from = 0;
@@ -125,7 +134,7 @@ impl Packer {
     }
 
     /// The root of all.
-    fn finish<V>(&mut self, tree: &mut Tree<V>) -> Result<u32, ArenaFull> {
+    fn finish<V: ?Sized + Value>(&mut self, tree: &mut Tree<V>) -> Result<u32, ArenaFull> {
         self.close(tree, None)?;
         if self.items.is_empty() {
             return Ok(0);
@@ -151,7 +160,7 @@ fn group(items: &[Item], from: usize, offset: usize) -> usize {
 }
 
 /// One branch, one leaf, or leaves as a cluster.
-fn pack<V>(tree: &mut Tree<V>, items: &[Item]) -> Result<u32, ArenaFull> {
+fn pack<V: ?Sized + Value>(tree: &mut Tree<V>, items: &[Item]) -> Result<u32, ArenaFull> {
     let entry = |item: &Item| Entry {
         cell: item.cell,
         tag: item.tag.unwrap_or(0),
@@ -165,25 +174,27 @@ fn pack<V>(tree: &mut Tree<V>, items: &[Item]) -> Result<u32, ArenaFull> {
 }
 
 /// Builds a trie from entries in ascending order.
-pub(crate) struct Builder<V> {
+pub(crate) struct Builder<V: ?Sized + Value> {
     tree: Tree<V>,
     packer: Packer,
     /// The leaf of the last key, or 0.
     last: u32,
     order: Order,
+    /// Each leaf was made behind the one before it, and none was freed.
+    in_order: bool,
 }
 
 /// Where an entry stands relative to the last.
-pub(crate) enum Pushed<V> {
+pub(crate) enum Pushed<V: ?Sized + Value> {
     /// It was added.
     Added,
     /// It has the last entry's key, whose value was replaced by it and comes back.
-    Replaced(V),
+    Replaced(V::Taken),
     /// It sorts before the last one.
     Unsorted,
 }
 
-impl<V> Builder<V> {
+impl<V: ?Sized + Value> Builder<V> {
     /// The arena must be empty.
     pub(crate) fn new(arena: Arena) -> Self {
         Builder {
@@ -191,10 +202,15 @@ impl<V> Builder<V> {
             packer: Packer::default(),
             last: 0,
             order: Order::default(),
+            in_order: true,
         }
     }
 
-    pub(crate) fn push(&mut self, key: &[u8], value: V) -> Result<Pushed<V>, (V, ArenaFull)> {
+    pub(crate) fn push<'a>(
+        &mut self,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<Pushed<V>, (V::New<'a>, ArenaFull)> {
         let mut border = None;
         if self.last != 0 {
             let p = self.tree.pointer(self.last);
@@ -202,23 +218,47 @@ impl<V> Builder<V> {
             let last = unsafe { LeafOf::<V>::key(p) };
             let Some(at) = mismatch(last, key) else {
                 // SAFETY: the builder owns the leaf.
-                let slot = unsafe { &mut *LeafOf::<V>::value_ptr(p) };
-                return Ok(Pushed::Replaced(core::mem::replace(slot, value)));
+                return match unsafe { V::replace(p, value) } {
+                    Ok(old) => Ok(Pushed::Replaced(old)),
+                    Err(value) => self.push_over(key, value).map(Pushed::Replaced),
+                };
             };
             if last.get(at) > key.get(at) {
                 return Ok(Pushed::Unsorted);
             }
             border = Some(Border::between(last, key, at));
         }
+        let spare = V::spare(&value);
         let leaf = self.tree.make_leaf(key, value)?;
         if let Err(full) = self.packer.push(&mut self.tree, leaf, key, border) {
             // SAFETY: the leaf is in no item.
-            return Err((unsafe { self.tree.take_leaf(leaf) }, full));
+            let value = unsafe { self.tree.take_leaf(leaf) };
+            return Err((V::again(spare, value), full));
         }
         self.last = leaf;
-        self.order.add::<V>(leaf, key.len());
+        // SAFETY: the leaf was made just now.
+        let size = unsafe { LeafOf::<V>::size(self.tree.pointer(leaf)) };
+        self.order.add(leaf, size);
         self.tree.len += 1;
         Ok(Pushed::Added)
+    }
+
+    /// Puts a leaf with a value in the place of the last one, which has the same key.
+    fn push_over<'a>(
+        &mut self,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<V::Taken, (V::New<'a>, ArenaFull)> {
+        let leaf = self.tree.make_leaf(key, value)?;
+        if let Some(item) = self.packer.items.last_mut() {
+            debug_assert_eq!(item.cell, self.last);
+            item.cell = leaf;
+        }
+        let old = core::mem::replace(&mut self.last, leaf);
+        // The old leaf's place is in the middle of a run.
+        self.in_order = false;
+        // SAFETY: no item has the old leaf any more.
+        Ok(unsafe { self.tree.take_value(old) })
     }
 
     pub(crate) fn finish(mut self) -> Result<Tree<V>, ArenaFull> {
@@ -229,12 +269,14 @@ impl<V> Builder<V> {
             Tree::new(Arena::new(ArenaOptions::default())),
         );
         tree.root = root;
-        tree.order = core::mem::take(&mut self.order).finish(tree.len);
+        if self.in_order {
+            tree.order = core::mem::take(&mut self.order).finish(tree.len);
+        }
         Ok(tree)
     }
 }
 
-impl<V> Drop for Builder<V> {
+impl<V: ?Sized + Value> Drop for Builder<V> {
     /// An unfinished builder drops the values that it took.
     fn drop(&mut self) {
         let tops = self.packer.items.drain(..).map(|item| item.cell).collect();
@@ -243,7 +285,7 @@ impl<V> Drop for Builder<V> {
     }
 }
 
-impl<V> Tree<V> {
+impl<V: ?Sized + Value> Tree<V> {
     /// Moves everything into `fresh`, built anew in key order. On failure the trie is as it was.
     pub(crate) fn move_into(&mut self, fresh: Arena) -> Result<(), ArenaFull> {
         let root = self.root;
@@ -265,7 +307,7 @@ impl<V> Tree<V> {
 /// dropped twice. With `leaves`, the bytes of all leaves, those lie side by side.
 ///
 /// Branches and clusters are built anew, so the copy depends on the entries only.
-pub(crate) fn copy_in_order<V>(
+pub(crate) fn copy_in_order<V: ?Sized + Value>(
     view: &View<'_, V, Trusted>,
     fresh: Arena,
     leaves: usize,
@@ -280,8 +322,8 @@ pub(crate) fn copy_in_order<V>(
     let mut cursor = Cursor::new();
     cursor.first(view);
     while let Some(key) = (cursor.leaf != 0).then(|| view.key(cursor.leaf)).flatten() {
-        let new = copy_leaf(&mut to, view, cursor.leaf)?;
-        order.add::<V>(new, key.len());
+        let (new, size) = copy_leaf(&mut to, view, cursor.leaf)?;
+        order.add(new, size);
         let border = last.and_then(|last| {
             let at = mismatch(last, key)?;
             Some(Border::between(last, key, at))
@@ -295,17 +337,17 @@ pub(crate) fn copy_in_order<V>(
     Ok((arena, root, order))
 }
 
-/// Copies a leaf, value and all.
-fn copy_leaf<V>(
+/// Copies a leaf, value and all; the copy and its size.
+fn copy_leaf<V: ?Sized + Value>(
     to: &mut Tree<V>,
     view: &View<'_, V, Trusted>,
     cell: u32,
-) -> Result<u32, ArenaFull> {
+) -> Result<(u32, usize), ArenaFull> {
     let from = view.mem.base.wrapping_add(byte_of(cell));
     // SAFETY: cells of the view are live; the new block has the size of the old one. Padding inside
     // a value may be uninitialized, so words are moved as they are.
     unsafe {
-        let size = LeafOf::<V>::size(LeafOf::<V>::key_len(from));
+        let size = LeafOf::<V>::size(from);
         let r = to.arena.alloc(size, LEAF_KIND, Area::Leaves)?;
         let new = tree::leaf_cell(r);
         core::ptr::copy_nonoverlapping(
@@ -313,7 +355,7 @@ fn copy_leaf<V>(
             to.pointer(new).cast(),
             size.div_ceil(8),
         );
-        Ok(new)
+        Ok((new, size))
     }
 }
 

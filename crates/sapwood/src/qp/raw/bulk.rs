@@ -9,15 +9,15 @@ use core::marker::PhantomData;
 use sapwood_arena::{Arena, ArenaFull};
 
 use super::cursor::Cursor;
-use super::leaf::LeafOf;
+use super::leaf::{LeafOf, Value};
 use super::mem::byte_of;
 use super::node::LEAF;
-use super::tree::{LEAF_KIND, Owned, Policy, Tree, each_child, ref_of};
+use super::tree::{Owned, Policy, Tree, each_child};
 
-impl<V> Tree<V> {
+impl<V: ?Sized + Value> Tree<V> {
     /// Removes everything that starts with `prefix`; returns how many entries that were, and their
     /// values, if it matters when they are dropped.
-    pub(crate) fn remove_prefix(&mut self, prefix: &[u8]) -> (usize, Vec<V>) {
+    pub(crate) fn remove_prefix(&mut self, prefix: &[u8]) -> (usize, Vec<V::Dropped>) {
         let mut values = Vec::new();
         let Ok(tops) = self.unlink_prefix(&mut Owned, prefix) else {
             return (0, values);
@@ -31,7 +31,7 @@ impl<V> Tree<V> {
                         tree.len -= 1;
                         tree.point_removed(cell);
                         let value = tree.take_leaf(cell);
-                        if core::mem::needs_drop::<V>() {
+                        if V::NEEDS_DROP {
                             values.push(value);
                         }
                     } else {
@@ -53,13 +53,13 @@ impl<V> Tree<V> {
         &mut self,
         from: &mut Self,
         leaf: u32,
-    ) -> Result<Option<V>, ArenaFull> {
+    ) -> Result<Option<V::Taken>, ArenaFull> {
         let p = from.pointer(leaf);
         // SAFETY: the key's bytes stay until the leaf is freed below. The value is copied bit by
         // bit, and only one of the copies is used: the one here, or on failure the one there.
         unsafe {
             let key = LeafOf::<V>::key(p);
-            match self.insert(key, LeafOf::<V>::value_ptr(p).read()) {
+            match self.insert(key, V::second(p)) {
                 Err((value, full)) => {
                     core::mem::forget(value);
                     Err(full)
@@ -77,7 +77,10 @@ impl<V> Tree<V> {
 
     /// Moves the first entry of `from` here. `None`: there is none. Else the value that it
     /// replaced, if any.
-    pub(crate) fn move_first(&mut self, from: &mut Self) -> Result<Option<Option<V>>, ArenaFull> {
+    pub(crate) fn move_first(
+        &mut self,
+        from: &mut Self,
+    ) -> Result<Option<Option<V::Taken>>, ArenaFull> {
         let mut cursor = Cursor::new();
         cursor.first(&from.view());
         if cursor.leaf == 0 {
@@ -94,13 +97,7 @@ impl<V> Tree<V> {
     unsafe fn forget_leaf(&mut self, leaf: u32) {
         self.point_removed(leaf);
         // SAFETY: the caller's promise.
-        unsafe {
-            let p = self.pointer(leaf);
-            LeafOf::<V>::forget(p);
-            self.order.end();
-            let size = LeafOf::<V>::size(LeafOf::<V>::key_len(p));
-            self.arena.free(ref_of(leaf), size, LEAF_KIND);
-        }
+        unsafe { self.free_leaf(leaf, |p| LeafOf::<V>::forget(p)) }
     }
 
     /// Moves all entries from `key` on into a trie in `fresh`. On failure all stay here.
@@ -118,7 +115,7 @@ impl<V> Tree<V> {
             // count.
             unsafe {
                 let p = self.pointer(leaf);
-                let copy = LeafOf::<V>::value_ptr(p).read();
+                let copy = V::second(p);
                 if let Err((copy, full)) = upper.insert(LeafOf::<V>::key(p), copy) {
                     core::mem::forget(copy);
                     upper.forget_values();
@@ -187,14 +184,14 @@ impl<V> Tree<V> {
 /// # Safety
 /// The cells are live in the memory at `base`, each leaf is below one of them once, and none is
 /// used afterwards.
-pub(crate) unsafe fn drop_values<V>(base: *mut u8, cells: Vec<u32>) {
-    struct Rest<V> {
+pub(crate) unsafe fn drop_values<V: ?Sized + Value>(base: *mut u8, cells: Vec<u32>) {
+    struct Rest<V: ?Sized + Value> {
         base: *mut u8,
         todo: Vec<u32>,
         values: PhantomData<V>,
     }
-    impl<V> Rest<V> {
-        fn next(&mut self) -> Option<V> {
+    impl<V: ?Sized + Value> Rest<V> {
+        fn next(&mut self) -> Option<V::Dropped> {
             loop {
                 let cell = self.todo.pop()?;
                 let p = self.base.wrapping_add(byte_of(cell));
@@ -208,14 +205,14 @@ pub(crate) unsafe fn drop_values<V>(base: *mut u8, cells: Vec<u32>) {
             }
         }
     }
-    impl<V> Drop for Rest<V> {
+    impl<V: ?Sized + Value> Drop for Rest<V> {
         fn drop(&mut self) {
             while let Some(value) = self.next() {
                 drop(value);
             }
         }
     }
-    if core::mem::needs_drop::<V>() || LeafOf::<V>::BOXED {
+    if LeafOf::<V>::NEEDS_DROP {
         let mut rest: Rest<V> = Rest {
             base,
             todo: cells,

@@ -3,7 +3,7 @@
 use sapwood_arena::{Area, ArenaFull};
 use smallvec::SmallVec;
 
-use super::leaf::LeafOf;
+use super::leaf::{LeafOf, Value};
 use super::node::{CLUSTER, KIND, LEAF};
 use super::parts::Parts;
 use super::slots::{self, Border, Entry, Slots};
@@ -18,7 +18,7 @@ use sapwood_format::cluster::{self, FILL_MAX, capacity_for, tag};
 /// Cells that were taken out together: the top of a subtree, or some leaves.
 pub(crate) type Tops = SmallVec<[u32; 32]>;
 
-impl<V> Tree<V> {
+impl<V: ?Sized + Value> Tree<V> {
     /// The key of a live leaf, for as long as the arena is not touched.
     fn key_of<'k>(&self, leaf: u32) -> &'k [u8] {
         // SAFETY: callers have the leaf from this trie, and use the key before anything is freed.
@@ -536,7 +536,6 @@ impl<V> Tree<V> {
     /// # Safety
     /// The way is the key's in the trie as it is now, and it is there; `new` is an unlinked leaf of
     /// the same key.
-    #[cfg(feature = "std")]
     pub(crate) unsafe fn replace<P: Policy>(
         &mut self,
         policy: &mut P,
@@ -559,7 +558,11 @@ impl<V> Tree<V> {
     // Owned changes.
 
     /// Inserts or replaces, changing in place; a value that was replaced comes back.
-    pub(crate) fn insert(&mut self, key: &[u8], value: V) -> Result<Option<V>, (V, ArenaFull)> {
+    pub(crate) fn insert<'a>(
+        &mut self,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<Option<V::Taken>, (V::New<'a>, ArenaFull)> {
         let there = match &self.points {
             Some(_) => self.find(key),
             None => None,
@@ -572,19 +575,53 @@ impl<V> Tree<V> {
         let found = found.and_then(|Near { leaf, part, .. }| part.is_none().then_some(leaf));
         if let Some(leaf) = there.or(found) {
             // SAFETY: `&mut self`: nobody else reads the value.
-            let slot = unsafe { &mut *LeafOf::<V>::value_ptr(self.pointer(leaf)) };
-            return Ok(Some(core::mem::replace(slot, value)));
+            return match unsafe { V::replace(self.pointer(leaf), value) } {
+                Ok(old) => Ok(Some(old)),
+                Err(value) => self.insert_over(leaf, key, value).map(Some),
+            };
         }
         self.insert_at(way, key, value).map(|_| None)
     }
 
     /// Inserts a key that is absent; its leaf.
-    pub(crate) fn insert_absent(&mut self, key: &[u8], value: V) -> Result<u32, (V, ArenaFull)> {
+    pub(crate) fn insert_absent<'a>(
+        &mut self,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<u32, (V::New<'a>, ArenaFull)> {
         let way = self.view().way(key);
         self.insert_at(way, key, value)
     }
 
-    fn insert_at(&mut self, way: Option<Way>, key: &[u8], value: V) -> Result<u32, (V, ArenaFull)> {
+    /// Puts a leaf with a value in the place of the key's old one, whose value comes back.
+    #[inline(never)]
+    fn insert_over<'a>(
+        &mut self,
+        old: u32,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<V::Taken, (V::New<'a>, ArenaFull)> {
+        let new = self.make_leaf(key, value)?;
+        let Some(way) = self.view().way_of_present(key) else {
+            unreachable!("the key was found")
+        };
+        // SAFETY: the way is the key's, which is there; changing in place needs no memory. The old
+        // leaf is ours when it is unlinked, and the index does not name it any more.
+        Ok(unsafe {
+            let replaced = self.replace(&mut Owned, &way, new);
+            debug_assert!(replaced.is_ok());
+            self.point_replaced(key, old, new);
+            self.take_value(old)
+        })
+    }
+
+    fn insert_at<'a>(
+        &mut self,
+        way: Option<Way>,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<u32, (V::New<'a>, ArenaFull)> {
+        let spare = V::spare(&value);
         let leaf = self.make_leaf(key, value)?;
         match way {
             None => self.root = leaf,
@@ -592,7 +629,8 @@ impl<V> Tree<V> {
                 // SAFETY: `leaf` is new, and the way is the key's.
                 if let Err(full) = unsafe { self.link_new(&mut Owned, key, &mut way, leaf) } {
                     // SAFETY: never linked.
-                    return Err((unsafe { self.take_leaf(leaf) }, full));
+                    let value = unsafe { self.take_leaf(leaf) };
+                    return Err((V::again(spare, value), full));
                 }
             }
         }
@@ -602,7 +640,7 @@ impl<V> Tree<V> {
     }
 
     /// Removes a key, in place. Needs no memory.
-    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<V> {
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<V::Taken> {
         if self.points.is_some() {
             // The index says at once what is not there.
             self.find(key)?;
@@ -616,7 +654,7 @@ impl<V> Tree<V> {
             debug_assert!(unlinked.is_ok());
             self.len -= 1;
             self.point_removed(leaf);
-            self.take_leaf(leaf)
+            self.take_value(leaf)
         })
     }
 }

@@ -6,6 +6,7 @@ use sapwood_arena::{Area, ArenaFull};
 
 use super::node::{KIND, LEAF};
 use super::tree::{Cow, Link, Tree};
+use crate::qp::raw::leaf::Value;
 
 /// Units of the arena that a step sweeps for each branch that it may move: as many as a branch over
 /// text has, several times over, so that the sweep does not lag behind.
@@ -37,7 +38,7 @@ impl Compaction {
 
     /// Moves up to `budget` branches, or sweeps as much memory as that would leave. Whether there
     /// is more to do.
-    pub(crate) fn step<V>(
+    pub(crate) fn step<V: ?Sized + Value>(
         &mut self,
         tree: &mut Tree<V>,
         cow: &mut Cow,
@@ -76,7 +77,7 @@ impl Compaction {
     }
 }
 
-impl<V> Tree<V> {
+impl<V: ?Sized + Value> Tree<V> {
     /// Copies branches and clusters in depth-first order into fresh memory, beginning with those on
     /// the way to the first key at or after `from`, until `budget` of them were copied. Returns the
     /// key to go on from, or `None` when the end is reached. Leaves stay: readers may hold

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::mem::{Mem, byte_of};
 use super::node::{KIND, LEAF};
 use super::view::{Subtree, View, prefetch};
+use crate::qp::raw::leaf::Value;
 use sapwood_format::cluster::cells_at;
 
 /// Leaves that are fetched before the first one of a search is read: what reads a few entries needs
@@ -63,7 +64,10 @@ impl Cursor {
     }
 
     /// At the first leaf of a subtree; it does not leave that.
-    pub(crate) fn first_of<V, M: Mem>(view: &View<'_, V, M>, subtree: Subtree) -> Self {
+    pub(crate) fn first_of<V: ?Sized + Value, M: Mem>(
+        view: &View<'_, V, M>,
+        subtree: Subtree,
+    ) -> Self {
         let mut cursor = Cursor::new();
         match subtree.cell & KIND {
             0 => cursor.down_first(view, subtree.cell, subtree.min),
@@ -73,7 +77,10 @@ impl Cursor {
     }
 
     /// At the last leaf of a subtree; it does not leave that.
-    pub(crate) fn last_of<V, M: Mem>(view: &View<'_, V, M>, subtree: Subtree) -> Self {
+    pub(crate) fn last_of<V: ?Sized + Value, M: Mem>(
+        view: &View<'_, V, M>,
+        subtree: Subtree,
+    ) -> Self {
         let mut cursor = Cursor::new();
         match subtree.cell & KIND {
             0 => cursor.down_last(view, subtree.cell, subtree.min),
@@ -82,7 +89,12 @@ impl Cursor {
         cursor
     }
 
-    fn enter_part<V, M: Mem>(&mut self, view: &View<'_, V, M>, part: Subtree, index: usize) {
+    fn enter_part<V: ?Sized + Value, M: Mem>(
+        &mut self,
+        view: &View<'_, V, M>,
+        part: Subtree,
+        index: usize,
+    ) {
         if self.enter(view, part.cell) {
             // The file may have changed its mind since the part was found.
             self.to = self.to.min(self.first + part.to as u32);
@@ -101,7 +113,7 @@ impl Cursor {
 
     /// Enters a leaf or cluster, without a place in it; whether it is there.
     #[inline(always)]
-    fn enter<V, M: Mem>(&mut self, view: &View<'_, V, M>, end: u32) -> bool {
+    fn enter<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>, end: u32) -> bool {
         self.end = end;
         (self.first, self.to) = (0, 1);
         if end & LEAF == 0 {
@@ -118,14 +130,14 @@ impl Cursor {
 
     /// The cell at a place.
     #[inline(always)]
-    fn cell<V, M: Mem>(&self, view: &View<'_, V, M>, place: u32) -> u32 {
+    fn cell<V: ?Sized + Value, M: Mem>(&self, view: &View<'_, V, M>, place: u32) -> u32 {
         // SAFETY: the cluster was whole when it was entered, and had such a leaf; clusters do not
         // get smaller under readers.
         unsafe { view.mem.cell_at(place) }
     }
 
     #[inline(always)]
-    fn go<V, M: Mem>(&mut self, view: &View<'_, V, M>, place: u32) {
+    fn go<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>, place: u32) {
         self.at = place;
         self.leaf = match self.first {
             0 => self.end,
@@ -135,7 +147,7 @@ impl Cursor {
 
     /// Fetches the leaves that come next.
     #[inline(always)]
-    fn fetch<V, M: Mem>(&mut self, view: &View<'_, V, M>, most: u32) {
+    fn fetch<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>, most: u32) {
         let from = self.fetched.max(self.at);
         let to = self.to.min(self.at + most);
         self.fetch_between(view, from, to);
@@ -143,7 +155,7 @@ impl Cursor {
     }
 
     #[inline(always)]
-    fn fetch_between<V, M: Mem>(&self, view: &View<'_, V, M>, from: u32, to: u32) {
+    fn fetch_between<V: ?Sized + Value, M: Mem>(&self, view: &View<'_, V, M>, from: u32, to: u32) {
         if self.first != 0 {
             for place in from..to {
                 fetch_leaf(view, self.cell(view, place));
@@ -153,7 +165,12 @@ impl Cursor {
 
     /// Goes to the first leaf below a cell, pushing branches.
     #[inline]
-    pub(crate) fn down_first<V, M: Mem>(&mut self, view: &View<'_, V, M>, cell: u32, min: usize) {
+    pub(crate) fn down_first<V: ?Sized + Value, M: Mem>(
+        &mut self,
+        view: &View<'_, V, M>,
+        cell: u32,
+        min: usize,
+    ) {
         if self.down(view, cell, min, |_| 0) {
             self.fetch_all(view);
             self.go(view, self.first);
@@ -162,7 +179,12 @@ impl Cursor {
 
     /// Goes to the last leaf below a cell, pushing branches.
     #[inline]
-    pub(crate) fn down_last<V, M: Mem>(&mut self, view: &View<'_, V, M>, cell: u32, min: usize) {
+    pub(crate) fn down_last<V: ?Sized + Value, M: Mem>(
+        &mut self,
+        view: &View<'_, V, M>,
+        cell: u32,
+        min: usize,
+    ) {
         if self.down(view, cell, min, |children| children - 1) {
             self.fetch_all(view);
             self.go(view, self.to - 1);
@@ -171,7 +193,7 @@ impl Cursor {
 
     /// Fetches all leaves of a cluster that a walk enters.
     #[inline(always)]
-    fn fetch_all<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
+    fn fetch_all<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
         self.fetch_between(view, self.from, self.to);
         self.fetched = self.to;
         self.fetch_next(view);
@@ -179,7 +201,7 @@ impl Cursor {
 
     /// Fetches the cluster that comes next.
     #[inline(always)]
-    fn fetch_next<V, M: Mem>(&self, view: &View<'_, V, M>) {
+    fn fetch_next<V: ?Sized + Value, M: Mem>(&self, view: &View<'_, V, M>) {
         let Some(top) = self.stack.last() else { return };
         let Some(b) = view.branch(top.cell, usize::from(top.min)) else {
             return;
@@ -196,14 +218,14 @@ impl Cursor {
 
     /// The same if few leaves come before it.
     #[inline(always)]
-    fn fetch_further<V, M: Mem>(&self, view: &View<'_, V, M>) {
+    fn fetch_further<V: ?Sized + Value, M: Mem>(&self, view: &View<'_, V, M>) {
         if self.to < self.at + AHEAD {
             self.fetch_next(view);
         }
     }
 
     #[inline(always)]
-    fn down<V, M: Mem>(
+    fn down<V: ?Sized + Value, M: Mem>(
         &mut self,
         view: &View<'_, V, M>,
         mut cell: u32,
@@ -237,14 +259,14 @@ impl Cursor {
         });
     }
 
-    pub(crate) fn first<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
+    pub(crate) fn first<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
         self.lose();
         if view.root != 0 {
             self.down_first(view, view.root, 0);
         }
     }
 
-    pub(crate) fn last<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
+    pub(crate) fn last<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
         self.lose();
         if view.root != 0 {
             self.down_last(view, view.root, 0);
@@ -253,7 +275,11 @@ impl Cursor {
 
     /// To the next leaf of its cluster, if that is before this place; whether it is.
     #[inline(always)]
-    pub(crate) fn next_before<V, M: Mem>(&mut self, view: &View<'_, V, M>, limit: u32) -> bool {
+    pub(crate) fn next_before<V: ?Sized + Value, M: Mem>(
+        &mut self,
+        view: &View<'_, V, M>,
+        limit: u32,
+    ) -> bool {
         let next = self.at + 1;
         if next >= limit {
             return false;
@@ -282,7 +308,7 @@ impl Cursor {
 
     /// To the next leaf in order.
     #[inline(always)]
-    pub(crate) fn next<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
+    pub(crate) fn next<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
         if !self.next_before(view, self.to) {
             self.leave_up(view);
         }
@@ -290,7 +316,7 @@ impl Cursor {
 
     /// To the previous leaf in order.
     #[inline(always)]
-    pub(crate) fn prev<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
+    pub(crate) fn prev<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
         if self.at > self.from {
             self.at -= 1;
             if self.at >= self.from + 4 {
@@ -304,7 +330,7 @@ impl Cursor {
 
     /// To the first leaf behind the cluster.
     #[inline(never)]
-    pub(crate) fn leave_up<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
+    pub(crate) fn leave_up<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
         while let Some(top) = self.stack.last_mut() {
             let Some(b) = view.branch(top.cell, usize::from(top.min)) else {
                 return self.lose();
@@ -324,7 +350,7 @@ impl Cursor {
 
     /// To the last leaf before the cluster.
     #[inline(never)]
-    fn leave_down<V, M: Mem>(&mut self, view: &View<'_, V, M>) {
+    fn leave_down<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) {
         while let Some(top) = self.stack.last_mut() {
             let Some(b) = view.branch(top.cell, usize::from(top.min)) else {
                 return self.lose();
@@ -343,7 +369,12 @@ impl Cursor {
 
     /// Goes to where a key is or would be. `None`: nowhere, or the file is damaged.
     #[inline(always)]
-    fn seek<V, M: Mem>(&mut self, view: &View<'_, V, M>, key: &[u8], ahead: u32) -> Option<Sought> {
+    fn seek<V: ?Sized + Value, M: Mem>(
+        &mut self,
+        view: &View<'_, V, M>,
+        key: &[u8],
+        ahead: u32,
+    ) -> Option<Sought> {
         self.stack.clear();
         self.at = 0;
         let mut cell = view.root;
@@ -407,7 +438,12 @@ impl Cursor {
 
     /// To the least leaf whose key is `>= key`, or `> key` when `strict`.
     #[inline]
-    pub(crate) fn seek_ge<V, M: Mem>(&mut self, view: &View<'_, V, M>, key: &[u8], strict: bool) {
+    pub(crate) fn seek_ge<V: ?Sized + Value, M: Mem>(
+        &mut self,
+        view: &View<'_, V, M>,
+        key: &[u8],
+        strict: bool,
+    ) {
         match self.seek(view, key, AHEAD) {
             None => self.lose(),
             Some(Sought::Here) if !strict => self.fetch_further(view),
@@ -428,7 +464,12 @@ impl Cursor {
 
     /// To the greatest leaf whose key is `<= key`, or `< key` when `strict`.
     #[inline]
-    pub(crate) fn seek_le<V, M: Mem>(&mut self, view: &View<'_, V, M>, key: &[u8], strict: bool) {
+    pub(crate) fn seek_le<V: ?Sized + Value, M: Mem>(
+        &mut self,
+        view: &View<'_, V, M>,
+        key: &[u8],
+        strict: bool,
+    ) {
         match self.seek(view, key, 0) {
             None => self.lose(),
             Some(Sought::Here) if !strict => {}
@@ -456,7 +497,7 @@ enum Sought {
 
 /// Fetches the first two lines of a leaf: value, and the beginning of the key.
 #[inline(always)]
-fn fetch_leaf<V, M: Mem>(view: &View<'_, V, M>, leaf: u32) {
+fn fetch_leaf<V: ?Sized + Value, M: Mem>(view: &View<'_, V, M>, leaf: u32) {
     let p = view.mem.hint(leaf);
     prefetch(p);
     prefetch(p.wrapping_add(32));

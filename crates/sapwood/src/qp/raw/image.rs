@@ -12,7 +12,7 @@ use sapwood_arena::{
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::build::copy_in_order;
-use super::leaf::LeafOf;
+use super::leaf::{LeafOf, Value};
 use super::mem::Checked;
 use super::verify::{self, Walked};
 use super::view::View;
@@ -26,16 +26,16 @@ const LEN: usize = 1;
 pub(crate) use sapwood_format::header::FORMAT;
 
 /// What a reader must agree on: the number of this format and the size of a value.
-pub(crate) fn layout_hash<V>() -> u64 {
+pub(crate) fn layout_hash<V: ?Sized + Value>() -> u64 {
     layout_hash_of::<V>(FORMAT)
 }
 
-fn layout_hash_of<V>(format: u64) -> u64 {
-    header::layout_hash(size_of::<V>(), align_of::<V>(), format)
+fn layout_hash_of<V: ?Sized + Value>(format: u64) -> u64 {
+    header::layout_hash(V::SIZE, V::ALIGN, format)
 }
 
 /// The number of the earlier format that this is the layout hash of, with values like `V`.
-pub(crate) fn format_of<V>(hash: u64) -> Option<u64> {
+pub(crate) fn format_of<V: ?Sized + Value>(hash: u64) -> Option<u64> {
     (1..FORMAT).find(|format| layout_hash_of::<V>(*format) == hash)
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum SaveFailed {
 }
 
 /// Writes a trie beside `path` and renames it.
-pub(crate) fn save<V: IntoBytes + Immutable>(
+pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,
     path: &Path,
@@ -79,7 +79,7 @@ pub(crate) fn save<V: IntoBytes + Immutable>(
 }
 
 /// An opened image.
-pub(crate) struct Image<V> {
+pub(crate) struct Image<V: ?Sized + Value> {
     map: ImageMap,
     root: u32,
     len: usize,
@@ -87,11 +87,11 @@ pub(crate) struct Image<V> {
 }
 
 // SAFETY: the image is read-only memory; `&V` is given out, values are never moved or dropped.
-unsafe impl<V: Sync> Send for Image<V> {}
+unsafe impl<V: ?Sized + Value + Sync> Send for Image<V> {}
 // SAFETY: as above.
-unsafe impl<V: Sync> Sync for Image<V> {}
+unsafe impl<V: ?Sized + Value + Sync> Sync for Image<V> {}
 
-impl<V: FromBytes + Immutable> Image<V> {
+impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
     /// Takes an opened map as a trie.
     pub(crate) fn new(map: ImageMap) -> Result<Self, String> {
         const {

@@ -1,4 +1,4 @@
-//! Leaves in the arena, read and written through pointers.
+//! Leaves in the arena, read and written through pointers; what kinds of values they hold.
 
 use alloc::boxed::Box;
 use core::marker::PhantomData;
@@ -7,21 +7,327 @@ use core::{ptr, slice};
 
 use sapwood_format::leaf::{self, LONG};
 
-pub(crate) use sapwood_format::leaf::MAX_KEY;
+pub(crate) use sapwood_format::leaf::{MAX_KEY, MAX_VALUE};
+
+/// What a leaf can hold: any type of a fixed size, or a byte string. The two differ in where the
+/// value lies, and in how it gets there and out again.
+///
+/// # Safety
+/// `BLOCK` and the sizes are those of the blocks that `write` fills; `value_ptr` points at what
+/// `write` put there.
+pub unsafe trait Stored {
+    /// A value that is to be stored: the value itself, or a loan of bytes that are copied.
+    type New<'a>;
+    /// What of a new value stays with the caller when it is written: nothing, or the loan.
+    type Spare<'a>: Copy;
+    /// A value that comes out of a map.
+    type Taken;
+    /// What has to be dropped when a leaf goes: the value, or nothing.
+    type Dropped;
+
+    /// The value lies behind a pointer.
+    const BOXED: bool;
+    /// Something has to be done when a leaf goes.
+    const NEEDS_DROP: bool;
+    /// Bytes of a value, and what they are aligned to, as published maps and files name them.
+    const SIZE: usize;
+    const ALIGN: usize;
+    /// Values may be longer or shorter than each other.
+    const VARIES: bool;
+    /// Where the length of the key is.
+    const LEN_AT: usize;
+
+    /// The new value's length where lengths vary, else 0.
+    fn new_len(new: &Self::New<'_>) -> usize;
+
+    /// What is left of a new value when it is written.
+    fn spare<'a>(new: &Self::New<'a>) -> Self::Spare<'a>;
+
+    /// The new value again, from what `take` took out of its leaf.
+    fn again<'a>(spare: Self::Spare<'a>, dropped: Self::Dropped) -> Self::New<'a>;
+
+    /// Bytes that a value of this length (0 where lengths do not vary) takes behind the key.
+    fn behind(value_len: usize) -> usize;
+
+    /// The length of the value in a leaf where lengths vary, else 0.
+    ///
+    /// # Safety
+    /// `p` points at a leaf.
+    unsafe fn value_len(p: *const u8) -> usize;
+
+    /// Where the value is.
+    ///
+    /// # Safety
+    /// `p` points at a leaf.
+    unsafe fn value_ptr(p: *const u8) -> *mut Self;
+
+    /// Writes the value.
+    ///
+    /// # Safety
+    /// `p` is a block of the right size, which nobody reads; key and length are written.
+    unsafe fn write(p: *mut u8, new: Self::New<'_>);
+
+    /// Puts a value in the place of the one that is there, which comes back; or gives it back if
+    /// that wants another leaf.
+    ///
+    /// # Safety
+    /// `p` points at a leaf that nobody else uses.
+    unsafe fn replace<'a>(p: *mut u8, new: Self::New<'a>) -> Result<Self::Taken, Self::New<'a>>;
+
+    /// Moves out what has to be dropped.
+    ///
+    /// # Safety
+    /// `p` points at a leaf whose value nobody uses afterwards.
+    unsafe fn take(p: *mut u8) -> Self::Dropped;
+
+    /// Moves the value out.
+    ///
+    /// # Safety
+    /// `p` points at a leaf whose value nobody uses afterwards.
+    unsafe fn take_value(p: *mut u8) -> Self::Taken;
+
+    /// A second one of the value, bit by bit, or a loan of it.
+    ///
+    /// # Safety
+    /// `p` points at a leaf that lives for `'a`. Of both values only one is used.
+    unsafe fn second<'a>(p: *const u8) -> Self::New<'a>;
+
+    /// Gives back what a leaf has outside its block, for a value that was moved out bit by bit.
+    ///
+    /// # Safety
+    /// `p` points at a leaf whose value nobody uses afterwards.
+    unsafe fn forget(p: *mut u8);
+}
+
+/// What a map can hold: values of any type that has a size, and byte strings of any length as
+/// `[u8]`.
+///
+/// All types that have a size, and `[u8]`, implement it; there is nothing to implement.
+pub trait Value: Stored {}
+
+impl<V: ?Sized + Stored> Value for V {}
+
+// SAFETY: the value comes first, in as many bytes as it has, or its pointer.
+unsafe impl<T> Stored for T {
+    type New<'a> = T;
+    type Spare<'a> = ();
+    type Taken = T;
+    type Dropped = T;
+
+    const BOXED: bool = align_of::<T>() > 8;
+    const NEEDS_DROP: bool = Self::BOXED || core::mem::needs_drop::<T>();
+    const SIZE: usize = size_of::<T>();
+    const ALIGN: usize = align_of::<T>();
+    const VARIES: bool = false;
+    const LEN_AT: usize = if Self::BOXED {
+        size_of::<*mut T>()
+    } else {
+        size_of::<T>()
+    };
+
+    #[inline(always)]
+    fn new_len(_: &T) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    fn spare<'a>(_: &Self::New<'a>) -> Self::Spare<'a> {}
+
+    #[inline(always)]
+    fn again<'a>((): Self::Spare<'a>, value: T) -> Self::New<'a> {
+        value
+    }
+
+    #[inline(always)]
+    fn behind(_: usize) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    unsafe fn value_len(_: *const u8) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    unsafe fn value_ptr(p: *const u8) -> *mut T {
+        if Self::BOXED {
+            // SAFETY: the slot holds the pointer that `write` put there.
+            unsafe { p.cast::<*mut T>().read() }
+        } else {
+            p.cast_mut().cast()
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn write(p: *mut u8, value: T) {
+        // SAFETY: the block has room for the value.
+        unsafe {
+            if Self::BOXED {
+                p.cast::<*mut T>().write(Box::into_raw(Box::new(value)));
+            } else {
+                p.cast::<T>().write(value);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn replace<'a>(p: *mut u8, value: Self::New<'a>) -> Result<T, Self::New<'a>> {
+        // SAFETY: the caller's promise.
+        Ok(unsafe { core::mem::replace(&mut *<T as Stored>::value_ptr(p), value) })
+    }
+
+    #[inline(always)]
+    unsafe fn take(p: *mut u8) -> T {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if Self::BOXED {
+                *Box::from_raw(<T as Stored>::value_ptr(p))
+            } else {
+                p.cast::<T>().read()
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn take_value(p: *mut u8) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { <T as Stored>::take(p) }
+    }
+
+    #[inline(always)]
+    unsafe fn second<'a>(p: *const u8) -> Self::New<'a> {
+        // SAFETY: the caller's promise.
+        unsafe { <T as Stored>::value_ptr(p).read() }
+    }
+
+    #[inline]
+    unsafe fn forget(p: *mut u8) {
+        if Self::BOXED {
+            // SAFETY: the pointer came from a box; the value in it is not dropped.
+            drop(unsafe { Box::from_raw(<T as Stored>::value_ptr(p).cast::<MaybeUninit<T>>()) });
+        }
+    }
+}
+
+// SAFETY: length and bytes follow the key, as `sapwood_format::leaf` lays them out.
+unsafe impl Stored for [u8] {
+    type New<'a> = &'a [u8];
+    type Spare<'a> = &'a [u8];
+    type Taken = Box<[u8]>;
+    type Dropped = ();
+
+    const BOXED: bool = false;
+    const NEEDS_DROP: bool = false;
+    const SIZE: usize = sapwood_format::header::BYTE_STRINGS as usize;
+    const ALIGN: usize = 8;
+    const VARIES: bool = true;
+    const LEN_AT: usize = 0;
+
+    #[inline(always)]
+    fn new_len(new: &&[u8]) -> usize {
+        new.len()
+    }
+
+    #[inline(always)]
+    fn spare<'a>(new: &Self::New<'a>) -> Self::Spare<'a> {
+        new
+    }
+
+    #[inline(always)]
+    fn again<'a>(spare: Self::Spare<'a>, (): ()) -> Self::New<'a> {
+        spare
+    }
+
+    #[inline(always)]
+    fn behind(value_len: usize) -> usize {
+        leaf::bytes_behind(value_len)
+    }
+
+    #[inline(always)]
+    unsafe fn value_len(p: *const u8) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { value_at(p) }.1
+    }
+
+    #[inline(always)]
+    unsafe fn value_ptr(p: *const u8) -> *mut [u8] {
+        // SAFETY: the caller's promise.
+        let (value, len) = unsafe { value_at(p) };
+        ptr::slice_from_raw_parts_mut(value.cast_mut(), len)
+    }
+
+    #[inline]
+    unsafe fn write(p: *mut u8, new: &[u8]) {
+        let (length, n) = leaf::value_length(new.len());
+        // SAFETY: the block has room for the length and the bytes behind the key.
+        unsafe {
+            let key_len = LeafOf::<[u8]>::key_len(p);
+            let at = p.add(LeafOf::<[u8]>::key_at(key_len) + key_len);
+            ptr::copy_nonoverlapping(length.as_ptr(), at, n);
+            ptr::copy_nonoverlapping(new.as_ptr(), at.add(n), new.len());
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn replace<'a>(_: *mut u8, new: Self::New<'a>) -> Result<Self::Taken, Self::New<'a>> {
+        Err(new)
+    }
+
+    #[inline(always)]
+    unsafe fn take(_: *mut u8) {}
+
+    #[inline]
+    unsafe fn take_value(p: *mut u8) -> Box<[u8]> {
+        // SAFETY: the caller's promise.
+        unsafe { (*<[u8] as Stored>::value_ptr(p)).into() }
+    }
+
+    #[inline(always)]
+    unsafe fn second<'a>(p: *const u8) -> Self::New<'a> {
+        // SAFETY: the caller's promise.
+        unsafe { &*<[u8] as Stored>::value_ptr(p) }
+    }
+
+    #[inline(always)]
+    unsafe fn forget(_: *mut u8) {}
+}
+
+/// Where a byte string begins in a leaf, and its length.
+///
+/// # Safety
+/// `p` points at a leaf with a byte string.
+#[inline(always)]
+unsafe fn value_at(p: *const u8) -> (*const u8, usize) {
+    // SAFETY: the length follows the key; the bytes of its longer forms are there when its first
+    // byte says so.
+    unsafe {
+        let short = usize::from(*p);
+        let end = match short < LONG {
+            true => 1 + short,
+            false => LeafOf::<[u8]>::key_at(LONG) + LeafOf::<[u8]>::key_len(p),
+        };
+        let at = p.add(end);
+        let first = *at;
+        if first < leaf::VALUE_U16 {
+            return (at.add(1), usize::from(first));
+        }
+        let more = leaf::value_length_bytes(first);
+        let mut length = [first, 0, 0, 0, 0];
+        ptr::copy_nonoverlapping(at.add(1), length.as_mut_ptr().add(1), more - 1);
+        (at.add(more), leaf::value_len(length))
+    }
+}
 
 /// The layout of leaves with values of type `V`.
-pub(crate) struct LeafOf<V>(PhantomData<V>);
+pub(crate) struct LeafOf<V: ?Sized>(PhantomData<V>);
 
-impl<V> LeafOf<V> {
+impl<V: ?Sized + Stored> LeafOf<V> {
     /// Values with a larger alignment than a block's are boxed.
-    pub(crate) const BOXED: bool = align_of::<V>() > 8;
-    const SLOT: usize = if Self::BOXED {
-        size_of::<*mut V>()
-    } else {
-        size_of::<V>()
-    };
+    pub(crate) const BOXED: bool = V::BOXED;
+    /// Something has to be done when a leaf goes.
+    pub(crate) const NEEDS_DROP: bool = V::NEEDS_DROP;
     /// Where the length is.
-    pub(crate) const LEN_AT: usize = Self::SLOT;
+    pub(crate) const LEN_AT: usize = V::LEN_AT;
 
     /// Where the bytes of a key of this length are.
     #[inline(always)]
@@ -29,16 +335,52 @@ impl<V> LeafOf<V> {
         leaf::key_at(Self::LEN_AT, key_len)
     }
 
-    /// Bytes of the leaf of a key of this length, before rounding to units.
+    /// Bytes of a leaf, before rounding to units, with a key of this length and a value of that
+    /// length (0 where lengths do not vary).
     #[inline(always)]
-    pub(crate) const fn size(key_len: usize) -> usize {
-        leaf::size(Self::LEN_AT, key_len)
+    pub(crate) fn size_with(key_len: usize, value_len: usize) -> usize {
+        leaf::size(Self::LEN_AT, key_len) + V::behind(value_len)
     }
 
-    /// Bytes of the block of such a leaf.
+    /// Bytes of the leaf of a key with a new value, before rounding to units.
     #[inline(always)]
-    pub(crate) const fn block(key_len: usize) -> usize {
-        (Self::size(key_len) + 7) & !7
+    pub(crate) fn size_for(key_len: usize, new: &V::New<'_>) -> usize {
+        Self::size_with(key_len, V::new_len(new))
+    }
+
+    /// Bytes of a leaf, before rounding to units.
+    ///
+    /// # Safety
+    /// `p` points at a leaf.
+    #[inline(always)]
+    pub(crate) unsafe fn size(p: *const u8) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { Self::size_with(Self::key_len(p), V::value_len(p)) }
+    }
+
+    /// Bytes of a leaf's block.
+    ///
+    /// # Safety
+    /// `p` points at a leaf.
+    #[inline(always)]
+    pub(crate) unsafe fn block(p: *const u8) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { (Self::size(p) + 7) & !7 }
+    }
+
+    /// Bytes of the block of a key's leaf: all keys of this length have such ones, or, where
+    /// lengths of values vary, this leaf has (0: there is none).
+    ///
+    /// # Safety
+    /// The leaf, if any, is one in the memory at `base`.
+    #[inline(always)]
+    pub(crate) unsafe fn block_of_key(key_len: usize, p: Option<*const u8>) -> usize {
+        match p {
+            // SAFETY: the caller's promise.
+            Some(p) if V::VARIES => unsafe { Self::block(p) },
+            None if V::VARIES => 0,
+            _ => (Self::size_with(key_len, 0) + 7) & !7,
+        }
     }
 
     /// # Safety
@@ -94,32 +436,48 @@ impl<V> LeafOf<V> {
     /// `p` points at a leaf.
     #[inline(always)]
     pub(crate) unsafe fn value_ptr(p: *const u8) -> *mut V {
-        if Self::BOXED {
-            // SAFETY: the slot holds the pointer that `write` put there.
-            unsafe { p.cast::<*mut V>().read() }
-        } else {
-            p.cast_mut().cast()
-        }
+        // SAFETY: the caller's promise.
+        unsafe { V::value_ptr(p) }
     }
 
     /// Writes a leaf.
     ///
     /// # Safety
-    /// `p` is a block of `size(key.len())` bytes rounded up to 8, which nobody reads.
+    /// `p` is a block of `size_for(key.len(), &value)` bytes rounded up to 8, which nobody reads.
     #[inline]
-    pub(crate) unsafe fn write(p: *mut u8, key: &[u8], value: V) {
+    pub(crate) unsafe fn write(p: *mut u8, key: &[u8], value: V::New<'_>) {
         debug_assert!(key.len() <= MAX_KEY);
         // SAFETY: the block has room; the last word is cleared first so that padding is zero.
         unsafe {
-            p.add(leaf::block(Self::LEN_AT, key.len()) - 8)
-                .cast::<u64>()
-                .write(0);
-            if Self::BOXED {
-                p.cast::<*mut V>().write(Box::into_raw(Box::new(value)));
-            } else {
-                p.cast::<V>().write(value);
+            let block = (Self::size_for(key.len(), &value) + 7) & !7;
+            p.add(block - 8).cast::<u64>().write(0);
+            if !V::VARIES {
+                // The value first: it is the first thing in the block.
+                return Self::write_fixed(p, key, value);
             }
-            let length = leaf::length(key.len());
+            Self::write_key(p, key);
+            V::write(p, value);
+        }
+    }
+
+    /// # Safety
+    /// As for `write`.
+    #[inline(always)]
+    unsafe fn write_fixed(p: *mut u8, key: &[u8], value: V::New<'_>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            V::write(p, value);
+            Self::write_key(p, key);
+        }
+    }
+
+    /// # Safety
+    /// As for `write`.
+    #[inline(always)]
+    unsafe fn write_key(p: *mut u8, key: &[u8]) {
+        let length = leaf::length(key.len());
+        // SAFETY: the caller's promise.
+        unsafe {
             if key.len() < LONG {
                 *p.add(Self::LEN_AT) = length[0];
             } else {
@@ -129,34 +487,24 @@ impl<V> LeafOf<V> {
         }
     }
 
-    /// Moves the value out.
+    /// Moves out what has to be dropped.
     ///
     /// # Safety
     /// `p` points at a leaf whose value nobody uses afterwards.
     #[inline]
-    pub(crate) unsafe fn take(p: *mut u8) -> V {
+    pub(crate) unsafe fn take(p: *mut u8) -> V::Dropped {
         // SAFETY: the caller's promise.
-        unsafe {
-            if Self::BOXED {
-                *Box::from_raw(Self::value_ptr(p))
-            } else {
-                p.cast::<V>().read()
-            }
-        }
+        unsafe { V::take(p) }
     }
-}
 
-impl<V> LeafOf<V> {
     /// Gives back what a leaf has outside its block, for a value that was moved out bit by bit.
     ///
     /// # Safety
     /// `p` points at a leaf whose value nobody uses afterwards.
     #[inline]
     pub(crate) unsafe fn forget(p: *mut u8) {
-        if Self::BOXED {
-            // SAFETY: the pointer came from a box; the value in it is not dropped.
-            drop(unsafe { Box::from_raw(Self::value_ptr(p).cast::<MaybeUninit<V>>()) });
-        }
+        // SAFETY: the caller's promise.
+        unsafe { V::forget(p) }
     }
 }
 

@@ -4,10 +4,10 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 #[cfg(feature = "std")]
-use super::leaf::LeafOf;
+use super::leaf::{LeafOf, Value};
 use super::node::{Branch, Cluster};
 #[cfg(feature = "std")]
-use sapwood_format::{CLUSTER, KIND, LEAF, branch, cluster, leaf::LONG};
+use sapwood_format::{CLUSTER, KIND, LEAF, branch, cluster, leaf::LONG, leaf::value_length_bytes};
 
 /// A memory that cells point into.
 ///
@@ -33,7 +33,7 @@ pub unsafe trait Mem: Copy {
     ///
     /// # Safety
     /// When `TRUSTED`: the cell is a live leaf cell of this memory's trie, with values of type `V`.
-    unsafe fn leaf<V>(self, cell: u32) -> Option<*mut u8>;
+    unsafe fn leaf<V: ?Sized + Value>(self, cell: u32) -> Option<*mut u8>;
 
     /// Where the bytes of a cell are, for a prefetch; not to be followed.
     fn hint(self, cell: u32) -> *const u8;
@@ -89,7 +89,7 @@ unsafe impl<const LIVE: bool> Mem for Own<LIVE> {
     }
 
     #[inline(always)]
-    unsafe fn leaf<V>(self, cell: u32) -> Option<*mut u8> {
+    unsafe fn leaf<V: ?Sized + Value>(self, cell: u32) -> Option<*mut u8> {
         // SAFETY: the caller's promise.
         Some(unsafe { self.base.add(byte_of(cell)) })
     }
@@ -157,12 +157,12 @@ unsafe impl Mem for Checked {
     }
 
     #[inline]
-    unsafe fn leaf<V>(self, cell: u32) -> Option<*mut u8> {
+    unsafe fn leaf<V: ?Sized + Value>(self, cell: u32) -> Option<*mut u8> {
         let at = byte_of(cell);
         if cell & KIND != LEAF || LeafOf::<V>::BOXED {
             return None;
         }
-        let p = self.inside(at, LeafOf::<V>::size(0))?;
+        let p = self.inside(at, LeafOf::<V>::key_at(0))?;
         // The longest form of a length, when the file has that much; else a key of its length does
         // not fit.
         let long = self.inside(at, LeafOf::<V>::key_at(LONG)).is_some();
@@ -173,7 +173,18 @@ unsafe impl Mem for Checked {
             }
             LeafOf::<V>::key_len(p)
         };
-        self.inside(at, LeafOf::<V>::size(len))
+        if !V::VARIES {
+            return self.inside(at, LeafOf::<V>::size_with(len, 0));
+        }
+        // The first byte of the value's length, the whole of it, then the value.
+        let behind = LeafOf::<V>::key_at(len) + len;
+        self.inside(at, behind + 1)?;
+        // SAFETY: that byte is inside.
+        let more = value_length_bytes(unsafe { *p.add(behind) });
+        self.inside(at, behind + more)?;
+        // SAFETY: key length, key and the length of the value are inside.
+        let size = unsafe { LeafOf::<V>::size(p) };
+        self.inside(at, size)
     }
 
     #[inline(always)]

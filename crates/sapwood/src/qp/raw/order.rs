@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::leaf::LeafOf;
+use super::leaf::{LeafOf, Value};
 use super::mem::Mem;
 use super::view::View;
 
@@ -20,11 +20,11 @@ pub(crate) struct Run {
     end: u32,
 }
 
-/// The cell of a leaf that follows the leaf `cell` with a key of this length.
+/// The cell of a leaf that follows the leaf `cell` of this size.
 #[inline(always)]
-fn after<V>(cell: u32, key_len: usize) -> u32 {
+fn after(cell: u32, size: usize) -> u32 {
     // Cells count units of 8 bytes, above the two bits that say what a node is.
-    cell + 4 * LeafOf::<V>::size(key_len).div_ceil(8) as u32
+    cell + 4 * size.div_ceil(8) as u32
 }
 
 /// The runs of a trie whose leaves are made in the order of their keys.
@@ -34,9 +34,9 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Takes in the next leaf.
-    pub(crate) fn add<V>(&mut self, cell: u32, key_len: usize) {
-        let end = after::<V>(cell, key_len);
+    /// Takes in the next leaf, of this size.
+    pub(crate) fn add(&mut self, cell: u32, size: usize) {
+        let end = after(cell, size);
         match self.runs.last_mut() {
             Some(run) if run.end == cell => run.end = end,
             _ => self.runs.push(Run { first: cell, end }),
@@ -90,15 +90,15 @@ impl<'a> Along<'a> {
 
     /// The next leaf.
     #[inline(always)]
-    pub(crate) fn next<V, M: Mem>(&mut self, view: &View<'_, V, M>) -> Option<u32> {
+    pub(crate) fn next<V: ?Sized + Value, M: Mem>(&mut self, view: &View<'_, V, M>) -> Option<u32> {
         if self.at == self.end {
             let (run, rest) = self.rest.split_first()?;
             (self.at, self.end, self.rest) = (run.first, run.end, rest);
         }
         let leaf = self.at;
         // SAFETY: runs cover live leaves from start to end; `leaf` returned a whole one.
-        let key_len = unsafe { LeafOf::<V>::key_len(view.leaf(leaf)?) };
-        self.at = after::<V>(leaf, key_len);
+        let size = unsafe { LeafOf::<V>::size(view.leaf(leaf)?) };
+        self.at = after(leaf, size);
         Some(leaf)
     }
 }

@@ -9,7 +9,7 @@ use sapwood_arena::{Area, Arena, Kind, Ref};
 
 use super::cursor::Cursor;
 use super::index::{Chunks, Found, Index};
-use super::leaf::LeafOf;
+use super::leaf::{LeafOf, Value};
 use super::tree::Tree;
 use crate::seed::seed;
 
@@ -37,7 +37,7 @@ impl Chunks for Blocks<'_> {
     }
 }
 
-impl<V> Tree<V> {
+impl<V: ?Sized + Value> Tree<V> {
     /// The leaf of a key.
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
@@ -111,6 +111,14 @@ impl<V> Tree<V> {
                 points.remove(self.arena.base(), points.hash(key), leaf);
                 points.step(&mut Blocks(&mut self.arena), self.len);
             }
+        }
+    }
+
+    /// A leaf was put in the place of another one of the same key, which is still whole.
+    pub(crate) fn point_replaced(&mut self, key: &[u8], old: u32, new: u32) {
+        if let Some(points) = &self.points {
+            // SAFETY: `&mut self`; both leaves are alive, and the old one was added.
+            unsafe { points.replace(self.arena.base(), points.hash(key), old, new) };
         }
     }
 

@@ -4,9 +4,10 @@ use super::cursor::Cursor;
 use super::mem::{Mem, Trusted};
 use super::order::Along;
 use super::view::{Subtree, View};
+use crate::qp::raw::leaf::Value;
 
 /// A run of leaves, read from both ends.
-pub(crate) struct Span<'a, V, M = Trusted> {
+pub(crate) struct Span<'a, V: ?Sized + Value, M = Trusted> {
     pub(crate) view: View<'a, V, M>,
     /// Stands on the leaf that the front gave out last, or on the first.
     front: Cursor,
@@ -23,7 +24,7 @@ pub(crate) struct Span<'a, V, M = Trusted> {
     open: bool,
 }
 
-impl<V, M: Copy> Clone for Span<'_, V, M> {
+impl<V: ?Sized + Value, M: Copy> Clone for Span<'_, V, M> {
     fn clone(&self) -> Self {
         Span {
             view: self.view,
@@ -37,7 +38,7 @@ impl<V, M: Copy> Clone for Span<'_, V, M> {
     }
 }
 
-impl<'a, V, M: Mem> Span<'a, V, M> {
+impl<'a, V: ?Sized + Value, M: Mem> Span<'a, V, M> {
     /// The leaves from where `front` stands to where `back` stands, both included; without `back`,
     /// to the last one. Empty when either stands nowhere or they have crossed.
     #[inline]

@@ -2,18 +2,18 @@
 
 use core::marker::PhantomData;
 
-use super::leaf::LeafOf;
+use super::leaf::{LeafOf, Value};
 use super::span::Span;
 use super::tree::Tree;
 use super::view::View;
 
 /// A run of leaves of a trie that is borrowed exclusively for `'a`.
-pub(crate) struct SpanMut<'a, V> {
+pub(crate) struct SpanMut<'a, V: ?Sized + Value> {
     span: Span<'a, V>,
     exclusive: PhantomData<&'a mut V>,
 }
 
-impl<'a, V> SpanMut<'a, V> {
+impl<'a, V: ?Sized + Value> SpanMut<'a, V> {
     fn item(&self, leaf: u32) -> Option<(&'a [u8], &'a mut V)> {
         let p = self.span.view.leaf(leaf)?;
         // SAFETY: the trie is borrowed exclusively for 'a; a span hands out each leaf once, and the
@@ -34,7 +34,7 @@ impl<'a, V> SpanMut<'a, V> {
     }
 }
 
-impl<V> Tree<V> {
+impl<V: ?Sized + Value> Tree<V> {
     /// All leaves.
     pub(crate) fn all_mut(&mut self) -> SpanMut<'_, V> {
         self.span_mut(Span::all)
@@ -71,7 +71,7 @@ impl<V> Tree<V> {
     }
 }
 
-impl<V> Tree<V> {
+impl<V: ?Sized + Value> Tree<V> {
     /// The arena alone; whoever takes it answers for the nodes and values in it.
     #[cfg(feature = "std")]
     pub(crate) fn into_arena(mut self) -> sapwood_arena::Arena {
@@ -82,7 +82,7 @@ impl<V> Tree<V> {
     }
 }
 
-impl<V> Drop for Tree<V> {
+impl<V: ?Sized + Value> Drop for Tree<V> {
     fn drop(&mut self) {
         self.clear();
     }

@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 
 use sapwood_arena::{Area, Arena, ArenaFull, Kind, Ref};
 
-use super::leaf::LeafOf;
+use super::leaf::{LeafOf, Value};
 use super::mem::{Trusted, byte_of};
 use super::node::{Branch, CLUSTER, Cluster, KIND, LEAF};
 use super::order::Order;
@@ -154,7 +154,7 @@ pub(crate) enum Link {
 }
 
 /// A trie with its arena. Owns its nodes, but does not drop values by itself: see `drop_values`.
-pub(crate) struct Tree<V> {
+pub(crate) struct Tree<V: ?Sized + Value> {
     pub(crate) arena: Arena,
     pub(crate) root: u32,
     pub(crate) len: usize,
@@ -165,11 +165,11 @@ pub(crate) struct Tree<V> {
 }
 
 // SAFETY: a tree owns its values and its arena; raw pointers appear only inside calls.
-unsafe impl<V: Send> Send for Tree<V> {}
+unsafe impl<V: ?Sized + Value + Send> Send for Tree<V> {}
 // SAFETY: `&Tree` gives out `&V` and `&[u8]` only.
-unsafe impl<V: Sync> Sync for Tree<V> {}
+unsafe impl<V: ?Sized + Value + Sync> Sync for Tree<V> {}
 
-impl<V> Tree<V> {
+impl<V: ?Sized + Value> Tree<V> {
     pub(crate) fn new(arena: Arena) -> Self {
         Tree {
             arena,
@@ -243,8 +243,12 @@ impl<V> Tree<V> {
     }
 
     /// Makes a leaf that is not linked yet; on failure the value comes back.
-    pub(crate) fn make_leaf(&mut self, key: &[u8], value: V) -> Result<u32, (V, ArenaFull)> {
-        let size = LeafOf::<V>::size(key.len());
+    pub(crate) fn make_leaf<'a>(
+        &mut self,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<u32, (V::New<'a>, ArenaFull)> {
+        let size = LeafOf::<V>::size_for(key.len(), &value);
         self.order.end();
         match self.arena.alloc(size, LEAF_KIND, Area::Leaves) {
             Ok(r) => {
@@ -257,17 +261,36 @@ impl<V> Tree<V> {
         }
     }
 
-    /// Frees a leaf's block and returns its value.
+    /// Frees a leaf's block and returns what has to be dropped.
     ///
     /// # Safety
     /// The leaf is live, unlinked, and nobody reads it any more.
-    pub(crate) unsafe fn take_leaf(&mut self, cell: u32) -> V {
+    pub(crate) unsafe fn take_leaf(&mut self, cell: u32) -> V::Dropped {
+        // SAFETY: the caller's promise.
+        unsafe { self.free_leaf(cell, |p| LeafOf::<V>::take(p)) }
+    }
+
+    /// Frees a leaf's block and returns its value.
+    ///
+    /// # Safety
+    /// As for `take_leaf`.
+    pub(crate) unsafe fn take_value(&mut self, cell: u32) -> V::Taken {
+        // SAFETY: the caller's promise.
+        unsafe { self.free_leaf(cell, |p| V::take_value(p)) }
+    }
+
+    /// Frees a leaf's block after something was moved out of it.
+    ///
+    /// # Safety
+    /// As for `take_leaf`; `take` moves the value out.
+    #[inline(always)]
+    pub(super) unsafe fn free_leaf<R>(&mut self, cell: u32, take: impl FnOnce(*mut u8) -> R) -> R {
         let p = self.pointer(cell);
         self.order.end();
         // SAFETY: the caller's promise; the value is out before the block is freed.
         unsafe {
-            let size = LeafOf::<V>::size(LeafOf::<V>::key_len(p));
-            let value = LeafOf::<V>::take(p);
+            let size = LeafOf::<V>::size(p);
+            let value = take(p);
             self.arena.free(ref_of(cell), size, LEAF_KIND);
             value
         }

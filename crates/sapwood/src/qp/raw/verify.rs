@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use smallvec::SmallVec;
 
-use super::leaf::{LeafOf, mismatch};
+use super::leaf::{LeafOf, Value, mismatch};
 use super::mem::Mem;
 use super::node::{Branch, Cluster, KIND, LEAF};
 use super::order::Along;
@@ -51,7 +51,7 @@ struct Todo {
     run: Option<Run>,
 }
 
-struct Walk<'w, 'v, V, M> {
+struct Walk<'w, 'v, V: ?Sized + Value, M> {
     view: &'w View<'v, V, M>,
     seen: Walked,
     limit: usize,
@@ -64,7 +64,10 @@ struct Walk<'w, 'v, V, M> {
 
 /// Walks a trie in order and checks every branch, cluster and leaf. At most `limit` leaves are
 /// visited, so that a hostile file that shares subtrees cannot keep the walk going for ever.
-pub(crate) fn walk<V, M: Mem>(view: &View<'_, V, M>, limit: usize) -> Result<Walked, String> {
+pub(crate) fn walk<V: ?Sized + Value, M: Mem>(
+    view: &View<'_, V, M>,
+    limit: usize,
+) -> Result<Walked, String> {
     let mut walk = Walk {
         view,
         seen: Walked::default(),
@@ -96,7 +99,7 @@ pub(crate) fn walk<V, M: Mem>(view: &View<'_, V, M>, limit: usize) -> Result<Wal
     Ok(walk.seen)
 }
 
-impl<V, M: Mem> Walk<'_, '_, V, M> {
+impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
     fn branch(&mut self, cell: u32) -> Result<(), String> {
         let min = self.runs.last().map_or(0, |run| run.offset + 1);
         let b = self
@@ -173,7 +176,9 @@ impl<V, M: Mem> Walk<'_, '_, V, M> {
         if !self.view.order.is_empty() && self.along.next(self.view) != Some(cell) {
             return Err(format!("leaf {key:?} is not where its order says"));
         }
-        self.seen.leaf_bytes += LeafOf::<V>::block(key.len());
+        let p = self.view.leaf(cell);
+        // SAFETY: a leaf whose key was read.
+        self.seen.leaf_bytes += p.map_or(0, |p| unsafe { LeafOf::<V>::block(p) });
         self.seen.key_bytes += key.len();
         self.seen.depth_sum += self.runs.len();
         self.seen.depth_max = self.seen.depth_max.max(self.runs.len());
@@ -274,7 +279,10 @@ fn check_slots(c: Cluster, cell: u32) -> Result<(), String> {
 
 /// Checks a trie, and the arena's accounts against what the walk found. `retired` are blocks that
 /// are unlinked but not freed yet: (bytes, kind) sums per kind.
-pub(crate) fn tree<V>(tree: &Tree<V>, retired: &[(usize, usize)]) -> Result<(), String> {
+pub(crate) fn tree<V: ?Sized + Value>(
+    tree: &Tree<V>,
+    retired: &[(usize, usize)],
+) -> Result<(), String> {
     let seen = walk(&tree.owned_view(), usize::MAX)?;
     if seen.leaves != tree.len {
         return Err(format!("{} leaves, but len is {}", seen.leaves, tree.len));

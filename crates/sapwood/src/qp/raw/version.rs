@@ -8,7 +8,7 @@ use sapwood_arena::{Arena, ArenaFull};
 use sapwood_qsbr::{Domain, GarbageLimit, Guard, RetireQueue};
 
 use super::compact::Compaction;
-use super::leaf::LeafOf;
+use super::leaf::{LeafOf, Value};
 use super::mem::Trusted;
 use super::node::{self, FRESH, LEAF};
 use super::order::Order;
@@ -44,7 +44,7 @@ impl Root {
 }
 
 /// What all handles of a store share.
-pub(crate) struct StoreShared<V> {
+pub(crate) struct StoreShared<V: ?Sized + Value> {
     /// The newest committed version. Written by commits only, on a cache line of its own for
     /// readers.
     published: crossbeam_utils::CachePadded<AtomicU64>,
@@ -56,19 +56,19 @@ pub(crate) struct StoreShared<V> {
 
 // SAFETY: `base` is the arena's, which the writer owns; readers use it only to read published
 // nodes.
-unsafe impl<V: Send + Sync> Send for StoreShared<V> {}
+unsafe impl<V: ?Sized + Value + Send + Sync> Send for StoreShared<V> {}
 // SAFETY: as above; `&V` goes to other threads (Sync), and the thread that reclaims drops (Send).
-unsafe impl<V: Send + Sync> Sync for StoreShared<V> {}
+unsafe impl<V: ?Sized + Value + Send + Sync> Sync for StoreShared<V> {}
 
 /// The writing side, behind its lock.
-pub(crate) struct Writer<V> {
+pub(crate) struct Writer<V: ?Sized + Value> {
     pub(crate) tree: Tree<V>,
     pub(crate) cow: Cow,
     queue: RetireQueue<u32>,
     pub(crate) compaction: Compaction,
 }
 
-impl<V> StoreShared<V> {
+impl<V: ?Sized + Value> StoreShared<V> {
     /// A store over a tree whose arena has a stable base.
     pub(crate) fn new(mut tree: Tree<V>, domain: Domain) -> Self {
         assert!(tree.arena.is_stable(), "{}", crate::memory::NEEDS_STABLE);
@@ -174,7 +174,7 @@ impl<V> StoreShared<V> {
 
     /// Takes the tree back to the newest committed version and frees what the transaction made;
     /// hands out its values.
-    pub(crate) fn roll_back(&self, writer: &mut Writer<V>, values: &mut Vec<V>) {
+    pub(crate) fn roll_back(&self, writer: &mut Writer<V>, values: &mut Vec<V::Dropped>) {
         let root = Root::from_word(self.published.load(Ordering::Relaxed));
         writer.queue.release(0);
         let Writer { tree, cow, .. } = writer;
@@ -201,7 +201,7 @@ impl<V> StoreShared<V> {
         &self,
         writer: &mut Writer<V>,
         budget: usize,
-        values: &mut Vec<V>,
+        values: &mut Vec<V::Dropped>,
     ) -> usize {
         if writer.queue.is_empty() {
             return 0;
@@ -222,7 +222,7 @@ impl<V> StoreShared<V> {
         &self,
         writer: &mut Writer<V>,
         bytes: usize,
-        values: &mut Vec<V>,
+        values: &mut Vec<V::Dropped>,
     ) -> Result<(), GarbageLimit> {
         garbage::admit(
             &self.domain,
@@ -268,13 +268,13 @@ impl<V> StoreShared<V> {
 }
 
 /// A version that is kept alive.
-pub(crate) struct Kept<V> {
+pub(crate) struct Kept<V: ?Sized + Value> {
     shared: Arc<StoreShared<V>>,
     root: Root,
     version: KeptVersion,
 }
 
-impl<V> Kept<V> {
+impl<V: ?Sized + Value> Kept<V> {
     pub(crate) fn view(&self) -> View<'_, V> {
         // SAFETY: while the version is in the list of snapshots, nothing that it reaches is freed.
         unsafe { self.shared.at(self.root) }
@@ -293,7 +293,7 @@ impl<V> Kept<V> {
     }
 }
 
-impl<V> Clone for Kept<V> {
+impl<V: ?Sized + Value> Clone for Kept<V> {
     fn clone(&self) -> Self {
         Kept {
             shared: Arc::clone(&self.shared),
@@ -303,7 +303,7 @@ impl<V> Clone for Kept<V> {
     }
 }
 
-impl<V> Writer<V> {
+impl<V: ?Sized + Value> Writer<V> {
     /// Counts what the transaction retired and hands it to the queue.
     fn queue_retired(&mut self, version: u64) {
         let Writer {
@@ -331,11 +331,16 @@ impl<V> Writer<V> {
     }
 
     /// Inserts or replaces in the open transaction. The old leaf's cell, if any.
-    pub(crate) fn put(&mut self, key: &[u8], value: V) -> Result<Option<u32>, (V, ArenaFull)> {
+    pub(crate) fn put<'a>(
+        &mut self,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<Option<u32>, (V::New<'a>, ArenaFull)> {
         let Writer { tree, cow, .. } = self;
         let way = tree.view().way(key);
         let old = way.as_ref().map(|way| way.near);
         let old = old.and_then(|near| near.part.is_none().then_some(near.leaf));
+        let spare = V::spare(&value);
         let leaf = tree.make_leaf(key, value)?;
         let linked = match way {
             None => {
@@ -349,7 +354,8 @@ impl<V> Writer<V> {
         };
         if let Err(full) = linked {
             // SAFETY: not linked, not listed.
-            return Err((unsafe { tree.take_leaf(leaf) }, full));
+            let value = unsafe { tree.take_leaf(leaf) };
+            return Err((V::again(spare, value), full));
         }
         cow.made(leaf);
         if let Some(old) = old {
@@ -424,8 +430,13 @@ impl<V> Writer<V> {
 
     /// Bytes of garbage that changing a key makes at most.
     pub(crate) fn cost(&self, key: &[u8]) -> usize {
-        // The path, and the leaf with its key.
-        self.tree.path_bytes(key) + LeafOf::<V>::block(key.len())
+        let old = match V::VARIES {
+            true => self.tree.view().find(key),
+            false => None,
+        };
+        let old = old.map(|leaf| self.tree.pointer(leaf).cast_const());
+        // The path, and the leaf with its key. SAFETY: the leaf is live.
+        self.tree.path_bytes(key) + unsafe { LeafOf::<V>::block_of_key(key.len(), old) }
     }
 
     /// Nodes and bytes that wait to be freed.
@@ -447,7 +458,7 @@ impl<V> Writer<V> {
     }
 }
 
-impl<V> Tree<V> {
+impl<V: ?Sized + Value> Tree<V> {
     /// Bytes and kind of a node's block.
     ///
     /// # Safety
@@ -456,8 +467,7 @@ impl<V> Tree<V> {
         // SAFETY: the caller's promise.
         unsafe {
             if cell & LEAF != 0 {
-                let len = LeafOf::<V>::key_len(self.pointer(cell));
-                (LeafOf::<V>::block(len), LEAF_KIND)
+                (LeafOf::<V>::block(self.pointer(cell)), LEAF_KIND)
             } else {
                 block_of(cell, self.header(cell))
             }
@@ -468,11 +478,11 @@ impl<V> Tree<V> {
     ///
     /// # Safety
     /// The node is unlinked, counted as retired, and nobody can hold it any more.
-    unsafe fn free_retired(&mut self, cell: u32, values: &mut Vec<V>) {
+    unsafe fn free_retired(&mut self, cell: u32, values: &mut Vec<V::Dropped>) {
         // SAFETY: the caller's promise; the value is out before the block is freed.
         unsafe {
             let (bytes, kind) = self.block(cell);
-            if cell & LEAF != 0 && (core::mem::needs_drop::<V>() || LeafOf::<V>::BOXED) {
+            if cell & LEAF != 0 && LeafOf::<V>::NEEDS_DROP {
                 values.push(LeafOf::<V>::take(self.pointer(cell)));
             }
             self.arena.free_retired(ref_of(cell), bytes, kind);
@@ -480,7 +490,7 @@ impl<V> Tree<V> {
     }
 }
 
-impl<V> Drop for Writer<V> {
+impl<V: ?Sized + Value> Drop for Writer<V> {
     /// The last handle is gone, so there are no readers and no snapshots: what waits can go.
     fn drop(&mut self) {
         let mut values = Vec::new();

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 pub(crate) use sapwood_arena::prefetch;
 
-use super::leaf::{LeafOf, mismatch};
+use super::leaf::{LeafOf, Value, mismatch};
 use super::mem::{Mem, Trusted};
 use super::node::{Branch, Cluster, KIND, LEAF};
 use super::order::Run;
@@ -16,7 +16,7 @@ use sapwood_format::cluster::tag;
 ///
 /// All methods are safe to call because a view is only made (unsafely) for a root whose nodes stay
 /// alive and unchanged for `'a`.
-pub(crate) struct View<'a, V, M = Trusted> {
+pub(crate) struct View<'a, V: ?Sized + Value, M = Trusted> {
     pub(crate) mem: M,
     pub(crate) root: u32,
     /// The leaves in order, when they lie so; else nothing.
@@ -24,21 +24,21 @@ pub(crate) struct View<'a, V, M = Trusted> {
     alive: PhantomData<&'a V>,
 }
 
-impl<V, M: Copy> Clone for View<'_, V, M> {
+impl<V: ?Sized + Value, M: Copy> Clone for View<'_, V, M> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<V, M: Copy> Copy for View<'_, V, M> {}
+impl<V: ?Sized + Value, M: Copy> Copy for View<'_, V, M> {}
 
 // SAFETY: a view gives out `&V` and `&[u8]` only.
-unsafe impl<V: Sync, M> Send for View<'_, V, M> {}
+unsafe impl<V: ?Sized + Value + Sync, M> Send for View<'_, V, M> {}
 // SAFETY: as above.
-unsafe impl<V: Sync, M> Sync for View<'_, V, M> {}
+unsafe impl<V: ?Sized + Value + Sync, M> Sync for View<'_, V, M> {}
 
-impl<V> View<'_, V> {
+impl<V: ?Sized + Value> View<'_, V> {
     /// The empty trie.
     pub(crate) fn nothing() -> Self {
         View {
@@ -52,7 +52,7 @@ impl<V> View<'_, V> {
     }
 }
 
-impl<'a, V, M: Mem> View<'a, V, M> {
+impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// # Safety
     /// When `M` is trusted: `root` is 0 or the root of a trie in `mem` with values `V`, all of
     /// whose nodes stay alive and unchanged for `'a`.

@@ -7,6 +7,7 @@ use super::mem::Mem;
 use super::node::{Branch, Cluster, KIND, LEAF};
 use super::slots::{Border, Slots, has_room, is_in_reach};
 use super::view::{Near, View};
+use crate::qp::raw::leaf::Value;
 use sapwood_format::cluster::{FILL_MAX, REACH};
 
 /// A cluster with so many leaves or less looks for a sibling to join.
@@ -82,7 +83,7 @@ impl Way {
     }
 }
 
-impl<V, M: Mem> View<'_, V, M> {
+impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     /// The way of a key; `None` when the trie is empty.
     #[inline]
     pub(crate) fn way(&self, key: &[u8]) -> Option<Way> {

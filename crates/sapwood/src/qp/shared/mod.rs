@@ -22,12 +22,14 @@ pub use unordered::{PointMap, PointMapIter, PointMapView, SweepPlace, Unordered}
 pub use view::{Exchange, SharedView};
 
 use super::QpSharedMemory;
+use super::map::checked_value;
 use super::raw::index::Index;
 use super::raw::version::stable_arena;
-use super::raw::writers::ops::{Operations, Removed, Structure};
+use super::raw::writers::ops::{Operations, Outcome, Removed, Structure};
 use super::store::RESERVE;
 use crate::figures;
 use crate::memory::MemoryOptions;
+use crate::qp::Value;
 use crate::reader::reading_methods;
 use crate::seed::seed;
 use crate::{Buildable, Builder, Error, Readable, Rejected};
@@ -36,24 +38,25 @@ use crate::{Buildable, Builder, Error, Readable, Rejected};
 pub trait Order: Sized + 'static {
     /// The structure behind the map.
     #[doc(hidden)]
-    type Raw<V: Send + Sync + 'static>: Structure<V> + Send + Sync + 'static;
+    type Raw<V: ?Sized + Value + Send + Sync + 'static>: Structure<V> + Send + Sync + 'static;
 
     /// All entries.
-    type Iter<'g, V: Send + Sync + 'static>: Iterator<Item = (&'g [u8], &'g V)> + Clone;
+    type Iter<'g, V: ?Sized + Value + Send + Sync + 'static>: Iterator<Item = (&'g [u8], &'g V)>
+        + Clone;
 
     /// Whether the index is all that there is.
     #[doc(hidden)]
     const ONLY_INDEX: bool;
 
     #[doc(hidden)]
-    fn iter<'g, V: Send + Sync + 'static>(
+    fn iter<'g, V: ?Sized + Value + Send + Sync + 'static>(
         raw: &'g Self::Raw<V>,
         guard: Guard<'g>,
     ) -> Self::Iter<'g, V>;
 
     /// An empty structure in an arena with a stable base.
     #[doc(hidden)]
-    fn empty<V: Send + Sync + 'static>(
+    fn empty<V: ?Sized + Value + Send + Sync + 'static>(
         arena: Arena,
         domain: Domain,
         most: Option<usize>,
@@ -72,11 +75,11 @@ pub trait Order: Sized + 'static {
 ///
 /// Methods of the map itself take a guard for their duration and give copies; those of a
 /// [`SharedView`] give references. Handles are cheap to clone.
-pub struct SharedMap<O: Order, V: Send + Sync + 'static> {
+pub struct SharedMap<O: Order, V: ?Sized + Value + Send + Sync + 'static> {
     raw: Arc<O::Raw<V>>,
 }
 
-impl<O: Order, V: Send + Sync + 'static> Clone for SharedMap<O, V> {
+impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Clone for SharedMap<O, V> {
     fn clone(&self) -> Self {
         SharedMap {
             raw: Arc::clone(&self.raw),
@@ -92,11 +95,11 @@ pub struct SharedChoices {
     index: bool,
 }
 
-impl<O: Order, V: Send + Sync + 'static> Buildable for SharedMap<O, V> {
+impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Buildable for SharedMap<O, V> {
     type Choices = SharedChoices;
 }
 
-impl<O: Order, V: Send + Sync + 'static> Builder<SharedMap<O, V>> {
+impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Builder<SharedMap<O, V>> {
     /// The most entries that there may be: one more is [`Error::Full`]. Default: as many as memory
     /// has room for.
     ///
@@ -141,7 +144,7 @@ impl<O: Order, V: Send + Sync + 'static> Builder<SharedMap<O, V>> {
     }
 }
 
-impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
+impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     fn from_raw(raw: O::Raw<V>) -> Self {
         SharedMap { raw: Arc::new(raw) }
     }
@@ -186,11 +189,11 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     }
 
     /// A copy of a key's value.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<V>
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<V::Owned>
     where
-        V: Clone,
+        V: ToOwned,
     {
-        self.read(|view| view.get(key).cloned())
+        self.read(|view| view.get(key).map(V::to_owned))
     }
 
     /// Whether the key is stored.
@@ -200,142 +203,17 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
 
     /// Runs a change that stores a value, each time under a guard of its own: see
     /// [`Operations::with_room`].
-    fn storing<R>(
+    fn storing<'a, R>(
         &self,
-        value: V,
-        mut change: impl FnMut(SharedView<'_, O, V>, V) -> Result<R, Rejected<V>>,
-    ) -> Result<R, Rejected<V>> {
+        value: V::New<'a>,
+        mut change: impl FnMut(SharedView<'_, O, V>, V::New<'a>) -> Result<R, Rejected<V::New<'a>>>,
+    ) -> Result<R, Rejected<V::New<'a>>> {
         let once = |value| {
             let done = self.read(|view| change(view, value));
             done.map_err(|Rejected { value, error }| (value, error))
         };
         let done = self.raw.with_room(value, once);
         done.map_err(|(value, error)| Rejected { value, error })
-    }
-
-    /// Inserts or replaces; whether the key is new.
-    ///
-    /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], [`Error::Full`], with
-    /// the value given back; the map is unchanged.
-    pub fn insert(&self, key: impl AsRef<[u8]>, value: V) -> Result<bool, Rejected<V>> {
-        let key = key.as_ref();
-        self.storing(value, |view, value| {
-            view.insert(key, value).map(|old| old.is_none())
-        })
-    }
-
-    /// Inserts a key that is not there.
-    ///
-    /// # Errors
-    /// [`Error::Exists`] when it is there; else as [`insert`](Self::insert).
-    pub fn insert_new(&self, key: impl AsRef<[u8]>, value: V) -> Result<(), Rejected<V>> {
-        let key = key.as_ref();
-        self.storing(value, |view, value| view.insert_new(key, value).map(drop))
-    }
-
-    /// Replaces the value of a key that is there.
-    ///
-    /// # Errors
-    /// [`Error::Absent`] when it is not there; else as [`insert`](Self::insert).
-    pub fn replace(&self, key: impl AsRef<[u8]>, value: V) -> Result<(), Rejected<V>> {
-        let key = key.as_ref();
-        self.storing(value, |view, value| view.replace(key, value).map(drop))
-    }
-
-    /// Replaces the value of a key if it equals `current`.
-    ///
-    /// # Errors
-    /// [`Error::Absent`], [`Error::Differs`]; else as [`insert`](Self::insert).
-    ///
-    /// ```
-    /// # use sapwood::{Error, qp::QpShared};
-    /// let map = QpShared::new()?;
-    /// map.insert("hits", 1)?;
-    /// map.compare_exchange("hits", &1, 2)?;
-    /// let rejected = map.compare_exchange("hits", &1, 3).unwrap_err();
-    /// assert_eq!((rejected.error, rejected.value), (Error::Differs, 3));
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn compare_exchange(
-        &self,
-        key: impl AsRef<[u8]>,
-        current: &V,
-        new: V,
-    ) -> Result<(), Rejected<V>>
-    where
-        V: PartialEq,
-    {
-        let key = key.as_ref();
-        self.storing(new, |view, new| {
-            match view.compare_exchange(key, current, new)? {
-                Exchange::Done(_) => Ok(()),
-                Exchange::Refused { found, value } => Err(Rejected {
-                    value,
-                    error: match found {
-                        Some(_) => Error::Differs,
-                        None => Error::Absent,
-                    },
-                }),
-            }
-        })
-    }
-
-    /// A copy of a key's value, after inserting the one that `make` makes if the key is not there.
-    ///
-    /// No lock is held while `make` runs: another thread may insert the key meanwhile, and then its
-    /// value wins.
-    ///
-    /// # Errors
-    /// As [`insert`](Self::insert).
-    pub fn get_or_insert_with(
-        &self,
-        key: impl AsRef<[u8]>,
-        make: impl FnOnce() -> V,
-    ) -> Result<V, Error>
-    where
-        V: Clone,
-    {
-        let key = key.as_ref();
-        if let Some(value) = self.get(key) {
-            return Ok(value);
-        }
-        let stored = self.storing(make(), |view, value| {
-            view.get_or_insert(key, value).cloned()
-        });
-        stored.map_err(Error::from)
-    }
-
-    /// Replaces the value of a key by what `new` makes of it; whether the key was there. See
-    /// [`SharedView::update`].
-    ///
-    /// # Errors
-    /// As [`insert`](Self::insert); the value that was made is dropped.
-    ///
-    /// ```
-    /// # use sapwood::qp::PointMap;
-    /// let map = PointMap::new()?;
-    /// map.insert("hits", 0u32)?;
-    /// std::thread::scope(|scope| {
-    ///     for _ in 0..4 {
-    ///         scope.spawn(|| {
-    ///             for _ in 0..100 {
-    ///                 assert!(map.update("hits", |n| n + 1).unwrap());
-    ///             }
-    ///         });
-    ///     }
-    /// });
-    /// assert_eq!(map.get("hits"), Some(400));
-    /// assert_eq!(map.update("misses", |n| n + 1), Ok(false));
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    pub fn update(
-        &self,
-        key: impl AsRef<[u8]>,
-        mut new: impl FnMut(&V) -> V,
-    ) -> Result<bool, Error> {
-        let key = key.as_ref();
-        self.retrying(|view| Ok(view.update(key, &mut new)?.is_some()))
     }
 
     /// Runs a change that takes no value, each time under a guard of its own: see
@@ -472,7 +350,224 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     }
 }
 
-impl<O: Order, V: Send + Sync + 'static> Readable for SharedMap<O, V> {
+impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
+    /// Inserts or replaces; whether the key is new.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], [`Error::Full`], with
+    /// the value given back; the map is unchanged.
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: V) -> Result<bool, Rejected<V>> {
+        let key = key.as_ref();
+        self.storing(value, |view, value| {
+            view.insert(key, value).map(|old| old.is_none())
+        })
+    }
+
+    /// Inserts a key that is not there.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] when it is there; else as [`insert`](Self::insert).
+    pub fn insert_new(&self, key: impl AsRef<[u8]>, value: V) -> Result<(), Rejected<V>> {
+        let key = key.as_ref();
+        self.storing(value, |view, value| view.insert_new(key, value).map(drop))
+    }
+
+    /// Replaces the value of a key that is there.
+    ///
+    /// # Errors
+    /// [`Error::Absent`] when it is not there; else as [`insert`](Self::insert).
+    pub fn replace(&self, key: impl AsRef<[u8]>, value: V) -> Result<(), Rejected<V>> {
+        let key = key.as_ref();
+        self.storing(value, |view, value| view.replace(key, value).map(drop))
+    }
+
+    /// Replaces the value of a key if it equals `current`.
+    ///
+    /// # Errors
+    /// [`Error::Absent`], [`Error::Differs`]; else as [`insert`](Self::insert).
+    ///
+    /// ```
+    /// # use sapwood::{Error, qp::QpShared};
+    /// let map = QpShared::new()?;
+    /// map.insert("hits", 1)?;
+    /// map.compare_exchange("hits", &1, 2)?;
+    /// let rejected = map.compare_exchange("hits", &1, 3).unwrap_err();
+    /// assert_eq!((rejected.error, rejected.value), (Error::Differs, 3));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn compare_exchange(
+        &self,
+        key: impl AsRef<[u8]>,
+        current: &V,
+        new: V,
+    ) -> Result<(), Rejected<V>>
+    where
+        V: PartialEq,
+    {
+        let key = key.as_ref();
+        self.storing(new, |view, new| {
+            match view.compare_exchange(key, current, new)? {
+                Exchange::Done(_) => Ok(()),
+                Exchange::Refused { found, value } => Err(Rejected {
+                    value,
+                    error: match found {
+                        Some(_) => Error::Differs,
+                        None => Error::Absent,
+                    },
+                }),
+            }
+        })
+    }
+
+    /// A copy of a key's value, after inserting the one that `make` makes if the key is not there.
+    ///
+    /// No lock is held while `make` runs: another thread may insert the key meanwhile, and then its
+    /// value wins.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn get_or_insert_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        make: impl FnOnce() -> V,
+    ) -> Result<V, Error>
+    where
+        V: Clone,
+    {
+        let key = key.as_ref();
+        if let Some(value) = self.get(key) {
+            return Ok(value);
+        }
+        let stored = self.storing(make(), |view, value| view.get_or_put(key, value).cloned());
+        stored.map_err(Error::from)
+    }
+
+    /// Replaces the value of a key by what `new` makes of it; whether the key was there. See
+    /// [`SharedView::update`].
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); the value that was made is dropped.
+    ///
+    /// ```
+    /// # use sapwood::qp::PointMap;
+    /// let map = PointMap::new()?;
+    /// map.insert("hits", 0u32)?;
+    /// std::thread::scope(|scope| {
+    ///     for _ in 0..4 {
+    ///         scope.spawn(|| {
+    ///             for _ in 0..100 {
+    ///                 assert!(map.update("hits", |n| n + 1).unwrap());
+    ///             }
+    ///         });
+    ///     }
+    /// });
+    /// assert_eq!(map.get("hits"), Some(400));
+    /// assert_eq!(map.update("misses", |n| n + 1), Ok(false));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut new: impl FnMut(&V) -> V,
+    ) -> Result<bool, Error> {
+        let key = key.as_ref();
+        self.retrying(|view| Ok(view.update(key, &mut new)?.is_some()))
+    }
+}
+
+impl<O: Order> SharedMap<O, [u8]> {
+    /// Inserts or replaces a byte string, which is copied; whether the key is new.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
+    /// [`Error::GarbageLimit`], [`Error::Full`]; the map is unchanged.
+    ///
+    /// ```
+    /// use sapwood::qp::PointMap;
+    /// let texts: PointMap<[u8]> = PointMap::new()?;
+    /// assert!(texts.insert_bytes("elm", "Ulmus")?);
+    /// assert!(!texts.insert_bytes("elm", "Ulmus glabra")?);
+    /// assert_eq!(texts.read(|view| view.get("elm").map(<[u8]>::len)), Some(12));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn insert_bytes(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<bool, Error> {
+        let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
+        Ok(self.storing(value, |view, value| {
+            view.put(key, value).map(|old| old.is_none())
+        })?)
+    }
+
+    /// Inserts a key that is not there.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] when it is there; else as [`insert_bytes`](Self::insert_bytes).
+    pub fn insert_new_bytes(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
+        Ok(self.storing(value, |view, value| view.put_new(key, value).map(drop))?)
+    }
+
+    /// Replaces the value of a key that is there.
+    ///
+    /// # Errors
+    /// [`Error::Absent`] when it is not there; else as [`insert_bytes`](Self::insert_bytes).
+    pub fn replace_bytes(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
+        Ok(self.storing(value, |view, value| view.put_over(key, value).map(drop))?)
+    }
+
+    /// Replaces the value of a key if it equals `current`.
+    ///
+    /// # Errors
+    /// [`Error::Absent`], [`Error::Differs`]; else as [`insert_bytes`](Self::insert_bytes).
+    pub fn compare_exchange_bytes(
+        &self,
+        key: impl AsRef<[u8]>,
+        current: impl AsRef<[u8]>,
+        new: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
+        let (key, new) = (key.as_ref(), checked_value(new.as_ref())?);
+        Ok(self.storing(new, |view, new| {
+            match view.exchange(key, current.as_ref(), new)? {
+                Outcome::Refused(found, value) => Err(Rejected {
+                    value,
+                    error: match found {
+                        Some(_) => Error::Differs,
+                        None => Error::Absent,
+                    },
+                }),
+                _ => Ok(()),
+            }
+        })?)
+    }
+
+    /// Replaces the value of a key by what `new` makes of it; whether the key was there. See
+    /// [`SharedView::update`].
+    ///
+    /// # Errors
+    /// As [`insert_bytes`](Self::insert_bytes).
+    pub fn update_bytes<B: AsRef<[u8]>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut new: impl FnMut(&[u8]) -> B,
+    ) -> Result<bool, Error> {
+        let key = key.as_ref();
+        self.retrying(|view| Ok(view.update_bytes(key, &mut new)?.is_some()))
+    }
+}
+
+impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Readable for SharedMap<O, V> {
     type View<'g> = SharedView<'g, O, V>;
 
     fn domain(&self) -> &Domain {
@@ -485,7 +580,9 @@ impl<O: Order, V: Send + Sync + 'static> Readable for SharedMap<O, V> {
     }
 }
 
-impl<O: Order, V: Send + Sync + fmt::Debug + 'static> fmt::Debug for SharedMap<O, V> {
+impl<O: Order, V: ?Sized + Value + Send + Sync + fmt::Debug + 'static> fmt::Debug
+    for SharedMap<O, V>
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.read(|view| view.fmt(f))
     }

@@ -10,8 +10,9 @@ use sapwood_qsbr::{Domain, Guard};
 
 use super::{Order, SharedMap, SharedView};
 use crate::qp::QpMap;
+use crate::qp::Value;
 use crate::qp::iter::Shown;
-use crate::qp::map::sorted_tree;
+use crate::qp::map::{sorted_tree, sorted_tree_of_bytes};
 use crate::qp::raw::batch;
 use crate::qp::raw::index::Index;
 use crate::qp::raw::mem::Live;
@@ -69,11 +70,11 @@ pub type QpSharedView<'g, V> = SharedView<'g, Ordered, V>;
 pub struct Ordered(());
 
 impl Order for Ordered {
-    type Raw<V: Send + Sync + 'static> = Trie<V>;
-    type Iter<'g, V: Send + Sync + 'static> = QpSharedRange<'g, V>;
+    type Raw<V: ?Sized + Value + Send + Sync + 'static> = Trie<V>;
+    type Iter<'g, V: ?Sized + Value + Send + Sync + 'static> = QpSharedRange<'g, V>;
     const ONLY_INDEX: bool = false;
 
-    fn iter<'g, V: Send + Sync + 'static>(
+    fn iter<'g, V: ?Sized + Value + Send + Sync + 'static>(
         raw: &'g Trie<V>,
         guard: Guard<'g>,
     ) -> QpSharedRange<'g, V> {
@@ -82,7 +83,7 @@ impl Order for Ordered {
         }
     }
 
-    fn empty<V: Send + Sync + 'static>(
+    fn empty<V: ?Sized + Value + Send + Sync + 'static>(
         arena: Arena,
         domain: Domain,
         most: Option<usize>,
@@ -92,7 +93,7 @@ impl Order for Ordered {
     }
 }
 
-impl<V: Send + Sync + 'static> Builder<QpShared<V>> {
+impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
     /// Keeps a point index: a hash index over the entries, in step with the map. `get`,
     /// `contains_key` and `get_many` then touch two cache lines, for about 7 bytes a key and some
     /// time at each change; what is ordered goes on using the trie. The hash is seeded at random,
@@ -110,18 +111,7 @@ impl<V: Send + Sync + 'static> Builder<QpShared<V>> {
         self
     }
 
-    /// A map of entries in ascending order of keys. Of equal keys, the last wins.
-    ///
-    /// # Errors
-    /// As [`QpMap::from_sorted_iter`]; [`Error::Full`].
-    ///
-    /// # Panics
-    /// As [`build`](Self::build).
-    pub fn build_sorted<K: AsRef<[u8]>>(
-        self,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<QpShared<V>, Error> {
-        let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries)?;
+    fn build_of(self, tree: Tree<V>) -> Result<QpShared<V>, Error> {
         let index = self.choices.index.then(|| Index::new(seed()));
         Ok(SharedMap::from_raw(self.trie(tree, index)?))
     }
@@ -144,6 +134,40 @@ impl<V: Send + Sync + 'static> Builder<QpShared<V>> {
     }
 }
 
+impl<V: Send + Sync + 'static> Builder<QpShared<V>> {
+    /// A map of entries in ascending order of keys. Of equal keys, the last wins.
+    ///
+    /// # Errors
+    /// As [`QpMap::from_sorted_iter`]; [`Error::Full`].
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn build_sorted<K: AsRef<[u8]>>(
+        self,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<QpShared<V>, Error> {
+        let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries)?;
+        self.build_of(tree)
+    }
+}
+
+impl Builder<QpShared<[u8]>> {
+    /// A map of entries in ascending order of keys. Of equal keys, the last wins.
+    ///
+    /// # Errors
+    /// As [`QpMap::from_sorted_bytes`]; [`Error::Full`].
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn build_sorted_bytes<K: AsRef<[u8]>, B: AsRef<[u8]>>(
+        self,
+        entries: impl IntoIterator<Item = (K, B)>,
+    ) -> Result<QpShared<[u8]>, Error> {
+        let tree = sorted_tree_of_bytes(stable_arena(self.memory.clone().stable())?, entries)?;
+        self.build_of(tree)
+    }
+}
+
 impl<V: Send + Sync + 'static> QpShared<V> {
     /// A shared map of an owned map's entries.
     ///
@@ -152,15 +176,17 @@ impl<V: Send + Sync + 'static> QpShared<V> {
     pub fn from_map(map: QpMap<V>) -> Result<Self, Error> {
         Self::builder().build_sorted(map)
     }
+}
 
+impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
     /// Copies of the entry with the least key greater than `key`, whether `key` is there or not.
-    pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(Vec<u8>, V)>
+    pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(Vec<u8>, V::Owned)>
     where
-        V: Clone,
+        V: ToOwned,
     {
         self.read(|view| {
             let (key, value) = view.next_after(key)?;
-            Some((key.to_vec(), value.clone()))
+            Some((key.to_vec(), value.to_owned()))
         })
     }
 
@@ -195,7 +221,7 @@ impl<V: Send + Sync + 'static> QpShared<V> {
 /// How often an exact query is tried before writers have to wait for it.
 const EXACT_TRIES: usize = 8;
 
-impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
+impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
     #[inline(always)]
     fn view(&self) -> View<'g, V, Live> {
         self.raw.guarded_view(self.guard)
@@ -314,11 +340,11 @@ impl<'g, V: Send + Sync + 'static> QpSharedView<'g, V> {
 /// skipped; of keys that are inserted or removed meanwhile some come and some do not. It holds its
 /// guard: for long walks that should not hold memory back, take
 /// [`next_after`](SharedView::next_after) under a guard for each step.
-pub struct QpSharedRange<'g, V> {
+pub struct QpSharedRange<'g, V: ?Sized + Value> {
     walk: Walk<'g, V>,
 }
 
-impl<V> Clone for QpSharedRange<'_, V> {
+impl<V: ?Sized + Value> Clone for QpSharedRange<'_, V> {
     fn clone(&self) -> Self {
         QpSharedRange {
             walk: self.walk.clone(),
@@ -326,7 +352,7 @@ impl<V> Clone for QpSharedRange<'_, V> {
     }
 }
 
-impl<'g, V> Iterator for QpSharedRange<'g, V> {
+impl<'g, V: ?Sized + Value> Iterator for QpSharedRange<'g, V> {
     type Item = (&'g [u8], &'g V);
 
     #[inline]
@@ -335,16 +361,16 @@ impl<'g, V> Iterator for QpSharedRange<'g, V> {
     }
 }
 
-impl<V> DoubleEndedIterator for QpSharedRange<'_, V> {
+impl<V: ?Sized + Value> DoubleEndedIterator for QpSharedRange<'_, V> {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
         self.walk.next_back()
     }
 }
 
-impl<V> FusedIterator for QpSharedRange<'_, V> {}
+impl<V: ?Sized + Value> FusedIterator for QpSharedRange<'_, V> {}
 
-impl<V: fmt::Debug> fmt::Debug for QpSharedRange<'_, V> {
+impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for QpSharedRange<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.clone().map(|(k, v)| (k.escape_ascii(), v));
         f.debug_map().entries(shown.map(Shown::of)).finish()

@@ -6,13 +6,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{Order, PointMap, QpShared, SharedMap};
 use crate::memory::NEEDS_STABLE;
-use crate::qp::map::sorted_tree;
+use crate::qp::Value;
+use crate::qp::map::{sorted_tree, sorted_tree_of_bytes};
 use crate::qp::raw::image::layout_hash;
 use crate::qp::raw::index::Index;
+use crate::qp::raw::tree::Tree;
 use crate::seed::seed;
 use crate::{Builder, Error};
 
-impl<O: Order, V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> SharedMap<O, V> {
+impl<O: Order, V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static>
+    SharedMap<O, V>
+{
     /// What the header page calls the layout of a published map with values of this type: see
     /// [`Builder::build_in`].
     pub fn layout_hash() -> u64 {
@@ -20,7 +24,9 @@ impl<O: Order, V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Sha
     }
 }
 
-impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Builder<QpShared<V>> {
+impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static>
+    Builder<QpShared<V>>
+{
     /// An empty map in an arena that others read: its header page says where trie and index begin
     /// (`sapwood_format::header`), and the index has a hash that they can compute. The options and the
     /// limit of memory given to the builder are not used: the arena has its own. A second
@@ -50,9 +56,29 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Builder<QpSha
     /// When the arena moves as it grows, has no header page or is in use, or when a value is not a
     /// multiple of 8 bytes.
     pub fn build_in(self, arena: Arena) -> Result<QpShared<V>, Error> {
-        self.build_sorted_in(arena, core::iter::empty::<(&[u8], V)>())
+        self.publish_in(arena, |arena| Ok(Tree::new(arena)))
     }
 
+    /// A published map of the tree that `make` makes in the arena.
+    fn publish_in(
+        self,
+        mut arena: Arena,
+        make: impl FnOnce(Arena) -> Result<Tree<V>, Error>,
+    ) -> Result<QpShared<V>, Error> {
+        write_header::<V>(&mut arena)?;
+        arena.set_root(header::HAS_INDEX, u64::from(self.choices.index))?;
+        let roots = arena.roots_at();
+        let index = match self.choices.index {
+            true => Some(published_index(&mut arena)?),
+            false => None,
+        };
+        let mut trie = self.trie(make(arena)?, index)?;
+        trie.publish(roots + 8 * header::ROOT);
+        Ok(SharedMap::from_raw(trie))
+    }
+}
+
+impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Builder<QpShared<V>> {
     /// As [`build_in`](Self::build_in), with entries in ascending order of keys. Of equal keys, the
     /// last wins.
     ///
@@ -63,28 +89,36 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Builder<QpSha
     /// As [`build_in`](Self::build_in).
     pub fn build_sorted_in<K: AsRef<[u8]>>(
         self,
-        mut arena: Arena,
+        arena: Arena,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpShared<V>, Error> {
-        write_header::<V>(&mut arena)?;
-        arena.set_root(header::HAS_INDEX, u64::from(self.choices.index))?;
-        let roots = arena.roots_at();
-        let index = match self.choices.index {
-            true => Some(published_index(&mut arena)?),
-            false => None,
-        };
-        let tree = sorted_tree(arena, entries)?;
-        let mut trie = self.trie(tree, index)?;
-        trie.publish(roots + 8 * header::ROOT);
-        Ok(SharedMap::from_raw(trie))
+        self.publish_in(arena, |arena| sorted_tree(arena, entries))
+    }
+}
+
+impl Builder<QpShared<[u8]>> {
+    /// As [`build_in`](Self::build_in), with entries in ascending order of keys. Of equal keys, the
+    /// last wins.
+    ///
+    /// # Errors
+    /// As [`QpMap::from_sorted_bytes`](crate::qp::QpMap::from_sorted_bytes); [`Error::Full`].
+    ///
+    /// # Panics
+    /// As [`build_in`](Self::build_in).
+    pub fn build_sorted_bytes_in<K: AsRef<[u8]>, B: AsRef<[u8]>>(
+        self,
+        arena: Arena,
+        entries: impl IntoIterator<Item = (K, B)>,
+    ) -> Result<QpShared<[u8]>, Error> {
+        self.publish_in(arena, |arena| sorted_tree_of_bytes(arena, entries))
     }
 }
 
 /// Writes the header of a map with values of this type.
-fn write_header<V>(arena: &mut Arena) -> Result<(), Error> {
+fn write_header<V: ?Sized + Value>(arena: &mut Arena) -> Result<(), Error> {
     const {
         assert!(
-            size_of::<V>() % 8 == 0 && align_of::<V>() <= 8,
+            V::VARIES || V::SIZE % 8 == 0 && V::ALIGN <= 8,
             "published values are whole words"
         )
     };
@@ -93,12 +127,12 @@ fn write_header<V>(arena: &mut Arena) -> Result<(), Error> {
     assert!(has_page, "others find the map by its header page");
     assert!(arena.memory().live == 0, "the arena is the map's alone");
     arena.set_roots([0; 8])?;
-    arena.set_root(header::VALUE_BYTES, size_of::<V>() as u64)?;
+    arena.set_root(header::VALUE_BYTES, V::SIZE as u64)?;
     Ok(())
 }
 
 /// An index whose table and secrets are in the header.
-fn published_index<V>(arena: &mut Arena) -> Result<Index<V, true>, Error> {
+fn published_index<V: ?Sized + Value>(arena: &mut Arena) -> Result<Index<V, true>, Error> {
     let index = Index::published(seed(), arena.roots_at() + 8 * header::TABLE);
     if let Some(words) = index.portable_words() {
         arena.set_extra(words)?;
@@ -106,7 +140,9 @@ fn published_index<V>(arena: &mut Arena) -> Result<Index<V, true>, Error> {
     Ok(index)
 }
 
-impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Builder<PointMap<V>> {
+impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static>
+    Builder<PointMap<V>>
+{
     /// An empty map in an arena that others read, as that of a [`QpShared`] is: its
     /// header page says where the index begins. The options and the limit of memory given to the
     /// builder are not used: the arena has its own.

@@ -7,6 +7,7 @@ use sapwood_arena::Arena;
 use sapwood_qsbr::{Domain, Guard};
 
 use super::{Order, SharedMap, SharedView};
+use crate::qp::Value;
 use crate::qp::iter::Shown;
 use crate::qp::raw::index::Index;
 use crate::qp::raw::index_only::{IndexOnly, ops::Walk};
@@ -64,11 +65,11 @@ pub type PointMapView<'g, V> = SharedView<'g, Unordered, V>;
 pub struct Unordered(());
 
 impl Order for Unordered {
-    type Raw<V: Send + Sync + 'static> = IndexOnly<V>;
-    type Iter<'g, V: Send + Sync + 'static> = PointMapIter<'g, V>;
+    type Raw<V: ?Sized + Value + Send + Sync + 'static> = IndexOnly<V>;
+    type Iter<'g, V: ?Sized + Value + Send + Sync + 'static> = PointMapIter<'g, V>;
     const ONLY_INDEX: bool = true;
 
-    fn iter<'g, V: Send + Sync + 'static>(
+    fn iter<'g, V: ?Sized + Value + Send + Sync + 'static>(
         raw: &'g IndexOnly<V>,
         guard: Guard<'g>,
     ) -> PointMapIter<'g, V> {
@@ -77,7 +78,7 @@ impl Order for Unordered {
         }
     }
 
-    fn empty<V: Send + Sync + 'static>(
+    fn empty<V: ?Sized + Value + Send + Sync + 'static>(
         arena: Arena,
         domain: Domain,
         most: Option<usize>,
@@ -93,7 +94,7 @@ impl Order for Unordered {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepPlace(u32);
 
-impl<'g, V: Send + Sync + 'static> PointMapView<'g, V> {
+impl<'g, V: ?Sized + Value + Send + Sync + 'static> PointMapView<'g, V> {
     /// Calls `each` with the entries from a place on, until those are `least` or more; the place to
     /// go on from, or `None` at the end. The first place is `SweepPlace::default()`.
     ///
@@ -155,11 +156,11 @@ impl<'g, V: Send + Sync + 'static> PointMapView<'g, V> {
 /// assert_eq!(keys, [b"a", b"b"]);
 /// # Ok::<(), sapwood::Error>(())
 /// ```
-pub struct PointMapIter<'g, V> {
+pub struct PointMapIter<'g, V: ?Sized + Value> {
     walk: Walk<'g, V>,
 }
 
-impl<V> Clone for PointMapIter<'_, V> {
+impl<V: ?Sized + Value> Clone for PointMapIter<'_, V> {
     fn clone(&self) -> Self {
         PointMapIter {
             walk: self.walk.clone(),
@@ -167,7 +168,7 @@ impl<V> Clone for PointMapIter<'_, V> {
     }
 }
 
-impl<'g, V: 'g> Iterator for PointMapIter<'g, V> {
+impl<'g, V: ?Sized + Value + 'g> Iterator for PointMapIter<'g, V> {
     type Item = (&'g [u8], &'g V);
 
     #[inline]
@@ -176,9 +177,9 @@ impl<'g, V: 'g> Iterator for PointMapIter<'g, V> {
     }
 }
 
-impl<V> FusedIterator for PointMapIter<'_, V> {}
+impl<V: ?Sized + Value> FusedIterator for PointMapIter<'_, V> {}
 
-impl<V: fmt::Debug> fmt::Debug for PointMapIter<'_, V> {
+impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for PointMapIter<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.clone().map(|(k, v)| (k.escape_ascii(), v));
         f.debug_map().entries(shown.map(Shown::of)).finish()

@@ -8,8 +8,9 @@ use core::ops::ControlFlow;
 use sapwood_qsbr::Guard;
 
 use super::Order;
+use crate::qp::Value;
 use crate::qp::iter::Shown;
-use crate::qp::map::checked;
+use crate::qp::map::{checked, checked_value};
 use crate::qp::raw::writers::ops::{Mode, Operations, Outcome, Removed, Structure, Test};
 use crate::qp::read;
 use crate::{Error, Rejected};
@@ -19,20 +20,20 @@ use crate::{Error, Rejected};
 ///
 /// Stays on its thread. Operations on one key are linearizable. A query that combines several
 /// entries is not: an ordered map has [`exact`](SharedView::exact) for that.
-pub struct SharedView<'g, O: Order, V: Send + Sync + 'static> {
+pub struct SharedView<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> {
     pub(super) raw: &'g O::Raw<V>,
     pub(super) guard: Guard<'g>,
 }
 
-impl<O: Order, V: Send + Sync + 'static> Clone for SharedView<'_, O, V> {
+impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Clone for SharedView<'_, O, V> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<O: Order, V: Send + Sync + 'static> Copy for SharedView<'_, O, V> {}
+impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Copy for SharedView<'_, O, V> {}
 
-impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
+impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, V> {
     #[inline]
     pub(super) fn new(raw: &'g O::Raw<V>, guard: Guard<'g>) -> Self {
         assert!(
@@ -111,144 +112,15 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
 
     /// Runs one change; a change that lacks memory, or room for garbage, is tried again after what
     /// was free was collected.
-    fn change(
+    fn change<'a>(
         &self,
         key: &[u8],
-        value: V,
+        value: V::New<'a>,
         mode: &mut Mode<'_, V>,
-    ) -> Result<Outcome<'g, V>, Rejected<V>> {
+    ) -> Result<Outcome<'g, V, V::New<'a>>, Rejected<V::New<'a>>> {
         match checked(key) {
             Ok(key) => self.raw.change(self.guard, key, value, mode),
             Err(error) => Err(Rejected { value, error }),
-        }
-    }
-
-    /// Inserts or replaces; the value that was replaced can be read as long as the guard is held.
-    ///
-    /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], [`Error::Full`], with
-    /// the value given back; the map is unchanged.
-    pub fn insert(&self, key: impl AsRef<[u8]>, value: V) -> Result<Option<&'g V>, Rejected<V>> {
-        match self.change(key.as_ref(), value, &mut Mode::Put)? {
-            Outcome::Replaced(old) => Ok(Some(old)),
-            _ => Ok(None),
-        }
-    }
-
-    /// Inserts a key that is not there.
-    ///
-    /// # Errors
-    /// [`Error::Exists`] when it is there; else as [`insert`](Self::insert).
-    pub fn insert_new(&self, key: impl AsRef<[u8]>, value: V) -> Result<&'g V, Rejected<V>> {
-        match self.change(key.as_ref(), value, &mut Mode::New)? {
-            Outcome::Inserted(new) | Outcome::Replaced(new) => Ok(new),
-            Outcome::Refused(_, value) => Err(Rejected {
-                value,
-                error: Error::Exists,
-            }),
-        }
-    }
-
-    /// Replaces the value of a key that is there, and gives the old one.
-    ///
-    /// # Errors
-    /// [`Error::Absent`] when it is not there; else as [`insert`](Self::insert).
-    pub fn replace(&self, key: impl AsRef<[u8]>, value: V) -> Result<&'g V, Rejected<V>> {
-        match self.change(key.as_ref(), value, &mut Mode::Replace)? {
-            Outcome::Inserted(old) | Outcome::Replaced(old) => Ok(old),
-            Outcome::Refused(_, value) => Err(Rejected {
-                value,
-                error: Error::Absent,
-            }),
-        }
-    }
-
-    /// Replaces the value of a key if it equals `current`; says what it found.
-    ///
-    /// The comparison must not wait for all writers: it must not call `verify`, `memory`,
-    /// `contention` or `exact`.
-    ///
-    /// # Errors
-    /// As [`insert`](Self::insert).
-    pub fn compare_exchange(
-        &self,
-        key: impl AsRef<[u8]>,
-        current: &V,
-        new: V,
-    ) -> Result<Exchange<'g, V>, Rejected<V>>
-    where
-        V: PartialEq,
-    {
-        let mut same = |value: &V| value == current;
-        Ok(
-            match self.change(key.as_ref(), new, &mut Mode::If(&mut same))? {
-                Outcome::Inserted(old) | Outcome::Replaced(old) => Exchange::Done(old),
-                Outcome::Refused(found, value) => Exchange::Refused { found, value },
-            },
-        )
-    }
-
-    /// Replaces the value of a key by what `new` makes of it; the old value, or `None` when the key
-    /// is not there.
-    ///
-    /// No lock is held while `new` runs. If another thread changes the key meanwhile, it runs
-    /// again, with the value that is there then, so that no change is lost: what is stored was made
-    /// of the value that it replaces. Values that change often are better atomics, which are
-    /// changed where they are.
-    ///
-    /// # Errors
-    /// As [`insert`](Self::insert); the value that was made is dropped.
-    ///
-    /// ```
-    /// # let map = sapwood::qp::QpShared::new()?;
-    /// map.insert("hits", 1)?;
-    /// let pin = map.pin();
-    /// assert_eq!(pin.view().update("hits", |hits| hits + 1)?, Some(&1));
-    /// assert_eq!(map.get("hits"), Some(2));
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    pub fn update(
-        &self,
-        key: impl AsRef<[u8]>,
-        mut new: impl FnMut(&V) -> V,
-    ) -> Result<Option<&'g V>, Error> {
-        let key = key.as_ref();
-        while let Some(old) = self.get(key) {
-            // The guard keeps the old value where it is, so no other value gets to its place.
-            let mut is_old = |value: &V| core::ptr::eq(value, old);
-            match self.change(key, new(old), &mut Mode::If(&mut is_old))? {
-                Outcome::Inserted(old) | Outcome::Replaced(old) => return Ok(Some(old)),
-                Outcome::Refused(..) => {}
-            }
-        }
-        Ok(None)
-    }
-
-    /// The value of a key; inserts the one that `make` makes if it is not there.
-    ///
-    /// No lock is held while `make` runs. If another thread inserts the key meanwhile, that
-    /// thread's value is the result, and the one that was made is dropped.
-    ///
-    /// # Errors
-    /// As [`insert`](Self::insert).
-    pub fn get_or_insert_with(
-        &self,
-        key: impl AsRef<[u8]>,
-        make: impl FnOnce() -> V,
-    ) -> Result<&'g V, Error> {
-        let key = key.as_ref();
-        if let Some(value) = self.get(key) {
-            return Ok(value);
-        }
-        Ok(self.get_or_insert(key, make())?)
-    }
-
-    /// The value of a key; inserts this one if it is not there.
-    pub(super) fn get_or_insert(&self, key: &[u8], value: V) -> Result<&'g V, Rejected<V>> {
-        match self.change(key, value, &mut Mode::New)? {
-            Outcome::Inserted(value) | Outcome::Replaced(value) => Ok(value),
-            Outcome::Refused(Some(value), _) => Ok(value),
-            Outcome::Refused(None, _) => unreachable!("a key is there or is inserted"),
         }
     }
 
@@ -291,6 +163,318 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
     ) -> (Vec<Vec<u8>>, Option<Place<O, V>>) {
         self.raw.some_keys(self.guard, from)
     }
+
+    pub(super) fn put<'a>(
+        &self,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<Option<&'g V>, Rejected<V::New<'a>>> {
+        match self.change(key, value, &mut Mode::Put)? {
+            Outcome::Replaced(old) => Ok(Some(old)),
+            _ => Ok(None),
+        }
+    }
+
+    pub(super) fn put_new<'a>(
+        &self,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<&'g V, Rejected<V::New<'a>>> {
+        match self.change(key, value, &mut Mode::New)? {
+            Outcome::Inserted(new) | Outcome::Replaced(new) => Ok(new),
+            Outcome::Refused(_, value) => Err(Rejected {
+                value,
+                error: Error::Exists,
+            }),
+        }
+    }
+
+    pub(super) fn put_over<'a>(
+        &self,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<&'g V, Rejected<V::New<'a>>> {
+        match self.change(key, value, &mut Mode::Replace)? {
+            Outcome::Inserted(old) | Outcome::Replaced(old) => Ok(old),
+            Outcome::Refused(_, value) => Err(Rejected {
+                value,
+                error: Error::Absent,
+            }),
+        }
+    }
+
+    pub(super) fn exchange<'a>(
+        &self,
+        key: &[u8],
+        current: &V,
+        new: V::New<'a>,
+    ) -> Result<Outcome<'g, V, V::New<'a>>, Rejected<V::New<'a>>>
+    where
+        V: PartialEq,
+    {
+        let mut same = |value: &V| value == current;
+        self.change(key, new, &mut Mode::If(&mut same))
+    }
+
+    /// The value of a key; inserts this one if it is not there.
+    pub(super) fn get_or_put<'a>(
+        &self,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Result<&'g V, Rejected<V::New<'a>>> {
+        match self.change(key, value, &mut Mode::New)? {
+            Outcome::Inserted(value) | Outcome::Replaced(value) => Ok(value),
+            Outcome::Refused(Some(value), _) => Ok(value),
+            Outcome::Refused(None, _) => unreachable!("a key is there or is inserted"),
+        }
+    }
+
+    /// Replaces a value that is this one and no other, if it is the key's; whether it was.
+    fn replace_this(
+        &self,
+        key: &[u8],
+        old: &'g V,
+        new: V::New<'_>,
+    ) -> Result<Option<&'g V>, Error> {
+        // The guard keeps the old value where it is, so no other value gets to its place.
+        let mut is_old = |value: &V| core::ptr::eq(value, old);
+        let done = self.change(key, new, &mut Mode::If(&mut is_old));
+        match done.map_err(|rejected| rejected.error)? {
+            Outcome::Inserted(old) | Outcome::Replaced(old) => Ok(Some(old)),
+            Outcome::Refused(..) => Ok(None),
+        }
+    }
+}
+
+impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
+    /// Inserts or replaces; the value that was replaced can be read as long as the guard is held.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], [`Error::Full`], with
+    /// the value given back; the map is unchanged.
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: V) -> Result<Option<&'g V>, Rejected<V>> {
+        self.put(key.as_ref(), value)
+    }
+
+    /// Inserts a key that is not there.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] when it is there; else as [`insert`](Self::insert).
+    pub fn insert_new(&self, key: impl AsRef<[u8]>, value: V) -> Result<&'g V, Rejected<V>> {
+        self.put_new(key.as_ref(), value)
+    }
+
+    /// Replaces the value of a key that is there, and gives the old one.
+    ///
+    /// # Errors
+    /// [`Error::Absent`] when it is not there; else as [`insert`](Self::insert).
+    pub fn replace(&self, key: impl AsRef<[u8]>, value: V) -> Result<&'g V, Rejected<V>> {
+        self.put_over(key.as_ref(), value)
+    }
+
+    /// Replaces the value of a key if it equals `current`; says what it found.
+    ///
+    /// The comparison must not wait for all writers: it must not call `verify`, `memory`,
+    /// `contention` or `exact`.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn compare_exchange(
+        &self,
+        key: impl AsRef<[u8]>,
+        current: &V,
+        new: V,
+    ) -> Result<Exchange<'g, V>, Rejected<V>>
+    where
+        V: PartialEq,
+    {
+        Ok(match self.exchange(key.as_ref(), current, new)? {
+            Outcome::Inserted(old) | Outcome::Replaced(old) => Exchange::Done(old),
+            Outcome::Refused(found, value) => Exchange::Refused { found, value },
+        })
+    }
+
+    /// Replaces the value of a key by what `new` makes of it; the old value, or `None` when the key
+    /// is not there.
+    ///
+    /// No lock is held while `new` runs. If another thread changes the key meanwhile, it runs
+    /// again, with the value that is there then, so that no change is lost: what is stored was made
+    /// of the value that it replaces. Values that change often are better atomics, which are
+    /// changed where they are.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert); the value that was made is dropped.
+    ///
+    /// ```
+    /// # let map = sapwood::qp::QpShared::new()?;
+    /// map.insert("hits", 1)?;
+    /// let pin = map.pin();
+    /// assert_eq!(pin.view().update("hits", |hits| hits + 1)?, Some(&1));
+    /// assert_eq!(map.get("hits"), Some(2));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn update(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut new: impl FnMut(&V) -> V,
+    ) -> Result<Option<&'g V>, Error> {
+        let key = key.as_ref();
+        while let Some(old) = self.get(key) {
+            if let Some(old) = self.replace_this(key, old, new(old))? {
+                return Ok(Some(old));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The value of a key; inserts the one that `make` makes if it is not there.
+    ///
+    /// No lock is held while `make` runs. If another thread inserts the key meanwhile, that
+    /// thread's value is the result, and the one that was made is dropped.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn get_or_insert_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        make: impl FnOnce() -> V,
+    ) -> Result<&'g V, Error> {
+        let key = key.as_ref();
+        if let Some(value) = self.get(key) {
+            return Ok(value);
+        }
+        Ok(self.get_or_put(key, make())?)
+    }
+}
+
+impl<'g, O: Order> SharedView<'g, O, [u8]> {
+    /// Inserts or replaces a byte string, which is copied: see [`insert`](Self::insert).
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
+    /// [`Error::GarbageLimit`], [`Error::Full`]; the map is unchanged.
+    ///
+    /// ```
+    /// use sapwood::qp::QpShared;
+    /// let map: QpShared<[u8]> = QpShared::new()?;
+    /// let pin = map.pin();
+    /// pin.view().insert_bytes("elm", "Ulmus")?;
+    /// let elm: &[u8] = pin.view().get("elm").unwrap(); // as long as the pin is held
+    /// assert_eq!(pin.view().insert_bytes("elm", "Ulmus glabra")?, Some(elm));
+    /// assert_eq!(elm, b"Ulmus");
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn insert_bytes(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Option<&'g [u8]>, Error> {
+        let value = checked_value(value.as_ref())?;
+        Ok(self.put(key.as_ref(), value)?)
+    }
+
+    /// Inserts a key that is not there.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] when it is there; else as [`insert_bytes`](Self::insert_bytes).
+    pub fn insert_new_bytes(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<&'g [u8], Error> {
+        let value = checked_value(value.as_ref())?;
+        Ok(self.put_new(key.as_ref(), value)?)
+    }
+
+    /// Replaces the value of a key that is there, and gives the old one.
+    ///
+    /// # Errors
+    /// [`Error::Absent`] when it is not there; else as [`insert_bytes`](Self::insert_bytes).
+    pub fn replace_bytes(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<&'g [u8], Error> {
+        let value = checked_value(value.as_ref())?;
+        Ok(self.put_over(key.as_ref(), value)?)
+    }
+
+    /// Replaces the value of a key if it equals `current`: `Ok` has the old value, `Err` what was
+    /// found instead, or `None` when the key is not there.
+    ///
+    /// # Errors
+    /// As [`insert_bytes`](Self::insert_bytes).
+    ///
+    /// ```
+    /// use sapwood::qp::QpShared;
+    /// let map: QpShared<[u8]> = QpShared::new()?;
+    /// map.insert_bytes("elm", "Ulmus")?;
+    /// let pin = map.pin();
+    /// let view = pin.view();
+    /// assert_eq!(view.compare_exchange_bytes("elm", "U.", "?")?, Err(Some(&b"Ulmus"[..])));
+    /// assert_eq!(view.compare_exchange_bytes("elm", "Ulmus", "U.")?, Ok(&b"Ulmus"[..]));
+    /// assert_eq!(view.compare_exchange_bytes("oak", "", "?")?, Err(None));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    #[expect(clippy::type_complexity, reason = "the standard library's shape")]
+    pub fn compare_exchange_bytes(
+        &self,
+        key: impl AsRef<[u8]>,
+        current: impl AsRef<[u8]>,
+        new: impl AsRef<[u8]>,
+    ) -> Result<Result<&'g [u8], Option<&'g [u8]>>, Error> {
+        let new = checked_value(new.as_ref())?;
+        Ok(match self.exchange(key.as_ref(), current.as_ref(), new)? {
+            Outcome::Inserted(old) | Outcome::Replaced(old) => Ok(old),
+            Outcome::Refused(found, _) => Err(found),
+        })
+    }
+
+    /// Replaces the value of a key by what `new` makes of it: see [`update`](Self::update).
+    ///
+    /// # Errors
+    /// As [`insert_bytes`](Self::insert_bytes).
+    ///
+    /// ```
+    /// use sapwood::qp::PointMap;
+    /// let map: PointMap<[u8]> = PointMap::new()?;
+    /// map.insert_bytes("elm", "Ulmus")?;
+    /// let pin = map.pin();
+    /// pin.view().update_bytes("elm", |old| [old, b" glabra"].concat())?;
+    /// assert_eq!(map.get("elm").as_deref(), Some(&b"Ulmus glabra"[..]));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn update_bytes<B: AsRef<[u8]>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut new: impl FnMut(&[u8]) -> B,
+    ) -> Result<Option<&'g [u8]>, Error> {
+        let key = key.as_ref();
+        while let Some(old) = self.get(key) {
+            let made = new(old);
+            if let Some(old) = self.replace_this(key, old, checked_value(made.as_ref())?)? {
+                return Ok(Some(old));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The value of a key; inserts the one that `make` makes if it is not there: see
+    /// [`get_or_insert_with`](Self::get_or_insert_with).
+    ///
+    /// # Errors
+    /// As [`insert_bytes`](Self::insert_bytes).
+    pub fn get_or_insert_bytes_with<B: AsRef<[u8]>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        make: impl FnOnce() -> B,
+    ) -> Result<&'g [u8], Error> {
+        let key = key.as_ref();
+        if let Some(value) = self.get(key) {
+            return Ok(value);
+        }
+        Ok(self.get_or_put(key, checked_value(make().as_ref())?)?)
+    }
 }
 
 /// A place in a walk over keys.
@@ -310,14 +494,18 @@ pub enum Exchange<'g, V> {
     },
 }
 
-impl<O: Order, V: Send + Sync + fmt::Debug + 'static> fmt::Debug for SharedView<'_, O, V> {
+impl<O: Order, V: ?Sized + Value + Send + Sync + fmt::Debug + 'static> fmt::Debug
+    for SharedView<'_, O, V>
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.iter().map(|(k, v)| (k.escape_ascii(), v));
         f.debug_map().entries(shown.map(Shown::of)).finish()
     }
 }
 
-impl<'g, O: Order, V: Send + Sync + 'static> IntoIterator for SharedView<'g, O, V> {
+impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> IntoIterator
+    for SharedView<'g, O, V>
+{
     type Item = (&'g [u8], &'g V);
     type IntoIter = O::Iter<'g, V>;
 

@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use super::bucket::{Bucket, SLOTS, Search, Words};
 use super::table::{self, NOTHING, Put, Table, grown, homes_for, most_keys};
 use super::{Chunks, HOPS, Index, Taken};
-use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::view::prefetch;
 
@@ -35,7 +35,7 @@ const HOPELESS: u32 = 64;
 /// Leaves of one home, with their hashes.
 pub(crate) type Together = SmallVec<[(u64, u32); 2 * SLOTS]>;
 
-impl<V, const SHARED: bool> Index<V, SHARED> {
+impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     /// The index of a map that has no trie.
     pub(crate) fn without_trie(self) -> Self {
         Index {
@@ -438,7 +438,7 @@ fn take_cells(base: *mut u8, bucket: &Bucket, slots: u32, out: &mut Together) {
 
 /// # Safety
 /// Both are leaves of the arena at `base`, alive.
-unsafe fn is_same_key<V>(base: *mut u8, a: u32, b: u32) -> bool {
+unsafe fn is_same_key<V: ?Sized + Value>(base: *mut u8, a: u32, b: u32) -> bool {
     // SAFETY: the caller's promise.
     unsafe { LeafOf::<V>::key(base.add(byte_of(a))) == LeafOf::<V>::key(base.add(byte_of(b))) }
 }

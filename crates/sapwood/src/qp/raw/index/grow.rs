@@ -9,6 +9,7 @@ use super::table::{
     self, NOTHING, Put, Table, grown, homes_at_least, homes_for, most_keys, urgent_keys,
 };
 use super::{Chunks, Index, Taken};
+use crate::qp::raw::leaf::Value;
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::view::prefetch;
 
@@ -25,7 +26,7 @@ const AHEAD: u32 = 16;
 /// The first table is made in one step and has no more homes: 32 KiB.
 const FIRST_MAX: u32 = 512;
 
-impl<V, const SHARED: bool> Index<V, SHARED> {
+impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     /// To be called after each change with the number of keys: begins a larger or smaller table, if
     /// it is time, and moves a few keys. A bounded amount of work. In a shared index one thread at
     /// a time does it, others return at once.

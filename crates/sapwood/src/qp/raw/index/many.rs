@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering;
 use super::bucket::{self, Bucket, Search, tag_of};
 use super::table::Table;
 use super::{Found, Index};
-use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::node::LEAF;
 use crate::qp::raw::view::prefetch;
@@ -40,14 +40,14 @@ struct Lane {
 impl Lane {
     /// Asks for the leaf. Half of all leaves end in the line after.
     #[inline(always)]
-    fn prefetch<V>(&self, base: *mut u8) {
+    fn prefetch<V: ?Sized + Value>(&self, base: *mut u8) {
         let leaf = base.wrapping_add(byte_of(self.leaf));
         prefetch(leaf);
         prefetch(leaf.wrapping_add(LeafOf::<V>::LEN_AT + self.len as usize));
     }
 }
 
-impl<V, const SHARED: bool> Index<V, SHARED> {
+impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     /// Looks all keys up and calls `each(i, found)` in order.
     ///
     /// # Safety

@@ -94,7 +94,7 @@ use sapwood_arena::Ref;
 use self::bucket::{Search, Words, tag_of, wait};
 use self::hash::Secrets;
 use self::table::{NOTHING, Put, Table};
-use super::leaf::LeafOf;
+use super::leaf::{LeafOf, Value};
 use super::mem::byte_of;
 #[cfg(feature = "std")]
 use sapwood_format::hash::SECRETS;
@@ -162,7 +162,7 @@ enum Look {
 /// Everything in it is an atomic, but without `SHARED` only loads and stores are used: writers need
 /// to be alone.
 #[repr(C)]
-pub struct Index<V, const SHARED: bool> {
+pub struct Index<V: ?Sized + Value, const SHARED: bool> {
     /// The table where lookups begin, 0 = none.
     table: AtomicU32,
     /// Keys that were inserted when there was no table and no memory for one.
@@ -200,7 +200,7 @@ struct Work {
     bytes: AtomicUsize,
 }
 
-impl<V, const SHARED: bool> Index<V, SHARED> {
+impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     /// An index without keys, which takes no memory. Who does not know the seed cannot choose keys
     /// that collide.
     pub(crate) fn new(seed: u64) -> Self {

@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering;
 use super::bucket::{SLOTS, STICKY, tag_of};
 use super::table::{self, NOTHING, Table};
 use super::{Index, Taken};
+use crate::qp::raw::leaf::Value;
 use sapwood_format::bucket::Home;
 
 /// What a walk met.
@@ -27,7 +28,7 @@ pub(crate) struct Shape {
     pub(crate) homes: usize,
 }
 
-impl<V, const SHARED: bool> Index<V, SHARED> {
+impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     /// Checks that the index holds just these leaves, each once or counted as spilled, and that all
     /// of its counts and accounts are right.
     ///

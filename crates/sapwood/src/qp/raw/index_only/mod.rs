@@ -32,7 +32,7 @@ use sapwood_arena::Arena;
 use sapwood_qsbr::Domain;
 
 use super::index::{Found, Index};
-use super::leaf::LeafOf;
+use super::leaf::{LeafOf, Value};
 use super::writers::lock::{LockContention, Parking};
 use super::writers::shard::Counts;
 use super::writers::writer_pool::WriterPool;
@@ -42,7 +42,7 @@ use crate::sync;
 const STRIPES: usize = 8;
 
 /// See the module.
-pub struct IndexOnly<V> {
+pub struct IndexOnly<V: ?Sized + Value> {
     writers: WriterPool,
     index: Index<V, true>,
     parking: Parking,
@@ -51,12 +51,12 @@ pub struct IndexOnly<V> {
 
 // SAFETY: the map owns its values; `&V` goes to other threads (Sync), and who reclaims drops
 // (Send).
-unsafe impl<V: Send + Sync> Send for IndexOnly<V> {}
+unsafe impl<V: ?Sized + Value + Send + Sync> Send for IndexOnly<V> {}
 // SAFETY: as above. Leaves are not changed once they are published, and the index by its own
 // protocol only.
-unsafe impl<V: Send + Sync> Sync for IndexOnly<V> {}
+unsafe impl<V: ?Sized + Value + Send + Sync> Sync for IndexOnly<V> {}
 
-impl<V> IndexOnly<V> {
+impl<V: ?Sized + Value> IndexOnly<V> {
     /// An empty map in an arena with a stable base.
     pub(crate) fn new(
         arena: Arena,
@@ -118,7 +118,7 @@ impl Drop for Stripe<'_> {
     }
 }
 
-impl<V> Deref for IndexOnly<V> {
+impl<V: ?Sized + Value> Deref for IndexOnly<V> {
     type Target = WriterPool;
 
     #[inline(always)]
@@ -127,9 +127,9 @@ impl<V> Deref for IndexOnly<V> {
     }
 }
 
-impl<V> Drop for IndexOnly<V> {
+impl<V: ?Sized + Value> Drop for IndexOnly<V> {
     fn drop(&mut self) {
-        if !LeafOf::<V>::BOXED && !core::mem::needs_drop::<V>() {
+        if !LeafOf::<V>::NEEDS_DROP {
             return;
         }
         let mut leaves = self.writers.take_waiting();

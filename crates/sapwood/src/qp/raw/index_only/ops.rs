@@ -8,13 +8,13 @@ use sapwood_qsbr::Guard;
 use super::IndexOnly;
 use crate::qp::QpSharedMemory;
 use crate::qp::raw::index::{Found, Together};
-use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::writers::ops::{Operations, Structure};
 use crate::qp::raw::writers::shard::Inner;
 use crate::qp::raw::writers::writer_pool::Blocks;
 
 // SAFETY: the index names leaves that are linked: it is what links them.
-unsafe impl<V> Structure<V> for IndexOnly<V> {
+unsafe impl<V: ?Sized + Value> Structure<V> for IndexOnly<V> {
     /// The upper half of a hash.
     type Place = u32;
 
@@ -80,7 +80,7 @@ unsafe impl<V> Structure<V> for IndexOnly<V> {
 }
 
 /// Where a walk stands.
-pub(crate) struct Walk<'g, V> {
+pub(crate) struct Walk<'g, V: ?Sized + Value> {
     map: &'g IndexOnly<V>,
     guard: Guard<'g>,
     /// The hashes that are next; `None`: the end.
@@ -89,7 +89,7 @@ pub(crate) struct Walk<'g, V> {
     ready: Together,
 }
 
-impl<V> Clone for Walk<'_, V> {
+impl<V: ?Sized + Value> Clone for Walk<'_, V> {
     fn clone(&self) -> Self {
         Walk {
             map: self.map,
@@ -100,7 +100,7 @@ impl<V> Clone for Walk<'_, V> {
     }
 }
 
-impl<'g, V> Walk<'g, V> {
+impl<'g, V: ?Sized + Value> Walk<'g, V> {
     /// A walk over all entries from a place on; 0 is the first.
     pub(crate) fn from(map: &'g IndexOnly<V>, guard: Guard<'g>, place: u32) -> Self {
         Walk {
@@ -124,7 +124,7 @@ impl<'g, V> Walk<'g, V> {
     }
 }
 
-impl<'g, V> Iterator for Walk<'g, V> {
+impl<'g, V: ?Sized + Value> Iterator for Walk<'g, V> {
     type Item = (&'g [u8], &'g V);
 
     #[inline]

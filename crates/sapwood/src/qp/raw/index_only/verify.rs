@@ -6,13 +6,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::IndexOnly;
-use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::writers::accounts::is_used;
 use crate::qp::raw::writers::lock;
 use crate::qp::raw::writers::writer_pool::WriterPool;
 use crate::sync::{self, Ordering};
 
-impl<V> IndexOnly<V> {
+impl<V: ?Sized + Value> IndexOnly<V> {
     /// Walks everything; waits for writers that are at work, and holds back those that come.
     pub(super) fn verify_all(&self) -> Result<(), String> {
         let shards = self.all_shards();
@@ -33,7 +33,8 @@ impl<V> IndexOnly<V> {
         for leaf in &leaves {
             // SAFETY: what the index names is alive.
             let key = unsafe { LeafOf::<V>::key(self.pointer(*leaf)) };
-            bytes += LeafOf::<V>::block(key.len());
+            // SAFETY: as above.
+            bytes += unsafe { LeafOf::<V>::block(self.pointer(*leaf)) };
             if !keys.insert(key) {
                 return Err(format!("the key of leaf {leaf:#x} is there twice"));
             }

@@ -5,22 +5,22 @@ use sapwood_qsbr::GarbageLimit;
 
 use super::IndexOnly;
 use crate::qp::raw::index::CHUNK_BYTES;
-use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::writers::lock::LockContention;
 use crate::qp::raw::writers::ops::{Changes, Done, Lack, Mode, Test};
 use crate::qp::raw::writers::shard::{Held, Inner};
 use crate::qp::raw::writers::writer_pool::Blocks;
 
 // SAFETY: the index named the leaves under the guard, or the change itself linked them.
-unsafe impl<V> Changes<V> for IndexOnly<V> {
-    unsafe fn write(
+unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {
+    unsafe fn write<'a>(
         &self,
         held: &mut Held<'_>,
         key: &[u8],
-        value: V,
+        value: V::New<'a>,
         mode: &mut Mode<'_, V>,
         met: &mut LockContention,
-    ) -> Done<V> {
+    ) -> Done<V::New<'a>> {
         let hash = self.index.hash(key);
         // SAFETY: the guard is held throughout; the index is changed under the stripe, with what
         // was found there.
@@ -78,7 +78,7 @@ unsafe impl<V> Changes<V> for IndexOnly<V> {
                     continue;
                 }
                 if let Some(leaf) = found {
-                    self.reserve_leaf(held, key)?;
+                    self.reserve_leaf(held, key, leaf)?;
                     self.index.remove(self.depot.base(), hash, leaf);
                 }
                 return Ok(found);
@@ -95,28 +95,40 @@ unsafe impl<V> Changes<V> for IndexOnly<V> {
     }
 }
 
-impl<V> IndexOnly<V> {
+impl<V: ?Sized + Value> IndexOnly<V> {
     /// Reserves room for the garbage that the leaf of a key becomes.
+    ///
+    /// # Safety
+    /// The leaf was met under the guard.
     #[inline]
-    fn reserve_leaf(&self, held: &mut Held<'_>, key: &[u8]) -> Result<(), GarbageLimit> {
-        held.inner.reserve(LeafOf::<V>::block(key.len()))
+    unsafe fn reserve_leaf(
+        &self,
+        held: &mut Held<'_>,
+        key: &[u8],
+        leaf: u32,
+    ) -> Result<(), GarbageLimit> {
+        // SAFETY: the caller's promise.
+        let bytes =
+            unsafe { LeafOf::<V>::block_of_key(key.len(), Some(self.pointer(leaf).cast_const())) };
+        held.inner.reserve(bytes)
     }
 
     /// # Safety
     /// The guard and the key's stripe are held; `old` is the key's leaf.
     #[inline]
-    unsafe fn replace(
+    unsafe fn replace<'a>(
         &self,
         held: &mut Held<'_>,
         hash: u64,
         key: &[u8],
-        value: V,
+        value: V::New<'a>,
         old: u32,
-    ) -> Done<V> {
-        if let Err(limit) = self.reserve_leaf(held, key) {
+    ) -> Done<V::New<'a>> {
+        // SAFETY: the caller's promise.
+        if let Err(limit) = unsafe { self.reserve_leaf(held, key, old) } {
             return Done::Lacks(value, limit.into());
         }
-        match self.make_leaf(&mut held.inner, key, value) {
+        match self.make_leaf::<V>(&mut held.inner, key, value) {
             Ok(new) => {
                 // SAFETY: the caller's promise: the stripe makes us alone with the key.
                 unsafe { self.index.replace(self.depot.base(), hash, old, new) };
@@ -129,11 +141,18 @@ impl<V> IndexOnly<V> {
     /// # Safety
     /// The guard and the key's stripe are held; the key is not there.
     #[inline]
-    unsafe fn insert(&self, held: &mut Held<'_>, hash: u64, key: &[u8], value: V) -> Done<V> {
+    unsafe fn insert<'a>(
+        &self,
+        held: &mut Held<'_>,
+        hash: u64,
+        key: &[u8],
+        value: V::New<'a>,
+    ) -> Done<V::New<'a>> {
         if !self.reserve_entry() {
             return Done::Full(value);
         }
-        let leaf = match self.make_leaf(&mut held.inner, key, value) {
+        let spare = V::spare(&value);
+        let leaf = match self.make_leaf::<V>(&mut held.inner, key, value) {
             Ok(leaf) => leaf,
             Err((value, full)) => {
                 self.return_entry();
@@ -150,7 +169,7 @@ impl<V> IndexOnly<V> {
         let lack = blocks.lack;
         self.return_entry();
         // SAFETY: the leaf was not published.
-        let value = unsafe { self.unmake_leaf(&mut held.inner, leaf) };
+        let value = unsafe { self.unmake_leaf::<V>(&mut held.inner, leaf, spare) };
         // No table has a slot for dozens of equal hashes.
         let hopeless = ArenaFull {
             requested: CHUNK_BYTES,

@@ -13,6 +13,7 @@ use sapwood_arena::Area;
 
 use super::trie::{Slot, Trie};
 use crate::qp::raw::cursor::Cursor;
+use crate::qp::raw::leaf::Value;
 use crate::qp::raw::node::{KIND, LEAF};
 use crate::qp::raw::parts;
 use crate::qp::raw::tree::{block_of, branch_cell, ref_of};
@@ -65,12 +66,16 @@ impl Left {
     }
 }
 
-impl<V> Trie<V> {
+impl<V: ?Sized + Value> Trie<V> {
     /// One step: moves up to `budget` branches, or sweeps. Whether there is more to do.
     ///
     /// # Safety
     /// This thread holds a guard of the domain.
-    pub(super) unsafe fn step(&self, budget: usize, values: &mut Vec<V>) -> Result<bool, Lack> {
+    pub(super) unsafe fn step(
+        &self,
+        budget: usize,
+        values: &mut Vec<V::Dropped>,
+    ) -> Result<bool, Lack> {
         let mut state = sync::lock(&self.compaction);
         if let Compaction::Idle = *state {
             if !self.begin_compaction() {
@@ -82,7 +87,7 @@ impl<V> Trie<V> {
             let mut held = self.shard();
             // SAFETY: the caller's promise.
             let next = unsafe { self.move_branches(&mut held, from, budget) };
-            self.settle(&mut held.inner, LockContention::default(), values);
+            self.settle::<V>(&mut held.inner, LockContention::default(), values);
             match next {
                 Ok(Some(next)) => {
                     *from = next;

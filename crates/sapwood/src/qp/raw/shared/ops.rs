@@ -11,6 +11,7 @@ use super::walk::Walk;
 use crate::qp::QpSharedMemory;
 use crate::qp::raw::batch;
 use crate::qp::raw::index::Found;
+use crate::qp::raw::leaf::Value;
 use crate::qp::raw::mem::Live;
 use crate::qp::raw::view::View;
 use crate::qp::raw::writers::ops::{Lack, Structure};
@@ -22,7 +23,7 @@ const SOME: usize = 64;
 
 // SAFETY: a walk from the root, under a guard, meets leaves that are linked; so does the index,
 // which holds a leaf until it is unlinked.
-unsafe impl<V> Structure<V> for Trie<V> {
+unsafe impl<V: ?Sized + Value> Structure<V> for Trie<V> {
     /// The key before the next one.
     type Place = Vec<u8>;
 
@@ -102,7 +103,7 @@ unsafe impl<V> Structure<V> for Trie<V> {
     }
 }
 
-impl<V> Trie<V> {
+impl<V: ?Sized + Value> Trie<V> {
     /// What readers see now.
     #[inline(always)]
     pub(crate) fn guarded_view<'g>(&'g self, guard: Guard<'g>) -> View<'g, V, Live> {

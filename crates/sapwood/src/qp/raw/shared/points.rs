@@ -8,11 +8,11 @@
 
 use super::trie::Trie;
 use crate::qp::raw::index::Found;
-use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::writers::shard::{Held, Inner};
 use crate::qp::raw::writers::writer_pool::Blocks;
 
-impl<V> Trie<V> {
+impl<V: ?Sized + Value> Trie<V> {
     /// The hash of a key, when there is an index.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {

@@ -5,6 +5,7 @@ use sapwood_arena::{Area, ArenaFull, Kind};
 use smallvec::SmallVec;
 
 use super::trie::{Slot, Trie};
+use crate::qp::raw::leaf::Value;
 use crate::qp::raw::node::Branch;
 use crate::qp::raw::slots::Slots;
 use crate::qp::raw::tree::{BRANCH_KIND, CLUSTER_KIND, branch_cell, cluster_cell, ref_of};
@@ -41,7 +42,7 @@ pub(super) enum Counts {
 #[derive(Default)]
 pub(super) struct Blocks(SmallVec<[(u32, usize, Kind); 3]>);
 
-impl<V> Trie<V> {
+impl<V: ?Sized + Value> Trie<V> {
     /// A branch without the state of its lock.
     ///
     /// # Safety

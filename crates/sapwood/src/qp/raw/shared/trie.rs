@@ -9,7 +9,7 @@ use sapwood_qsbr::Domain;
 
 use crate::qp::raw::bulk::drop_values;
 use crate::qp::raw::index::Index;
-use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::mem::Live;
 use crate::qp::raw::node::{Branch, LEAF};
 use crate::qp::raw::tree::{BRANCH_KIND, CLUSTER_KIND, LEAF_KIND, Tree, block_of};
@@ -34,7 +34,7 @@ struct Root {
 }
 
 /// See the module.
-pub struct Trie<V> {
+pub struct Trie<V: ?Sized + Value> {
     root: CachePadded<Root>,
     writers: WriterPool,
     pub(crate) parking: Parking,
@@ -48,11 +48,11 @@ pub struct Trie<V> {
 
 // SAFETY: the trie owns its values; `&V` goes to other threads (Sync), and who reclaims drops
 // (Send).
-unsafe impl<V: Send + Sync> Send for Trie<V> {}
+unsafe impl<V: ?Sized + Value + Send + Sync> Send for Trie<V> {}
 // SAFETY: as above. Nodes are changed by the protocol of the module only.
-unsafe impl<V: Send + Sync> Sync for Trie<V> {}
+unsafe impl<V: ?Sized + Value + Send + Sync> Sync for Trie<V> {}
 
-impl<V> Trie<V> {
+impl<V: ?Sized + Value> Trie<V> {
     /// A shared trie of a tree's entries, whose arena has a stable base.
     pub(crate) fn new(
         mut tree: Tree<V>,
@@ -217,8 +217,7 @@ impl<V> Trie<V> {
         // SAFETY: the caller's promise.
         unsafe {
             if cell & LEAF != 0 {
-                let key_len = LeafOf::<V>::key_len(self.pointer(cell));
-                (LeafOf::<V>::block(key_len), LEAF_KIND)
+                (LeafOf::<V>::block(self.pointer(cell)), LEAF_KIND)
             } else {
                 // Both begin with their header.
                 block_of(cell, self.branch(cell).h)
@@ -237,7 +236,7 @@ impl<V> Trie<V> {
     }
 }
 
-impl<V> Deref for Trie<V> {
+impl<V: ?Sized + Value> Deref for Trie<V> {
     type Target = WriterPool;
 
     #[inline(always)]
@@ -246,7 +245,7 @@ impl<V> Deref for Trie<V> {
     }
 }
 
-impl<V> Drop for Trie<V> {
+impl<V: ?Sized + Value> Drop for Trie<V> {
     fn drop(&mut self) {
         self.drop_all();
     }

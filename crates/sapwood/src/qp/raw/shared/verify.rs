@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::trie::{Slot, Trie};
+use crate::qp::raw::leaf::Value;
 use crate::qp::raw::node::LEAF;
 use crate::qp::raw::verify::{self, Walked};
 use crate::qp::raw::writers::accounts::is_used;
@@ -13,7 +14,7 @@ use crate::qp::raw::writers::shard::Counts;
 use crate::qp::raw::writers::writer_pool::WriterPool;
 use crate::sync::Ordering;
 
-impl<V> Trie<V> {
+impl<V: ?Sized + Value> Trie<V> {
     /// Walks everything; waits for writers that are at work, and holds back those that come.
     pub(super) fn verify_all(&self) -> Result<(), String> {
         let shards = self.all_shards();

@@ -11,11 +11,12 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 use crate::qp::raw::cursor::Cursor;
+use crate::qp::raw::leaf::Value;
 use crate::qp::raw::mem::Live;
 use crate::qp::raw::view::View;
 
 /// The entries between two bounds, from both ends.
-pub(crate) struct Walk<'g, V> {
+pub(crate) struct Walk<'g, V: ?Sized + Value> {
     view: View<'g, V, Live>,
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
@@ -24,7 +25,7 @@ pub(crate) struct Walk<'g, V> {
     over: bool,
 }
 
-impl<V> Clone for Walk<'_, V> {
+impl<V: ?Sized + Value> Clone for Walk<'_, V> {
     fn clone(&self) -> Self {
         Walk {
             view: self.view,
@@ -53,7 +54,7 @@ pub(crate) fn prefix_bounds(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (Bound::Included(prefix.to_vec()), high)
 }
 
-impl<'g, V> Walk<'g, V> {
+impl<'g, V: ?Sized + Value> Walk<'g, V> {
     pub(crate) fn new(view: View<'g, V, Live>, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) -> Self {
         Walk {
             view,
@@ -123,7 +124,7 @@ impl<'g, V> Walk<'g, V> {
     }
 }
 
-impl<'g, V> Iterator for Walk<'g, V> {
+impl<'g, V: ?Sized + Value> Iterator for Walk<'g, V> {
     type Item = (&'g [u8], &'g V);
 
     #[inline]
@@ -134,7 +135,7 @@ impl<'g, V> Iterator for Walk<'g, V> {
     }
 }
 
-impl<V> DoubleEndedIterator for Walk<'_, V> {
+impl<V: ?Sized + Value> DoubleEndedIterator for Walk<'_, V> {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
         self.over = self.over || !self.retreat();

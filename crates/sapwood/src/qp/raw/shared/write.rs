@@ -5,7 +5,7 @@ use sapwood_qsbr::GarbageLimit;
 
 use super::swap::{Blocks, Counts, New, Tried};
 use super::trie::{Slot, Trie};
-use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::node::{self, CLUSTER, Cluster, KIND, LEAF};
 use crate::qp::raw::parts::Parts;
 use crate::qp::raw::slots::{self, Border, Entry, Slots};
@@ -42,24 +42,24 @@ fn last_slot(way: &Way) -> Slot {
 }
 
 /// A value that is to be stored: as it was given, or in a leaf that is not linked yet.
-enum Kept<V> {
-    Value(V),
-    Leaf(u32),
+enum Kept<'a, V: ?Sized + Value> {
+    Value(V::New<'a>),
+    Leaf(u32, V::Spare<'a>),
 }
 
 // SAFETY: the leaves were met on ways from the root under the guard, or linked by the change
 // itself.
-unsafe impl<V> Changes<V> for Trie<V> {
-    unsafe fn write(
+unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
+    unsafe fn write<'a>(
         &self,
         held: &mut Held<'_>,
         key: &[u8],
-        value: V,
+        value: V::New<'a>,
         mode: &mut Mode<'_, V>,
         met: &mut LockContention,
-    ) -> Done<V> {
+    ) -> Done<V::New<'a>> {
         // The value, or the leaf that it is in.
-        let mut value = Kept::Value(value);
+        let mut value = Kept::<V>::Value(value);
         let hash = self.hash(key);
         // SAFETY: the guard is held throughout; the leaf is ours until it is linked.
         unsafe {
@@ -81,17 +81,20 @@ unsafe impl<V> Changes<V> for Trie<V> {
                         None => Done::Absent(value),
                     };
                 }
-                if let Err(limit) = self.reserve_attempt(held, key) {
+                if let Err(limit) = self.reserve_attempt(held, key, there) {
                     return Done::Lacks(self.value_of(held, value), limit.into());
                 }
-                let leaf = match value {
-                    Kept::Leaf(leaf) => leaf,
-                    Kept::Value(given) => match self.make_leaf(&mut held.inner, key, given) {
-                        Ok(leaf) => leaf,
-                        Err((value, full)) => return Done::Lacks(value, full.into()),
-                    },
+                let (leaf, spare) = match value {
+                    Kept::Leaf(leaf, spare) => (leaf, spare),
+                    Kept::Value(given) => {
+                        let spare = V::spare(&given);
+                        match self.make_leaf::<V>(&mut held.inner, key, given) {
+                            Ok(leaf) => (leaf, spare),
+                            Err((value, full)) => return Done::Lacks(value, full.into()),
+                        }
+                    }
                 };
-                value = Kept::Leaf(leaf);
+                value = Kept::Leaf(leaf, spare);
                 let new = New { leaf, hash };
                 let tried = match way {
                     None => self.link_root(held, new, met),
@@ -105,12 +108,14 @@ unsafe impl<V> Changes<V> for Trie<V> {
                     // The test is the user's and may panic: the value goes back to where that drops
                     // it.
                     Tried::Again if matches!(mode, Mode::If(_)) => {
-                        value = Kept::Value(self.unmake_leaf(&mut held.inner, leaf));
+                        value = Kept::Value(self.unmake_leaf::<V>(&mut held.inner, leaf, spare));
                     }
                     Tried::Again => {}
-                    Tried::Full => return Done::Full(self.unmake_leaf(&mut held.inner, leaf)),
+                    Tried::Full => {
+                        return Done::Full(self.unmake_leaf::<V>(&mut held.inner, leaf, spare));
+                    }
                     Tried::NoMemory(full) => {
-                        let value = self.unmake_leaf(&mut held.inner, leaf);
+                        let value = self.unmake_leaf::<V>(&mut held.inner, leaf, spare);
                         return Done::Lacks(value, full.into());
                     }
                 }
@@ -143,7 +148,7 @@ unsafe impl<V> Changes<V> for Trie<V> {
                     sync::wait();
                     continue;
                 };
-                self.reserve_attempt(held, key)?;
+                self.reserve_attempt(held, key, Some(leaf))?;
                 // What is left may be few enough to join a sibling.
                 let few = way.end & CLUSTER == 0 || self.cluster(way.end).leaves() <= JOIN_AT + 1;
                 let tried = self.unlink(held, &way, New { leaf, hash }, met);
@@ -174,12 +179,23 @@ fn there(way: &Option<Way>) -> Option<u32> {
     near.part.is_none().then_some(near.leaf)
 }
 
-impl<V> Trie<V> {
+impl<V: ?Sized + Value> Trie<V> {
     /// Reserves room for the garbage of one attempt to change a key, and of the leaf that an
     /// operation retires at its end.
+    ///
+    /// # Safety
+    /// The leaf, if any, was met under the guard.
     #[inline]
-    fn reserve_attempt(&self, held: &mut Held<'_>, key: &[u8]) -> Result<(), GarbageLimit> {
-        held.inner.reserve(GARBAGE + LeafOf::<V>::block(key.len()))
+    unsafe fn reserve_attempt(
+        &self,
+        held: &mut Held<'_>,
+        key: &[u8],
+        old: Option<u32>,
+    ) -> Result<(), GarbageLimit> {
+        let old = old.map(|leaf| self.pointer(leaf).cast_const());
+        // SAFETY: the leaf was met under the guard.
+        let leaf = unsafe { LeafOf::<V>::block_of_key(key.len(), old) };
+        held.inner.reserve(GARBAGE + leaf)
     }
 
     /// Whether a mode forbids the change of a key whose leaf is this, or that is not there.
@@ -201,11 +217,13 @@ impl<V> Trie<V> {
     ///
     /// # Safety
     /// The leaf, if any, is ours.
-    unsafe fn value_of(&self, held: &mut Held<'_>, value: Kept<V>) -> V {
+    unsafe fn value_of<'a>(&self, held: &mut Held<'_>, value: Kept<'a, V>) -> V::New<'a> {
         match value {
             Kept::Value(value) => value,
             // SAFETY: the caller's promise.
-            Kept::Leaf(leaf) => unsafe { self.unmake_leaf(&mut held.inner, leaf) },
+            Kept::Leaf(leaf, spare) => unsafe {
+                self.unmake_leaf::<V>(&mut held.inner, leaf, spare)
+            },
         }
     }
 
@@ -645,7 +663,7 @@ impl<V> Trie<V> {
             let Some((last, above)) = way.frames.split_last() else {
                 return;
             };
-            if self.reserve_attempt(held, key).is_err() {
+            if self.reserve_attempt(held, key, None).is_err() {
                 return;
             }
             let parts = Parts::read(self.plain_branch(last.cell));

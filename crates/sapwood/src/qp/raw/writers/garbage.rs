@@ -8,7 +8,7 @@ use super::lock::LockContention;
 use super::shard::{Garbage, Inner};
 use super::writer_pool::WriterPool;
 use crate::qp::Contention;
-use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::node::LEAF;
 use crate::qp::raw::tree::{LEAF_KIND, ref_of};
 use crate::sync;
@@ -30,16 +30,21 @@ impl WriterPool {
     ///
     /// # Safety
     /// The leaf, with a value `V`, is unlinked, and this is the only call for it.
-    pub(crate) unsafe fn retire_leaf<V>(&self, inner: &mut Inner, cell: u32) {
+    pub(crate) unsafe fn retire_leaf<V: ?Sized + Value>(&self, inner: &mut Inner, cell: u32) {
         // SAFETY: the caller's promise.
-        let bytes = unsafe { LeafOf::<V>::block(LeafOf::<V>::key_len(self.pointer(cell))) };
+        let bytes = unsafe { LeafOf::<V>::block(self.pointer(cell)) };
         inner.retire_node(cell, bytes, LEAF_KIND);
     }
 
     /// Ends an operation: hands on what it unlinked when that has become much, and frees what can
     /// be freed. Where garbage is limited, it hands on all of it, and gives back what it had
     /// reserved beyond that.
-    pub(crate) fn settle<V>(&self, inner: &mut Inner, met: LockContention, values: &mut Vec<V>) {
+    pub(crate) fn settle<V: ?Sized + Value>(
+        &self,
+        inner: &mut Inner,
+        met: LockContention,
+        values: &mut Vec<V::Dropped>,
+    ) {
         inner.contention.operations += 1;
         if met.locks > 0 {
             inner.contention.met_lock += 1;
@@ -55,7 +60,7 @@ impl WriterPool {
             } else {
                 3 * BATCH
             };
-            self.reclaim_shard(inner, budget, values);
+            self.reclaim_shard::<V>(inner, budget, values);
         }
     }
 
@@ -68,7 +73,12 @@ impl WriterPool {
     }
 
     /// Frees up to `budget` nodes of a shard that nobody can hold any more; hands out their values.
-    fn reclaim_shard<V>(&self, inner: &mut Inner, budget: usize, values: &mut Vec<V>) -> usize {
+    fn reclaim_shard<V: ?Sized + Value>(
+        &self,
+        inner: &mut Inner,
+        budget: usize,
+        values: &mut Vec<V::Dropped>,
+    ) -> usize {
         let Inner {
             pool,
             queue,
@@ -85,7 +95,7 @@ impl WriterPool {
                     Garbage::Node(cell) if cell & LEAF != 0 => {
                         // A value that nothing becomes of is not read once more: its line is long
                         // gone from the cache.
-                        if LeafOf::<V>::BOXED || core::mem::needs_drop::<V>() {
+                        if LeafOf::<V>::NEEDS_DROP {
                             values.push(LeafOf::<V>::take(self.pointer(cell)));
                         }
                         pool.free(&self.depot, ref_of(cell), bytes, Area::Leaves);
@@ -103,13 +113,18 @@ impl WriterPool {
 
     /// Frees up to `budget` nodes of all shards that nobody can hold any more; hands out their
     /// values. With an empty map, pools give back what they keep.
-    pub(crate) fn reclaim_all<V>(&self, budget: usize, values: &mut Vec<V>, empty: bool) -> usize {
+    pub(crate) fn reclaim_all<V: ?Sized + Value>(
+        &self,
+        budget: usize,
+        values: &mut Vec<V::Dropped>,
+        empty: bool,
+    ) -> usize {
         let mut freed = 0;
         // A shard that is at work reclaims by itself.
         for mut inner in self.idle_shards() {
             self.seal(&mut inner);
             let before = freed;
-            freed += self.reclaim_shard(&mut inner, budget - freed, values);
+            freed += self.reclaim_shard::<V>(&mut inner, budget - freed, values);
             if empty {
                 inner.pool.drain(&self.depot);
             } else if freed - before >= MUCH {

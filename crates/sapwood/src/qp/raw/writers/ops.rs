@@ -12,14 +12,14 @@ use super::lock::LockContention;
 use super::shard::{Held, Inner};
 use super::writer_pool::WriterPool;
 use crate::qp::QpSharedMemory;
-use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::{Error, Rejected};
 
 /// A test of a value.
 pub(crate) type Test<'a, V> = dyn FnMut(&V) -> bool + 'a;
 
 /// What an insertion does when the key is there, or is not.
-pub enum Mode<'a, V> {
+pub enum Mode<'a, V: ?Sized + Value> {
     /// Inserts or replaces.
     Put,
     /// Inserts only.
@@ -61,33 +61,33 @@ impl From<Lack> for Error {
 }
 
 /// What an insertion found, and did.
-pub enum Done<V> {
+pub enum Done<N> {
     /// The key is new: its leaf.
     Inserted(u32),
     /// The leaf that was replaced.
     Replaced(u32),
     /// Nothing was done, as the key is there: its leaf.
-    Exists(u32, V),
+    Exists(u32, N),
     /// Nothing was done, as the key is not there.
-    Absent(V),
+    Absent(N),
     /// Nothing was done, as there are as many entries as there may be.
-    Full(V),
+    Full(N),
     /// Nothing was done for want of memory, or of room for garbage.
-    Lacks(V, Lack),
+    Lacks(N, Lack),
 }
 
 /// The result of a change.
-pub(crate) enum Outcome<'g, V> {
+pub(crate) enum Outcome<'g, V: ?Sized, N> {
     /// The key is new: its value.
     Inserted(&'g V),
     /// The value that was replaced.
     Replaced(&'g V),
     /// The mode forbids it: what is there, and the value that was to be inserted.
-    Refused(Option<&'g V>, V),
+    Refused(Option<&'g V>, N),
 }
 
 /// The result of a removal.
-pub(crate) struct Removed<'g, V> {
+pub(crate) struct Removed<'g, V: ?Sized + Value> {
     /// The value that was removed.
     pub(crate) value: Option<&'g V>,
     /// The map may be empty now.
@@ -99,19 +99,19 @@ pub(crate) struct Removed<'g, V> {
 /// # Safety
 /// Leaf cells that the functions give are those of whole leaves with values `V` in the arena of the
 /// [`WriterPool`], which were linked under the caller's guard.
-pub unsafe trait Changes<V>: Deref<Target = WriterPool> {
+pub unsafe trait Changes<V: ?Sized + Value>: Deref<Target = WriterPool> {
     /// Inserts, replaces, or does nothing, by the mode.
     ///
     /// # Safety
     /// This thread holds a guard of the domain for as long as it uses leaves of the result.
-    unsafe fn write(
+    unsafe fn write<'a>(
         &self,
         held: &mut Held<'_>,
         key: &[u8],
-        value: V,
+        value: V::New<'a>,
         mode: &mut Mode<'_, V>,
         met: &mut LockContention,
-    ) -> Done<V>;
+    ) -> Done<V::New<'a>>;
 
     /// Removes a key if its value passes the test; its leaf, until the guard is gone.
     ///
@@ -139,7 +139,7 @@ pub unsafe trait Changes<V>: Deref<Target = WriterPool> {
 ///
 /// # Safety
 /// As for [`Changes`].
-pub unsafe trait Structure<V>: Changes<V> {
+pub unsafe trait Structure<V: ?Sized + Value>: Changes<V> {
     /// A place in a walk over keys.
     type Place;
 
@@ -181,7 +181,7 @@ pub unsafe trait Structure<V>: Changes<V> {
 }
 
 /// The operations of every [`Structure`].
-pub(crate) trait Operations<V>: Structure<V> {
+pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
     /// The leaf cell of a key.
     #[inline]
     fn find_guarded(&self, guard: Guard<'_>, key: &[u8]) -> Option<u32> {
@@ -230,7 +230,7 @@ pub(crate) trait Operations<V>: Structure<V> {
         entries: isize,
         old: Option<u32>,
     ) -> bool {
-        let mut values: Vec<V> = Vec::new();
+        let mut values: Vec<V::Dropped> = Vec::new();
         if entries != 0 {
             held.add_len(entries);
         }
@@ -241,7 +241,7 @@ pub(crate) trait Operations<V>: Structure<V> {
             }
             self.step(&mut held.inner);
         }
-        self.settle(&mut held.inner, met, &mut values);
+        self.settle::<V>(&mut held.inner, met, &mut values);
         let vacant = self.may_be_vacant(&held.inner);
         drop(held);
         drop(values);
@@ -250,13 +250,13 @@ pub(crate) trait Operations<V>: Structure<V> {
 
     /// Inserts, replaces, or does nothing, by the mode. When something is lacking, what all writers
     /// left is collected and the change is tried once more.
-    fn change<'g>(
+    fn change<'g, 'a>(
         &'g self,
         guard: Guard<'g>,
         key: &[u8],
-        value: V,
+        value: V::New<'a>,
         mode: &mut Mode<'_, V>,
-    ) -> Result<Outcome<'g, V>, Rejected<V>> {
+    ) -> Result<Outcome<'g, V, V::New<'a>>, Rejected<V::New<'a>>> {
         let mut value = value;
         let mut again = true;
         loop {
@@ -332,9 +332,9 @@ pub(crate) trait Operations<V>: Structure<V> {
 
     /// Frees up to `budget` nodes of all shards that no reader can hold any more; hands out their
     /// values. Of an empty map, pools give back what they keep.
-    fn reclaim(&self, budget: usize, values: &mut Vec<V>) -> usize {
+    fn reclaim(&self, budget: usize, values: &mut Vec<V::Dropped>) -> usize {
         let empty = self.is_vacant() && self.empty();
-        self.reclaim_all(budget, values, empty)
+        self.reclaim_all::<V>(budget, values, empty)
     }
 
     /// Makes usable what all writers have left, after a change lacked something; whether there is
@@ -395,4 +395,4 @@ pub(crate) trait Operations<V>: Structure<V> {
 /// How often a change is tried that lacks memory, in all.
 const TRIES: u32 = 4;
 
-impl<V, S: Structure<V>> Operations<V> for S {}
+impl<V: ?Sized + Value, S: Structure<V>> Operations<V> for S {}

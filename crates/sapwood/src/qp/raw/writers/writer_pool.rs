@@ -13,7 +13,7 @@ use super::ops::Lack;
 use super::shard::{Counts, Garbage, Held, Inner, Shard, shards_of_this_machine, thread_number};
 use crate::qp::Contention;
 use crate::qp::raw::index::Chunks;
-use crate::qp::raw::leaf::LeafOf;
+use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::node::LEAF;
 use crate::qp::raw::tree::{LEAF_KIND, leaf_cell, ref_of};
@@ -103,13 +103,13 @@ impl WriterPool {
     }
 
     /// A new leaf; the value comes back when there is no memory for it.
-    pub(crate) fn make_leaf<V>(
+    pub(crate) fn make_leaf<'a, V: ?Sized + Value>(
         &self,
         inner: &mut Inner,
         key: &[u8],
-        value: V,
-    ) -> Result<u32, (V, ArenaFull)> {
-        let size = LeafOf::<V>::size(key.len());
+        value: V::New<'a>,
+    ) -> Result<u32, (V::New<'a>, ArenaFull)> {
+        let size = LeafOf::<V>::size_for(key.len(), &value);
         match inner.alloc(&self.depot, size, LEAF_KIND, Area::Leaves) {
             Ok(r) => {
                 let leaf = leaf_cell(r);
@@ -125,13 +125,18 @@ impl WriterPool {
     ///
     /// # Safety
     /// The leaf, with a value `V`, is this thread's own, and this is the last use of it.
-    pub(crate) unsafe fn unmake_leaf<V>(&self, inner: &mut Inner, leaf: u32) -> V {
+    pub(crate) unsafe fn unmake_leaf<'a, V: ?Sized + Value>(
+        &self,
+        inner: &mut Inner,
+        leaf: u32,
+        spare: V::Spare<'a>,
+    ) -> V::New<'a> {
         // SAFETY: the caller's promise; the value is out before the block is freed.
         unsafe {
-            let bytes = LeafOf::<V>::size(LeafOf::<V>::key_len(self.pointer(leaf)));
+            let bytes = LeafOf::<V>::size(self.pointer(leaf));
             let value = LeafOf::<V>::take(self.pointer(leaf));
             inner.free(&self.depot, ref_of(leaf), (bytes + 7) & !7, LEAF_KIND);
-            value
+            V::again(spare, value)
         }
     }
 
