@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kernel::{Answers, CLOSEST, INVALID, load, question, skipped, word};
 use sapwood::key::dns_name;
 use sapwood::qp::{Closest, QpMap};
-use sapwood_bpf::{BpfArena, NameMap, Programs, Words, layout};
+use sapwood_bpf::{BpfArena, Programs, UserMap, Words, layout};
 
 /// What a program says of a name, with values in place of entries; 0: none.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,12 +69,12 @@ impl Asking {
     }
 }
 
-fn set_up() -> Option<(NameMap<u64>, Asking)> {
+fn set_up() -> Option<(UserMap<u64>, Asking)> {
     if skipped() {
         return None;
     }
     let arena = BpfArena::create(64 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
+    let names = UserMap::<u64>::builder(&arena, "names")
         .bytes(32 << 20)
         .build()
         .unwrap();
