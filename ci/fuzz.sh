@@ -6,10 +6,10 @@ x86_64_linux || skip "fuzzing runs on x86_64 Linux here"
 has cargo-fuzz || fail "cargo-fuzz is missing: run ci/setup.sh"
 seconds=${FUZZ_SECONDS:-4}
 export CARGO_TARGET_DIR="$TARGET/fuzz"
-# kernel_map needs what BPF programs are built with, but no kernel that runs them. Building all of
+# program_map needs what BPF programs are built with, but no kernel that runs them. Building all of
 # that with the sanitizer takes minutes, and checking it one, so it is built with FUZZ_KERNEL=1 only
 # (see prove.sh). Its rules are those of sapwood-bpf's tests, which CI runs.
-features=--no-default-features without=kernel_map
+features=--no-default-features without=program_map
 [ -z "${FUZZ_KERNEL:-}" ] || features=--features=kernel without='^$'
 run cargo "+$NIGHTLY" fuzz build "$features"
 if [ $# -eq 0 ]; then

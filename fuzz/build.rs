@@ -7,7 +7,7 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=src/headers.c");
     println!("cargo::rerun-if-changed=../crates/sapwood-bpf/bpf/include");
-    println!("cargo::rerun-if-changed=../crates/sapwood-bpf/tests/kernel_map/user.c");
+    println!("cargo::rerun-if-changed=../crates/sapwood-bpf/tests/program_map/user.c");
     if env::var_os("CARGO_FEATURE_KERNEL").is_none() {
         return;
     }

@@ -1,7 +1,7 @@
 //! The maps over byte strings that are compared: ours, and the kernel's hash tables.
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use sapwood_bpf::{BpfArena, KernelMap, NameMap, PointNameMap, Programs};
+use sapwood_bpf::{BpfArena, ProgramMap, Programs, UserMap, UserPointMap};
 
 use super::rig::{self, Questions};
 use crate::clock::CpuClock;
@@ -130,8 +130,8 @@ pub struct Ours {
 }
 
 enum Map {
-    Names(NameMap<u64>),
-    Points(PointNameMap<u64>),
+    Names(UserMap<u64>),
+    Points(UserPointMap<u64>),
 }
 
 impl Ours {
@@ -139,12 +139,12 @@ impl Ours {
     pub fn new(arena: &BpfArena, parts: Parts, entries: &KeyList) -> Result<Self, String> {
         // Twice what any case was seen to take, and room for small ones.
         let bytes = (16 << 20) + 256 * entries.len() + 2 * entries.key_bytes();
-        let names = |window| NameMap::builder(arena, window).bytes(bytes);
+        let names = |window| UserMap::builder(arena, window).bytes(bytes);
         let map = match parts {
             Parts::Trie => names("trie").build().map(Map::Names),
             Parts::Both => names("both").with_index().build().map(Map::Names),
             Parts::Index => {
-                let builder = PointNameMap::builder(arena, "index").bytes(bytes);
+                let builder = UserPointMap::builder(arena, "index").bytes(bytes);
                 builder.build().map(Map::Points)
             }
         };
@@ -368,7 +368,7 @@ impl Engine for Hash {
 /// Our map that programs write: filled by them, serviced by this process.
 pub struct Written {
     name: &'static str,
-    map: KernelMap<u64>,
+    map: ProgramMap<u64>,
 }
 
 impl Written {
@@ -387,7 +387,7 @@ impl Written {
             Parts::Index => "written-index",
             Parts::Both => "written-both",
         };
-        let builder = KernelMap::builder(arena, name)
+        let builder = ProgramMap::builder(arena, name)
             .bytes(bytes)
             .max_entries(entries.len())
             .ring(8192)

@@ -128,7 +128,7 @@ pub mod page {
 ///
 /// head of a ring  0 | mask: u32 | slots: u32 | kept: u32 | user's count: u32 | ... | 64 | programs' count: u32 |
 /// ```
-pub mod kernel_map {
+pub mod program_map {
     use sapwood_format::KIND;
 
     numbers! { CONSTANTS:
@@ -359,7 +359,7 @@ pub fn constants() -> Vec<(String, u64)> {
     for (name, value) in xdp_names::constants() {
         add(&name, value);
     }
-    for (name, value) in kernel_map::CONSTANTS {
+    for (name, value) in program_map::CONSTANTS {
         add(&format!("KQP_{name}"), *value);
     }
     add("LPM_VALUE_BYTES", root(format::lpm::header::VALUE_BYTES));

@@ -26,7 +26,7 @@ cfg_if::cfg_if! {
         mod fib;
         mod checked;
         mod grace;
-        mod kernel_map;
+        mod program_map;
         mod loader;
         mod mirror;
         mod name_rules;
@@ -50,17 +50,17 @@ cfg_if::cfg_if! {
         pub use fib::{FibMap, FibMapBuilder, IpMap, Ipv4Map, Ipv6Map};
         pub use checked::{Bytes, CheckedEntries, CheckedIter, CheckedReader, CheckedValue};
         pub use grace::{KernelGrace, Way, kernel_domain};
-        pub use kernel_map::{
-            KernelMap, KernelMapBuilder, KernelMapMemory, KernelMapService, KernelMapShape,
+        pub use program_map::{
+            ProgramMap, ProgramMapBuilder, ProgramMapMemory, ProgramMapService, ProgramMapShape,
             Serviced,
         };
         pub use loader::{Loader, Programs};
         pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
         pub use name_rules::{NameRule, NameRules};
-        pub use names::{NameMap, NameMapBuilder, PointNameMap, PointNameMapBuilder};
+        pub use names::{UserMap, UserMapBuilder, UserPointMap, UserPointMapBuilder};
         pub use pinned::{PinKind, Pinned, PinnedProgram};
         pub use route_cache::{
-            KernelRouteCache, KernelRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
+            ProgramRouteCache, ProgramRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
         };
         pub use support::check;
         pub use window_map::{MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder};

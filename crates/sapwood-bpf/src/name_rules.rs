@@ -5,7 +5,7 @@ use sapwood::key::{dns_name, dns_name_to_text};
 use crate::arena::BpfArena;
 use crate::error::Error;
 use crate::layout::xdp_names::{ALLOW, BLOCK};
-use crate::names::NameMap;
+use crate::names::UserMap;
 
 /// What becomes of queries for a name, and for all names below it that have no rule of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl NameRule {
 /// ```
 #[derive(Debug)]
 pub struct NameRules {
-    map: NameMap<u64>,
+    map: UserMap<u64>,
 }
 
 impl NameRules {
@@ -56,7 +56,7 @@ impl NameRules {
     ///
     /// # Errors
     /// [`Error::DnsName`] for the first name that is none; those of
-    /// [`NameMapBuilder`](crate::NameMapBuilder).
+    /// [`UserMapBuilder`](crate::UserMapBuilder).
     pub fn new<N: AsRef<[u8]>>(
         arena: &BpfArena,
         list: &str,
@@ -68,29 +68,29 @@ impl NameRules {
         }
         // Equal keys stay in their order.
         entries.sort_by(|a, b| a.0.cmp(&b.0));
-        let map = NameMap::builder(arena, list).build_sorted(entries)?;
+        let map = UserMap::builder(arena, list).build_sorted(entries)?;
         Ok(NameRules { map })
     }
 
     /// Takes over the list of this name that a dead owner left: all rules hold at any time. Both
     /// copies are in the arena for a moment; see
-    /// [`NameMapBuilder::take_over`](crate::NameMapBuilder::take_over).
+    /// [`UserMapBuilder::take_over`](crate::UserMapBuilder::take_over).
     ///
     /// # Errors
     /// As there: [`Error::Owned`] while its owner lives.
     pub fn take_over(arena: &BpfArena, list: &str) -> Result<NameRules, Error> {
-        let map = NameMap::builder(arena, list).take_over()?;
+        let map = UserMap::builder(arena, list).take_over()?;
         Ok(NameRules { map })
     }
 
     /// A map that is there as a list: keys as [`dns_name`] makes them, values of
     /// [`NameRule::value`].
-    pub fn of(map: NameMap<u64>) -> NameRules {
+    pub fn of(map: UserMap<u64>) -> NameRules {
         NameRules { map }
     }
 
     /// The map: keys as [`dns_name`] makes them, values of [`NameRule::value`].
-    pub fn map(&self) -> &NameMap<u64> {
+    pub fn map(&self) -> &UserMap<u64> {
         &self.map
     }
 

@@ -17,9 +17,9 @@ use crate::window_map::{MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder}
 /// program finds them.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, NameMap};
+/// use sapwood_bpf::{BpfArena, UserMap};
 /// let arena = BpfArena::create(256 << 20)?;
-/// let names = NameMap::<u64>::builder(&arena, "blocked").with_index().build()?;
+/// let names = UserMap::<u64>::builder(&arena, "blocked").with_index().build()?;
 /// names.insert("example.org", 1)?;
 /// println!("programs name it {}", names.window().number);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -27,15 +27,15 @@ use crate::window_map::{MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder}
 ///
 /// Such a map belongs to the process that made it. When that process dies, programs go on reading
 /// what it left, and another process [takes it over](WindowMapBuilder::take_over).
-pub type NameMap<V> = WindowMap<QpShared<V>>;
+pub type UserMap<V> = WindowMap<QpShared<V>>;
 
-/// How a [`NameMap`] is made.
-pub type NameMapBuilder<V> = WindowMapBuilder<QpShared<V>>;
+/// How a [`UserMap`] is made.
+pub type UserMapBuilder<V> = WindowMapBuilder<QpShared<V>>;
 
 /// A map over byte strings without order in an arena: this process writes it, with all methods of
 /// [`PointMap`], and BPF programs look whole keys up (`sapwood/qp.bpf.h`).
 ///
-/// It has only the hash index of a [`NameMap`], and no trie: a change takes a fraction of the time,
+/// It has only the hash index of a [`UserMap`], and no trie: a change takes a fraction of the time,
 /// and an entry takes less memory. Programs (`-EOPNOTSUPP`) and readers ([`Error::Setting`]) that
 /// ask for order are refused.
 ///
@@ -43,9 +43,9 @@ pub type NameMapBuilder<V> = WindowMapBuilder<QpShared<V>>;
 /// program finds them.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, PointNameMap};
+/// use sapwood_bpf::{BpfArena, UserPointMap};
 /// let arena = BpfArena::create(256 << 20)?;
-/// let hosts = PointNameMap::<u64>::builder(&arena, "hosts").build()?;
+/// let hosts = UserPointMap::<u64>::builder(&arena, "hosts").build()?;
 /// hosts.insert("example.org", 1)?;
 /// println!("programs name it {}", hosts.window().number);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -53,21 +53,21 @@ pub type NameMapBuilder<V> = WindowMapBuilder<QpShared<V>>;
 ///
 /// Such a map belongs to the process that made it. When that process dies, programs go on reading
 /// what it left, and another process [takes it over](WindowMapBuilder::take_over).
-pub type PointNameMap<V> = WindowMap<PointMap<V>>;
+pub type UserPointMap<V> = WindowMap<PointMap<V>>;
 
-/// How a [`PointNameMap`] is made.
+/// How a [`UserPointMap`] is made.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, PointNameMap};
+/// use sapwood_bpf::{BpfArena, UserPointMap};
 /// let arena = BpfArena::create(256 << 20)?;
-/// let seen = PointNameMap::<u64>::builder(&arena, "seen");
+/// let seen = UserPointMap::<u64>::builder(&arena, "seen");
 /// let seen = seen.bytes(64 << 20).max_entries(100_000).build()?;
 /// assert_eq!(seen.max_entries(), Some(100_000));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub type PointNameMapBuilder<V> = WindowMapBuilder<PointMap<V>>;
+pub type UserPointMapBuilder<V> = WindowMapBuilder<PointMap<V>>;
 
-impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NameMapBuilder<V> {
+impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> UserMapBuilder<V> {
     /// Keeps a hash index beside the trie, for lookups of whole keys.
     pub fn with_index(mut self) -> Self {
         self.map = self.map.with_index();
@@ -81,7 +81,7 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NameMapBuilde
     pub fn build_sorted<K: AsRef<[u8]>>(
         self,
         entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<NameMap<V>, Error> {
+    ) -> Result<UserMap<V>, Error> {
         self.build_by(|map, domain, memory| {
             Ok(map.domain(domain).build_sorted_in(memory, entries)?)
         })

@@ -64,9 +64,9 @@ pub fn question(key: &[u8], expected: u64, image: usize) -> impl Iterator<Item =
 /// the arena: `struct run` of `bpf/bench/run.h`.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, Loader, NameMap, Words, objects};
+/// use sapwood_bpf::{BpfArena, Loader, UserMap, Words, objects};
 /// let arena = BpfArena::create(64 << 20)?;
-/// let map = NameMap::<u64>::builder(&arena, "names").bytes(1 << 20).with_index().build()?;
+/// let map = UserMap::<u64>::builder(&arena, "names").bytes(1 << 20).with_index().build()?;
 /// let programs = Loader::open(&arena, objects::BENCH_NAMES)?.load()?;
 /// let image = objects::image_words(3);
 /// let words = Words::create(&arena, "questions", 1 + image)?;

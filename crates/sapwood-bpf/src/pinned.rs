@@ -23,7 +23,7 @@ pub(crate) const LINK: &str = "link-";
 /// process that made them.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, Loader, NameMap, Pinned};
+/// use sapwood_bpf::{BpfArena, Loader, UserMap, Pinned};
 /// // The first time.
 /// let pinned = Pinned::create("/sys/fs/bpf/names")?;
 /// let arena = BpfArena::create(256 << 20)?;
@@ -33,7 +33,7 @@ pub(crate) const LINK: &str = "link-";
 /// # drop((arena, programs));
 /// // Another process, later.
 /// let arena = Pinned::open("/sys/fs/bpf/names")?.arena()?;
-/// let names = NameMap::<u64>::builder(&arena, "blocked").take_over()?;
+/// let names = UserMap::<u64>::builder(&arena, "blocked").take_over()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]

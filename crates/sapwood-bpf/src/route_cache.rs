@@ -49,15 +49,15 @@ const LAYOUT: u64 = u64::from_le_bytes(*b"route  1");
 /// the window may be anything: no method reads outside of it, or goes on for ever, for that.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, KernelRouteCache};
+/// use sapwood_bpf::{BpfArena, ProgramRouteCache};
 /// let arena = BpfArena::create(64 << 20)?;
-/// let flows = KernelRouteCache::builder(&arena, "flows").capacity(65_536).build()?;
+/// let flows = ProgramRouteCache::builder(&arena, "flows").capacity(65_536).build()?;
 /// println!("programs name it {}", flows.window().number);
-/// flows.sweep(KernelRouteCache::now(), flows.capacity())?;
+/// flows.sweep(ProgramRouteCache::now(), flows.capacity())?;
 /// flows.invalidate_all();
 /// # Ok::<(), sapwood_bpf::Error>(())
 /// ```
-pub struct KernelRouteCache {
+pub struct ProgramRouteCache {
     arena: BpfArena,
     window: WindowInfo,
     shape: Shape,
@@ -67,8 +67,8 @@ pub struct KernelRouteCache {
     worker: Mutex<Option<Programs>>,
 }
 
-/// How a [`KernelRouteCache`] is made.
-pub struct KernelRouteCacheBuilder {
+/// How a [`ProgramRouteCache`] is made.
+pub struct ProgramRouteCacheBuilder {
     arena: BpfArena,
     name: String,
     capacity: usize,
@@ -97,7 +97,7 @@ fn nanoseconds(time: Duration) -> u64 {
     time.as_nanos().min(1 << 61) as u64
 }
 
-impl KernelRouteCacheBuilder {
+impl ProgramRouteCacheBuilder {
     /// How many entries there can be: 8,192 unless said. With 0, every lookup is a miss.
     #[must_use]
     pub fn capacity(mut self, entries: usize) -> Self {
@@ -138,7 +138,7 @@ impl KernelRouteCacheBuilder {
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::Name`], [`Error::TooManyWindows`], [`Error::NoMemory`].
-    pub fn build(self) -> Result<KernelRouteCache, Error> {
+    pub fn build(self) -> Result<ProgramRouteCache, Error> {
         let processors = libbpf_rs::num_possible_cpus()
             .map_err(|error| Error::system("counting processors", error))?;
         let no_room = || Error::NoRoom {
@@ -162,7 +162,7 @@ impl KernelRouteCacheBuilder {
         }
         shape.write(memory, window.at);
         window.open(Kind::Route);
-        Ok(KernelRouteCache {
+        Ok(ProgramRouteCache {
             window: window.clone(),
             arena: self.arena,
             shape,
@@ -185,10 +185,10 @@ fn secrets(seed: Option<u64>) -> [u64; 3] {
     })
 }
 
-impl KernelRouteCache {
+impl ProgramRouteCache {
     /// A cache of this name in the arena, made to measure.
-    pub fn builder(arena: &BpfArena, name: &str) -> KernelRouteCacheBuilder {
-        KernelRouteCacheBuilder {
+    pub fn builder(arena: &BpfArena, name: &str) -> ProgramRouteCacheBuilder {
+        ProgramRouteCacheBuilder {
             arena: arena.clone(),
             name: name.to_owned(),
             capacity: 8192,
@@ -203,10 +203,10 @@ impl KernelRouteCache {
     ///
     /// # Errors
     /// [`Error::NoWindow`]; [`Error::Damaged`] when it cannot be one.
-    pub fn open(arena: &BpfArena, name: &str) -> Result<KernelRouteCache, Error> {
+    pub fn open(arena: &BpfArena, name: &str) -> Result<ProgramRouteCache, Error> {
         let window = arena.window(name, Kind::Route)?;
         let shape = Shape::read(arena.memory(), window.at, window.len)?;
-        Ok(KernelRouteCache {
+        Ok(ProgramRouteCache {
             arena: arena.clone(),
             window,
             shape,
@@ -494,9 +494,9 @@ impl KernelRouteCache {
     }
 }
 
-impl fmt::Debug for KernelRouteCache {
+impl fmt::Debug for ProgramRouteCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KernelRouteCache")
+        f.debug_struct("ProgramRouteCache")
             .field("window", &self.window)
             .field("stats", &self.stats())
             .finish_non_exhaustive()

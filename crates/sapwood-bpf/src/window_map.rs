@@ -14,7 +14,7 @@ use crate::layout::Kind;
 use crate::own_window::OwnWindow;
 
 /// A map that this process writes and BPF programs read, in a window of an arena. It has all
-/// methods of the map `M`. [`NameMap`](crate::NameMap), [`PointNameMap`](crate::PointNameMap) and
+/// methods of the map `M`. [`UserMap`](crate::UserMap), [`UserPointMap`](crate::UserPointMap) and
 /// [`FibMap`](crate::FibMap) are this.
 ///
 /// Such a map belongs to the process that made it. When that process dies, programs go on reading
@@ -141,16 +141,16 @@ impl<M: NamesInWindow> WindowMapBuilder<M> {
     /// find all entries at any time. Then it waits for the programs that may still read the old
     /// one, and gives its memory back: 4 to 20 ms.
     ///
-    /// The dead owner may have had a [`NameMap`](crate::NameMap) or a
-    /// [`PointNameMap`](crate::PointNameMap): this makes either of either.
+    /// The dead owner may have had a [`UserMap`](crate::UserMap) or a
+    /// [`UserPointMap`](crate::UserPointMap): this makes either of either.
     ///
     /// What the owner was doing when it died is done or not done: entries whose insertion had
     /// returned are there. Both maps are in the arena for a time, so it must have room for them.
     ///
     /// ```no_run
-    /// use sapwood_bpf::{BpfArena, NameMap};
+    /// use sapwood_bpf::{BpfArena, UserMap};
     /// let arena = BpfArena::open("/sys/fs/bpf/names/arena")?;
-    /// let names = NameMap::<u64>::builder(&arena, "blocked").with_index().take_over()?;
+    /// let names = UserMap::<u64>::builder(&arena, "blocked").with_index().take_over()?;
     /// names.insert("example.org", 1)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::layout::route::{MODE_CACHE, MODE_RESOLVER, MODE_TABLE, RouteVerdict};
 use crate::loader::{Loader, Programs};
 use crate::mirror::RouteMirror;
-use crate::route_cache::KernelRouteCache;
+use crate::route_cache::ProgramRouteCache;
 use crate::xdp::{XdpLink, XdpLinks, XdpMode};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp-route.bpf.o"));
@@ -52,7 +52,7 @@ pub type RouteCounts = PacketCounts<RouteVerdict>;
 /// Next hops are the kernel's (`bpf_fib_lookup`: rules, several tables, several ways to one
 /// destination, neighbours). With a route cache in front, an answer holds for its destination and
 /// flow for as long as the cache says that answers are fresh: that late, at most, does a change of
-/// the kernel's routes or neighbours take effect. [`KernelRouteCache::invalidate_all`] makes it
+/// the kernel's routes or neighbours take effect. [`ProgramRouteCache::invalidate_all`] makes it
 /// take effect at once.
 ///
 /// With a mirror of the kernel's tables ([`RouteMirror`]) neither is asked: a change takes effect
@@ -68,9 +68,9 @@ pub type RouteCounts = PacketCounts<RouteVerdict>;
 /// runs a program: [`attach_pass`](Self::attach_pass).
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, KernelRouteCache, XdpRoute, interface_index};
+/// use sapwood_bpf::{BpfArena, ProgramRouteCache, XdpRoute, interface_index};
 /// let arena = BpfArena::create(64 << 20)?;
-/// let cache = KernelRouteCache::builder(&arena, "flows").capacity(65_536).build()?;
+/// let cache = ProgramRouteCache::builder(&arena, "flows").capacity(65_536).build()?;
 /// let mut router = XdpRoute::cached(cache)?;
 /// router.attach(interface_index("eth0")?, None)?;
 /// router.attach(interface_index("eth1")?, None)?;
@@ -82,7 +82,7 @@ pub struct XdpRoute {
     links: XdpLinks,
     programs: Programs,
     mode: RouteMode,
-    cache: Option<KernelRouteCache>,
+    cache: Option<ProgramRouteCache>,
     mirror: Option<RouteMirror>,
 }
 
@@ -102,7 +102,7 @@ impl XdpRoute {
     ///
     /// # Errors
     /// Those of [`Loader`].
-    pub fn cached(cache: KernelRouteCache) -> Result<XdpRoute, Error> {
+    pub fn cached(cache: ProgramRouteCache) -> Result<XdpRoute, Error> {
         let programs = load(cache.arena(), [MODE_CACHE, cache.window().number, 0, 0])?;
         Ok(XdpRoute {
             cache: Some(cache),
@@ -150,7 +150,7 @@ impl XdpRoute {
     }
 
     /// The cache, if there is one.
-    pub fn cache(&self) -> Option<&KernelRouteCache> {
+    pub fn cache(&self) -> Option<&ProgramRouteCache> {
         self.cache.as_ref()
     }
 

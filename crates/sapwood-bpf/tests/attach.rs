@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ipnet::Ipv4Net;
 use kernel::maps::{Both, Kind, Names, Points, Trie, all};
 use kernel::{Beside, Ends, LOOKUP, Pins, Poke, load, lookup, skipped};
-use sapwood_bpf::{BpfArena, Error, Ipv4Map, NameMap, Pinned, Words};
+use sapwood_bpf::{BpfArena, Error, Ipv4Map, Pinned, UserMap, Words};
 
 tests_of_maps! {
     trie: Trie {
@@ -334,7 +334,7 @@ fn a_map_that_cannot_be_built_takes_nothing() {
     let arena = BpfArena::create(4 << 20).unwrap();
     let all = arena.bytes_left();
     let entries = (0..40_000u64).map(|i| (i.to_be_bytes(), i));
-    let full = NameMap::<u64>::builder(&arena, "full").bytes(64 << 10);
+    let full = UserMap::<u64>::builder(&arena, "full").bytes(64 << 10);
     let full = full.build_sorted(entries);
     assert!(matches!(full, Err(Error::Map(_))), "{full:?}");
     assert_eq!(arena.bytes_left(), all);

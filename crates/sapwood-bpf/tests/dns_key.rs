@@ -8,7 +8,7 @@ mod user;
 use std::collections::BTreeMap;
 
 use sapwood::key::{DnsNameError, dns_name_from_wire};
-use sapwood_bpf::{BpfArena, NameMap};
+use sapwood_bpf::{BpfArena, UserMap};
 use user::Compiled;
 
 /// The result of `sw_dns_key`.
@@ -62,7 +62,7 @@ fn keys_and_ancestors_as_the_library_finds_them() {
         wires.push(wire);
     }
     let arena = BpfArena::create(16 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names").build().unwrap();
+    let names = UserMap::<u64>::builder(&arena, "names").build().unwrap();
     assert_eq!(names.window().number, 0);
     let key_of = |wire: &[u8]| match expected(wire) {
         bytes if bytes > 0 => dns_name_from_wire(&wire[..bytes as usize]),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kernel::{Answers, load, question, skipped, word};
-use sapwood_bpf::{BpfArena, KernelGrace, NameMap, Programs, Way};
+use sapwood_bpf::{BpfArena, KernelGrace, Programs, UserMap, Way};
 use sapwood_qsbr::Domain;
 
 const DWELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dwell.bpf.o"));
@@ -25,7 +25,7 @@ fn dwell(programs: &Programs, window: u32, rounds: u32, key: &[u8]) -> (i64, u64
 /// there were.
 fn race(domain: &Domain, enough: impl Fn(u64, u64) -> bool, long: Duration) -> (u64, u64, u64) {
     let arena = BpfArena::create(16 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
+    let names = UserMap::<u64>::builder(&arena, "names")
         .domain(domain)
         .build()
         .unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use libbpf_rs::ProgramInput;
-use sapwood_bpf::{BpfArena, Loader, NameMap};
+use sapwood_bpf::{BpfArena, Loader, UserMap};
 
 /// The first fence of this language.
 fn fence(page: &str, language: &str) -> String {
@@ -59,7 +59,7 @@ fn five_minutes() {
     compile(&page, &root, &source, &object);
 
     let arena = BpfArena::create(64 << 20).unwrap();
-    let stations = NameMap::<u64>::builder(&arena, "stations")
+    let stations = UserMap::<u64>::builder(&arena, "stations")
         .with_index()
         .build()
         .unwrap();

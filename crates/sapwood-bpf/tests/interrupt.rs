@@ -14,7 +14,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use sapwood_bpf::{BpfArena, KernelMap, KernelRouteCache, Loader, Programs};
+use sapwood_bpf::{BpfArena, Loader, ProgramMap, ProgramRouteCache, Programs};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/interrupt.bpf.o"));
@@ -119,14 +119,14 @@ fn interrupts_are_told_that_the_lock_is_taken() {
         return;
     }
     let arena = BpfArena::create(64 << 20).unwrap();
-    let map = KernelMap::<u64>::builder(&arena, "map")
+    let map = ProgramMap::<u64>::builder(&arena, "map")
         .max_entries(2 * CPUS * KEYS)
         .ring(8192)
         .bytes(32 << 20)
         .build()
         .unwrap();
     // Few sets, so that interrupts meet the one that is being written.
-    let cache = KernelRouteCache::builder(&arena, "cache")
+    let cache = ProgramRouteCache::builder(&arena, "cache")
         .capacity(32)
         .fresh(Duration::from_millis(1))
         .negative_ttl(Duration::from_micros(20))

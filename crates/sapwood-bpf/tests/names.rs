@@ -13,7 +13,7 @@ use kernel::{
     Answers, INVALID, LOOKUP, NO_ENTRY, NO_ORDER, PREFIX, WALK, key, load, lookup, question,
     skipped, word,
 };
-use sapwood_bpf::{BpfArena, Bytes, Error, KernelMap, NameMap, PointNameMap};
+use sapwood_bpf::{BpfArena, Bytes, Error, ProgramMap, UserMap, UserPointMap};
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
 
@@ -143,7 +143,7 @@ fn pages_that_nobody_needs_go_back() {
         return;
     }
     let arena = BpfArena::create(64 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
+    let names = UserMap::<u64>::builder(&arena, "names")
         .with_index()
         .build()
         .unwrap();
@@ -204,17 +204,17 @@ fn order_is_refused() {
         return;
     }
     let arena = BpfArena::create(64 << 20).unwrap();
-    let points = PointNameMap::<u64>::builder(&arena, "points")
+    let points = UserPointMap::<u64>::builder(&arena, "points")
         .bytes(1 << 20)
         .build()
         .unwrap();
-    let kernel = KernelMap::<u64>::builder(&arena, "kernel")
+    let kernel = ProgramMap::<u64>::builder(&arena, "kernel")
         .bytes(8 << 20)
         .max_entries(1000)
         .with_index()
         .build()
         .unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
+    let names = UserMap::<u64>::builder(&arena, "names")
         .bytes(1 << 20)
         .with_index()
         .build()
@@ -273,7 +273,7 @@ fn changes_while_programs_look_up() {
         return;
     }
     let arena = BpfArena::create(64 << 20).unwrap();
-    let map = PointNameMap::<u64>::builder(&arena, "points")
+    let map = UserPointMap::<u64>::builder(&arena, "points")
         .build()
         .unwrap();
     let programs = load(&arena, LOOKUP);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kernel::{Answers, INVALID, NO_ENTRY, PREFIX, load, question, result, skipped};
-use sapwood_bpf::{BpfArena, NameMap, Programs};
+use sapwood_bpf::{BpfArena, Programs, UserMap};
 
 /// Value and length of the longest stored prefix, or the error.
 fn ask(programs: &Programs, window: u32, key: &[u8]) -> Result<(u64, usize), i64> {
@@ -19,12 +19,12 @@ fn ask(programs: &Programs, window: u32, key: &[u8]) -> Result<(u64, usize), i64
     Ok((value, length as usize))
 }
 
-fn set_up() -> Option<(NameMap<u64>, Programs)> {
+fn set_up() -> Option<(UserMap<u64>, Programs)> {
     if skipped() {
         return None;
     }
     let arena = BpfArena::create(64 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names").build().unwrap();
+    let names = UserMap::<u64>::builder(&arena, "names").build().unwrap();
     let programs = load(&arena, PREFIX);
     Some((names, programs))
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use kernel::{
     Answers, Damage, LOOKUP, NO_ENTRY, NODES, WALK, load, lookup, question, skipped, word,
 };
-use sapwood_bpf::{BpfArena, NameMap, Programs, Words, layout};
+use sapwood_bpf::{BpfArena, Programs, UserMap, Words, layout};
 
 /// The result of a step of a walk.
 fn walk(programs: &Programs, what: u32, window: u32, cursor: u64, key: &[u8]) -> i64 {
@@ -47,7 +47,7 @@ fn every_value_belongs_to_its_key() {
     let arena = BpfArena::create(64 << 20).unwrap();
     let processors = std::thread::available_parallelism().unwrap().get();
     let cursors = Words::create(&arena, "cursors", processors * layout::CURSOR_BYTES / 8).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
+    let names = UserMap::<u64>::builder(&arena, "names")
         .with_index()
         .build()
         .unwrap();
@@ -141,7 +141,7 @@ fn damaged_maps() {
     }
     let arena = BpfArena::create(16 << 20).unwrap();
     let cursors = Words::create(&arena, "cursors", layout::CURSOR_BYTES / 8).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
+    let names = UserMap::<u64>::builder(&arena, "names")
         .bytes(1 << 20)
         .with_index()
         .build()

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use kernel::skipped;
-use sapwood_bpf::{BpfArena, NameMap};
+use sapwood_bpf::{BpfArena, UserMap};
 use user::Compiled;
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
@@ -95,11 +95,11 @@ fn what_rust_wrote_is_read_by_c() {
     let c = Compiled::new("qp_vectors");
     for (with_index, most) in [(true, 255), (false, 255), (true, 2)] {
         let arena = BpfArena::create(16 << 20).unwrap();
-        let other = NameMap::<u64>::builder(&arena, "other")
+        let other = UserMap::<u64>::builder(&arena, "other")
             .bytes(1 << 20)
             .build()
             .unwrap();
-        let mut builder = NameMap::<u64>::builder(&arena, "names").bytes(4 << 20);
+        let mut builder = UserMap::<u64>::builder(&arena, "names").bytes(4 << 20);
         if with_index {
             builder = builder.with_index();
         }
@@ -148,7 +148,7 @@ fn small() -> String {
     for i in 0..40 {
         oracle.insert(numbers.key(12), 300 + i);
     }
-    let names = NameMap::<u64>::builder(&arena, "small")
+    let names = UserMap::<u64>::builder(&arena, "small")
         .bytes(64 << 10)
         .build_sorted(oracle.clone())
         .unwrap();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kernel::{Answers, WALK, key, load, question, skipped, word};
-use sapwood_bpf::{BpfArena, NameMap, Programs, Words, layout};
+use sapwood_bpf::{BpfArena, Programs, UserMap, Words, layout};
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
 
@@ -27,9 +27,9 @@ enum What {
 }
 
 /// A map, and what asks programs about it.
-fn set_up() -> (NameMap<u64>, Asking) {
+fn set_up() -> (UserMap<u64>, Asking) {
     let arena = BpfArena::create(64 << 20).unwrap();
-    let names = NameMap::builder(&arena, "names").bytes(32 << 20);
+    let names = UserMap::builder(&arena, "names").bytes(32 << 20);
     let names = names.build().unwrap();
     let asking = Asking::new(&arena, names.window().number);
     (names, asking)

@@ -13,7 +13,7 @@ use common::netns::Netns;
 use libbpf_rs::ProgramInput;
 use sapwood_bpf::layout::route::RouteVerdict::{self, *};
 use sapwood_bpf::{
-    BpfArena, IpMap, KernelRouteCache, NextHop, RouteCounts, RouteMirror, RouteMode, XdpRoute,
+    BpfArena, IpMap, NextHop, ProgramRouteCache, RouteCounts, RouteMirror, RouteMode, XdpRoute,
 };
 use zerocopy::IntoBytes;
 
@@ -141,7 +141,7 @@ fn text(out: &Output) -> String {
 }
 
 fn cached(arena: &BpfArena, fresh: Duration) -> XdpRoute {
-    let cache = KernelRouteCache::builder(arena, "flows")
+    let cache = ProgramRouteCache::builder(arena, "flows")
         .capacity(1000)
         .fresh(fresh)
         .build()
@@ -250,7 +250,7 @@ fn real_tools() {
             );
             assert!(
                 cache
-                    .sweep(KernelRouteCache::now() + 2_000_000_000, 1000)
+                    .sweep(ProgramRouteCache::now() + 2_000_000_000, 1000)
                     .unwrap()
                     > 0
             );

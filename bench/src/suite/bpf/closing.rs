@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
-use sapwood_bpf::{BpfArena, PointNameMap};
+use sapwood_bpf::{BpfArena, UserPointMap};
 use sapwood_model::data;
 
 use crate::bpf::held::Watch;
@@ -71,7 +71,7 @@ type Close = Box<dyn FnOnce() -> Result<(), String>>;
 
 fn ours(keys: &KeyList, in_pieces: bool) -> Result<Close, String> {
     let arena = BpfArena::create(1 << 30).map_err(|e| e.to_string())?;
-    let map = PointNameMap::builder(&arena, "names").build();
+    let map = UserPointMap::builder(&arena, "names").build();
     let map = map.map_err(|e| e.to_string())?;
     for (key, value) in keys.iter() {
         map.insert(key, value).map_err(|e| e.to_string())?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{ProgramInput, ProgramMut};
 use sapwood_bpf::layout::route::RouteVerdict;
 use sapwood_bpf::{
-    BpfArena, IpMap, KernelRouteCache, Programs, RouteMirror, RouteMode, Words, XdpLink, XdpMode,
+    BpfArena, IpMap, ProgramRouteCache, Programs, RouteMirror, RouteMode, Words, XdpLink, XdpMode,
     XdpRoute, objects,
 };
 
@@ -117,7 +117,7 @@ impl Case<'_> {
                 continue;
             }
             let made = match engine {
-                CACHE => KernelRouteCache::builder(self.arena, "flows")
+                CACHE => ProgramRouteCache::builder(self.arena, "flows")
                     .capacity(self.options.size(262_144, 32_768))
                     .fresh(fresh)
                     .build()

@@ -23,11 +23,11 @@
 //! | `memory_mb` | all in, in 10^6 bytes: by the arena's accounts, or what the kernel says of its map |
 //!
 //! Engines: `sapwood-bpf` (the trie alone, branches in depth-first order), `sapwood-bpf-index` (the
-//! point index alone: `PointNameMap`) and `sapwood-bpf-both`, written by this process;
+//! point index alone: `UserPointMap`) and `sapwood-bpf-both`, written by this process;
 //! `kernel-hash` and `kernel-hash-noprealloc`, BPF_MAP_TYPE_HASH without and with
 //! BPF_F_NO_PREALLOC, as large as the set. Their keys are a byte with the length, the key, and
 //! zeros up to what the longest key takes in whole words of 8 bytes. Keys of more than 254 bytes
-//! are left out. Programs change maps of their own, made for that (`KernelMap`): with a trie, with
+//! are left out. Programs change maps of their own, made for that (`ProgramMap`): with a trie, with
 //! an index, and with both, in the rows of the same names. In records of before `sapwood-bpf-both`,
 //! the map of this process called `sapwood-bpf-index` had both, and so had the map that programs
 //! change called `sapwood-bpf`.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use sapwood::qp::{PointMap, QpShared};
 use sapwood_bpf::{
-    BpfArena, CheckedReader, NameMap, NamesInWindow, PointNameMap, WindowMapBuilder,
+    BpfArena, CheckedReader, NamesInWindow, UserMap, UserPointMap, WindowMapBuilder,
 };
 
 /// What the maps can do.
@@ -105,7 +105,7 @@ impl Kind for Trie {
     const WHATS: &'static [u32] = &[0, 2];
 
     fn builder(arena: &BpfArena, name: &str) -> WindowMapBuilder<Self::Map> {
-        NameMap::builder(arena, name)
+        UserMap::builder(arena, name)
     }
 }
 
@@ -117,7 +117,7 @@ impl Kind for Both {
     const WHATS: &'static [u32] = &[0, 1, 2];
 
     fn builder(arena: &BpfArena, name: &str) -> WindowMapBuilder<Self::Map> {
-        NameMap::builder(arena, name).with_index()
+        UserMap::builder(arena, name).with_index()
     }
 }
 
@@ -129,7 +129,7 @@ impl Kind for Points {
     const WHATS: &'static [u32] = &[1, 2];
 
     fn builder(arena: &BpfArena, name: &str) -> WindowMapBuilder<Self::Map> {
-        PointNameMap::builder(arena, name)
+        UserPointMap::builder(arena, name)
     }
 }
 

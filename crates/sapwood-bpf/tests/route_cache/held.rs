@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libbpf_rs::ProgramInput;
 use sapwood_bpf::layout::route as at;
-use sapwood_bpf::{BpfArena, KernelRouteCache, Loader, Programs};
+use sapwood_bpf::{BpfArena, Loader, ProgramRouteCache, Programs};
 use zerocopy::IntoBytes;
 
 use crate::ask::*;
@@ -13,7 +13,7 @@ use crate::model::ENOENT;
 const EBUSY: i64 = -16;
 
 /// A word of the cache's window.
-fn word(bytes: &Bytes, cache: &KernelRouteCache, at: usize) -> u64 {
+fn word(bytes: &Bytes, cache: &ProgramRouteCache, at: usize) -> u64 {
     let read = bytes.read(cache.window().at + at, 8);
     u64::from_le_bytes(read.try_into().unwrap())
 }
@@ -24,7 +24,7 @@ fn a_set_that_stays_locked() {
         return;
     }
     let arena = BpfArena::create(4 << 20).unwrap();
-    let cache = KernelRouteCache::builder(&arena, "flows")
+    let cache = ProgramRouteCache::builder(&arena, "flows")
         .capacity(16)
         .build()
         .unwrap();
@@ -114,7 +114,7 @@ fn no_addition_is_lost() {
     }
     const TIMES: u32 = 1_000_000;
     let arena = BpfArena::create(4 << 20).unwrap();
-    let cache = KernelRouteCache::builder(&arena, "flows")
+    let cache = ProgramRouteCache::builder(&arena, "flows")
         .capacity(64)
         .build()
         .unwrap();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use sapwood_bpf::{BpfArena, KernelRouteCache, Loader};
+use sapwood_bpf::{BpfArena, Loader, ProgramRouteCache};
 
 use crate::ask::*;
 
@@ -18,7 +18,7 @@ fn a_process_that_sweeps() {
         return;
     };
     let arena = BpfArena::open(&path).unwrap();
-    let cache = KernelRouteCache::open(&arena, "flows").unwrap();
+    let cache = ProgramRouteCache::open(&arena, "flows").unwrap();
     let programs = Loader::open(&arena, SELFTEST).unwrap().load().unwrap();
     let mut storm = Storm {
         window: cache.window().number,
@@ -28,7 +28,7 @@ fn a_process_that_sweeps() {
     // Until it is killed, or a while when its parent has died.
     let end = Instant::now() + Duration::from_secs(60);
     while Instant::now() < end {
-        cache.sweep(KernelRouteCache::now(), usize::MAX).unwrap();
+        cache.sweep(ProgramRouteCache::now(), usize::MAX).unwrap();
         storm = run(
             &programs,
             "sw_storm",
@@ -79,7 +79,7 @@ fn killed_in_a_sweep() {
         std::process::id()
     )));
     let arena = BpfArena::create(4 << 20).unwrap();
-    let cache = KernelRouteCache::builder(&arena, "flows")
+    let cache = ProgramRouteCache::builder(&arena, "flows")
         .capacity(2000)
         .fresh(Duration::from_micros(200))
         .keep(Duration::from_micros(400))

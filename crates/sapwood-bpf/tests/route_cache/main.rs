@@ -3,7 +3,7 @@
 //! processes that are killed. `SAPWOOD_SOAK` sets the seconds of the threads' test.
 #![cfg(feature = "kernel")]
 
-use sapwood_bpf::{BpfArena, KernelRouteCache, Loader, NextHop, RouteKey};
+use sapwood_bpf::{BpfArena, Loader, NextHop, ProgramRouteCache, RouteKey};
 
 mod ask;
 mod held;
@@ -20,7 +20,7 @@ fn what_people_do() {
         return;
     }
     let arena = BpfArena::create(4 << 20).unwrap();
-    let cache = KernelRouteCache::builder(&arena, "flows").build().unwrap();
+    let cache = ProgramRouteCache::builder(&arena, "flows").build().unwrap();
     let programs = Loader::open(&arena, SELFTEST).unwrap().load().unwrap();
     let hop = NextHop {
         ifindex: 3,
@@ -29,7 +29,7 @@ fn what_people_do() {
         ..NextHop::default()
     };
     let key = RouteKey::new("2001:db8::1".parse().unwrap(), 9, 0);
-    let now = KernelRouteCache::now();
+    let now = ProgramRouteCache::now();
     let ask = Ask {
         window: cache.window().number,
         now,
@@ -50,7 +50,7 @@ fn what_people_do() {
     assert_eq!(hop.to_string(), "dev 3 lladdr 02:00:00:00:00:01 mtu 1500");
     assert_eq!(cache.get(&key, now + FRESH), None);
     // Another handle sees and does the same.
-    let other = KernelRouteCache::open(&arena, "flows").unwrap();
+    let other = ProgramRouteCache::open(&arena, "flows").unwrap();
     let entry = other.iter().next().unwrap();
     assert_eq!((entry.key, entry.value), (key, Some(hop.into())));
     assert_eq!(entry.age(now + 5), 5);
@@ -74,21 +74,21 @@ fn what_people_do() {
     cache.verify().unwrap();
     assert_eq!(cache.occupancy(), 0);
     // Times of the kernel's clock, as programs read them.
-    assert!(KernelRouteCache::now() - now < 60_000 * MS);
+    assert!(ProgramRouteCache::now() - now < 60_000 * MS);
     drop(other);
     drop(cache.leave());
-    let cache = KernelRouteCache::open(&arena, "flows").unwrap();
+    let cache = ProgramRouteCache::open(&arena, "flows").unwrap();
     assert_eq!(
         (cache.fresh().as_millis(), cache.keep().as_secs()),
         (100, 1)
     );
-    let error = KernelRouteCache::builder(&arena, "flows")
+    let error = ProgramRouteCache::builder(&arena, "flows")
         .build()
         .unwrap_err();
     assert!(error.to_string().contains("there is one of this name"));
-    let error = KernelRouteCache::open(&arena, "other").unwrap_err();
+    let error = ProgramRouteCache::open(&arena, "other").unwrap_err();
     assert!(error.to_string().contains("\"flows\" (route)"), "{error}");
-    let error = KernelRouteCache::builder(&arena, "huge")
+    let error = ProgramRouteCache::builder(&arena, "huge")
         .capacity(usize::MAX)
         .build()
         .unwrap_err();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sapwood::route::{CacheStats, Lookup};
 use sapwood_bpf::layout::route as at;
-use sapwood_bpf::{BpfArena, KernelRouteCache, Loader, Programs, RouteKey, RouteValue};
+use sapwood_bpf::{BpfArena, Loader, ProgramRouteCache, Programs, RouteKey, RouteValue};
 use zerocopy::IntoBytes;
 
 use crate::ask::*;
@@ -43,7 +43,7 @@ fn agrees(stats: &CacheStats, model: &Model) {
 /// Random operations by a program, each answered as the model answers; returns questions and
 /// answers.
 fn operate(
-    cache: &KernelRouteCache,
+    cache: &ProgramRouteCache,
     programs: &Programs,
     rng: &mut fastrand::Rng,
     steps: u64,
@@ -243,7 +243,7 @@ fn three_ways_agree() {
     ];
     for (seed, (capacity, keys, negative, steps)) in cases.into_iter().enumerate() {
         let arena = BpfArena::create(4 << 20).unwrap();
-        let mut builder = KernelRouteCache::builder(&arena, "flows")
+        let mut builder = ProgramRouteCache::builder(&arena, "flows")
             .capacity(capacity)
             .seed(seed as u64);
         if let Some(time) = negative {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags};
 use sapwood_bpf::layout::route as at;
-use sapwood_bpf::{BpfArena, KernelRouteCache, Loader, RouteValue};
+use sapwood_bpf::{BpfArena, Loader, ProgramRouteCache, RouteValue};
 
 use crate::ask::*;
 
@@ -21,7 +21,7 @@ fn all_processors_at_once() {
         return;
     }
     let arena = BpfArena::create(4 << 20).unwrap();
-    let cache = KernelRouteCache::builder(&arena, "flows")
+    let cache = ProgramRouteCache::builder(&arena, "flows")
         .capacity(150)
         .fresh(Duration::from_micros(300))
         .keep(Duration::from_millis(1))
@@ -62,7 +62,7 @@ fn all_processors_at_once() {
         let reader = scope.spawn(|| {
             let mut seen = 0u64;
             while !stop.load(Ordering::Relaxed) {
-                let now = KernelRouteCache::now();
+                let now = ProgramRouteCache::now();
                 for entry in cache.iter() {
                     let Some(RouteValue {
                         words: [_, mixed, not, time],
@@ -80,7 +80,7 @@ fn all_processors_at_once() {
         let mut rng = fastrand::Rng::with_seed(3);
         while Instant::now() < end {
             cache
-                .sweep(KernelRouteCache::now(), rng.usize(1..200))
+                .sweep(ProgramRouteCache::now(), rng.usize(1..200))
                 .unwrap();
             if rng.u8(0..4) == 0 {
                 truth += 1;
@@ -127,7 +127,7 @@ fn nothing_older_than_an_invalidation() {
         return;
     }
     let arena = BpfArena::create(4 << 20).unwrap();
-    let cache = KernelRouteCache::builder(&arena, "flows")
+    let cache = ProgramRouteCache::builder(&arena, "flows")
         .capacity(64)
         .fresh(Duration::from_secs(3))
         .build()
@@ -185,7 +185,7 @@ fn damaged_memory() {
     }
     for seed in 0..30u64 {
         let arena = BpfArena::create(2 << 20).unwrap();
-        let cache = KernelRouteCache::builder(&arena, "flows")
+        let cache = ProgramRouteCache::builder(&arena, "flows")
             .capacity(300)
             .build()
             .unwrap();
@@ -229,7 +229,7 @@ fn damaged_memory() {
         let _ = (cache.sweep(1, 1000), cache.invalidate(&key(1)));
         cache.invalidate_all();
         assert!(cache.verify().is_err() || seed % 3 == 2);
-        let opened = KernelRouteCache::open(&arena, "flows");
+        let opened = ProgramRouteCache::open(&arena, "flows");
         assert!(seed % 3 != 0 || opened.is_err(), "{opened:?}");
     }
 }

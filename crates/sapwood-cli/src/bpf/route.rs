@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sapwood_bpf::{
-    BpfArena, IpMap, KernelRouteCache, RouteCounts, RouteMirror, XdpMode, XdpRoute, interface_index,
+    BpfArena, IpMap, ProgramRouteCache, RouteCounts, RouteMirror, XdpMode, XdpRoute,
+    interface_index,
 };
 use serde_json::{Map, Value};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -50,7 +51,7 @@ pub fn run(args: &RouteArgs) -> Outcome {
     }
     let ended = work(&router, args, &stop);
     let counts = router.counts()?;
-    let stats = router.cache().map(KernelRouteCache::stats);
+    let stats = router.cache().map(ProgramRouteCache::stats);
     drop(router);
     ended?;
     let mut out = Output::lines(args.json);
@@ -73,7 +74,7 @@ fn start(args: &RouteArgs) -> Result<XdpRoute, Error> {
             // A line for each entry, and one for sixteen.
             let bytes = args.capacity.saturating_mul(80).saturating_add(4 << 20);
             let bytes = bytes.checked_next_multiple_of(4096).unwrap_or(usize::MAX);
-            let cache = KernelRouteCache::builder(&BpfArena::create(bytes)?, "flows")
+            let cache = ProgramRouteCache::builder(&BpfArena::create(bytes)?, "flows")
                 .capacity(args.capacity)
                 .fresh(Duration::from_millis(args.fresh))
                 .keep(Duration::from_millis(args.keep))
@@ -103,7 +104,7 @@ fn work(router: &XdpRoute, args: &RouteArgs, stop: &AtomicBool) -> Result<(), Er
             break;
         }
         if let (Some(cache), true) = (router.cache(), swept.elapsed() >= SWEEP) {
-            cache.sweep(KernelRouteCache::now(), cache.capacity())?;
+            cache.sweep(ProgramRouteCache::now(), cache.capacity())?;
             swept = Instant::now();
         }
         std::thread::sleep(PAUSE);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::common::{PROGRAM, Ran, Scratch};
 use crate::netns::Netns;
-use sapwood_bpf::{BpfArena, Pinned, PointNameMap};
+use sapwood_bpf::{BpfArena, Pinned, UserPointMap};
 use serde_json::json;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -464,7 +464,7 @@ fn a_map_without_order() {
     let pinned = Pinned::create(&pins.0).unwrap();
     let arena = BpfArena::create(1 << 20).unwrap();
     pinned.pin_arena(&arena).unwrap();
-    let map = PointNameMap::<u64>::builder(&arena, "points").build();
+    let map = UserPointMap::<u64>::builder(&arena, "points").build();
     let map = map.unwrap();
     for (i, key) in ["one", "two", "three"].into_iter().enumerate() {
         map.insert(key, i as u64 + 1).unwrap();

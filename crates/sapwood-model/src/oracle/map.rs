@@ -3,6 +3,26 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 
+/// What a name leads to, as keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closest<'a> {
+    /// The name's own key.
+    pub exact: Option<&'a [u8]>,
+    /// A stored key begins with the name.
+    pub exists: bool,
+    /// Bytes of the longest beginning of the name, itself or up to a separator, that a stored key
+    /// begins with.
+    pub encloser: usize,
+    /// The longest stored name at or above the name.
+    pub ancestor: Option<&'a [u8]>,
+    /// The wildcard below the encloser, when the name does not exist.
+    pub wildcard: Option<&'a [u8]>,
+    /// The greatest stored key less than the name.
+    pub predecessor: Option<&'a [u8]>,
+    /// The shortest stored name at or above the name that is a cut.
+    pub cut: Option<&'a [u8]>,
+}
+
 /// A naive ordered map over byte strings.
 ///
 /// A `BTreeMap` gives the storage and the order (lexicographic by unsigned bytes, a prefix before
@@ -152,6 +172,33 @@ impl<V> ByteMap<V> {
             .collect();
         found.sort_by_key(|(stored, _)| stored.len());
         found
+    }
+
+    /// What a name leads to, whose labels each end with a separator: see [`Closest`].
+    #[must_use]
+    pub fn closest(&self, name: &[u8], separator: u8, is_cut: impl Fn(&V) -> bool) -> Closest<'_> {
+        let is_name = |n: usize| n == 0 || n == name.len() || name[n - 1] == separator;
+        let exists = |n: &usize| {
+            self.iter()
+                .any(|(stored, _)| stored.starts_with(&name[..*n]))
+        };
+        let mut names = (0..=name.len()).filter(|n| is_name(*n));
+        let encloser = names.clone().rfind(exists).unwrap_or(0);
+        let wildcard = [&name[..encloser], b"*", &[separator]].concat();
+        let is_there = exists(&name.len());
+        let stored = |key: &[u8]| self.map.get_key_value(key).map(|(k, _)| k.as_slice());
+        Closest {
+            exact: stored(name),
+            exists: is_there,
+            encloser,
+            ancestor: names.clone().rev().find_map(|n| stored(&name[..n])),
+            wildcard: stored(&wildcard).filter(|_| !is_there),
+            predecessor: self.predecessor(name).map(|(k, _)| k),
+            cut: names.find_map(|n| {
+                let (k, v) = self.map.get_key_value(&name[..n])?;
+                is_cut(v).then_some(k.as_slice())
+            }),
+        }
     }
 
     /// The [`ancestors`](Self::ancestors) of `key` that end where a component of `key` ends,

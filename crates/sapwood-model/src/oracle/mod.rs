@@ -9,6 +9,6 @@ mod versions;
 
 pub use bits::BitPrefixes;
 pub use lpm::{Lpm, LpmByLength, Prefix};
-pub use map::ByteMap;
+pub use map::{ByteMap, Closest};
 pub use ranges::RangeMap;
 pub use versions::{Change, Versions, diff};

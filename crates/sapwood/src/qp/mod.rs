@@ -17,6 +17,7 @@
 )]
 
 mod batch;
+mod closest;
 #[cfg(feature = "std")]
 mod diff;
 mod entry;
@@ -36,6 +37,7 @@ mod store;
 #[cfg(feature = "std")]
 mod txn;
 
+pub use closest::Closest;
 #[cfg(feature = "std")]
 pub use diff::{Change, Diff};
 pub use entry::{Entry, OccupiedEntry, VacantEntry};

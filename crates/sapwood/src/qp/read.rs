@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::{Bound, RangeBounds};
 
+use super::closest::Closest;
 use super::iter::Range;
 #[cfg(feature = "std")]
 use super::raw::batch;
@@ -92,6 +93,28 @@ pub(crate) fn ancestors<'a, V: ?Sized + Value, M: Mem>(
         .filter_map(|leaf| view.entry(leaf))
         .filter(|(k, _)| keep(k))
         .collect()
+}
+
+/// What a name leads to.
+pub(crate) fn closest<'a, V: ?Sized + Value, M: Mem>(
+    view: View<'a, V, M>,
+    name: &[u8],
+    separator: u8,
+    mut is_cut: impl FnMut(&'a [u8], &'a V) -> bool,
+) -> Closest<'a, V> {
+    let found = view.closest(name, separator).unwrap_or_default();
+    let entry = |leaf: u32| (leaf != 0).then(|| view.entry(leaf)).flatten();
+    // In a map that others change or damage, a leaf may have come between.
+    let above = |leaf: &u32| entry(*leaf).filter(|(k, _)| name.starts_with(k));
+    Closest {
+        exact: entry(found.exact),
+        exists: found.exists,
+        encloser: found.encloser,
+        ancestor: found.above.iter().find_map(above),
+        wildcard: entry(found.wildcard),
+        predecessor: entry(found.before).filter(|(k, _)| *k < name),
+        cut: (found.above.iter().rev().filter_map(above)).find(|(k, v)| is_cut(k, v)),
+    }
 }
 
 /// Whether `ancestor`, a prefix of `key`, ends where a component of `key` ends.
@@ -192,6 +215,20 @@ macro_rules! read_methods {
             $crate::qp::read::ancestors($self.view(), key, |a| {
                 $crate::qp::read::at_separator(a, key, separator)
             })
+        }
+
+        /// All that a name server asks of a name, in one descent: the name's own entry, its closest
+        /// encloser, the wildcard there, the predecessor, and the first of the names above, from
+        /// the shortest down, that `is_cut` calls a delegation point. Each label of `name` ends
+        /// with `separator`, as [`dns_name`]($crate::key::dns_name) makes names with 0. See
+        /// [`Closest`]($crate::qp::Closest).
+        pub fn closest$(<$g>)?(
+            $($this)+ $self,
+            name: impl AsRef<[u8]>,
+            separator: u8,
+            is_cut: impl FnMut(&$lt [u8], &$lt V) -> bool,
+        ) -> $crate::qp::Closest<$lt, V> {
+            $crate::qp::read::closest($self.view(), name.as_ref(), separator, is_cut)
         }
     };
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Ordered maps over byte strings, read where Rust writes them (QpShared, in a window of the arena),
- * or where programs do (KernelMap). Programs that write include qp_write.bpf.h.
+ * or where programs do (ProgramMap). Programs that write include qp_write.bpf.h.
  *
  *     struct sw_key key = {};                       // all 256 bytes are set
  *     sw_key_set(&key, eth->h_source, 6);
@@ -12,7 +12,7 @@
  * Results: the place of a value (positive), or -ENOENT; -EINVAL when there is no such window;
  * -ELOOP when the kernel ended a loop; -EUCLEAN when what was read cannot be a map. A map may have
  * a trie, an index, or both; what asks for order says -EOPNOTSUPP of one that has only an index
- * (PointNameMap). Layout and protocol: docs/qp.md, docs/shared.md.
+ * (UserPointMap). Layout and protocol: docs/qp.md, docs/shared.md.
  *
  * A change is in the index and in the trie one after the other: a program that asks both by turns
  * may see a value go back by one change.

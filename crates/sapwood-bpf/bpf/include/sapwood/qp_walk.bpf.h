@@ -246,7 +246,7 @@ SW_GLOBAL long sw_qp_last_leaf(__u32 map)
  * The leaf that has the longest prefix in common with a key, below the cell of a cluster or a leaf;
  * in `pos` its number.
  */
-SW_INLINE sw_at sw_qp_closest(sw_at window, __u32 cell, const struct sw_key *key, __u32 *pos)
+SW_INLINE sw_at sw_qp_nearest(sw_at window, __u32 cell, const struct sw_key *key, __u32 *pos)
 {
 	sw_at node = sw_qp_node(window, cell);
 	__u32 header;
@@ -272,7 +272,7 @@ SW_GLOBAL long sw_qp_near(sw_at window, const struct sw_key *key SW_NONNULL)
 		if (!cell)
 			return -EUCLEAN;
 		if (cell & SW_QP_KIND)
-			return (long)sw_qp_closest(window, cell, key, &pos);
+			return (long)sw_qp_nearest(window, cell, key, &pos);
 		node = sw_qp_node(window, cell);
 		header = sw_u32(node);
 		cell = sw_u32(node + sw_qp_cells_at(header) +
@@ -323,7 +323,7 @@ SW_GLOBAL long sw_qp_beside(sw_at window, const struct sw_key *key SW_NONNULL, _
 	}
 	return depth < SW_QP_DEPTH_MAX ? -ELOOP : -EUCLEAN;
 bottom:
-	found = (long)sw_qp_closest(window, cell, key, &pos);
+	found = (long)sw_qp_nearest(window, cell, key, &pos);
 	if (sw_qp_compare(window, found, key) != compared)
 		return -EAGAIN;
 	if (!(cell & SW_QP_CLUSTER))
@@ -467,7 +467,7 @@ SW_GLOBAL long sw_qp_walk_prefix_in(sw_at window, sw_at cursor, __u32 cell,
 				    const struct sw_key *prefix SW_NONNULL)
 {
 	__u32 header, base, leaves, length = prefix->length, from, to, pos;
-	sw_at leaf = sw_qp_closest(window, cell, prefix, &pos), node, borders;
+	sw_at leaf = sw_qp_nearest(window, cell, prefix, &pos), node, borders;
 
 	sw_use_arena();
 	if ((sw_qp_compare(window, leaf, prefix) & ~SW_QP_GREATER) < length)
@@ -611,7 +611,7 @@ SW_GLOBAL long sw_qp_walk_from(__u32 map, sw_at cursor, const struct sw_key *key
 	found = sw_qp_walk_near(window, cursor, key);
 	if (found <= 0)
 		return found;
-	leaf = sw_qp_closest(window, (__u32)found, key, &pos);
+	leaf = sw_qp_nearest(window, (__u32)found, key, &pos);
 	return sw_qp_walk_part(window, cursor, (__u32)found, pos, sw_qp_compare(window, leaf, key));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Ordered maps over byte strings that programs write (KernelMap in Rust; windows of the kind
+ * Ordered maps over byte strings that programs write (ProgramMap in Rust; windows of the kind
  * SW_KIND_KERNEL_QP).
  *
  *     struct sw_key key = {};                       // all 256 bytes are set

@@ -14,7 +14,7 @@
  *             sw_route_put(FLOWS, &key, &value, &ticket, got ? SW_ROUTE_NEGATIVE : 0);
  *     }
  *
- * FLOWS is the number of the window, which user space made (KernelRouteCache). An answer is given
+ * FLOWS is the number of the window, which user space made (ProgramRouteCache). An answer is given
  * again while it is younger than `fresh`, counted from the `now` of the call that found nothing.
  * What happens when, and the layout: docs/bpf.md.
  *

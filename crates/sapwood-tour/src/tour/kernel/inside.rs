@@ -1,7 +1,7 @@
 //! What the chapter shows where the kernel has arenas.
 
 use sapwood_bpf::objects::{self, KEY_MAX, Run};
-use sapwood_bpf::{BpfArena, Loader, NameMap, Programs, Words};
+use sapwood_bpf::{BpfArena, Loader, Programs, UserMap, Words};
 use serde_json::{Value, json};
 
 use crate::errors::Error;
@@ -170,7 +170,7 @@ impl<'a> Course<'a> {
         tour: &mut Tour,
         arena: &BpfArena,
         programs: &Programs,
-        map: &NameMap<u64>,
+        map: &UserMap<u64>,
     ) -> Result<(), Error> {
         let (key, value) = self.hits[0];
         let answer = |expected: u64| {
@@ -197,7 +197,7 @@ fn show(tour: &mut Tour, set: &Set) -> Result<Value, Error> {
     let arena = BpfArena::create(1 << 30).map_err(failed)?;
     let mut sorted = course.entries.clone();
     sorted.sort_unstable();
-    let builder = NameMap::<u64>::builder(&arena, "names").bytes(768 << 20);
+    let builder = UserMap::<u64>::builder(&arena, "names").bytes(768 << 20);
     let (map, build) = timed(|| builder.with_index().build_sorted(sorted));
     let map = map.map_err(failed)?;
     progress.step();
@@ -220,7 +220,7 @@ fn show(tour: &mut Tour, set: &Set) -> Result<Value, Error> {
         fill.as_secs_f64() * 1e3,
     ))?;
     tour.say("Lookups inside the kernel, ns, copying the key taken off:")?;
-    let rows = ["NameMap, index", "NameMap, trie alone", "kernel's HASH"];
+    let rows = ["UserMap, index", "UserMap, trie alone", "kernel's HASH"];
     let rows: Vec<Vec<String>> = rows
         .into_iter()
         .enumerate()

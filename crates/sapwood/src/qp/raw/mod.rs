@@ -19,6 +19,7 @@ pub(crate) mod bits;
 pub(crate) mod build;
 pub(crate) mod bulk;
 pub(crate) mod change;
+pub(crate) mod closest;
 #[cfg(feature = "std")]
 pub(crate) mod compact;
 pub(crate) mod cursor;

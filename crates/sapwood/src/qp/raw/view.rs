@@ -10,6 +10,7 @@ use super::leaf::{LeafOf, Value, mismatch};
 use super::mem::{Mem, Trusted};
 use super::node::{Branch, Cluster, KIND, LEAF};
 use super::order::Run;
+use super::way::Frame;
 use sapwood_format::cluster::tag;
 
 /// One version of a trie: a root cell and the memory that it points into, readable for `'a`.
@@ -294,25 +295,20 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// The leaf that the key leads to tells how far any key agrees with it. A stored prefix that is
     /// another leaf ends where it parts from those behind it: the borders of the cluster say so
     /// without a look at the leaf. Above the cluster it is the key that ends at a branch's offset.
-    pub(crate) fn prefixes_up(&self, key: &[u8], mut each: impl FnMut(u32) -> bool) -> Option<()> {
-        // Branches in whose first child there may be one: what is below the first child itself
-        // agrees beyond the offset, or is in the end.
-        let mut trail: SmallVec<[Branch; 16]> = SmallVec::new();
-        let mut end = self.root;
-        if end == 0 {
-            return None;
-        }
-        let mut min = 0;
-        while end & KIND == 0 {
-            let b = self.branch(end, min)?;
-            let index = self.index(b, key);
-            if index > 0 {
-                trail.push(b);
-            }
-            end = self.child(b, index)?;
-            min = b.offset() + 1;
-        }
-        let near = self.near(end, key)?;
+    pub(crate) fn prefixes_up(&self, key: &[u8], each: impl FnMut(u32) -> bool) -> Option<()> {
+        let way = self.way(key)?;
+        self.prefixes_beside(key, &way.frames, way.end, way.near, each)
+    }
+
+    /// The same for a key whose way is known.
+    pub(crate) fn prefixes_beside(
+        &self,
+        key: &[u8],
+        frames: &[Frame],
+        end: u32,
+        near: Near,
+        mut each: impl FnMut(u32) -> bool,
+    ) -> Option<()> {
         let agree = near.part.unwrap_or(key.len());
         if self.key(near.leaf)?.len() == agree && each(near.leaf) {
             return Some(());
@@ -334,7 +330,10 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
                 }
             }
         }
-        for b in trail.into_iter().rev().filter(|b| b.offset() <= agree) {
+        // What is below the first child itself agrees beyond the offset, or is in the end.
+        let beside = |frame: &&Frame| frame.index() > 0 && frame.offset() <= agree;
+        for frame in frames.iter().rev().filter(beside) {
+            let b = self.branch(frame.cell, 0)?;
             if self.end_here(b).is_some_and(&mut each) {
                 break;
             }

@@ -115,11 +115,13 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
         if end == 0 {
             return None;
         }
+        let mut min = 0;
         while end & KIND == 0 {
-            let b = self.branch(end, 0)?;
+            let b = self.branch(end, min)?;
             let index = self.index(b, key);
             frames.push(frame(end, b, index));
             end = self.child(b, index)?;
+            min = b.offset() + 1;
         }
         Some((frames, end))
     }

@@ -9,8 +9,6 @@ use sapwood_arena::Arena;
 use sapwood_qsbr::{Domain, Guard};
 
 use super::{Order, SharedMap, SharedView};
-use crate::qp::QpMap;
-use crate::qp::Value;
 use crate::qp::iter::Shown;
 use crate::qp::map::{sorted_tree, sorted_tree_of_bytes};
 use crate::qp::raw::batch;
@@ -23,6 +21,7 @@ use crate::qp::raw::version::stable_arena;
 use crate::qp::raw::view::View;
 use crate::qp::raw::writers::ops::{Lack, Operations};
 use crate::qp::read;
+use crate::qp::{Closest, QpMap, Value};
 use crate::seed::seed;
 use crate::{Builder, Error};
 
@@ -303,6 +302,17 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
         read::ancestors(self.view(), key, |ancestor| {
             key.starts_with(ancestor) && read::at_separator(ancestor, key, separator)
         })
+    }
+
+    /// All that a name server asks of a name: see [`Closest`]. Beside writers, each part was right
+    /// at some moment of the call; [`exact`](Self::exact) makes it one moment for all.
+    pub fn closest(
+        &self,
+        name: impl AsRef<[u8]>,
+        separator: u8,
+        is_cut: impl FnMut(&'g [u8], &'g V) -> bool,
+    ) -> Closest<'g, V> {
+        read::closest(self.view(), name.as_ref(), separator, is_cut)
     }
 
     /// Runs a query of several entries so that its result is exact for one moment: again and again

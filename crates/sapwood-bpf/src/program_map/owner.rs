@@ -14,12 +14,12 @@ use std::sync::atomic::Ordering;
 use super::blocks::Blocks;
 use super::rings::{Damaged, Ring};
 use super::slabs::{self, INSERTIONS, RETIRED_MAX, Slabs, is_cut};
-use super::{KernelMapMemory, Serviced};
+use super::{ProgramMapMemory, Serviced};
 use crate::arena::WindowInfo;
 use crate::checked::{Secrets, Table};
 use crate::error::Error;
 use crate::grace::KernelGrace;
-use crate::layout::kernel_map as k;
+use crate::layout::program_map as k;
 use crate::layout::root;
 use crate::raw::arena::Memory;
 
@@ -480,7 +480,7 @@ impl Owner {
         Ok(())
     }
 
-    pub(super) fn memory(&mut self) -> Result<KernelMapMemory, Error> {
+    pub(super) fn memory(&mut self) -> Result<ProgramMapMemory, Error> {
         let damaged = |Damaged| Error::Damaged("a ring's count cannot be".into());
         self.look().map_err(damaged)?;
         let units = self.blocks.units();
@@ -494,7 +494,7 @@ impl Owner {
             .map(|units| units as usize * 8)
             .sum();
         let bytes = |units: u32| units as usize * 8;
-        Ok(KernelMapMemory {
+        Ok(ProgramMapMemory {
             fixed: bytes(units.first),
             index: self.table.map_or(0, |table| table.total as usize * LINE),
             offered,

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::layout::kernel_map as k;
+use crate::layout::program_map as k;
 
 /// So many free blocks of a size are kept as they are.
 const KEPT: usize = 4096;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use sapwood_bpf::{BpfArena, Error, KernelGrace, KernelMap, NameMap};
+use sapwood_bpf::{BpfArena, Error, KernelGrace, ProgramMap, UserMap};
 
 use crate::asks::{
     ANY, E2BIG, EBUSY, EEXIST, EINVAL, ENODATA, ENOENT, ENOMEM, ENOSPC, EXIST, Kernel, NOEXIST,
@@ -11,7 +11,7 @@ use crate::asks::{
 };
 use crate::kernel::Poke;
 use crate::{PARTS, against_the_oracle, can, with};
-use sapwood_bpf::layout::kernel_map as k;
+use sapwood_bpf::layout::program_map as k;
 
 /// The code in the kernel, and in user space if there is a compiler.
 fn sides(arena: &BpfArena) -> Vec<Box<dyn Side>> {
@@ -36,7 +36,7 @@ fn memory_runs_out_and_comes_back() {
             for (ring, retired, fail) in [(1, 2, 0), (2, 2, 0), (2, 4, 3), (64, 2, 2)] {
                 number += 1;
                 let map = with(
-                    KernelMap::<[u64; 3]>::builder(&arena, &format!("m{number}")),
+                    ProgramMap::<[u64; 3]>::builder(&arena, &format!("m{number}")),
                     parts,
                 )
                 .max_entries(60)
@@ -62,7 +62,7 @@ fn memory_runs_out_and_comes_back() {
         }
         number += 1;
         // A window so small that it is full.
-        let map = KernelMap::<[u64; 3]>::builder(&arena, &format!("m{number}"))
+        let map = ProgramMap::<[u64; 3]>::builder(&arena, &format!("m{number}"))
             .max_entries(10_000)
             .bytes(300 << 10)
             .ring(16)
@@ -111,7 +111,7 @@ fn keys_of_all_lengths_and_all_labels() {
     for (i, mut side) in sides(&arena).into_iter().enumerate() {
         for (j, parts) in PARTS.into_iter().enumerate() {
             let map = with(
-                KernelMap::<u64>::builder(&arena, &format!("k{i}{j}")),
+                ProgramMap::<u64>::builder(&arena, &format!("k{i}{j}")),
                 parts,
             )
             .max_entries(2000)
@@ -180,7 +180,7 @@ fn an_index_that_runs_over() {
     let arena = BpfArena::create(32 << 20).unwrap();
     for (i, mut side) in sides(&arena).into_iter().enumerate() {
         // Two buckets and two behind: 48 slots for 300 keys.
-        let both = KernelMap::<u64>::builder(&arena, &format!("both{i}"))
+        let both = ProgramMap::<u64>::builder(&arena, &format!("both{i}"))
             .max_entries(300)
             .index_buckets(2)
             .bytes(4 << 20)
@@ -208,7 +208,7 @@ fn an_index_that_runs_over() {
             assert!(result > 0 && words[0] == n);
             assert_eq!(both.get(n.to_le_bytes()).unwrap(), Some(n));
         }
-        let alone = KernelMap::<u64>::builder(&arena, &format!("alone{i}"))
+        let alone = ProgramMap::<u64>::builder(&arena, &format!("alone{i}"))
             .max_entries(300)
             .with_index()
             .index_buckets(2)
@@ -240,12 +240,12 @@ fn errors() {
         return;
     }
     let arena = BpfArena::create(32 << 20).unwrap();
-    let names = NameMap::<u64>::builder(&arena, "names")
+    let names = UserMap::<u64>::builder(&arena, "names")
         .bytes(1 << 20)
         .build()
         .unwrap();
     names.insert("a", 1).unwrap();
-    let map = KernelMap::<u64>::builder(&arena, "map")
+    let map = ProgramMap::<u64>::builder(&arena, "map")
         .max_entries(3)
         .bytes(4 << 20)
         .build()
@@ -315,11 +315,11 @@ fn errors() {
             assert_eq!(side.ask(what, window, ANY, b"a", &[1]).0, EINVAL, "closed");
         }
     }
-    let refused = |built: Result<KernelMap<u64>, Error>| match built {
+    let refused = |built: Result<ProgramMap<u64>, Error>| match built {
         Err(Error::Setting { what, .. }) => what,
         other => panic!("{other:?}"),
     };
-    let builder = || KernelMap::<u64>::builder(&arena, "other");
+    let builder = || ProgramMap::<u64>::builder(&arena, "other");
     assert_eq!(refused(builder().max_entries(0).build()), "max_entries");
     assert_eq!(refused(builder().prefill(255, 1).build()), "prefill");
     assert_eq!(refused(builder().ring(0).build()), "ring");

@@ -11,7 +11,7 @@ use sapwood_bpf::{BpfArena, Loader, Programs};
 
 pub use crate::side::*;
 
-const SELFTEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernel_map.bpf.o"));
+const SELFTEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/program_map.bpf.o"));
 
 /// Programs in the kernel, run by test runs.
 pub struct Kernel(pub Programs);
@@ -52,12 +52,12 @@ impl User {
     pub fn new(arena: &BpfArena, compiler: &str) -> Option<User> {
         let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let folder = tempfile::tempdir().unwrap();
-        let binary = folder.path().join("kernel_map");
+        let binary = folder.path().join("program_map");
         let compiled = Command::new(compiler)
             .args(["-O1", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror"])
             .arg("-I")
             .arg(here.join("bpf/include"))
-            .arg(here.join("tests/kernel_map/user.c"))
+            .arg(here.join("tests/program_map/user.c"))
             .arg("-o")
             .arg(&binary)
             .output();

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include "sapwood/qp_write.bpf.h"
 
-/* As in kernel_map.bpf.c. */
+/* As in program_map.bpf.c. */
 struct ask {
 	__u32 what;
 	__u32 window;

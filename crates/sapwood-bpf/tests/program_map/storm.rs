@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use sapwood_bpf::{BpfArena, KernelMap, KernelMapBuilder, KernelMapService, Programs};
+use sapwood_bpf::{BpfArena, ProgramMap, ProgramMapBuilder, ProgramMapService, Programs};
 
 use crate::asks::Kernel;
 use crate::kernel::{Answers, word};
@@ -45,7 +45,7 @@ impl Counts {
 }
 
 /// Waits until what programs gave up at the end has come back, ends the service, and looks at all.
-pub fn settle(map: &KernelMap<[u64; 4]>, service: KernelMapService) {
+pub fn settle(map: &ProgramMap<[u64; 4]>, service: ProgramMapService) {
     let until = Instant::now() + Duration::from_secs(10);
     while Instant::now() < until {
         let m = map.memory().unwrap();
@@ -129,11 +129,11 @@ fn time() -> Duration {
 /// may take longer.
 fn storm(
     arena: &BpfArena,
-    builder: KernelMapBuilder<[u64; 4]>,
+    builder: ProgramMapBuilder<[u64; 4]>,
     parts: (bool, bool),
     least: u64,
 ) -> Counts {
-    let map: KernelMap<[u64; 4]> = with(builder, parts)
+    let map: ProgramMap<[u64; 4]> = with(builder, parts)
         .max_entries(KEYS as usize)
         .bytes(16 << 20)
         .build()
@@ -209,7 +209,7 @@ fn all_processors_write() {
     }
     let arena = BpfArena::create(128 << 20).unwrap();
     for (i, parts) in PARTS.into_iter().enumerate() {
-        let builder = KernelMap::builder(&arena, &format!("usual{i}"));
+        let builder = ProgramMap::builder(&arena, &format!("usual{i}"));
         let counts = storm(&arena, builder.ring(1024), parts, 1000);
         assert_eq!(
             (counts.torn, counts.other, counts.full),
@@ -218,7 +218,7 @@ fn all_processors_write() {
         );
         assert!(counts.done > 1000 && counts.found > 1000, "{counts:?}");
         // Rings that run empty, and blocks that cannot be had.
-        let builder = KernelMap::builder(&arena, &format!("short{i}"));
+        let builder = ProgramMap::builder(&arena, &format!("short{i}"));
         let builder = builder.ring(2).retire_ring(4).fail_every(3);
         let counts = storm(&arena, builder, parts, 10);
         assert_eq!(

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sapwood_bpf::{KernelMap, KernelMapBuilder};
+use sapwood_bpf::{ProgramMap, ProgramMapBuilder};
 use sapwood_model::choices::Choices;
 
 use crate::side::{E2BIG, EEXIST, ENODATA, ENOENT, ENOMEM, EOPNOTSUPP, EXIST, NOEXIST, Side, What};
@@ -22,7 +22,7 @@ pub fn key(choices: &mut impl Choices) -> Vec<u8> {
 
 /// A map's map of the same contents, and how it is asked.
 struct Pair<'a, V> {
-    map: &'a KernelMap<V>,
+    map: &'a ProgramMap<V>,
     oracle: BTreeMap<Vec<u8>, [u64; 8]>,
     words: usize,
     most: usize,
@@ -125,7 +125,7 @@ impl<V> Pair<'_, V> {
 }
 
 /// The parts of a map: index, trie.
-pub fn with<V>(builder: KernelMapBuilder<V>, parts: (bool, bool)) -> KernelMapBuilder<V>
+pub fn with<V>(builder: ProgramMapBuilder<V>, parts: (bool, bool)) -> ProgramMapBuilder<V>
 where
     V: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::Immutable + 'static,
 {
@@ -145,7 +145,7 @@ where
 /// found no memory.
 #[allow(clippy::too_many_arguments)]
 pub fn against_the_oracle<V>(
-    map: &KernelMap<V>,
+    map: &ProgramMap<V>,
     side: &mut (impl Side + ?Sized),
     parts: (bool, bool),
     most: usize,

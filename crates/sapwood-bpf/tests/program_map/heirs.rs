@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use sapwood_bpf::{BpfArena, Error, KernelMap};
+use sapwood_bpf::{BpfArena, Error, ProgramMap};
 
 use crate::asks::{ANY, EINVAL, Kernel, Side, What};
 use crate::kernel::{Beside, Pins, Poke};
 use crate::storm::{Counts, KEYS, run, settle};
 use crate::{PARTS, can, with};
-use sapwood_bpf::layout::kernel_map as k;
+use sapwood_bpf::layout::program_map as k;
 
 /// What the owner that is killed does: makes a map of each sort, and services them.
 pub fn child() {
@@ -19,7 +19,7 @@ pub fn child() {
     let arena = BpfArena::open(path).unwrap();
     let maps = PARTS.map(|parts| {
         let name = format!("{parts:?}");
-        let map = with(KernelMap::<[u64; 4]>::builder(&arena, &name), parts)
+        let map = with(ProgramMap::<[u64; 4]>::builder(&arena, &name), parts)
             .max_entries(KEYS as usize)
             .bytes(8 << 20)
             .ring(256)
@@ -44,14 +44,14 @@ fn the_owner_is_killed() {
     arena.pin(&path).unwrap();
     let mut owner = Beside::start("own", &path);
     owner.wait_for("ready");
-    let wrong = KernelMap::<u64>::adopt(&arena, &format!("{:?}", PARTS[0]));
+    let wrong = ProgramMap::<u64>::adopt(&arena, &format!("{:?}", PARTS[0]));
     assert!(matches!(wrong, Err(Error::Value { .. })), "{wrong:?}");
-    let missing = KernelMap::<u64>::adopt(&arena, "no such map");
+    let missing = ProgramMap::<u64>::adopt(&arena, "no such map");
     assert!(
         matches!(missing, Err(Error::NoWindow { .. })),
         "{missing:?}"
     );
-    let owned = KernelMap::<[u64; 4]>::adopt(&arena, &format!("{:?}", PARTS[0]));
+    let owned = ProgramMap::<[u64; 4]>::adopt(&arena, &format!("{:?}", PARTS[0]));
     assert!(matches!(owned, Err(Error::Owned { .. })), "{owned:?}");
     let windows: Vec<u32> = arena.windows().unwrap().iter().map(|w| w.number).collect();
     assert_eq!(windows.len(), PARTS.len());
@@ -84,11 +84,11 @@ fn the_owner_is_killed() {
         owner.kill();
         wait(50, 2);
         let heirs = PARTS.map(|parts| {
-            let map = KernelMap::<[u64; 4]>::adopt(&arena, &format!("{parts:?}")).unwrap();
+            let map = ProgramMap::<[u64; 4]>::adopt(&arena, &format!("{parts:?}")).unwrap();
             let service = map.spawn_service(Duration::from_micros(300)).unwrap();
             (map, service)
         });
-        let mine = KernelMap::<[u64; 4]>::adopt(&arena, &format!("{:?}", PARTS[0]));
+        let mine = ProgramMap::<[u64; 4]>::adopt(&arena, &format!("{:?}", PARTS[0]));
         assert!(matches!(mine, Err(Error::Name { .. })), "{mine:?}");
         wait(300, 20);
         ends.store(true, Ordering::Relaxed);
@@ -112,7 +112,7 @@ fn a_damaged_map_has_no_heir() {
     let poke = Poke::new(&arena);
     let mut side = Kernel::new(&arena);
     let mut rng = fastrand::Rng::with_seed(5);
-    let map = KernelMap::<u64>::builder(&arena, "map")
+    let map = ProgramMap::<u64>::builder(&arena, "map")
         .max_entries(300)
         .bytes(1 << 20)
         .build()
@@ -137,7 +137,7 @@ fn a_damaged_map_has_no_heir() {
             _ => rng.usize(6..14) * 8,
         };
         poke.words((window.at + at) as u64, &[rng.u64(..)]);
-        match KernelMap::<u64>::adopt(&arena, "map") {
+        match ProgramMap::<u64>::adopt(&arena, "map") {
             Ok(map) => {
                 let _ = (map.verify(), map.service());
                 map.leave();
@@ -155,6 +155,6 @@ fn a_damaged_map_has_no_heir() {
         }
     }
     assert!(refused > 10, "{refused}");
-    let map = KernelMap::<u64>::adopt(&arena, "map").unwrap();
+    let map = ProgramMap::<u64>::adopt(&arena, "map").unwrap();
     assert_eq!(map.verify().unwrap().entries, 200);
 }

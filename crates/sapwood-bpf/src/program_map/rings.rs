@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::layout::kernel_map as k;
+use crate::layout::program_map as k;
 use crate::raw::arena::Memory;
 
 /// One ring, as user space sees it.

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sapwood_format::{CLUSTER, KIND, LEAF, reference_of};
 
-use super::KernelMapShape;
+use super::ProgramMapShape;
 use super::owner::Owner;
 use super::rings::Damaged;
 use super::slabs::is_cut;
 use crate::checked::{Census, Index, Node, Trouble, verify};
-use crate::layout::kernel_map as k;
+use crate::layout::program_map as k;
 
 /// What the walk has found so far.
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl From<Trouble> for String {
 
 impl Owner {
     /// Walks everything.
-    pub(super) fn verify(&mut self) -> Result<KernelMapShape, String> {
+    pub(super) fn verify(&mut self) -> Result<ProgramMapShape, String> {
         self.look()?;
         self.blocks.verify()?;
         let before = (self.u32(k::LOCK), self.u64(k::SEQUENCE));
@@ -58,7 +58,7 @@ impl Owner {
     }
 
     /// Walks trie and index.
-    pub(super) fn check_map(&self, found: &mut Found) -> Result<KernelMapShape, String> {
+    pub(super) fn check_map(&self, found: &mut Found) -> Result<ProgramMapShape, String> {
         let nodes = self.nodes();
         let trie = self.plan.parts & k::TRIE != 0;
         if !trie && nodes.root() != 0 {
@@ -73,7 +73,7 @@ impl Owner {
         let note = |node, block| self.note(node, block, found);
         let census = verify(&nodes, trie, index, true, note)?;
         self.check_counts(found, &census)?;
-        Ok(KernelMapShape {
+        Ok(ProgramMapShape {
             entries: census.entries,
             branches: census.branches,
             clusters: census.clusters,

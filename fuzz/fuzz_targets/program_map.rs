@@ -4,9 +4,9 @@
 //! readers and the verifier end with an error or an answer.
 #![no_main]
 
-#[path = "../../crates/sapwood-bpf/tests/kernel_map/pair.rs"]
+#[path = "../../crates/sapwood-bpf/tests/program_map/pair.rs"]
 mod pair;
-#[path = "../../crates/sapwood-bpf/tests/kernel_map/side.rs"]
+#[path = "../../crates/sapwood-bpf/tests/program_map/side.rs"]
 mod side;
 
 use std::fs::File;
@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use libfuzzer_sys::fuzz_target;
 use pair::{PARTS, against_the_oracle, key, with, wrong_word};
-use sapwood_bpf::{BpfArena, CheckedReader, KernelGrace, KernelMap, NameMap};
+use sapwood_bpf::{BpfArena, CheckedReader, KernelGrace, ProgramMap, UserMap};
 use sapwood_fuzz::{Input, headers};
 use sapwood_model::choices::Choices;
 use sapwood_qsbr::Domain;
@@ -80,7 +80,7 @@ fn ask_all(map: &CheckedReader<u64>, keys: &[Vec<u8>]) {
 fn by_programs(arena: &BpfArena, input: &mut Input<'_>) {
     let parts = PARTS[input.below(3)];
     let most = [60, 400][input.below(2)];
-    let mut builder = with(KernelMap::<u64>::builder(arena, "map"), parts)
+    let mut builder = with(ProgramMap::<u64>::builder(arena, "map"), parts)
         .max_entries(most)
         .ring(16)
         .grace(grace());
@@ -115,7 +115,7 @@ fn by_programs(arena: &BpfArena, input: &mut Input<'_>) {
 
 fn by_user_space(arena: &BpfArena, input: &mut Input<'_>) {
     let domain = Domain::builder().build();
-    let mut builder = NameMap::<u64>::builder(arena, "names").domain(&domain);
+    let mut builder = UserMap::<u64>::builder(arena, "names").domain(&domain);
     if input.flip() {
         builder = builder.with_index();
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sapwood_bpf::{BpfArena, KernelMap};
+use sapwood_bpf::{BpfArena, ProgramMap};
 
 use crate::asks::{ANY, ENOENT, ENOMEM, Kernel, Side, What};
 use crate::can;
@@ -12,7 +12,7 @@ type Change = (Vec<u8>, bool);
 
 /// Has a program make all these changes, with a step of service between so many; how many of them
 /// were refused.
-fn refused(map: &KernelMap<u64>, side: &mut Kernel, changes: &[Change], at_once: usize) -> usize {
+fn refused(map: &ProgramMap<u64>, side: &mut Kernel, changes: &[Change], at_once: usize) -> usize {
     let window = map.window().number;
     let mut refused = 0;
     for changes in changes.chunks(at_once) {
@@ -76,7 +76,7 @@ fn programs_get_blocks_of_all_sizes() {
     ];
     for at_once in [16, 128] {
         for (name, changes) in &plans {
-            let map = KernelMap::builder(&arena, name)
+            let map = ProgramMap::builder(&arena, name)
                 .max_entries(20_000)
                 .bytes(64 << 20)
                 .build()
@@ -97,7 +97,7 @@ fn an_heir_finds_what_was_cut() {
     }
     let arena = BpfArena::create(64 << 20).unwrap();
     let mut side = Kernel::new(&arena);
-    let map = KernelMap::<u64>::builder(&arena, "map")
+    let map = ProgramMap::<u64>::builder(&arena, "map")
         .max_entries(20_000)
         .bytes(8 << 20)
         .build()
@@ -110,7 +110,7 @@ fn an_heir_finds_what_was_cut() {
         assert_eq!(side.ask(What::Insert, window, ANY, key, &[7]).0, 0);
     }
     map.leave();
-    let heir = KernelMap::<u64>::adopt(&arena, "map").unwrap();
+    let heir = ProgramMap::<u64>::adopt(&arena, "map").unwrap();
     let shape = heir.verify().unwrap();
     assert_eq!((shape.entries, shape.refused), (1060, 0));
     assert_eq!(refused(&heir, &mut side, &changes[1060..], 100), 0);

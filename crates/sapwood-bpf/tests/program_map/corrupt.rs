@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use sapwood_bpf::layout::kernel_map as k;
-use sapwood_bpf::{BpfArena, KernelGrace, KernelMap, NameMap};
+use sapwood_bpf::layout::program_map as k;
+use sapwood_bpf::{BpfArena, KernelGrace, ProgramMap, UserMap};
 use sapwood_qsbr::Domain;
 
 use crate::asks::{ANY, Kernel, Side, User, What};
@@ -93,13 +93,13 @@ fn nothing_leads_astray() {
         if round % 4 == 3 {
             sides.extend(User::new(&arena, "gcc").map(|side| Box::new(side) as Box<dyn Side>));
         }
-        let before = NameMap::<u64>::builder(&arena, "before")
+        let before = UserMap::<u64>::builder(&arena, "before")
             .bytes(256 << 10)
             .domain(&domain)
             .build()
             .unwrap();
         let map = with(
-            KernelMap::<[u64; 2]>::builder(&arena, "map"),
+            ProgramMap::<[u64; 2]>::builder(&arena, "map"),
             PARTS[round % 3],
         )
         .max_entries(400)
@@ -108,7 +108,7 @@ fn nothing_leads_astray() {
         .grace(&grace)
         .build()
         .unwrap();
-        let after = NameMap::<u64>::builder(&arena, "after")
+        let after = UserMap::<u64>::builder(&arena, "after")
             .with_index()
             .bytes(256 << 10)
             .domain(&domain)

@@ -14,7 +14,7 @@ mod supply;
 
 use asks::{Kernel, User};
 use pair::{PARTS, against_the_oracle, key, with};
-use sapwood_bpf::{BpfArena, KernelGrace, KernelMap};
+use sapwood_bpf::{BpfArena, KernelGrace, ProgramMap};
 use side::Side;
 
 /// Whether the kernel has what is needed; says why not.
@@ -33,15 +33,18 @@ fn all_parts(arena: &BpfArena, side: &mut impl Side, steps: usize, seed: u64) {
     let grace = KernelGrace::new().unwrap();
     for (i, parts) in PARTS.into_iter().enumerate() {
         let mut rng = fastrand::Rng::with_seed(seed + i as u64);
-        let map = with(KernelMap::<u64>::builder(arena, &format!("word{i}")), parts)
-            .max_entries(1000)
-            .bytes(8 << 20)
-            .grace(&grace)
-            .build()
-            .unwrap();
+        let map = with(
+            ProgramMap::<u64>::builder(arena, &format!("word{i}")),
+            parts,
+        )
+        .max_entries(1000)
+        .bytes(8 << 20)
+        .grace(&grace)
+        .build()
+        .unwrap();
         against_the_oracle(&map, side, parts, 1000, &mut rng, steps, 64);
         let map = with(
-            KernelMap::<[u64; 4]>::builder(arena, &format!("words{i}")),
+            ProgramMap::<[u64; 4]>::builder(arena, &format!("words{i}")),
             parts,
         )
         .max_entries(100)

@@ -15,7 +15,7 @@ use super::verify::Found;
 use crate::arena::WindowInfo;
 use crate::checked::{Index, Table};
 use crate::grace::KernelGrace;
-use crate::layout::kernel_map as k;
+use crate::layout::program_map as k;
 use crate::raw::arena::Memory;
 
 /// Rings that were made larger, to be filled beforehand, are not filled so far again.

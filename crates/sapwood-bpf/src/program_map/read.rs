@@ -6,7 +6,7 @@
 use super::owner::Owner;
 use crate::checked::{Copied, Index, Look, Nodes, Place, Seen, Trouble};
 use crate::error::Error;
-use crate::layout::kernel_map as k;
+use crate::layout::program_map as k;
 
 /// Buckets that are read at once, while service waits.
 const BUCKETS: u32 = 512;

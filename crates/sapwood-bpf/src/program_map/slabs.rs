@@ -14,7 +14,7 @@ use sapwood_format::{KIND, reference_of};
 use super::blocks::Blocks;
 use super::owner::Plan;
 use super::rings::{Damaged, Ring};
-use crate::layout::kernel_map as k;
+use crate::layout::program_map as k;
 
 /// The insertions that slabs alone have blocks for, whatever sizes these need.
 pub(super) const INSERTIONS: usize = 128;

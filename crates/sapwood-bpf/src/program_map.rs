@@ -14,7 +14,7 @@ use crate::checked::{CheckedReader, CheckedValue, value_of};
 use crate::error::Error;
 use crate::grace::KernelGrace;
 use crate::layout::Kind;
-use crate::layout::kernel_map as k;
+use crate::layout::program_map as k;
 use crate::layout::root;
 use crate::own_window::OwnWindow;
 
@@ -30,7 +30,7 @@ use owner::{Owner, Plan};
 use read::Found;
 
 /// An ordered map over byte strings that BPF programs change: they insert, replace and remove
-/// (`sapwood/qp_write.bpf.h`), and look up as in a [`NameMap`](crate::NameMap)
+/// (`sapwood/qp_write.bpf.h`), and look up as in a [`UserMap`](crate::UserMap)
 /// (`sapwood/qp.bpf.h`). This process makes it, gives it memory and takes back what is given up.
 ///
 /// The number of entries is limited, as in the kernel's own maps. The map has an index, for lookups
@@ -45,27 +45,27 @@ use read::Found;
 /// does not read or write outside.
 ///
 /// ```no_run
-/// use sapwood_bpf::{BpfArena, KernelMap};
+/// use sapwood_bpf::{BpfArena, ProgramMap};
 /// use std::time::Duration;
 /// let arena = BpfArena::create(256 << 20)?;
-/// let flows = KernelMap::<u64>::builder(&arena, "flows").max_entries(100_000).build()?;
+/// let flows = ProgramMap::<u64>::builder(&arena, "flows").max_entries(100_000).build()?;
 /// let service = flows.spawn_service(Duration::from_millis(1))?;
 /// println!("programs name it {}", flows.window().number);
 /// # drop(service);
 /// # Ok::<(), sapwood_bpf::Error>(())
 /// ```
-pub struct KernelMap<V> {
+pub struct ProgramMap<V> {
     shared: Arc<Shared>,
     window: OwnWindow,
     values: PhantomData<fn() -> V>,
 }
 
-/// How a [`KernelMap`] is made.
+/// How a [`ProgramMap`] is made.
 ///
 /// ```no_run
 /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
-/// use sapwood_bpf::KernelMap;
-/// let seen = KernelMap::<u64>::builder(&arena, "seen")
+/// use sapwood_bpf::ProgramMap;
+/// let seen = ProgramMap::<u64>::builder(&arena, "seen")
 ///     .max_entries(10_000)
 ///     .with_index()
 ///     .prefill(16, 10_000)
@@ -73,7 +73,7 @@ pub struct KernelMap<V> {
 /// # let _ = seen;
 /// # Ok::<(), sapwood_bpf::Error>(())
 /// ```
-pub struct KernelMapBuilder<V> {
+pub struct ProgramMapBuilder<V> {
     arena: BpfArena,
     name: String,
     plan: Plan,
@@ -105,7 +105,7 @@ impl Serviced {
 /// Where the bytes of a map are. All of them, from `fixed` to `free`, add up to `frontier`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct KernelMapMemory {
+pub struct ProgramMapMemory {
     /// Header, rings and index.
     pub fixed: usize,
     /// Of these, the index.
@@ -130,7 +130,7 @@ pub struct KernelMapMemory {
     pub frontier: usize,
 }
 
-impl fmt::Display for KernelMapMemory {
+impl fmt::Display for ProgramMapMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (what, bytes) in [
             ("fixed", self.fixed),
@@ -154,7 +154,7 @@ impl fmt::Display for KernelMapMemory {
 /// What a walk over all of a map found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct KernelMapShape {
+pub struct ProgramMapShape {
     /// Entries.
     pub entries: usize,
     /// Branches of the trie.
@@ -203,18 +203,18 @@ impl Shared {
     }
 }
 
-impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
+impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
     /// A map of this name in the arena, made to measure.
     ///
     /// Values are plain bytes, a multiple of 8, up to 64.
-    pub fn builder(arena: &BpfArena, name: &str) -> KernelMapBuilder<V> {
+    pub fn builder(arena: &BpfArena, name: &str) -> ProgramMapBuilder<V> {
         const {
             assert!(
                 size_of::<V>() % 8 == 0 && size_of::<V>() >= 8 && size_of::<V>() <= k::VALUE_MAX,
                 "values have one to eight whole words"
             )
         };
-        KernelMapBuilder {
+        ProgramMapBuilder {
             arena: arena.clone(),
             name: name.to_owned(),
             plan: Plan::new(size_of::<V>()),
@@ -224,7 +224,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
     }
 }
 
-impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
+impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMap<V> {
     /// Takes over a map whose owner is gone: another process that ended or was killed. Programs
     /// that used it go on to do so, with all that is in it.
     ///
@@ -232,9 +232,9 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
     /// programs find no window (`-EINVAL`). A process that dies just here leaves the map closed.
     ///
     /// ```no_run
-    /// use sapwood_bpf::{BpfArena, KernelMap};
+    /// use sapwood_bpf::{BpfArena, ProgramMap};
     /// let arena = BpfArena::open("/sys/fs/bpf/flows")?;
-    /// let flows = KernelMap::<u64>::adopt(&arena, "flows")?;
+    /// let flows = ProgramMap::<u64>::adopt(&arena, "flows")?;
     /// # let _ = flows;
     /// # Ok::<(), sapwood_bpf::Error>(())
     /// ```
@@ -244,7 +244,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
     /// while the owner lives: two would give the same memory to programs twice; [`Error::Name`]
     /// when it is this process's own; [`Error::Damaged`] when it is not whole: then it stays as it
     /// was; [`Error::NoGrace`].
-    pub fn adopt(arena: &BpfArena, name: &str) -> Result<KernelMap<V>, Error> {
+    pub fn adopt(arena: &BpfArena, name: &str) -> Result<ProgramMap<V>, Error> {
         let _changes = arena.lock();
         let window = arena.window(name, Kind::KernelQp)?;
         let bytes = arena
@@ -267,11 +267,11 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
         });
         arena.open_window(&window, Kind::KernelQp);
         let owner = owner?;
-        Ok(KernelMap::new(OwnWindow::adopt(arena, window), owner))
+        Ok(ProgramMap::new(OwnWindow::adopt(arena, window), owner))
     }
 
-    fn new(window: OwnWindow, owner: Owner) -> KernelMap<V> {
-        KernelMap {
+    fn new(window: OwnWindow, owner: Owner) -> ProgramMap<V> {
+        ProgramMap {
             shared: Arc::new(Shared {
                 owner: Mutex::new(owner),
                 waits: AtomicBool::new(false),
@@ -283,7 +283,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMap<V> {
     }
 }
 
-impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
+impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
     /// The most entries. Default: 65,536.
     pub fn max_entries(mut self, most: usize) -> Self {
         self.plan.max_entries = most;
@@ -370,7 +370,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
     /// # Errors
     /// [`Error::Setting`] when there are no entries or too many, or a key is too long;
     /// [`Error::NoRoom`], [`Error::Name`], [`Error::NoMemory`], [`Error::NoGrace`].
-    pub fn build(self) -> Result<KernelMap<V>, Error> {
+    pub fn build(self) -> Result<ProgramMap<V>, Error> {
         let plan = self.plan.checked()?;
         let grace = match self.grace {
             Some(grace) => grace,
@@ -383,11 +383,11 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> KernelMapBuilder<V> {
         drop(header);
         let owner = Owner::make(self.arena.memory(), &window, &plan, grace)?;
         window.open(Kind::KernelQp);
-        Ok(KernelMap::new(window, owner))
+        Ok(ProgramMap::new(window, owner))
     }
 }
 
-impl<V> KernelMap<V> {
+impl<V> ProgramMap<V> {
     /// Its window: the number is how programs name it.
     pub fn window(&self) -> &WindowInfo {
         &self.window
@@ -399,7 +399,8 @@ impl<V> KernelMap<V> {
     }
 
     /// Ends without closing the map: programs go on to use it, with the blocks that there are, and
-    /// another owner [adopts](KernelMap::adopt) it, when this process has let go of the arena, too.
+    /// another owner [adopts](ProgramMap::adopt) it, when this process has let go of the arena,
+    /// too.
     pub fn leave(mut self) {
         self.window.leave();
     }
@@ -438,7 +439,7 @@ impl<V> KernelMap<V> {
     ///
     /// ```no_run
     /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
-    /// # let map = sapwood_bpf::KernelMap::<u64>::builder(&arena, "seen").build()?;
+    /// # let map = sapwood_bpf::ProgramMap::<u64>::builder(&arena, "seen").build()?;
     /// let done = map.service()?;
     /// if done.starved {
     ///     eprintln!("the window is full");
@@ -458,7 +459,7 @@ impl<V> KernelMap<V> {
     ///
     /// # Errors
     /// What the system says.
-    pub fn spawn_service(&self, every: Duration) -> Result<KernelMapService, Error> {
+    pub fn spawn_service(&self, every: Duration) -> Result<ProgramMapService, Error> {
         let shared = Arc::clone(&self.shared);
         let ends = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&ends);
@@ -478,7 +479,7 @@ impl<V> KernelMap<V> {
                 Ok(())
             })
             .map_err(|error| Error::io("starting a thread", error))?;
-        Ok(KernelMapService {
+        Ok(ProgramMapService {
             ends,
             thread: Some(thread),
         })
@@ -489,7 +490,7 @@ impl<V> KernelMap<V> {
     ///
     /// # Errors
     /// [`Error::Damaged`] when what programs wrote cannot be.
-    pub fn memory(&self) -> Result<KernelMapMemory, Error> {
+    pub fn memory(&self) -> Result<ProgramMapMemory, Error> {
         self.shared.owner().memory()
     }
 
@@ -498,18 +499,18 @@ impl<V> KernelMap<V> {
     ///
     /// # Errors
     /// [`Error::Damaged`] with the first thing that is not as it should be.
-    pub fn verify(&self) -> Result<KernelMapShape, Error> {
+    pub fn verify(&self) -> Result<ProgramMapShape, Error> {
         self.shared.owner().verify().map_err(Error::Damaged)
     }
 }
 
-impl<V: FromBytes> KernelMap<V> {
+impl<V: FromBytes> ProgramMap<V> {
     /// The value of a key. While it looks, service waits, so that nothing that it reads is used
     /// again.
     ///
     /// ```no_run
     /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
-    /// # let seen = sapwood_bpf::KernelMap::<u64>::builder(&arena, "seen").build()?;
+    /// # let seen = sapwood_bpf::ProgramMap::<u64>::builder(&arena, "seen").build()?;
     /// println!("{:?}", seen.get("example.org")?);
     /// # Ok::<(), sapwood_bpf::Error>(())
     /// ```
@@ -552,7 +553,7 @@ impl<V: FromBytes> KernelMap<V> {
     }
 }
 
-impl<V> Drop for KernelMap<V> {
+impl<V> Drop for ProgramMap<V> {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Release);
         // No step of service runs from here on.
@@ -560,23 +561,23 @@ impl<V> Drop for KernelMap<V> {
     }
 }
 
-impl<V> fmt::Debug for KernelMap<V> {
+impl<V> fmt::Debug for ProgramMap<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KernelMap")
+        f.debug_struct("ProgramMap")
             .field("window", self.window())
             .field("len", &self.len())
             .finish()
     }
 }
 
-/// A thread that services a [`KernelMap`]; it ends when this is dropped.
+/// A thread that services a [`ProgramMap`]; it ends when this is dropped.
 #[derive(Debug)]
-pub struct KernelMapService {
+pub struct ProgramMapService {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<(), Error>>>,
 }
 
-impl KernelMapService {
+impl ProgramMapService {
     /// Ends the thread.
     ///
     /// # Errors
@@ -593,7 +594,7 @@ impl KernelMapService {
     }
 }
 
-impl Drop for KernelMapService {
+impl Drop for ProgramMapService {
     fn drop(&mut self) {
         self.end();
     }

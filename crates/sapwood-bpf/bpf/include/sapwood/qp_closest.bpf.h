@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * All that a name server asks of a name, in one descent.
+ *
+ *     struct sw_closest found = { .cut_mask = IS_CUT };
+ *     sw_at cursor = sw_window(CURSORS, SW_KIND_WORDS) + cpu * SW_QP_CURSOR_BYTES;
+ *     long error = sw_qp_closest(ZONE, cursor, &name, &found);
+ *
+ *     if (!error && found.cut) refer(sw_u64(found.cut));
+ *     else if (!error && found.exact) answer(sw_u64(found.exact));
+ *     else if (!error && found.wildcard) answer(sw_u64(found.wildcard));
+ *
+ * Names are keys as sw_dns_key makes them: labels in reverse order, each ended by a zero byte. The
+ * terms are those of RFC 4592 and of the type Closest in Rust. Each place was right at some moment
+ * of the call; beside a writer they need not stand together.
+ */
+#ifndef SAPWOOD_QP_CLOSEST_BPF_H
+#define SAPWOOD_QP_CLOSEST_BPF_H
+
+#include "qp_prefix.bpf.h"
+#include "qp_walk.bpf.h"
+
+/* What a name leads to: places of values, 0 where there is none. */
+struct sw_closest {
+	/* Said by the caller: an entry is a cut whose value's first eight bytes have one of these bits. */
+	__u64 cut_mask;
+	/* The name's own entry. */
+	__u64 exact;
+	/* The entry of the longest name at or above the asked one that has one. */
+	__u64 ancestor;
+	/* The entry of `*` below the closest encloser; none when the name exists. */
+	__u64 wildcard;
+	/* The entry with the greatest key less than the name. */
+	__u64 predecessor;
+	/* The topmost entry at or above the name whose value is a cut. */
+	__u64 cut;
+	/* How many bytes of the name some stored key begins with. */
+	__u32 agree;
+	/* How many bytes of the name its closest encloser has: the longest name at or above it that exists. */
+	__u32 encloser;
+	/* The name exists: it has an entry, or an entry lies below it. */
+	__u32 exists;
+	__u32 spare;
+};
+
+/* Whether the first bytes of a name, as many as this, are a name: the root, a parent, or itself. */
+SW_INLINE int sw_qp_is_name(const struct sw_key *name, __u32 bytes)
+{
+	return !bytes || bytes == name->length || (bytes < name->length && !sw_key_byte(name, bytes - 1));
+}
+
+/* A byte of the wildcard below an encloser, or that it has ended. */
+SW_INLINE int sw_qp_wild_byte(const struct sw_key *name, __u32 encloser, __u32 at)
+{
+	if (at < encloser)
+		return (int)sw_key_byte(name, at);
+	if (at == encloser)
+		return '*';
+	return at == encloser + 1 ? 0 : SW_QP_NO_BYTE;
+}
+
+/* The blind search of sw_qp_blind for the wildcard below an encloser. */
+SW_INLINE __u32 sw_qp_blind_wild(sw_at node, __u32 header, const struct sw_key *name, __u32 encloser)
+{
+	__u32 leaves = sw_qp_cluster_leaves(header), base = sw_qp_cluster_base(header);
+	__u32 pos = sw_zero(), lim = pos + 256, i, border;
+	sw_at borders = node + sw_qp_cluster_borders_at(header);
+	sw_at bytes = node + sw_qp_cluster_bytes_at(header);
+
+	for (i = sw_zero() + 1; i < leaves && sw_can_loop; i++) {
+		border = sw_u8(borders + i);
+		if (border >= lim)
+			continue;
+		/* A border of byte 0 is where the leaf before it ends: all that go on are behind it. */
+		if (sw_qp_wild_byte(name, encloser, base + border) >= (int)sw_u8(bytes + i)) {
+			pos = i;
+			lim = 256;
+		} else {
+			lim = border;
+		}
+	}
+	return pos;
+}
+
+/*
+ * The leaf of the wildcard below an encloser, found from this cell on; 0 when there is none, or when
+ * its key would have more than SW_KEY_MAX bytes.
+ */
+SW_GLOBAL long sw_qp_wildcard(sw_at window, __u32 cell, const struct sw_key *name SW_NONNULL, __u32 encloser)
+{
+	__u32 value_bytes = sw_u32(window + SW_QP_VALUE_BYTES), header, depth, child, offset;
+	sw_at node, at;
+	int byte;
+
+	sw_use_arena();
+	if (encloser > SW_KEY_MAX - 2)
+		return 0;
+	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
+		if (!cell)
+			return 0;
+		node = sw_qp_node(window, cell);
+		if (cell & SW_QP_KIND)
+			goto bottom;
+		header = sw_u32(node);
+		offset = sw_qp_offset(header);
+		byte = sw_qp_wild_byte(name, encloser, offset);
+		child = byte < 0 ? 0 : (__u32)sw_qp_child(node, header, (__u32)byte & 255);
+		cell = sw_u32(node + sw_qp_cells_at(header) + 4 * child);
+	}
+	return depth < SW_QP_DEPTH_MAX ? -ELOOP : -EUCLEAN;
+bottom:
+	if (cell & SW_QP_CLUSTER) {
+		header = sw_u32(node);
+		child = sw_qp_blind_wild(node, header, name, encloser);
+		node = sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) + 4 * child));
+	}
+	at = node + value_bytes;
+	if (sw_u8(at) != encloser + 2 || sw_u8(at + 1 + encloser) != '*' || sw_u8(at + 2 + encloser))
+		return 0;
+	return sw_qp_agree(node, value_bytes, name) >= encloser ? (long)node : 0;
+}
+
+/* Takes note of an entry that the name is at or below; they come longest first. */
+SW_INLINE void sw_qp_note_above(struct sw_closest *found, sw_at leaf)
+{
+	if (!found->ancestor)
+		found->ancestor = leaf;
+	if (sw_u64(leaf) & found->cut_mask)
+		found->cut = leaf;
+}
+
+/* Whether all was found that is asked for of the names above. */
+SW_INLINE int sw_qp_has_above(const struct sw_closest *found)
+{
+	return found->ancestor && !found->cut_mask;
+}
+
+/* Takes note of the names above a name in the cluster at the end of its way, before leaf `pos`. */
+SW_GLOBAL long sw_qp_above_in(sw_at window, __u32 cell, __u32 pos, const struct sw_key *name SW_NONNULL,
+			      struct sw_closest *found SW_NONNULL)
+{
+	sw_at node = sw_qp_node(window, cell);
+	__u32 header = sw_u32(node), base = sw_qp_cluster_base(header), lim = 256, border;
+	sw_at borders = node + sw_qp_cluster_borders_at(header);
+	sw_at bytes = node + sw_qp_cluster_bytes_at(header);
+	sw_at cells = node + sw_qp_cluster_cells_at(header);
+
+	sw_use_arena();
+	for (pos += sw_zero(); pos && !sw_qp_has_above(found) && sw_can_loop; pos--) {
+		border = sw_u8(borders + pos);
+		/* Leaf pos - 1 agrees up to here with all that were looked at. */
+		if (border > lim)
+			continue;
+		lim = border;
+		border += base;
+		/* It ends there, and is a name. */
+		if (!sw_u8(bytes + pos) && border <= found->agree && sw_qp_is_name(name, border))
+			sw_qp_note_above(found, sw_qp_node(window, sw_u32(cells + 4 * (pos - 1))));
+	}
+	return pos && !sw_qp_has_above(found) ? -ELOOP : 0;
+}
+
+/* Where a branch of the cursor's way is, by its number. */
+SW_INLINE __u32 sw_qp_on_way(sw_at cursor, __u32 number)
+{
+	return sw_u32(cursor + SW_QP_CURSOR_NODES + (__u64)number * 4);
+}
+
+/* Takes note of the names above a name that end at branches of the cursor's way. */
+SW_GLOBAL long sw_qp_above_on(sw_at cursor, const struct sw_key *name SW_NONNULL,
+			      struct sw_closest *found SW_NONNULL)
+{
+	sw_at window = sw_u64(cursor + SW_QP_CURSOR_WINDOW), node, end;
+	__u32 value_bytes = sw_u32(window + SW_QP_VALUE_BYTES), header, offset;
+	__u32 depth = sw_u32(cursor + SW_QP_CURSOR_DEPTH);
+
+	sw_use_arena();
+	for (; depth && !sw_qp_has_above(found) && sw_can_loop; depth--) {
+		node = sw_qp_node(window, sw_qp_on_way(cursor, depth - 1));
+		header = sw_u32(node);
+		offset = sw_qp_offset(header);
+		if (offset > found->agree || !sw_qp_is_name(name, offset))
+			continue;
+		/* What lies below child 0 itself was seen, or agrees beyond the offset. */
+		if (!sw_qp_key_child(node, header, name))
+			continue;
+		end = sw_qp_end(window, value_bytes, sw_u32(node + sw_qp_cells_at(header)), offset);
+		if (end && sw_qp_is_prefix(end, value_bytes, offset, name))
+			sw_qp_note_above(found, end);
+	}
+	return depth && !sw_qp_has_above(found) ? -ELOOP : 0;
+}
+
+/*
+ * The entry before a name, or 0. `cell` is at the end of the cursor's way, and leaf `pos` in it
+ * compares like this with the name.
+ */
+SW_GLOBAL long sw_qp_before(sw_at cursor, __u32 cell, __u32 pos, __u32 compared,
+			    const struct sw_key *name SW_NONNULL)
+{
+	sw_at window = sw_u64(cursor + SW_QP_CURSOR_WINDOW), node;
+	__u32 depth = sw_u32(cursor + SW_QP_CURSOR_DEPTH), at = compared & ~SW_QP_GREATER;
+	__u32 above, header, child, whole = depth;
+
+	sw_use_arena();
+	/* The highest branch that the name does not agree with: all below are on one side of it. */
+	for (; depth && at != SW_QP_SAME && sw_can_loop; depth--) {
+		above = sw_qp_on_way(cursor, depth - 1);
+		if (sw_qp_offset(sw_u32(sw_qp_node(window, above))) <= at)
+			break;
+		cell = above;
+	}
+	if (depth == whole && cell & SW_QP_CLUSTER) {
+		node = sw_qp_node(window, cell);
+		header = sw_u32(node);
+		pos = sw_qp_place(node, header, pos, compared);
+		if (pos)
+			return (long)sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) +
+							       4 * (pos - 1)));
+	} else if (at != SW_QP_SAME && !(compared & SW_QP_GREATER)) {
+		return sw_qp_down(window, cell, 1);
+	}
+	for (; depth && sw_can_loop; depth--) {
+		node = sw_qp_node(window, sw_qp_on_way(cursor, depth - 1));
+		header = sw_u32(node);
+		child = sw_qp_key_child(node, header, name);
+		if (child)
+			return sw_qp_down(window, sw_u32(node + sw_qp_cells_at(header) + 4 * (child - 1)), 1);
+	}
+	return depth ? -ELOOP : 0;
+}
+
+/*
+ * The highest cell on the cursor's way, whose end is this one, below which are all keys that begin
+ * with the first bytes of the name, as many as this, and go on otherwise than the name.
+ */
+SW_INLINE __u32 sw_qp_parting(sw_at window, sw_at cursor, __u32 cell, __u32 bytes)
+{
+	__u32 depth = sw_u32(cursor + SW_QP_CURSOR_DEPTH), above;
+
+	for (; depth && sw_can_loop; depth--) {
+		above = sw_qp_on_way(cursor, depth - 1);
+		if (sw_qp_offset(sw_u32(sw_qp_node(window, above))) < bytes)
+			break;
+		cell = above;
+	}
+	return cell;
+}
+
+/*
+ * What a name leads to: 0, or a negative error as of the functions of qp_walk.bpf.h. The cursor is
+ * one of those.
+ */
+SW_GLOBAL long sw_qp_closest(__u32 map, sw_at cursor, const struct sw_key *name SW_NONNULL,
+			     struct sw_closest *found SW_NONNULL)
+{
+	sw_at window = sw_window_in(map, SW_QP_KINDS), leaf;
+	__u32 pos, compared, agree, encloser, length = name->length, cell;
+	long result;
+
+	sw_use_arena();
+	found->exact = found->ancestor = found->wildcard = found->predecessor = found->cut = 0;
+	found->agree = found->encloser = found->exists = 0;
+	result = sw_qp_walk_nothing(window, cursor);
+	if (result)
+		return result;
+	result = sw_qp_walk_near(window, cursor, name);
+	if (result <= 0)
+		return result;
+	cell = (__u32)result;
+	leaf = sw_qp_nearest(window, cell, name, &pos);
+	compared = sw_qp_compare(window, leaf, name);
+	agree = compared & ~SW_QP_GREATER;
+	if (agree == SW_QP_SAME) {
+		agree = length;
+		found->exact = leaf;
+	}
+	if (agree > length)
+		return -EUCLEAN;
+	found->agree = agree;
+	found->exists = agree == length;
+	for (encloser = agree + sw_zero(); encloser && sw_can_loop; encloser--) {
+		if (sw_qp_is_name(name, encloser))
+			break;
+	}
+	found->encloser = encloser;
+	if (sw_u8(leaf + sw_u32(window + SW_QP_VALUE_BYTES)) == agree && encloser == agree)
+		sw_qp_note_above(found, leaf);
+	result = cell & SW_QP_CLUSTER ? sw_qp_above_in(window, cell, pos, name, found) : 0;
+	if (!result)
+		result = sw_qp_above_on(cursor, name, found);
+	if (result)
+		return result;
+	result = sw_qp_before(cursor, cell, pos, compared, name);
+	if (result < 0)
+		return result;
+	found->predecessor = (__u64)result;
+	if (found->exists)
+		return 0;
+	result = sw_qp_wildcard(window, sw_qp_parting(window, cursor, cell, encloser), name, encloser);
+	if (result < 0)
+		return result;
+	found->wildcard = (__u64)result;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What names lead to, asked for by a test: the name comes as the packet, the answer goes back in its place. */
+#include <linux/bpf.h>
+#include "sapwood/qp_closest.bpf.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+/* A window, a cursor and a name; and what came of it, with values in the place of places. */
+struct ask {
+	__u32 window;
+	__u32 spare;
+	__u64 cursor;
+	__s64 result;
+	struct sw_closest found;
+	struct sw_key name;
+};
+
+/* The value at a place; 0 of none. */
+static __u64 value(__u64 place)
+{
+	return place ? sw_u64(place) : 0;
+}
+
+SEC("xdp")
+int sw_ask_closest(struct xdp_md *ctx)
+{
+	struct ask *ask = (void *)(long)ctx->data;
+	struct sw_closest *found;
+
+	if ((void *)(ask + 1) > (void *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	sw_use_arena();
+	found = &ask->found;
+	ask->result = sw_qp_closest(ask->window, ask->cursor, &ask->name, found);
+	if (!ask->result) {
+		found->exact = value(found->exact);
+		found->ancestor = value(found->ancestor);
+		found->wildcard = value(found->wildcard);
+		found->predecessor = value(found->predecessor);
+		found->cut = value(found->cut);
+	}
+	return XDP_PASS;
+}

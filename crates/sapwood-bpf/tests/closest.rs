@@ -1,0 +1,226 @@
+//! What names lead to, found by a BPF program, against `closest` in Rust, and beside a writer.
+#![cfg(feature = "kernel")]
+
+mod kernel;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use kernel::{Answers, CLOSEST, INVALID, load, question, skipped, word};
+use sapwood::key::dns_name;
+use sapwood::qp::{Closest, QpMap};
+use sapwood_bpf::{BpfArena, Programs, UserMap, Words, layout};
+
+/// What a program says of a name, with values in place of entries; 0: none.
+#[derive(Debug, PartialEq, Eq)]
+struct Found {
+    exact: u64,
+    ancestor: u64,
+    wildcard: u64,
+    predecessor: u64,
+    cut: u64,
+    encloser: usize,
+    exists: bool,
+}
+
+impl From<Closest<'_, u64>> for Found {
+    fn from(found: Closest<'_, u64>) -> Self {
+        let value = |entry: Option<(&[u8], &u64)>| entry.map_or(0, |(_, value)| *value);
+        Found {
+            exact: value(found.exact),
+            ancestor: value(found.ancestor),
+            wildcard: value(found.wildcard),
+            predecessor: value(found.predecessor),
+            cut: value(found.cut),
+            encloser: found.encloser,
+            exists: found.exists,
+        }
+    }
+}
+
+/// Bits of a value that say that it is a cut.
+const CUT: u64 = 6;
+
+struct Asking {
+    programs: Programs,
+    window: u32,
+    cursor: u64,
+    _scratch: Words,
+}
+
+impl Asking {
+    fn ask(&self, name: &[u8], cut_mask: u64) -> Result<Found, i64> {
+        let mut data = question([self.window, 0], 88, name);
+        data[8..16].copy_from_slice(&self.cursor.to_ne_bytes());
+        data[24..32].copy_from_slice(&cut_mask.to_ne_bytes());
+        self.programs.answer("sw_ask_closest", &mut data);
+        match word(&data, 16) as i64 {
+            0 => Ok(Found {
+                exact: word(&data, 32),
+                ancestor: word(&data, 40),
+                wildcard: word(&data, 48),
+                predecessor: word(&data, 56),
+                cut: word(&data, 64),
+                encloser: (word(&data, 72) >> 32) as usize,
+                exists: word(&data, 80) as u32 != 0,
+            }),
+            error => Err(error),
+        }
+    }
+}
+
+fn set_up() -> Option<(UserMap<u64>, Asking)> {
+    if skipped() {
+        return None;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let names = UserMap::<u64>::builder(&arena, "names")
+        .bytes(32 << 20)
+        .build()
+        .unwrap();
+    let scratch = Words::create(&arena, "cursors", 2 * layout::CURSOR_BYTES / 8).unwrap();
+    let asking = Asking {
+        programs: load(&arena, CLOSEST),
+        window: names.window().number,
+        cursor: (scratch.window().at + layout::CURSOR_BYTES) as u64,
+        _scratch: scratch,
+    };
+    Some((names, asking))
+}
+
+/// A name of up to so many labels out of few, so that names meet.
+fn name(rng: &mut fastrand::Rng, labels: usize) -> Vec<u8> {
+    let long = [b'l'; 40];
+    let choice: [&[u8]; 8] = [b"a", b"b", b"*", b"ab", b"-", b"xn", &long, b"~"];
+    let mut name = Vec::new();
+    for _ in 0..rng.usize(..=labels) {
+        match rng.u8(..8) {
+            0 => name.extend((0..rng.usize(1..4)).map(|_| rng.u8(2..))),
+            _ => name.extend(choice[rng.usize(..choice.len())]),
+        }
+        name.push(0);
+    }
+    name.truncate(240);
+    name
+}
+
+#[test]
+fn as_in_rust() {
+    let Some((names, asking)) = set_up() else {
+        return;
+    };
+    let mut oracle = QpMap::<u64>::new();
+    let mut rng = fastrand::Rng::with_seed(16);
+    let mut kinds = [0u32; 6];
+    for round in 1..4_000u64 {
+        let stored = name(&mut rng, 6);
+        // The map is small, then large, then small again.
+        if rng.u64(..4_000) < round {
+            assert_eq!(
+                names.remove(&stored).unwrap(),
+                oracle.remove(&stored).is_some()
+            );
+        } else {
+            names.insert(&stored, round).unwrap();
+            oracle.insert(&stored, round).unwrap();
+        }
+        for _ in 0..4 {
+            let name = name(&mut rng, 6);
+            let cut_mask = if rng.bool() { CUT } else { 0 };
+            let wanted = oracle.closest(&name, 0, |_, value| value & cut_mask != 0);
+            let wanted = Found::from(wanted);
+            let seen = [
+                wanted.exact,
+                wanted.ancestor,
+                wanted.wildcard,
+                wanted.predecessor,
+                wanted.cut,
+                u64::from(wanted.exists && wanted.exact == 0),
+            ];
+            for (kind, seen) in kinds.iter_mut().zip(seen) {
+                *kind += u32::from(seen != 0);
+            }
+            assert_eq!(asking.ask(&name, cut_mask), Ok(wanted), "{round} {name:?}");
+        }
+    }
+    assert!(kinds.iter().all(|kind| *kind > 300), "{kinds:?}");
+    let no_map = Asking {
+        window: 17,
+        ..asking
+    };
+    assert_eq!(no_map.ask(b"a\0", 0), Err(INVALID));
+    let no_cursor = Asking {
+        cursor: 0,
+        window: names.window().number,
+        ..no_map
+    };
+    assert_eq!(no_cursor.ask(b"a\0", 0), Err(INVALID));
+}
+
+#[test]
+fn what_stays_is_found_beside_a_writer() {
+    let Some((names, asking)) = set_up() else {
+        return;
+    };
+    for (name, value) in [
+        ("org", 2),
+        ("*.org", 1),
+        ("a.org", 8),
+        ("www.example.org", 4),
+    ] {
+        names.insert(dns_name(name).unwrap(), value).unwrap();
+    }
+    let end = Instant::now() + Duration::from_secs_f64(kernel_seconds());
+    let stop = AtomicBool::new(false);
+    let mut asked = 0;
+    let changes = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut rng = fastrand::Rng::with_seed(5);
+            let mut changes = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                let labels = [
+                    "b.a",
+                    "mail.example",
+                    "example",
+                    "*.example",
+                    "z",
+                    "c.d.a",
+                    "0.www.example",
+                ];
+                let name = dns_name(format!("{}.org", rng.choice(labels).unwrap())).unwrap();
+                match rng.bool() {
+                    true => drop(names.insert(&name, 1).unwrap()),
+                    false => drop(names.remove(&name).unwrap()),
+                }
+                changes += 1;
+            }
+            changes
+        });
+        while Instant::now() < end {
+            let found = asking
+                .ask(&dns_name("x.www.example.org").unwrap(), CUT)
+                .unwrap();
+            assert_eq!(
+                (found.ancestor, found.cut, found.exact),
+                (4, 2, 0),
+                "{found:?}"
+            );
+            let found = asking.ask(&dns_name("b.org").unwrap(), CUT).unwrap();
+            assert_eq!(
+                (found.ancestor, found.cut, found.wildcard),
+                (2, 2, 1),
+                "{found:?}"
+            );
+            assert!(matches!(found.predecessor, 1 | 8), "{found:?}");
+            asked += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap()
+    });
+    assert!(asked > 100 && changes > 100, "{asked} {changes}");
+}
+
+/// How long tests with a writer beside take.
+fn kernel_seconds() -> f64 {
+    std::env::var("SAPWOOD_SOAK").map_or(1.0, |text| text.parse().unwrap())
+}

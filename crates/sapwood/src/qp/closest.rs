@@ -1,0 +1,77 @@
+//! What a name server asks of a name.
+
+use super::Value;
+use core::fmt;
+
+/// What a name leads to in a map of names: the result of `closest`.
+///
+/// Names are keys whose labels each end with a separator, the topmost label first, as
+/// [`dns_name`](crate::key::dns_name) makes them. The root is the empty key.
+///
+/// - *Closest encloser* (RFC 4592): the longest of the names at or above the asked one that exists.
+///   A name exists that has an entry, or that an entry lies below.
+/// - *Wildcard*: `*` below the closest encloser. It only matters when the asked name does not exist.
+/// - *Predecessor*: what an NSEC record that covers the name belongs to.
+///
+/// ```
+/// use sapwood::key::dns_name;
+/// use sapwood::qp::QpMap;
+/// let mut zone = QpMap::new();
+/// for name in ["org", "*.org", "a.b.org", "example.org", "www.example.org"] {
+///     zone.insert(dns_name(name)?, name)?;
+/// }
+/// let name = dns_name("mail.c.org")?;
+/// let found = zone.closest(&name, 0, |_, name| *name == "example.org");
+/// assert!(found.exact.is_none() && found.cut.is_none());
+/// assert_eq!(&name[..found.encloser], dns_name("org")?);
+/// assert_eq!(found.wildcard.map(|(_, name)| *name), Some("*.org"));
+/// assert_eq!(found.predecessor.map(|(_, name)| *name), Some("a.b.org"));
+///
+/// // `b.org` has no entry, but one lies below it: it exists, and no wildcard stands for it.
+/// let name = dns_name("b.org")?;
+/// let found = zone.closest(&name, 0, |_, _| false);
+/// assert!(found.exists && found.exact.is_none() && found.wildcard.is_none());
+///
+/// let below = zone.closest(dns_name("www.example.org")?, 0, |_, name| *name == "example.org");
+/// assert_eq!(below.cut.map(|(_, name)| *name), Some("example.org"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Closest<'a, V: ?Sized + Value> {
+    /// The entry of the name itself.
+    pub exact: Option<(&'a [u8], &'a V)>,
+    /// Whether the name exists: it has an entry, or an entry lies below it.
+    pub exists: bool,
+    /// The closest encloser, as the number of bytes that it has of the name; 0, the root, when no
+    /// other name above it exists.
+    pub encloser: usize,
+    /// The entry of the longest name at or above the asked one that has one.
+    pub ancestor: Option<(&'a [u8], &'a V)>,
+    /// The entry of the wildcard below the closest encloser; none when the name exists.
+    pub wildcard: Option<(&'a [u8], &'a V)>,
+    /// The entry with the greatest key less than the name.
+    pub predecessor: Option<(&'a [u8], &'a V)>,
+    /// The topmost entry at or above the name that was called a cut.
+    pub cut: Option<(&'a [u8], &'a V)>,
+}
+
+impl<V: ?Sized + Value> Clone for Closest<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V: ?Sized + Value> Copy for Closest<'_, V> {}
+
+impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for Closest<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Closest")
+            .field("exact", &self.exact)
+            .field("exists", &self.exists)
+            .field("encloser", &self.encloser)
+            .field("ancestor", &self.ancestor)
+            .field("wildcard", &self.wildcard)
+            .field("predecessor", &self.predecessor)
+            .field("cut", &self.cut)
+            .finish()
+    }
+}
