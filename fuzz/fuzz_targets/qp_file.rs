@@ -7,6 +7,8 @@
 
 #[path = "../../crates/sapwood/tests/support/mod.rs"]
 mod support;
+#[path = "../../crates/sapwood/tests/support/values.rs"]
+mod values;
 
 use std::fs;
 use std::ops::Bound;
@@ -16,13 +18,25 @@ use libfuzzer_sys::fuzz_target;
 use sapwood::qp::{QpFile, QpMap};
 use sapwood_fuzz::image::{Change, Scratch, change, changes, fenced};
 use sapwood_fuzz::{Input, keys_of};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// More entries than any honest image here has; a dishonest one may pretend to have any number.
 const CAP: usize = 5_000;
 
+/// A kind of value that is saved.
+trait Held: support::Value + FromBytes + IntoBytes + Immutable {
+    /// Reads all of it.
+    fn sum(&self) -> u64 {
+        self.as_bytes().iter().map(|byte| u64::from(*byte)).sum()
+    }
+}
+
+impl Held for u64 {}
+impl Held for [u8] {}
+
 /// The image of a map made by operations; the keys are for asking.
-fn image(input: &Input<'_>, path: &Path, keys: &mut Vec<Vec<u8>>) -> Vec<u8> {
-    let mut map = QpMap::new();
+fn image<V: ?Sized + Held>(input: &Input<'_>, path: &Path, keys: &mut Vec<Vec<u8>>) -> Vec<u8> {
+    let mut map = QpMap::<V>::new();
     for op in input.ops(60, 70_000) {
         keys_of(&op, keys);
         support::apply(&mut map, &op);
@@ -40,12 +54,12 @@ fn image(input: &Input<'_>, path: &Path, keys: &mut Vec<Vec<u8>>) -> Vec<u8> {
 }
 
 /// Asks everything. `whole` says that the file passed all checks: then the answers must agree.
-fn ask(file: &QpFile<u64>, keys: &[Vec<u8>], whole: bool) {
+fn ask<V: ?Sized + Held>(file: &QpFile<V>, keys: &[Vec<u8>], whole: bool) {
     let mut entries = 0;
     let mut last: Option<&[u8]> = None;
     for (key, value) in file.iter().take(CAP) {
         entries += 1;
-        std::hint::black_box((key.iter().map(|b| u64::from(*b)).sum::<u64>(), *value));
+        std::hint::black_box((key.iter().map(|b| u64::from(*b)).sum::<u64>(), value.sum()));
         if whole {
             assert!(last.is_none_or(|last| last < key), "not in order");
             assert!(
@@ -116,12 +130,12 @@ fn ask(file: &QpFile<u64>, keys: &[Vec<u8>], whole: bool) {
     }
 }
 
-fn open_and_ask(path: &Path, bytes: &[u8], keys: &[Vec<u8>]) {
+fn open_and_ask<V: ?Sized + Held>(path: &Path, bytes: &[u8], keys: &[Vec<u8>]) {
     fs::write(path, bytes).unwrap();
     for checked in [true, false] {
         let opened = match checked {
-            true => QpFile::<u64>::open(path),
-            false => QpFile::<u64>::open_unverified(path),
+            true => QpFile::<V>::open(path),
+            false => QpFile::<V>::open_unverified(path),
         };
         match opened {
             Ok(file) => {
@@ -135,22 +149,27 @@ fn open_and_ask(path: &Path, bytes: &[u8], keys: &[Vec<u8>]) {
     assert!(QpFile::<u32>::open(path).is_err());
 }
 
-fuzz_target!(|bytes: &[u8]| {
+fuzz_target!(|bytes: &[u8]| match bytes.len() % 2 {
+    0 => run::<u64>(bytes),
+    _ => run::<[u8]>(bytes),
+});
+
+fn run<V: ?Sized + Held>(bytes: &[u8]) {
     let scratch = Scratch::new("qp");
     let input = Input::new(bytes);
     let mut keys = vec![Vec::new()];
     if input.below(16) == 0 {
         keys.push(b"a".to_vec());
-        return open_and_ask(&scratch.0, &input.rest(), &keys);
+        return open_and_ask::<V>(&scratch.0, &input.rest(), &keys);
     }
     // From half a megabyte on, many lookups take another way.
     let large = input.below(24) == 0;
-    let whole = image(&input, &scratch.0, &mut keys);
+    let whole = image::<V>(&input, &scratch.0, &mut keys);
     let mut changes = changes(&input);
     keys.truncate(60);
     if large {
         changes.push(Change::Extend { by: 600 << 10 });
     }
     let file = change(whole, &changes);
-    open_and_ask(&scratch.0, &file, &keys);
-});
+    open_and_ask::<V>(&scratch.0, &file, &keys);
+}

@@ -5,13 +5,15 @@
 
 #[path = "../../crates/sapwood/tests/support/writers.rs"]
 mod writers;
+#[path = "../../crates/sapwood/tests/support/values.rs"]
+mod values;
 
 use libfuzzer_sys::fuzz_target;
 use sapwood::qp::QpShared;
 use sapwood_fuzz::Input;
 use writers::{Value, run_writers};
 
-fn run<V: Value>(input: &Input<'_>) {
+fn run<V: ?Sized + Value>(input: &Input<'_>) {
     let ((options, small), (domain, limited)) = (input.arena(), input.domain());
     let mut builder = QpShared::<V>::builder().options(options).domain(&domain);
     if input.below(2) == 0 {
@@ -30,8 +32,9 @@ fn run<V: Value>(input: &Input<'_>) {
 
 fuzz_target!(|bytes: &[u8]| {
     let input = Input::new(bytes);
-    match input.below(2) {
+    match input.below(3) {
         0 => run::<Box<u64>>(&input),
+        1 => run::<[u8]>(&input),
         _ => run::<u64>(&input),
     }
 });

@@ -4,14 +4,15 @@
 
 #[path = "../../crates/sapwood/tests/support/mod.rs"]
 mod support;
+#[path = "../../crates/sapwood/tests/support/values.rs"]
+mod values;
 
 use libfuzzer_sys::fuzz_target;
 use sapwood::arena::{Backing, DebugMode};
 use sapwood::qp::QpStore;
 use sapwood_fuzz::Input;
 
-fuzz_target!(|bytes: &[u8]| {
-    let input = Input::new(bytes);
+fn run<V: ?Sized + support::Value>(input: &Input<'_>) {
     // Pages that may not be touched after they were freed are the sharpest check, and the slowest.
     let debug = match input.below(8) {
         0 => DebugMode::Protect,
@@ -20,11 +21,19 @@ fuzz_target!(|bytes: &[u8]| {
     let options = support::loud()
         .debug(debug)
         .backing(Backing::Mmap { reserve: 1 << 30 });
-    let store = QpStore::builder().options(options).build().unwrap();
+    let store = QpStore::<V>::builder().options(options).build().unwrap();
     support::run_store(
         &store,
         input.ops(300, 100_000),
         |n| input.below(n),
         usize::MAX,
     );
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let input = Input::new(bytes);
+    match bytes.len() % 2 {
+        0 => run::<u64>(&input),
+        _ => run::<[u8]>(&input),
+    }
 });

@@ -1,5 +1,6 @@
 //! Operations on a map over byte strings, and what the oracle answers to each.
 
+use std::borrow::Borrow;
 use std::ops::Bound;
 
 use crate::keys::KeyPool;
@@ -95,18 +96,18 @@ pub enum Outcome {
 impl Outcome {
     /// An [`Outcome::Entry`] of borrowed parts.
     #[must_use]
-    pub fn entry(entry: Option<(&[u8], &u64)>) -> Self {
+    pub fn entry(entry: Option<(&[u8], impl Borrow<u64>)>) -> Self {
         Self::Entry(entry.map(owned))
     }
 
     /// An [`Outcome::Entries`] of borrowed parts.
-    pub fn entries<'a>(entries: impl IntoIterator<Item = (&'a [u8], &'a u64)>) -> Self {
+    pub fn entries<'a>(entries: impl IntoIterator<Item = (&'a [u8], impl Borrow<u64>)>) -> Self {
         Self::Entries(entries.into_iter().map(owned).collect())
     }
 }
 
-fn owned((key, value): (&[u8], &u64)) -> (Vec<u8>, u64) {
-    (key.to_vec(), *value)
+fn owned((key, value): (&[u8], impl Borrow<u64>)) -> (Vec<u8>, u64) {
+    (key.to_vec(), *value.borrow())
 }
 
 /// What [`Op::Retain`] keeps.

@@ -9,6 +9,7 @@ use sapwood_model::keys::{KeyPool, Shape};
 use sapwood_model::ops::{OpGen, Weights};
 
 use crate::support::maps::{loud, run_map, run_store};
+use crate::support::values::Value;
 use crate::support::writers::{Kind, run_writers};
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -55,7 +56,10 @@ fn each() -> usize {
 #[test]
 fn map_of_all_shapes() {
     seeds("map, all shapes", |seed| {
-        run_map(&mut QpMap::new(), OpGen::new(seed).take(each()), 40)
+        run_map(&mut QpMap::<u64>::new(), OpGen::new(seed).take(each()), 40)
+    });
+    seeds("map of bytes, all shapes", |seed| {
+        run_map(&mut QpMap::<[u8]>::new(), OpGen::new(seed).take(each()), 40)
     });
 }
 
@@ -64,7 +68,7 @@ fn map_small_and_dense() {
     seeds("map, small", |seed| {
         let keys = KeyPool::with_shapes(seed, 60, &[Shape::Tiny]);
         run_map(
-            &mut QpMap::new(),
+            &mut QpMap::<u64>::new(),
             OpGen::with(keys, Weights::MIXED).take(each()),
             100,
         )
@@ -73,11 +77,15 @@ fn map_small_and_dense() {
 
 #[test]
 fn map_with_poisoned_memory() {
-    seeds("map, poisoned", |seed| {
-        let keys = KeyPool::new(seed, 300);
-        let mut map = QpMap::with_options(loud()).unwrap();
-        run_map(&mut map, OpGen::with(keys, Weights::MIXED).take(each()), 20)
-    });
+    fn run<V: ?Sized + Value>(what: &str) {
+        seeds(what, |seed| {
+            let keys = KeyPool::new(seed, 300);
+            let mut map = QpMap::<V>::with_options(loud()).unwrap();
+            run_map(&mut map, OpGen::with(keys, Weights::MIXED).take(each()), 20)
+        });
+    }
+    run::<u64>("map, poisoned");
+    run::<[u8]>("map of bytes, poisoned");
 }
 
 #[test]
@@ -102,14 +110,18 @@ fn map_large() {
             ..Weights::MIXED
         };
         let each = if cfg!(miri) { 300 } else { 50_000 };
-        run_map(&mut QpMap::new(), OpGen::with(keys, weights).take(each), 20)
+        run_map(
+            &mut QpMap::<u64>::new(),
+            OpGen::with(keys, weights).take(each),
+            20,
+        )
     });
 }
 
 #[test]
 fn indexed_map_of_all_shapes() {
     seeds("map with an index, all shapes", |seed| {
-        let mut map = QpMap::with_index();
+        let mut map = QpMap::<u64>::with_index();
         let n = run_map(&mut map, OpGen::new(seed).take(each()), 40);
         assert!(map.has_index());
         n
@@ -118,18 +130,27 @@ fn indexed_map_of_all_shapes() {
 
 #[test]
 fn indexed_map_small_and_poisoned() {
-    seeds("map with an index, poisoned", |seed| {
-        let keys = KeyPool::new(seed, 100);
-        let mut map = QpMap::with_options(loud()).unwrap();
-        map.add_index();
-        run_map(&mut map, OpGen::with(keys, Weights::MIXED).take(each()), 60)
-    });
+    fn run<V: ?Sized + Value>(what: &str) {
+        seeds(what, |seed| {
+            let keys = KeyPool::new(seed, 100);
+            let mut map = QpMap::<V>::with_options(loud()).unwrap();
+            map.add_index();
+            run_map(&mut map, OpGen::with(keys, Weights::MIXED).take(each()), 60)
+        });
+    }
+    run::<u64>("map with an index, poisoned");
+    run::<[u8]>("map of bytes with an index, poisoned");
 }
 
 #[test]
 fn store_with_versions() {
-    seeds("store", |seed| {
-        let store = QpStore::builder()
+    versions::<u64>("store");
+    versions::<[u8]>("store of bytes");
+}
+
+fn versions<V: ?Sized + Value>(what: &str) {
+    seeds(what, |seed| {
+        let store = QpStore::<V>::builder()
             .options(ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 30 }))
             .build()
             .unwrap();
@@ -142,9 +163,14 @@ fn store_with_versions() {
 
 #[test]
 fn store_with_poisoned_memory() {
-    seeds("store, poisoned", |seed| {
+    poisoned_versions::<u64>("store, poisoned");
+    poisoned_versions::<[u8]>("store of bytes, poisoned");
+}
+
+fn poisoned_versions<V: ?Sized + Value>(what: &str) {
+    seeds(what, |seed| {
         let options = loud().backing(Backing::Mmap { reserve: 1 << 30 });
-        let store = QpStore::builder().options(options).build().unwrap();
+        let store = QpStore::<V>::builder().options(options).build().unwrap();
         let keys = KeyPool::with_shapes(seed, 60, &[Shape::Tiny, Shape::Nested]);
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
         let ops = OpGen::with(keys, Weights::MIXED).take(each());
@@ -155,11 +181,17 @@ fn store_with_poisoned_memory() {
 #[test]
 #[cfg(all(unix, not(miri)))]
 fn store_with_protected_memory() {
+    protected_versions::<u64>("store");
+    protected_versions::<[u8]>("store of bytes");
+}
+
+#[cfg(all(unix, not(miri)))]
+fn protected_versions<V: ?Sized + Value>(what: &str) {
     let each = 2_000;
     let options = ArenaOptions::default()
         .backing(Backing::Mmap { reserve: 1 << 30 })
         .debug(DebugMode::Protect);
-    let store = QpStore::builder().options(options).build().unwrap();
+    let store = QpStore::<V>::builder().options(options).build().unwrap();
     let keys = KeyPool::with_shapes(first_seed(), 60, &[Shape::Tiny]);
     let mut rng = fastrand::Rng::with_seed(first_seed());
     let n = run_store(
@@ -168,7 +200,7 @@ fn store_with_protected_memory() {
         |n| rng.usize(..n),
         60,
     );
-    println!("store, protected: {n} operations");
+    println!("{what}, protected: {n} operations");
     assert_eq!(n, each as u64);
 }
 
@@ -179,9 +211,12 @@ fn reserved(options: ArenaOptions) -> ArenaOptions {
 
 /// Runs maps for many writers: with keys of all shapes; with few keys, which are small, and freed
 /// memory that is poisoned; and with too little memory.
-fn many_writers<O: Kind>(what: &str, builder: impl Fn() -> Builder<SharedMap<O, u64>>) {
+fn many_writers<O: Kind, V: ?Sized + Value>(
+    what: &str,
+    builder: impl Fn() -> Builder<SharedMap<O, V>>,
+) {
     let part = operations().div_ceil(3);
-    let run = |builder: Builder<SharedMap<O, u64>>, seed, keys, small, scarce| {
+    let run = |builder: Builder<SharedMap<O, V>>, seed, keys, small, scarce| {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
         let ops = OpGen::with(keys, Weights::MIXED).take(each());
         run_writers(
@@ -220,17 +255,22 @@ fn many_writers<O: Kind>(what: &str, builder: impl Fn() -> Builder<SharedMap<O, 
 
 #[test]
 fn shared_map() {
-    many_writers("shared map", QpShared::builder);
+    many_writers("shared map", QpShared::<u64>::builder);
+    many_writers("shared map of bytes", QpShared::<[u8]>::builder);
 }
 
 #[test]
 fn shared_map_with_an_index() {
     many_writers("shared map with an index", || {
-        QpShared::builder().with_index()
+        QpShared::<u64>::builder().with_index()
+    });
+    many_writers("shared map of bytes with an index", || {
+        QpShared::<[u8]>::builder().with_index()
     });
 }
 
 #[test]
 fn point_map() {
-    many_writers("point map", PointMap::builder);
+    many_writers("point map", PointMap::<u64>::builder);
+    many_writers("point map of bytes", PointMap::<[u8]>::builder);
 }

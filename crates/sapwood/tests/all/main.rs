@@ -44,5 +44,6 @@ mod support {
     pub mod route_cache;
     pub mod shared;
     pub mod steps;
+    pub mod values;
     pub mod writers;
 }

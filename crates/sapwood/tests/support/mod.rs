@@ -6,21 +6,27 @@ use sapwood::qp::{Change, QpMap, QpSnapshot, QpStore, QpTxn, QpView};
 use sapwood_model::ops::{Direction, Op, Outcome, as_slice, retains};
 use sapwood_model::oracle::{self, ByteMap};
 
+pub use super::values::Value;
+
 /// Options that make mistakes loud: freed memory is poisoned, chunks are small.
 pub fn loud() -> ArenaOptions {
     ArenaOptions::default().debug(DebugMode::Poison)
 }
 
-fn entries<'a>(items: impl Iterator<Item = (&'a [u8], &'a u64)>) -> Outcome {
-    Outcome::entries(items)
+fn entries<'a, V: ?Sized + Value>(items: impl IntoIterator<Item = (&'a [u8], &'a V)>) -> Outcome {
+    Outcome::entries(items.into_iter().map(|(key, value)| (key, value.number())))
+}
+
+fn entry<'a, V: ?Sized + Value>(item: Option<(&'a [u8], &'a V)>) -> Outcome {
+    Outcome::entry(item.map(|(key, value)| (key, value.number())))
 }
 
 /// Does one operation to the map.
-pub fn apply(map: &mut QpMap<u64>, op: &Op) -> Outcome {
+pub fn apply<V: ?Sized + Value>(map: &mut QpMap<V>, op: &Op) -> Outcome {
     match op {
-        Op::Insert(key, value) => Outcome::Value(map.insert(key, *value).unwrap()),
-        Op::Remove(key) => Outcome::Value(map.remove(key)),
-        Op::Get(key) => Outcome::Value(map.get(key).copied()),
+        Op::Insert(key, value) => Outcome::Value(V::map_insert(map, key, *value).unwrap()),
+        Op::Remove(key) => Outcome::Value(map.remove(key).map(V::taken)),
+        Op::Get(key) => Outcome::Value(map.get(key).map(V::number)),
         Op::Prefix(prefix, Direction::Forward) => entries(map.prefix(prefix)),
         Op::Prefix(prefix, Direction::Backward) => entries(map.prefix(prefix).rev()),
         Op::Range(lower, upper, direction) => {
@@ -30,11 +36,11 @@ pub fn apply(map: &mut QpMap<u64>, op: &Op) -> Outcome {
                 Direction::Backward => entries(range.rev()),
             }
         }
-        Op::Predecessor(key) => Outcome::entry(map.predecessor(key)),
-        Op::Successor(key) => Outcome::entry(map.successor(key)),
-        Op::LongestPrefix(key) => Outcome::entry(map.longest_prefix(key)),
-        Op::Ancestors(key) => Outcome::entries(map.ancestors(key)),
-        Op::AncestorsSep(key, separator) => Outcome::entries(map.ancestors_at(key, *separator)),
+        Op::Predecessor(key) => entry(map.predecessor(key)),
+        Op::Successor(key) => entry(map.successor(key)),
+        Op::LongestPrefix(key) => entry(map.longest_prefix(key)),
+        Op::Ancestors(key) => entries(map.ancestors(key)),
+        Op::AncestorsSep(key, separator) => entries(map.ancestors_at(key, *separator)),
         Op::RemovePrefix(prefix) => {
             let there = entries(map.prefix(prefix));
             let Outcome::Entries(list) = &there else {
@@ -43,19 +49,24 @@ pub fn apply(map: &mut QpMap<u64>, op: &Op) -> Outcome {
             assert_eq!(map.remove_prefix(prefix), list.len());
             there
         }
-        Op::PopFirst => Outcome::Entry(map.pop_first().map(|(k, v)| (k.into(), v))),
-        Op::PopLast => Outcome::Entry(map.pop_last().map(|(k, v)| (k.into(), v))),
+        Op::PopFirst => Outcome::Entry(map.pop_first().map(|(k, v)| (k.into(), V::taken(v)))),
+        Op::PopLast => Outcome::Entry(map.pop_last().map(|(k, v)| (k.into(), V::taken(v)))),
         Op::Retain(bit) => {
-            map.retain(|_, value| retains(*bit, *value));
+            V::map_retain(map, |value| retains(*bit, value));
             Outcome::Done
         }
         Op::SplitOff(key) => {
             let upper = map.split_off(key).unwrap();
             upper.verify().unwrap();
-            Outcome::Entries(upper.into_iter().map(|(k, v)| (k.into(), v)).collect())
+            Outcome::Entries(
+                upper
+                    .into_iter()
+                    .map(|(k, v)| (k.into(), V::taken(v)))
+                    .collect(),
+            )
         }
         Op::Append(list) => {
-            let mut other: QpMap<u64> = list.iter().map(|(k, v)| (k, *v)).collect();
+            let mut other = V::map_of(list);
             map.append(&mut other).unwrap();
             assert!(other.is_empty());
             Outcome::Done
@@ -67,7 +78,7 @@ pub fn apply(map: &mut QpMap<u64>, op: &Op) -> Outcome {
         Op::GetMany(keys) => {
             let mut out = vec![None; keys.len()];
             map.get_many(keys, &mut out);
-            Outcome::Values(out.into_iter().map(Option::<&u64>::copied).collect())
+            Outcome::Values(out.into_iter().map(|v| v.map(V::number)).collect())
         }
         Op::Clear => {
             map.clear();
@@ -77,14 +88,14 @@ pub fn apply(map: &mut QpMap<u64>, op: &Op) -> Outcome {
 }
 
 /// Does one operation to a transaction, as far as transactions have it; the others become reads.
-pub fn apply_txn(txn: &mut QpTxn<'_, u64>, op: &Op, model: &mut ByteMap<u64>) {
+pub fn apply_txn<V: ?Sized + Value>(txn: &mut QpTxn<'_, V>, op: &Op, model: &mut ByteMap<u64>) {
     match op {
         Op::Insert(key, value) => {
-            let old = txn.insert(key, *value).unwrap().copied();
+            let old = V::txn_insert(txn, key, *value).unwrap();
             assert_eq!(old, model.insert(key, *value));
         }
         Op::Remove(key) => {
-            assert_eq!(txn.remove(key).unwrap().copied(), model.remove(key));
+            assert_eq!(txn.remove(key).unwrap().map(V::number), model.remove(key));
         }
         Op::RemovePrefix(prefix) => {
             assert_eq!(
@@ -97,7 +108,7 @@ pub fn apply_txn(txn: &mut QpTxn<'_, u64>, op: &Op, model: &mut ByteMap<u64>) {
             model.clear();
         }
         Op::Append(list) => {
-            txn.insert_all(list.iter().map(|(k, v)| (k, *v))).unwrap();
+            V::txn_insert_all(txn, list).unwrap();
             for (key, value) in list {
                 model.insert(key, *value);
             }
@@ -105,7 +116,7 @@ pub fn apply_txn(txn: &mut QpTxn<'_, u64>, op: &Op, model: &mut ByteMap<u64>) {
         Op::PopFirst | Op::PopLast | Op::Retain(_) | Op::SplitOff(_) | Op::Compact => {}
         read => {
             let found = match read {
-                Op::Get(key) => Outcome::Value(txn.get(key).copied()),
+                Op::Get(key) => Outcome::Value(txn.get(key).map(V::number)),
                 Op::Prefix(prefix, Direction::Forward) => entries(txn.prefix(prefix)),
                 Op::Prefix(prefix, Direction::Backward) => entries(txn.prefix(prefix).rev()),
                 Op::Range(lower, upper, Direction::Forward) => {
@@ -115,17 +126,15 @@ pub fn apply_txn(txn: &mut QpTxn<'_, u64>, op: &Op, model: &mut ByteMap<u64>) {
                     txn.range::<[u8], _>((as_slice(lower), as_slice(upper)))
                         .rev(),
                 ),
-                Op::Predecessor(key) => Outcome::entry(txn.predecessor(key)),
-                Op::Successor(key) => Outcome::entry(txn.successor(key)),
-                Op::LongestPrefix(key) => Outcome::entry(txn.longest_prefix(key)),
-                Op::Ancestors(key) => Outcome::entries(txn.ancestors(key)),
-                Op::AncestorsSep(key, separator) => {
-                    Outcome::entries(txn.ancestors_at(key, *separator))
-                }
+                Op::Predecessor(key) => entry(txn.predecessor(key)),
+                Op::Successor(key) => entry(txn.successor(key)),
+                Op::LongestPrefix(key) => entry(txn.longest_prefix(key)),
+                Op::Ancestors(key) => entries(txn.ancestors(key)),
+                Op::AncestorsSep(key, separator) => entries(txn.ancestors_at(key, *separator)),
                 Op::GetMany(keys) => {
                     let mut out = vec![None; keys.len()];
                     txn.get_many(keys, &mut out);
-                    Outcome::Values(out.into_iter().map(Option::<&u64>::copied).collect())
+                    Outcome::Values(out.into_iter().map(|v| v.map(V::number)).collect())
                 }
                 _ => unreachable!("changes are above"),
             };
@@ -134,39 +143,47 @@ pub fn apply_txn(txn: &mut QpTxn<'_, u64>, op: &Op, model: &mut ByteMap<u64>) {
     }
 }
 
+fn numbered<'a, V: ?Sized + Value>((key, value): (&'a [u8], &V)) -> (&'a [u8], u64) {
+    (key, value.number())
+}
+
+fn numbers(model: &ByteMap<u64>) -> impl DoubleEndedIterator<Item = (&[u8], u64)> {
+    model.iter().map(|(key, n)| (key, *n))
+}
+
 /// Compares all entries, both ways.
-pub fn same_map(map: &QpMap<u64>, model: &ByteMap<u64>) {
+pub fn same_map<V: ?Sized + Value>(map: &QpMap<V>, model: &ByteMap<u64>) {
     assert_eq!(map.len(), model.len());
-    assert!(map.iter().eq(model.iter()));
-    assert!(map.iter().rev().eq(model.iter().rev()));
+    assert!(map.iter().map(numbered).eq(numbers(model)));
+    assert!(map.iter().rev().map(numbered).eq(numbers(model).rev()));
 }
 
 /// Compares all entries of a snapshot.
-pub fn same_snapshot(snapshot: &QpSnapshot<u64>, model: &ByteMap<u64>) {
+pub fn same_snapshot<V: ?Sized + Value>(snapshot: &QpSnapshot<V>, model: &ByteMap<u64>) {
     assert_eq!(snapshot.len(), model.len());
-    assert!(snapshot.iter().eq(model.iter()));
+    assert!(snapshot.iter().map(numbered).eq(numbers(model)));
 }
 
 /// Compares all entries of a view.
-pub fn same_view(view: QpView<'_, u64>, model: &ByteMap<u64>) {
+pub fn same_view<V: ?Sized + Value>(view: QpView<'_, V>, model: &ByteMap<u64>) {
     assert_eq!(view.len(), model.len());
-    assert!(view.iter().eq(model.iter()));
+    assert!(view.iter().map(numbered).eq(numbers(model)));
 }
 
 /// Compares the differences of two snapshots with those of their models. A store calls a key
 /// changed that was written again with an equal value; the model does not.
-pub fn same_diff(
-    old: &QpSnapshot<u64>,
-    new: &QpSnapshot<u64>,
+pub fn same_diff<V: ?Sized + Value>(
+    old: &QpSnapshot<V>,
+    new: &QpSnapshot<V>,
     old_model: &ByteMap<u64>,
     new_model: &ByteMap<u64>,
 ) {
     let found: Vec<_> = QpStore::diff(old, new)
         .filter(|c| !matches!(c, Change::Changed(_, a, b) if a == b))
         .map(|c| match c {
-            Change::Added(k, v) => (k, None, Some(*v)),
-            Change::Removed(k, v) => (k, Some(*v), None),
-            Change::Changed(k, a, b) => (k, Some(*a), Some(*b)),
+            Change::Added(k, v) => (k, None, Some(v.number())),
+            Change::Removed(k, v) => (k, Some(v.number()), None),
+            Change::Changed(k, a, b) => (k, Some(a.number()), Some(b.number())),
         })
         .collect();
     let wanted = oracle::diff(old_model, new_model);
@@ -183,7 +200,11 @@ pub fn same_diff(
 
 /// A plain map against the model: every answer compared, `verify` after every step while the map is
 /// small, at intervals when it is large. Returns the number of operations.
-pub fn run_map(map: &mut QpMap<u64>, ops: impl Iterator<Item = Op>, small: usize) -> u64 {
+pub fn run_map<V: ?Sized + Value>(
+    map: &mut QpMap<V>,
+    ops: impl Iterator<Item = Op>,
+    small: usize,
+) -> u64 {
     let mut model = ByteMap::new();
     let mut n = 0;
     for op in ops {
@@ -208,14 +229,14 @@ pub fn run_map(map: &mut QpMap<u64>, ops: impl Iterator<Item = Op>, small: usize
 
 /// A store against the model of versions: transactions of a few operations, committed or rolled
 /// back, with snapshots that live for a while, a reader, differences, and compaction in between.
-pub fn run_store(
-    store: &QpStore<u64>,
+pub fn run_store<V: ?Sized + Value>(
+    store: &QpStore<V>,
     mut ops: impl Iterator<Item = Op>,
     mut random: impl FnMut(usize) -> usize,
     small: usize,
 ) -> u64 {
     let mut model: ByteMap<u64> = ByteMap::new();
-    let mut kept: Vec<(QpSnapshot<u64>, ByteMap<u64>)> = Vec::new();
+    let mut kept: Vec<(QpSnapshot<V>, ByteMap<u64>)> = Vec::new();
     let mut reader = store.reader("differential").unwrap();
     let mut n = 0;
     let mut rounds = 0u64;

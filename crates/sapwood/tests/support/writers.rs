@@ -29,7 +29,7 @@ fn without_order(op: Op) -> Op {
 }
 
 /// A map and its model, which hold the same.
-struct Pair<'m, O: Kind, V: Value> {
+struct Pair<'m, O: Kind, V: ?Sized + Value> {
     map: &'m SharedMap<O, V>,
     model: ByteMap<u64>,
     /// Memory may run out, and garbage reach its limit.
@@ -41,7 +41,7 @@ struct Pair<'m, O: Kind, V: Value> {
 /// What the interpreter decides beside the operations: a number below another one.
 type Random<'r> = &'r mut dyn FnMut(usize) -> usize;
 
-impl<O: Kind, V: Value> Pair<'_, O, V> {
+impl<O: Kind, V: ?Sized + Value> Pair<'_, O, V> {
     fn methods(&self) -> Methods<'_, O, V> {
         Methods(self.map)
     }
@@ -265,7 +265,7 @@ fn value_bit(key: &[u8]) -> u8 {
 /// pin holds what is there for some steps, now and then. `scarce` says that memory may run out:
 /// what fails then must change nothing. Returns the number of operations and how many changes
 /// failed.
-pub fn run_writers<O: Kind, V: Value>(
+pub fn run_writers<O: Kind, V: ?Sized + Value>(
     map: &SharedMap<O, V>,
     mut ops: impl Iterator<Item = Op>,
     mut random: impl FnMut(usize) -> usize,

@@ -1,68 +1,42 @@
 //! The methods of maps for many writers, as answers of the model.
 
-use std::fmt::Debug;
 use std::ops::ControlFlow;
 
 use sapwood::Error;
 use sapwood::qp::{
-    Exchange, Order, Ordered, QpShared, QpSharedView, SharedMap, SharedView, SweepPlace, Unordered,
+    Order, Ordered, QpShared, QpSharedView, SharedMap, SharedView, SweepPlace, Unordered,
 };
 use sapwood_model::history::{Answer, Op as Single};
 use sapwood_model::ops::{Direction, Op, Outcome, as_slice, retains};
 
-/// A value made of a number of the model.
-pub trait Value: Clone + PartialEq + Debug + Send + Sync + 'static {
-    fn new(number: u64) -> Self;
-    fn number(&self) -> &u64;
-}
-
-impl Value for u64 {
-    fn new(number: u64) -> Self {
-        number
-    }
-
-    fn number(&self) -> &u64 {
-        self
-    }
-}
-
-/// Memory of the heap: a sanitizer sees a second drop and a leak.
-impl Value for Box<u64> {
-    fn new(number: u64) -> Self {
-        Box::new(number)
-    }
-
-    fn number(&self) -> &u64 {
-        self
-    }
-}
+pub use super::super::values::Value;
 
 /// What only maps with an order answer.
 pub trait Kind: Order {
     const ORDERED: bool;
 
     /// The answer to an operation that reads, by the view.
-    fn ask<V: Value>(view: SharedView<'_, Self, V>, op: &Op) -> Outcome;
+    fn ask<V: ?Sized + Value>(view: SharedView<'_, Self, V>, op: &Op) -> Outcome;
     /// The same as of one moment.
-    fn ask_exact<V: Value>(view: SharedView<'_, Self, V>, op: &Op) -> Outcome;
+    fn ask_exact<V: ?Sized + Value>(view: SharedView<'_, Self, V>, op: &Op) -> Outcome;
     /// All entries, by a walk that holds nothing between its steps.
-    fn by_steps<V: Value>(map: &SharedMap<Self, V>) -> Vec<(Vec<u8>, u64)>;
+    fn by_steps<V: ?Sized + Value>(map: &SharedMap<Self, V>) -> Vec<(Vec<u8>, u64)>;
     /// Compacts up to `budget` branches, where there are any.
-    fn compact<V: Value>(map: &SharedMap<Self, V>, budget: usize) -> Result<(), Error>;
+    fn compact<V: ?Sized + Value>(map: &SharedMap<Self, V>, budget: usize) -> Result<(), Error>;
 }
 
 impl Kind for Unordered {
     const ORDERED: bool = false;
 
-    fn ask<V: Value>(_: SharedView<'_, Self, V>, op: &Op) -> Outcome {
+    fn ask<V: ?Sized + Value>(_: SharedView<'_, Self, V>, op: &Op) -> Outcome {
         unreachable!("{op:?} needs an order")
     }
 
-    fn ask_exact<V: Value>(_: SharedView<'_, Self, V>, op: &Op) -> Outcome {
+    fn ask_exact<V: ?Sized + Value>(_: SharedView<'_, Self, V>, op: &Op) -> Outcome {
         unreachable!("{op:?} needs an order")
     }
 
-    fn by_steps<V: Value>(map: &SharedMap<Self, V>) -> Vec<(Vec<u8>, u64)> {
+    fn by_steps<V: ?Sized + Value>(map: &SharedMap<Self, V>) -> Vec<(Vec<u8>, u64)> {
         let (mut all, mut next) = (Vec::new(), Some(SweepPlace::default()));
         while let Some(place) = next {
             let before = all.len();
@@ -73,7 +47,7 @@ impl Kind for Unordered {
         all
     }
 
-    fn compact<V: Value>(_: &SharedMap<Self, V>, _: usize) -> Result<(), Error> {
+    fn compact<V: ?Sized + Value>(_: &SharedMap<Self, V>, _: usize) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -88,26 +62,16 @@ pub fn weaker(op: Single, answer: Answer) -> Answer {
     }
 }
 
-fn number<V: Value>(value: &V) -> u64 {
-    *value.number()
+fn number<V: ?Sized + Value>(value: &V) -> u64 {
+    value.number()
 }
 
-fn owned<V: Value>((key, value): (&[u8], &V)) -> (Vec<u8>, u64) {
+fn owned<V: ?Sized + Value>((key, value): (&[u8], &V)) -> (Vec<u8>, u64) {
     (key.to_vec(), number(value))
 }
 
-fn entry<'a, V: Value>((key, value): (&'a [u8], &'a V)) -> (&'a [u8], &'a u64) {
+fn entry<'a, V: ?Sized + Value>((key, value): (&'a [u8], &'a V)) -> (&'a [u8], u64) {
     (key, value.number())
-}
-
-/// The error of a change that was refused, after a look at the value that came back.
-macro_rules! refused {
-    ($done:expr, $value:expr) => {
-        $done.map_err(|rejected| {
-            assert_eq!(number(&rejected.value), $value, "another value came back");
-            rejected.error
-        })
-    };
 }
 
 /// Whether a change was made, if the only thing in its way was `wrong`.
@@ -120,42 +84,31 @@ fn unless(done: Result<(), Error>, wrong: &Error) -> Result<Answer, Error> {
 }
 
 /// The methods by which [`run_writers`](super::run_writers) does operations.
-pub struct Methods<'m, O: Kind, V: Value>(pub &'m SharedMap<O, V>);
+pub struct Methods<'m, O: Kind, V: ?Sized + Value>(pub &'m SharedMap<O, V>);
 
-impl<O: Kind, V: Value> Methods<'_, O, V> {
+impl<O: Kind, V: ?Sized + Value> Methods<'_, O, V> {
     /// Does an operation on one key by the map's own method. The answer is [`weaker`], as the
     /// methods return less.
     pub fn by_map(&self, op: Single, key: &[u8]) -> Result<Answer, Error> {
         Ok(match op {
             Single::Get => {
-                let found = self.0.get(key).as_ref().map(number);
+                let found = V::shared_get(self.0, key);
                 assert_eq!(self.0.contains_key(key), found.is_some());
                 Answer::Value(found)
             }
-            Single::Insert(n) => Answer::Done(refused!(self.0.insert(key, V::new(n)), n)?),
-            Single::InsertNew(n) => {
-                let done = refused!(self.0.insert_new(key, V::new(n)), n);
-                unless(done, &Error::Exists)?
-            }
-            Single::Replace(n) => {
-                let done = refused!(self.0.replace(key, V::new(n)), n);
-                unless(done, &Error::Absent)?
-            }
+            Single::Insert(n) => Answer::Done(V::insert(self.0, key, n)?),
+            Single::InsertNew(n) => unless(V::insert_new(self.0, key, n), &Error::Exists)?,
+            Single::Replace(n) => unless(V::replace(self.0, key, n), &Error::Absent)?,
             Single::Remove => Answer::Done(self.0.remove(key)?),
             Single::CompareExchange { expected, new } => {
-                let expected = V::new(expected);
-                let done = self.0.compare_exchange(key, &expected, V::new(new));
-                Answer::Exchange(match refused!(done, new) {
+                Answer::Exchange(match V::exchange(self.0, key, expected, new) {
                     Ok(()) => Ok(()),
                     Err(Error::Differs) => Err(Some(0)),
                     Err(Error::Absent) => Err(None),
                     Err(error) => return Err(error),
                 })
             }
-            Single::GetOrInsert(n) => {
-                let there = self.0.get_or_insert_with(key, || V::new(n))?;
-                Answer::Value(Some(number(&there)))
-            }
+            Single::GetOrInsert(n) => Answer::Value(Some(V::get_or_insert(self.0, key, n)?)),
         })
     }
 
@@ -169,38 +122,25 @@ impl<O: Kind, V: Value> Methods<'_, O, V> {
                 assert!(found.is_none_or(|(stored, _)| stored == key));
                 assert_eq!(view.get(key).map(V::number), found.map(|entry| entry.1));
                 assert_eq!(view.contains_key(key), found.is_some());
-                found.map(|(_, value)| *value)
+                found.map(|(_, value)| value)
             }
-            Single::Insert(n) => refused!(view.insert(key, V::new(n)), n)?.map(number),
+            Single::Insert(n) => V::view_insert(view, key, n)?,
             Single::InsertNew(n) => {
-                let there = refused!(view.insert_new(key, V::new(n)), n);
-                let there = there.map(|new| assert_eq!(number(new), n));
+                let there = V::view_insert_new(view, key, n);
+                let there = there.map(|new| assert_eq!(new, n));
                 return unless(there, &Error::Exists);
             }
-            Single::Replace(n) => match refused!(view.replace(key, V::new(n)), n) {
-                Ok(old) => Some(number(old)),
+            Single::Replace(n) => match V::view_replace(view, key, n) {
+                Ok(old) => Some(old),
                 Err(Error::Absent) => None,
                 Err(error) => return Err(error),
             },
             Single::Remove => view.remove(key)?.map(number),
             Single::CompareExchange { expected, new } => {
-                let current = V::new(expected);
-                let done = view.compare_exchange(key, &current, V::new(new));
-                return Ok(Answer::Exchange(match refused!(done, new)? {
-                    Exchange::Done(old) => {
-                        assert_eq!(number(old), expected);
-                        Ok(())
-                    }
-                    Exchange::Refused { found, value } => {
-                        assert_eq!(number(&value), new);
-                        Err(found.map(number))
-                    }
-                }));
+                let done = V::view_exchange(view, key, expected, new)?;
+                return Ok(Answer::Exchange(done.map(|old| assert_eq!(old, expected))));
             }
-            Single::GetOrInsert(n) => {
-                let there = view.get_or_insert_with(key, || V::new(n));
-                Some(number(there?))
-            }
+            Single::GetOrInsert(n) => Some(V::view_get_or_insert(view, key, n)?),
         };
         Ok(Answer::Value(value))
     }
@@ -217,10 +157,10 @@ impl<O: Kind, V: Value> Methods<'_, O, V> {
     /// Gives a key's value, if there is one, some other bits; the old one, which the map's method
     /// says to be 0.
     pub fn update(&self, key: &[u8], by: u64, by_view: bool) -> Result<Option<u64>, Error> {
-        let new = |old: &V| V::new(number(old) ^ by);
+        let new = |old| old ^ by;
         match by_view {
-            true => Ok(self.0.pin().view().update(key, new)?.map(number)),
-            false => Ok(self.0.update(key, new)?.then_some(0)),
+            true => V::view_update(self.0.pin().view(), key, new),
+            false => Ok(V::update(self.0, key, new)?.then_some(0)),
         }
     }
 
@@ -278,11 +218,10 @@ impl<O: Kind, V: Value> Methods<'_, O, V> {
             true => reader.insert(self.0.reader("held").unwrap()).view(),
             false => pin.insert(self.0.pin()).view(),
         };
-        let copy = |(key, value): (&[u8], &V)| (key.to_vec(), value.clone());
-        let held: Vec<_> = view.iter().map(|item| (item, copy(item))).collect();
+        let held: Vec<_> = view.iter().map(|item| (item, owned(item))).collect();
         meanwhile();
         for (now, before) in held {
-            assert_eq!(copy(now), before, "changed under a reader");
+            assert_eq!(owned(now), before, "changed under a reader");
         }
     }
 }
@@ -290,7 +229,7 @@ impl<O: Kind, V: Value> Methods<'_, O, V> {
 impl Kind for Ordered {
     const ORDERED: bool = true;
 
-    fn ask<V: Value>(view: QpSharedView<'_, V>, op: &Op) -> Outcome {
+    fn ask<V: ?Sized + Value>(view: QpSharedView<'_, V>, op: &Op) -> Outcome {
         match op {
             Op::Prefix(prefix, Direction::Forward) => {
                 Outcome::entries(view.prefix(prefix).map(entry))
@@ -322,20 +261,19 @@ impl Kind for Ordered {
         }
     }
 
-    fn ask_exact<V: Value>(view: QpSharedView<'_, V>, op: &Op) -> Outcome {
+    fn ask_exact<V: ?Sized + Value>(view: QpSharedView<'_, V>, op: &Op) -> Outcome {
         view.exact(|view| Self::ask(view, op))
     }
 
-    fn by_steps<V: Value>(map: &QpShared<V>) -> Vec<(Vec<u8>, u64)> {
+    fn by_steps<V: ?Sized + Value>(map: &QpShared<V>) -> Vec<(Vec<u8>, u64)> {
         let first = map.read(|view| view.first_key_value().map(owned));
         std::iter::successors(first, |(key, _)| {
-            let (key, value) = map.next_after(key)?;
-            Some((key, number(&value)))
+            map.read(|view| view.next_after(key).map(owned))
         })
         .collect()
     }
 
-    fn compact<V: Value>(map: &QpShared<V>, budget: usize) -> Result<(), Error> {
+    fn compact<V: ?Sized + Value>(map: &QpShared<V>, budget: usize) -> Result<(), Error> {
         map.compact_step(budget).map(drop)
     }
 }

@@ -218,7 +218,7 @@ impl<V: ?Sized + Value> Builder<V> {
             let last = unsafe { LeafOf::<V>::key(p) };
             let Some(at) = mismatch(last, key) else {
                 // SAFETY: the builder owns the leaf.
-                return match unsafe { V::replace(p, value) } {
+                return match unsafe { V::overwrite(p, value) } {
                     Ok(old) => Ok(Pushed::Replaced(old)),
                     Err(value) => self.push_over(key, value).map(Pushed::Replaced),
                 };

@@ -575,7 +575,7 @@ impl<V: ?Sized + Value> Tree<V> {
         let found = found.and_then(|Near { leaf, part, .. }| part.is_none().then_some(leaf));
         if let Some(leaf) = there.or(found) {
             // SAFETY: `&mut self`: nobody else reads the value.
-            return match unsafe { V::replace(self.pointer(leaf), value) } {
+            return match unsafe { V::overwrite(self.pointer(leaf), value) } {
                 Ok(old) => Ok(Some(old)),
                 Err(value) => self.insert_over(leaf, key, value).map(Some),
             };

@@ -72,7 +72,7 @@ pub unsafe trait Stored {
     ///
     /// # Safety
     /// `p` points at a leaf that nobody else uses.
-    unsafe fn replace<'a>(p: *mut u8, new: Self::New<'a>) -> Result<Self::Taken, Self::New<'a>>;
+    unsafe fn overwrite<'a>(p: *mut u8, new: Self::New<'a>) -> Result<Self::Taken, Self::New<'a>>;
 
     /// Moves out what has to be dropped.
     ///
@@ -171,7 +171,7 @@ unsafe impl<T> Stored for T {
     }
 
     #[inline(always)]
-    unsafe fn replace<'a>(p: *mut u8, value: Self::New<'a>) -> Result<T, Self::New<'a>> {
+    unsafe fn overwrite<'a>(p: *mut u8, value: Self::New<'a>) -> Result<T, Self::New<'a>> {
         // SAFETY: the caller's promise.
         Ok(unsafe { core::mem::replace(&mut *<T as Stored>::value_ptr(p), value) })
     }
@@ -269,7 +269,7 @@ unsafe impl Stored for [u8] {
     }
 
     #[inline(always)]
-    unsafe fn replace<'a>(_: *mut u8, new: Self::New<'a>) -> Result<Self::Taken, Self::New<'a>> {
+    unsafe fn overwrite<'a>(_: *mut u8, new: Self::New<'a>) -> Result<Self::Taken, Self::New<'a>> {
         Err(new)
     }
 

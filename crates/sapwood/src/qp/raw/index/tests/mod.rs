@@ -26,7 +26,7 @@ const INDEX_KIND: Kind = Kind(5);
 
 /// Makes a leaf with a key and a value.
 fn make_leaf(arena: &mut Arena, key: &[u8], value: u64) -> u32 {
-    let size = LeafOf::<u64>::size(key.len());
+    let size = LeafOf::<u64>::size_with(key.len(), 0);
     let cell = leaf_cell(arena.alloc(size, LEAF_KIND, Area::Leaves).unwrap());
     // SAFETY: a new block of that size.
     unsafe { LeafOf::<u64>::write(arena.base().add(byte_of(cell)), key, value) };
@@ -150,7 +150,7 @@ unsafe fn wipe(arena: &mut Arena, block: Ref, bytes: usize, kind: Kind) {
 unsafe fn drop_leaf(arena: &mut Arena, leaf: u32) {
     // SAFETY: the caller's promise.
     unsafe {
-        let key_len = LeafOf::<u64>::key_len(arena.base().add(byte_of(leaf)));
-        wipe(arena, ref_of(leaf), LeafOf::<u64>::size(key_len), LEAF_KIND);
+        let size = LeafOf::<u64>::size(arena.base().add(byte_of(leaf)));
+        wipe(arena, ref_of(leaf), size, LEAF_KIND);
     }
 }

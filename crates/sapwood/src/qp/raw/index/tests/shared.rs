@@ -179,7 +179,7 @@ fn run(plan: Plan) {
     for leaf in left {
         // SAFETY: nothing names it any more.
         unsafe {
-            let size = LeafOf::<u64>::size(LeafOf::<u64>::key_len(base.add(byte_of(leaf))));
+            let size = LeafOf::<u64>::size(base.add(byte_of(leaf)));
             arena.free(ref_of(leaf), size, LEAF_KIND);
         }
     }
@@ -231,7 +231,7 @@ fn write(
             len.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some(old) = old {
-            let size = LeafOf::<u64>::size(k.len());
+            let size = LeafOf::<u64>::size_with(k.len(), 0);
             queue.push((ref_of(old), size, LEAF_KIND), size);
         }
         // SAFETY: as above.
