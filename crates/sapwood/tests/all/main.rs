@@ -7,6 +7,7 @@
 mod batches;
 mod bitfib;
 mod bitfile;
+mod byte_values;
 mod closest;
 mod compaction;
 mod damage;

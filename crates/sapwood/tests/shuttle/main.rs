@@ -19,6 +19,7 @@ mod support {
     pub mod ranges_script;
     pub mod script;
     pub mod steps;
+    pub mod values;
 }
 
 /// How many schedules a check runs: this many, or `SHUTTLE_RUNS` if that is more.

@@ -12,6 +12,7 @@ use sapwood::Error;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::{Order, PointMap, QpShared, SharedMap};
 
+use crate::support::values::Value;
 use crate::{check_pct, check_random, runs};
 
 type Oracle = BTreeMap<&'static str, u64>;
@@ -37,13 +38,15 @@ enum Op {
     ExactScan,
 }
 
-fn entries<'a>(all: impl Iterator<Item = (&'a [u8], &'a u64)>) -> Vec<(String, u64)> {
-    all.map(|(k, v)| (String::from_utf8_lossy(k).into_owned(), *v))
+fn entries<'a, V: ?Sized + Value>(
+    all: impl Iterator<Item = (&'a [u8], &'a V)>,
+) -> Vec<(String, u64)> {
+    all.map(|(k, v)| (String::from_utf8_lossy(k).into_owned(), v.number()))
         .collect()
 }
 
 impl Op {
-    fn on_map(self, map: &Kind) -> Answer {
+    fn on_map<V: ?Sized + Value>(self, map: &Kind<V>) -> Answer {
         match map {
             Kind::Trie(map) if matches!(self, Op::ExactScan) => {
                 Answer::Entries(map.pin().view().exact(|view| entries(view.iter())))
@@ -53,19 +56,23 @@ impl Op {
         }
     }
 
-    fn on_shared<O: Order>(self, map: &SharedMap<O, u64>) -> Answer {
-        let failed = |result: Result<(), sapwood::Rejected<u64>>| match result {
+    fn on_shared<O: Order, V: ?Sized + Value>(self, map: &SharedMap<O, V>) -> Answer {
+        let failed = |result: Result<(), Error>| match result {
             Ok(()) => Answer::Flag(true),
-            Err(no) => Answer::Failed(no.error),
+            Err(error) => Answer::Failed(error),
         };
         match self {
-            Op::Get(k) => Answer::Value(map.get(k)),
-            Op::Insert(k, v) => Answer::Flag(map.insert(k, v).unwrap()),
-            Op::InsertNew(k, v) => failed(map.insert_new(k, v)),
-            Op::Replace(k, v) => failed(map.replace(k, v)),
+            Op::Get(k) => Answer::Value(V::shared_get(map, k.as_bytes())),
+            Op::Insert(k, v) => Answer::Flag(V::insert(map, k.as_bytes(), v).unwrap()),
+            Op::InsertNew(k, v) => failed(V::insert_new(map, k.as_bytes(), v)),
+            Op::Replace(k, v) => failed(V::replace(map, k.as_bytes(), v)),
             Op::Remove(k) => Answer::Flag(map.remove(k).unwrap()),
-            Op::Exchange(k, a, b) => failed(map.compare_exchange(k, &a, b)),
-            Op::GetOrInsert(k, v) => Answer::Value(Some(map.get_or_insert_with(k, || v).unwrap())),
+            Op::Exchange(k, a, b) => failed(V::exchange(map, k.as_bytes(), a, b)),
+            Op::GetOrInsert(k, v) => {
+                let pin = map.pin();
+                let there = V::view_get_or_insert(pin.view(), k.as_bytes(), v);
+                Answer::Value(Some(there.unwrap()))
+            }
             Op::ExactScan => unreachable!("asked of tries only"),
         }
     }
@@ -127,10 +134,18 @@ fn explained(
 }
 
 /// A map of one of the kinds.
-#[derive(Clone)]
-enum Kind {
-    Trie(QpShared<u64>),
-    Points(PointMap<u64>),
+enum Kind<V: ?Sized + Value> {
+    Trie(QpShared<V>),
+    Points(PointMap<V>),
+}
+
+impl<V: ?Sized + Value> Clone for Kind<V> {
+    fn clone(&self) -> Self {
+        match self {
+            Kind::Trie(map) => Kind::Trie(map.clone()),
+            Kind::Points(map) => Kind::Points(map.clone()),
+        }
+    }
 }
 
 /// Which kind of map, and what happens beside the operations.
@@ -152,14 +167,14 @@ macro_rules! either {
     };
 }
 
-impl Kind {
-    fn new(with: With) -> Kind {
+impl<V: ?Sized + Value> Kind<V> {
+    fn new(with: With) -> Kind<V> {
         let options = |bytes| {
             ArenaOptions::default()
                 .backing(Backing::HeapFixed(bytes))
                 .debug(DebugMode::Poison)
         };
-        let trie = || QpShared::builder().options(options(1 << 15));
+        let trie = || QpShared::<V>::builder().options(options(1 << 15));
         match with {
             With::Trie => Kind::Trie(trie().build().unwrap()),
             With::Index | With::Compaction => Kind::Trie(trie().with_index().build().unwrap()),
@@ -187,10 +202,15 @@ impl Kind {
 
 /// Runs the threads' operations on a map with these keys (values 1) under one schedule.
 fn run(keys: &[&'static str], threads: &[Vec<Op>], with: With) {
-    let map = Kind::new(with);
+    run_of::<u64>(keys, threads, with);
+}
+
+/// The same with values of any kind.
+fn run_of<V: ?Sized + Value>(keys: &[&'static str], threads: &[Vec<Op>], with: With) {
+    let map = Kind::<V>::new(with);
     let start: Oracle = keys.iter().map(|k| (*k, 1)).collect();
     for k in keys {
-        either!(&map, map => map.insert(k, 1).unwrap());
+        either!(&map, map => V::insert(map, k.as_bytes(), 1).unwrap());
     }
     let handles: Vec<_> = threads
         .iter()
@@ -311,6 +331,23 @@ fn every_pair_of_operations_on_an_index_alone() {
     for n in TABLES {
         let (keys, on) = table_world(n);
         every_pair(keys, &on, With::OnlyIndex);
+    }
+}
+
+/// Byte strings have a length of their own in each leaf, and replacing one changes it.
+#[test]
+fn every_pair_of_operations_on_bytes() {
+    let (keys, on) = table_world(43);
+    let worlds = WORLDS
+        .iter()
+        .map(|(keys, on)| (*keys, &on[1..], With::Index));
+    for (keys, on, with) in worlds.chain([(keys, &on[..1], With::OnlyIndex)]) {
+        for first in all_ops(on, 2, with) {
+            for second in all_ops(on, 3, with) {
+                let threads = [vec![first], vec![second]];
+                check_random(move || run_of::<[u8]>(keys, &threads, with), runs(3));
+            }
+        }
     }
 }
 

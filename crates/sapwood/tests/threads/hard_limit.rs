@@ -7,10 +7,11 @@ use std::thread;
 use sapwood::Error;
 use sapwood::lpm::Ipv4Fib;
 use sapwood::maple::MapleMap;
-use sapwood::qp::{Order, QpShared, QpStore, SharedMap};
+use sapwood::qp::{Order, PointMap, QpShared, QpStore, SharedMap};
 use sapwood::qsbr::{Domain, LimitPolicy};
 
 use crate::support::shared::{both, builder, each_kind, steps};
+use crate::support::values::Value;
 
 /// Says so when it goes, also when that is by a panic.
 struct Done<'a>(&'a AtomicBool);
@@ -43,7 +44,7 @@ fn is_limit(error: &Error) {
 
 /// Four writers, of whose changes some are refused; keys come and go, so that tables grow and
 /// shrink.
-fn four_writers<O: Order>(map: &SharedMap<O, u64>, rounds: u64) -> usize {
+fn four_writers<O: Order, V: ?Sized + Value>(map: &SharedMap<O, V>, rounds: u64) -> usize {
     let refused = AtomicUsize::new(0);
     thread::scope(|scope| {
         for writer in 0..4u64 {
@@ -55,7 +56,7 @@ fn four_writers<O: Order>(map: &SharedMap<O, u64>, rounds: u64) -> usize {
                     let wave = if i / 4096 % 2 == 0 { 3 } else { 1 };
                     let key = (rng.u64(..20_000) << 8 | writer).to_be_bytes();
                     let done = match rng.u64(..4) < wave {
-                        true => map.insert(key, i).map(drop).map_err(|no| no.error),
+                        true => V::insert(map, &key, i).map(drop),
                         false => map.remove(key).map(drop),
                     };
                     if let Err(error) = done {
@@ -78,7 +79,7 @@ fn four_writers_never_pass_it() {
     for limit in [32 << 10, 256 << 10] {
         each_kind!(new => {
             let domain = Domain::builder().hard_limit(limit).build();
-            let map = new().domain(&domain).build().unwrap();
+            let map: SharedMap<_, u64> = new().domain(&domain).build().unwrap();
             let most = most_garbage(&domain, || {
                 refused += four_writers(&map, steps(60_000) as u64);
             });
@@ -89,6 +90,25 @@ fn four_writers_never_pass_it() {
         });
     }
     assert!(refused > 0 || steps(8) < 8, "the limit was never reached");
+}
+
+/// A byte string is counted with its own length, and not with another one's.
+#[test]
+fn four_writers_of_byte_strings_never_pass_it() {
+    fn run<O: Order>(new: impl Fn(&Domain) -> SharedMap<O, [u8]>) {
+        let limit = 256 << 10;
+        let domain = Domain::builder().hard_limit(limit).build();
+        let map = new(&domain);
+        let most = most_garbage(&domain, || {
+            four_writers(&map, steps(30_000) as u64);
+        });
+        assert!(most <= limit, "{most} of {limit} bytes");
+        map.verify().unwrap();
+        map.reclaim(usize::MAX);
+        assert_eq!(domain.garbage(), 0, "what was reserved was given back");
+    }
+    run(|domain| QpShared::builder().domain(domain).build().unwrap());
+    run(|domain| PointMap::builder().domain(domain).build().unwrap());
 }
 
 #[test]

@@ -25,4 +25,5 @@ mod support {
     pub mod script;
     pub mod shared;
     pub mod steps;
+    pub mod values;
 }
