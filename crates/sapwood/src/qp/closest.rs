@@ -10,7 +10,8 @@ use core::fmt;
 ///
 /// - *Closest encloser* (RFC 4592): the longest of the names at or above the asked one that exists.
 ///   A name exists that has an entry, or that an entry lies below.
-/// - *Wildcard*: `*` below the closest encloser. It only matters when the asked name does not exist.
+/// - *Wildcard*: `*` below the closest encloser. It only matters when the asked name does not
+///   exist.
 /// - *Predecessor*: what an NSEC record that covers the name belongs to.
 ///
 /// ```

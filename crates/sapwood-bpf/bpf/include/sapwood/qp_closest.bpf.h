@@ -83,8 +83,8 @@ SW_INLINE __u32 sw_qp_blind_wild(sw_at node, __u32 header, const struct sw_key *
 }
 
 /*
- * The leaf of the wildcard below an encloser, found from this cell on; 0 when there is none, or when
- * its key would have more than SW_KEY_MAX bytes.
+ * The leaf of the wildcard below an encloser, found from this cell on; 0 when there is none, or
+ * when its key would have more than SW_KEY_MAX bytes.
  */
 SW_GLOBAL long sw_qp_wildcard(sw_at window, __u32 cell, const struct sw_key *name SW_NONNULL, __u32 encloser)
 {

@@ -28,9 +28,10 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     Builder<QpShared<V>>
 {
     /// An empty map in an arena that others read: its header page says where trie and index begin
-    /// (`sapwood_format::header`), and the index has a hash that they can compute. The options and the
-    /// limit of memory given to the builder are not used: the arena has its own. A second
-    /// implementation of the readers is written from `docs/qp.md`, `docs/shared.md` and these numbers.
+    /// (`sapwood_format::header`), and the index has a hash that they can compute. The options and
+    /// the limit of memory given to the builder are not used: the arena has its own. A second
+    /// implementation of the readers is written from `docs/qp.md`, `docs/shared.md` and these
+    /// numbers.
     ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
