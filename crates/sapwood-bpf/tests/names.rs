@@ -112,7 +112,7 @@ fn refusals<K: Kind>() {
     map.put(b"one", 1);
     // Without knowing what values are.
     let bytes = arena.reader::<Bytes>("names").unwrap();
-    assert_eq!(bytes.value_bytes().unwrap(), 8);
+    assert_eq!(bytes.value_bytes().unwrap(), Some(8));
     let (name, value) = bytes.unordered().next().unwrap().unwrap();
     assert_eq!(
         (name, value.0),

@@ -60,7 +60,8 @@ pub(crate) fn value_of<V: CheckedValue>(bytes: &[u8]) -> Result<V, Error> {
     V::of(bytes).ok_or_else(|| Error::Damaged(format!("a value of {} bytes", bytes.len())))
 }
 
-/// A value of any size, for whoever lists maps without knowing what they hold.
+/// A value of any size: a byte string, or a value for whoever lists maps without knowing what they
+/// hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Bytes(pub Vec<u8>);
 
@@ -154,12 +155,12 @@ impl<V: CheckedValue> CheckedReader<V> {
         &self.window
     }
 
-    /// Bytes of a value.
+    /// Bytes of a value; `None` where values are byte strings, each with a length of its own.
     ///
     /// # Errors
     /// As [`BpfArena::reader`].
-    pub fn value_bytes(&self) -> Result<usize, Error> {
-        Ok(self.nodes()?.value_bytes)
+    pub fn value_bytes(&self) -> Result<Option<usize>, Error> {
+        Ok(self.nodes()?.value_bytes())
     }
 
     /// The window as it is now.
@@ -181,11 +182,15 @@ impl<V: CheckedValue> CheckedReader<V> {
             name: name.clone(),
             why,
         };
-        if bytes % 8 != 0 || bytes >= len as u64 {
+        let strings = bytes == header::BYTE_STRINGS && *kind == Kind::Qp;
+        if bytes % 8 != 0 && !strings || bytes >= len as u64 {
             return Err(Error::Damaged(format!("{name}: values of {bytes} bytes")));
         }
         let bytes = bytes as usize;
-        if !V::fits(bytes) {
+        if strings && V::layout_hash().is_some() {
+            return Err(refuse("they are byte strings".to_owned()));
+        }
+        if !strings && !V::fits(bytes) {
             return Err(refuse(format!("its values have {bytes} bytes")));
         }
         if *kind == Kind::Qp {

@@ -86,7 +86,10 @@ impl Window for Place {
 #[derive(Clone)]
 pub(crate) struct Nodes<W> {
     pub(super) window: W,
-    pub(super) value_bytes: usize,
+    /// Bytes of a value, which come before the key; 0 where values are byte strings.
+    value_bytes: usize,
+    /// Values are byte strings, which lie behind the key.
+    strings: bool,
 }
 
 /// A branch whose header and labels were read and fit each other.
@@ -120,6 +123,9 @@ pub(crate) struct Leaf {
     at: usize,
     key_at: usize,
     key_len: usize,
+    value_at: usize,
+    value_len: usize,
+    end: usize,
 }
 
 /// Bytes that two keys have in common, or `None` when they are the same.
@@ -235,21 +241,25 @@ impl Borders {
 impl Leaf {
     /// Where its block begins and ends.
     pub(crate) fn block(&self) -> (usize, usize) {
-        (self.at, self.end().next_multiple_of(8))
-    }
-
-    fn end(&self) -> usize {
-        self.key_at + self.key_len
+        (self.at, self.end.next_multiple_of(8))
     }
 }
 
 impl<W: Window> Nodes<W> {
-    /// The nodes of a window whose values have this many bytes, a multiple of 8.
+    /// The nodes of a window whose values have this many bytes, a multiple of 8, or are
+    /// [`header::BYTE_STRINGS`].
     pub(crate) fn new(window: W, value_bytes: usize) -> Nodes<W> {
+        let strings = value_bytes as u64 == header::BYTE_STRINGS;
         Nodes {
             window,
-            value_bytes,
+            value_bytes: if strings { 0 } else { value_bytes },
+            strings,
         }
+    }
+
+    /// Bytes of a value, unless values are byte strings.
+    pub(super) fn value_bytes(&self) -> Option<usize> {
+        (!self.strings).then_some(self.value_bytes)
     }
 
     fn root_word(&self, index: usize) -> u64 {
@@ -472,14 +482,46 @@ impl<W: Window> Nodes<W> {
             let why = "a length that is written as if it were longer";
             return Err(Trouble::Damaged(why, at));
         }
-        match self.inside(at, leaf::size(self.value_bytes, key_len)) {
-            true => Ok(Leaf {
-                at,
-                key_at: at + leaf::key_at(self.value_bytes, key_len),
-                key_len,
-            }),
-            false => Err(Trouble::Damaged("a leaf that ends outside the window", at)),
+        let size = leaf::size(self.value_bytes, key_len);
+        if !self.inside(at, size + usize::from(self.strings)) {
+            return Err(Trouble::Damaged("a leaf that ends outside the window", at));
         }
+        let mut leaf = Leaf {
+            at,
+            key_at: at + leaf::key_at(self.value_bytes, key_len),
+            key_len,
+            value_at: at,
+            value_len: self.value_bytes,
+            end: at + size,
+        };
+        if self.strings {
+            self.find_string(&mut leaf)?;
+        }
+        Ok(leaf)
+    }
+
+    /// Finds the byte string behind the key of a leaf, whose first byte of a length is inside.
+    fn find_string(&self, leaf: &mut Leaf) -> Result<(), Trouble> {
+        let damaged = |why| Err(Trouble::Damaged(why, leaf.at));
+        let at = leaf.end;
+        let outside = "a value that ends outside the window";
+        let bytes = leaf::value_length_bytes(self.copy(at, 1)[0]);
+        if !self.inside(at, bytes) {
+            return damaged(outside);
+        }
+        let mut length = [0; 5];
+        length[..bytes].copy_from_slice(&self.copy(at, bytes));
+        let len = leaf::value_len(length);
+        if leaf::value_length(len).1 != bytes {
+            return damaged("a value's length that is written as if it were longer");
+        }
+        if !self.inside(at, bytes + len) {
+            return damaged(outside);
+        }
+        leaf.value_at = at + bytes;
+        leaf.value_len = len;
+        leaf.end = leaf.value_at + len;
+        Ok(())
     }
 
     /// Copies bytes that are inside.
@@ -499,7 +541,7 @@ impl<W: Window> Nodes<W> {
     }
 
     pub(crate) fn value(&self, leaf: &Leaf) -> Vec<u8> {
-        self.copy(leaf.at, self.value_bytes)
+        self.copy(leaf.value_at, leaf.value_len)
     }
 
     /// Key and value of a leaf.
@@ -507,9 +549,9 @@ impl<W: Window> Nodes<W> {
         (self.key(leaf), self.value(leaf))
     }
 
-    /// Whether only zeros follow a leaf's key in its block.
+    /// Whether only zeros follow a leaf's last part in its block.
     pub(super) fn is_padded(&self, leaf: &Leaf) -> bool {
-        let (end, block) = (leaf.end(), leaf.block().1);
+        let (end, block) = (leaf.end, leaf.block().1);
         self.copy(end, block - end).iter().all(|byte| *byte == 0)
     }
 }

@@ -753,6 +753,64 @@ mod tests {
         }
     }
 
+    /// Byte strings of a map of the library, as others find them.
+    #[test]
+    fn byte_strings() {
+        use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
+        use sapwood::qp::QpShared;
+        use sapwood_format::header;
+
+        use crate::layout::root;
+
+        let mut rng = Rng::with_seed(7);
+        let lengths = [0, 1, 6, 253, 254, 255, 1000, 65_535, 65_536, 70_000];
+        let all: BTreeMap<Vec<u8>, Vec<u8>> = (0..400)
+            .map(|i| {
+                let len = lengths[i % if i < 20 { 10 } else { 7 }] + i / 40;
+                (
+                    any_key(&mut rng, 6),
+                    (0..len).map(|j| (i + j) as u8).collect(),
+                )
+            })
+            .collect();
+        let path = std::env::temp_dir().join(format!("sapwood-strings-{}", std::process::id()));
+        let options = ArenaOptions::default()
+            .backing(Backing::File(path.clone()))
+            .header(HeaderMode::Page)
+            .layout_hash(QpShared::<[u8]>::layout_hash());
+        let map = QpShared::<[u8]>::builder()
+            .build_sorted_bytes_in(Arena::create(options).unwrap(), &all)
+            .unwrap();
+        let file = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        drop(map);
+        let words = Words::new(file.len() / 8);
+        words.write(0, &file);
+        let bytes = (&words).u64(root(header::VALUE_BYTES) as usize) as usize;
+        let nodes = Nodes::new(&words, bytes);
+        assert_eq!(nodes.value_bytes(), None);
+        assert_eq!(verify_alone(&nodes), Ok(all.len()));
+        for (key, value) in &all {
+            let found = Path::default().get(&nodes, key);
+            assert_eq!(found.unwrap().as_ref(), Some(value));
+        }
+        // Whatever the bytes are: an answer or an error, and nothing outside is read.
+        let end = file.iter().rposition(|byte| *byte != 0).unwrap();
+        let mut caught = 0;
+        for _ in 0..2_000 {
+            let at = rng.usize(PAGE..=end);
+            let old = words.byte(at);
+            words.write(at, &[rng.u8(..)]);
+            caught += usize::from(verify_alone(&nodes).is_err());
+            for key in all.keys().take(20) {
+                let _ = Path::default().get(&nodes, key);
+            }
+            words.write(at, &[old]);
+        }
+        assert!(caught > 10, "{caught}");
+        assert_eq!(verify_alone(&nodes), Ok(all.len()));
+    }
+
     /// What is damaged is found, or it is a map after all: then all ways of asking agree.
     #[test]
     fn damaged_tries() {
