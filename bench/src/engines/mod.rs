@@ -17,6 +17,7 @@ mod scc;
 mod shared;
 mod skiplist;
 mod store;
+pub mod texts;
 
 pub use self::sapwood::qp_mapped_bytes;
 

@@ -125,7 +125,11 @@ impl<const INDEX: bool, const USE: u8> Engine for Sapwood<INDEX, USE> {
 
 /// Bytes that a map holds beside those of malloc.
 pub fn qp_mapped_bytes(map: &QpMap<u64>) -> usize {
-    let arena = map.memory().arena;
+    mapped(&map.memory().arena)
+}
+
+/// The same of an owned map's arena.
+pub fn mapped(arena: &sapwood::arena::Memory) -> usize {
     // Small arenas lie in malloc's heap, which counts them already.
     if arena.reserved >= MAPPED {
         arena.committed

@@ -1,4 +1,4 @@
-//! The suite `names`: one map, one thread, seven key sets.
+//! The suite `names`: one map, one thread, eight key sets.
 //!
 //! Each round builds every engine from nothing with the keys in a random order, looks all keys up
 //! in another random order, looks absent keys up, scans, seeks, and drops it. Each key was asked
@@ -20,6 +20,9 @@
 //! | `replace_mops` | removals with an insertion of another key each, a second; cases `churned-…` only |
 //! | `bytes_per_key` | memory beyond the key bytes, malloc's rounding and headers included |
 //!
+//! In the case `texts`, values are byte strings of 0 to 1,000 bytes; peers hold them as `Box<[u8]>`.
+//! `bytes_per_key` leaves out the bytes of the values as well as those of the keys.
+//!
 //! Where the kernel does not show its symbols or types, the cases `kallsyms` and `btf` have names
 //! made after a model, and say so.
 //!
@@ -34,11 +37,11 @@ use sapwood_model::data::{self, DataSet, Missing};
 
 use super::{Options, mega_rate, mops, threads};
 use crate::alloc;
-use crate::engines::{self, Built, Lane};
+use crate::engines::{self, Built, Lane, texts};
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
 use crate::report::{Measure, Report, Samples};
 
-const CASES: [&str; 12] = [
+const CASES: [&str; 13] = [
     "kallsyms",
     "btf",
     "paths",
@@ -46,12 +49,16 @@ const CASES: [&str; 12] = [
     "domains-1m",
     "random-u64",
     "random-binary",
+    TEXTS,
     "churned-kallsyms",
     "churned-btf",
     "churned-paths",
     "churned-domains-real",
     "churned-domains-1m",
 ];
+
+/// The case whose values are byte strings.
+const TEXTS: &str = "texts";
 
 /// What the names of cases begin with whose maps are read after replacements of keys.
 const CHURNED: &str = "churned-";
@@ -67,6 +74,8 @@ const QUICK_LOOKUPS: usize = 100_000;
 pub fn run(options: &Options) -> Result<Report, String> {
     let mut lanes = engines::lanes();
     lanes.retain(|lane| options.wants_engine(lane.name));
+    let mut of_texts = engines::texts::lanes();
+    of_texts.retain(|lane| options.wants_engine(lane.name));
     let mut cases = options.chosen(CASES);
     if lanes.is_empty() {
         cases.clear();
@@ -95,7 +104,8 @@ pub fn run(options: &Options) -> Result<Report, String> {
         match Case::load(name, options) {
             Ok(case) => {
                 let left = cases.len() - at + groups.len();
-                case.run(options, &lanes, left, &mut report);
+                let lanes = if *name == TEXTS { &of_texts } else { &lanes };
+                case.run(options, lanes, left, &mut report);
             }
             Err(missing) => {
                 report.begin(format!("{name}: {missing}"));
@@ -119,6 +129,8 @@ pub(super) struct Case {
     pub(super) absent: KeyList,
     /// What is replaced before anything is looked up.
     churn: Option<Churn>,
+    /// Bytes of the values, where these are byte strings.
+    value_bytes: usize,
 }
 
 /// Replacements of keys, and what they leave.
@@ -243,6 +255,7 @@ impl Case {
             "domains-real" => real_domains(options)?,
             "domains-1m" => data::domains(million, 1),
             "random-u64" => data::random_u64(million, 1),
+            TEXTS => data::domains(options.size(200_000, 20_000), 1),
             _ => data::random_binary(16_384, 1),
         };
         if options.quick {
@@ -259,7 +272,15 @@ impl Case {
             mean_length(&set),
             set.how
         );
-        let (present, absent) = (KeyList::numbered(&set.keys), KeyList::numbered(&absent));
+        let (mut present, mut absent) = (KeyList::numbered(&set.keys), KeyList::numbered(&absent));
+        let mut value_bytes = 0;
+        if name == TEXTS {
+            for list in [&mut present, &mut absent] {
+                let texts = list.iter().map(|(key, any)| (key, texts::any_number(any)));
+                *list = KeyList::new(texts);
+            }
+            value_bytes = present.iter().map(|(_, text)| texts::length(text)).sum();
+        }
         let count = options.size(REPLACEMENTS, QUICK_REPLACEMENTS);
         Ok(Self {
             name,
@@ -267,6 +288,7 @@ impl Case {
             churn: base.map(|_| Churn::new(&present, &absent, count)),
             present,
             absent,
+            value_bytes,
         })
     }
 
@@ -382,7 +404,8 @@ impl Case {
             .churn
             .as_ref()
             .map_or(&self.present, |churn| &churn.present);
-        let beyond = allocated + built.mapped_bytes() as i64 - present.key_bytes() as i64;
+        let given = present.key_bytes() + self.value_bytes;
+        let beyond = allocated + built.mapped_bytes() as i64 - given as i64;
         Measure::new("bytes_per_key", beyond as f64 / present.len() as f64, "B")
     }
 }
