@@ -41,6 +41,7 @@
 mod allocations;
 mod builder;
 mod cursor;
+mod file;
 mod gap;
 mod iter;
 mod map;
@@ -53,6 +54,7 @@ mod view;
 mod writer;
 
 pub use cursor::{Cursor, PausedCursor, Position};
+pub use file::MapleFile;
 pub use iter::{Gaps, Iter, MapGaps, MapIter};
 pub use map::MapleMap;
 pub use memory::MapleMemory;

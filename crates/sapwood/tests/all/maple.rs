@@ -5,6 +5,7 @@
 
 mod drops;
 mod faults;
+mod files;
 mod lists;
 mod reservations;
 mod snapshots;
