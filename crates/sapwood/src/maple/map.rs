@@ -11,11 +11,12 @@ use super::iter::{MapGaps, MapIter};
 use super::memory::MapleMemory;
 use super::plan::{self, ErasePlan, EraseReservation, Reservation, StorePlan};
 use super::raw::table::{Config, MapleShared};
+use super::snapshot::MapleSnapshot;
 use super::unknown::UnknownReservation;
 use super::view::MapleView;
 use super::writer::MapleWriter;
 use crate::reader::reading_methods;
-use crate::{Builder, Error, Readable, Rejected};
+use crate::{Builder, Error, OldestSnapshot, Readable, Rejected};
 
 /// A map from ranges of `u64` to values: one writer at a time, readers that never wait.
 ///
@@ -82,7 +83,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         builder::begin()
     }
 
-    pub(super) fn shared(&self) -> &MapleShared<V> {
+    pub(super) fn shared(&self) -> &Arc<MapleShared<V>> {
         &self.shared
     }
 
@@ -207,6 +208,41 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// As [`write`](Self::write), when nobody has the lock.
     pub fn try_write(&self) -> Option<MapleWriter<'_, V>> {
         Some(MapleWriter::new(self, self.shared.try_write()?))
+    }
+
+    /// Keeps the map as it is. Waits for the writer of another thread; takes constant time then.
+    ///
+    /// Reading the snapshot takes no lock. While snapshots are alive, a change replaces the inner
+    /// nodes on its path as well, and nothing that it replaces is freed.
+    ///
+    /// # Panics
+    /// When this thread has the lock ([`write`](Self::write)); use [`MapleWriter::snapshot`] there.
+    #[track_caller]
+    pub fn snapshot(&self) -> MapleSnapshot<V> {
+        self.write().snapshot()
+    }
+
+    /// The number of snapshots that are alive. Waits for no writer.
+    pub fn snapshots(&self) -> usize {
+        self.shared.versions().snapshots()
+    }
+
+    /// The oldest version that snapshots keep, and how much it holds back. Waits for no writer: a
+    /// monitor can ask while a writer is blocked at the hard limit of garbage.
+    /// [`Domain::stalls`] answers for all structures of the domain.
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(0..=9, 'a')]);
+    /// let snapshot = map.snapshot();
+    /// map.store(5..=6, 'b')?;
+    /// assert_eq!(map.oldest_snapshot().unwrap().bytes, map.memory().waiting.1);
+    /// drop(snapshot);
+    /// assert!(map.oldest_snapshot().is_none());
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn oldest_snapshot(&self) -> Option<OldestSnapshot> {
+        self.shared.versions().oldest()
     }
 
     /// Makes a range one entry with this value. Of entries that it overlaps, what lies outside

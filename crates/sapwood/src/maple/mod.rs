@@ -12,8 +12,9 @@
 //! - Values that are integers, or `Copy` types of up to eight bytes on request, lie in the leaves;
 //!   others in a block each, which is never copied or moved while readers may look at it. An entry
 //!   that is cut in two needs a clone of its value.
-//! - There are no snapshots: nodes are replaced in place, and a walk sees each entry as it is when
-//!   it comes there.
+//! - Nodes are replaced in place, and a walk sees each entry as it is when it comes there. A
+//!   [`snapshot`](MapleMap::snapshot) stays as it is; while one is alive, a change also copies the
+//!   inner nodes on its path.
 //!
 //! The layout is drawn in `docs/maple.md`, with what was measured.
 //!
@@ -40,21 +41,25 @@
 mod allocations;
 mod builder;
 mod cursor;
+mod file;
 mod gap;
 mod iter;
 mod map;
 mod memory;
 mod plan;
 mod raw;
+mod snapshot;
 mod unknown;
 mod view;
 mod writer;
 
 pub use cursor::{Cursor, PausedCursor, Position};
+pub use file::MapleFile;
 pub use iter::{Gaps, Iter, MapGaps, MapIter};
 pub use map::MapleMap;
 pub use memory::MapleMemory;
 pub use plan::{ErasePlan, EraseReservation, Reservation, StorePlan};
+pub use snapshot::MapleSnapshot;
 pub use unknown::UnknownReservation;
 pub use view::MapleView;
 pub use writer::MapleWriter;

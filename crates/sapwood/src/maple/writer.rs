@@ -6,6 +6,7 @@ use super::cursor::{Cursor, PausedCursor};
 use super::map::MapleMap;
 use super::raw::search::Fit;
 use super::raw::table::{MapleShared, Writer};
+use super::snapshot::MapleSnapshot;
 use super::view::MapleView;
 use super::{Range, bounds, fit};
 use crate::sync::WriterGuard;
@@ -249,6 +250,12 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         let range = self.alloc(fit(size, 1, &within), Some(*next), value)?;
         *next = range.end().checked_add(1).unwrap_or(*within.start());
         Ok(range)
+    }
+
+    /// Keeps the map as it is, as [`MapleMap::snapshot`] does.
+    pub fn snapshot(&mut self) -> MapleSnapshot<V> {
+        let shared = self.map.shared();
+        MapleSnapshot::new(shared.keep(&mut self.writer, &mut self.dropped))
     }
 
     /// A cursor, before the first entry.

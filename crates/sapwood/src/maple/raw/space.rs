@@ -176,10 +176,11 @@ impl Space {
     }
 
     /// Frees up to `budget` blocks that nobody can hold any more: values by `value`, the others
-    /// here.
+    /// here. `bounds` are the newest version and the oldest that is kept.
     pub(crate) fn reclaim(
         &mut self,
         budget: usize,
+        bounds: (u64, u64),
         mut value: impl FnMut(&mut Arena, u32),
     ) -> usize {
         if self.garbage.is_empty() {
@@ -191,8 +192,7 @@ impl Space {
             garbage,
             ..
         } = self;
-        // There is one version.
-        garbage.reclaim(budget, (0, 0), |block| match block.kind() {
+        garbage.reclaim(budget, bounds, |block| match block.kind() {
             VALUE => value(arena, block.at()),
             kind => {
                 if let Some(r) = Ref::new(block.at()) {
