@@ -51,6 +51,7 @@ mod raw;
 mod snapshot;
 mod unknown;
 mod view;
+mod window;
 mod writer;
 
 pub use cursor::{Cursor, PausedCursor, Position};
@@ -62,12 +63,12 @@ pub use plan::{ErasePlan, EraseReservation, Reservation, StorePlan};
 pub use snapshot::MapleSnapshot;
 pub use unknown::UnknownReservation;
 pub use view::MapleView;
+pub use window::Window;
 pub use writer::MapleWriter;
 
 use core::ops::RangeInclusive;
 
 use crate::Error;
-use raw::search::Fit;
 
 /// A range of indices.
 type Range = RangeInclusive<u64>;
@@ -79,30 +80,4 @@ fn bounds(range: &RangeInclusive<u64>) -> Result<(u64, u64), Error> {
         return Err(Error::EmptyRange { start, end });
     }
     Ok((start, end))
-}
-
-/// What is looked for: so many indices, of which the first is a multiple of `align`, within a
-/// window.
-fn fit(size: u64, align: u64, within: &RangeInclusive<u64>) -> Result<Fit, Error> {
-    let (from, to) = bounds(within)?;
-    if size == 0 {
-        return Err(Error::ZeroSize);
-    }
-    if !align.is_power_of_two() {
-        return Err(Error::Alignment { align });
-    }
-    if to - from < size - 1 {
-        return Err(Error::WindowTooSmall {
-            size,
-            start: from,
-            end: to,
-        });
-    }
-    Ok(Fit {
-        size,
-        align,
-        from,
-        to,
-        highest: false,
-    })
 }

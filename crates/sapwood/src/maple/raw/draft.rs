@@ -49,7 +49,7 @@ pub(crate) enum Outcome {
     Same,
     /// It has no entries any more.
     Empty,
-    /// It has a new root, with so many levels of inner nodes: the only new node of the highest
+    /// It has a new root, with `height` levels of inner nodes: the only new node of the highest
     /// level that has some, or a node that stays.
     Root { node: Child, height: usize },
     /// One child of the node at this level of the path is another one.

@@ -433,8 +433,11 @@ impl<'g, V> View<'g, V> {
 
     /// The first index of the place that is looked for.
     pub(crate) fn place(self, fit: &Fit) -> Option<u64> {
+        let nearest = fit.nearest();
         // SAFETY: the promise of `new`.
-        unsafe { self.tree().place(fit) }
+        let found = nearest.and_then(|fit| unsafe { self.tree().place(&fit) });
+        // SAFETY: as above.
+        found.or_else(|| unsafe { self.tree().place(fit) })
     }
 
     pub(crate) fn len(self) -> usize {
