@@ -277,8 +277,8 @@ impl<V: NextHop> IpFib<V> {
 
 impl<V: NextHop> FromIterator<(IpNet, V)> for IpFib<V> {
     /// # Panics
-    /// When a prefix has host bits set, or no memory can be had; [`Builder::build_from`] gives these
-    /// as errors.
+    /// When a prefix has host bits set, or no memory can be had; [`Builder::build_from`] gives
+    /// these as errors.
     fn from_iter<I: IntoIterator<Item = (IpNet, V)>>(prefixes: I) -> Self {
         match Self::builder().build_from(prefixes) {
             Ok(fib) => fib,
