@@ -26,7 +26,8 @@ one() {
     miri -p sapwood-arena --lib -- --skip classes_are_monotone
     # shellcheck disable=SC2086 # one word or none
     structures --test all -- differential::map_small_and_dense differential::store_with_poisoned \
-        lpm::values_are_dropped_once maple::drops::every maple::drops::values_stay ${SHOW:-}
+        lpm::values_are_dropped_once maple::drops::every maple::drops::values_stay \
+        maple::snapshots::a_small_map ${SHOW:-}
     # Every branch size with every label takes an hour here.
     [ -z "${MIRI_MORE:-}" ] || structures --lib -- qp:: --skip every_size_finds
 }

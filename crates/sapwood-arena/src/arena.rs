@@ -15,7 +15,7 @@ pub(crate) const GRANULE: u32 = 64;
 /// Where the roots are, in bytes from the base.
 const LINE_ROOTS: usize = 0;
 
-/// Whole units in so many bytes, at most as many as references reach.
+/// Whole units in `bytes` bytes, at most as many as references reach.
 pub(crate) fn units_in(bytes: usize) -> u32 {
     (bytes / UNIT).min(MAX_UNITS as usize) as u32
 }

@@ -309,7 +309,7 @@ impl Arena {
                 let more = self.bits.word(w - 1).leading_ones();
                 run += more;
                 if more == GRANULE && run < most {
-                    // SAFETY: so many units are one fragment of this area, and it carries its size
+                    // SAFETY: these units are one fragment of this area, and it carries its size
                     // at its end.
                     run = unsafe { self.mem().read(last, 1) };
                 }
@@ -341,7 +341,7 @@ impl Arena {
             if more > 0 && self.owner(after) == area {
                 run += more;
                 if more == GRANULE && run < most {
-                    // SAFETY: so many units are one fragment of this area, and it carries its size
+                    // SAFETY: these units are one fragment of this area, and it carries its size
                     // in unit 1.
                     run = unsafe { self.mem().read(start + 1, 0) };
                 }

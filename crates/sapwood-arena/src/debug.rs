@@ -14,7 +14,7 @@ pub(crate) const FREED: u8 = 0xDB;
 pub(crate) const FRESH: u8 = 0xCD;
 
 const PAGE_UNITS: u32 = (PAGE / UNIT) as u32;
-/// Freed pages wait until so many others were freed after them (64 MiB).
+/// The number of pages that are freed before a freed page is used again (64 MiB).
 const QUARANTINE: u32 = 1 << 14;
 
 /// The allocator of `DebugMode::Protect`: whole pages, reused late.

@@ -189,7 +189,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Makes region and side tables ready for a frontier of `end`, and areas with so many more
+    /// Makes region and side tables ready for a frontier of `end`, and areas with this many more
     /// units. Changes nothing that could be seen, except perhaps the base.
     fn prepare(&mut self, end: u32, more: [u32; 2]) -> Result<(), ArenaFull> {
         let full = ArenaFull {

@@ -20,10 +20,11 @@ pub enum Backing {
     Auto,
     /// [`HeapRegion`](crate::HeapRegion) that moves when it grows.
     Heap,
-    /// [`HeapRegion::fixed`](crate::HeapRegion::fixed) of so many bytes: never moves.
+    /// [`HeapRegion::fixed`](crate::HeapRegion::fixed) of this many bytes: never moves.
     HeapFixed(usize),
-    /// [`MmapRegion`](crate::MmapRegion) over so many bytes of address space: never moves. Without
-    /// `mmap` (and under Miri), a fixed heap region of `reserve` or 1 MiB, whichever is less.
+    /// [`MmapRegion`](crate::MmapRegion) over this many bytes of address space: never moves.
+    /// Without `mmap` (and under Miri), a fixed heap region of `reserve` or 1 MiB, whichever is
+    /// less.
     Mmap {
         /// Bytes of address space.
         reserve: usize,

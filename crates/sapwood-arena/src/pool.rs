@@ -57,7 +57,7 @@ impl Pool {
         }
     }
 
-    /// A kept block of so many bytes, counted as live from now on.
+    /// A kept block of `bytes` bytes, counted as live from now on.
     #[inline]
     pub fn take(&mut self, arena: &mut Arena, bytes: usize, kind: Kind, area: Area) -> Option<Ref> {
         let units = bytes.div_ceil(UNIT);

@@ -73,7 +73,7 @@ impl Checked {
         );
         self.used[start..start + n].fill(true);
         let stamp = self.random.next() as u8;
-        // SAFETY: a fresh block of so many bytes.
+        // SAFETY: a fresh block of this many bytes.
         unsafe {
             self.arena
                 .base()

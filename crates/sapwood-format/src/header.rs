@@ -22,6 +22,12 @@ pub const TABLE: usize = 3;
 /// The number of the format of branches, clusters and leaves.
 pub const FORMAT: u64 = 2;
 
+/// What the header page of saved ranges calls their layout: the format is 1, values have this size
+/// and this alignment.
+pub const fn ranges_hash(size: usize, align: usize) -> u64 {
+    crate::fnv(b"sapwood ranges", &[size as u64, align as u64, 1])
+}
+
 /// What the header page calls the layout of a map of this format, whose values have this size and
 /// this alignment: what a reader must agree on.
 pub const fn layout_hash(size: usize, align: usize, format: u64) -> u64 {

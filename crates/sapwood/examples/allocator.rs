@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::thread;
 
 use sapwood::Error;
-use sapwood::maple::MapleMap;
+use sapwood::maple::{MapleMap, Window};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Range = RangeInclusive<u64>;
@@ -32,7 +32,7 @@ impl AddressSpace {
     fn map(&self, pages: u64, mapping: Mapping) -> Result<Range, Error> {
         Ok(self
             .mappings
-            .alloc_range_aligned(pages * PAGE, PAGE, SPACE, mapping)?)
+            .alloc_range(pages * PAGE, Window::new(SPACE).aligned(PAGE), mapping)?)
     }
 
     /// Maps pages at a place of the caller's, over what is there. All that can fail comes first;
@@ -77,6 +77,9 @@ pub fn main() -> Result<(), Failure> {
     assert_eq!(space.mappings.get(middle - 1), Some(Mapping::Anonymous));
     assert_eq!(space.mappings.get(middle), Some(Mapping::Guard));
 
+    // A copy that stays as it is, as a forked process or a core dump wants it.
+    let before = space.mappings.snapshot();
+
     // Where the ranges are not known yet: as many changes as are announced, at their worst.
     let mut later = space.mappings.reserve_unknown(2)?;
     let reader = thread::scope(|scope| {
@@ -98,6 +101,19 @@ pub fn main() -> Result<(), Failure> {
         space.mappings.get_entry(0x4000_0000),
         Some((0x4000_0000..=0x4000_7FFF, Mapping::File(4)))
     );
+
+    assert_eq!(before.view().len(), 4);
+    assert_eq!(before.view().get(0x4000_0000), None);
+    drop(before);
+
+    // A stack lies as high as it can.
+    let top = Window::new(SPACE).aligned(PAGE).from_end();
+    let plan = space
+        .mappings
+        .plan_alloc(8 * PAGE, top, &Mapping::Anonymous)?;
+    let reservation = space.mappings.reserve(plan)?;
+    assert_eq!(reservation.range(), 0x7FFF_8000..=0x7FFF_FFFF);
+    reservation.store(Mapping::Anonymous);
 
     // What is unmapped is the lowest gap again. What does not fit says so.
     space.unmap(text.clone())?;

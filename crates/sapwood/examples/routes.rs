@@ -1,9 +1,8 @@
-//! A route service: next hops by weight and flow, changed while packets are forwarded, saved as
-//! text and loaded again.
+//! A route service: next hops by weight and flow, changed while packets are forwarded, saved to a
+//! file and loaded again.
 //!
 //! `cargo run --release -p sapwood --example routes`
 
-use std::fmt::Write;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,40 +11,19 @@ use std::thread;
 use sapwood::route::{FlowHasher, FlowKey, Group, RouteTable};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
-type Routes = RouteTable<String>;
+/// Next hops by number, so that a file holds them.
+type Routes = RouteTable<u32>;
+const HOPS: [&str; 5] = ["upstream", "left", "right", "lab", "up"];
+
+fn hop(name: &str) -> u32 {
+    let at = HOPS.iter().position(|hop| *hop == name);
+    at.expect("a next hop that is listed") as u32
+}
 
 /// A flow from a port of one client to a server.
 fn flow(hasher: &FlowHasher, port: u16, server: SocketAddr) -> u64 {
     let client = SocketAddr::from(([192, 0, 2, 1], port));
     hasher.hash(&FlowKey::new(client, server, FlowKey::UDP))
-}
-
-/// The table as text: a prefix, then each next hop with its weight.
-fn save(routes: &Routes) -> Result<String, Failure> {
-    let mut text = String::new();
-    for (net, group) in routes.to_vec() {
-        write!(text, "{net}")?;
-        for (hop, weight) in group.members() {
-            write!(text, " {hop}={weight}")?;
-        }
-        text.push('\n');
-    }
-    Ok(text)
-}
-
-fn load(text: &str) -> Result<Routes, Failure> {
-    let routes = Routes::new()?;
-    for line in text.lines() {
-        let mut words = line.split(' ');
-        let net = words.next().ok_or("a line without a prefix")?.parse()?;
-        let mut members = Vec::new();
-        for word in words {
-            let (hop, weight) = word.split_once('=').ok_or("a next hop without a weight")?;
-            members.push((hop.to_owned(), weight.parse()?));
-        }
-        routes.insert(net, Group::new(members))?;
-    }
-    Ok(routes)
 }
 
 /// Forwards packets until it is told to stop; returns how many.
@@ -71,11 +49,7 @@ pub fn main() -> Result<(), Failure> {
     let server: SocketAddr = "10.1.2.3:53".parse()?;
     let routes = Routes::new()?;
     let group = |members: &[(&str, u32)]| {
-        Group::new(
-            members
-                .iter()
-                .map(|(hop, weight)| ((*hop).to_owned(), *weight)),
-        )
+        Group::new(members.iter().map(|(name, weight)| (hop(name), *weight)))
     };
     routes.insert("0.0.0.0/0".parse()?, group(&[("upstream", 1)]))?;
     routes.insert("10.0.0.0/8".parse()?, group(&[("left", 2), ("right", 1)]))?;
@@ -84,7 +58,7 @@ pub fn main() -> Result<(), Failure> {
     // Two flows of three go left.
     let hasher = FlowHasher::new(1);
     let next = |port| routes.lookup(server.ip(), flow(&hasher, port, server));
-    let left = (1_000..4_000).filter(|port| next(*port).as_deref() == Some("left"));
+    let left = (1_000..4_000).filter(|port| next(*port) == Some(hop("left")));
     let share = left.count() as f64 / 3_000.0;
     println!("{share:.2} of the flows go left");
     assert!((0.6..0.73).contains(&share));
@@ -94,7 +68,7 @@ pub fn main() -> Result<(), Failure> {
     thread::scope(|scope| -> Result<(), Failure> {
         let port = scope.spawn(|| forward(&routes, server, &stop));
         for weight in 1..200 {
-            routes.set_weight(&"right".to_owned(), weight);
+            routes.set_weight(&hop("right"), weight);
             routes.insert("10.1.0.0/16".parse()?, group(&[("lab", weight)]))?;
             routes.remove("10.1.0.0/16".parse()?)?;
         }
@@ -105,23 +79,36 @@ pub fn main() -> Result<(), Failure> {
     })?;
 
     // Only the flows of a next hop that goes move.
-    routes.set_weight(&"right".to_owned(), 1);
+    routes.set_weight(&hop("right"), 1);
     let before: Vec<_> = (1_000..2_000).map(next).collect();
     routes.insert(
         "10.0.0.0/8".parse()?,
         group(&[("left", 2), ("right", 1), ("up", 1)]),
     )?;
-    routes.remove_member(&"up".to_owned());
+    routes.remove_member(&hop("up"));
     assert_eq!(before, (1_000..2_000).map(next).collect::<Vec<_>>());
 
-    // Saved, and loaded by the next process.
-    let file = std::env::temp_dir().join(format!("sapwood-routes-{}.txt", std::process::id()));
-    fs::write(&file, save(&routes)?)?;
-    let loaded = load(&fs::read_to_string(&file)?)?;
+    // Several routes at once: readers see them with one commit for each family.
+    let mut txn = routes.begin();
+    for lab in 0..16u8 {
+        txn.insert(format!("10.{lab}.0.0/16").parse()?, group(&[("lab", 1)]))?;
+    }
+    txn.remove("10.3.0.0/16".parse()?)?;
+    txn.commit();
+    assert_eq!(routes.len(), 18);
+
+    // Saved, and loaded by the next process. A torn file is refused.
+    let file = std::env::temp_dir().join(format!("sapwood-routes-{}", std::process::id()));
+    routes.snapshot().save(&file)?;
+    let loaded = Routes::builder().load(&file)?;
+    let whole = fs::read(&file)?;
+    fs::write(&file, &whole[..whole.len() / 2])?;
+    let refused = Routes::builder().load(&file).expect_err("half a file");
+    println!("{refused}");
     fs::remove_file(&file)?;
-    assert_eq!(loaded.to_vec(), routes.to_vec());
+    assert!(loaded.snapshot().iter().eq(routes.snapshot().iter()));
     let v6: IpAddr = "2001:db8::1".parse()?;
-    assert_eq!(loaded.lookup(v6, 0).as_deref(), Some("left"));
+    assert_eq!(loaded.lookup(v6, 0), Some(hop("left")));
     loaded.verify()?;
     Ok(())
 }

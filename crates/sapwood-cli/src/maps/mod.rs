@@ -6,7 +6,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use sapwood::maple::MapleMap;
+use sapwood::maple::{MapleMap, Window};
 use serde_json::{Value, json};
 
 use crate::cli::ranges::MapsArgs;
@@ -169,7 +169,9 @@ fn gap(out: &mut Output, maps: &Maps, size: u64, args: &MapsArgs) -> Outcome {
         let (window, size) = (Base::Sixteen.span(&window), bytes(size.into()));
         return wrong(format!("there are no {size} in {window}"));
     }
-    let found = maps.map.find_gap_aligned(size, align, window.clone());
+    let found = maps
+        .map
+        .find_gap(size, Window::new(window.clone()).aligned(align));
     if out.json {
         let range = found.as_ref().map(gap_json);
         out.document(&json!({ "size": size, "align": align, "found": range }))?;

@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
 use sapwood::Error as MapError;
+use sapwood::maple::Window;
 use serde_json::json;
 
 use super::query::gap_json;
@@ -37,8 +38,16 @@ pub fn run(args: &AllocArgs) -> Outcome {
     let map = ranges.map();
     let base = Base::new(args.form.hex);
     let found = match args.highest {
-        false => map.alloc_range_aligned(args.size, args.align, window.clone(), number),
-        true => map.alloc_range_aligned_rev(args.size, args.align, window.clone(), number),
+        false => map.alloc_range(
+            args.size,
+            Window::new(window.clone()).aligned(args.align),
+            number,
+        ),
+        true => map.alloc_range(
+            args.size,
+            Window::new(window.clone()).aligned(args.align).from_end(),
+            number,
+        ),
     };
     let found = match found.map_err(MapError::from) {
         Ok(range) => Some(range),

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use sapwood::maple::MapleMap;
+use sapwood::maple::{MapleMap, Window};
 use sapwood_model::data::ranges::{PAGE, pages_with_rare_gaps};
 use serde_json::{Value, json};
 
@@ -146,7 +146,10 @@ fn process(tour: &mut Tour) -> Result<Value, Error> {
     tour.check(stack.is_some(), || "nothing where the stack is".into())?;
     let mapped: u128 = maps.mappings.iter().map(|m| length(&m.range)).sum();
     let window = 0x1_0000..=u64::MAX;
-    let (gap, time) = timed(|| maps.map.find_gap_aligned(1 << 30, 2 << 20, window));
+    let (gap, time) = timed(|| {
+        maps.map
+            .find_gap(1 << 30, Window::new(window).aligned(2 << 20))
+    });
     let free = |gap: &Span| {
         let before = oracle.range(..=*gap.end()).next_back();
         before.is_none_or(|(_, (end, _))| end < gap.start())
@@ -428,7 +431,7 @@ fn reservation(tour: &mut Tour, course: &Course, map: &Map) -> Result<Value, Err
         tour.check(reserved.nodes() == nodes, || {
             format!("{} nodes reserved, {nodes} planned", reserved.nodes())
         })?;
-        map.store_reserved(reserved, value);
+        reserved.store(value);
         tour.check(map.get(start) == Some(value), || "a reserved store".into())?;
         planned += nodes as u64;
         most = most.max(nodes);
@@ -448,7 +451,7 @@ fn reservation(tour: &mut Tour, course: &Course, map: &Map) -> Result<Value, Err
     let mean = planned as f64 / stores as f64;
     tour.say(format!(
         "\nA store can take all its memory first: plan_store counts the nodes, reserve takes them and is the only step that\n\
-         can fail, store_reserved puts them in. {} stores at height {}:\n  \
+         can fail, Reservation::store puts them in. {} stores at height {}:\n  \
          {} nodes planned, {} made: {mean:.2} a store, {most} at most; a store of any range\n  \
          would have to take {worst} (reserve_unknown)",
         grouped(stores),

@@ -32,6 +32,10 @@ pub trait Family: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
     #[doc(hidden)]
     fn parts(net: Self::Net) -> (Self::Key, u8);
 
+    /// The prefix, if it is of this family.
+    #[doc(hidden)]
+    fn from_net(net: IpNet) -> Option<Self::Net>;
+
     /// The prefix of these bits; those behind the length are cut off.
     #[doc(hidden)]
     fn net_of(key: Self::Key, len: u8) -> Self::Net;
@@ -129,6 +133,13 @@ impl Family for V4 {
         (Self::key(net.addr()), net.prefix_len())
     }
 
+    fn from_net(net: IpNet) -> Option<Ipv4Net> {
+        match net {
+            IpNet::V4(net) => Some(net),
+            IpNet::V6(_) => None,
+        }
+    }
+
     fn net_of(key: u64, len: u8) -> Ipv4Net {
         let addr = (key.first(u32::from(len)) >> 32) as u32;
         Ipv4Net::new_assert(addr.into(), len)
@@ -148,6 +159,13 @@ impl Family for V6 {
 
     fn parts(net: Ipv6Net) -> (u128, u8) {
         (Self::key(net.addr()), net.prefix_len())
+    }
+
+    fn from_net(net: IpNet) -> Option<Ipv6Net> {
+        match net {
+            IpNet::V4(_) => None,
+            IpNet::V6(net) => Some(net),
+        }
     }
 
     fn net_of(key: u128, len: u8) -> Ipv6Net {

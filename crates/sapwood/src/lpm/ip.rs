@@ -1,18 +1,24 @@
 //! Both families in one table.
 
 use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use sapwood_format::lpm::MAX_BYTES;
 use sapwood_qsbr::{Domain, Guard};
 
-use super::family::{V4, V6};
-use super::fib::{Ipv4Fib, Ipv6Fib, NextHop};
+use super::both::{IpSnapshot, IpTxn};
+use super::family::{Family, V4, V6};
+use super::fib::{Fib, FibChoices, Ipv4Fib, Ipv6Fib, NextHop};
 use super::memory::FibMemory;
 use super::view::FibView;
+use crate::memory::MemoryOptions;
 use crate::reader::reading_methods;
-use crate::{Error, Readable, Rejected};
+use crate::sync::{Mutex, lock};
+use crate::{Buildable, Builder, Error, Readable, Rejected};
 
 /// A table of IPv4 and IPv6 prefixes: one table for each, with one domain for the readers of both.
 ///
@@ -30,13 +36,74 @@ use crate::{Error, Readable, Rejected};
 /// assert_eq!(reader.view().lookup_value("2001:db8::1".parse()?), Some(&2));
 /// assert_eq!(reader.view().v4().lookup_value("192.0.2.1".parse()?), Some(&1));
 /// reader.quiescent();
-/// // Each family's table is there for what this one does not have: transactions, snapshots.
-/// assert_eq!(fib.v6().snapshot().len(), 1);
+/// // Each family's table is there for what this one does not have.
+/// assert_eq!(fib.v6().version(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IpFib<V: NextHop> {
     v4: Ipv4Fib<V>,
     v6: Ipv6Fib<V>,
+    /// Held while a transaction of both is published, and while both are kept.
+    commits: Arc<Mutex<()>>,
+}
+
+impl<V: NextHop> Buildable for IpFib<V> {
+    type Choices = FibChoices;
+}
+
+impl<V: NextHop> Builder<IpFib<V>> {
+    /// Bits of an address that the roots resolve with one load, as for a
+    /// [`Fib`](super::Fib): 6, 12, 18 (the default, for full tables) or 24.
+    ///
+    /// # Panics
+    /// With any other number.
+    pub fn root_bits(mut self, bits: u8) -> Self {
+        self.choices = FibChoices::new(bits);
+        self
+    }
+
+    fn family<F: Family>(&self, domain: &Domain) -> Builder<Fib<F, V>> {
+        Builder {
+            memory: self.memory.clone(),
+            domain: Some(domain.clone()),
+            choices: self.choices.clone(),
+        }
+    }
+
+    /// An empty table. A limit of memory is that of each family.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when no address space can be had.
+    ///
+    /// # Panics
+    /// When the backing is one that moves as it grows.
+    pub fn build(self) -> Result<IpFib<V>, Error> {
+        self.build_from([])
+    }
+
+    /// A table of prefixes in any order; of equal ones, the last wins.
+    ///
+    /// # Errors
+    /// [`Error::HostBitsSet`], [`Error::ArenaFull`].
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn build_from(
+        self,
+        prefixes: impl IntoIterator<Item = (IpNet, V)>,
+    ) -> Result<IpFib<V>, Error> {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for (net, value) in prefixes {
+            match net {
+                IpNet::V4(net) => v4.push((net, value)),
+                IpNet::V6(net) => v6.push((net, value)),
+            }
+        }
+        let domain = self.domain_or_new();
+        let v4 = self.family(&domain).build_from(v4)?;
+        let v6 = self.family(&domain).build_from(v6)?;
+        Ok(IpFib::from_tables(v4, v6))
+    }
 }
 
 impl<V: NextHop> Clone for IpFib<V> {
@@ -44,6 +111,7 @@ impl<V: NextHop> Clone for IpFib<V> {
         IpFib {
             v4: self.v4.clone(),
             v6: self.v6.clone(),
+            commits: Arc::clone(&self.commits),
         }
     }
 }
@@ -54,25 +122,15 @@ impl<V: NextHop> IpFib<V> {
     /// # Errors
     /// [`Error::ArenaFull`] when no address space can be had.
     pub fn new() -> Result<Self, Error> {
-        Self::with_root_bits(18)
+        Self::builder().build()
     }
 
-    /// An empty table whose roots resolve so many bits: see
-    /// [`Builder::root_bits`](crate::Builder::root_bits).
-    ///
-    /// # Errors
-    /// [`Error::ArenaFull`] when no address space can be had.
-    ///
-    /// # Panics
-    /// With a number that roots cannot have.
-    pub fn with_root_bits(bits: u8) -> Result<Self, Error> {
-        let domain = Domain::new();
-        let v4 = Ipv4Fib::builder().root_bits(bits).domain(&domain).build()?;
-        let v6 = Ipv6Fib::builder().root_bits(bits).domain(&domain).build()?;
-        Ok(IpFib { v4, v6 })
+    /// A table that is made to measure.
+    pub fn builder() -> Builder<Self> {
+        Builder::begin(MemoryOptions::reserve(MAX_BYTES), FibChoices::new(18))
     }
 
-    /// A table of two that share a domain.
+    /// A table of two that share a domain. Changes of one of them alone go on being possible.
     ///
     /// # Panics
     /// When they do not.
@@ -81,26 +139,11 @@ impl<V: NextHop> IpFib<V> {
             v4.domain().ptr_eq(v6.domain()),
             "both families wait for the same readers"
         );
-        IpFib { v4, v6 }
-    }
-
-    /// A table of prefixes in any order; of equal ones, the last wins.
-    ///
-    /// # Errors
-    /// [`Error::HostBitsSet`], [`Error::ArenaFull`].
-    pub fn build_from(prefixes: impl IntoIterator<Item = (IpNet, V)>) -> Result<Self, Error> {
-        let (mut v4, mut v6) = (alloc::vec::Vec::new(), alloc::vec::Vec::new());
-        for (net, value) in prefixes {
-            match net {
-                IpNet::V4(net) => v4.push((net, value)),
-                IpNet::V6(net) => v6.push((net, value)),
-            }
+        IpFib {
+            v4,
+            v6,
+            commits: Arc::new(Mutex::new(())),
         }
-        let domain = Domain::new();
-        Ok(IpFib {
-            v4: Ipv4Fib::builder().domain(&domain).build_from(v4)?,
-            v6: Ipv6Fib::builder().domain(&domain).build_from(v6)?,
-        })
     }
 
     /// The table of IPv4 prefixes.
@@ -114,6 +157,29 @@ impl<V: NextHop> IpFib<V> {
     }
 
     reading_methods!(IpFibView<'g, V>);
+
+    /// Begins a transaction over both families, waiting for those that other threads have open.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of one of the tables open: it would wait for itself.
+    #[track_caller]
+    pub fn begin(&self) -> IpTxn<'_, V> {
+        IpTxn::new(self.v4.begin(), self.v6.begin(), &self.commits)
+    }
+
+    /// Begins a transaction, unless one of either family is open.
+    pub fn try_begin(&self) -> Option<IpTxn<'_, V>> {
+        let (v4, v6) = (self.v4.try_begin()?, self.v6.try_begin()?);
+        Some(IpTxn::new(v4, v6, &self.commits))
+    }
+
+    /// Keeps the newest version of both families: it has all changes of a transaction or none.
+    /// O(size of the roots), during which writers wait. The stalls of the domain name it, as they
+    /// name snapshots of one family.
+    pub fn snapshot(&self) -> IpSnapshot<V> {
+        let _no_commit = lock(&self.commits);
+        IpSnapshot::new(self.v4.snapshot(), self.v6.snapshot())
+    }
 
     /// Where the memory is. Waits for open transactions.
     pub fn memory(&self) -> IpFibMemory {
@@ -211,10 +277,10 @@ impl<V: NextHop> IpFib<V> {
 
 impl<V: NextHop> FromIterator<(IpNet, V)> for IpFib<V> {
     /// # Panics
-    /// When a prefix has host bits set, or no memory can be had; [`IpFib::build_from`] gives these
-    /// as errors.
+    /// When a prefix has host bits set, or no memory can be had; [`Builder::build_from`] gives
+    /// these as errors.
     fn from_iter<I: IntoIterator<Item = (IpNet, V)>>(prefixes: I) -> Self {
-        match Self::build_from(prefixes) {
+        match Self::builder().build_from(prefixes) {
             Ok(fib) => fib,
             Err(error) => panic!("{error}"),
         }

@@ -20,12 +20,14 @@
 //! The layout is drawn in `docs/lpm.md`, with what was measured.
 
 mod bits;
+mod both;
 mod family;
 mod fib;
 mod ip;
 mod memory;
 mod published;
 mod raw;
+pub(crate) mod saved;
 mod snapshot;
 mod txn;
 mod view;
@@ -34,6 +36,7 @@ pub use bits::{
     AsBits, BitChildren, BitFib, BitFile, BitFileBuilder, BitIter, BitMatches, BitPrefix,
     BitSnapshot, BitString, BitTxn, BitView, MAX_BITS,
 };
+pub use both::{IpSnapshot, IpTxn};
 pub use family::{Family, V4, V6};
 pub(crate) use fib::FibChoices;
 pub use fib::{Fib, Ipv4Fib, Ipv6Fib, NextHop};

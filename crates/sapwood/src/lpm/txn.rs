@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
 
+use sapwood_qsbr::Domain;
+
 use super::family::Family;
 use super::fib::{NextHop, strict, truncated};
 use super::raw::root::Open;
@@ -54,6 +56,10 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
 
     fn parts(&mut self) -> (&FibShared<V>, &mut Writer<V>, &mut Vec<V>) {
         (self.shared, &mut self.writer, &mut self.dropped)
+    }
+
+    pub(super) fn domain(&self) -> &'s Domain {
+        self.shared.domain()
     }
 
     fn view(&self) -> View<'_, V, Open<'_>> {
@@ -117,6 +123,11 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
     /// Root words are stored one after the other: see [`Fib`](super::Fib). O(what was changed);
     /// cannot fail.
     pub fn commit(mut self) -> u64 {
+        self.publish()
+    }
+
+    /// The same; values that nobody reads any more are dropped with the transaction.
+    pub(super) fn publish(&mut self) -> u64 {
         let (shared, writer, dropped) = self.parts();
         let budget = shared.reclaim_budget(writer.retired());
         shared.commit(writer);

@@ -71,8 +71,15 @@ fn planned(map: &MapleMap<u64>, entries: u64, changes: usize) {
     let mut ranges = Ranges::new(entries, entries);
     let mut oracle = RangeMap::new();
     let (mut nodes, mut asked) = (0, 0);
+    let mut kept = None;
     beside_a_reader(map, changes, |i| {
         let (put, range) = ranges.next();
+        // Snapshots for some changes of each thousand: these copy their way to the root.
+        if i % 1_000 == 800 {
+            kept = Some(map.snapshot());
+        } else if i % 1_000 == 950 || i + 1 == changes {
+            kept = None;
+        }
         let (taken, ()) = if put {
             let plan = map.plan_store(range.clone(), &0).unwrap();
             let before = allocations();
@@ -94,6 +101,7 @@ fn planned(map: &MapleMap<u64>, entries: u64, changes: usize) {
         }
     });
     assert!(asked > 0 && nodes > 0, "reservations make room");
+    assert_eq!(map.snapshots(), 0);
     if entries < 10_000 {
         same(map, &oracle);
     }
@@ -111,9 +119,15 @@ fn unknown(map: &MapleMap<u64>, entries: u64, changes: usize, at_once: usize) {
     let mut ranges = Ranges::new(entries + 1, entries);
     let mut oracle = RangeMap::new();
     let mut held: Option<UnknownReservation<u64>> = None;
+    let mut kept = None;
     beside_a_reader(map, changes, |i| {
         let reserved = held.take().filter(|reserved| reserved.remaining() > 0);
         let mut reserved = reserved.unwrap_or_else(|| map.reserve_unknown(at_once).unwrap());
+        if i % 1_000 == 800 {
+            kept = Some(map.snapshot());
+        } else if i % 1_000 == 950 {
+            kept = None;
+        }
         if i % 3 == 0 {
             // Another writer's change: it is the one that makes more room.
             let (_, range) = ranges.next();

@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use super::view::MapleView;
 use super::writer::MapleWriter;
 use super::{Range, bounds};
 use crate::{Error, Rejected};
@@ -26,18 +25,6 @@ pub enum Position {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PausedCursor {
     place: Place,
-}
-
-impl PausedCursor {
-    /// Where the cursor was.
-    pub fn position(&self) -> Position {
-        self.place.position
-    }
-
-    /// What it stood on.
-    pub fn range(&self) -> Option<Range> {
-        self.place.range.map(|(start, end)| start..=end)
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +62,7 @@ impl Place {
 ///
 /// | it is | after | `next` finds | `prev` finds |
 /// |---|---|---|---|
-/// | `Start` | being made, [`set`](Self::set), [`reset`](Self::reset) | the first entry that ends at or after the index | the last entry that starts before it |
+/// | `Start` | being made, [`set`](Self::set) | the first entry that ends at or after the index | the last entry that starts before it |
 /// | `OnEntry`, `OnGap` | a step that found something, [`seek`](Self::seek), a store | the first entry behind it | the last entry before it |
 /// | `AfterLast` | a step forward that met its limit | the first entry behind the limit | the last entry that starts at or before the limit |
 /// | `BeforeFirst` | a step back that met its limit | the first entry that ends at or after the limit | the last entry before the limit |
@@ -150,11 +137,6 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
             ..Place::before(start)
         };
         Ok(())
-    }
-
-    /// Goes just before index 0.
-    pub fn reset(&mut self) {
-        self.set(0);
     }
 
     /// Goes to the entry or the gap that holds an index; the entry's value.
@@ -276,11 +258,6 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         let erased = self.writer.remove(start)?;
         self.stand(start);
         Ok(erased)
-    }
-
-    /// The map, for as long as the cursor stays where it is.
-    pub fn view(&self) -> MapleView<'_, V> {
-        self.writer.view()
     }
 
     /// Notes the place, to go on from there with [`MapleWriter::resume`] when others have used the

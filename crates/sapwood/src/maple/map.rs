@@ -11,11 +11,13 @@ use super::iter::{MapGaps, MapIter};
 use super::memory::MapleMemory;
 use super::plan::{self, ErasePlan, EraseReservation, Reservation, StorePlan};
 use super::raw::table::{Config, MapleShared};
+use super::snapshot::MapleSnapshot;
 use super::unknown::UnknownReservation;
 use super::view::MapleView;
+use super::window::Window;
 use super::writer::MapleWriter;
 use crate::reader::reading_methods;
-use crate::{Builder, Error, Readable, Rejected};
+use crate::{Builder, Error, OldestSnapshot, Readable, Rejected};
 
 /// A map from ranges of `u64` to values: one writer at a time, readers that never wait.
 ///
@@ -82,7 +84,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         builder::begin()
     }
 
-    pub(super) fn shared(&self) -> &MapleShared<V> {
+    pub(super) fn shared(&self) -> &Arc<MapleShared<V>> {
         &self.shared
     }
 
@@ -171,23 +173,9 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// As [`MapleView::find_gap`].
-    pub fn find_gap(&self, size: u64, within: Range) -> Option<Range> {
+    #[inline]
+    pub fn find_gap(&self, size: u64, within: impl Into<Window>) -> Option<Range> {
         self.read(|view| view.find_gap(size, within))
-    }
-
-    /// As [`MapleView::find_gap_rev`].
-    pub fn find_gap_rev(&self, size: u64, within: Range) -> Option<Range> {
-        self.read(|view| view.find_gap_rev(size, within))
-    }
-
-    /// As [`MapleView::find_gap_aligned`].
-    pub fn find_gap_aligned(&self, size: u64, align: u64, within: Range) -> Option<Range> {
-        self.read(|view| view.find_gap_aligned(size, align, within))
-    }
-
-    /// As [`MapleView::find_gap_aligned_rev`].
-    pub fn find_gap_aligned_rev(&self, size: u64, align: u64, within: Range) -> Option<Range> {
-        self.read(|view| view.find_gap_aligned_rev(size, align, within))
     }
 
     /// The map's lock, for many changes, plans and cursors. Waits for the writer of another thread
@@ -207,6 +195,41 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// As [`write`](Self::write), when nobody has the lock.
     pub fn try_write(&self) -> Option<MapleWriter<'_, V>> {
         Some(MapleWriter::new(self, self.shared.try_write()?))
+    }
+
+    /// Keeps the map as it is. Waits for the writer of another thread; takes constant time then.
+    ///
+    /// Reading the snapshot takes no lock. While snapshots are alive, a change replaces the inner
+    /// nodes on its path as well, and nothing that it replaces is freed.
+    ///
+    /// # Panics
+    /// When this thread has the lock ([`write`](Self::write)); use [`MapleWriter::snapshot`] there.
+    #[track_caller]
+    pub fn snapshot(&self) -> MapleSnapshot<V> {
+        self.write().snapshot()
+    }
+
+    /// The number of snapshots that are alive. Waits for no writer.
+    pub fn snapshots(&self) -> usize {
+        self.shared.versions().snapshots()
+    }
+
+    /// The oldest version that snapshots keep, and how much it holds back. Waits for no writer: a
+    /// monitor can ask while a writer is blocked at the hard limit of garbage.
+    /// [`Domain::stalls`] answers for all structures of the domain.
+    ///
+    /// ```
+    /// use sapwood::maple::MapleMap;
+    /// let map = MapleMap::from_iter([(0..=9, 'a')]);
+    /// let snapshot = map.snapshot();
+    /// map.store(5..=6, 'b')?;
+    /// assert_eq!(map.oldest_snapshot().unwrap().bytes, map.memory().waiting.1);
+    /// drop(snapshot);
+    /// assert!(map.oldest_snapshot().is_none());
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn oldest_snapshot(&self) -> Option<OldestSnapshot> {
+        self.shared.versions().oldest()
     }
 
     /// Makes a range one entry with this value. Of entries that it overlaps, what lies outside
@@ -278,104 +301,39 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// # Errors
     /// [`Error::GarbageLimit`].
     pub fn clear(&self) -> Result<(), Error> {
-        self.write().clear()
+        self.clear_range(0..=u64::MAX)
     }
 
-    /// Stores at the lowest `size` indices of a window that no entry has; where that is.
+    /// Stores at the lowest `size` indices of a window that no entry has, or as the [`Window`]
+    /// says; where that is.
     ///
     /// ```
-    /// use sapwood::{Error, maple::MapleMap};
+    /// use sapwood::{Error, maple::{MapleMap, Window}};
     /// let map = MapleMap::new();
     /// assert_eq!(map.alloc_range(10, 5..=90, 'a')?, 5..=14);
-    /// assert_eq!(map.alloc_range_rev(10, 5..=90, 'b')?, 81..=90);
+    /// assert_eq!(map.alloc_range(10, Window::new(5..=90).from_end(), 'b')?, 81..=90);
     /// let refused = map.alloc_range(100, 5..=90, 'c').unwrap_err();
     /// assert_eq!(refused.error, Error::WindowTooSmall { size: 100, start: 5, end: 90 });
     /// # Ok::<(), Error>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoGap`]; [`Error::EmptyRange`], [`Error::ZeroSize`], [`Error::WindowTooSmall`];
-    /// those of [`store`](Self::store); with the value given back.
-    pub fn alloc_range(&self, size: u64, within: Range, value: V) -> Result<Range, Rejected<V>> {
+    /// [`Error::NoGap`]; [`Error::EmptyRange`], [`Error::ZeroSize`], [`Error::WindowTooSmall`],
+    /// [`Error::Alignment`]; those of [`store`](Self::store); with the value given back.
+    pub fn alloc_range(
+        &self,
+        size: u64,
+        within: impl Into<Window>,
+        value: V,
+    ) -> Result<Range, Rejected<V>> {
         self.write().alloc_range(size, within, value)
     }
 
-    /// As [`alloc_range`](Self::alloc_range), at the highest ones.
-    ///
-    /// # Errors
-    /// As [`alloc_range`](Self::alloc_range).
-    pub fn alloc_range_rev(
-        &self,
-        size: u64,
-        within: Range,
-        value: V,
-    ) -> Result<Range, Rejected<V>> {
-        self.write().alloc_range_rev(size, within, value)
-    }
-
-    /// As [`alloc_range`](Self::alloc_range), from a multiple of `align` on.
-    ///
-    /// # Errors
-    /// [`Error::Alignment`] when that is no power of two; those of
-    /// [`alloc_range`](Self::alloc_range).
-    pub fn alloc_range_aligned(
-        &self,
-        size: u64,
-        align: u64,
-        within: Range,
-        value: V,
-    ) -> Result<Range, Rejected<V>> {
-        self.write().alloc_range_aligned(size, align, within, value)
-    }
-
-    /// As [`alloc_range_aligned`](Self::alloc_range_aligned), at the highest ones.
-    ///
-    /// # Errors
-    /// As [`alloc_range_aligned`](Self::alloc_range_aligned).
-    pub fn alloc_range_aligned_rev(
-        &self,
-        size: u64,
-        align: u64,
-        within: Range,
-        value: V,
-    ) -> Result<Range, Rejected<V>> {
-        let mut writer = self.write();
-        writer.alloc_range_aligned_rev(size, align, within, value)
-    }
-
-    /// As [`alloc_range`](Self::alloc_range), at or after `*next` if there is room, else from the
-    /// start of the window on: identifiers that are given up are not given out again soon. Sets
-    /// `*next` behind what it took.
-    ///
-    /// ```
-    /// use sapwood::maple::MapleMap;
-    /// let map = MapleMap::new();
-    /// let mut next = 0;
-    /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'a')?, 1..=1);
-    /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'b')?, 2..=2);
-    /// map.remove(1)?;
-    /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'c')?, 3..=3);
-    /// assert_eq!(map.alloc_cyclic(1, 1..=3, &mut next, 'd')?, 1..=1);
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`alloc_range`](Self::alloc_range); `*next` stays as it is then.
-    pub fn alloc_cyclic(
-        &self,
-        size: u64,
-        within: Range,
-        next: &mut u64,
-        value: V,
-    ) -> Result<Range, Rejected<V>> {
-        self.write().alloc_cyclic(size, within, next, value)
-    }
-
-    /// What a store would take: exactly so many nodes, if the map stays as it is until then. Takes
+    /// Plans a store: counts the nodes that it makes if the map stays as it is until then. Takes
     /// nothing.
     ///
-    /// Takes the map's lock: beside a [`write`](Self::write) on the same thread that is a deadlock,
-    /// and [`MapleWriter::plan_store`] does the same there. So do the other plans.
+    /// Takes the map's lock. Beside a [`write`](Self::write) on the same thread that is a panic;
+    /// [`MapleWriter::plan_store`] does the same there. So do the other plans.
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
@@ -383,12 +341,17 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().plan_store(range, value)
     }
 
-    /// As [`plan_store`](Self::plan_store), for the lowest `size` indices of a window that no entry
-    /// has.
+    /// As [`plan_store`](Self::plan_store), at the place that [`alloc_range`](Self::alloc_range)
+    /// would take.
     ///
     /// # Errors
     /// As [`alloc_range`](Self::alloc_range).
-    pub fn plan_alloc(&self, size: u64, within: Range, value: &V) -> Result<StorePlan, Error> {
+    pub fn plan_alloc(
+        &self,
+        size: u64,
+        within: impl Into<Window>,
+        value: &V,
+    ) -> Result<StorePlan, Error> {
         self.write().plan_alloc(size, within, value)
     }
 
@@ -423,11 +386,6 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     /// As [`reserve`](Self::reserve).
     pub fn reserve_erase(&self, plan: ErasePlan) -> Result<EraseReservation<'_, V>, Error> {
         plan::reserve_erase(&self.shared, &plan)
-    }
-
-    /// The same as [`Reservation::store`].
-    pub fn store_reserved(&self, reservation: Reservation<'_, V>, value: V) {
-        reservation.store(value);
     }
 
     /// Takes the worst that `changes` later stores or erasures may need, wherever they are. Does

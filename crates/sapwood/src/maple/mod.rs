@@ -12,8 +12,9 @@
 //! - Values that are integers, or `Copy` types of up to eight bytes on request, lie in the leaves;
 //!   others in a block each, which is never copied or moved while readers may look at it. An entry
 //!   that is cut in two needs a clone of its value.
-//! - There are no snapshots: nodes are replaced in place, and a walk sees each entry as it is when
-//!   it comes there.
+//! - Nodes are replaced in place, and a walk sees each entry as it is when it comes there. A
+//!   [`snapshot`](MapleMap::snapshot) stays as it is; while one is alive, a change also copies the
+//!   inner nodes on its path.
 //!
 //! The layout is drawn in `docs/maple.md`, with what was measured.
 //!
@@ -40,29 +41,34 @@
 mod allocations;
 mod builder;
 mod cursor;
+mod file;
 mod gap;
 mod iter;
 mod map;
 mod memory;
 mod plan;
 mod raw;
+mod snapshot;
 mod unknown;
 mod view;
+mod window;
 mod writer;
 
 pub use cursor::{Cursor, PausedCursor, Position};
+pub use file::MapleFile;
 pub use iter::{Gaps, Iter, MapGaps, MapIter};
 pub use map::MapleMap;
 pub use memory::MapleMemory;
 pub use plan::{ErasePlan, EraseReservation, Reservation, StorePlan};
+pub use snapshot::MapleSnapshot;
 pub use unknown::UnknownReservation;
 pub use view::MapleView;
+pub use window::Window;
 pub use writer::MapleWriter;
 
 use core::ops::RangeInclusive;
 
 use crate::Error;
-use raw::search::Fit;
 
 /// A range of indices.
 type Range = RangeInclusive<u64>;
@@ -74,30 +80,4 @@ fn bounds(range: &RangeInclusive<u64>) -> Result<(u64, u64), Error> {
         return Err(Error::EmptyRange { start, end });
     }
     Ok((start, end))
-}
-
-/// What is looked for: so many indices, of which the first is a multiple of `align`, within a
-/// window.
-fn fit(size: u64, align: u64, within: &RangeInclusive<u64>) -> Result<Fit, Error> {
-    let (from, to) = bounds(within)?;
-    if size == 0 {
-        return Err(Error::ZeroSize);
-    }
-    if !align.is_power_of_two() {
-        return Err(Error::Alignment { align });
-    }
-    if to - from < size - 1 {
-        return Err(Error::WindowTooSmall {
-            size,
-            start: from,
-            end: to,
-        });
-    }
-    Ok(Fit {
-        size,
-        align,
-        from,
-        to,
-        highest: false,
-    })
 }

@@ -6,8 +6,9 @@ use super::raw::search::Fit;
 use super::raw::space::Held;
 use super::raw::table::{MapleShared, Writer};
 use super::raw::write::Cost;
+use super::window::Window;
 use super::writer::MapleWriter;
-use super::{Range, bounds, fit};
+use super::{Range, bounds};
 use crate::Error;
 use crate::sync::WriterGuard;
 
@@ -115,8 +116,8 @@ impl<V> Drop for Holding<'_, V> {
 /// nothing else: neither from the arena nor from the process's heap. (What a value's own `clone`
 /// takes is the value's matter.)
 ///
-/// It holds the map's lock: whatever else takes that lock waits until this is dropped, and on the
-/// same thread that is a deadlock. Dropping it gives everything back.
+/// It holds the map's lock: other threads that take the lock wait until this is dropped; the same
+/// thread panics, as it would wait for itself. Dropping it gives everything back.
 ///
 /// ```
 /// use sapwood::maple::MapleMap;
@@ -275,8 +276,13 @@ impl<V: Clone + Send + Sync + 'static> MapleWriter<'_, V> {
     ///
     /// # Errors
     /// As [`MapleMap::alloc_range`](super::MapleMap::alloc_range).
-    pub fn plan_alloc(&mut self, size: u64, within: Range, value: &V) -> Result<StorePlan, Error> {
-        let fit = fit(size, 1, &within)?;
+    pub fn plan_alloc(
+        &mut self,
+        size: u64,
+        within: impl Into<Window>,
+        value: &V,
+    ) -> Result<StorePlan, Error> {
+        let fit = within.into().fit(size)?;
         let found = self.view().place(&fit);
         let plan = self.plan_store(found.ok_or(Error::NoGap { size })?, value)?;
         Ok(StorePlan {

@@ -4,8 +4,9 @@ use core::fmt;
 
 use super::map::MapleMap;
 use super::raw::table::Writer;
+use super::window::Window;
 use super::writer::{MapleWriter, rejected};
-use super::{Range, bounds, fit};
+use super::{Range, bounds};
 use crate::{Error, Rejected};
 
 /// What `k` changes may need at worst, taken before their ranges are known: what an address-space
@@ -99,16 +100,16 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoGap`], which uses up nothing; [`Error::ZeroSize`], [`Error::WindowTooSmall`];
-    /// those of [`store`](Self::store); nothing else.
+    /// [`Error::NoGap`], which uses up nothing; [`Error::ZeroSize`], [`Error::WindowTooSmall`],
+    /// [`Error::Alignment`]; those of [`store`](Self::store); nothing else.
     pub fn alloc_range(
         &mut self,
         size: u64,
-        within: Range,
+        within: impl Into<Window>,
         value: V,
     ) -> Result<Range, Rejected<V>> {
         let found = self.change(Some(value), |writer| {
-            let place = writer.view().place(&fit(size, 1, &within)?);
+            let place = writer.view().place(&within.into().fit(size)?);
             place.map(Range::into_inner).ok_or(Error::NoGap { size })
         });
         found.map(|(start, end)| start..=end).map_err(rejected)

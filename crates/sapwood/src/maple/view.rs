@@ -3,11 +3,12 @@
 use core::fmt;
 use core::marker::PhantomData;
 
+use super::Range;
 use super::iter::{Gaps, Iter};
 use super::raw::finger::Entry;
 use super::raw::search::Fit;
 use super::raw::table::View;
-use super::{Range, fit};
+use super::window::Window;
 
 /// A [`MapleMap`](super::MapleMap), read under a guard, or while its writer is left alone. Stays on
 /// its thread.
@@ -171,11 +172,11 @@ impl<'g, V> MapleView<'g, V> {
         Gaps::new(*self, within)
     }
 
-    /// The lowest `size` indices within a window that no entry has.
+    /// The lowest `size` indices within a window that no entry has, or as the [`Window`] says.
     ///
     /// `None` if there are none, and for a size of 0, a window with fewer indices, an alignment
-    /// that is no power of two. A reader's answer may be taken by a writer before the reader can
-    /// use it; `alloc_range` finds and stores in one step.
+    /// that is no power of two. A writer may take what a reader has found before the reader can use
+    /// it; `alloc_range` finds and stores in one step.
     ///
     /// Gaps that are too small are passed over at each level of the tree, so the time is
     /// logarithmic, also when nearly all of them are. Alignments beyond the size of usual gaps may
@@ -187,28 +188,11 @@ impl<'g, V> MapleView<'g, V> {
     /// map.read(|view| {
     ///     assert_eq!(view.find_gap(5, 0..=u64::MAX), Some(10..=14));
     ///     assert_eq!(view.find_gap(6, 0..=u64::MAX), Some(100..=105));
-    ///     assert_eq!(view.find_gap_rev(6, 0..=200), Some(195..=200));
-    ///     assert_eq!(view.find_gap_aligned(4, 64, 0..=200), Some(128..=131));
     /// });
     /// ```
-    pub fn find_gap(&self, size: u64, within: Range) -> Option<Range> {
-        self.find_gap_aligned(size, 1, within)
-    }
-
-    /// As [`find_gap`](Self::find_gap), the highest ones.
-    pub fn find_gap_rev(&self, size: u64, within: Range) -> Option<Range> {
-        self.find_gap_aligned_rev(size, 1, within)
-    }
-
-    /// As [`find_gap`](Self::find_gap), with a first index that is a multiple of `align`, a power
-    /// of two.
-    pub fn find_gap_aligned(&self, size: u64, align: u64, within: Range) -> Option<Range> {
-        self.place(&fit(size, align, &within).ok()?)
-    }
-
-    /// As [`find_gap_aligned`](Self::find_gap_aligned), the highest ones.
-    pub fn find_gap_aligned_rev(&self, size: u64, align: u64, within: Range) -> Option<Range> {
-        self.place(&fit(size, align, &within).ok()?.rev())
+    #[inline]
+    pub fn find_gap(&self, size: u64, within: impl Into<Window>) -> Option<Range> {
+        self.place(&within.into().fit(size).ok()?)
     }
 
     pub(super) fn place(&self, fit: &Fit) -> Option<Range> {

@@ -4,10 +4,11 @@ use core::fmt;
 
 use super::cursor::{Cursor, PausedCursor};
 use super::map::MapleMap;
-use super::raw::search::Fit;
 use super::raw::table::{MapleShared, Writer};
+use super::snapshot::MapleSnapshot;
 use super::view::MapleView;
-use super::{Range, bounds, fit};
+use super::window::Window;
+use super::{Range, bounds};
 use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
 
@@ -51,16 +52,6 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
     #[inline]
     pub fn view(&self) -> MapleView<'_, V> {
         MapleView::new(self.shared().still(&self.writer))
-    }
-
-    /// Number of entries.
-    pub fn len(&self) -> usize {
-        self.writer.len
-    }
-
-    /// Whether there are no entries.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Makes a range one entry, or a gap.
@@ -152,25 +143,19 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         self.change(range, None).map_err(|(_, error)| error)
     }
 
-    /// As [`MapleMap::clear`].
+    /// As [`MapleMap::alloc_range`].
     ///
     /// # Errors
-    /// As [`MapleMap::clear`].
-    pub fn clear(&mut self) -> Result<(), Error> {
-        self.clear_range(0..=u64::MAX)
-    }
-
-    /// Stores at the place that is looked for, at or after `next` if there is room.
-    fn alloc(
+    /// As [`MapleMap::alloc_range`].
+    pub fn alloc_range(
         &mut self,
-        wanted: Result<Fit, Error>,
-        next: Option<u64>,
+        size: u64,
+        within: impl Into<Window>,
         value: V,
     ) -> Result<Range, Rejected<V>> {
-        let found = wanted.and_then(|fit| {
-            let ahead = next.and_then(|next| self.view().place(&fit.at_or_after(next)?));
-            let found = ahead.or_else(|| self.view().place(&fit));
-            found.ok_or(Error::NoGap { size: fit.size })
+        let found = within.into().fit(size).and_then(|fit| {
+            let found = self.view().place(&fit);
+            found.ok_or(Error::NoGap { size })
         });
         match found {
             Ok(range) => {
@@ -181,74 +166,10 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         }
     }
 
-    /// As [`MapleMap::alloc_range`].
-    ///
-    /// # Errors
-    /// As [`MapleMap::alloc_range`].
-    pub fn alloc_range(
-        &mut self,
-        size: u64,
-        within: Range,
-        value: V,
-    ) -> Result<Range, Rejected<V>> {
-        self.alloc_range_aligned(size, 1, within, value)
-    }
-
-    /// As [`MapleMap::alloc_range_rev`].
-    ///
-    /// # Errors
-    /// As [`MapleMap::alloc_range`].
-    pub fn alloc_range_rev(
-        &mut self,
-        size: u64,
-        within: Range,
-        value: V,
-    ) -> Result<Range, Rejected<V>> {
-        self.alloc_range_aligned_rev(size, 1, within, value)
-    }
-
-    /// As [`MapleMap::alloc_range_aligned`].
-    ///
-    /// # Errors
-    /// As [`MapleMap::alloc_range_aligned`].
-    pub fn alloc_range_aligned(
-        &mut self,
-        size: u64,
-        align: u64,
-        within: Range,
-        value: V,
-    ) -> Result<Range, Rejected<V>> {
-        self.alloc(fit(size, align, &within), None, value)
-    }
-
-    /// As [`MapleMap::alloc_range_aligned_rev`].
-    ///
-    /// # Errors
-    /// As [`MapleMap::alloc_range_aligned`].
-    pub fn alloc_range_aligned_rev(
-        &mut self,
-        size: u64,
-        align: u64,
-        within: Range,
-        value: V,
-    ) -> Result<Range, Rejected<V>> {
-        self.alloc(fit(size, align, &within).map(Fit::rev), None, value)
-    }
-
-    /// As [`MapleMap::alloc_cyclic`].
-    ///
-    /// # Errors
-    /// As [`MapleMap::alloc_range`].
-    pub fn alloc_cyclic(
-        &mut self,
-        size: u64,
-        within: Range,
-        next: &mut u64,
-        value: V,
-    ) -> Result<Range, Rejected<V>> {
-        let range = self.alloc(fit(size, 1, &within), Some(*next), value)?;
-        *next = range.end().checked_add(1).unwrap_or(*within.start());
-        Ok(range)
+    /// Keeps the map as it is, as [`MapleMap::snapshot`] does.
+    pub fn snapshot(&mut self) -> MapleSnapshot<V> {
+        let shared = self.map.shared();
+        MapleSnapshot::new(shared.keep(&mut self.writer, &mut self.dropped))
     }
 
     /// A cursor, before the first entry.

@@ -89,6 +89,9 @@ pub enum OpenCause {
     /// The checksums are right, but what they cover is not a map.
     #[error("not a valid map: {0}")]
     Corrupt(String),
+    /// What the file holds is right, but the table that it was to be loaded into refused it.
+    #[error("the table cannot be filled: {0}")]
+    Table(crate::Error),
     /// A map that an earlier version of this library saved, in a format that is not read any more.
     #[error("the map was saved in format {found}; this library reads format {reads}: save it anew")]
     OldFormat {

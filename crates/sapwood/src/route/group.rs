@@ -8,6 +8,9 @@ use core::hash::{Hash, Hasher};
 use super::hash::{StableHasher, scaled, spread};
 use super::rendezvous;
 
+/// The most members of a group.
+pub(super) const MEMBERS_MAX: usize = 1 << 16;
+
 /// Weighted next hops of which each flow takes one.
 ///
 /// A flow's number names one of 2,048 buckets, a bucket its member. Each bucket was given to its
@@ -66,7 +69,7 @@ impl<H: Clone + Eq + Hash> Group<H> {
                 }
             }
         }
-        assert!(all.len() <= 1 << 16, "too many members");
+        assert!(all.len() <= MEMBERS_MAX, "too many members");
         all.sort_by_key(|member| member.hash);
         let scores: Vec<_> = all
             .iter()

@@ -30,6 +30,8 @@ mod table;
 #[cfg(feature = "std")]
 mod thread;
 #[cfg(feature = "std")]
+mod versions;
+#[cfg(feature = "std")]
 mod view;
 
 pub use answer::{Lookup, Unresolved};
@@ -42,5 +44,7 @@ pub use group::Group;
 pub use plain::{Plain, Words};
 #[cfg(feature = "std")]
 pub use table::{RouteTable, RouteTableMemory};
+#[cfg(feature = "std")]
+pub use versions::{RouteSnapshot, RouteTxn};
 #[cfg(feature = "std")]
 pub use view::{FamilyRoutes, RouteView};

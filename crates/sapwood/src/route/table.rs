@@ -1,13 +1,12 @@
 //! The route table: prefixes to groups of next hops, one member for each flow.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use alloc::{format, vec};
 use core::fmt;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
 use sapwood_qsbr::{Domain, Guard};
@@ -15,9 +14,11 @@ use sapwood_qsbr::{Domain, Guard};
 use super::group::Group;
 use super::places::{Groups, Place};
 use super::raw::slot::Slot;
+use super::versions::{RouteSnapshot, RouteTxn};
 use super::view::{FamilyRoutes, RouteView};
-use crate::lpm::{Family, Fib, FibChoices, IpFib, IpFibMemory, Ipv4Fib, NextHop};
+use crate::lpm::{FibChoices, IpFib, IpFibMemory, NextHop};
 use crate::reader::reading_methods;
+use crate::sync::{WriterGuard, WriterLock};
 use crate::{Buildable, Builder, Error, Readable, Rejected};
 
 /// Routes with weighted next hops: the longest prefix that has the address says which [`Group`],
@@ -72,12 +73,12 @@ impl<H: NextHop> Builder<RouteTable<H>> {
         self
     }
 
-    /// The table of one family's places.
-    fn family<F: Family>(&self, domain: &Domain) -> Builder<Fib<F, Place<H>>> {
+    /// The tables of places.
+    fn places(self) -> Builder<IpFib<Place<H>>> {
         Builder {
-            memory: self.memory.clone(),
-            domain: Some(domain.clone()),
-            choices: self.choices.clone(),
+            memory: self.memory,
+            domain: self.domain,
+            choices: self.choices,
         }
     }
 
@@ -87,10 +88,7 @@ impl<H: NextHop> Builder<RouteTable<H>> {
     ///
     /// [`Error::ArenaFull`] when no address space can be had.
     pub fn build(self) -> Result<RouteTable<H>, Error> {
-        let domain = self.domain_or_new();
-        let v4 = self.family(&domain).build()?;
-        let v6 = self.family(&domain).build()?;
-        Ok(RouteTable::from_fib(IpFib::from_tables(v4, v6)))
+        Ok(RouteTable::from_fib(self.places().build()?))
     }
 
     /// A table of routes in any order; of equal prefixes, the last wins. Several times as quick as
@@ -108,18 +106,11 @@ impl<H: NextHop> Builder<RouteTable<H>> {
         routes: impl IntoIterator<Item = (IpNet, Group<H>)>,
     ) -> Result<RouteTable<H>, Error> {
         let domain = self.domain_or_new();
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
         let mut groups = Groups::new();
-        for (net, group) in routes {
-            let place = groups.place(&group, &domain);
-            match net {
-                IpNet::V4(net) => v4.push((net, place)),
-                IpNet::V6(net) => v6.push((net, place)),
-            }
-        }
-        let v4 = self.family(&domain).build_from(v4)?;
-        let v6 = self.family(&domain).build_from(v6)?;
-        let table = RouteTable::from_fib(IpFib::from_tables(v4, v6));
+        let mut place = |(net, group): (IpNet, Group<H>)| (net, groups.place(&group, &domain));
+        let routes: Vec<_> = routes.into_iter().map(&mut place).collect();
+        let fib = self.domain(&domain).places().build_from(routes)?;
+        let table = RouteTable::from_fib(fib);
         // Of equal prefixes all were counted: count those that are there.
         let fib = &table.shared.fib;
         groups.all.values_mut().for_each(|(_, uses)| *uses = 0);
@@ -128,14 +119,7 @@ impl<H: NextHop> Builder<RouteTable<H>> {
                 *uses += 1;
             }
         };
-        fib.v4()
-            .snapshot()
-            .iter()
-            .for_each(|(_, place)| count(place));
-        fib.v6()
-            .snapshot()
-            .iter()
-            .for_each(|(_, place)| count(place));
+        fib.snapshot().iter().for_each(|(_, place)| count(place));
         groups.all.retain(|_, (_, uses)| *uses > 0);
         let all = &groups.all;
         groups.places.retain(|_, place| all.contains_key(place));
@@ -149,7 +133,7 @@ struct TableShared<H: NextHop> {
     /// A group without members, for addresses that no prefix has.
     nowhere: Place<H>,
     /// Held through every change, so that the counts are those of the prefixes.
-    groups: Mutex<Groups<H>>,
+    groups: WriterLock<Groups<H>>,
 }
 
 impl<H: NextHop> RouteTable<H> {
@@ -183,7 +167,7 @@ impl<H: NextHop> RouteTable<H> {
     pub fn builder() -> Builder<Self> {
         let Builder {
             memory, choices, ..
-        } = Ipv4Fib::<Place<H>>::builder();
+        } = IpFib::<Place<H>>::builder();
         Builder::begin(memory, choices)
     }
 
@@ -193,16 +177,36 @@ impl<H: NextHop> RouteTable<H> {
             shared: Arc::new(TableShared {
                 fib,
                 nowhere: Place(Arc::new(nowhere)),
-                groups: Mutex::new(Groups::new()),
+                groups: WriterLock::new(Groups::new()),
             }),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Groups<H>> {
+    #[track_caller]
+    fn lock(&self) -> WriterGuard<'_, Groups<H>> {
         // A panic, of the comparison of next hops say, may leave a count too high: a group stays
         // for longer.
-        let groups = self.shared.groups.lock();
-        groups.unwrap_or_else(PoisonError::into_inner)
+        self.shared.groups.lock()
+    }
+
+    /// Begins a transaction, waiting for the one that another thread has open, if any. Other
+    /// changes of the table wait for it, too.
+    ///
+    /// # Panics
+    ///
+    /// When this thread has a transaction of the table open, here and in all changes: it would wait
+    /// for itself.
+    #[track_caller]
+    pub fn begin(&self) -> RouteTxn<'_, H> {
+        RouteTxn::new(self.lock(), self.shared.fib.begin())
+    }
+
+    /// Keeps the newest routes with their groups: O(size of the roots and number of groups). Waits
+    /// for an open transaction.
+    #[track_caller]
+    pub fn snapshot(&self) -> RouteSnapshot<H> {
+        let groups = self.lock();
+        RouteSnapshot::new(&groups, self.shared.fib.snapshot())
     }
 
     /// Gives a prefix a group; the old one, if it had one.
@@ -210,6 +214,7 @@ impl<H: NextHop> RouteTable<H> {
     /// # Errors
     ///
     /// As [`Fib::insert`](crate::lpm::Fib::insert).
+    #[track_caller]
     pub fn insert(
         &self,
         net: IpNet,
@@ -238,6 +243,7 @@ impl<H: NextHop> RouteTable<H> {
     /// # Errors
     ///
     /// As [`Fib::remove`](crate::lpm::Fib::remove).
+    #[track_caller]
     pub fn remove(&self, net: IpNet) -> Result<Option<Group<H>>, Error> {
         let mut groups = self.lock();
         let old = self.shared.fib.remove(net)?;
@@ -247,6 +253,7 @@ impl<H: NextHop> RouteTable<H> {
     }
 
     /// The group of exactly this prefix.
+    #[track_caller]
     pub fn get(&self, net: IpNet) -> Option<Group<H>> {
         let groups = self.lock();
         let place = self.shared.fib.get(net)?;
@@ -258,6 +265,7 @@ impl<H: NextHop> RouteTable<H> {
     /// One store for each slot that holds the group. There is one such slot, unless other groups
     /// became equal to it by [`set_weight`](Self::set_weight),
     /// [`remove_member`](Self::remove_member) or this: each has a slot still.
+    #[track_caller]
     pub fn replace_group(&self, old: &Group<H>, new: &Group<H>) -> usize {
         let mut groups = self.lock();
         // Several slots can have come to hold equal groups.
@@ -271,16 +279,19 @@ impl<H: NextHop> RouteTable<H> {
 
     /// Changes a member's weight in every group that has it, with one store for each; returns how
     /// many prefixes that concerns. With weight 0 it stays a member without flows.
+    #[track_caller]
     pub fn set_weight(&self, hop: &H, weight: u32) -> usize {
         self.change_groups(hop, |group| group.with(hop.clone(), weight))
     }
 
     /// Removes a member from every group that has it, with one store for each; returns how many
     /// prefixes that concerns.
+    #[track_caller]
     pub fn remove_member(&self, hop: &H) -> usize {
         self.change_groups(hop, |group| group.without(hop))
     }
 
+    #[track_caller]
     fn change_groups(&self, hop: &H, change: impl Fn(&Group<H>) -> Group<H>) -> usize {
         let mut groups = self.lock();
         let having = groups
@@ -317,23 +328,13 @@ impl<H: NextHop> RouteTable<H> {
 
     /// Number of slots with groups: as many as there are different groups, or a few more after
     /// replacements.
+    #[track_caller]
     pub fn groups(&self) -> usize {
         self.lock().all.len()
     }
 
-    /// All prefixes with their groups, IPv4 first, each family in the order of addresses.
-    pub fn to_vec(&self) -> Vec<(IpNet, Group<H>)> {
-        let groups = self.lock();
-        let group = |place: &Place<H>| groups.all[place].0.clone();
-        let mut all = vec![];
-        let v4 = self.shared.fib.v4().snapshot();
-        all.extend(v4.iter().map(|(net, place)| (net.into(), group(place))));
-        let v6 = self.shared.fib.v6().snapshot();
-        all.extend(v6.iter().map(|(net, place)| (net.into(), group(place))));
-        all
-    }
-
     /// Where the memory is.
+    #[track_caller]
     pub fn memory(&self) -> RouteTableMemory {
         let groups = self.lock();
         let each = groups.all.values().map(|(group, _)| group.bytes());
@@ -365,16 +366,13 @@ impl<H: NextHop> RouteTable<H> {
         clippy::mutable_key_type,
         reason = "places are told apart by where they are"
     )]
+    #[track_caller]
     pub fn verify(&self) -> Result<(), String> {
         self.shared.fib.verify()?;
         let groups = self.lock();
         let mut uses = HashMap::<Place<H>, usize>::new();
-        let (v4, v6) = (
-            self.shared.fib.v4().snapshot(),
-            self.shared.fib.v6().snapshot(),
-        );
-        let places = v4.iter().map(|(_, place)| place.clone());
-        let places = places.chain(v6.iter().map(|(_, place)| place.clone()));
+        let snapshot = self.shared.fib.snapshot();
+        let places = snapshot.iter().map(|(_, place)| place.clone());
         places.for_each(|place| *uses.entry(place).or_default() += 1);
         let pinned = self.shared.fib.domain().pin();
         for (place, (group, count)) in &groups.all {

@@ -196,7 +196,7 @@ fn host_bits_are_refused_or_cut_off() {
 
 #[test]
 fn whole_addresses_and_nothing() {
-    let fib = IpFib::with_root_bits(12).unwrap();
+    let fib = IpFib::builder().root_bits(12).build().unwrap();
     for net in [
         "0.0.0.0/0",
         "255.255.255.255/32",

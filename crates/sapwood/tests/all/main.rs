@@ -25,6 +25,7 @@ mod memory_limits;
 mod order;
 mod route_cache;
 mod same_thread;
+mod saved_routes;
 mod shared;
 mod surface;
 mod unwinding;

@@ -5,8 +5,10 @@
 
 mod drops;
 mod faults;
+mod files;
 mod lists;
 mod reservations;
+mod snapshots;
 
 use crate::support::ledger::{Counted, Ledger};
 use crate::support::maple::{Number, Pair, loud, run, small, tiny_nodes, usual_nodes};

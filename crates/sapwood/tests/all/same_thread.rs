@@ -8,6 +8,7 @@ use sapwood::lpm::ipnet::{IpNet, Ipv4Net};
 use sapwood::lpm::{BitFib, BitString, IpFib, Ipv4Fib};
 use sapwood::maple::MapleMap;
 use sapwood::qp::QpStore;
+use sapwood::route::{Group, RouteTable};
 
 /// The call panics and says that it would wait for itself.
 #[track_caller]
@@ -107,6 +108,8 @@ fn a_table_beside_a_transaction_of_the_same_thread() {
     refused(|| both.insert(IpNet::V4(net), 3));
     refused(|| both.remove(IpNet::V4(net)));
     refused(|| both.verify());
+    refused(|| both.begin());
+    assert!(both.try_begin().is_none());
     both.insert("::/0".parse().unwrap(), 4).unwrap();
     txn.commit();
     assert_eq!(both.get(IpNet::V4(net)), Some(2));
@@ -216,4 +219,26 @@ fn the_end_of_an_unknown_reservation_beside_a_writer_of_the_same_thread() {
     assert!(panicked.is_err());
     map.store(0..=9, 2).unwrap();
     map.verify().unwrap();
+}
+
+#[test]
+fn a_route_table_beside_a_transaction_of_the_same_thread() {
+    let net: IpNet = "10.0.0.0/8".parse().unwrap();
+    let routes = RouteTable::builder().root_bits(6).build().unwrap();
+    let mut txn = routes.begin();
+    txn.insert(net, Group::single(1)).unwrap();
+    refused(|| routes.begin());
+    refused(|| routes.snapshot());
+    refused(|| routes.insert(net, Group::single(2)));
+    refused(|| routes.remove(net));
+    refused(|| routes.get(net));
+    refused(|| routes.set_weight(&1, 2));
+    refused(|| routes.replace_group(&Group::single(1), &Group::single(2)));
+    refused(|| routes.groups());
+    refused(|| routes.memory());
+    refused(|| routes.verify());
+    assert!(routes.is_empty() && routes.lookup("10.1.2.3".parse().unwrap(), 1).is_none());
+    txn.commit();
+    assert_eq!(routes.get(net), Some(Group::single(1)));
+    routes.verify().unwrap();
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sapwood::maple::MapleMap;
+use sapwood::maple::{MapleMap, MapleSnapshot};
 
 use crate::support::progress;
 use crate::support::ranges::{MAX, Range, tiny};
@@ -130,6 +130,53 @@ fn a_leafs_last_entry_goes() {
             beside::<u64>(script, seed + 10 * i);
         }
     }
+}
+
+/// Snapshots that are made, cloned, read and dropped beside a writer and other readers of them:
+/// each goes on to be one of the maps that there were between its beginning and its end.
+#[test]
+fn snapshots_stay() {
+    for seed in 0..12 {
+        let script = Arc::new(Script::random(seed, UNITS, false, 8));
+        check_random(
+            move || {
+                let map: MapleMap<String> = tiny().build();
+                script.prepare(&map);
+                let asked = Arc::clone(&script);
+                let write = |number: usize| {
+                    script.make(&map, number);
+                    map.reclaim(usize::MAX);
+                };
+                progress::beside(&map, script.steps.len(), write, move |map, progress, _| {
+                    for _ in 0..2 {
+                        let done = progress.done();
+                        let snapshot = map.snapshot();
+                        let begun = progress.begun();
+                        let seen = owned(&snapshot);
+                        let possible = &asked.maps[done..=begun];
+                        assert!(possible.iter().any(|map| map.to_vec() == seen), "{seen:?}");
+                        let copy = snapshot.clone();
+                        drop(snapshot);
+                        shuttle::thread::yield_now();
+                        assert_eq!(owned(&copy), seen);
+                    }
+                });
+                assert_eq!(map.snapshots(), 0);
+                script.check(&map, script.steps.len());
+                map.reclaim(usize::MAX);
+                assert_eq!(map.memory().waiting, (0, 0));
+            },
+            runs(100),
+        );
+    }
+}
+
+/// The entries of a snapshot, with the numbers that their values stand for.
+fn owned(snapshot: &MapleSnapshot<String>) -> Vec<(Range, u32)> {
+    let entries = snapshot.view().iter();
+    entries
+        .map(|(range, value)| (range, value.version().expect("a whole value")))
+        .collect()
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::ops::RangeInclusive;
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
-use sapwood::maple::{ErasePlan, MapleMap, UnknownReservation};
+use sapwood::maple::{ErasePlan, MapleMap, UnknownReservation, Window};
 use sapwood::{Error, Rejected};
 use sapwood_model::oracle::RangeMap;
 use sapwood_model::range_ops::{RangeOp, RangeOutcome};
@@ -224,7 +224,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         let reservation = self.map.reserve(plan)?;
         assert_eq!((reservation.nodes(), reservation.bytes()), (nodes, bytes));
         assert_eq!(reservation.range(), *range);
-        self.map.store_reserved(reservation, value);
+        reservation.store(value);
         let after = self.map.memory();
         assert_eq!(after.reserved, before.reserved);
         let (before, after) = (before.arena, after.arena);
@@ -317,9 +317,12 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
                 highest,
             } => Out::At(match (highest, align) {
                 (false, 1) => view.find_gap(*size, within.clone()),
-                (true, 1) => view.find_gap_rev(*size, within.clone()),
-                (false, _) => view.find_gap_aligned(*size, *align, within.clone()),
-                (true, _) => view.find_gap_aligned_rev(*size, *align, within.clone()),
+                (true, 1) => view.find_gap(*size, Window::new(within.clone()).from_end()),
+                (false, _) => view.find_gap(*size, Window::new(within.clone()).aligned(*align)),
+                (true, _) => view.find_gap(
+                    *size,
+                    Window::new(within.clone()).aligned(*align).from_end(),
+                ),
             }),
             _ => unreachable!("a question"),
         });
@@ -359,8 +362,11 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
                 within,
                 highest,
             } => Out::At(match highest {
-                false => map.find_gap_aligned(*size, *align, within.clone()),
-                true => map.find_gap_aligned_rev(*size, *align, within.clone()),
+                false => map.find_gap(*size, Window::new(within.clone()).aligned(*align)),
+                true => map.find_gap(
+                    *size,
+                    Window::new(within.clone()).aligned(*align).from_end(),
+                ),
             }),
             _ => seen.clone(),
         };
@@ -395,7 +401,7 @@ macro_rules! changes {
                     RangeOp::ClearRange(range) => {
                         answer($target.clear_range(range.clone()), |()| Out::Done)
                     }
-                    RangeOp::Clear => answer($target.clear(), |()| Out::Done),
+                    RangeOp::Clear => answer($target.clear_range(0..=u64::MAX), |()| Out::Done),
                     RangeOp::Alloc {
                         size,
                         align,
@@ -406,11 +412,17 @@ macro_rules! changes {
                         let (within, new) = (within.clone(), self.value(*value));
                         let stored = match (highest, align) {
                             (false, 1) => $target.alloc_range(*size, within, new),
-                            (true, 1) => $target.alloc_range_rev(*size, within, new),
-                            (false, _) => $target.alloc_range_aligned(*size, *align, within, new),
-                            (true, _) => {
-                                $target.alloc_range_aligned_rev(*size, *align, within, new)
+                            (true, 1) => {
+                                $target.alloc_range(*size, Window::new(within).from_end(), new)
                             }
+                            (false, _) => {
+                                $target.alloc_range(*size, Window::new(within).aligned(*align), new)
+                            }
+                            (true, _) => $target.alloc_range(
+                                *size,
+                                Window::new(within).aligned(*align).from_end(),
+                                new,
+                            ),
                         };
                         answer(back(stored, *value), |place| Out::At(Some(place)))
                     }
@@ -420,11 +432,12 @@ macro_rules! changes {
                         next,
                         value,
                     } => {
-                        let mut at = *next;
-                        let new = self.value(*value);
-                        let stored = $target.alloc_cyclic(*size, within.clone(), &mut at, new);
-                        assert!(stored.is_ok() || at == *next);
-                        answer(back(stored, *value), |place| Out::Cyclic(place, at))
+                        let window = Window::new(within.clone()).starting_at(*next);
+                        let stored = $target.alloc_range(*size, window, self.value(*value));
+                        answer(back(stored, *value), |place| {
+                            let next = place.end().checked_add(1).unwrap_or(*within.start());
+                            Out::Cyclic(place, next)
+                        })
                     }
                     _ => unreachable!("a change"),
                 }

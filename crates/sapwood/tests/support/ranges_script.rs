@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use sapwood::maple::{MapleMap, MapleView};
+use sapwood::maple::{MapleMap, MapleView, Window};
 
 use sapwood_model::oracle::RangeMap;
 
@@ -185,7 +185,7 @@ impl Script {
                 let value = V::of(version);
                 let plan = map.plan_store(range.clone(), &value).unwrap();
                 let reservation = map.reserve(plan).unwrap();
-                map.store_reserved(reservation, value);
+                reservation.store(value);
             }
             (Step::Store(range), 2) => {
                 let mut unknown = map.reserve_unknown(1).unwrap();
@@ -406,7 +406,7 @@ impl Script {
         let highest = rng.bool();
         let found = match highest {
             false => view.find_gap(size, all.clone()),
-            true => view.find_gap_rev(size, all.clone()),
+            true => view.find_gap(size, Window::new(all.clone()).from_end()),
         };
         let to = progress.begun();
         let what = format!("{size} in {from}..={to}, highest {highest}: {found:?}");

@@ -69,7 +69,7 @@ fn step(
     flows: &[u64],
     choices: &mut impl Choices,
 ) {
-    match choices.below(20) {
+    match choices.below(22) {
         0..=9 => {
             let (net, group) = (net(choices), group(choices));
             let old = table.insert(net, group.clone()).unwrap();
@@ -107,6 +107,7 @@ fn step(
             };
             assert_eq!(done, changed);
         }
+        18..=19 => transaction(table, oracle, choices),
         _ => {
             let net = net(choices);
             assert_eq!(table.get(net), oracle.get(&net).cloned());
@@ -121,6 +122,42 @@ fn step(
             let expected = longest.and_then(|(_, group)| group.member(*flow).copied());
             assert_eq!(table.lookup(addr, *flow), expected, "{addr}");
         }
+    }
+}
+
+/// Several changes at once, which nobody sees before they are committed, if they are; and a
+/// snapshot of before.
+fn transaction(
+    table: &RouteTable<u32>,
+    oracle: &mut BTreeMap<IpNet, Group<u32>>,
+    choices: &mut impl Choices,
+) {
+    let before = table.snapshot();
+    let mut after = oracle.clone();
+    let mut txn = table.begin();
+    for _ in 0..choices.below(6) {
+        let net = net(choices);
+        if choices.below(3) == 0 {
+            assert_eq!(txn.remove(net).unwrap(), after.remove(&net).is_some());
+        } else {
+            let group = group(choices);
+            let had = after.insert(net, group.clone()).is_some();
+            assert_eq!(txn.insert(net, group).unwrap(), had);
+        }
+        assert_eq!(table.len(), oracle.len());
+    }
+    if choices.below(3) == 0 {
+        txn.rollback();
+    } else {
+        txn.commit();
+        let old = core::mem::replace(oracle, after);
+        // Nobody but the snapshot has them any more.
+        table.reclaim(usize::MAX);
+        assert!(
+            before
+                .iter()
+                .eq(old.iter().map(|(net, group)| (*net, group)))
+        );
     }
 }
 
@@ -158,6 +195,11 @@ fn families_agree(table: &RouteTable<u32>, addr: IpAddr, flows: &[u64]) {
 fn agree(table: &RouteTable<u32>, oracle: &BTreeMap<IpNet, Group<u32>>) {
     table.verify().unwrap();
     let all: Vec<_> = oracle.clone().into_iter().collect();
-    assert_eq!(table.to_vec(), all);
+    let snapshot = table.snapshot();
+    let there: Vec<_> = snapshot
+        .iter()
+        .map(|(net, group)| (net, group.clone()))
+        .collect();
+    assert_eq!(there, all);
     assert_eq!(table.len(), oracle.len());
 }

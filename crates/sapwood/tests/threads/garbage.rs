@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::lpm::Ipv4Fib;
+use sapwood::maple::MapleMap;
 use sapwood::qp::QpStore;
 use sapwood::qsbr::{Domain, LimitPolicy, Stall, StallKind};
 use sapwood::{Error, OldestSnapshot};
@@ -317,6 +318,26 @@ fn a_store_writer_that_a_snapshot_blocks_is_explained() {
     assert_names(&told, 1);
     assert_eq!((store.snapshots(), store.oldest_snapshot()), (0, None));
     assert_all_reclaimed(&store);
+    assert!(domain.stalls().is_empty());
+}
+
+#[test]
+fn a_range_map_writer_that_a_snapshot_blocks_is_explained() {
+    let domain = domain_that_blocks();
+    let map: MapleMap<u64> = MapleMap::builder().domain(&domain).build();
+    map.store(0..=9, 0).unwrap();
+    let snapshot = kept_by("keeper", || map.snapshot());
+    let ask = || Told {
+        snapshots: map.snapshots(),
+        oldest: map.oldest_snapshot(),
+        stalls: domain.stalls(),
+    };
+    let told = blocked_by(snapshot, |i| map.store(0..=9, i).unwrap(), ask);
+    assert_names(&told, 0);
+    assert_eq!((map.snapshots(), map.oldest_snapshot()), (0, None));
+    map.reclaim(usize::MAX);
+    map.verify().unwrap();
+    assert_eq!(map.memory().waiting, (0, 0));
     assert!(domain.stalls().is_empty());
 }
 

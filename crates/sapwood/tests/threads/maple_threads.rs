@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use sapwood::Builder;
 use sapwood::Error;
-use sapwood::maple::MapleMap;
+use sapwood::maple::{MapleMap, Window};
 use sapwood::qsbr::Domain;
 
 use crate::support::progress::Progress;
@@ -179,10 +179,11 @@ fn allocations_of_many_threads_do_not_overlap() {
                     let size = rng.u64(1..9);
                     let range = match rng.u8(0..3) {
                         0 => map.alloc_range(size, 0..=9_999, value),
-                        1 => map.alloc_range_rev(size, 0..=9_999, value),
-                        _ => map.alloc_cyclic(size, 0..=9_999, &mut next, value),
+                        1 => map.alloc_range(size, Window::new(0..=9_999).from_end(), value),
+                        _ => map.alloc_range(size, Window::new(0..=9_999).starting_at(next), value),
                     };
                     let range = range.unwrap();
+                    next = range.end() + 1;
                     assert_eq!(range.end() - range.start() + 1, size);
                     mine.push((range, value));
                     if mine.len() > 60 || rng.u8(0..3) == 0 {

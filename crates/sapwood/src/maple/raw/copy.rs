@@ -82,11 +82,11 @@ impl<V: Clone> Copy<'_, V> {
         unsafe {
             if level == 0 {
                 let leaf = Leaf::at(p);
-                let slot = self.shared.slot;
+                let slot = self.shared.published.slot;
                 let r = space.alloc(leaf.bytes(), LEAF)?;
                 let mut slots = Vec::with_capacity(leaf.len());
                 for k in 0..leaf.len() {
-                    if self.shared.values == Values::Apart {
+                    if self.shared.published.values == Values::Apart {
                         let old = leaf.slot(k, slot).cast::<u32>().read();
                         let value = &*Apart::<V>::place(self.from.at(old));
                         let value = value.clone();

@@ -49,7 +49,7 @@ pub(crate) enum Outcome {
     Same,
     /// It has no entries any more.
     Empty,
-    /// It has a new root, with so many levels of inner nodes: the only new node of the highest
+    /// It has a new root, with `height` levels of inner nodes: the only new node of the highest
     /// level that has some, or a node that stays.
     Root { node: Child, height: usize },
     /// One child of the node at this level of the path is another one.
@@ -473,6 +473,34 @@ impl Draft {
                 return;
             }
         }
+    }
+
+    /// Goes on to the root where the draft would change a cell: an inner node that a snapshot sees
+    /// is copied and not changed.
+    pub(crate) fn copy_up(&mut self, limits: &Limits) {
+        let Outcome::Cell { level, mut node } = self.outcome else {
+            return;
+        };
+        let height = self.path.height;
+        for above in level..=height {
+            let (inner, at) = (self.path.inner(above), self.path.index(above));
+            let upper = self.path.upper(above);
+            let copy = self.next_level();
+            copy.take(inner, 0, inner.len(), upper);
+            let bound = copy.children[at].upper;
+            copy.children[at] = Child {
+                upper: bound,
+                ..node
+            };
+            // It has as many children as before: one part, and one child of the level above.
+            self.part(limits, false);
+            node = match self.below.pop() {
+                Some(node) => node,
+                None => unreachable!("a level has a node"),
+            };
+            self.gone.push((self.path.node[above], above));
+        }
+        self.outcome = Outcome::Root { node, height };
     }
 
     fn next_level(&mut self) -> &mut Level {

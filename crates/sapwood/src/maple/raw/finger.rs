@@ -19,6 +19,8 @@ pub(crate) struct Source<'a> {
     pub(crate) native: bool,
     /// Bytes of a slot.
     pub(crate) slot: usize,
+    /// No node of the tree changes, whatever becomes of the map.
+    pub(crate) frozen: bool,
 }
 
 impl Source<'_> {
@@ -82,9 +84,15 @@ impl<'a> Finger<'a> {
     #[inline(always)]
     fn is_current(&self, at: &Found) -> bool {
         match at.parent {
-            Some((parent, i)) => parent.child(i) == at.node && !parent.is_replaced(),
+            Some((parent, i)) => parent.child(i) == at.node && self.is_part(parent),
             None => self.is_root(at.node),
         }
+    }
+
+    /// Whether an inner node is part of the tree: a snapshot's are, also when the map has others.
+    #[inline(always)]
+    fn is_part(&self, inner: Inner) -> bool {
+        !inner.is_replaced() || self.source.frozen
     }
 
     fn is_root(&self, node: u32) -> bool {
@@ -185,7 +193,7 @@ impl<'a> Finger<'a> {
                 if ends && x == self.next && self.is_current(at) {
                     let next = self.turn(at, parent, i + 1);
                     // A parent that has been replaced since may lead to what is no longer there.
-                    if !parent.is_replaced() {
+                    if self.is_part(parent) {
                         self.at = Some(next);
                         return Some(self.step(0, |entry| entry.end.wrapping_add(1)));
                     }

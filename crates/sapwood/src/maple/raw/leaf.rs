@@ -57,7 +57,7 @@ impl Encoding {
 /// Bytes that a leaf may have however few entries are in it.
 pub(crate) const LEAF_LEAST: usize = 192;
 
-/// Entries that a leaf of at most so many bytes can have for certain.
+/// Entries that a leaf of at most `bytes` bytes has room for, whatever their borders.
 pub(crate) fn leaf_holds(bytes: usize, slot: usize, width: u32) -> usize {
     let encoding = Encoding {
         base: 0,
@@ -324,7 +324,7 @@ impl Leaf {
         let n = from + count + behind;
         let Encoding { base, shift, width } = self.encoding;
         let (starts, values, _) = self.encoding.places(n, slot);
-        // SAFETY: the caller's promise: the arrays of both leaves have room for so many entries.
+        // SAFETY: the caller's promise: the arrays of both leaves have room for these entries.
         unsafe {
             Leaf::head(p, self.encoding, n, slot);
             let copy = |to: usize, at: usize, bytes: usize| {
@@ -376,7 +376,7 @@ impl Leaf {
 }
 
 /// # Safety
-/// Both have so many bytes, and do not overlap.
+/// Both have `bytes` bytes, and do not overlap.
 #[inline(always)]
 unsafe fn copy_bytes(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.

@@ -6,7 +6,8 @@
 //!   leaves at level 0, inner nodes above. Blocks are only freed after they were unlinked and a
 //!   grace period is over.
 //! - A leaf that readers can reach never changes. An inner node changes in its cells, gap words and
-//!   the mark that it was replaced, each by one atomic store of the writer.
+//!   the mark that it was replaced, each by one atomic store of the writer. While a snapshot is
+//!   kept, only the marks change, and nothing is freed that was retired after it was made.
 //! - A cell's node may be replaced in place only by one with the same upper bound, so that what an
 //!   inner node says of its children's bounds is true of every node that its cells ever had.
 //! - The arena does not move.

@@ -17,21 +17,19 @@ pub(crate) struct Fit {
     pub(crate) to: u64,
     /// The highest place is wanted, and not the lowest.
     pub(crate) highest: bool,
+    /// Places from this index on, in the direction of the search, come first.
+    pub(crate) near: Option<u64>,
 }
 
 impl Fit {
-    /// The same, of which the highest place is wanted.
-    pub(crate) fn rev(self) -> Fit {
-        Fit {
-            highest: true,
-            ..self
-        }
-    }
-
-    /// The same at or after an index, if that leaves enough of the window.
-    pub(crate) fn at_or_after(self, index: u64) -> Option<Fit> {
-        let from = self.from.max(index);
-        (from <= self.to && self.to - from >= self.size - 1).then_some(Fit { from, ..self })
+    /// The part of the window that comes first, if there is one and it is large enough.
+    pub(crate) fn nearest(self) -> Option<Fit> {
+        let near = self.near?;
+        let (from, to) = match self.highest {
+            false => (self.from.max(near), self.to),
+            true => (self.from, self.to.min(near)),
+        };
+        (from <= to && to - from >= self.size - 1).then_some(Fit { from, to, ..self })
     }
 
     /// The lowest first index in a gap.

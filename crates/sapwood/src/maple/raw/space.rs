@@ -8,7 +8,7 @@ use sapwood_qsbr::Domain;
 use super::node::{INNER, LEAF, Mem, POOLED, RESERVED, VALUE};
 use crate::garbage::{Block, Garbage};
 
-/// Free blocks are kept up to so many bytes in all.
+/// The most bytes of free blocks that are kept.
 const POOLED_MOST: usize = 1 << 17;
 /// Where a kind of block lies.
 fn area(kind: Kind) -> Area {
@@ -27,7 +27,7 @@ pub(crate) struct Held {
     pub(crate) area: Area,
 }
 
-/// The process's heap has no memory for a list of so many bytes.
+/// The process's heap has no memory for a list of `bytes` bytes.
 pub(crate) fn no_heap(_: TryReserveError, bytes: usize) -> ArenaFull {
     ArenaFull {
         requested: bytes,
@@ -122,7 +122,7 @@ impl Space {
             .sum()
     }
 
-    /// Makes room to keep `count` free blocks, as far as so many would be kept.
+    /// Makes room to keep `count` free blocks, or as many of them as would be kept.
     pub(crate) fn room_to_keep(
         &mut self,
         bytes: usize,
@@ -176,10 +176,11 @@ impl Space {
     }
 
     /// Frees up to `budget` blocks that nobody can hold any more: values by `value`, the others
-    /// here.
+    /// here. `bounds` are the newest version and the oldest that is kept.
     pub(crate) fn reclaim(
         &mut self,
         budget: usize,
+        bounds: (u64, u64),
         mut value: impl FnMut(&mut Arena, u32),
     ) -> usize {
         if self.garbage.is_empty() {
@@ -191,8 +192,7 @@ impl Space {
             garbage,
             ..
         } = self;
-        // There is one version.
-        garbage.reclaim(budget, (0, 0), |block| match block.kind() {
+        garbage.reclaim(budget, bounds, |block| match block.kind() {
             VALUE => value(arena, block.at()),
             kind => {
                 if let Some(r) = Ref::new(block.at()) {

@@ -3,6 +3,7 @@
 use core::any::TypeId;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 use sapwood_arena::{Arena, ArenaOptions, Ref};
@@ -18,6 +19,7 @@ use super::search::Fit;
 use super::space::Space;
 use super::unknown::Unknown;
 use crate::garbage::{self, Block, SEAL};
+use crate::kept::{KeptVersion, Versions};
 use crate::sync::{self, WriterGuard, WriterLock};
 
 /// Whether values lie in the leaves' slots, as their bytes, or in blocks of their own that slots
@@ -78,8 +80,8 @@ impl<V> Apart<V> {
     }
 }
 
-/// What all handles of a map share.
-pub(crate) struct MapleShared<V> {
+/// A tree as readers see it: the map's newest one, or the one of a snapshot.
+pub(crate) struct Published {
     root: CachePadded<AtomicU64>,
     /// The arena's base, once there is a root.
     base: AtomicPtr<u8>,
@@ -87,7 +89,29 @@ pub(crate) struct MapleShared<V> {
     pub(super) values: Values,
     pub(super) slot: usize,
     pub(super) native: bool,
+    /// No node of the tree changes.
+    frozen: bool,
+}
+
+impl Published {
+    /// The tree as it is now, for a snapshot. The writer publishes nothing meanwhile.
+    fn freeze(&self) -> Published {
+        let root = self.root.load(Ordering::Relaxed);
+        Published {
+            root: AtomicU64::new(root).into(),
+            base: AtomicPtr::new(self.base.load(Ordering::Relaxed)),
+            len: AtomicUsize::new(self.len.load(Ordering::Relaxed)),
+            frozen: true,
+            ..*self
+        }
+    }
+}
+
+/// What all handles of a map share.
+pub(crate) struct MapleShared<V> {
+    pub(super) published: Published,
     domain: Domain,
+    versions: Arc<Versions>,
     writer: WriterLock<Writer<V>>,
 }
 
@@ -106,6 +130,8 @@ pub(crate) struct Writer<V> {
     /// draft is not stale.
     pub(super) newest: Option<Drafted>,
     pub(super) drafts: u64,
+    /// Snapshots may see the newest tree, so that its inner nodes must stay as they are.
+    pub(super) kept: bool,
     /// Blocks of the change under way.
     pub(super) nodes: Vec<u32>,
     pub(super) gone: Vec<Block>,
@@ -160,12 +186,16 @@ impl<V> MapleShared<V> {
         let largest = limits.largest();
         let arena = Arena::new(config.options);
         MapleShared {
-            root: CachePadded::default(),
-            base: AtomicPtr::new(core::ptr::null_mut()),
-            len: AtomicUsize::new(0),
-            values,
-            slot,
-            native: has_native(),
+            published: Published {
+                root: CachePadded::default(),
+                base: AtomicPtr::new(core::ptr::null_mut()),
+                len: AtomicUsize::new(0),
+                values,
+                slot,
+                native: has_native(),
+                frozen: false,
+            },
+            versions: Versions::new(&domain),
             writer: WriterLock::new(Writer {
                 space: Space::new(arena, &domain, largest, Apart::<V>::BYTES),
                 unknown: Unknown::new(&limits, values == Values::Apart),
@@ -173,6 +203,7 @@ impl<V> MapleShared<V> {
                 draft: Draft::new(),
                 newest: None,
                 drafts: 0,
+                kept: false,
                 nodes: Vec::new(),
                 gone: Vec::new(),
                 root: Root::EMPTY,
@@ -187,7 +218,7 @@ impl<V> MapleShared<V> {
     pub(crate) fn config(&self, writer: &Writer<V>) -> Config {
         Config {
             options: writer.space.arena.options().clone(),
-            values: self.values,
+            values: self.published.values,
             leaf: writer.limits.leaf,
             fanout: writer.limits.fanout,
         }
@@ -198,7 +229,7 @@ impl<V> MapleShared<V> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.len.load(Ordering::Acquire)
+        self.published.len.load(Ordering::Acquire)
     }
 
     #[track_caller]
@@ -227,24 +258,52 @@ impl<V> MapleShared<V> {
         );
         // SAFETY: what the root reaches is freed only a grace period after it was unlinked, and the
         // guard holds that grace period back.
-        unsafe { View::new(self) }
+        unsafe { View::new(&self.published) }
     }
 
     /// The map as it is while its writer is left alone.
     pub(crate) fn still<'w>(&'w self, _: &'w Writer<V>) -> View<'w, V> {
         // SAFETY: only changes through the writer free anything.
-        unsafe { View::new(self) }
+        unsafe { View::new(&self.published) }
+    }
+
+    /// The snapshots.
+    pub(crate) fn versions(&self) -> &Versions {
+        &self.versions
+    }
+
+    /// Keeps the tree as it is. Until the snapshot is dropped, changes copy the inner nodes that
+    /// they would change in place.
+    pub(crate) fn keep(
+        self: &Arc<Self>,
+        writer: &mut Writer<V>,
+        dropped: &mut Vec<V>,
+    ) -> Snapshot<V> {
+        // What was retired before is tagged with this version, which does without it.
+        self.reclaim(writer, 0, dropped);
+        let (version, published) = self.versions.keep(|| self.published.freeze());
+        writer.kept = true;
+        // Plans of drafts that would change nodes in place are stale.
+        writer.newest = None;
+        Snapshot {
+            published,
+            version,
+            shared: Arc::clone(self),
+        }
     }
 
     /// Makes the tree of the writer the one that readers see.
     pub(super) fn publish_root(&self, writer: &Writer<V>) {
-        self.base.store(writer.space.mem().0, Ordering::Relaxed);
+        self.published
+            .base
+            .store(writer.space.mem().0, Ordering::Relaxed);
         sync::point();
-        self.root.store(writer.root.word(), Ordering::Release);
+        let root = &self.published.root;
+        root.store(writer.root.word(), Ordering::Release);
     }
 
     pub(super) fn publish_len(&self, writer: &Writer<V>) {
-        self.len.store(writer.len, Ordering::Release);
+        self.published.len.store(writer.len, Ordering::Release);
     }
 
     /// Reserves room for `bytes` more garbage, by the domain's policy.
@@ -273,7 +332,8 @@ impl<V> MapleShared<V> {
         budget: usize,
         dropped: &mut Vec<V>,
     ) -> usize {
-        writer.space.reclaim(budget, |arena, r| {
+        let bounds = self.versions.lock().bounds();
+        writer.space.reclaim(budget, bounds, |arena, r| {
             let p = Mem(arena.base()).at(r);
             // SAFETY: the block holds a value that was unlinked, and whose grace period is over.
             unsafe {
@@ -320,7 +380,8 @@ impl<V> Writer<V> {
 
 /// A map that is read.
 pub(crate) struct View<'g, V> {
-    shared: &'g MapleShared<V>,
+    tree: &'g Published,
+    values: PhantomData<&'g V>,
 }
 
 impl<V> Clone for View<'_, V> {
@@ -333,18 +394,23 @@ impl<V> Copy for View<'_, V> {}
 
 impl<'g, V> View<'g, V> {
     /// # Safety
-    /// For `'g`, nothing is freed that the root reaches, or reached since this was made.
-    pub(super) unsafe fn new(shared: &'g MapleShared<V>) -> Self {
-        View { shared }
+    /// For `'g`, nothing is freed that the root reaches, or reached since this was made. Slots hold
+    /// values of this type, or references of their blocks.
+    pub(super) unsafe fn new(tree: &'g Published) -> Self {
+        View {
+            tree,
+            values: PhantomData,
+        }
     }
 
     #[inline(always)]
     pub(crate) fn source(self) -> Source<'g> {
         Source {
-            base: &self.shared.base,
-            root: &self.shared.root,
-            native: self.shared.native,
-            slot: self.shared.slot,
+            base: &self.tree.base,
+            root: &self.tree.root,
+            native: self.tree.native,
+            slot: self.tree.slot,
+            frozen: self.tree.frozen,
         }
     }
 
@@ -367,12 +433,15 @@ impl<'g, V> View<'g, V> {
 
     /// The first index of the place that is looked for.
     pub(crate) fn place(self, fit: &Fit) -> Option<u64> {
+        let nearest = fit.nearest();
         // SAFETY: the promise of `new`.
-        unsafe { self.tree().place(fit) }
+        let found = nearest.and_then(|fit| unsafe { self.tree().place(&fit) });
+        // SAFETY: as above.
+        found.or_else(|| unsafe { self.tree().place(fit) })
     }
 
     pub(crate) fn len(self) -> usize {
-        self.shared.len()
+        self.tree.len.load(Ordering::Acquire)
     }
 
     /// The value of an entry, by its slot, which is one of the map's.
@@ -381,10 +450,10 @@ impl<'g, V> View<'g, V> {
         // SAFETY: an entry's slot holds a value, or the reference of its block; neither is freed or
         // changed for `'g`.
         unsafe {
-            match self.shared.values {
+            match self.tree.values {
                 Values::InSlots => &*slot.cast::<V>(),
                 Values::Apart => {
-                    let base = Mem(self.shared.base.load(Ordering::Relaxed));
+                    let base = Mem(self.tree.base.load(Ordering::Relaxed));
                     let r = slot.cast::<u32>().read();
                     &*Apart::<V>::place(base.at(r))
                 }
@@ -397,12 +466,12 @@ impl<'g, V> View<'g, V> {
     pub(crate) fn entry(self, x: u64) -> Option<Entry> {
         // SAFETY: the promise of `new`.
         let (leaf, k) = unsafe { self.tree().entry(x) }?;
-        Some(Entry::new(&leaf, k, self.shared.slot))
+        Some(Entry::new(&leaf, k, self.tree.slot))
     }
 
     /// An entry of a leaf that was found here.
     pub(crate) fn entry_of(self, leaf: &Leaf, k: usize) -> Entry {
-        Entry::new(leaf, k, self.shared.slot)
+        Entry::new(leaf, k, self.tree.slot)
     }
 
     /// The value of the entry that holds `x`.
@@ -410,7 +479,33 @@ impl<'g, V> View<'g, V> {
     pub(crate) fn get(self, x: u64) -> Option<&'g V> {
         // SAFETY: the promise of `new`.
         let (leaf, k) = unsafe { self.tree().entry(x) }?;
-        Some(self.value(leaf.slot(k, self.shared.slot)))
+        Some(self.value(leaf.slot(k, self.tree.slot)))
+    }
+}
+
+/// A version of a map that is kept, with all that it reaches.
+pub(crate) struct Snapshot<V> {
+    published: Published,
+    version: KeptVersion,
+    shared: Arc<MapleShared<V>>,
+}
+
+impl<V> Snapshot<V> {
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_, V> {
+        // SAFETY: while the version is in the list of snapshots, nothing that it reaches is freed;
+        // the arena lives as long as what all handles share.
+        unsafe { View::new(&self.published) }
+    }
+}
+
+impl<V> Clone for Snapshot<V> {
+    fn clone(&self) -> Self {
+        Snapshot {
+            published: self.published.freeze(),
+            version: self.version.clone(),
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
@@ -439,10 +534,10 @@ pub(super) unsafe fn leaves_below(
 
 impl<V> Drop for MapleShared<V> {
     fn drop(&mut self) {
-        if self.values == Values::InSlots || !core::mem::needs_drop::<V>() {
+        if self.published.values == Values::InSlots || !core::mem::needs_drop::<V>() {
             return;
         }
-        let slot = self.slot;
+        let slot = self.published.slot;
         let writer = self.writer.get_mut();
         let mem = writer.mem();
         let mut values: Vec<V> = Vec::new();

@@ -84,7 +84,7 @@ impl Unknown {
         }
     }
 
-    /// The most nodes that a store makes in a tree with so many levels above the leaves.
+    /// The most nodes that a store makes in a tree with `height` levels above the leaves.
     fn worst(&self, height: usize) -> usize {
         // One leaf more may stay as it is, with new bounds.
         let mut level = self.leaves + 1;

@@ -134,7 +134,7 @@ impl<V> MapleShared<V> {
         if n < least {
             return Err(format!("leaf {node} has {n} entries"));
         }
-        let size = leaf.encoding().size(n, self.slot);
+        let size = leaf.encoding().size(n, self.published.slot);
         if leaf.bytes() != size || size > writer.limits.largest() {
             return Err(format!(
                 "leaf {node} of {n} entries has {} bytes, not {size}",
@@ -153,10 +153,10 @@ impl<V> MapleShared<V> {
                 return Err(format!("entry {start}..={end} of leaf {node} is not found"));
             }
             next = end.checked_add(1);
-            if self.values == Values::Apart {
+            if self.published.values == Values::Apart {
                 // SAFETY: an entry's slot holds the reference of its value.
                 met.values
-                    .push(unsafe { leaf.slot(k, self.slot).cast::<u32>().read() });
+                    .push(unsafe { leaf.slot(k, self.published.slot).cast::<u32>().read() });
             }
         }
         if upper != u64::MAX && leaf.last() != upper {

@@ -52,16 +52,25 @@ impl<V> MapleShared<V> {
         // SAFETY: the tree is the writer's, which is borrowed; what it reaches is live.
         unsafe {
             #[cfg(all(target_arch = "x86_64", not(miri)))]
-            if self.native {
-                return make_native(draft, mem, *root, limits, range, put);
+            if self.published.native {
+                make_native(draft, mem, *root, limits, range, put);
+            } else {
+                draft.make::<false>(mem, *root, limits, range, put);
             }
+            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
             draft.make::<false>(mem, *root, limits, range, put);
+        }
+        if writer.kept {
+            writer.kept = self.versions().snapshots() > 0;
+            if writer.kept {
+                writer.draft.copy_up(&writer.limits);
+            }
         }
     }
 
     /// What the draft takes.
     pub(crate) fn cost(&self, writer: &Writer<V>, put: bool) -> Cost {
-        let values = match (self.values, writer.draft.outcome) {
+        let values = match (self.published.values, writer.draft.outcome) {
             (Values::InSlots, _) | (_, Outcome::Same) => 0,
             _ => usize::from(put) + usize::from(writer.draft.cloned.is_some()),
         };
@@ -150,8 +159,8 @@ impl<V> MapleShared<V> {
     fn list_gone(&self, writer: &mut Writer<V>) {
         let mem = writer.mem();
         let Writer { draft, gone, .. } = writer;
-        let apart = self.values == Values::Apart;
-        let slot = self.slot;
+        let apart = self.published.values == Values::Apart;
+        let slot = self.published.slot;
         gone.clear();
         // SAFETY: what the draft names is live, of the levels that it says.
         unsafe {
@@ -259,7 +268,7 @@ impl<V: Clone> MapleShared<V> {
     ) -> Result<(), (Option<V>, ArenaFull)> {
         writer.newest = None;
         // A panic of `clone` comes before anything is done.
-        let copy = match (self.values, writer.draft.cloned) {
+        let copy = match (self.published.values, writer.draft.cloned) {
             (Values::Apart, Some(slot)) => {
                 // SAFETY: the slot of a live entry, which refers to a live value.
                 let value = unsafe {
@@ -277,7 +286,7 @@ impl<V: Clone> MapleShared<V> {
         let mem = writer.mem();
         let mut values = writer.nodes.iter().copied();
         let (mut new, mut clone) = (0_u32, 0_u32);
-        let apart = self.values == Values::Apart;
+        let apart = self.published.values == Values::Apart;
         let mut new_at = (&raw const new).cast::<u8>();
         if let Some(value) = &value {
             if apart {
@@ -319,7 +328,7 @@ impl<V: Clone> MapleShared<V> {
         put: bool,
         copied: bool,
     ) -> Result<(), ArenaFull> {
-        let values = match self.values {
+        let values = match self.published.values {
             Values::Apart => usize::from(put) + usize::from(copied),
             Values::InSlots => 0,
         };
@@ -400,7 +409,8 @@ impl<V> Writer<V> {
             ..
         } = self;
         let entries = &draft.entries;
-        if let (Some(splice), &[r]) = (&draft.spliced, &nodes[..]) {
+        let mut added = 0;
+        if let (Some(splice), &[r, ..]) = (&draft.spliced, &nodes[..]) {
             let between = splice.between().iter();
             let between = between.map(|&(start, end, slot)| (start, end, slot.bytes(new, clone)));
             // SAFETY: the caller's promise; the borders can be written in the leaf's encoding.
@@ -410,11 +420,17 @@ impl<V> Writer<V> {
                     .leaf
                     .write_spliced(mem.at(r), limits.slot, rest, between);
             }
-            self.len += draft.leaves[0].to;
-            return;
+            added = draft.leaves[0].to;
+            if draft.used == 0 {
+                self.len += added;
+                return;
+            }
         }
-        let mut added = 0;
-        for (part, &r) in draft.leaves.iter().zip(nodes.iter()) {
+        let made = match draft.spliced {
+            Some(_) => &[],
+            None => &draft.leaves[..],
+        };
+        for (part, &r) in made.iter().zip(nodes.iter()) {
             let (from, to) = (part.from, part.to);
             added += to - from;
             let slots = entries.slots[from..to].iter();
@@ -510,6 +526,12 @@ impl<V> MapleShared<V> {
                     }
                 }
             }
+        }
+        if writer.kept {
+            let bytes = self.gone_bytes(writer);
+            let mut versions = self.versions().lock();
+            versions.publish();
+            versions.retire(bytes);
         }
         let mem = writer.mem();
         let mut gone = core::mem::take(&mut writer.gone);

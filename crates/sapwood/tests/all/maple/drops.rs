@@ -83,7 +83,7 @@ fn reservations_and_copies_drop_their_values() {
     drop(map.reserve(plan).unwrap());
     let plan = map.plan_store(33..=77, &value).unwrap();
     let reservation = map.reserve(plan).unwrap();
-    map.store_reserved(reservation, value);
+    reservation.store(value);
     let mut unknown = map.reserve_unknown(2).unwrap();
     unknown.store(100..=200, LEDGER.value(98)).unwrap();
     drop(unknown);

@@ -30,7 +30,7 @@ fn copies_and_reservations(pair: &mut Pair<u64, impl Fn(u64) -> u64>, range: &Ra
     let plan = pair.map.plan_store(range.clone(), &7).unwrap();
     match pair.map.reserve(plan) {
         Ok(reservation) => {
-            pair.map.store_reserved(reservation, 7);
+            reservation.store(7);
             pair.model.store(range.clone(), 7);
         }
         Err(error) => {
@@ -197,7 +197,7 @@ fn an_exact_reservation_is_there_or_refused_at_the_edge_of_a_full_arena() {
             let plan = map.plan_store(range.clone(), &turn).unwrap();
             match map.reserve(plan) {
                 Ok(reservation) => {
-                    map.store_reserved(reservation, turn);
+                    reservation.store(turn);
                     model.store(range, turn);
                     made += 1;
                 }

@@ -85,7 +85,7 @@ fn a_stale_plan_is_made_again() {
             let before = pair.made();
             let reservation = pair.map.reserve(plan).unwrap();
             assert_eq!(reservation.nodes(), fresh);
-            pair.map.store_reserved(reservation, value);
+            reservation.store(value);
             assert_eq!(pair.made() - before, fresh as u64);
             pair.model.store(range.clone(), value);
             pair.agree();
@@ -138,7 +138,7 @@ fn a_plan_serves_more_than_once() {
             let before = pair.made();
             let reservation = pair.map.reserve(plan.clone()).unwrap();
             assert_eq!(reservation.nodes(), fresh);
-            pair.map.store_reserved(reservation, value);
+            reservation.store(value);
             assert_eq!(pair.made() - before, fresh as u64);
             pair.model.store(100..=2_000, value);
             pair.agree();

@@ -1,7 +1,7 @@
 //! The search for gaps, and allocation in them.
 
 use sapwood::Error;
-use sapwood::maple::MapleMap;
+use sapwood::maple::{MapleMap, Window};
 
 use sapwood_model::oracle::RangeMap;
 
@@ -19,16 +19,20 @@ fn ask(map: &MapleMap<u64>, oracle: &RangeMap<u64>, size: u64, align: u64, start
         ),
         false => (None, None),
     };
-    let found = map.find_gap_aligned(size, align, within());
+    let found = map.find_gap(size, Window::new(within()).aligned(align));
     assert_eq!(found, low, "lowest {at}");
-    let found = map.find_gap_aligned_rev(size, align, within());
+    let found = map.find_gap(size, Window::new(within()).aligned(align).from_end());
     assert_eq!(found, high, "highest {at}");
     if align == 1 {
         assert_eq!(map.find_gap(size, within()), low, "lowest {at}");
-        assert_eq!(map.find_gap_rev(size, within()), high, "highest {at}");
+        assert_eq!(
+            map.find_gap(size, Window::new(within()).from_end()),
+            high,
+            "highest {at}"
+        );
         map.read(|view| {
             assert_eq!(view.find_gap(size, within()), low);
-            assert_eq!(view.find_gap_rev(size, within()), high);
+            assert_eq!(view.find_gap(size, Window::new(within()).from_end()), high);
         });
     }
 }
@@ -51,12 +55,12 @@ fn lowest_and_highest_fit() {
             let (low, high) = (place(size), place(40) + 40 - size);
             let lowest = map.map.find_gap(size, 0..=end);
             assert_eq!(lowest, Some(low..=low + size - 1), "{size}");
-            let highest = map.map.find_gap_rev(size, 0..=end);
+            let highest = map.map.find_gap(size, Window::new(0..=end).from_end());
             assert_eq!(highest, Some(high..=high + size - 1), "{size}");
         }
         assert_eq!(map.map.find_gap(41, 0..=end), None);
         assert_eq!(map.map.find_gap(41, 0..=MAX), Some(end + 1..=end + 41));
-        let top = map.map.find_gap_rev(41, 0..=MAX);
+        let top = map.map.find_gap(41, Window::new(0..=MAX).from_end());
         assert_eq!(top, Some(MAX - 40..=MAX));
     });
 }
@@ -116,7 +120,10 @@ fn allocation_of_the_lowest_and_the_highest_fit() {
                 };
                 let found = match highest {
                     false => map.map.alloc_range(size, within.clone(), given),
-                    true => map.map.alloc_range_rev(size, within.clone(), given),
+                    true => {
+                        map.map
+                            .alloc_range(size, Window::new(within.clone()).from_end(), given)
+                    }
                 };
                 let Some(wanted) = wanted else {
                     let rejected = found.unwrap_err();
@@ -150,15 +157,22 @@ fn no_gap() {
             let no = Error::NoGap { size };
             let rejected = map.map.alloc_range(size, 0..=MAX, 7).unwrap_err();
             assert_eq!((rejected.error, rejected.value), (no.clone(), 7));
-            let rejected = map.map.alloc_range_rev(size, 0..=MAX, 7).unwrap_err();
+            let rejected = map
+                .map
+                .alloc_range(size, Window::new(0..=MAX).from_end(), 7)
+                .unwrap_err();
             assert_eq!(rejected.error, no);
-            let rejected = map.map.alloc_range_aligned(size, 1, 0..=MAX, 7);
+            let rejected = map
+                .map
+                .alloc_range(size, Window::new(0..=MAX).aligned(1), 7);
             assert_eq!(rejected.unwrap_err().error, no);
-            let rejected = map.map.alloc_range_aligned_rev(size, 1, 0..=MAX, 7);
+            let rejected = map
+                .map
+                .alloc_range(size, Window::new(0..=MAX).aligned(1).from_end(), 7);
             assert_eq!(rejected.unwrap_err().error, no);
-            let mut next = 5;
-            let rejected = map.map.alloc_cyclic(size, 0..=MAX, &mut next, 7);
-            assert_eq!((rejected.unwrap_err().error, next), (no.clone(), 5));
+            let window = Window::new(0..=MAX).starting_at(5);
+            let rejected = map.map.alloc_range(size, window, 7);
+            assert_eq!(rejected.unwrap_err().error, no);
             assert_eq!(map.map.plan_alloc(size, 0..=MAX, &7).unwrap_err(), no);
             map.agree();
         }
@@ -166,7 +180,10 @@ fn no_gap() {
         map.clear_range(1_001..=1_009);
         let rejected = map.map.alloc_range(10, 0..=MAX, 7).unwrap_err();
         assert_eq!(rejected.error, Error::NoGap { size: 10 });
-        let rejected = map.map.alloc_range_aligned(8, 8, 0..=MAX, 7).unwrap_err();
+        let rejected = map
+            .map
+            .alloc_range(8, Window::new(0..=MAX).aligned(8), 7)
+            .unwrap_err();
         assert_eq!(rejected.error, Error::NoGap { size: 8 });
         let rejected = map.map.alloc_range(9, 0..=1_008, 7).unwrap_err();
         assert_eq!(rejected.error, Error::NoGap { size: 9 });
@@ -188,11 +205,16 @@ fn invalid_arguments() {
         let empty = Error::EmptyRange { start: 9, end: 8 };
         let odd = |align| Error::Alignment { align };
         let alloc = |size, align, within| {
-            let up = map.alloc_range_aligned(size, align, within, 7);
+            let up = map.alloc_range(size, Window::new(within).aligned(align), 7);
             up.unwrap_err().error
         };
         assert_eq!(map.alloc_range(11, 0..=9, 7).unwrap_err().error, small);
-        assert_eq!(map.alloc_range_rev(11, 0..=9, 7).unwrap_err().error, small);
+        assert_eq!(
+            map.alloc_range(11, Window::new(0..=9).from_end(), 7)
+                .unwrap_err()
+                .error,
+            small
+        );
         assert_eq!(alloc(11, 1, 0..=9), small);
         assert_eq!(
             map.alloc_range(0, 0..=9, 7).unwrap_err().error,
@@ -202,19 +224,22 @@ fn invalid_arguments() {
         assert_eq!(map.alloc_range(1, 9..=8, 7).unwrap_err().error, empty);
         for align in [0, 3, 6, 1 << 40 | 1] {
             assert_eq!(alloc(1, align, 0..=9), odd(align));
-            let down = map.alloc_range_aligned_rev(1, align, 0..=9, 7);
+            let down = map.alloc_range(1, Window::new(0..=9).aligned(align).from_end(), 7);
             assert_eq!(down.unwrap_err().error, odd(align));
-            assert_eq!(map.find_gap_aligned(1, align, 0..=9), None);
-            assert_eq!(map.find_gap_aligned_rev(1, align, 0..=9), None);
+            assert_eq!(map.find_gap(1, Window::new(0..=9).aligned(align)), None);
+            assert_eq!(
+                map.find_gap(1, Window::new(0..=9).aligned(align).from_end()),
+                None
+            );
         }
-        let mut next = 0;
-        let cyclic = map.alloc_cyclic(0, 0..=9, &mut next, 7).unwrap_err();
+        let window = Window::new(0..=9).starting_at(0);
+        let cyclic = map.alloc_range(0, window, 7).unwrap_err();
         assert_eq!(cyclic.error, Error::ZeroSize);
         assert_eq!(map.plan_alloc(0, 0..=9, &7).unwrap_err(), Error::ZeroSize);
         assert_eq!(map.plan_alloc(11, 0..=9, &7).unwrap_err(), small);
         for (size, within) in [(0, 0..=9), (11, 0..=9), (1, 9..=8)] {
             assert_eq!(map.find_gap(size, within.clone()), None);
-            assert_eq!(map.find_gap_rev(size, within), None);
+            assert_eq!(map.find_gap(size, Window::new(within).from_end()), None);
         }
         map.verify().unwrap();
         assert_eq!(map.len(), 1);
@@ -229,18 +254,28 @@ fn a_window_of_5_to_90() {
         map.store(0..=MAX, 1);
         let full = map.map.alloc_range(10, 5..=90, 2).unwrap_err().error;
         assert_eq!(full, Error::NoGap { size: 10 });
-        let full = map.map.alloc_range_rev(10, 5..=90, 2).unwrap_err().error;
+        let full = map
+            .map
+            .alloc_range(10, Window::new(5..=90).from_end(), 2)
+            .unwrap_err()
+            .error;
         assert_eq!(full, Error::NoGap { size: 10 });
         // Free from 5 to 9: five indices, no more.
         map.clear_range(5..=9);
         assert_eq!(map.map.find_gap(5, 5..=90), Some(5..=9));
-        assert_eq!(map.map.find_gap_rev(5, 5..=90), Some(5..=9));
+        assert_eq!(
+            map.map.find_gap(5, Window::new(5..=90).from_end()),
+            Some(5..=9)
+        );
         assert_eq!(map.map.find_gap(5, 5..=9), Some(5..=9));
         assert_eq!(map.map.find_gap(6, 5..=90), None);
-        assert_eq!(map.map.find_gap_rev(6, 5..=90), None);
+        assert_eq!(map.map.find_gap(6, Window::new(5..=90).from_end()), None);
         assert_eq!(map.map.find_gap(5, 6..=90), None);
         assert_eq!(map.map.find_gap(4, 6..=90), Some(6..=9));
-        assert_eq!(map.map.find_gap_rev(4, 0..=8), Some(5..=8));
+        assert_eq!(
+            map.map.find_gap(4, Window::new(0..=8).from_end()),
+            Some(5..=8)
+        );
         // A window that is smaller than the size.
         let wanted = Error::WindowTooSmall {
             size: 6,
@@ -292,24 +327,36 @@ fn aligned_fits() {
         let mut map = Checked::new(map);
         map.store(0..=0, 1);
         map.store(4_000..=4_999, 2);
-        let aligned = |size, align| map.map.find_gap_aligned(size, align, 0..=10_000);
+        let aligned = |size, align| {
+            map.map
+                .find_gap(size, Window::new(0..=10_000).aligned(align))
+        };
         assert_eq!(aligned(16, 1), Some(1..=16));
         assert_eq!(aligned(16, 16), Some(16..=31));
         assert_eq!(aligned(3_984, 16), Some(16..=3_999));
         assert_eq!(aligned(3_985, 16), Some(5_008..=8_992));
         assert_eq!(aligned(1, 4_096), Some(8_192..=8_192));
         assert_eq!(aligned(1, 1 << 40), None);
-        let down = |size, align| map.map.find_gap_aligned_rev(size, align, 0..=10_000);
+        let down = |size, align| {
+            map.map
+                .find_gap(size, Window::new(0..=10_000).aligned(align).from_end())
+        };
         assert_eq!(down(16, 16), Some(9_984..=9_999));
         assert_eq!(down(1, 4_096), Some(8_192..=8_192));
-        let top = map.map.find_gap_aligned_rev(1, 1 << 63, 0..=MAX);
+        let top = map
+            .map
+            .find_gap(1, Window::new(0..=MAX).aligned(1 << 63).from_end());
         assert_eq!(top, Some(1 << 63..=1 << 63));
         assert_eq!(
-            map.map.alloc_range_aligned(16, 16, 0..=MAX, 3).unwrap(),
+            map.map
+                .alloc_range(16, Window::new(0..=MAX).aligned(16), 3)
+                .unwrap(),
             16..=31
         );
         assert_eq!(
-            map.map.alloc_range_aligned_rev(16, 32, 0..=MAX, 4).unwrap(),
+            map.map
+                .alloc_range(16, Window::new(0..=MAX).aligned(32).from_end(), 4)
+                .unwrap(),
             MAX - 31..=MAX - 16
         );
         map.map.verify().unwrap();
@@ -321,30 +368,38 @@ fn aligned_fits() {
 fn cyclic_allocation_goes_on_and_wraps() {
     each(|map| {
         let mut map = Checked::new(map);
-        let within = 10..=109;
+        let from = |next| Window::new(10..=109).starting_at(next);
         let mut next = 0;
         for i in 0..10 {
-            let range = map.map.alloc_cyclic(10, within.clone(), &mut next, i);
-            assert_eq!(range.unwrap(), 10 * i + 10..=10 * i + 19);
-            assert_eq!(next, 10 * i + 20);
+            let range = map.map.alloc_range(10, from(next), i).unwrap();
+            assert_eq!(range, 10 * i + 10..=10 * i + 19);
+            next = range.end() + 1;
             map.oracle.store(10 * i + 10..=10 * i + 19, i);
             map.agree();
         }
-        let full = map.map.alloc_cyclic(10, within.clone(), &mut next, 99);
+        let full = map.map.alloc_range(10, from(next), 99);
         assert_eq!(full.unwrap_err().error, Error::NoGap { size: 10 });
         // What was freed last is not taken first: the search goes on from where it was.
         map.remove(30);
         map.remove(70);
-        next = 50;
-        let found = map.map.alloc_cyclic(10, within.clone(), &mut next, 1);
-        assert_eq!((found.unwrap(), next), (70..=79, 80));
-        let found = map.map.alloc_cyclic(10, within.clone(), &mut next, 2);
-        assert_eq!((found.unwrap(), next), (30..=39, 40), "wrapped");
+        // From the end, the one at or before the index comes first.
+        assert_eq!(map.map.find_gap(10, from(50).from_end()), Some(30..=39));
+        assert_eq!(map.map.find_gap(10, from(79).from_end()), Some(70..=79));
+        assert_eq!(map.map.find_gap(10, from(20).from_end()), Some(70..=79));
+        assert_eq!(map.map.find_gap(4, from(37).aligned(4)), Some(72..=75));
+        let found = map.map.alloc_range(10, from(50), 1).unwrap();
+        assert_eq!(found, 70..=79);
+        let found = map.map.alloc_range(10, from(80), 2).unwrap();
+        assert_eq!(found, 30..=39, "wrapped");
         map.map.verify().unwrap();
-        let mut top = MAX - 3;
-        let found = map.map.alloc_cyclic(4, 0..=MAX, &mut top, 3).unwrap();
+        let all = || Window::new(0..=MAX);
+        let found = map
+            .map
+            .alloc_range(4, all().starting_at(MAX - 3), 3)
+            .unwrap();
         assert_eq!(found, MAX - 3..=MAX);
-        let found = map.map.alloc_cyclic(5, 0..=MAX, &mut top, 4).unwrap();
+        let next = found.end().wrapping_add(1);
+        let found = map.map.alloc_range(5, all().starting_at(next), 4).unwrap();
         assert_eq!(found, 0..=4, "wrapped behind the last index");
         map.map.verify().unwrap();
     });

@@ -240,7 +240,7 @@ fn row(map: &mut Checked<u64>, base: u64, (from, step, then): (Stand, Move, Then
             resumed = Some(base + i);
         }
         Reset => {
-            cursor.reset();
+            cursor.set(0);
             resumed = Some(0);
         }
         Store => {

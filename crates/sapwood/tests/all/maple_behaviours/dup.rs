@@ -2,7 +2,7 @@
 
 use sapwood::Error;
 use sapwood::arena::ArenaOptions;
-use sapwood::maple::MapleMap;
+use sapwood::maple::{MapleMap, Window};
 
 use crate::support::ranges::{Checked, MAX, each, listed, loud, steps, tiny};
 
@@ -42,8 +42,8 @@ fn a_copy_has_the_same_shape_and_the_same_gaps() {
                 );
                 let within = 0..=20 * n;
                 assert_eq!(
-                    copy.find_gap_rev(size, within.clone()),
-                    map.map.find_gap_rev(size, within)
+                    copy.find_gap(size, Window::new(within.clone()).from_end()),
+                    map.map.find_gap(size, Window::new(within).from_end())
                 );
             }
         }

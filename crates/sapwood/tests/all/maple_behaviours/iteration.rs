@@ -31,7 +31,7 @@ fn a_cursor_goes_over_all_entries_both_ways() {
             }
             assert_eq!(cursor.prev(0), None);
         }
-        cursor.reset();
+        cursor.set(0);
         let mut at = Some(0);
         while let Some((range, v)) = cursor.next_range(MAX) {
             assert_eq!(Some(*range.start()), at);

@@ -242,7 +242,7 @@ fn boxed_values_are_counted_too() {
         let reservation = map.reserve(plan.clone()).unwrap();
         assert_eq!(reservation.nodes(), plan.nodes());
         assert!(reservation.bytes() >= plan.bytes());
-        map.store_reserved(reservation, value);
+        reservation.store(value);
         map.verify().unwrap();
         let memory = map.memory();
         assert_eq!(memory.nodes_made - before.nodes_made, plan.nodes() as u64);
@@ -302,11 +302,7 @@ fn a_stale_plan_is_made_again() {
         let reservation = map.map.reserve(plan).unwrap();
         assert_eq!(reservation.range(), range);
         let nodes = reservation.nodes() as u64;
-        if v % 2 == 0 {
-            reservation.store(v);
-        } else {
-            map.map.store_reserved(reservation, v);
-        }
+        reservation.store(v);
         map.oracle.store(range, v);
         assert_eq!(map.map.memory().nodes_made - before, nodes);
         assert_eq!(map.map.memory().reserved, (0, 0));

@@ -1,6 +1,6 @@
 //! The smallest trees, and how the height grows and falls.
 
-use sapwood::maple::MapleMap;
+use sapwood::maple::{MapleMap, Window};
 
 use crate::support::ranges::{Checked, MAX, Range, each, listed, tiny};
 
@@ -22,7 +22,10 @@ fn an_empty_map() {
             assert_eq!(view.gaps(3..=5).collect::<Vec<_>>(), [3..=5]);
         });
         assert_eq!(map.find_gap(MAX, 0..=MAX), Some(0..=MAX - 1));
-        assert_eq!(map.find_gap_rev(MAX, 0..=MAX), Some(1..=MAX));
+        assert_eq!(
+            map.find_gap(MAX, Window::new(0..=MAX).from_end()),
+            Some(1..=MAX)
+        );
         map.verify().unwrap();
         assert_eq!(format!("{map:?}"), "{}");
     });

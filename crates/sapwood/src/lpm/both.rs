@@ -1,0 +1,179 @@
+//! Versions of both families: transactions and snapshots.
+
+use core::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use sapwood_qsbr::Domain;
+
+use super::family::{V4, V6};
+use super::fib::NextHop;
+use super::{FibSnapshot, FibTxn};
+use crate::sync::{Mutex, lock};
+use crate::{Error, Rejected};
+
+/// Changes to both families' tables that nobody else sees before they are committed. It reads what
+/// it wrote; dropping it rolls back.
+///
+/// ```
+/// use sapwood::lpm::IpFib;
+/// let fib = IpFib::new()?;
+/// let mut txn = fib.begin();
+/// txn.insert("10.0.0.0/8".parse()?, 1)?;
+/// txn.insert("2001:db8::/32".parse()?, 2)?;
+/// assert_eq!(txn.lookup_value("2001:db8::1".parse()?), Some(&2));
+/// assert!(fib.is_empty());
+/// txn.commit();
+/// assert_eq!(fib.snapshot().len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct IpTxn<'s, V: NextHop> {
+    v4: FibTxn<'s, V4, V>,
+    v6: FibTxn<'s, V6, V>,
+    commits: &'s Mutex<()>,
+}
+
+impl<'s, V: NextHop> IpTxn<'s, V> {
+    pub(super) fn new(
+        v4: FibTxn<'s, V4, V>,
+        v6: FibTxn<'s, V6, V>,
+        commits: &'s Mutex<()>,
+    ) -> Self {
+        IpTxn { v4, v6, commits }
+    }
+
+    /// Whose grace periods the tables wait for.
+    pub(crate) fn domain(&self) -> &'s Domain {
+        self.v4.domain()
+    }
+
+    /// The transaction of the IPv4 table, which has more methods.
+    pub fn v4(&mut self) -> &mut FibTxn<'s, V4, V> {
+        &mut self.v4
+    }
+
+    /// The transaction of the IPv6 table, which has more methods.
+    pub fn v6(&mut self) -> &mut FibTxn<'s, V6, V> {
+        &mut self.v6
+    }
+
+    /// The value of the longest prefix of an address.
+    pub fn lookup_value(&self, addr: IpAddr) -> Option<&V> {
+        match addr {
+            IpAddr::V4(addr) => self.v4.lookup_value(addr),
+            IpAddr::V6(addr) => self.v6.lookup_value(addr),
+        }
+    }
+
+    /// Gives a prefix a value. The old one can be read until the transaction is changed again.
+    ///
+    /// # Errors
+    /// As [`FibTxn::insert`].
+    pub fn insert(&mut self, net: IpNet, value: V) -> Result<Option<&V>, Rejected<V>> {
+        match net {
+            IpNet::V4(net) => self.v4.insert(net, value),
+            IpNet::V6(net) => self.v6.insert(net, value),
+        }
+    }
+
+    /// Takes a prefix away. Its value can be read until the transaction is changed again; `None`
+    /// when it was not there.
+    ///
+    /// # Errors
+    /// As [`FibTxn::remove`].
+    pub fn remove(&mut self, net: IpNet) -> Result<Option<&V>, Error> {
+        match net {
+            IpNet::V4(net) => self.v4.remove(net),
+            IpNet::V6(net) => self.v6.remove(net),
+        }
+    }
+
+    /// Publishes all changes, IPv4 first. A snapshot of the table has all of them or none; a reader
+    /// may see the new table of one family and the old one of the other, and root words one after
+    /// the other (see [`Fib`](super::Fib)). O(what was changed); cannot fail.
+    pub fn commit(mut self) {
+        let both = lock(self.commits);
+        self.v4.publish();
+        self.v6.publish();
+        // Values are dropped after the lock is released: their `drop` may use the table.
+        drop(both);
+    }
+
+    /// Forgets all changes; the same as dropping the transaction.
+    pub fn rollback(self) {
+        drop(self);
+    }
+}
+
+impl<V: NextHop> fmt::Debug for IpTxn<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IpTxn")
+            .field("v4", &self.v4)
+            .field("v6", &self.v6)
+            .finish()
+    }
+}
+
+/// One version of both families' tables, kept until this is dropped. May be read and sent anywhere.
+///
+/// ```
+/// use sapwood::lpm::IpFib;
+/// let fib = IpFib::from_iter([("10.0.0.0/8".parse()?, 1), ("2001:db8::/32".parse()?, 2)]);
+/// let snapshot = fib.snapshot();
+/// fib.remove("10.0.0.0/8".parse()?)?;
+/// assert_eq!(snapshot.lookup_value("10.1.2.3".parse()?), Some(&1));
+/// let all: Vec<_> = snapshot.iter().map(|(net, value)| (net.to_string(), *value)).collect();
+/// assert_eq!(all, [("10.0.0.0/8".to_owned(), 1), ("2001:db8::/32".to_owned(), 2)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct IpSnapshot<V: NextHop> {
+    v4: FibSnapshot<V4, V>,
+    v6: FibSnapshot<V6, V>,
+}
+
+impl<V: NextHop> IpSnapshot<V> {
+    pub(super) fn new(v4: FibSnapshot<V4, V>, v6: FibSnapshot<V6, V>) -> Self {
+        IpSnapshot { v4, v6 }
+    }
+
+    /// The IPv4 prefixes.
+    pub fn v4(&self) -> &FibSnapshot<V4, V> {
+        &self.v4
+    }
+
+    /// The IPv6 prefixes.
+    pub fn v6(&self) -> &FibSnapshot<V6, V> {
+        &self.v6
+    }
+
+    /// Number of prefixes.
+    pub fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
+    /// Whether there are no prefixes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of the longest prefix of an address.
+    pub fn lookup_value(&self, addr: IpAddr) -> Option<&V> {
+        match addr {
+            IpAddr::V4(addr) => self.v4.lookup_value(addr),
+            IpAddr::V6(addr) => self.v6.lookup_value(addr),
+        }
+    }
+
+    /// All prefixes, IPv4 first, each family in the order of addresses.
+    pub fn iter(&self) -> impl Iterator<Item = (IpNet, &V)> {
+        let v4 = self.v4.iter().map(|(net, value)| (net.into(), value));
+        let v6 = self.v6.iter().map(|(net, value)| (net.into(), value));
+        v4.chain(v6)
+    }
+}
+
+impl<V: NextHop + fmt::Debug> fmt::Debug for IpSnapshot<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,300 @@
+//! Versions of a route table: transactions, snapshots, files.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::fmt;
+use core::iter::zip;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+use ipnet::IpNet;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::RouteTable;
+use super::group::{Group, MEMBERS_MAX};
+use super::places::{Groups, Place};
+use crate::lpm::{BitFile, IpSnapshot, IpTxn, NextHop, saved};
+use crate::qp::{OpenCause, OpenError, SaveError};
+use crate::sync::WriterGuard;
+use crate::{Builder, Error, Rejected};
+
+/// Changes to the routes of a table that nobody else sees before they are committed; dropping it
+/// rolls back. Groups of other prefixes stay as they are: what changes them
+/// ([`set_weight`](RouteTable::set_weight) and its like) is one store by itself.
+///
+/// ```
+/// use sapwood::route::{Group, RouteTable};
+/// let table = RouteTable::new()?;
+/// let mut txn = table.begin();
+/// txn.insert("10.0.0.0/8".parse()?, Group::single(1))?;
+/// txn.insert("2001:db8::/32".parse()?, Group::single(2))?;
+/// assert!(table.is_empty());
+/// txn.commit();
+/// assert_eq!(table.lookup("10.1.2.3".parse()?, 7), Some(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RouteTxn<'s, H: NextHop> {
+    // Ends before the groups are let go: it refers to places.
+    fib: IpTxn<'s, Place<H>>,
+    changes: Changes<'s, H>,
+}
+
+/// The groups of a table, and what a transaction owes them.
+struct Changes<'s, H: NextHop> {
+    groups: WriterGuard<'s, Groups<H>>,
+    /// Places that the transaction's prefixes count for, and places that its prefixes left.
+    added: Vec<Place<H>>,
+    left: Vec<Place<H>>,
+}
+
+impl<H: NextHop> Drop for Changes<'_, H> {
+    fn drop(&mut self) {
+        // After a commit nothing was added any more.
+        for place in self.added.drain(..) {
+            self.groups.release(&place);
+        }
+        self.groups.reclaim(usize::MAX);
+    }
+}
+
+impl<'s, H: NextHop> RouteTxn<'s, H> {
+    pub(super) fn new(groups: WriterGuard<'s, Groups<H>>, fib: IpTxn<'s, Place<H>>) -> Self {
+        let changes = Changes {
+            groups,
+            added: Vec::new(),
+            left: Vec::new(),
+        };
+        RouteTxn { fib, changes }
+    }
+
+    /// Gives a prefix a group; whether it had one.
+    ///
+    /// # Errors
+    /// As [`Fib::insert`](crate::lpm::Fib::insert).
+    pub fn insert(&mut self, net: IpNet, group: Group<H>) -> Result<bool, Rejected<Group<H>>> {
+        let changes = &mut self.changes;
+        let place = changes.groups.place(&group, self.fib.domain());
+        match self.fib.insert(net, place.clone()) {
+            Ok(old) => {
+                let old = old.cloned();
+                changes.added.push(place);
+                let had = old.is_some();
+                changes.left.extend(old);
+                Ok(had)
+            }
+            Err(rejected) => {
+                let error = rejected.error;
+                changes.groups.release(&place);
+                Err(Rejected {
+                    value: group,
+                    error,
+                })
+            }
+        }
+    }
+
+    /// Removes a prefix; whether it was there.
+    ///
+    /// # Errors
+    /// As [`Fib::remove`](crate::lpm::Fib::remove).
+    pub fn remove(&mut self, net: IpNet) -> Result<bool, Error> {
+        let old = self.fib.remove(net)?.cloned();
+        let had = old.is_some();
+        self.changes.left.extend(old);
+        Ok(had)
+    }
+
+    /// Publishes all changes, as [`IpTxn::commit`] does. O(what was changed); cannot fail.
+    pub fn commit(self) {
+        let RouteTxn { fib, mut changes } = self;
+        fib.commit();
+        changes.added.clear();
+        for place in core::mem::take(&mut changes.left) {
+            changes.groups.release(&place);
+        }
+    }
+
+    /// Forgets all changes; the same as dropping the transaction.
+    pub fn rollback(self) {
+        drop(self);
+    }
+}
+
+impl<H: NextHop> fmt::Debug for RouteTxn<'_, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RouteTxn").finish_non_exhaustive()
+    }
+}
+
+/// The routes of one moment and the groups that they had then, kept until this is dropped. May be
+/// read and sent anywhere.
+///
+/// ```
+/// use sapwood::route::{Group, RouteTable};
+/// let table = RouteTable::new()?;
+/// table.insert("10.0.0.0/8".parse()?, Group::new([("left", 1), ("right", 1)]))?;
+/// let snapshot = table.snapshot();
+/// table.remove_member(&"left");
+/// let (net, group) = snapshot.iter().next().unwrap();
+/// assert_eq!((net.to_string().as_str(), group.members().count()), ("10.0.0.0/8", 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RouteSnapshot<H: NextHop> {
+    fib: IpSnapshot<Place<H>>,
+    groups: HashMap<Place<H>, Group<H>>,
+}
+
+impl<H: NextHop> RouteSnapshot<H> {
+    pub(super) fn new(groups: &Groups<H>, fib: IpSnapshot<Place<H>>) -> Self {
+        let all = groups.all.iter();
+        RouteSnapshot {
+            fib,
+            groups: all
+                .map(|(place, (group, _))| (place.clone(), group.clone()))
+                .collect(),
+        }
+    }
+
+    /// Number of prefixes.
+    pub fn len(&self) -> usize {
+        self.fib.len()
+    }
+
+    /// Whether there are no prefixes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The group of an address: that of the longest prefix that has it.
+    pub fn group(&self, addr: IpAddr) -> Option<&Group<H>> {
+        self.groups.get(self.fib.lookup_value(addr)?)
+    }
+
+    /// All prefixes with their groups, IPv4 first, each family in the order of addresses.
+    pub fn iter(&self) -> impl Iterator<Item = (IpNet, &Group<H>)> {
+        let all = self.fib.iter();
+        all.filter_map(|(net, place)| Some((net, self.groups.get(place)?)))
+    }
+}
+
+impl<H: NextHop + fmt::Debug> fmt::Debug for RouteSnapshot<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// Members in one name of a file; a group of more goes on in the next name. A name has the group's
+/// number first.
+const MEMBERS: usize = 1024;
+
+impl<H: NextHop + FromBytes + IntoBytes + Immutable> RouteSnapshot<H> {
+    /// Saves these routes: written beside `path`, flushed, and renamed. Whoever opens `path` gets
+    /// the old file or the new one, whole. [`Builder::load`] makes a table of it.
+    ///
+    /// A member takes the bytes of a next hop and 4; a next hop may have at most 60.
+    ///
+    /// ```
+    /// use sapwood::route::{Group, RouteTable};
+    /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.table", std::process::id()));
+    /// let table = RouteTable::new()?;
+    /// table.insert("10.0.0.0/8".parse()?, Group::new([(1u32, 2), (2, 1)]))?;
+    /// table.snapshot().save(&path)?;
+    /// let again = RouteTable::<u32>::builder().load(&path)?;
+    /// let addr = "10.1.2.3".parse()?;
+    /// assert!((0..1000).all(|flow| again.lookup(addr, flow) == table.lookup(addr, flow)));
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`SaveError`]; a file that was there before is untouched.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
+        const {
+            assert!(
+                size_of::<H>() <= 60,
+                "a saved next hop has at most 60 bytes"
+            )
+        }
+        let mut numbers = HashMap::new();
+        let mut groups = Vec::new();
+        let mut prefixes = Vec::new();
+        for (net, place) in self.fib.iter() {
+            let Some(group) = self.groups.get(place) else {
+                continue;
+            };
+            // Equal groups of two places become one.
+            let number = *numbers.entry(group).or_insert_with(|| {
+                groups.push(group);
+                groups.len() as u32 - 1
+            });
+            prefixes.push((net, number));
+        }
+        let names = zip(0u32.., &groups).flat_map(|(number, group)| {
+            let members: Vec<_> = group.members().collect();
+            let pieces = members.len().div_ceil(MEMBERS).max(1);
+            (0..pieces).map(move |piece| {
+                let mut name = number.to_le_bytes().to_vec();
+                for (hop, weight) in members.iter().skip(piece * MEMBERS).take(MEMBERS) {
+                    name.extend(weight.to_le_bytes());
+                    name.extend(hop.as_bytes());
+                }
+                name
+            })
+        });
+        saved::save(prefixes.into_iter(), names, path.as_ref())
+    }
+}
+
+/// The groups of a file, by their numbers.
+fn groups_of<H: NextHop + FromBytes>(file: &BitFile<u32>) -> Result<Vec<Group<H>>, OpenCause> {
+    let each = 4 + size_of::<H>();
+    let mut groups: Vec<Vec<(H, u32)>> = Vec::new();
+    for name in file.names() {
+        let corrupt = || OpenCause::Corrupt(format!("{} bytes are not a group", name.len()));
+        let (number, members) = name.split_first_chunk().ok_or_else(corrupt)?;
+        let number = u32::from_le_bytes(*number) as usize;
+        if number == groups.len() {
+            groups.push(Vec::new());
+        }
+        let last = groups.len().wrapping_sub(1);
+        let group = groups.get_mut(number).filter(|_| number == last);
+        let group = group.ok_or_else(corrupt)?;
+        if members.len() % each != 0 || group.len() + members.len() / each > MEMBERS_MAX {
+            return Err(corrupt());
+        }
+        for member in members.chunks_exact(each) {
+            let (weight, hop) = member.split_first_chunk().ok_or_else(corrupt)?;
+            let hop = H::read_from_bytes(hop).map_err(|_| corrupt())?;
+            group.push((hop, u32::from_le_bytes(*weight)));
+        }
+    }
+    Ok(groups.into_iter().map(Group::new).collect())
+}
+
+impl<H: NextHop + FromBytes + Immutable> Builder<RouteTable<H>> {
+    /// A table of a file that [`RouteSnapshot::save`] wrote with next hops of the same size, after
+    /// checking all of it.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong.
+    pub fn load(self, path: impl AsRef<Path>) -> Result<RouteTable<H>, OpenError> {
+        let path = path.as_ref();
+        let file = BitFile::<u32>::open(path)?;
+        let routes = groups_of(&file).and_then(|groups| {
+            let routes = saved::prefixes(&file).map(|found| {
+                let (net, number) = found?;
+                match groups.get(*number as usize) {
+                    Some(group) => Ok((net, Group::clone(group))),
+                    None => Err(OpenCause::Corrupt(format!(
+                        "{net} has the group {number} of {}",
+                        groups.len()
+                    ))),
+                }
+            });
+            routes.collect::<Result<Vec<_>, _>>()
+        });
+        let routes = routes.map_err(OpenError::at(path))?;
+        saved::filled(path, || self.build_from(routes))
+    }
+}

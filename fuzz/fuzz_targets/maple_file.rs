@@ -1,0 +1,43 @@
+//! Files of ranges that somebody made with evil intent: what is opened is a map in order.
+//!
+//! Some inputs are files as they are. Most are changes to the image of a real map, under
+//! checksums that are right again, so that the checks behind the checksums are what is tested.
+#![no_main]
+
+use std::fs;
+
+use libfuzzer_sys::fuzz_target;
+use sapwood::maple::{MapleFile, MapleMap};
+use sapwood_fuzz::Input;
+use sapwood_fuzz::image::{Scratch, change, changes};
+
+fuzz_target!(|bytes: &[u8]| {
+    let scratch = Scratch::new("ranges");
+    let input = Input::new(bytes);
+    if input.below(16) == 0 {
+        fs::write(&scratch.0, input.rest()).unwrap();
+    } else {
+        let map = MapleMap::<u64>::new();
+        for i in 0..input.below(40) as u64 {
+            let start = input.below(1 << 12) as u64;
+            map.store(start..=start + input.below(40) as u64, i).unwrap();
+        }
+        map.save(&scratch.0).unwrap();
+        let file = change(fs::read(&scratch.0).unwrap(), &changes(&input));
+        fs::write(&scratch.0, file).unwrap();
+    }
+    match MapleFile::<u64>::open(&scratch.0) {
+        Ok(file) => {
+            let mut free = Some(0);
+            for (range, value) in file.view().iter() {
+                assert!(free.is_some_and(|free| *range.start() >= free));
+                assert_eq!(file.view().get_entry(*range.end()), Some((range.clone(), value)));
+                free = range.end().checked_add(1);
+            }
+            assert!(file.view().gaps(0..=u64::MAX).count() <= file.view().len() + 1);
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    // As values of another size it is another layout.
+    assert!(MapleFile::<u32>::open(&scratch.0).is_err());
+});
