@@ -8,7 +8,7 @@ pub mod routes;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::keys::KeyForm;
@@ -45,7 +45,7 @@ pub struct Cli {
 /// What the program can do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Maps of names (any byte strings) to numbers, in files
+    /// Maps of names (any byte strings) to numbers or texts, in files
     #[command(after_help = "Examples:
   sapwood names build words.txt -o words.qp
   sapwood names get words.qp oak
@@ -122,7 +122,7 @@ pub enum Command {
 /// What can be done with maps of names.
 #[derive(Debug, Subcommand)]
 pub enum NamesCommand {
-    /// Builds a map from a text: one key a line, or key, tab, number
+    /// Builds a map from a text: one key a line, or key, tab, value
     #[command(
         long_about = "Builds a map from a text: one key a line, or key, tab, number.
 
@@ -130,18 +130,23 @@ A key is everything before the last tab of a line, as bytes of any value; its nu
 tab gets its own line number, counted from 1. Empty lines are passed over (an empty key can be given as tab, number). \
 When a key comes twice, the last one wins.
 
+With --values text, a key is everything before the first tab, and what is behind it is its text, tabs included; a line \
+without a tab has an empty text. A record has at most 65,557 bytes. The other commands see what a map holds, and print \
+numbers or texts.
+
 Lines that cannot be stored are reported with their numbers and left out, or end everything under --strict. The map \
 is written beside OUT and renamed: OUT is the old file or the whole new one, never anything between.",
         after_help = "Examples:
   sapwood names build words.txt -o words.qp
   sapwood names build --dns zones.txt -o zones.qp      (give --dns to the queries, too)
   find /usr -print0 | sapwood names build --null --keys-only - -o usr.qp
+  sapwood names build --values text trees.tsv -o trees.qp
   sapwood names build --strict ids.tsv -o ids.qp       (nothing is written if any line is bad)"
     )]
     Build(BuildArgs),
-    /// Prints the numbers of keys
+    /// Prints the values of keys
     #[command(
-        after_help = "One key: its number. Several, or keys from stdin: key, tab, number. Absent keys are named on \
+        after_help = "One key: its value. Several, or keys from stdin: key, tab, value. Absent keys are named on \
 stderr, and make the exit code 1.
 
 Examples:
@@ -224,14 +229,23 @@ Example:
     Verify(FileArgs),
     /// Shows what differs between two maps
     #[command(
-        after_help = "Lines are in order of keys: \"+ key number\" only in NEW, \"- key number\" only in OLD, \"~ key old \
-new\" in both with another number, with tabs between. Exit code 1 when anything differs.
+        after_help = "Lines are in order of keys: \"+ key value\" only in NEW, \"- key value\" only in OLD, \"~ key old \
+new\" in both with another value, with tabs between. Exit code 1 when anything differs.
 
 Examples:
   sapwood names diff monday.qp tuesday.qp
   sapwood names diff --summary monday.qp tuesday.qp"
     )]
     Diff(DiffArgs),
+}
+
+/// What the keys of a map of names have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ValueKind {
+    /// Numbers of 64 bits.
+    Numbers,
+    /// Texts: any bytes, as many as a record has.
+    Text,
 }
 
 /// `names build`.
@@ -253,6 +267,14 @@ pub struct BuildArgs {
     /// Whole records are keys, tabs included; numbers are record numbers.
     #[arg(short, long)]
     pub keys_only: bool,
+    /// What keys have.
+    #[arg(
+        long,
+        value_name = "KIND",
+        default_value = "numbers",
+        conflicts_with = "keys_only"
+    )]
+    pub values: ValueKind,
     /// Take carriage returns off the ends of lines.
     #[arg(long)]
     pub crlf: bool,

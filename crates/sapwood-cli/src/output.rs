@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::cli::Query;
 use crate::errors::{Answer, Error, Outcome};
 use crate::keys::KeyForm;
+use crate::names::Held;
 
 /// Prints one document, which is all of the answer.
 pub fn document(value: &Value) -> Outcome {
@@ -77,18 +78,18 @@ impl Output {
     }
 
     /// An entry: `key`, tab, value; or `{"key": …, "value": …}`.
-    pub fn entry(&mut self, key: &[u8], value: u64) -> Result<(), Error> {
+    pub fn entry<V: ?Sized + Held>(&mut self, key: &[u8], value: &V) -> Result<(), Error> {
         if self.json {
             let document = self.entry_json(key, value)?;
             return self.document(&document);
         }
         let key = self.form.show(key).map_err(Error::Usage)?;
-        self.fields(&[&key, value.to_string().as_bytes()])
+        self.fields(&[&key, &value.text()])
     }
 
     /// An entry as a document.
-    pub fn entry_json(&self, key: &[u8], value: u64) -> Result<Value, Error> {
-        Ok(serde_json::json!({ "key": self.key_json(key)?, "value": value }))
+    pub fn entry_json<V: ?Sized + Held>(&self, key: &[u8], value: &V) -> Result<Value, Error> {
+        Ok(serde_json::json!({ "key": self.key_json(key)?, "value": value.json() }))
     }
 
     /// A key as a part of a document.

@@ -12,7 +12,7 @@ use crate::errors::{Error, complain};
 use crate::progress::Progress;
 
 /// The longest record that is kept: a key, a tab, the digits of a number, and a carriage return.
-const LIMIT: usize = MAX_KEY + 1 + 20 + 1;
+pub const LIMIT: usize = MAX_KEY + 1 + 20 + 1;
 
 /// So many bad records are described; the rest are counted.
 const DESCRIBED: u64 = 20;

@@ -5,11 +5,11 @@ use std::fs;
 
 use sapwood::qp::{MAX_KEY, QpMap, SaveCause};
 
-use crate::cli::BuildArgs;
+use crate::cli::{BuildArgs, ValueKind};
 use crate::errors::{Answer, Error, Outcome, complain, shown};
 use crate::keys::KeyForm;
 use crate::progress::Progress;
-use crate::records::{Record, Records, leave_out, tell_others, too_long};
+use crate::records::{LIMIT, Record, Records, leave_out, tell_others, too_long};
 use crate::signals::Held;
 use crate::target::target;
 
@@ -27,27 +27,50 @@ struct Counts {
 pub fn run(args: &BuildArgs) -> Outcome {
     let target = target(&args.output, Some(&args.input))?;
     let mut records = Records::open(&args.input, args.null)?;
-    let (map, counts) = read(args, &mut records)?;
-    {
-        let _held = Held::begin();
-        map.save(&target).map_err(|error| match error.cause {
-            SaveCause::Io(source) => Error::write(&args.output)(source),
-            cause => Error::write(&args.output)(std::io::Error::other(cause)),
-        })?;
-    }
-    report(args, &map, &counts);
+    let (saved, entries, counts) = match args.values {
+        ValueKind::Numbers => {
+            let mut map = QpMap::new();
+            let counts = read(args, &mut records, |key, value, number| {
+                let number = value.map_or(Ok(number), parse_number)?;
+                let old = map.insert(key, number).map_err(sapwood::Error::from);
+                Ok(old.map(|old| old.is_some()))
+            })?;
+            let _held = Held::begin();
+            (map.save(&target), map.len(), counts)
+        }
+        ValueKind::Text => {
+            let mut map = QpMap::<[u8]>::new();
+            let counts = read(args, &mut records, |key, value, _| {
+                let old = map.insert_bytes(key, value.unwrap_or_default());
+                Ok(old.map(|old| old.is_some()))
+            })?;
+            let _held = Held::begin();
+            (map.save(&target), map.len(), counts)
+        }
+    };
+    saved.map_err(|error| match error.cause {
+        SaveCause::Io(source) => Error::write(&args.output)(source),
+        cause => Error::write(&args.output)(std::io::Error::other(cause)),
+    })?;
+    report(args, entries, &counts);
     Ok(Answer::Yes)
 }
 
-/// Reads all records.
-fn read(args: &BuildArgs, records: &mut Records) -> Result<(QpMap<u64>, Counts), Error> {
+/// What becomes of an entry: it is bad, or it is stored, and was there before.
+type Stored = Result<Result<bool, sapwood::Error>, String>;
+
+/// Reads all records, and stores each: its key, what is behind the tab, its number.
+fn read(
+    args: &BuildArgs,
+    records: &mut Records,
+    mut store: impl FnMut(&[u8], Option<&[u8]>, u64) -> Stored,
+) -> Result<Counts, Error> {
     let form = if args.dns {
         KeyForm::Dns
     } else {
         KeyForm::Bytes
     };
     let unit = records.unit();
-    let mut map = QpMap::new();
     let mut counts = Counts::default();
     let mut progress = Progress::new(
         format!("reading {}", args.input.display()),
@@ -56,6 +79,9 @@ fn read(args: &BuildArgs, records: &mut Records) -> Result<(QpMap<u64>, Counts),
     );
     while let Some((number, record)) = records.read()? {
         let parsed = match record {
+            Record::TooLong(bytes) if args.values == ValueKind::Text => Err(format!(
+                "record of {bytes} bytes is too long (the limit is {LIMIT})"
+            )),
             Record::TooLong(bytes) => Err(too_long(bytes)),
             Record::Whole(text) => {
                 let text = match text.strip_suffix(b"\r") {
@@ -70,17 +96,17 @@ fn read(args: &BuildArgs, records: &mut Records) -> Result<(QpMap<u64>, Counts),
                     counts.empty += 1;
                     continue;
                 }
-                parse(text, number, form, args.keys_only)
+                parse(text, form, args).and_then(|(key, value)| {
+                    let stored = store(&key, value, number)?;
+                    Ok(stored.map(|old| if old { None } else { Some(key.len() as u64) }))
+                })
             }
         };
         match parsed {
-            Ok((key, value)) => {
-                let key_bytes = key.len() as u64;
-                match map.insert(key, value).map_err(sapwood::Error::from)? {
-                    Some(_) => counts.duplicates += 1,
-                    None => counts.key_bytes += key_bytes,
-                }
-            }
+            Ok(stored) => match stored? {
+                None => counts.duplicates += 1,
+                Some(key_bytes) => counts.key_bytes += key_bytes,
+            },
             Err(what) if args.strict => {
                 return Err(Error::Record {
                     path: args.input.clone(),
@@ -98,20 +124,23 @@ fn read(args: &BuildArgs, records: &mut Records) -> Result<(QpMap<u64>, Counts),
             progress.at(records.bytes());
         }
     }
-    Ok((map, counts))
+    Ok(counts)
 }
 
-/// The key and the number of a record.
-fn parse(
-    text: &[u8],
-    number: u64,
+/// The key of a record, and what is behind the tab.
+fn parse<'t>(
+    text: &'t [u8],
     form: KeyForm,
-    keys_only: bool,
-) -> Result<(Cow<'_, [u8]>, u64), String> {
-    let tab = text.iter().rposition(|b| *b == b'\t');
+    args: &BuildArgs,
+) -> Result<(Cow<'t, [u8]>, Option<&'t [u8]>), String> {
+    let mut bytes = text.iter();
+    let tab = match args.values {
+        ValueKind::Numbers => bytes.rposition(|b| *b == b'\t'),
+        ValueKind::Text => bytes.position(|b| *b == b'\t'),
+    };
     let (key, value) = match tab {
-        Some(tab) if !keys_only => (&text[..tab], parse_number(&text[tab + 1..])?),
-        _ => (text, number),
+        Some(tab) if !args.keys_only => (&text[..tab], Some(&text[tab + 1..])),
+        _ => (text, None),
     };
     let key = form.parse(key)?;
     if key.len() > MAX_KEY {
@@ -133,7 +162,7 @@ fn parse_number(text: &[u8]) -> Result<u64, String> {
 }
 
 /// Says how it went.
-fn report(args: &BuildArgs, map: &QpMap<u64>, counts: &Counts) {
+fn report(args: &BuildArgs, entries: usize, counts: &Counts) {
     let input = shown(&args.input);
     let unit = if args.null { "records" } else { "lines" };
     tell_others(counts.bad, &input, &format!(" bad {unit}"));
@@ -144,7 +173,7 @@ fn report(args: &BuildArgs, map: &QpMap<u64>, counts: &Counts) {
             counts.carriage_returns
         ));
     }
-    if map.is_empty() {
+    if entries == 0 {
         complain(&format!(
             "{input}: warning: no keys, {} is an empty map",
             args.output.display()
@@ -156,7 +185,7 @@ fn report(args: &BuildArgs, map: &QpMap<u64>, counts: &Counts) {
     let mut summary = format!(
         "{}: {} keys of {} bytes",
         args.output.display(),
-        map.len(),
+        entries,
         counts.key_bytes
     );
     if let Ok(metadata) = fs::metadata(&args.output) {

@@ -1,20 +1,130 @@
-//! `sapwood names`: maps of names to numbers, in files.
+//! `sapwood names`: maps of names to numbers or texts, in files.
 
 mod build;
 mod diff;
 mod query;
 mod stats;
 
+use std::borrow::Cow;
 use std::path::Path;
 
-use sapwood::qp::{OpenCause, QpFile};
+use sapwood::arena;
+use sapwood::qp::{OpenCause, OpenError, QpFile, QpShape, Value};
+use zerocopy::{FromBytes, Immutable};
 
 use crate::cli::NamesCommand;
 use crate::errors::{Error, Outcome};
+use crate::keys::KeyForm;
 use crate::saved;
 
+/// What a saved map holds for a key.
+pub trait Held: Value + FromBytes + Immutable + PartialEq {
+    /// As a field of a line.
+    fn text(&self) -> Cow<'_, [u8]>;
+
+    /// As a part of a document.
+    fn json(&self) -> serde_json::Value;
+}
+
+impl Held for u64 {
+    fn text(&self) -> Cow<'_, [u8]> {
+        self.to_string().into_bytes().into()
+    }
+
+    fn json(&self) -> serde_json::Value {
+        (*self).into()
+    }
+}
+
+impl Held for [u8] {
+    fn text(&self) -> Cow<'_, [u8]> {
+        self.into()
+    }
+
+    fn json(&self) -> serde_json::Value {
+        KeyForm::Bytes.json(self).unwrap_or_default()
+    }
+}
+
 /// A saved map.
-pub type Map = QpFile<u64>;
+pub enum Map {
+    /// Of names to numbers.
+    Numbers(QpFile<u64>),
+    /// Of names to texts.
+    Texts(QpFile<[u8]>),
+}
+
+/// Does something with a map of either kind.
+macro_rules! either {
+    ($map:expr, $it:ident => $done:expr) => {
+        match $map {
+            $crate::names::Map::Numbers($it) => $done,
+            $crate::names::Map::Texts($it) => $done,
+        }
+    };
+}
+use either;
+
+impl Map {
+    /// Opens a map of either kind, after checking all of it.
+    pub fn open(path: &Path) -> Result<Map, OpenError> {
+        Map::either_kind(QpFile::open(path), || QpFile::open(path))
+    }
+
+    /// Opens a map of either kind, after checking its header.
+    pub fn open_unverified(path: &Path) -> Result<Map, OpenError> {
+        Map::either_kind(QpFile::open_unverified(path), || {
+            QpFile::open_unverified(path)
+        })
+    }
+
+    /// One of texts where the file has another layout than one of numbers.
+    fn either_kind(
+        numbers: Result<QpFile<u64>, OpenError>,
+        texts: impl FnOnce() -> Result<QpFile<[u8]>, OpenError>,
+    ) -> Result<Map, OpenError> {
+        let is_other = |error: &OpenError| {
+            use arena::{HeaderError, OpenError};
+            let cause = &error.cause;
+            matches!(
+                cause,
+                OpenCause::Image(OpenError::Header(HeaderError::Layout { .. }))
+            )
+        };
+        match numbers {
+            Ok(map) => Ok(Map::Numbers(map)),
+            Err(error) if is_other(&error) => match texts() {
+                Ok(map) => Ok(Map::Texts(map)),
+                Err(other) if is_other(&other) => Err(error),
+                Err(other) => Err(other),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the values are called.
+    pub fn values(&self) -> &'static str {
+        match self {
+            Map::Numbers(_) => "numbers",
+            Map::Texts(_) => "texts",
+        }
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        either!(self, map => map.len())
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self) -> usize {
+        either!(self, map => map.file_bytes())
+    }
+
+    /// Shape figures.
+    pub fn shape(&self) -> Result<QpShape, String> {
+        either!(self, map => map.shape())
+    }
+}
 
 /// Does what was asked.
 pub fn run(command: NamesCommand) -> Outcome {
@@ -46,7 +156,6 @@ pub fn open(path: &Path, verify: bool) -> Result<Map, Error> {
 
 /// What is wrong with a file that does not open, and is no sound `kind`.
 pub fn open_error(path: &Path, kind: &str, error: OpenCause) -> Error {
-    use sapwood::arena;
     let what = match error {
         OpenCause::Image(arena::OpenError::Io(source)) => return Error::read(path)(source),
         OpenCause::Image(arena::OpenError::NotAFile) if path.is_dir() => {

@@ -6,9 +6,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use sapwood::qp::QpFile;
 use serde_json::json;
 
-use super::{Map, open};
+use super::{Held, Map, either, open};
 use crate::cli::{
     CountArgs, HasArgs, KeyArgs, KeysArgs, Listing, LongestArgs, PrefixArgs, Query, RangeArgs,
 };
@@ -17,24 +18,25 @@ use crate::keys::{KeyForm, looks_like_dns};
 use crate::output::Output;
 use crate::records::{Record, Records, is_single};
 
-/// A stored key and its number.
-type Entry<'m> = (&'m [u8], &'m u64);
-
-/// The numbers of keys.
+/// The values of keys.
 pub fn get(args: &KeysArgs) -> Outcome {
-    let map = open_for(&args.map, &args.query)?;
+    either!(open_for(&args.map, &args.query)?, map => values(&map, args))
+}
+
+fn values<V: ?Sized + Held>(map: &QpFile<V>, args: &KeysArgs) -> Outcome {
     let mut out = Output::new(&args.query);
     let single = is_single(&args.keys);
     let mut all = true;
     each_key(args, |given, key| {
-        let value = key.and_then(|key| map.get(key)).copied();
+        let value = key.and_then(|key| map.get(key));
         all &= value.is_some();
         if out.json {
+            let value = value.map(V::json);
             return out.document(&json!({ "key": given_json(&out, given, key)?, "value": value }));
         }
         match value {
-            Some(value) if single => out.fields(&[value.to_string().as_bytes()]),
-            Some(value) => out.fields(&[given, value.to_string().as_bytes()]),
+            Some(value) if single => out.fields(&[&value.text()]),
+            Some(value) => out.fields(&[given, &value.text()]),
             None => {
                 complain(&format!("no key \"{}\"", given.escape_ascii()));
                 Ok(())
@@ -52,7 +54,7 @@ pub fn has(args: &HasArgs) -> Outcome {
     let single = is_single(&args.keys.keys);
     let mut all = true;
     each_key(&args.keys, |given, key| {
-        let present = key.is_some_and(|key| map.contains_key(key));
+        let present = key.is_some_and(|key| either!(&map, map => map.contains_key(key)));
         all &= present;
         let word: &[u8] = if present { b"yes" } else { b"no" };
         match (out.json, args.verbose, single) {
@@ -72,7 +74,7 @@ pub fn has(args: &HasArgs) -> Outcome {
 pub fn prefix(args: &PrefixArgs) -> Outcome {
     let map = open_for(&args.map, &args.query)?;
     let prefix = parse(&args.query, &args.prefix)?;
-    list(&args.query, &args.listing, map.prefix(&*prefix))
+    either!(map, map => list(&args.query, &args.listing, map.prefix(&*prefix)))
 }
 
 /// The entries between two keys.
@@ -99,17 +101,17 @@ pub fn range(args: &RangeArgs) -> Outcome {
         Some(key) => Bound::Excluded(&**key),
         None => Bound::Unbounded,
     };
-    list(&args.query, &args.listing, map.range::<[u8], _>((from, to)))
+    either!(map, map => list(&args.query, &args.listing, map.range::<[u8], _>((from, to))))
 }
 
-fn list<'a>(
+fn list<'a, V: ?Sized + Held + 'a>(
     query: &Query,
     listing: &Listing,
-    entries: impl DoubleEndedIterator<Item = (&'a [u8], &'a u64)>,
+    entries: impl DoubleEndedIterator<Item = (&'a [u8], &'a V)>,
 ) -> Outcome {
     let mut out = Output::new(query);
     let limit = listing.limit.unwrap_or(usize::MAX);
-    let mut write = |(key, value): (&[u8], &u64)| out.entry(key, *value);
+    let mut write = |(key, value): (&[u8], &V)| out.entry(key, value);
     if listing.reverse {
         entries.rev().take(limit).try_for_each(&mut write)?;
     } else {
@@ -121,24 +123,26 @@ fn list<'a>(
 
 /// The entry behind a key.
 pub fn next(args: &KeyArgs) -> Outcome {
-    neighbour(args, |map, key| map.successor(key))
+    either!(open_for(&args.map, &args.query)?, map => neighbour(args, |key| map.successor(key)))
 }
 
 /// The entry before a key.
 pub fn prev(args: &KeyArgs) -> Outcome {
-    neighbour(args, |map, key| map.predecessor(key))
+    either!(open_for(&args.map, &args.query)?, map => neighbour(args, |key| map.predecessor(key)))
 }
 
-fn neighbour(args: &KeyArgs, find: for<'m> fn(&'m Map, &[u8]) -> Option<Entry<'m>>) -> Outcome {
-    let map = open_for(&args.map, &args.query)?;
+fn neighbour<'m, V: ?Sized + Held + 'm>(
+    args: &KeyArgs,
+    find: impl FnOnce(&[u8]) -> Option<(&'m [u8], &'m V)>,
+) -> Outcome {
     let key = parse(&args.query, &args.key)?;
     let mut out = Output::new(&args.query);
-    let found = find(&map, &key);
+    let found = find(&key);
     if out.json {
-        let entry = found.map(|(k, v)| out.entry_json(k, *v)).transpose()?;
+        let entry = found.map(|(k, v)| out.entry_json(k, v)).transpose()?;
         out.document(&json!({ "query": out.key_json(&key)?, "found": entry }))?;
     } else if let Some((key, value)) = found {
-        out.entry(key, *value)?;
+        out.entry(key, value)?;
     }
     out.flush()?;
     Ok(Answer::from_bool(found.is_some()))
@@ -146,7 +150,10 @@ fn neighbour(args: &KeyArgs, find: for<'m> fn(&'m Map, &[u8]) -> Option<Entry<'m
 
 /// The stored prefixes of keys.
 pub fn longest(args: &LongestArgs) -> Outcome {
-    let map = open_for(&args.keys.map, &args.keys.query)?;
+    either!(open_for(&args.keys.map, &args.keys.query)?, map => prefixes(&map, args))
+}
+
+fn prefixes<V: ?Sized + Held>(map: &QpFile<V>, args: &LongestArgs) -> Outcome {
     let mut out = Output::new(&args.keys.query);
     let single = is_single(&args.keys.keys);
     let mut all = true;
@@ -168,7 +175,7 @@ pub fn longest(args: &LongestArgs) -> Outcome {
         if out.json {
             let mut entries = found
                 .iter()
-                .map(|(k, v)| out.entry_json(k, **v))
+                .map(|(k, v)| out.entry_json(k, *v))
                 .collect::<Result<Vec<_>, _>>()?;
             let query = given_json(&out, given, key)?;
             let found = if args.all {
@@ -180,10 +187,10 @@ pub fn longest(args: &LongestArgs) -> Outcome {
         }
         for (key, value) in found {
             if single {
-                out.entry(key, *value)?;
+                out.entry(key, value)?;
             } else {
                 let key = out.form.show(key).map_err(Error::Usage)?;
-                out.fields(&[given, &key, value.to_string().as_bytes()])?;
+                out.fields(&[given, &key, &value.text()])?;
             }
         }
         Ok(())
@@ -202,7 +209,7 @@ pub fn count(args: &CountArgs) -> Outcome {
         .map(|prefix| parse(&args.query, prefix))
         .transpose()?;
     let count = match &prefix {
-        Some(prefix) => map.prefix(prefix).count(),
+        Some(prefix) => either!(&map, map => map.prefix(prefix).count()),
         None => map.len(),
     };
     if out.json {
@@ -219,8 +226,8 @@ pub fn count(args: &CountArgs) -> Outcome {
 fn open_for(path: &Path, query: &Query) -> Result<Map, Error> {
     let map = open(path, !query.no_verify)?;
     if query.form() == KeyForm::Bytes {
-        let ends = [map.first_key_value(), map.last_key_value()];
-        let mut ends = ends.iter().flatten().map(|(key, _)| *key);
+        let ends = either!(&map, map => [map.keys().next(), map.keys().next_back()]);
+        let mut ends = ends.into_iter().flatten();
         if ends.next_back().is_some_and(looks_like_dns)
             && ends
                 .next_back()

@@ -65,7 +65,11 @@ pub fn stats(args: &FileArgs) -> Outcome {
         ),
         (
             "leaves",
-            format!("{} bytes, keys and numbers included", shape.leaf_bytes),
+            format!(
+                "{} bytes, keys and {} included",
+                shape.leaf_bytes,
+                map.values()
+            ),
         ),
         ("file", format!("{file_bytes} bytes")),
         (

@@ -352,3 +352,93 @@ fn output_that_is_full_is_an_error() {
         .code(2)
         .complains("sapwood: cannot write the output: No space left on device");
 }
+
+/// A map of texts, one of which has a tab, one bytes that are no text, and one none.
+fn texts() -> Scratch {
+    let s = Scratch::new();
+    let lines =
+        b"ash\tFraxinus\nbeech\tFagus\tsylvatica\nelm\noak\t\xff\xfe\nash\tFraxinus excelsior\n";
+    s.run_with(
+        &["names", "build", "--values", "text", "-", "-o", "map"],
+        lines,
+    )
+    .code(0)
+    .complains("map: 4 keys of 14 bytes in a file of ")
+    .complains("; 1 lines came again, the last one won");
+    s
+}
+
+#[test]
+fn texts_are_stored_and_printed() {
+    let s = texts();
+    s.run(&["names", "get", "map", "ash"])
+        .code(0)
+        .out("Fraxinus excelsior\n")
+        .quiet();
+    s.run(&["names", "get", "map", "elm", "beech", "fir"])
+        .code(1)
+        .out("elm\t\nbeech\tFagus\tsylvatica\n")
+        .complains("sapwood: no key \"fir\"");
+    let ran = s.run(&["names", "get", "map", "ash", "oak", "fir", "--json"]);
+    assert_eq!(
+        ran.code(1).documents(),
+        [
+            json!({"key": "ash", "value": "Fraxinus excelsior"}),
+            json!({"key": "oak", "value": {"hex": "fffe"}}),
+            json!({"key": "fir", "value": null})
+        ]
+    );
+    s.run(&["names", "has", "map", "ash"]).code(0);
+    s.run(&["names", "prefix", "map", "", "--limit", "2"])
+        .code(0)
+        .out("ash\tFraxinus excelsior\nbeech\tFagus\tsylvatica\n");
+    s.run(&["names", "range", "map", "--from", "b", "--to", "c"])
+        .code(0)
+        .out("beech\tFagus\tsylvatica\n");
+    s.run(&["names", "next", "map", "a"])
+        .code(0)
+        .out("ash\tFraxinus excelsior\n");
+    s.run(&["names", "prev", "map", "f", "--json"])
+        .code(0)
+        .out("{\"found\":{\"key\":\"elm\",\"value\":\"\"},\"query\":\"f\"}\n");
+    s.run(&["names", "longest", "map", "ashen"])
+        .code(0)
+        .out("ash\tFraxinus excelsior\n");
+    s.run(&["names", "count", "map"]).code(0).out("4\n");
+    s.run(&["names", "verify", "map"]).code(0);
+    s.run(&["names", "stats", "map"])
+        .code(0)
+        .says("keys and texts included");
+    // A line that is too long for a record is left out, and says what it is.
+    let long = [b"a\t".to_vec(), vec![b'x'; 70_000]].concat();
+    s.run_with(
+        &["names", "build", "--values", "text", "-", "-o", "long"],
+        &long,
+    )
+    .complains("record of 70002 bytes is too long");
+}
+
+#[test]
+fn maps_of_texts_differ_by_their_texts() {
+    let s = texts();
+    let text = b"ash\tFraxinus\nbeech\tFagus\tsylvatica\noak\tQuercus\n";
+    s.run_with(
+        &["names", "build", "--values", "text", "-", "-o", "new"],
+        text,
+    )
+    .code(0);
+    s.run(&["names", "diff", "map", "new", "--summary"])
+        .code(1)
+        .out("0 added, 1 removed, 2 changed\n");
+    s.run(&["names", "diff", "map", "map"]).code(0).out("");
+    s.build("numbers", "ash\t1\n");
+    s.run(&["names", "diff", "map", "numbers"])
+        .code(2)
+        .complains("map holds texts, and numbers numbers");
+    s.run_with(
+        &["names", "build", "--values", "text", "-k", "-", "-o", "x"],
+        b"",
+    )
+    .code(2)
+    .complains("--keys-only");
+}
