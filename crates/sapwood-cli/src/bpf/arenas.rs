@@ -126,7 +126,7 @@ pub fn dump(args: &DumpArgs) -> Outcome {
     for entry in wanted.take(limit) {
         let (key, Bytes(value)) = entry?;
         match <[u8; 8]>::try_from(&value[..]) {
-            Ok(word) => out.entry(&key, u64::from_ne_bytes(word))?,
+            Ok(word) => out.entry(&key, &u64::from_ne_bytes(word))?,
             Err(_) => {
                 let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
                 if out.json {

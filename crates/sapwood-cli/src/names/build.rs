@@ -128,11 +128,10 @@ fn read(
 }
 
 /// The key of a record, and what is behind the tab.
-fn parse<'t>(
-    text: &'t [u8],
-    form: KeyForm,
-    args: &BuildArgs,
-) -> Result<(Cow<'t, [u8]>, Option<&'t [u8]>), String> {
+type Parts<'t> = (Cow<'t, [u8]>, Option<&'t [u8]>);
+
+/// Takes a record apart.
+fn parse<'t>(text: &'t [u8], form: KeyForm, args: &BuildArgs) -> Result<Parts<'t>, String> {
     let mut bytes = text.iter();
     let tab = match args.values {
         ValueKind::Numbers => bytes.rposition(|b| *b == b'\t'),

@@ -49,10 +49,10 @@ pub use map::{IntoIter, QpMap};
 pub use memory::QpMemory;
 #[cfg(feature = "std")]
 pub use memory::{QpSharedMemory, QpStoreMemory};
-pub use raw::leaf::Value;
 #[cfg(feature = "std")]
 pub use raw::mem::Checked;
 pub use raw::mem::Trusted;
+pub use raw::value::Value;
 #[cfg(feature = "std")]
 pub use shared::{
     Contention, Exchange, Order, Ordered, PointMap, PointMapIter, PointMapView, QpShared,

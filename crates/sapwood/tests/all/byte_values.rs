@@ -472,7 +472,7 @@ mod files {
             assert!(QpFile::<[u8]>::open(&path).is_err(), "byte {at}");
             if at >= HEADER_LEN {
                 // Under a checksum that is right again.
-                write_image(&path, &[&bytes[HEADER_LEN..]], header.clone()).unwrap();
+                write_image(&path, &[&bytes[HEADER_LEN..]], header).unwrap();
                 if let Ok(file) = QpFile::<[u8]>::open(&path) {
                     ask(&file, &map);
                 }
@@ -506,7 +506,7 @@ mod files {
                 let mut body = body.to_vec();
                 let end = body.len().min(at + more.len());
                 body[at..end].copy_from_slice(&more[..end - at]);
-                write_image(&path, &[&body], header.clone()).unwrap();
+                write_image(&path, &[&body], header).unwrap();
                 let file = QpFile::<[u8]>::open_unverified(&path).unwrap();
                 let fits = file.get("k").is_some_and(|value| value.len() <= body.len());
                 assert_eq!(file.verify().is_ok(), fits, "{len} {more:?}");

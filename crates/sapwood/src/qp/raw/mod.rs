@@ -40,6 +40,7 @@ pub(crate) mod slots;
 pub(crate) mod span;
 pub(crate) mod span_mut;
 pub(crate) mod tree;
+pub(crate) mod value;
 pub(crate) mod verify;
 #[cfg(feature = "std")]
 pub(crate) mod version;

@@ -416,7 +416,6 @@ impl<'g, O: Order> SharedView<'g, O, [u8]> {
     /// assert_eq!(view.compare_exchange_bytes("oak", "", "?")?, Err(None));
     /// # Ok::<(), sapwood::Error>(())
     /// ```
-    #[expect(clippy::type_complexity, reason = "the standard library's shape")]
     pub fn compare_exchange_bytes(
         &self,
         key: impl AsRef<[u8]>,
