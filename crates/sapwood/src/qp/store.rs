@@ -3,10 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::marker::PhantomData;
 use std::path::Path;
 
-use sapwood_qsbr::{Domain, Guard};
+use sapwood_qsbr::{Domain, Guard, StaysOnItsThread};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::diff::Diff;
@@ -346,7 +345,7 @@ impl<V: Send + Sync + 'static> Readable for QpStore<V> {
 pub struct QpView<'g, V> {
     view: View<'g, V>,
     len: usize,
-    local: PhantomData<*const ()>,
+    _local: StaysOnItsThread,
 }
 
 impl<V> Clone for QpView<'_, V> {
@@ -364,7 +363,7 @@ impl<'g, V: Send + Sync> QpView<'g, V> {
         QpView {
             view,
             len,
-            local: PhantomData,
+            _local: StaysOnItsThread::default(),
         }
     }
 

@@ -37,7 +37,8 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
     pub(super) fn new(raw: &'g O::Raw<V>, guard: Guard<'g>) -> Self {
         assert!(
             guard.belongs_to(raw.domain()),
-            "a guard of the map's own domain"
+            "{}",
+            crate::reader::FOREIGN_GUARD
         );
         SharedView { raw, guard }
     }
