@@ -105,7 +105,8 @@ impl<V: Send + Sync + 'static> Builder<QpStore<V>> {
     ///
     /// # Panics
     /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
-    /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
+    /// which [`ArenaOptions`](sapwood_arena::ArenaOptions) have unless they are told otherwise, and
+    /// `Backing::Heap`).
     pub fn build(self) -> Result<QpStore<V>, Error> {
         let tree = Tree::new(stable_arena(self.memory.stable())?);
         Ok(QpStore {
