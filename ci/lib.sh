@@ -26,7 +26,7 @@ PUBLIC="$LIBRARIES sapwood-bpf"
 # What the maps in the kernel are built with.
 BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
 # All features but those for BPF.
-FEATURES="sapwood/usdt,sapwood-qsbr/tokio,sapwood-model/arbitrary"
+FEATURES="sapwood/usdt,sapwood/tokio,sapwood-model/arbitrary"
 
 
 say() { printf '%s\n' "$*"; }

@@ -27,7 +27,11 @@ for manifest in crates/*/Cargo.toml bench/Cargo.toml fuzz/Cargo.toml; do
 done
 
 if run timeout 120 cargo info --registry crates-io thiserror >/dev/null 2>&1; then
-    run cargo publish --workspace --dry-run --locked --allow-dirty
+    # What an earlier run unpacked and compiled has the same versions, and would be taken for this
+    # run's.
+    home=${CARGO_HOME:-$HOME/.cargo}/registry
+    rm -rf "$home"/src/-*/sapwood-* "$home"/cache/-*/sapwood-* "$TARGET/publish"
+    CARGO_TARGET_DIR="$TARGET/publish" run cargo publish --workspace --dry-run --locked --allow-dirty
 else
     say "The registry cannot be reached here: the dry run of the publication is left out."
 fi

@@ -20,7 +20,8 @@ fuzz_target!(|bytes: &[u8]| {
         let map = MapleMap::<u64>::new();
         for i in 0..input.below(40) as u64 {
             let start = input.below(1 << 12) as u64;
-            map.store(start..=start + input.below(40) as u64, i).unwrap();
+            map.store(start..=start + input.below(40) as u64, i)
+                .unwrap();
         }
         map.save(&scratch.0).unwrap();
         let file = change(fs::read(&scratch.0).unwrap(), &changes(&input));
@@ -31,7 +32,10 @@ fuzz_target!(|bytes: &[u8]| {
             let mut free = Some(0);
             for (range, value) in file.view().iter() {
                 assert!(free.is_some_and(|free| *range.start() >= free));
-                assert_eq!(file.view().get_entry(*range.end()), Some((range.clone(), value)));
+                assert_eq!(
+                    file.view().get_entry(*range.end()),
+                    Some((range.clone(), value))
+                );
                 free = range.end().checked_add(1);
             }
             assert!(file.view().gaps(0..=u64::MAX).count() <= file.view().len() + 1);

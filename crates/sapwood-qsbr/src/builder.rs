@@ -10,7 +10,7 @@ use crate::source::GraceSource;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{requested} more bytes would cross the garbage limit: {garbage} of {limit} bytes already wait \
-     for readers or snapshots"
+     for readers or snapshots: the domain's `stalls()` names them"
 )]
 #[non_exhaustive]
 pub struct GarbageLimit {

@@ -109,6 +109,8 @@ pub use domain::{Domain, Generation};
 pub use holder::{Hold, Holder};
 #[cfg(feature = "std")]
 pub use pin::Pinned;
+#[doc(hidden)]
+pub use reader::StaysOnItsThread;
 pub use reader::{Guard, Offline, Reader};
 pub use retire::RetireQueue;
 pub use source::GraceSource;

@@ -6,11 +6,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::fmt;
-use core::marker::PhantomData;
+
 use core::ptr::{self, NonNull};
 
 use crate::domain::Domain;
-use crate::reader::Guard;
+use crate::reader::{Guard, StaysOnItsThread};
 use crate::slots::{Claim, Slots};
 
 #[cfg(loom)]
@@ -239,7 +239,7 @@ impl Pinned<'_> {
     pub fn guard(&self) -> Guard<'_> {
         Guard {
             domain: self.domain,
-            _local: PhantomData,
+            _local: StaysOnItsThread::default(),
         }
     }
 }

@@ -104,7 +104,7 @@ impl Reader {
         }
         Guard {
             domain: &self.domain,
-            _local: PhantomData,
+            _local: StaysOnItsThread::default(),
         }
     }
 
@@ -243,8 +243,15 @@ impl fmt::Debug for Reader {
 pub struct Guard<'r> {
     pub(crate) domain: &'r Domain,
     /// `&Domain` alone would be `Send`.
-    pub(crate) _local: PhantomData<*const ()>,
+    pub(crate) _local: StaysOnItsThread,
 }
+
+/// The reason why guards, and what is read under them, are neither `Send` nor `Sync`: a grace
+/// period waits for the thread that took the guard. The compiler names this type where one of them
+/// would cross threads. Take a snapshot, or copy what was found.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StaysOnItsThread(PhantomData<*const ()>);
 
 impl<'r> Guard<'r> {
     /// The domain whose structures this guard protects.

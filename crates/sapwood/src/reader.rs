@@ -5,6 +5,10 @@ use core::fmt;
 
 use sapwood_qsbr::{Domain, Guard, Offline, Pinned, Reader as Registration, TooManyReaders};
 
+/// What is said of a guard that protects something else.
+pub(crate) const FOREIGN_GUARD: &str = "a guard of another domain protects nothing here: register \
+    the reader with this structure's `domain()`";
+
 /// A structure that is read under a guard of its [`Domain`].
 ///
 /// Each structure has these methods itself, too; this trait is for code that is generic over

@@ -97,7 +97,7 @@ impl<T> WriterLock<T> {
         assert!(
             !self.is_held_here(),
             "this thread is changing the same structure already (a transaction, writer or \
-             reservation of its own is open): it would wait for itself"
+             reservation of its own is open): it would wait for itself. End that one first"
         );
         self.guard(lock(&self.inner))
     }

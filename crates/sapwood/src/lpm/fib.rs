@@ -131,7 +131,8 @@ impl<F: Family, V: NextHop> Builder<Fib<F, V>> {
     ///
     /// # Panics
     /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
-    /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
+    /// which [`ArenaOptions`](sapwood_arena::ArenaOptions) have unless they are told otherwise, and
+    /// `Backing::Heap`).
     pub fn build(self) -> Result<Fib<F, V>, Error> {
         let domain = self.domain_or_new();
         let options = self.memory.stable().limit_to(MAX_BYTES);

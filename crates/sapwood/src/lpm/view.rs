@@ -1,8 +1,8 @@
 //! Reading a table: readers and views.
 
 use core::fmt;
-use core::marker::PhantomData;
 
+use sapwood_qsbr::StaysOnItsThread;
 use smallvec::SmallVec;
 
 use super::family::Family;
@@ -124,7 +124,7 @@ impl<F: Family, V: fmt::Debug> fmt::Debug for Matches<'_, F, V> {
 pub struct FibView<'g, F: Family, V: NextHop> {
     view: View<'g, V, Published<'g>>,
     fib: &'g Fib<F, V>,
-    local: PhantomData<*const ()>,
+    _local: StaysOnItsThread,
 }
 
 impl<F: Family, V: NextHop> Clone for FibView<'_, F, V> {
@@ -141,7 +141,7 @@ impl<'g, F: Family, V: NextHop> FibView<'g, F, V> {
         FibView {
             view,
             fib,
-            local: PhantomData,
+            _local: StaysOnItsThread::default(),
         }
     }
 

@@ -86,7 +86,8 @@ impl<V: Clone + Send + Sync + 'static> Builder<MapleMap<V>> {
     ///
     /// # Panics
     /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
-    /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
+    /// which [`ArenaOptions`](sapwood_arena::ArenaOptions) have unless they are told otherwise, and
+    /// `Backing::Heap`).
     pub fn build(self) -> MapleMap<V> {
         let domain = self.domain_or_new();
         let config = Config {

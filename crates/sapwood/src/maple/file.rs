@@ -13,7 +13,7 @@ use alloc::format;
 use core::fmt;
 use std::path::Path;
 
-use sapwood_arena::{HEADER_LEN, Header, ImageMap, write_image};
+use sapwood_arena::{HEADER_LEN, Header, HeaderError, ImageMap, write_image};
 use sapwood_format::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -122,7 +122,13 @@ impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for MapleFile<V> {
 fn read<V: FromBytes + Clone + Send + Sync + 'static>(
     path: &Path,
 ) -> Result<MapleFile<V>, OpenCause> {
-    let image = ImageMap::read(path, layout_hash::<V>())?;
+    let image = ImageMap::read(path, layout_hash::<V>()).map_err(|error| match error {
+        sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. }) => {
+            let other = OpenCause::other_values::<V>(found, header::ranges_hash);
+            other.unwrap_or(OpenCause::Image(error))
+        }
+        error => OpenCause::Image(error),
+    })?;
     let body = &image.bytes()[HEADER_LEN..];
     let count = image.header().roots[0];
     let wrong = |what: &str| OpenCause::Corrupt(format!("{what} of {count} entries"));

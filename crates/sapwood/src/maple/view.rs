@@ -1,7 +1,8 @@
 //! Reading: readers and views.
 
 use core::fmt;
-use core::marker::PhantomData;
+
+use sapwood_qsbr::StaysOnItsThread;
 
 use super::Range;
 use super::iter::{Gaps, Iter};
@@ -16,7 +17,7 @@ use super::window::Window;
 /// Each question is answered as the map is then: as before a change or as after it.
 pub struct MapleView<'g, V> {
     pub(super) view: View<'g, V>,
-    local: PhantomData<*const ()>,
+    _local: StaysOnItsThread,
 }
 
 impl<V> Clone for MapleView<'_, V> {
@@ -32,7 +33,7 @@ impl<'g, V> MapleView<'g, V> {
     pub(super) fn new(view: View<'g, V>) -> Self {
         MapleView {
             view,
-            local: PhantomData,
+            _local: StaysOnItsThread::default(),
         }
     }
 

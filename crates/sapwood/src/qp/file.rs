@@ -5,6 +5,7 @@ use core::fmt;
 use std::path::{Path, PathBuf};
 
 use sapwood_arena::{ArenaFull, HeaderError, ImageMap};
+use sapwood_format::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::QpMap;
@@ -92,6 +93,21 @@ pub enum OpenCause {
     /// What the file holds is right, but the table that it was to be loaded into refused it.
     #[error("the table cannot be filled: {0}")]
     Table(crate::Error),
+    /// The file has values of another size or alignment than the type that was asked for.
+    #[error(
+        "the file has values of {size} bytes, aligned to {align}; {asked} has {} bytes, aligned to \
+         {}", .wanted.0, .wanted.1
+    )]
+    Values {
+        /// Bytes of a value in the file.
+        size: usize,
+        /// Their alignment.
+        align: usize,
+        /// The type that was asked for.
+        asked: &'static str,
+        /// Its size and alignment.
+        wanted: (usize, usize),
+    },
     /// A map that an earlier version of this library saved, in a format that is not read any more.
     #[error("the map was saved in format {found}; this library reads format {reads}: save it anew")]
     OldFormat {
@@ -114,8 +130,28 @@ impl OpenCause {
                     reads: image::FORMAT,
                 }
             }
+            sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. }) => {
+                let layout = |size, align| header::layout_hash(size, align, image::FORMAT);
+                Self::other_values::<V>(found, layout).unwrap_or(OpenCause::Image(error))
+            }
             error => OpenCause::Image(error),
         }
+    }
+
+    /// What is wrong with a file of this layout, if it is one of other values.
+    pub(crate) fn other_values<V>(
+        found: u64,
+        layout: impl Fn(usize, usize) -> u64,
+    ) -> Option<Self> {
+        let aligns = [1, 2, 4, 8];
+        let mut all = (0..=4096).flat_map(|size| aligns.map(|align| (size, align)));
+        let (size, align) = all.find(|(size, align)| layout(*size, *align) == found)?;
+        Some(OpenCause::Values {
+            size,
+            align,
+            asked: core::any::type_name::<V>(),
+            wanted: (size_of::<V>(), align_of::<V>()),
+        })
     }
 }
 

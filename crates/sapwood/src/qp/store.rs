@@ -3,10 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::marker::PhantomData;
 use std::path::Path;
 
-use sapwood_qsbr::{Domain, Guard};
+use sapwood_qsbr::{Domain, Guard, StaysOnItsThread};
 use zerocopy::{Immutable, IntoBytes};
 
 use super::diff::Diff;
@@ -107,7 +106,8 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
     ///
     /// # Panics
     /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
-    /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
+    /// which [`ArenaOptions`](sapwood_arena::ArenaOptions) have unless they are told otherwise, and
+    /// `Backing::Heap`).
     pub fn build(self) -> Result<QpStore<V>, Error> {
         let tree = Tree::new(stable_arena(self.memory.clone().stable())?);
         Ok(self.build_over(tree))
@@ -371,7 +371,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Readable for QpStore<V> {
 pub struct QpView<'g, V: ?Sized + Value> {
     view: View<'g, V>,
     len: usize,
-    local: PhantomData<*const ()>,
+    _local: StaysOnItsThread,
 }
 
 impl<V: ?Sized + Value> Clone for QpView<'_, V> {
@@ -389,7 +389,7 @@ impl<'g, V: ?Sized + Value + Send + Sync> QpView<'g, V> {
         QpView {
             view,
             len,
-            local: PhantomData,
+            _local: StaysOnItsThread::default(),
         }
     }
 

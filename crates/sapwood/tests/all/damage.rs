@@ -134,9 +134,15 @@ fn foreign_files_are_refused_with_the_reason() {
     // Maps with other values.
     sample(10).save(&path).unwrap();
     let layout = |error: OpenError| {
+        let said = error.to_string();
+        assert!(said.contains("values of 8 bytes, aligned to 8; "), "{said}");
         matches!(
             error.cause,
-            OpenCause::Image(arena::OpenError::Header(HeaderError::Layout { .. }))
+            OpenCause::Values {
+                size: 8,
+                align: 8,
+                ..
+            }
         )
     };
     assert!(

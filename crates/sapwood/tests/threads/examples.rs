@@ -6,6 +6,8 @@
 mod allocator;
 #[path = "../../examples/dns.rs"]
 mod dns;
+#[path = "../../examples/misuse.rs"]
+mod misuse;
 #[path = "../../examples/routes.rs"]
 mod routes;
 #[path = "../../examples/tracker.rs"]
@@ -19,6 +21,11 @@ fn example_allocator() {
 #[test]
 fn example_dns() {
     dns::main().unwrap();
+}
+
+#[test]
+fn example_misuse() {
+    misuse::main().unwrap();
 }
 
 #[test]

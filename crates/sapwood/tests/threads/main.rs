@@ -12,6 +12,7 @@ mod route_table;
 mod route_threads;
 mod shared_threads;
 mod threads;
+mod tokio;
 mod versions;
 
 #[allow(dead_code)] // Each program uses its part.

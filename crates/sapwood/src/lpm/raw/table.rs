@@ -150,7 +150,8 @@ impl<V> FibShared<V> {
     pub(crate) fn view<'g>(&'g self, guard: Guard<'g>) -> View<'g, V, Published<'g>> {
         assert!(
             guard.belongs_to(&self.domain),
-            "a guard of the table's own domain"
+            "{}",
+            crate::reader::FOREIGN_GUARD
         );
         // SAFETY: the root lives as long as the table; what its words reach is freed only a grace
         // period after it was unlinked, and the guard holds that grace period back.

@@ -254,7 +254,8 @@ impl<V> MapleShared<V> {
     pub(crate) fn view<'g>(&'g self, guard: Guard<'g>) -> View<'g, V> {
         assert!(
             guard.belongs_to(&self.domain),
-            "a guard of the map's own domain"
+            "{}",
+            crate::reader::FOREIGN_GUARD
         );
         // SAFETY: what the root reaches is freed only a grace period after it was unlinked, and the
         // guard holds that grace period back.

@@ -104,7 +104,8 @@ impl<V: ?Sized + Value> StoreShared<V> {
     pub(crate) fn view<'g>(&'g self, guard: Guard<'g>) -> (View<'g, V>, usize) {
         assert!(
             guard.belongs_to(&self.domain),
-            "a guard of the store's own domain"
+            "{}",
+            crate::reader::FOREIGN_GUARD
         );
         sync::point();
         let root = Root::from_word(self.published.load(Ordering::Acquire));

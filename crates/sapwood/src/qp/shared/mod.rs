@@ -130,7 +130,8 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> Builder<SharedMap<O, V
     ///
     /// # Panics
     /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
-    /// which [`ArenaOptions`] have unless they are told otherwise, and `Backing::Heap`).
+    /// which [`ArenaOptions`](sapwood_arena::ArenaOptions) have unless they are told otherwise, and
+    /// `Backing::Heap`).
     pub fn build(self) -> Result<SharedMap<O, V>, Error> {
         let arena = stable_arena(self.memory.clone().stable())?;
         let index = self.choices.index.then(|| Index::new(seed()));

@@ -38,7 +38,8 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     pub(super) fn new(raw: &'g O::Raw<V>, guard: Guard<'g>) -> Self {
         assert!(
             guard.belongs_to(raw.domain()),
-            "a guard of the map's own domain"
+            "{}",
+            crate::reader::FOREIGN_GUARD
         );
         SharedView { raw, guard }
     }
