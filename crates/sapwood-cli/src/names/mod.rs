@@ -85,10 +85,12 @@ impl Map {
     ) -> Result<Map, OpenError> {
         let is_other = |error: &OpenError| {
             use arena::{HeaderError, OpenError};
-            let cause = &error.cause;
             matches!(
-                cause,
+                error.cause,
                 OpenCause::Image(OpenError::Header(HeaderError::Layout { .. }))
+                    | OpenCause::Values { .. }
+                    | OpenCause::ByteStrings { .. }
+                    | OpenCause::NotByteStrings { .. }
             )
         };
         match numbers {

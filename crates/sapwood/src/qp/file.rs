@@ -108,6 +108,21 @@ pub enum OpenCause {
         /// Its size and alignment.
         wanted: (usize, usize),
     },
+    /// The file's values are byte strings, as those of [`QpMap<[u8]>`](QpMap) are, and values of a
+    /// type were asked for.
+    #[error("the file has byte strings for values, as a map of [u8] has; not {asked}")]
+    ByteStrings {
+        /// The type that was asked for.
+        asked: &'static str,
+    },
+    /// Byte strings were asked for, and the file has values of one size.
+    #[error("the file has values of {size} bytes, aligned to {align}, and not byte strings")]
+    NotByteStrings {
+        /// Bytes of a value in the file.
+        size: usize,
+        /// Their alignment.
+        align: usize,
+    },
     /// A map that an earlier version of this library saved, in a format that is not read any more.
     #[error("the map was saved in format {found}; this library reads format {reads}: save it anew")]
     OldFormat {
@@ -139,18 +154,24 @@ impl OpenCause {
     }
 
     /// What is wrong with a file of this layout, if it is one of other values.
-    pub(crate) fn other_values<V>(
+    pub(crate) fn other_values<V: ?Sized + Value>(
         found: u64,
         layout: impl Fn(usize, usize) -> u64,
     ) -> Option<Self> {
         let aligns = [1, 2, 4, 8];
         let mut all = (0..=4096).flat_map(|size| aligns.map(|align| (size, align)));
         let (size, align) = all.find(|(size, align)| layout(*size, *align) == found)?;
-        Some(OpenCause::Values {
-            size,
-            align,
-            asked: core::any::type_name::<V>(),
-            wanted: (size_of::<V>(), align_of::<V>()),
+        let asked = core::any::type_name::<V>();
+        Some(match (size, align) {
+            // No type has this size and this alignment.
+            strings if strings == image::BYTE_STRINGS => OpenCause::ByteStrings { asked },
+            (size, align) if V::VARIES => OpenCause::NotByteStrings { size, align },
+            (size, align) => OpenCause::Values {
+                size,
+                align,
+                asked,
+                wanted: (V::SIZE, V::ALIGN),
+            },
         })
     }
 }

@@ -422,13 +422,18 @@ mod files {
             let store = QpStore::builder().build_sorted_bytes(&map).unwrap();
             store.snapshot().save(&path).unwrap();
             assert!(fs::read(&path).unwrap() == bytes);
-            let layout = |cause| matches!(cause, OpenCause::Image(_));
+            let layout = |cause| matches!(cause, OpenCause::ByteStrings { .. });
             assert!(QpFile::<u64>::open(&path).is_err_and(|error| layout(error.cause)));
             assert!(QpFile::<[u8; 1]>::open(&path).is_err_and(|error| layout(error.cause)));
             assert!(QpFile::<()>::open(&path).is_err_and(|error| layout(error.cause)));
         }
         QpMap::from([("a", 1u64)]).save(&path).unwrap();
-        assert!(QpFile::<[u8]>::open(&path).is_err());
+        let error = QpFile::<[u8]>::open(&path).unwrap_err();
+        let fixed = (8, align_of::<u64>());
+        assert!(
+            matches!(error.cause, OpenCause::NotByteStrings { size, align } if (size, align) == fixed),
+            "{error}"
+        );
     }
 
     /// Asks a file that may be damaged, and reads every byte of what it gives.

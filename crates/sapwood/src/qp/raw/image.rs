@@ -12,7 +12,7 @@ use sapwood_arena::{
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::build::copy_in_order;
-use super::leaf::{LeafOf, Value};
+use super::leaf::{LeafOf, Stored, Value};
 use super::mem::Checked;
 use super::verify::{self, Walked};
 use super::view::View;
@@ -29,6 +29,9 @@ pub(crate) use sapwood_format::header::FORMAT;
 pub(crate) fn layout_hash<V: ?Sized + Value>() -> u64 {
     layout_hash_of::<V>(FORMAT)
 }
+
+/// What stands for size and alignment where values are byte strings.
+pub(crate) const BYTE_STRINGS: (usize, usize) = (<[u8] as Stored>::SIZE, <[u8] as Stored>::ALIGN);
 
 fn layout_hash_of<V: ?Sized + Value>(format: u64) -> u64 {
     header::layout_hash(V::SIZE, V::ALIGN, format)
