@@ -5,7 +5,8 @@
 x86_64_linux || skip "fuzzing runs on x86_64 Linux here"
 has cargo-fuzz || fail "cargo-fuzz is missing: run ci/setup.sh"
 seconds=${FUZZ_SECONDS:-4}
-export CARGO_TARGET_DIR="$TARGET/fuzz"
+# Reports name functions by the table of symbols.
+export CARGO_TARGET_DIR="$TARGET/fuzz" CARGO_PROFILE_RELEASE_DEBUG="${CARGO_PROFILE_RELEASE_DEBUG:-0}"
 # program_map needs what BPF programs are built with, but no kernel that runs them. Building all of
 # that with the sanitizer takes minutes, and checking it one, so it is built with FUZZ_KERNEL=1 only
 # (see prove.sh). Its rules are those of sapwood-bpf's tests, which CI runs.
