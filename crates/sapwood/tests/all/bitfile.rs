@@ -128,7 +128,7 @@ fn maps_with_other_keys_are_refused() {
     right.save(&path).unwrap();
     assert_eq!(BitFile::<u64>::open(&path).unwrap().len(), 2);
     let other = BitFile::<u32>::open(&path).unwrap_err();
-    assert!(matches!(other.cause, OpenCause::Image(_)));
+    assert!(matches!(other.cause, OpenCause::Values { size: 8, .. }));
     assert_eq!(other.path, path);
 }
 
