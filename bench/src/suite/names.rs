@@ -20,8 +20,8 @@
 //! | `replace_mops` | removals with an insertion of another key each, a second; cases `churned-…` only |
 //! | `bytes_per_key` | memory beyond the key bytes, malloc's rounding and headers included |
 //!
-//! In the case `texts`, values are byte strings of 0 to 1,000 bytes; peers hold them as `Box<[u8]>`.
-//! `bytes_per_key` leaves out the bytes of the values as well as those of the keys.
+//! In the case `texts`, values are byte strings of 0 to 1,000 bytes; peers hold them as
+//! `Box<[u8]>`. `bytes_per_key` leaves out the bytes of the values as well as those of the keys.
 //!
 //! Where the kernel does not show its symbols or types, the cases `kallsyms` and `btf` have names
 //! made after a model, and say so.

@@ -10,7 +10,7 @@ use sapwood::qp::OpenCause;
 use serde_json::json;
 
 use crate::errors::{Answer, Error, Outcome};
-use crate::names::{Map, open_error};
+use crate::names::{Map, is_other_layout, open_error};
 use crate::output::document;
 use crate::ranges::table::looks_like_ranges;
 
@@ -86,6 +86,7 @@ pub fn say_whether_whole(
             error
             @ (OpenCause::Image(sapwood::arena::OpenError::Header(_)) | OpenCause::Corrupt(_)),
         ) => open_error(path, kind, error),
+        Err(error) if is_other_layout(&error) => open_error(path, kind, error),
         Err(error) => return Err(open_error(path, kind, error)),
     };
     if json {

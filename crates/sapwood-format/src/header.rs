@@ -6,8 +6,8 @@
 /// Bytes of a value, a multiple of 8, or [`BYTE_STRINGS`]. A leaf is a value, a length, and a key.
 pub const VALUE_BYTES: usize = 0;
 /// The value of [`VALUE_BYTES`] that says that values are byte strings, which lie behind the key
-/// ([`leaf`](crate::leaf)). In [`layout_hash`], it is their size, and 8 their alignment: no type has
-/// both.
+/// ([`leaf`](crate::leaf)). In [`layout_hash`], it is their size, and 8 their alignment: no type
+/// has both.
 pub const BYTE_STRINGS: u64 = 1;
 /// What there is: 0, only the trie; 1, an index beside it; [`ONLY_INDEX`], no trie.
 pub const HAS_INDEX: usize = 1;

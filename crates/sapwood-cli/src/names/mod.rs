@@ -83,16 +83,7 @@ impl Map {
         numbers: Result<QpFile<u64>, OpenError>,
         texts: impl FnOnce() -> Result<QpFile<[u8]>, OpenError>,
     ) -> Result<Map, OpenError> {
-        let is_other = |error: &OpenError| {
-            use arena::{HeaderError, OpenError};
-            matches!(
-                error.cause,
-                OpenCause::Image(OpenError::Header(HeaderError::Layout { .. }))
-                    | OpenCause::Values { .. }
-                    | OpenCause::ByteStrings { .. }
-                    | OpenCause::NotByteStrings { .. }
-            )
-        };
+        let is_other = |error: &OpenError| is_other_layout(&error.cause);
         match numbers {
             Ok(map) => Ok(Map::Numbers(map)),
             Err(error) if is_other(&error) => match texts() {
@@ -156,6 +147,18 @@ pub fn open(path: &Path, verify: bool) -> Result<Map, Error> {
     opened.map_err(|error| open_error(path, "map", error.cause))
 }
 
+/// Whether a file is a sound one with another layout: of another kind, or with other values.
+pub fn is_other_layout(cause: &OpenCause) -> bool {
+    use arena::{HeaderError, OpenError};
+    matches!(
+        cause,
+        OpenCause::Image(OpenError::Header(HeaderError::Layout { .. }))
+            | OpenCause::Values { .. }
+            | OpenCause::ByteStrings { .. }
+            | OpenCause::NotByteStrings { .. }
+    )
+}
+
 /// What is wrong with a file that does not open, and is no sound `kind`.
 pub fn open_error(path: &Path, kind: &str, error: OpenCause) -> Error {
     let what = match error {
@@ -164,12 +167,10 @@ pub fn open_error(path: &Path, kind: &str, error: OpenCause) -> Error {
             return Error::read(path)(std::io::ErrorKind::IsADirectory.into());
         }
         OpenCause::Image(arena::OpenError::NotAFile) => "not a regular file".to_owned(),
-        OpenCause::Image(error @ arena::OpenError::Header(arena::HeaderError::Layout { .. })) => {
-            match saved::kind(path) {
-                Some(other) => format!("not a sound {kind}: it is {other}"),
-                None => format!("not a sound {kind}: {error}"),
-            }
-        }
+        error if is_other_layout(&error) => match saved::kind(path) {
+            Some(other) => format!("not a sound {kind}: it is {other}"),
+            None => format!("not a sound {kind}: {error}"),
+        },
         OpenCause::Image(error) => format!("not a sound {kind}: {error}"),
         OpenCause::Corrupt(what) => format!("not a sound {kind}: {what}"),
         error => error.to_string(),

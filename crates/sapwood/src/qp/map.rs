@@ -463,7 +463,8 @@ impl QpMap<[u8]> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`] or [`Error::ArenaFull`]; the map is unchanged.
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`] or [`Error::ArenaFull`]; the map is
+    /// unchanged.
     pub fn insert_bytes(
         &mut self,
         key: impl AsRef<[u8]>,
