@@ -3,10 +3,10 @@
 //! is checked after every step.
 #![no_main]
 
-#[path = "../../crates/sapwood/tests/support/writers.rs"]
-mod writers;
 #[path = "../../crates/sapwood/tests/support/values.rs"]
 mod values;
+#[path = "../../crates/sapwood/tests/support/writers.rs"]
+mod writers;
 
 use libfuzzer_sys::fuzz_target;
 use sapwood::qp::PointMap;
