@@ -49,7 +49,6 @@
 //! with `alloc`.
 
 #![cfg_attr(not(feature = "std"), no_std)]
-#![warn(unreachable_pub)]
 
 extern crate alloc;
 

@@ -57,13 +57,13 @@ cfg_if::cfg_if! {
         pub use loader::{Loader, Programs};
         pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
         pub use name_rules::{NameRule, NameRules};
-        pub use names::{UserMap, UserMapBuilder, UserPointMap, UserPointMapBuilder};
+        pub use names::{UserMap, UserMapBuilder, UserPointMap, UserPointMapBuilder, UserStore};
         pub use pinned::{PinKind, Pinned, PinnedProgram};
         pub use route_cache::{
             ProgramRouteCache, ProgramRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,
         };
         pub use support::check;
-        pub use window_map::{MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder};
+        pub use window_map::{CountedInWindow, MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder};
         pub use words::Words;
         pub use xdp::{XdpLink, XdpMode, interface_index};
         pub use xdp_names::{NamesCounts, PinnedNames, XdpNames};

@@ -1,14 +1,14 @@
 //! Maps over byte strings that this process writes and programs read.
 
 use sapwood::Builder;
-use sapwood::qp::{PointMap, QpShared};
+use sapwood::qp::{PointMap, QpShared, QpStore};
 use sapwood_arena::Arena;
 use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::error::Error;
 use crate::layout::Kind;
-use crate::window_map::{MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder};
+use crate::window_map::{CountedInWindow, MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder};
 
 /// An ordered map over byte strings in an arena: this process writes it, with all methods of
 /// [`QpShared`], and BPF programs look names up (`sapwood/qp.bpf.h`).
@@ -67,6 +67,29 @@ pub type UserPointMap<V> = WindowMap<PointMap<V>>;
 /// ```
 pub type UserPointMapBuilder<V> = WindowMapBuilder<PointMap<V>>;
 
+/// A store in an arena: this process changes it in transactions, with all methods of [`QpStore`],
+/// and BPF programs see each commit at once, in one store (`sapwood/qp.bpf.h`). A program that takes
+/// the root once (`sw_qp_root`) reads one version throughout its run.
+///
+/// Values are plain bytes, a multiple of 8. Keys of more than 254 bytes may be stored, but no
+/// program finds them. Snapshots hold back memory as in any store.
+///
+/// ```no_run
+/// use sapwood_bpf::{BpfArena, UserStore};
+/// let arena = BpfArena::create(256 << 20)?;
+/// let zone = UserStore::<u64>::builder(&arena, "zone").build()?;
+/// let mut txn = zone.begin();
+/// txn.insert("example.org", 1)?;
+/// txn.insert("www.example.org", 2)?;
+/// txn.commit();
+/// println!("programs name it {}", zone.window().number);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Such a store belongs to the process that made it. When that process dies, programs go on reading
+/// the last commit, and another process [takes it over](WindowMapBuilder::take_over).
+pub type UserStore<V> = WindowMap<QpStore<V>>;
+
 impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> UserMapBuilder<V> {
     /// Keeps a hash index beside the trie, for lookups of whole keys.
     pub fn with_index(mut self) -> Self {
@@ -118,10 +141,6 @@ macro_rules! in_window {
         {
             type Value = V;
 
-            fn max_entries(builder: Builder<$map<V>>, most: usize) -> Builder<$map<V>> {
-                builder.max_entries(most)
-            }
-
             fn restore_in(
                 builder: Builder<$map<V>>,
                 domain: &Domain,
@@ -137,6 +156,56 @@ macro_rules! in_window {
 
 in_window!(QpShared, restore_names);
 in_window!(PointMap, restore_points);
+in_window!(QpStore, restore_store);
+
+macro_rules! counted_in_window {
+    ($map:ident) => {
+        impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> CountedInWindow
+            for $map<V>
+        {
+            fn max_entries(builder: Builder<$map<V>>, most: usize) -> Builder<$map<V>> {
+                builder.max_entries(most)
+            }
+        }
+    };
+}
+
+counted_in_window!(QpShared);
+counted_in_window!(PointMap);
+
+/// Entries in ascending order until the first that cannot be read; then a map of them, if there is
+/// no such entry.
+fn restored<V, M>(
+    entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
+    sorted: bool,
+    build: impl FnOnce(&mut dyn Iterator<Item = (Vec<u8>, V)>) -> Result<M, sapwood::Error>,
+) -> Result<M, Error> {
+    let mut failed = None;
+    let mut entries = entries.map_while(|entry| entry.map_err(|error| failed = Some(error)).ok());
+    let map = match sorted {
+        true => build(&mut entries),
+        false => {
+            let mut entries: Vec<_> = entries.collect();
+            entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+            build(&mut entries.into_iter())
+        }
+    };
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(map?),
+    }
+}
+
+fn restore_store<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static>(
+    builder: Builder<QpStore<V>>,
+    memory: Arena,
+    entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
+    sorted: bool,
+) -> Result<QpStore<V>, Error> {
+    restored(entries, sorted, |entries| {
+        builder.build_sorted_in(memory, entries)
+    })
+}
 
 fn restore_names<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static>(
     builder: Builder<QpShared<V>>,
@@ -144,20 +213,9 @@ fn restore_names<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static>(
     entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
     sorted: bool,
 ) -> Result<QpShared<V>, Error> {
-    let mut failed = None;
-    let entries = entries.map_while(|entry| entry.map_err(|error| failed = Some(error)).ok());
-    let map = match sorted {
-        true => builder.build_sorted_in(memory, entries),
-        false => {
-            let mut entries: Vec<_> = entries.collect();
-            entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-            builder.build_sorted_in(memory, entries)
-        }
-    };
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(map?),
-    }
+    restored(entries, sorted, |entries| {
+        builder.build_sorted_in(memory, entries)
+    })
 }
 
 fn restore_points<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static>(

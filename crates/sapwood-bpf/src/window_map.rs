@@ -35,7 +35,8 @@ pub struct WindowMapBuilder<M: MapInWindow> {
     pub(crate) map: M::Builder,
 }
 
-/// A map that can lie in a window. This crate implements it for `QpShared`, `PointMap` and `Fib`.
+/// A map that can lie in a window. This crate implements it for `QpShared`, `PointMap`,
+/// `QpStore` and `Fib`.
 pub trait MapInWindow: Sized {
     /// How the map itself is made.
     type Builder;
@@ -64,9 +65,6 @@ pub trait NamesInWindow: MapInWindow {
     /// What it holds for a key.
     type Value: CheckedValue;
 
-    /// Limits the number of entries.
-    fn max_entries(builder: Self::Builder, most: usize) -> Self::Builder;
-
     /// A map of the entries of another one, which come in ascending order of keys if `sorted`.
     ///
     /// # Errors
@@ -78,6 +76,20 @@ pub trait NamesInWindow: MapInWindow {
         entries: impl Iterator<Item = Result<(Vec<u8>, Self::Value), Error>>,
         sorted: bool,
     ) -> Result<Self, Error>;
+}
+
+/// A map in a window whose number of entries can be limited.
+pub trait CountedInWindow: MapInWindow {
+    /// Limits the number of entries.
+    fn max_entries(builder: Self::Builder, most: usize) -> Self::Builder;
+}
+
+impl<M: CountedInWindow> WindowMapBuilder<M> {
+    /// The most entries.
+    pub fn max_entries(mut self, most: usize) -> Self {
+        self.map = M::max_entries(self.map, most);
+        self
+    }
 }
 
 impl<M: MapInWindow> WindowMapBuilder<M> {
@@ -130,19 +142,14 @@ impl<M: MapInWindow> WindowMapBuilder<M> {
 }
 
 impl<M: NamesInWindow> WindowMapBuilder<M> {
-    /// The most entries.
-    pub fn max_entries(mut self, most: usize) -> Self {
-        self.map = M::max_entries(self.map, most);
-        self
-    }
-
     /// Takes over the map that a dead owner left: reads it, checking every word, builds it anew in
     /// another window, and lets programs see that one under the same number, in one store. They
     /// find all entries at any time. Then it waits for the programs that may still read the old
     /// one, and gives its memory back: 4 to 20 ms.
     ///
-    /// The dead owner may have had a [`UserMap`](crate::UserMap) or a
-    /// [`UserPointMap`](crate::UserPointMap): this makes either of either.
+    /// The dead owner may have had a [`UserMap`](crate::UserMap), a
+    /// [`UserPointMap`](crate::UserPointMap) or a [`UserStore`](crate::UserStore): this makes any of
+    /// any. Of a store, the last commit is there, whole.
     ///
     /// What the owner was doing when it died is done or not done: entries whose insertion had
     /// returned are there. Both maps are in the arena for a time, so it must have room for them.

@@ -25,7 +25,6 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
-#![warn(unreachable_pub)]
 
 pub mod branch;
 pub mod bucket;

@@ -82,7 +82,6 @@
 //! Implementations of Read-Copy Update*, IEEE TPDS 23 (2012). Loom checks the models in
 //! `src/models.rs`.
 #![cfg_attr(not(any(feature = "std", loom)), no_std)]
-#![warn(unreachable_pub)]
 
 extern crate alloc;
 

@@ -41,7 +41,6 @@
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![deny(unsafe_code)]
-#![warn(unreachable_pub)]
 
 extern crate alloc;
 

@@ -13,6 +13,7 @@ use sapwood_bpf::{BpfArena, Loader, PinnedProgram, Programs, WindowInfo};
 pub const LOOKUP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
 pub const WALK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/walk.bpf.o"));
 pub const CLOSEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/closest.bpf.o"));
+pub const STORE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/store.bpf.o"));
 pub const PREFIX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/prefix.bpf.o"));
 
 /// What programs say: there is no such key, no such window or cursor, no order.

@@ -110,12 +110,17 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
     /// `Backing::Heap`).
     pub fn build(self) -> Result<QpStore<V>, Error> {
         let tree = Tree::new(stable_arena(self.memory.clone().stable())?);
-        Ok(self.build_over(tree))
+        Ok(self.build_over(tree, None))
     }
 
-    fn build_over(self, tree: Tree<V>) -> QpStore<V> {
+    /// A store of this tree, whose root is also kept at this place of the arena.
+    pub(super) fn build_over(self, tree: Tree<V>, header: Option<usize>) -> QpStore<V> {
+        let mut shared = StoreShared::new(tree, self.domain.unwrap_or_default());
+        if let Some(at) = header {
+            shared.publish_at(at);
+        }
         QpStore {
-            shared: Arc::new(StoreShared::new(tree, self.domain.unwrap_or_default())),
+            shared: Arc::new(shared),
         }
     }
 }
@@ -134,7 +139,7 @@ impl<V: Send + Sync + 'static> Builder<QpStore<V>> {
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<QpStore<V>, Error> {
         let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries)?;
-        Ok(self.build_over(tree))
+        Ok(self.build_over(tree, None))
     }
 }
 
@@ -152,7 +157,7 @@ impl Builder<QpStore<[u8]>> {
         entries: impl IntoIterator<Item = (K, B)>,
     ) -> Result<QpStore<[u8]>, Error> {
         let tree = sorted_tree_of_bytes(stable_arena(self.memory.clone().stable())?, entries)?;
-        Ok(self.build_over(tree))
+        Ok(self.build_over(tree, None))
     }
 }
 

@@ -448,17 +448,12 @@ SW_INLINE long sw_qp_in_cluster(sw_at window, sw_at node, const struct sw_key *k
 	return hits ? -ELOOP : -ENOENT;
 }
 
-/* Looks a key up in the trie alone; -EOPNOTSUPP when there is none. */
-SW_GLOBAL long sw_qp_trie_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
+/* Looks a key up in the trie below a root. */
+SW_INLINE long sw_qp_trie_find(sw_at window, __u32 cell, const struct sw_key *key)
 {
-	sw_at window = sw_window_in(map, SW_QP_KINDS), node;
-	__u32 cell, header, offset, length, depth;
+	__u32 header, offset, length = key->length, depth;
+	sw_at node;
 
-	sw_use_arena();
-	if (!window)
-		return -EINVAL;
-	length = key->length;
-	cell = sw_u32_of(window, SW_QP_ROOT);
 	if (!cell)
 		return sw_qp_no_root(window, -ENOENT);
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
@@ -482,6 +477,44 @@ SW_GLOBAL long sw_qp_trie_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
 		cell = sw_qp_child_cell(node, header, key->bytes[offset]);
 	}
 	return -ELOOP;
+}
+
+/* Looks a key up in the trie alone; -EOPNOTSUPP when there is none. */
+SW_GLOBAL long sw_qp_trie_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
+{
+	sw_at window = sw_window_in(map, SW_QP_KINDS);
+
+	sw_use_arena();
+	if (!window)
+		return -EINVAL;
+	return sw_qp_trie_find(window, sw_u32_of(window, SW_QP_ROOT), key);
+}
+
+/*
+ * The newest version of a store (UserStore), for all lookups of a run that have to see the same one:
+ *
+ *     __u32 root = sw_qp_root(ZONE);
+ *     long a = sw_qp_lookup_at(ZONE, root, &key), b = sw_qp_lookup_at(ZONE, root, &other);
+ *
+ * A commit of the store is one store of this word: a version has all of it or none. 0 when the
+ * store is empty, or when there is no such window. Of other maps it says only where lookups begin.
+ */
+SW_INLINE __u32 sw_qp_root(__u32 map)
+{
+	sw_at window = sw_window_in(map, SW_QP_KINDS);
+
+	return window ? sw_acquire_u32(window + SW_QP_ROOT) : 0;
+}
+
+/* Looks a key up in the version that sw_qp_root gave in this run of the program. */
+SW_GLOBAL long sw_qp_lookup_at(__u32 map, __u32 root, const struct sw_key *key SW_NONNULL)
+{
+	sw_at window = sw_window_in(map, SW_QP_KINDS);
+
+	sw_use_arena();
+	if (!window)
+		return -EINVAL;
+	return sw_qp_trie_find(window, root, key);
 }
 
 /* The products of NH, of a word and of four. */

@@ -49,6 +49,8 @@ pub(crate) struct StoreShared<V: ?Sized + Value> {
     /// readers.
     published: crossbeam_utils::CachePadded<AtomicU64>,
     base: *mut u8,
+    /// Where the root cell is kept in the arena's header as well, for others to read.
+    header: Option<usize>,
     domain: Domain,
     writer: WriterLock<Writer<V>>,
     versions: Arc<Versions>,
@@ -81,6 +83,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
         StoreShared {
             published: AtomicU64::new(root.word()).into(),
             base: tree.arena.base(),
+            header: None,
             writer: WriterLock::new(Writer {
                 queue: RetireQueue::new(&domain),
                 tree,
@@ -89,6 +92,23 @@ impl<V: ?Sized + Value> StoreShared<V> {
             }),
             versions: Versions::new(&domain),
             domain,
+        }
+    }
+
+    /// Keeps the root cell of the newest version also in the arena, in the aligned word at this many
+    /// bytes from the base, for others to read.
+    pub(crate) fn publish_at(&mut self, at: usize) {
+        self.header = Some(at);
+        self.publish(Root::from_word(self.published.load(Ordering::Relaxed)));
+    }
+
+    /// Makes a version the newest one.
+    fn publish(&self, root: Root) {
+        self.published.store(root.word(), Ordering::Release);
+        if let Some(at) = self.header {
+            // SAFETY: a word of the arena's header, which only atomics use.
+            let word = unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) };
+            word.store(root.cell.into(), Ordering::Release);
         }
     }
 
@@ -162,7 +182,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
         let version = {
             let mut versions = self.versions.lock();
             sync::point();
-            self.published.store(root.word(), Ordering::Release);
+            self.publish(root);
             let version = versions.publish();
             versions.retire(writer.cow.retired_bytes);
             version

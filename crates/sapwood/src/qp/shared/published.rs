@@ -1,4 +1,4 @@
-//! A shared map that programs in other languages read where it lies.
+//! Maps that programs in other languages read where they lie.
 
 use sapwood_arena::{Arena, HeaderMode};
 use sapwood_format::header;
@@ -6,11 +6,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{Order, PointMap, QpShared, SharedMap};
 use crate::memory::NEEDS_STABLE;
-use crate::qp::Value;
 use crate::qp::map::{sorted_tree, sorted_tree_of_bytes};
 use crate::qp::raw::image::layout_hash;
 use crate::qp::raw::index::Index;
 use crate::qp::raw::tree::Tree;
+use crate::qp::{QpStore, Value};
 use crate::seed::seed;
 use crate::{Builder, Error};
 
@@ -112,6 +112,77 @@ impl Builder<QpShared<[u8]>> {
         entries: impl IntoIterator<Item = (K, B)>,
     ) -> Result<QpShared<[u8]>, Error> {
         self.publish_in(arena, |arena| sorted_tree_of_bytes(arena, entries))
+    }
+}
+
+impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static> QpStore<V> {
+    /// What the header page calls the layout of a published store with values of this type: see
+    /// [`Builder::build_in`].
+    pub fn layout_hash() -> u64 {
+        layout_hash::<V>()
+    }
+}
+
+impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static>
+    Builder<QpStore<V>>
+{
+    /// An empty store in an arena that others read, as that of a [`QpShared`] is: its header page
+    /// says where the newest version begins. A commit is one store of that word, so others see all
+    /// of it or none; whoever takes the word once reads one version. The options and the limit of
+    /// memory given to the builder are not used: the arena has its own.
+    ///
+    /// ```
+    /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
+    /// use sapwood::qp::QpStore;
+    /// let options = ArenaOptions::default()
+    ///     .backing(Backing::Mmap { reserve: 1 << 20 })
+    ///     .header(HeaderMode::Page)
+    ///     .layout_hash(QpStore::<u64>::layout_hash());
+    /// let store = QpStore::builder().build_in(Arena::create(options)?)?;
+    /// let mut txn = store.begin();
+    /// txn.insert("larch", 7u64)?;
+    /// txn.commit();
+    /// assert_eq!(store.get("larch"), Some(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when there is no room for the header.
+    ///
+    /// # Panics
+    /// When the arena moves as it grows, has no header page or is in use, or when a value is not a
+    /// multiple of 8 bytes.
+    pub fn build_in(self, arena: Arena) -> Result<QpStore<V>, Error> {
+        self.publish_in(arena, |arena| Ok(Tree::new(arena)))
+    }
+
+    /// A published store of the tree that `make` makes in the arena.
+    fn publish_in(
+        self,
+        mut arena: Arena,
+        make: impl FnOnce(Arena) -> Result<Tree<V>, Error>,
+    ) -> Result<QpStore<V>, Error> {
+        write_header::<V>(&mut arena)?;
+        let root = arena.roots_at() + 8 * header::ROOT;
+        Ok(self.build_over(make(arena)?, Some(root)))
+    }
+}
+
+impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Builder<QpStore<V>> {
+    /// As [`build_in`](Self::build_in), with entries in ascending order of keys, as the first
+    /// version. Of equal keys, the last wins.
+    ///
+    /// # Errors
+    /// As [`QpMap::from_sorted_iter`](crate::qp::QpMap::from_sorted_iter).
+    ///
+    /// # Panics
+    /// As [`build_in`](Self::build_in).
+    pub fn build_sorted_in<K: AsRef<[u8]>>(
+        self,
+        arena: Arena,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<QpStore<V>, Error> {
+        self.publish_in(arena, |arena| sorted_tree(arena, entries))
     }
 }
 

@@ -1,0 +1,172 @@
+//! A store that this process changes in transactions and BPF programs read: programs see whole
+//! commits, and one version throughout a run.
+#![cfg(feature = "kernel")]
+
+mod kernel;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use kernel::{Answers, LOOKUP, NO_ENTRY, STORE, load, lookup, skipped, word};
+use sapwood_bpf::{BpfArena, Programs, UserMap, UserStore, Words, layout};
+
+/// How many keys each commit changes.
+const KEYS: u32 = 1_000;
+
+struct Asking {
+    programs: Programs,
+    window: u32,
+    cursor: u64,
+    _scratch: Words,
+}
+
+impl Asking {
+    fn new(arena: &BpfArena, name: &str, window: u32) -> Self {
+        let scratch = Words::create(arena, name, layout::CURSOR_BYTES / 8).unwrap();
+        Asking {
+            programs: load(arena, STORE),
+            window,
+            cursor: scratch.window().at as u64,
+            _scratch: scratch,
+        }
+    }
+
+    /// What lookups and a walk of one run find: how many keys, and their one value.
+    fn ask(&self) -> [(i64, u64); 2] {
+        let mut data = vec![0; 64];
+        data[0..4].copy_from_slice(&self.window.to_ne_bytes());
+        data[4..8].copy_from_slice(&KEYS.to_ne_bytes());
+        data[8..16].copy_from_slice(&self.cursor.to_ne_bytes());
+        self.programs.answer("sw_ask_version", &mut data);
+        [16, 32].map(|at| (word(&data, at) as i64, word(&data, at + 8)))
+    }
+}
+
+fn commit(store: &UserStore<u64>, value: u64) {
+    let mut txn = store.begin();
+    for key in 0..KEYS {
+        txn.insert(key.to_be_bytes(), value).unwrap();
+    }
+    txn.commit();
+}
+
+#[test]
+fn programs_see_whole_commits_and_one_version_a_run() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let store = UserStore::<u64>::builder(&arena, "store").bytes(32 << 20);
+    let store = store.build().unwrap();
+    let asking = ["one", "two"].map(|name| Asking::new(&arena, name, store.window().number));
+    assert_eq!(asking[0].ask(), [(NO_ENTRY, 0), (0, 0)]);
+    commit(&store, 1);
+    let seconds = std::env::var("SAPWOOD_SOAK").map_or(1.0, |text| text.parse().unwrap());
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    let stop = AtomicBool::new(false);
+    let (commits, runs) = std::thread::scope(|scope| {
+        let askers = asking.each_ref().map(|asking| {
+            let stop = &stop;
+            scope.spawn(move || {
+                let (mut runs, mut last) = (0u64, 0);
+                while !stop.load(Ordering::Relaxed) {
+                    let [(found, value), (walked, walked_value)] = asking.ask();
+                    assert_eq!((found, walked), (KEYS.into(), KEYS.into()));
+                    // The walk came later in the same run.
+                    assert!(last <= value && value <= walked_value, "{last} {value}");
+                    last = walked_value;
+                    runs += 1;
+                }
+                runs
+            })
+        });
+        let mut commits = 1;
+        while Instant::now() < end {
+            commits += 1;
+            commit(&store, commits);
+        }
+        stop.store(true, Ordering::Relaxed);
+        (commits, askers.map(|asker| asker.join().unwrap()))
+    });
+    assert!(
+        commits > 20 && runs.iter().all(|runs| *runs > 20),
+        "{commits} {runs:?}"
+    );
+    // What is retired is freed when programs have ended.
+    let snapshot = store.snapshot();
+    commit(&store, commits + 1);
+    assert_eq!(snapshot.get([0, 0, 0, 0]), Some(&commits));
+    assert!(store.memory().waiting.0 > 0);
+    drop(snapshot);
+    let end = Instant::now() + Duration::from_secs(20);
+    while store.memory().waiting.0 > 0 && Instant::now() < end {
+        store.reclaim(usize::MAX);
+    }
+    assert_eq!(store.memory().waiting.0, 0, "memory is bounded");
+    store.verify().unwrap();
+}
+
+#[test]
+fn as_the_oracle_and_checked() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let store = UserStore::<u64>::builder(&arena, "store").bytes(32 << 20);
+    let store = store.build().unwrap();
+    let programs = load(&arena, LOOKUP);
+    let window = store.window().number;
+    let mut oracle = BTreeMap::new();
+    let mut rng = fastrand::Rng::with_seed(7);
+    let key = |rng: &mut fastrand::Rng| -> Vec<u8> {
+        (0..rng.usize(0..9)).map(|_| rng.u8(b'a'..b'd')).collect()
+    };
+    for round in 0..400u64 {
+        let before = oracle.clone();
+        let mut txn = store.begin();
+        for _ in 0..rng.usize(0..40) {
+            let key = key(&mut rng);
+            if rng.u8(..3) == 0 {
+                assert_eq!(txn.remove(&key).unwrap().copied(), oracle.remove(&key));
+            } else {
+                txn.insert(&key, round + 1).unwrap();
+                oracle.insert(key, round + 1);
+            }
+        }
+        let asked = key(&mut rng);
+        let seen = before.get(&asked).copied().ok_or(NO_ENTRY);
+        assert_eq!(
+            lookup(&programs, 2, window, &asked),
+            seen,
+            "not committed yet"
+        );
+        match rng.u8(..4) {
+            0 => {
+                txn.rollback();
+                oracle = before;
+            }
+            _ => drop(txn.commit()),
+        }
+        for _ in 0..4 {
+            let asked = key(&mut rng);
+            let wanted = oracle.get(&asked).copied().ok_or(NO_ENTRY);
+            assert_eq!(lookup(&programs, 2, window, &asked), wanted);
+        }
+        if round % 50 == 0 {
+            store.verify().unwrap();
+            let reader = arena.reader::<u64>("store").unwrap();
+            reader.verify().unwrap();
+            let read: Vec<_> = reader.iter().map(Result::unwrap).collect();
+            assert!(read.into_iter().eq(oracle.clone()));
+        }
+    }
+    // A store and a shared map are told apart by nobody: what one left, the other takes over.
+    drop(store);
+    let map = UserMap::<u64>::builder(&arena, "store")
+        .bytes(8 << 20)
+        .build()
+        .unwrap();
+    map.insert("a", 1).unwrap();
+    assert_eq!(lookup(&programs, 2, map.window().number, b"a"), Ok(1));
+}
