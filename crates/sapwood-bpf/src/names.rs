@@ -68,8 +68,8 @@ pub type UserPointMap<V> = WindowMap<PointMap<V>>;
 pub type UserPointMapBuilder<V> = WindowMapBuilder<PointMap<V>>;
 
 /// A store in an arena: this process changes it in transactions, with all methods of [`QpStore`],
-/// and BPF programs see each commit at once, in one store (`sapwood/qp.bpf.h`). A program that takes
-/// the root once (`sw_qp_root`) reads one version throughout its run.
+/// and BPF programs see each commit at once, in one store (`sapwood/qp.bpf.h`). A program that
+/// takes the root once (`sw_qp_root`) reads one version throughout its run.
 ///
 /// Values are plain bytes, a multiple of 8. Keys of more than 254 bytes may be stored, but no
 /// program finds them. Snapshots hold back memory as in any store.

@@ -148,8 +148,8 @@ impl<M: NamesInWindow> WindowMapBuilder<M> {
     /// one, and gives its memory back: 4 to 20 ms.
     ///
     /// The dead owner may have had a [`UserMap`](crate::UserMap), a
-    /// [`UserPointMap`](crate::UserPointMap) or a [`UserStore`](crate::UserStore): this makes any of
-    /// any. Of a store, the last commit is there, whole.
+    /// [`UserPointMap`](crate::UserPointMap) or a [`UserStore`](crate::UserStore): this makes any
+    /// of any. Of a store, the last commit is there, whole.
     ///
     /// What the owner was doing when it died is done or not done: entries whose insertion had
     /// returned are there. Both maps are in the arena for a time, so it must have room for them.

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ipnet::Ipv4Net;
-use kernel::maps::{Both, Kind, Names, Points, Trie, all};
+use kernel::maps::{Both, Kind, Names, Points, Stores, Trie, all};
 use kernel::{Beside, Ends, LOOKUP, Pins, Poke, load, lookup, skipped};
 use sapwood_bpf::{BpfArena, Error, Ipv4Map, Pinned, UserMap, Words};
 
@@ -21,6 +21,12 @@ tests_of_maps! {
         owners_killed_while_they_write
         a_living_owner_is_left_alone
         memory_of_windows_that_are_no_more
+        a_damaged_map_is_not_taken_over
+        a_map_of_another_kind_is_taken_over
+    }
+    store: Stores {
+        owners_killed_while_they_write
+        a_living_owner_is_left_alone
         a_damaged_map_is_not_taken_over
         a_map_of_another_kind_is_taken_over
     }
@@ -97,6 +103,7 @@ fn child_process() {
     match order.split_once(' ').unwrap() {
         (what, Trie::NAME) => child::<Trie>(what, &pinned, &arena),
         (what, Both::NAME) => child::<Both>(what, &pinned, &arena),
+        (what, Stores::NAME) => child::<Stores>(what, &pinned, &arena),
         (what, Points::NAME) => child::<Points>(what, &pinned, &arena),
         _ => panic!("{order}"),
     }

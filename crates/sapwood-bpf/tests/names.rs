@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kernel::maps::{Both, Kind, Names, Points, Trie, all};
+use kernel::maps::{Both, Kind, Names, Points, Stores, Trie, all};
 use kernel::{
     Answers, INVALID, LOOKUP, NO_ENTRY, NO_ORDER, PREFIX, WALK, key, load, lookup, question,
     skipped, word,
@@ -20,6 +20,7 @@ type Oracle = BTreeMap<Vec<u8>, u64>;
 tests_of_maps! {
     trie: Trie { as_the_oracle refusals }
     both: Both { as_the_oracle refusals }
+    store: Stores { as_the_oracle }
     points: Points { as_the_oracle refusals }
 }
 

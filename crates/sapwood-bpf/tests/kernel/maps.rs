@@ -3,9 +3,9 @@
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 
-use sapwood::qp::{PointMap, QpShared};
+use sapwood::qp::{PointMap, QpShared, QpStore};
 use sapwood_bpf::{
-    BpfArena, CheckedReader, NamesInWindow, UserMap, UserPointMap, WindowMapBuilder,
+    BpfArena, CheckedReader, NamesInWindow, UserMap, UserPointMap, UserStore, WindowMapBuilder,
 };
 
 /// What the maps can do.
@@ -78,6 +78,55 @@ macro_rules! names {
 names!(QpShared, |map, budget| map.compact_step(budget).unwrap());
 names!(PointMap, |_, _| false);
 
+/// Each change is a commit.
+impl Names for QpStore<u64> {
+    fn put(&self, key: &[u8], value: u64) {
+        let mut txn = self.begin();
+        txn.insert(key, value).unwrap();
+        txn.commit();
+    }
+
+    fn take(&self, key: &[u8]) -> bool {
+        let mut txn = self.begin();
+        let there = txn.remove(key).unwrap().is_some();
+        txn.commit();
+        there
+    }
+
+    fn value(&self, key: &[u8]) -> Option<u64> {
+        self.get(key)
+    }
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn entries(&self) -> Vec<(Vec<u8>, u64)> {
+        let snapshot = self.snapshot();
+        let all = snapshot.iter();
+        all.map(|(key, value)| (key.to_vec(), *value)).collect()
+    }
+
+    fn empty(&self) -> usize {
+        let mut txn = self.begin();
+        let there = txn.clear().unwrap();
+        txn.commit();
+        there
+    }
+
+    fn check(&self) {
+        self.verify().unwrap();
+    }
+
+    fn tidy(&self, budget: usize) -> bool {
+        self.compact_step(budget).unwrap()
+    }
+
+    fn rest(&self) {
+        drop(self.pin());
+    }
+}
+
 /// A map and how it is made.
 pub trait Kind {
     type Map: Names;
@@ -130,6 +179,21 @@ impl Kind for Points {
 
     fn builder(arena: &BpfArena, name: &str) -> WindowMapBuilder<Self::Map> {
         UserPointMap::builder(arena, name)
+    }
+}
+
+/// A store.
+pub struct Stores;
+
+impl Kind for Stores {
+    type Map = QpStore<u64>;
+    const NAME: &'static str = "store";
+    const HAS_TRIE: bool = true;
+    const HAS_INDEX: bool = false;
+    const WHATS: &'static [u32] = &[0, 2];
+
+    fn builder(arena: &BpfArena, name: &str) -> WindowMapBuilder<Self::Map> {
+        UserStore::builder(arena, name)
     }
 }
 

@@ -491,7 +491,8 @@ SW_GLOBAL long sw_qp_trie_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
 }
 
 /*
- * The newest version of a store (UserStore), for all lookups of a run that have to see the same one:
+ * The newest version of a store (UserStore), for all lookups of a run that have to see the same
+ * one:
  *
  *     __u32 root = sw_qp_root(ZONE);
  *     long a = sw_qp_lookup_at(ZONE, root, &key), b = sw_qp_lookup_at(ZONE, root, &other);
