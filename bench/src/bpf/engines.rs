@@ -77,7 +77,7 @@ pub struct Changed<'a> {
 }
 
 impl<'a> Changed<'a> {
-    /// These keys, padded to so many bytes.
+    /// These keys, padded to this many bytes.
     pub fn new(list: &'a KeyList, each: usize) -> Self {
         let values = list.iter().flat_map(|(_, value)| value.to_ne_bytes());
         Self {
@@ -426,7 +426,7 @@ impl Written {
         self.ask(programs, change, keys, rig::CHANGES)
     }
 
-    /// The same with so many keys between two fillings of the rings.
+    /// The same with this many keys between two fillings of the rings.
     fn ask(
         &self,
         programs: &Programs,

@@ -89,7 +89,7 @@ struct Routes {
 }
 
 impl Network {
-    /// A network whose router has so many routes of either version.
+    /// A network whose router has this many routes of either version.
     pub fn new(routes: usize) -> Result<Self, String> {
         let [sender, router, receiver] = [Space::new()?, Space::new()?, Space::new()?];
         router.set("ipv4.ip_forward", "1")?;
@@ -151,7 +151,7 @@ impl Network {
         (0..CABLES).map(|cable| (format!("out{cable}"), format!("receive{cable}")))
     }
 
-    /// So many frames of as many flows to random addresses within the routes, with so many hops
+    /// This many frames of as many flows to random addresses within the routes, with this many hops
     /// left.
     pub fn frames(&self, version: Version, count: usize, hops: u8, seed: u64) -> Vec<Frame> {
         let Routes { prefixes, hops: to } = &self.routes[version as usize];
@@ -180,7 +180,7 @@ impl Network {
 }
 
 impl Frame {
-    /// The frame with so many hops less than were sent, as it comes out.
+    /// The frame with this many hops less than were sent, as it comes out.
     pub fn after(&self, hops: u8) -> [u8; FRAME] {
         let mut frame = self.forwarded;
         if frame[12] == 0x08 {

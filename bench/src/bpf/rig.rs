@@ -33,7 +33,7 @@ pub struct Questions {
 }
 
 impl Questions {
-    /// Room for so many, with keys of so many bytes at most.
+    /// Room for this many, with keys of this many bytes at most.
     pub fn room(
         arena: &BpfArena,
         name: &str,
@@ -50,7 +50,7 @@ impl Questions {
         })
     }
 
-    /// Room for so many questions of one word: an address, and in the upper half the expected
+    /// Room for this many questions of one word: an address, and in the upper half the expected
     /// answer.
     pub fn room_for_addresses(arena: &BpfArena, name: &str, count: usize) -> Result<Self, String> {
         Ok(Self {
@@ -64,7 +64,7 @@ impl Questions {
     /// Writes other questions of one word.
     ///
     /// # Panics
-    /// When there is no room for so many.
+    /// When there is no room for this many.
     pub fn set_addresses(&mut self, questions: impl IntoIterator<Item = (u32, u32)>) {
         self.count = 0;
         for (address, value) in questions {
@@ -87,7 +87,7 @@ impl Questions {
     /// Writes other questions; keys that are not expected to be there have the value 0.
     ///
     /// # Panics
-    /// When there is no room for so many.
+    /// When there is no room for this many.
     pub fn set<'a>(&mut self, questions: impl IntoIterator<Item = (&'a [u8], u64)>) {
         let mut at = 0;
         self.count = 0;
@@ -161,7 +161,7 @@ pub fn ask_changes(
     ask_between(programs, program, questions, window, CHANGES, || Ok(()))
 }
 
-/// As [`ask`], so many questions in a call, and after each call something else is done.
+/// As [`ask`], this many questions in a call, and after each call something else is done.
 pub fn ask_between(
     programs: &Programs,
     program: &str,
@@ -204,7 +204,7 @@ pub fn ask_between(
     })
 }
 
-/// Loads an object whose maps are made for so many entries, its hash tables for keys of so many
+/// Loads an object whose maps are made for this many entries, its hash tables for keys of this many
 /// bytes.
 pub fn load(
     arena: &BpfArena,

@@ -12,7 +12,7 @@
 //! - One that erases, leaves as many nodes and made an even number of them moved a leaf's upper
 //!   bound, which is nothing that the kernel's tree has to do: it counts as a node store.
 //! - A level above the leaves took part if it has more nodes after a split, or fewer after anything
-//!   else, or if so many nodes were made that it must have.
+//!   else, or if this many nodes were made that it must have.
 //!
 //! Of the vacant and the sufficient height only the one that the change met can be known like this;
 //! the other is taken to be no higher. So wherever there is a choice, it is the one by which the

@@ -20,7 +20,7 @@ pub struct Writing<'s> {
 /// An open transaction.
 pub struct Open<'w>(SapwoodTxn<'w, u64>);
 
-/// A step of compaction for each so many commits.
+/// A step of compaction for each this many commits.
 const COMPACT_EVERY: u32 = 16;
 /// Branches that a step moves.
 const COMPACT_STEP: usize = 64;

@@ -54,7 +54,7 @@ pub struct WindowInfo {
 }
 
 impl BpfArena {
-    /// A new arena that may have so many bytes, whole pages, 4 GiB at most.
+    /// A new arena that may have this many bytes, whole pages, 4 GiB at most.
     ///
     /// # Errors
     /// [`Error::NotRoot`], [`Error::Kernel`], [`Error::Size`], [`Error::Address`], and what the

@@ -118,7 +118,7 @@ pub struct IpMap<V: NextHop> {
 }
 
 impl<V: NextHop + FromBytes + IntoBytes + Immutable> IpMap<V> {
-    /// Two empty tables of so many bytes of address space each, named with ".v4" and ".v6" behind
+    /// Two empty tables of this many bytes of address space each, named with ".v4" and ".v6" behind
     /// the name. The grace periods are those of a domain of their own, with the kernel.
     ///
     /// # Errors

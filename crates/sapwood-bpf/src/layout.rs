@@ -209,7 +209,7 @@ pub mod program_map {
     /// The longest key.
     pub const KEY_MAX: usize = 254;
 
-    /// The class of blocks for so many units.
+    /// The class of blocks for this many units.
     pub fn class(units: usize) -> usize {
         match units {
             0..=LEAST => 0,

@@ -257,7 +257,7 @@ impl Programs {
             .map_err(|error| Error::system(format!("updating {map}"), error))
     }
 
-    /// What programs counted on all CPUs together: the first so many numbers of a
+    /// What programs counted on all CPUs together: the first this many numbers of a
     /// `BPF_MAP_TYPE_PERCPU_ARRAY` of `u64`s.
     ///
     /// # Errors

@@ -101,7 +101,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// So many questions from this place on, and so many answers to them about the map in this
+    /// This many questions from this place on, and this many answers to them about the map in this
     /// window.
     ///
     /// # Panics

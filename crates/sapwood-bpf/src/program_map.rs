@@ -346,7 +346,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
         self
     }
 
-    /// Leaves for so many entries with keys of this length (up to 254) lie ready from the
+    /// Leaves for this many entries with keys of this length (up to 254) lie ready from the
     /// beginning. A map with a trie needs clusters and branches too, which come as they are used.
     pub fn prefill(mut self, key_len: usize, entries: usize) -> Self {
         self.plan.prefill.push((key_len, entries));

@@ -28,7 +28,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// So many words, all with memory behind them.
+    /// This many words, all with memory behind them.
     ///
     /// # Errors
     /// [`Error::NoRoom`], [`Error::TooManyWindows`], [`Error::Name`], [`Error::NoMemory`].

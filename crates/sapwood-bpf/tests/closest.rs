@@ -88,7 +88,7 @@ fn set_up() -> Option<(UserMap<u64>, Asking)> {
     Some((names, asking))
 }
 
-/// A name of up to so many labels out of few, so that names meet.
+/// A name of up to this many labels out of few, so that names meet.
 fn name(rng: &mut fastrand::Rng, labels: usize) -> Vec<u8> {
     let long = [b'l'; 40];
     let choice: [&[u8]; 8] = [b"a", b"b", b"*", b"ab", b"-", b"xn", &long, b"~"];

@@ -25,7 +25,7 @@ const KEYS: usize = 256;
 /// Changes of one run of the loop, and timers that run out meanwhile.
 const COUNT: u32 = 1000;
 const TIMERS: u32 = 40;
-/// So many changes in interrupts must have met the lock held by what they interrupted.
+/// This many changes in interrupts must have met the lock held by what they interrupted.
 const ENOUGH: u64 = 200;
 
 /// `struct side` of the program.

@@ -106,7 +106,7 @@ impl Network {
         attach(&self.second, "s2", false);
     }
 
-    /// Sends so many, two milliseconds apart, and returns whether all came back, and what ping
+    /// Sends this many, two milliseconds apart, and returns whether all came back, and what ping
     /// said.
     fn try_ping(&self, to: &str, count: u32) -> (bool, String) {
         let count = count.to_string();

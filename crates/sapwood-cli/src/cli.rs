@@ -486,7 +486,7 @@ pub struct TourArgs {
     /// One JSON document with all figures instead of text.
     #[arg(long)]
     pub json: bool,
-    /// At most so many keys of each kind, routes, and ranges.
+    /// At most this many keys of each kind, routes, and ranges.
     #[arg(long, hide = true, value_name = "N")]
     pub limit: Option<usize>,
 }

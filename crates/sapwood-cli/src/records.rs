@@ -14,7 +14,7 @@ use crate::progress::Progress;
 /// The longest record that is kept: a key, a tab, the digits of a number, and a carriage return.
 pub const LIMIT: usize = MAX_KEY + 1 + 20 + 1;
 
-/// So many bad records are described; the rest are counted.
+/// This many bad records are described; the rest are counted.
 const DESCRIBED: u64 = 20;
 
 /// Counts one more record that is left out, and describes it if it is among the first.

@@ -101,7 +101,7 @@ impl Requests {
         Self::default()
     }
 
-    /// Counts a write that asks for so many nodes.
+    /// Counts a write that asks for this many nodes.
     pub fn add(&mut self, nodes: usize) {
         *self.counts.entry(nodes).or_default() += 1;
     }

@@ -32,7 +32,7 @@ use crate::shared_ops::{SharedMap, hot_keys};
 /// How long each thread works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// So many operations; the same seed gives each thread the same ones.
+    /// This many operations; the same seed gives each thread the same ones.
     Operations(u64),
     /// So long on the clock.
     Time(Duration),
@@ -144,7 +144,7 @@ const SHARED: usize = 48;
 /// Keys that each thread draws its own from, most of them again and again.
 const POOL: usize = 4000;
 
-/// A thread lets its keys grow to so many, then shrink to so few, and again.
+/// A thread lets its keys grow to this many, then shrink to so few, and again.
 const FLOOD: usize = if cfg!(miri) { 100 } else { 3000 };
 const EBB: usize = 8;
 

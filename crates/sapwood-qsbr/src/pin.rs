@@ -194,7 +194,7 @@ impl Domain {
             if depth == 0 {
                 local.claim.come_online(self.shared().current());
             }
-            // Wrapping (after ever so many leaked pins) would take the slot offline under
+            // Wrapping (after a great many leaked pins) would take the slot offline under
             // somebody's guard.
             local
                 .depth

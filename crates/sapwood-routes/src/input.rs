@@ -52,7 +52,7 @@ pub fn format_of<'a>(input: impl BufRead + 'a) -> io::Result<(Format, Box<dyn Bu
     Ok((format, Box::new(Cursor::new(start).chain(rest))))
 }
 
-/// Takes the first bytes, so many, or all that there are.
+/// Takes the first bytes, this many, or all that there are.
 fn peek<R: Read>(many: u64, mut input: R) -> io::Result<(Vec<u8>, R)> {
     let mut start = Vec::new();
     input.by_ref().take(many).read_to_end(&mut start)?;

@@ -18,7 +18,7 @@ use ipnet::IpNet;
 
 use crate::{Error, Place, Route, RouteSource};
 
-/// So many peers are named when the wanted one is not there.
+/// This many peers are named when the wanted one is not there.
 const NAMED: usize = 12;
 
 /// Whose routes are taken.

@@ -15,7 +15,7 @@ pub(crate) struct MemoryOptions {
 }
 
 impl MemoryOptions {
-    /// Memory in so many bytes of address space, committed as it is used.
+    /// Memory in this many bytes of address space, committed as it is used.
     pub(crate) fn reserve(bytes: usize) -> Self {
         let backing = Backing::Mmap { reserve: bytes };
         MemoryOptions {

@@ -44,7 +44,7 @@
 //! that mirror the kernel's). The namespaces have no names and end with this process, however it
 //! ends.
 //!
-//! Cases `xdp-route-v4-1`, `-1k`, `-100k`, and the same of v6: so many flows to random addresses
+//! Cases `xdp-route-v4-1`, `-1k`, `-100k`, and the same of v6: this many flows to random addresses
 //! within the routes, by `BPF_PROG_TEST_RUN`. Of one flow, a frame is forwarded 200 times in a
 //! call; of more, each frame has a call of its own, one flow after the other, and the cache knows
 //! all of them. Of every frame that comes out all bytes are compared: both link addresses, a hop

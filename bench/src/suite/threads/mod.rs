@@ -58,7 +58,7 @@ pub struct Group {
 /// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
-    /// So many threads that all do the same.
+    /// This many threads that all do the same.
     Threads(usize),
     /// Readers and writers.
     Mixed,

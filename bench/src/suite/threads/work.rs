@@ -75,7 +75,7 @@ impl Keys {
 const INSERTS: usize = 200_000;
 const QUICK_INSERTS: usize = 20_000;
 
-/// An engine that loses keys may miss one in so many, of the keys and of the operations of a
+/// An engine that loses keys may miss one in this many, of the keys and of the operations of a
 /// thread; and a few in any case, as a short phase is no sample.
 const LOSSES: u64 = 1000;
 const FEW: u64 = 10;
@@ -137,7 +137,7 @@ impl<'k> Round<'k> {
         round
     }
 
-    /// A case with so many threads that all do the same.
+    /// A case with this many threads that all do the same.
     pub fn threads(&mut self, threads: usize) -> Vec<Measure> {
         let keys = self.keys;
         let order = &keys.updates[self.cases % 2];

@@ -79,9 +79,9 @@ fn lanes() -> Vec<Lane> {
 /// Which keys a case runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// The kernel's symbols, or as many domains, if there are none; all or the first so many.
+    /// The kernel's symbols, or as many domains, if there are none; all or the first this many.
     Symbols(usize),
-    /// So many domain names.
+    /// This many domain names.
     Domains(usize),
 }
 
@@ -178,7 +178,7 @@ fn symbols(options: &Options) -> DataSet {
     if options.quick {
         set.thin(20_000);
     }
-    // The first so many should be a sample and not the first so many of one part of the kernel.
+    // The first this many should be a sample and not the first this many of one part of the kernel.
     fastrand::Rng::with_seed(1).shuffle(&mut set.keys);
     set
 }

@@ -46,7 +46,7 @@ struct {
 #define SW_UDP_BYTES 8
 #define SW_DNS_BYTES 12
 #define SW_PORT_DNS 53
-/* So many extension headers are passed over. */
+/* This many extension headers are passed over. */
 #define SW_IPV6_EXTENSIONS 6
 
 enum {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * A program that looks a key up and dwells on what it found: reads it again and again for so many
+ * A program that looks a key up and dwells on what it found: reads it again and again for this many
  * rounds, and counts how often it was not what it was at first. While it runs, nothing that it
  * found may be used for anything else.
  */

@@ -8,7 +8,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 /* The most words at once. */
 #define POKE_WORDS 256
 
-/* So many words from a place on. */
+/* This many words from a place on. */
 struct poke {
 	__u64 at;
 	__u64 count;

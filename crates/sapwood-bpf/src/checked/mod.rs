@@ -27,7 +27,7 @@ const TRIES_DAMAGED: usize = 4;
 
 /// A value that a [`CheckedReader`] map gives: plain bytes.
 pub trait CheckedValue: Sized {
-    /// Whether a value of so many bytes is one.
+    /// Whether a value of this many bytes is one.
     fn fits(bytes: usize) -> bool;
 
     /// The value of these bytes, which are as many as fit.

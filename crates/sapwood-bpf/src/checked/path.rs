@@ -605,7 +605,7 @@ mod tests {
         key
     }
 
-    /// A trie of so many random keys at most, where it ends, and what is in it.
+    /// A trie of this many random keys at most, where it ends, and what is in it.
     fn some_trie(rng: &mut Rng, most: usize) -> (Words, usize, Map, [usize; 3]) {
         let kinds = rng.u32(1..=6);
         let map: Map = (0..rng.usize(..=most))

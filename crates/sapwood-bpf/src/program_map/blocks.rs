@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::layout::program_map as k;
 
-/// So many free blocks of a size are kept as they are.
+/// This many free blocks of a size are kept as they are.
 const KEPT: usize = 4096;
 
 /// A set of units.
@@ -234,8 +234,8 @@ impl Blocks {
         Some(units)
     }
 
-    /// Makes two of a block that programs have: of so many units, and of what is left. `false` when
-    /// it is none or has not more.
+    /// Makes two of a block that programs have: of this many units, and of what is left. `false`
+    /// when it is none or has not more.
     pub(super) fn split(&mut self, at: u32, units: u32) -> bool {
         let more = units > 0 && self.given(at).is_some_and(|all| all > units);
         if more {

@@ -147,7 +147,7 @@ impl Plan {
 /// One class's ring and how full it shall be.
 pub(super) struct Supply {
     pub(super) ring: Ring,
-    /// So many blocks shall be there after a step, and at most, when programs take many.
+    /// This many blocks shall be there after a step, and at most, when programs take many.
     pub(super) target: u32,
     pub(super) most: u32,
 }

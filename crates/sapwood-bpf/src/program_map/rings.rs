@@ -26,7 +26,7 @@ pub(super) struct Ring {
 pub(super) struct Damaged;
 
 impl Ring {
-    /// A ring of so many slots, a power of two. `window` is where the window is, `slots` where in
+    /// A ring of this many slots, a power of two. `window` is where the window is, `slots` where in
     /// it the slots are.
     pub(super) fn new(
         memory: &Arc<Memory>,

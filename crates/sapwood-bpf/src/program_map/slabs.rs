@@ -25,7 +25,7 @@ pub(super) const RETIRED_MAX: usize = 9;
 /// What programs have to cut blocks off.
 pub(super) struct Slabs {
     pub(super) ring: Ring,
-    /// So many shall be there after a step.
+    /// This many shall be there after a step.
     pub(super) target: u32,
     /// Those that are in the ring, as far as is known here, and what is left of the one that
     /// programs took last: first unit, units.
@@ -82,7 +82,7 @@ impl Slabs {
         cuts.map(|cell| u64::from(!self.cut(*cell, blocks))).sum()
     }
 
-    /// So many cells tell of what another owner knew.
+    /// This many cells tell of what another owner knew.
     pub(super) fn skip(&mut self, cells: usize) {
         self.seen = cells;
     }

@@ -52,7 +52,7 @@ pub(crate) fn set_fresh(memory: &Memory, at: usize) {
     used.store(at as u64, Ordering::Release);
 }
 
-/// Cuts a window of so many bytes, whole pages, out of what was never used, or out of `clean`.
+/// Cuts a window of this many bytes, whole pages, out of what was never used, or out of `clean`.
 /// `None` when there is not so much in one piece.
 ///
 /// Its only caller is `BpfArena`, which knows that this process owns the arena, and that no other

@@ -24,7 +24,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The window of this number with so many bytes from `at` on, whole pages.
+    /// The window of this number with this many bytes from `at` on, whole pages.
     ///
     /// # Safety
     /// No one else has any of them, in this process or another, until this is dropped, and they are

@@ -28,7 +28,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// The parts of a cache of so many slots, for so many processors. `None` when nobody has so
+    /// The parts of a cache of this many slots, for this many processors. `None` when nobody has so
     /// much memory.
     pub fn new(capacity: usize, processors: usize) -> Option<Shape> {
         let sets = capacity.div_ceil(SLOTS);

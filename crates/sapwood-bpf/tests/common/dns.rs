@@ -57,7 +57,7 @@ pub fn udp(to: u16, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// An IPv4 packet with options of so many bytes (a multiple of 4).
+/// An IPv4 packet with options of this many bytes (a multiple of 4).
 pub fn ipv4(protocol: u8, options: usize, payload: &[u8]) -> Vec<u8> {
     let header = 20 + options;
     let total = (header + payload.len()) as u16;

@@ -32,7 +32,7 @@ pub struct Netns {
 }
 
 impl Netns {
-    /// So many namespaces, or `None` (and a line "skipped: …") when there can be none here. The
+    /// This many namespaces, or `None` (and a line "skipped: …") when there can be none here. The
     /// tags are parts of their names, for people who look while a test runs.
     pub fn some<const N: usize>(tags: [&str; N]) -> Option<[Netns; N]> {
         let mut all = Vec::new();

@@ -57,7 +57,7 @@ fn the_owner_is_killed() {
     assert_eq!(windows.len(), PARTS.len());
     let ends = AtomicBool::new(false);
     let rounds = AtomicU64::new(0);
-    // At least so long, and so many rounds of the programs, on a busy machine too.
+    // At least so long, and this many rounds of the programs, on a busy machine too.
     let wait = |millis, more| {
         let enough = rounds.load(Ordering::Relaxed) + more;
         std::thread::sleep(Duration::from_millis(millis));

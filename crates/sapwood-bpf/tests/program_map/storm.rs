@@ -125,7 +125,7 @@ fn time() -> Duration {
     })
 }
 
-/// Until the time is over, and so many changes were made and values found; on a busy machine this
+/// Until the time is over, and this many changes were made and values found; on a busy machine this
 /// may take longer.
 fn storm(
     arena: &BpfArena,

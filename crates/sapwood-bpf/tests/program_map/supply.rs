@@ -10,7 +10,7 @@ use crate::can;
 /// A change: a key that comes or goes.
 type Change = (Vec<u8>, bool);
 
-/// Has a program make all these changes, with a step of service between so many; how many of them
+/// Has a program make all these changes, with a step of service between this many; how many of them
 /// were refused.
 fn refused(map: &ProgramMap<u64>, side: &mut Kernel, changes: &[Change], at_once: usize) -> usize {
     let window = map.window().number;

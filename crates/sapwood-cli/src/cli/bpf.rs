@@ -154,7 +154,7 @@ pub struct RouteArgs {
     /// Milliseconds for which an entry keeps its place.
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     pub keep: u64,
-    /// Stop after so many seconds.
+    /// Stop after this many seconds.
     #[arg(long, value_name = "N")]
     pub seconds: Option<u64>,
     /// In the kernel's own code rather than in the driver: slower, but for any interface.

@@ -167,7 +167,7 @@ pub struct GapsArgs {
     /// Which part.
     #[command(flatten)]
     pub window: Window,
-    /// Only gaps of at least so many numbers (1024 for each K, and so on with M, G, T).
+    /// Only gaps of at least this many numbers (1024 for each K, and so on with M, G, T).
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub min: Option<u64>,
     /// How answers are written.
@@ -237,7 +237,7 @@ pub struct MapsArgs {
     /// What is at this address?
     #[arg(long, value_name = "ADDR", value_parser = number)]
     pub at: Option<u64>,
-    /// Where is the lowest gap of so many bytes?
+    /// Where is the lowest gap of this many bytes?
     #[arg(long, value_name = "BYTES", value_parser = size, conflicts_with = "at")]
     pub gap: Option<u64>,
     /// The gap begins at a multiple of this, a power of two; at a page, if not given.

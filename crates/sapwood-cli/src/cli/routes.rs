@@ -190,7 +190,7 @@ pub struct BenchArgs {
     /// Rounds, of which medians are shown.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub rounds: u64,
-    /// So many addresses of each kind are asked for.
+    /// This many addresses of each kind are asked for.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 28))]
     pub addresses: u64,
     /// One JSON document with all figures.

@@ -13,7 +13,7 @@ use crate::errors::{Answer, Outcome};
 use crate::output::{document, figures};
 use crate::saved::{Sound, say_whether_whole};
 
-/// So many next hops are named in the text.
+/// This many next hops are named in the text.
 const NAMED: usize = 10;
 
 /// Counts of one family.

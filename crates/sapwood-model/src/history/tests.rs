@@ -297,7 +297,7 @@ impl Broken {
         }
     }
 
-    /// Every so many calls, if this is the defect.
+    /// Every this many calls, if this is the defect.
     fn now(&self, defect: Defect, every: u64) -> bool {
         self.defect == defect && self.calls.fetch_add(1, Ordering::Relaxed) % every == 0
     }

@@ -376,7 +376,7 @@ fn a_forgotten_reader_holds_garbage_back_for_ever_and_is_named() {
     assert_eq!(domain.garbage(), 0);
 }
 
-/// Holds back so many bytes, for so many milliseconds.
+/// Holds back this many bytes, for this many milliseconds.
 struct Kept(usize, u64);
 
 impl Holder for Kept {

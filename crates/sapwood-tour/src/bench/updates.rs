@@ -13,7 +13,7 @@ use crate::beside::{Pace, Paces};
 use crate::errors::Error;
 use crate::figures::{cpu_time, median};
 
-/// So many prefixes are changed again and again.
+/// This many prefixes are changed again and again.
 const CHANGED: usize = 4096;
 /// A next hop that no route of the table has.
 const DETOUR: u32 = u32::MAX;

@@ -16,7 +16,7 @@ use crate::records::{Record, Records};
 const DOMAINS: usize = 1_000_000;
 const QUICK_DOMAINS: usize = 100_000;
 const MOST_PATHS: usize = 200_000;
-/// So many misses, and so many keys for queries, are drawn from a set.
+/// This many misses, and this many keys for queries, are drawn from a set.
 pub const SAMPLE: usize = 250_000;
 
 /// Distinct keys, the maps made of them, and keys that are not among them.

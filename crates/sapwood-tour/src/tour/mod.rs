@@ -60,7 +60,7 @@ struct Tour {
     /// Fewer rounds.
     quick: bool,
     json: bool,
-    /// At most so many keys of each kind, routes, and ranges.
+    /// At most this many keys of each kind, routes, and ranges.
     limit: usize,
     /// The user's routes, and what they are.
     routes: Option<(Routes, String)>,

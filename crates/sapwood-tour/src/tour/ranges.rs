@@ -24,7 +24,7 @@ pub struct Ranges;
 /// Generated ranges.
 const GENERATED: usize = 1_000_000;
 const QUICK: usize = 100_000;
-/// One range of so many follows a gap that is larger than all others.
+/// One range of this many follows a gap that is larger than all others.
 const RARE: usize = 5_000;
 /// Rounds of lookups and of walks.
 const ROUNDS: usize = 3;

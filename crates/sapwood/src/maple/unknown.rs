@@ -80,7 +80,7 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
     /// As [`MapleMap::store`], with what was reserved.
     ///
     /// # Errors
-    /// [`Error::ReservationUsedUp`] after so many changes as were reserved, [`Error::EmptyRange`];
+    /// [`Error::ReservationUsedUp`] after as many changes as were reserved, [`Error::EmptyRange`];
     /// nothing else.
     pub fn store(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
         self.change(Some(value), |_| bounds(&range))

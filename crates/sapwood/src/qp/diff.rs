@@ -172,7 +172,7 @@ mod tests {
         i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes().to_vec()
     }
 
-    /// A store of so many entries, and the number of its branches and clusters.
+    /// A store of this many entries, and the number of its branches and clusters.
     fn filled(n: u64) -> (QpStore<u64>, usize) {
         let store = QpStore::new().unwrap();
         let mut txn = store.begin();

@@ -132,8 +132,8 @@ impl<V: ?Sized + Value> QpMap<V> {
         })
     }
 
-    /// An empty map in memory of its own, which never has more than so many bytes: entries, index,
-    /// free blocks and the header. A change that needs more is [`Error::ArenaFull`].
+    /// An empty map in memory of its own, which never has more than this many bytes: entries,
+    /// index, free blocks and the header. A change that needs more is [`Error::ArenaFull`].
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when the limit has no room for the header of 64 bytes.

@@ -97,7 +97,7 @@ struct Query<'c, W> {
 }
 
 impl<K: Plain, V: Plain> RouteCache<K, V> {
-    /// A cache for so many entries, with the usual times and a seed of its own.
+    /// A cache for this many entries, with the usual times and a seed of its own.
     pub fn new(capacity: usize) -> Self {
         Self::builder().capacity(capacity).build()
     }

@@ -119,7 +119,7 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     ///
     /// # Panics
     ///
-    /// If there cannot be so many entries.
+    /// If there cannot be this many entries.
     pub fn build(mut self) -> RouteCache<K, V> {
         self.keep = self.keep.max(self.fresh);
         let seed = self.seed.unwrap_or_else(crate::seed::seed);

@@ -14,7 +14,7 @@ pub(crate) struct Stamp(pub u64);
 pub(crate) struct Span(u64);
 
 impl Span {
-    /// So many nanoseconds, at most 2^62.
+    /// This many nanoseconds, at most 2^62.
     pub(super) fn new(nanoseconds: u64) -> Self {
         debug_assert!(nanoseconds <= 1 << 62);
         Self(nanoseconds << 1)

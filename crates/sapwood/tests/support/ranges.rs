@@ -87,7 +87,7 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
         }
     }
 
-    /// Makes a change that was planned to need so many nodes; the number.
+    /// Makes a change that was planned to need this many nodes; the number.
     #[track_caller]
     fn counted<T>(&self, planned: usize, change: impl FnOnce(&MapleMap<V>) -> T) -> (usize, T) {
         let before = self.map.memory().nodes_made;

@@ -76,7 +76,7 @@ pub struct Script {
     pub gap: Option<Range>,
 }
 
-/// Indices that the changes are about: so many units of a size.
+/// Indices that the changes are about: this many units of a size.
 #[derive(Clone, Copy, Debug)]
 pub struct Units {
     pub count: u64,
@@ -207,7 +207,7 @@ impl Script {
         }
     }
 
-    /// The map is that after so many changes.
+    /// The map is that after this many changes.
     pub fn check<V: Payload>(&self, map: &MapleMap<V>, done: usize) {
         let mut oracle = RangeMap::new();
         for (range, v) in self.maps[done].iter() {

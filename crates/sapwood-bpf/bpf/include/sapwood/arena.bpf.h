@@ -106,7 +106,7 @@ static __thread __u64 sw_limit __attribute__((unused));
 /* What is read and written in the place of what is outside. */
 static __thread __u64 sw_nowhere __attribute__((unused));
 
-/* Where so many bytes (8 at most) of the memory are; those of a zero when they are not all inside. */
+/* Where this many bytes (8 at most) of the memory are; those of a zero when they are not all inside. */
 SW_INLINE void *sw_inside(sw_at at, __u64 bytes)
 {
 	if (bytes <= sw_limit && at <= sw_limit - bytes)
@@ -143,7 +143,7 @@ SW_INLINE __u8 sw_u8(sw_at at)
 	return *SW_PTR(__u8, at);
 }
 
-/* The same so many bytes behind a place, a constant: one instruction, where `at + bytes` takes two more. */
+/* The same this many bytes behind a place, a constant: one instruction, where `at + bytes` takes two more. */
 SW_INLINE __u64 sw_u64_of(sw_at at, __u32 bytes)
 {
 	return *SW_BEHIND(__u64, at, bytes);

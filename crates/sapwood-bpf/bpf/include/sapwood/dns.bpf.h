@@ -51,7 +51,7 @@ SW_INLINE void sw_dns_put(struct sw_key *key, struct sw_dns_name *name, __u32 by
 }
 
 /*
- * Makes the key of the name that begins at name->wire[0], of which so many bytes (SW_DNS_WIRE_MAX
+ * Makes the key of the name that begins at name->wire[0], of which this many bytes (SW_DNS_WIRE_MAX
  * at most) are there.
  *
  * The bytes that the name takes, its root's included (positive); -ENODATA when the bytes end before

@@ -112,7 +112,7 @@ SW_INLINE __u64 sw_flow_hash6_symmetric(const struct sw_flow_secrets *secrets,
 	return sw_flow_hash6(secrets, dst, src, protocol, dport, sport);
 }
 
-/* The bucket of a flow, of so many: a group of two members and more has 2,048. */
+/* The bucket of a flow, of this many: a group of two members and more has 2,048. */
 SW_INLINE __u32 sw_flow_bucket(__u64 flow, __u32 buckets)
 {
 	__u64 spread = (flow ^ (flow >> 32)) * 0x9e3779b97f4a7c15ULL;

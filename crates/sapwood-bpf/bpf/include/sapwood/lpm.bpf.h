@@ -8,7 +8,7 @@
  *
  * Results: the place of a value (positive), or -ENOENT; -EINVAL when there is no such window;
  * -EUCLEAN when what was read cannot be a table. No loop needs the kernel's leave: an address has
- * so many bits, and no lookup passes more nodes than that. Layout: docs/lpm.md.
+ * this many bits, and no lookup passes more nodes than that. Layout: docs/lpm.md.
  *
  * Values are shared by all prefixes that have the same one: read them only. A program must hold no
  * place across the end of its run: what is removed stays until the programs that were running then

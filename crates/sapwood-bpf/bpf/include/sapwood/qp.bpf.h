@@ -51,7 +51,7 @@ _Static_assert(SW_QP_BUCKET_BYTES == 64 && SW_QP_BUCKET_SLOTS == 12 && SW_QP_BUC
 	       "qp.bpf.h is written for these buckets");
 
 /*
- * Makes a key of so many bytes, a constant: the key must be all zeros before, as
+ * Makes a key of this many bytes, a constant: the key must be all zeros before, as
  * `struct sw_key key = {}` is.
  *
  *     struct sw_key key = {};
@@ -215,8 +215,8 @@ SW_INLINE __u32 sw_qp_child_cell(sw_at node, __u32 header, __u64 byte)
 }
 
 /*
- * A loop over so many words of a key, 32 at most. To the verifier the place is some number below 32
- * in each round, and the count of those that are left is no address: so it looks at one round,
+ * A loop over this many words of a key, 32 at most. To the verifier the place is some number below
+ * 32 in each round, and the count of those that are left is no address: so it looks at one round,
  * where it would look at each of 32 with a place that it knows.
  */
 #define sw_each_word(i, left, count)                                           \
@@ -236,7 +236,7 @@ SW_INLINE __u32 sw_key_byte(const struct sw_key *key, __u32 i)
 	return ((const __u8 *)key)[i & (SW_KEY_WORDS * 8 - 1)];
 }
 
-/* All ones if the word of this number is one of the first so many, else 0. */
+/* All ones if the word of this number is one of the first this many, else 0. */
 SW_INLINE __u64 sw_among(__u32 i, __u64 words)
 {
 	__s64 before = (__s64)i - (__s64)words;
@@ -411,7 +411,7 @@ SW_INLINE __u64 sw_qp_tagged(sw_at node, __u32 leaves, __u32 tag)
 	hits = sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT), pattern) >> 7 |
 	       sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT + 8), pattern) >> 6 |
 	       sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT + 16), pattern) >> 5;
-	/* Hardly any cluster has so many; a processor would guess wrong of fewer. */
+	/* Hardly any cluster has this many; a processor would guess wrong of fewer. */
 	if (leaves > SW_QP_FILL_MAX)
 		hits |= sw_qp_hits(sw_u64_of(node, SW_QP_TAGS_AT + 24), pattern) >> 4;
 	return hits;

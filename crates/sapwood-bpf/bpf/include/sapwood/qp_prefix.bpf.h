@@ -15,7 +15,7 @@
 
 #include "qp.bpf.h"
 
-/* In how many bytes a leaf's key agrees with this one, from the first on: so many at most as the shorter has. */
+/* In how many bytes a leaf's key agrees with this one, from the first on: as many at most as the shorter has. */
 SW_INLINE __u32 sw_qp_agree(sw_at leaf, __u32 value_bytes, const struct sw_key *key)
 {
 	__u32 length = sw_u8(leaf + value_bytes), shorter = key->length, i, left;
@@ -47,7 +47,7 @@ SW_INLINE __u32 sw_qp_agree(sw_at leaf, __u32 value_bytes, const struct sw_key *
 	return left ? 0 : shorter;
 }
 
-/* Whether a leaf's key is a prefix of this one, and of so many bytes. */
+/* Whether a leaf's key is a prefix of this one, and of this many bytes. */
 SW_INLINE int sw_qp_is_prefix(sw_at leaf, __u32 value_bytes, __u32 bytes, const struct sw_key *key)
 {
 	return sw_u8(leaf + value_bytes) == bytes && sw_qp_agree(leaf, value_bytes, key) == bytes;

@@ -56,7 +56,7 @@ struct sw_qp_value {
  */
 enum sw_kqp_scratch {
 	SW_KQP_VALUE = 0, /* the new value, eight words */
-	SW_KQP_LIMIT = 64, /* references from SW_KQP_FIRST up to so many behind it may be followed */
+	SW_KQP_LIMIT = 64, /* references from SW_KQP_FIRST up to this many behind it may be followed */
 	SW_KQP_SLOT = 72, /* the place of the cell that a new key changes */
 	SW_KQP_CELL = 80, /* after a search: the cell of the leaf */
 	SW_KQP_DEPTH = 88, /* the number of branches on the path */
@@ -130,7 +130,7 @@ SW_INLINE void sw_kqp_unlock(sw_at window)
 	sw_publish_u32(window + SW_KQP_LOCK, 0);
 }
 
-/* The class of blocks for so many units, and the units of that class's blocks. */
+/* The class of blocks for this many units, and the units of that class's blocks. */
 SW_INLINE __u32 sw_kqp_class(__u32 units)
 {
 	if (units > SW_KQP_EXACT)
@@ -149,14 +149,14 @@ SW_INLINE sw_at sw_kqp_ring(sw_at window, __u32 class)
 	return window + SW_KQP_RINGS + (__u64)class * SW_KQP_RING_BYTES;
 }
 
-/* What stands in a ring at so many blocks from its beginning. */
+/* What stands in a ring at this many blocks from its beginning. */
 SW_INLINE sw_at sw_kqp_ring_slot(sw_at window, sw_at ring, __u32 count)
 {
 	return sw_ref(window, sw_u32(ring + SW_KQP_RING_SLOTS)) +
 	       (__u64)(count & sw_u32(ring + SW_KQP_RING_MASK)) * 4;
 }
 
-/* Whether a ring has a block behind so many that are taken, besides those that are kept: 0, -ENOMEM, -EUCLEAN. */
+/* Whether a ring has a block behind this many that are taken, besides those that are kept: 0, -ENOMEM, -EUCLEAN. */
 SW_INLINE long sw_kqp_has(sw_at ring, __u32 count, __u32 keep)
 {
 	__u32 have = sw_acquire_u32(ring + SW_KQP_RING_USER) - count;
@@ -166,7 +166,7 @@ SW_INLINE long sw_kqp_has(sw_at ring, __u32 count, __u32 keep)
 	return have <= (keep ? sw_u32(ring + SW_KQP_RING_KEPT) : 0) ? -ENOMEM : 0;
 }
 
-/* Whether so many cells can be retired: 0, -ENOMEM when user space has not come to fetch those before, -EUCLEAN. */
+/* Whether this many cells can be retired: 0, -ENOMEM when user space has not come to fetch those before, -EUCLEAN. */
 SW_GLOBAL long sw_kqp_room(__u64 window, __u32 cells)
 {
 	sw_at ring = sw_kqp_ring(window, SW_KQP_CLASSES);
@@ -190,7 +190,7 @@ SW_INLINE void sw_kqp_retire(sw_at window, __u32 cell)
 }
 
 /*
- * Gets so many units ready to be cut off the slab, as one block or more: of the next slab, when
+ * Gets this many units ready to be cut off the slab, as one block or more: of the next slab, when
  * this one has less left. With `keep`, the last is left. 0, -ENOMEM, -EUCLEAN.
  *
  * What is cut off goes to user space by the ring of what is retired, so that it knows of a block
@@ -257,8 +257,8 @@ SW_GLOBAL long sw_kqp_get_block(__u64 window, __u64 ring, __u32 units, __u32 wha
 }
 
 /*
- * Finds out how a block of so many units can be had, the one behind `taken` in its ring: the units
- * to be cut off the slab, if the ring has none, or 0. -EUCLEAN.
+ * Finds out how a block of this many units can be had, the one behind `taken` in its ring: the
+ * units to be cut off the slab, if the ring has none, or 0. -EUCLEAN.
  */
 SW_INLINE long sw_kqp_look(sw_at ring, __u32 units, __u32 taken, __u32 keep)
 {
@@ -268,7 +268,7 @@ SW_INLINE long sw_kqp_look(sw_at ring, __u32 units, __u32 taken, __u32 keep)
 }
 
 /*
- * Takes blocks of so many units: for SW_KQP_LEAF, SW_KQP_NODE and SW_KQP_MORE, and none for those
+ * Takes blocks of this many units: for SW_KQP_LEAF, SW_KQP_NODE and SW_KQP_MORE, and none for those
  * that are 0. All or none. A block whose ring has none is cut off the slab. With `keep`, some are
  * left. 0, -ENOMEM; -EUCLEAN when a block is none.
  */
@@ -490,7 +490,7 @@ SW_INLINE long sw_kqp_prepare(sw_at window, const struct sw_key *key, __u32 part
 }
 
 /*
- * Makes the leaf of a key that is not there, puts it into the index, and takes a block of so many
+ * Makes the leaf of a key that is not there, puts it into the index, and takes a block of this many
  * units for a node of the trie, if it is not 0: 0, or an error.
  */
 SW_GLOBAL long sw_kqp_make_leaf(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash,

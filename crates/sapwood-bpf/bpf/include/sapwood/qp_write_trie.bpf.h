@@ -26,7 +26,7 @@ enum sw_kqp_step {
 	SW_KQP_SPLIT, /* the cluster is full: it is split, and the key is looked for again */
 };
 
-/* The header word of a branch of so many labels, 1 to 256. */
+/* The header word of a branch of this many labels, 1 to 256. */
 SW_INLINE __u32 sw_kqp_branch(__u32 offset, __u32 labels)
 {
 	__u32 layout = labels > SW_QP_SMALL_MAX ? SW_QP_BIG : (1 + (labels + 3) / 4) << 27;
@@ -34,13 +34,13 @@ SW_INLINE __u32 sw_kqp_branch(__u32 offset, __u32 labels)
 	return offset | ((labels - 1) & 0xff) << 16 | layout;
 }
 
-/* The units of a branch of so many labels. */
+/* The units of a branch of this many labels. */
 SW_INLINE __u32 sw_kqp_branch_units(__u32 labels)
 {
 	return (sw_qp_cells_at(sw_kqp_branch(0, labels)) + 4 * (labels + 1) + 7) / 8;
 }
 
-/* The slots of a cluster for so many leaves, and the units of one with so many slots. */
+/* The slots of a cluster for this many leaves, and the units of one with this many slots. */
 SW_INLINE __u32 sw_kqp_slots(__u32 leaves)
 {
 	return (leaves + 3) & 0x3c;
@@ -50,7 +50,7 @@ SW_INLINE __u32 sw_kqp_slots_units(__u32 slots)
 	return (SW_QP_TAGS_AT + 7 * slots + 7) / 8;
 }
 
-/* The units of a cluster of so many leaves; 0 for one, as a leaf is in none by itself. */
+/* The units of a cluster of this many leaves; 0 for one, as a leaf is in none by itself. */
 SW_INLINE __u32 sw_kqp_cluster_units(__u32 leaves)
 {
 	return leaves < 2 ? 0 : sw_kqp_slots_units(sw_kqp_slots(leaves));
@@ -292,7 +292,7 @@ SW_GLOBAL long sw_kqp_plan(__u64 window, __u32 part)
 	return sw_kqp_cluster_units(leaves + 1);
 }
 
-/* A word whose lowest bits are ones, so many; none for numbers below 0, all for those above 63. */
+/* A word whose lowest bits are ones, this many; none for numbers below 0, all for those above 63. */
 SW_INLINE __u64 sw_kqp_ones(__s64 bits)
 {
 	__s64 none = bits >> 63, some = (bits - 64) >> 63;
@@ -344,7 +344,7 @@ SW_GLOBAL int sw_kqp_bytes(__u64 one, __u64 other, __u64 to, __u32 at, __u64 how
 	return 0;
 }
 
-/* Copies so many cells. */
+/* Copies this many cells. */
 SW_INLINE void sw_kqp_copy_cells(sw_at from, sw_at to, __u32 cells)
 {
 	__u32 i;
@@ -528,7 +528,7 @@ SW_INLINE void sw_kqp_labels(sw_at from, sw_at to, __u32 at, __u32 labels, __s32
 	}
 }
 
-/* Repeats the last of so many labels up to a multiple of four. */
+/* Repeats the last of this many labels up to a multiple of four. */
 SW_INLINE void sw_kqp_pad(sw_at branch, __u32 labels)
 {
 	__u32 last = sw_u8(branch + SW_QP_LABELS_AT + labels - 1), i;
@@ -1039,7 +1039,7 @@ SW_GLOBAL int sw_kqp_label(__u64 branch, __u32 number)
 
 /*
  * Joins two neighbouring children of the branch whose cell is here, if there is memory: together
- * they have so many leaves.
+ * they have this many leaves.
  */
 SW_GLOBAL int sw_kqp_join_at(__u64 window, __u64 slot, __u32 child, __u32 leaves)
 {

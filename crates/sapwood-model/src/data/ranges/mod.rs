@@ -27,7 +27,7 @@ pub enum Change {
     Store(RangeInclusive<u64>),
     /// Store where nothing is.
     Insert(RangeInclusive<u64>),
-    /// Store at the lowest place of so many indices.
+    /// Store at the lowest place of this many indices.
     Alloc {
         /// How many.
         size: u64,
@@ -171,7 +171,7 @@ pub fn dense_256(seed: u64) -> Workload<impl Iterator<Item = Change> + Clone> {
     Workload { initial, changes }
 }
 
-/// The indices of so many pages from a page on.
+/// The indices of this many pages from a page on.
 fn span(page: u64, pages: u64) -> RangeInclusive<u64> {
     page * PAGE..=page * PAGE + (pages * PAGE - 1)
 }

@@ -45,7 +45,7 @@ unsafe impl<V: Send + Sync> Send for FibShared<V> {}
 unsafe impl<V: Send + Sync> Sync for FibShared<V> {}
 
 impl<V: Eq + Hash> FibShared<V> {
-    /// An empty table with a root of so many bits.
+    /// An empty table with a root of this many bits.
     pub(crate) fn new(
         options: ArenaOptions,
         bits: u32,

@@ -659,7 +659,7 @@ impl<V: ?Sized + Value> Tree<V> {
     }
 }
 
-/// The slots of a cluster that so many leaves are put into: with some more where it is changed in
+/// The slots of a cluster that this many leaves are put into: with some more where it is changed in
 /// place, so that not every fourth insertion needs another block.
 fn capacity_with_room<P: Policy>(leaves: usize) -> usize {
     match P::IN_PLACE && leaves > 8 {

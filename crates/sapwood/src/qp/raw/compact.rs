@@ -12,7 +12,7 @@ use crate::qp::raw::leaf::Value;
 /// text has, several times over, so that the sweep does not lag behind.
 const SWEEP: u32 = 64;
 
-/// So many free bytes are not worth emptying: the frontier would rise for them.
+/// This many free bytes are not worth emptying: the frontier would rise for them.
 const KEEP: usize = 256 << 10;
 
 /// Where an incremental compaction stands.

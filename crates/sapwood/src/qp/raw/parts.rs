@@ -147,14 +147,14 @@ impl Parts {
 /// deterministic.
 ///
 /// # Safety
-/// The block, of so many bytes, is the caller's to write.
+/// The block, of this many bytes, is the caller's to write.
 #[inline(always)]
 pub(super) unsafe fn clear_last(p: *mut u8, block: usize) {
     // SAFETY: a block has 8 bytes and more.
     unsafe { p.add(block - 8).cast::<u64>().write(0) };
 }
 
-/// Copies a whole branch or cluster, of so many bytes, with other header bits.
+/// Copies a whole branch or cluster, of this many bytes, with other header bits.
 ///
 /// # Safety
 /// `src` has this header and this many bytes; `dst` is as large, and nobody reads it.

@@ -423,7 +423,7 @@ mod tests {
             for in_place in [false, true] {
                 let mut from = whole.clone();
                 let mut to = vec![7u64; cluster::block(capacity) / 8];
-                // SAFETY: blocks of so many slots.
+                // SAFETY: blocks of this many slots.
                 let c = unsafe { Cluster::at(from.as_mut_ptr().cast()) };
                 let dst = if in_place {
                     c.p
@@ -453,7 +453,7 @@ mod tests {
                 } else {
                     again.as_mut_ptr().cast()
                 };
-                // SAFETY: blocks of so many slots.
+                // SAFETY: blocks of this many slots.
                 unsafe { insert_leaf(c, (back, capacity), i, slots.entry[i], (at, behind), 0) };
                 let bytes = if in_place { &from } else { &again };
                 assert_eq!(*bytes, whole, "leaf {i} of {keys:?}");

@@ -95,8 +95,8 @@ impl<V: ?Sized + Value> StoreShared<V> {
         }
     }
 
-    /// Keeps the root cell of the newest version also in the arena, in the aligned word at this many
-    /// bytes from the base, for others to read.
+    /// Keeps the root cell of the newest version also in the arena, in the aligned word at this
+    /// many bytes from the base, for others to read.
     pub(crate) fn publish_at(&mut self, at: usize) {
         self.header = Some(at);
         self.publish(Root::from_word(self.published.load(Ordering::Relaxed)));

@@ -10,7 +10,7 @@ use super::view::{Near, View};
 use crate::qp::raw::leaf::Value;
 use sapwood_format::cluster::{FILL_MAX, REACH};
 
-/// A cluster with so many leaves or less looks for a sibling to join.
+/// A cluster with this many leaves or less looks for a sibling to join.
 pub(crate) const JOIN_AT: usize = FILL_MAX / 4;
 /// The most leaves that are joined: so that neither the next insertion nor the next removal undoes
 /// it.
@@ -62,7 +62,7 @@ pub(crate) enum Plan {
     /// Gives it a child of its own in the branch with this number of the way, beside the child that
     /// the way goes to.
     Label { depth: usize, border: Border },
-    /// Makes a branch of it and of what hangs below so many branches of the way.
+    /// Makes a branch of it and of what hangs below this many branches of the way.
     Pair { depth: usize, border: Border },
 }
 
@@ -72,7 +72,7 @@ impl Way {
         self.near.before
     }
 
-    /// The cell that hangs below so many branches of the way.
+    /// The cell that hangs below this many branches of the way.
     pub(crate) fn cell(&self, depth: usize) -> u32 {
         self.frames.get(depth).map_or(self.end, |frame| frame.cell)
     }

@@ -95,7 +95,7 @@ pub(crate) enum Found<V> {
 }
 
 impl<K: Words, V: Words> Table<K, V> {
-    /// Memory for so many entries.
+    /// Memory for this many entries.
     pub(crate) fn new(capacity: usize) -> Self {
         let sets = capacity.div_ceil(WAYS);
         assert!(sets <= u32::MAX as usize, "capacity");

@@ -152,7 +152,7 @@ fn a_store_cuts_an_entry_at_its_lower_bound_its_upper_bound_and_in_the_middle() 
 #[test]
 fn full_leaves_split_at_the_lower_bound_the_upper_bound_and_in_the_middle() {
     each(|map| {
-        // So many fit into one leaf.
+        // This many fit into one leaf.
         let probe = Checked::new(map.dup().unwrap());
         let mut full = 0;
         while probe.map.memory().leaves.0 <= 1 {

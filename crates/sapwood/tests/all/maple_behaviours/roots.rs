@@ -88,7 +88,7 @@ fn one_entry_over_the_full_range() {
     });
 }
 
-/// A map with so many entries that it has so many levels above its leaves, found by filling it.
+/// A map with this many entries that it has this many levels above its leaves, found by filling it.
 fn of_height(height: usize) -> Checked<u64> {
     let mut map = Checked::new(tiny().build());
     for i in 0.. {

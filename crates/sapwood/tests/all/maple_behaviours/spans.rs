@@ -17,7 +17,7 @@ fn copy(map: &Checked<u64>) -> Checked<u64> {
     Checked::new(map.map.dup().unwrap())
 }
 
-/// Pairs of entries: all of them where there is time, every so many otherwise.
+/// Pairs of entries: all of them where there is time, every this many otherwise.
 fn pairs(n: u64) -> Vec<(u64, u64)> {
     let all: Vec<_> = (0..n).flat_map(|a| (a..n).map(move |b| (a, b))).collect();
     let step = (n * n / 2).div_ceil(steps(1_600).max(1) as u64) as usize;

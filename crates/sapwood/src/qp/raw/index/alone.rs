@@ -28,7 +28,7 @@ use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::view::prefetch;
 
-/// A table of so many homes, a quarter full, has a slot for each key, unless dozens of hashes are
+/// A table of this many homes, a quarter full, has a slot for each key, unless dozens of hashes are
 /// nearly equal. They are secret and random.
 const HOPELESS: u32 = 64;
 

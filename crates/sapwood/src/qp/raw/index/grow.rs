@@ -13,15 +13,15 @@ use crate::qp::raw::leaf::Value;
 use crate::qp::raw::mem::byte_of;
 use crate::qp::raw::view::prefetch;
 
-/// A step that has moved so many keys is over: four full buckets or so. What is not moved yet fills
-/// up further meanwhile, by a fiftieth.
+/// A step that has moved this many keys is over: four full buckets or so. What is not moved yet
+/// fills up further meanwhile, by a fiftieth.
 const KEYS: usize = 32;
 /// The same for a step of a move that is behind.
 const KEYS_BEHIND: usize = 96;
 /// A step looks at no more buckets.
 const BUCKETS: usize = 12;
-/// The next table is there for so many buckets behind the homes that keys were moved to. It is not
-/// full, so they lie no further.
+/// The next table is there for this many buckets behind the homes that keys were moved to. It is
+/// not full, so they lie no further.
 const AHEAD: u32 = 16;
 /// The first table is made in one step and has no more homes: 32 KiB.
 const FIRST_MAX: u32 = 512;
@@ -91,7 +91,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         self.set_limits(most_keys(homes), Self::fewest(homes));
     }
 
-    /// Below so many keys a table is too large; the smallest one when there are none.
+    /// Below this many keys a table is too large; the smallest one when there are none.
     fn fewest(homes: u32) -> usize {
         if homes <= Self::SMALLEST {
             1
@@ -186,8 +186,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         at
     }
 
-    /// Makes room for so many keys in an index that has none, so that they can be inserted without
-    /// moving any.
+    /// Makes room for this many keys in an index that has none, so that they can be inserted
+    /// without moving any.
     ///
     /// # Safety
     /// Nobody else uses the index, and there are no keys.

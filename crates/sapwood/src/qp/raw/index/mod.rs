@@ -111,7 +111,7 @@ pub(crate) trait Chunks {
     /// A block, or `None` when there is no memory: growth is then put off.
     fn alloc(&mut self, bytes: usize) -> Option<Ref>;
 
-    /// Whether blocks of so many bytes may be given back by the operation under way: what waits
+    /// Whether blocks of this many bytes may be given back by the operation under way: what waits
     /// for readers may be limited. If not, they stay in use for the time being.
     fn may_free(&mut self, bytes: usize) -> bool {
         let _ = bytes;
@@ -223,8 +223,8 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     }
 
     /// An index that others search: its hash is the portable one, and the reference of the table
-    /// where lookups begin is also kept in the arena, in the aligned word at so many bytes from the
-    /// base.
+    /// where lookups begin is also kept in the arena, in the aligned word at this many bytes from
+    /// the base.
     #[cfg(feature = "std")]
     pub(crate) fn published(seed: u64, at: usize) -> Self {
         debug_assert!(at != 0 && at % 8 == 0);

@@ -36,15 +36,15 @@ fn chunk_bytes(buckets: u32) -> usize {
     buckets as usize * LINE + SLACK
 }
 
-/// A table is full when so many of this many slots are taken.
+/// A table is full when this many of this many slots are taken.
 const FULL: (usize, usize) = (75, 100);
 
-/// The keys that a table of so many homes is meant for.
+/// The keys that a table of this many homes is meant for.
 pub(super) fn most_keys(homes: u32) -> usize {
     homes as usize * SLOTS * FULL.0 / FULL.1
 }
 
-/// The homes of a table that is meant for so many keys.
+/// The homes of a table that is meant for this many keys.
 pub(super) fn homes_at_least(keys: usize) -> u32 {
     u32::try_from(keys * FULL.1 / (SLOTS * FULL.0) + 1).unwrap_or(HOMES_MAX)
 }
@@ -65,7 +65,7 @@ pub(super) fn grown(homes: u32) -> u32 {
     }
 }
 
-/// A table for so many keys, with as much room as one that has grown.
+/// A table for this many keys, with as much room as one that has grown.
 pub(super) fn homes_for(keys: usize) -> u32 {
     grown(homes_at_least(keys))
 }
@@ -426,7 +426,7 @@ pub(super) fn make(chunks: &mut impl Chunks, homes: u32, taken: &mut Taken) -> O
     let shift = total.ilog2().saturating_sub(5).clamp(SHIFT_MIN, SHIFT_MAX);
     let bytes = head_bytes(format::chunks(total, shift));
     let r = chunks.alloc(bytes)?;
-    // SAFETY: a new block of so many bytes.
+    // SAFETY: a new block of this many bytes.
     unsafe {
         let p = chunks.base().add(r.byte_offset());
         p.write_bytes(0, bytes);

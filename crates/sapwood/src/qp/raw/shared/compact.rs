@@ -39,7 +39,7 @@ pub(crate) enum Compaction {
     Idle,
     /// Branches on the ways to keys before this one were moved.
     Moving(Vec<u8>),
-    /// All were moved; what they left is given back. So many pages are still to be looked at.
+    /// All were moved; what they left is given back. This many pages are still to be looked at.
     Sweeping(usize),
 }
 

@@ -70,7 +70,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// A block for a branch, or for a cluster with so many slots.
+    /// A block for a branch, or for a cluster with this many slots.
     pub(super) fn block_for(
         &self,
         held: &mut Held<'_>,
@@ -95,7 +95,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// A block for the cluster of so many leaves. One leaf needs none: 0.
+    /// A block for the cluster of this many leaves. One leaf needs none: 0.
     pub(super) fn block_for_leaves(
         &self,
         held: &mut Held<'_>,
@@ -111,7 +111,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// A block for a branch of so many labels.
+    /// A block for a branch of this many labels.
     pub(super) fn block_for_labels(
         &self,
         held: &mut Held<'_>,

@@ -83,7 +83,7 @@ impl<V: ?Sized + Value> Trie<V> {
         trie
     }
 
-    /// Keeps the root cell also in the arena, in the aligned word at so many bytes from the base,
+    /// Keeps the root cell also in the arena, in the aligned word at this many bytes from the base,
     /// for others to read.
     pub(crate) fn publish(&mut self, at: usize) {
         self.published = Some(at);

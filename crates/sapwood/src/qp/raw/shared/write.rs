@@ -28,7 +28,7 @@ fn slot_of(frame: &Frame) -> Slot {
     }
 }
 
-/// The slot below so many branches of a way.
+/// The slot below this many branches of a way.
 fn slot_at(way: &Way, depth: usize) -> Slot {
     match depth.checked_sub(1) {
         None => Slot::Root,
@@ -515,7 +515,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Makes a branch of a leaf and of what hangs below so many branches of a way.
+    /// Makes a branch of a leaf and of what hangs below this many branches of a way.
     ///
     /// # Safety
     /// As for `add`.

@@ -22,7 +22,7 @@ const BATCH_BYTES: usize = 8 << 10;
 /// period: more than it unlinks.
 const BUDGET_LIMITED: usize = 8;
 
-/// So many nodes freed at once may leave whole pages.
+/// This many nodes freed at once may leave whole pages.
 const MUCH: usize = 4096;
 
 impl WriterPool {

@@ -52,7 +52,7 @@ struct World {
     arena: Arena,
     index: Index<u64, false>,
     oracle: HashMap<Vec<u8>, u32>,
-    /// Of so many requests for memory one succeeds; 0 = all.
+    /// Of this many requests for memory one succeeds; 0 = all.
     fail: u32,
     asked: u32,
     most_allocs: u32,

@@ -66,7 +66,7 @@ struct Plan {
     coming: usize,
     rounds: usize,
     mask: u64,
-    /// A writer counts the keys after so many operations.
+    /// A writer counts the keys after this many operations.
     count_every: u64,
 }
 
