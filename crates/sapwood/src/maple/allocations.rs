@@ -68,7 +68,7 @@ fn count(changes: usize) -> usize {
     let ops = std::env::var("SAPWOOD_OPS").map(|ops| ops.parse::<usize>().unwrap());
     match ops {
         _ if cfg!(miri) => 60,
-        Ok(ops) => changes.min(20 * ops),
+        Ok(ops) => changes.min(2 * ops),
         Err(_) => changes,
     }
 }
