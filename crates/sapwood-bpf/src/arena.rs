@@ -214,7 +214,7 @@ impl BpfArena {
     fn place(&self, number: u32) -> Result<Option<(Kind, usize, usize)>, Error> {
         let kind = self.memory.entry_kind(number).load(Ordering::Acquire);
         let damaged = |what: String| Error::Damaged(format!("window {number}: {what}"));
-        let kind = Kind::of(kind).ok_or_else(|| damaged(format!("kind {kind}")))?;
+        let kind = Kind::from_number(kind).ok_or_else(|| damaged(format!("kind {kind}")))?;
         if kind == Kind::None {
             return Ok(None);
         }

@@ -1,5 +1,6 @@
 //! What programs count on each CPU.
 
+use std::fmt;
 use std::marker::PhantomData;
 
 use libbpf_rs::{MapCore, MapFlags};
@@ -31,6 +32,9 @@ pub trait Verdict: Copy + 'static {
 
     /// The number of its counter.
     fn number(self) -> usize;
+
+    /// Its name, in words with hyphens.
+    fn name(self) -> &'static str;
 }
 
 impl Verdict for NamesVerdict {
@@ -39,6 +43,10 @@ impl Verdict for NamesVerdict {
     fn number(self) -> usize {
         self as usize
     }
+
+    fn name(self) -> &'static str {
+        NamesVerdict::name(self)
+    }
 }
 
 impl Verdict for RouteVerdict {
@@ -46,6 +54,10 @@ impl Verdict for RouteVerdict {
 
     fn number(self) -> usize {
         self as usize
+    }
+
+    fn name(self) -> &'static str {
+        RouteVerdict::name(self)
     }
 }
 
@@ -89,6 +101,16 @@ impl<V: Verdict> PacketCounts<V> {
     }
 }
 
+/// A line for each verdict, with the number of packets; then all of them.
+impl<V: Verdict> fmt::Display for PacketCounts<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (verdict, count) in self.iter() {
+            writeln!(f, "{:<24} {count:>16} packets", verdict.name())?;
+        }
+        writeln!(f, "{:<24} {:>16} packets", "all", self.total())
+    }
+}
+
 impl PacketCounts<RouteVerdict> {
     /// Packets that the program sent on.
     pub fn forwarded(&self) -> u64 {
@@ -103,5 +125,47 @@ impl<V: Verdict> Default for PacketCounts<V> {
             counts: vec![0; V::EACH.len()],
             verdicts: PhantomData,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MirrorStats, ProgramMapShape, Serviced};
+
+    #[test]
+    fn reports_are_readable() {
+        let mut counts = PacketCounts::<NamesVerdict>::default();
+        counts.counts[0] = 7;
+        let text = counts.to_string();
+        assert_eq!(text.lines().count(), NamesVerdict::ALL.len() + 1);
+        let first = text.lines().next().unwrap();
+        assert!(first.starts_with(NamesVerdict::ALL[0].name()), "{first}");
+        assert!(
+            first.ends_with(" 7 packets") && text.ends_with(" 7 packets\n"),
+            "{text}"
+        );
+
+        let served = Serviced {
+            fetched: 3,
+            starved: true,
+            ..Serviced::default()
+        };
+        let said = "3 blocks fetched, 0 freed, 0 given; no memory for more";
+        assert_eq!(served.to_string(), said);
+
+        let shape = ProgramMapShape {
+            entries: 5,
+            ..ProgramMapShape::default()
+        };
+        assert!(shape.to_string().starts_with("entries "), "{shape}");
+        let stats = MirrorStats {
+            failure: Some("no socket".into()),
+            ..MirrorStats::default()
+        };
+        assert!(
+            stats.to_string().ends_with("failure: no socket\n"),
+            "{stats}"
+        );
     }
 }

@@ -129,7 +129,7 @@ impl<V: NextHop + FromBytes + IntoBytes + Immutable> IpMap<V> {
         let v6 = FibMap::builder(arena, &format!("{name}.v6"));
         let v4 = v4.bytes(bytes).domain(&domain).build()?;
         let v6 = v6.bytes(bytes).domain(&domain).build()?;
-        Ok(IpMap::of(v4, v6))
+        Ok(IpMap::from_maps(v4, v6))
     }
 }
 
@@ -138,7 +138,7 @@ impl<V: NextHop> IpMap<V> {
     ///
     /// # Panics
     /// When they do not.
-    pub fn of(v4: Ipv4Map<V>, v6: Ipv6Map<V>) -> IpMap<V> {
+    pub fn from_maps(v4: Ipv4Map<V>, v6: Ipv6Map<V>) -> IpMap<V> {
         let both = IpFib::from_tables(Fib::clone(&v4), Fib::clone(&v6));
         IpMap { v4, v6, both }
     }

@@ -263,7 +263,7 @@ named! {
 
 impl Kind {
     /// The kind of this number.
-    pub fn of(number: u32) -> Option<Kind> {
+    pub fn from_number(number: u32) -> Option<Kind> {
         Kind::ALL.into_iter().find(|&kind| kind as u32 == number)
     }
 }

@@ -1,7 +1,7 @@
 //! Sapwood's maps inside the kernel: the memory of eBPF programs, a loader, the kernel's grace
 //! periods.
 //!
-//! A [`BpfArena`] is plain memory that BPF programs and this process share (Linux 6.9 and newer).
+//! A `BpfArena` is plain memory that BPF programs and this process share (Linux 6.9 and newer).
 //! Maps lie in it as they lie anywhere: Rust writes them with no system call, and programs read
 //! them at once, by the headers in `bpf/include/sapwood`.
 //!

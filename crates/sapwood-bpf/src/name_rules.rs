@@ -26,7 +26,7 @@ impl NameRule {
     }
 
     /// What a value in the map stands for.
-    pub fn of(value: u64) -> NameRule {
+    pub fn from_value(value: u64) -> NameRule {
         match value {
             BLOCK => NameRule::Block,
             _ => NameRule::Allow,
@@ -85,7 +85,7 @@ impl NameRules {
 
     /// A map that is there as a list: keys as [`dns_name`] makes them, values of
     /// [`NameRule::value`].
-    pub fn of(map: UserMap<u64>) -> NameRules {
+    pub fn from_map(map: UserMap<u64>) -> NameRules {
         NameRules { map }
     }
 
@@ -144,10 +144,9 @@ impl NameRules {
         let key = key(name)?;
         let pin = self.map.pin();
         let found = pin.view().longest_prefix(&key);
-        Ok(
-            found
-                .and_then(|(key, value)| Some((dns_name_to_text(key).ok()?, NameRule::of(*value)))),
-        )
+        Ok(found.and_then(|(key, value)| {
+            Some((dns_name_to_text(key).ok()?, NameRule::from_value(*value)))
+        }))
     }
 }
 

@@ -102,6 +102,22 @@ impl Serviced {
     }
 }
 
+impl fmt::Display for Serviced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Serviced {
+            fetched,
+            freed,
+            given,
+            starved,
+        } = self;
+        write!(f, "{fetched} blocks fetched, {freed} freed, {given} given")?;
+        match starved {
+            true => f.write_str("; no memory for more"),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Where the bytes of a map are. All of them, from `fixed` to `free`, add up to `frontier`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -169,6 +185,23 @@ pub struct ProgramMapShape {
     pub spilled: usize,
     /// References that programs gave up and that were none of their blocks, since the map was made.
     pub refused: u64,
+}
+
+impl fmt::Display for ProgramMapShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (what, count) in [
+            ("entries", self.entries as u64),
+            ("branches", self.branches as u64),
+            ("clusters", self.clusters as u64),
+            ("depth", self.depth as u64),
+            ("displaced", self.displaced as u64),
+            ("spilled", self.spilled as u64),
+            ("refused", self.refused),
+        ] {
+            writeln!(f, "{what:<16} {count:>16}")?;
+        }
+        Ok(())
+    }
 }
 
 struct Shared {

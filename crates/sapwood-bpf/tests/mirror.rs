@@ -480,7 +480,7 @@ fn full_tables() {
         let four = FibMap::builder(arena, "four").root_bits(6).bytes(48 << 10);
         let six = FibMap::builder(arena, "six").root_bits(6).bytes(48 << 10);
         let (four, six) = (four.domain(&domain).build(), six.domain(&domain).build());
-        IpMap::of(four.unwrap(), six.unwrap())
+        IpMap::from_maps(four.unwrap(), six.unwrap())
     };
     let Some(setup) = setup_with(1 << 20, small) else {
         return;

@@ -98,6 +98,25 @@ pub struct MirrorStats {
     pub failure: Option<String>,
 }
 
+impl fmt::Display for MirrorStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (what, count) in [
+            ("dumps", self.dumps),
+            ("notices", self.notices),
+            ("lost", self.lost),
+            ("changes", self.changes),
+            ("refused", self.refused),
+            ("routes", self.routes),
+        ] {
+            writeln!(f, "{what:<16} {count:>16}")?;
+        }
+        match &self.failure {
+            Some(why) => writeln!(f, "failure: {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
 struct Shared {
     map: IpMap<MirrorHop>,
     ends: AtomicBool,

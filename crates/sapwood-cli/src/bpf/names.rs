@@ -139,7 +139,7 @@ pub fn rule(args: &ChangeArgs) -> Outcome {
         let found = loop {
             if let Some(value) = list.get(&key)? {
                 let by = dns_name_to_text(&key).map_err(|error| Error::Usage(error.to_string()))?;
-                break Some((by, NameRule::of(value)));
+                break Some((by, NameRule::from_value(value)));
             }
             if key.pop().is_none() {
                 break None;
