@@ -4,7 +4,8 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 #[cfg(feature = "std")]
-use super::leaf::{LeafOf, Value};
+use super::leaf::LeafOf;
+use super::leaf::Value;
 use super::node::{Branch, Cluster};
 #[cfg(feature = "std")]
 use sapwood_format::{CLUSTER, KIND, LEAF, branch, cluster, leaf::LONG, leaf::value_length_bytes};

@@ -493,8 +493,6 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     ///
     /// # Safety
     /// As for `insert`; `old` is in the index.
-    // Owned maps replace values where they are.
-    #[cfg(any(feature = "std", test))]
     #[inline]
     pub(crate) unsafe fn replace(&self, base: *mut u8, hash: u64, old: u32, new: u32) {
         // SAFETY: the caller's promise.
