@@ -8,3 +8,7 @@ packages=()
 for crate in $LIBRARIES; do packages+=(-p "$crate"); done
 # shellcheck disable=SC2046
 run cargo clippy --locked "${packages[@]}" --lib --features sapwood/tokio,sapwood/usdt -- -D warnings -D unreachable_pub
+# The core alone, without the standard library.
+for crate in $LIBRARIES; do
+    run cargo clippy --locked -p "$crate" --no-default-features --lib -- -D warnings
+done

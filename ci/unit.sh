@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All tests and all examples in the documentation, but the test programs of sapwood-bpf (see
-# bpf.sh); then the core alone, without the standard library. The program and the benchmarks have
-# their feature for BPF, if that can be built here.
+# bpf.sh); then those of the core alone. The program and the benchmarks have their feature for BPF,
+# if that can be built here.
 . "$(dirname "$0")/lib.sh"
 ! bpf_tools || bpf_ready
 folders=()
@@ -18,8 +18,5 @@ done
 run cargo test --locked --no-fail-fast --workspace $(all_features) --lib --bins $(programs "${folders[@]}")
 # shellcheck disable=SC2046
 run cargo test --locked --no-fail-fast --workspace $(all_features) --doc
-for crate in $LIBRARIES; do
-    run cargo check --locked -p "$crate" --no-default-features
-done
 # Tests that are for the core alone.
 run cargo test --locked -p sapwood-qsbr --no-default-features --tests

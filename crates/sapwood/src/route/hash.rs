@@ -1,5 +1,6 @@
 //! Hashes of a few words with secrets, as foldhash makes them: a 64 by 64 bit product, folded.
 
+#[cfg(feature = "std")]
 use core::hash::{Hash, Hasher};
 
 use super::plain::Words;
@@ -46,6 +47,7 @@ pub(crate) const fn mixed(x: u64) -> u64 {
 
 /// A number of a flow, so that its upper 32 bits are good enough for [`scaled`], whatever bits of
 /// it differ (Fibonacci hashing).
+#[cfg(feature = "std")]
 #[inline(always)]
 pub(crate) fn spread(flow: u64) -> u64 {
     (flow ^ (flow >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -53,8 +55,10 @@ pub(crate) fn spread(flow: u64) -> u64 {
 
 /// A hash that is the same on every machine: FNV-1a over the bytes, of numbers the lowest one
 /// first, then SplitMix64's output function.
+#[cfg(feature = "std")]
 pub(crate) struct StableHasher(u64);
 
+#[cfg(feature = "std")]
 impl StableHasher {
     pub(super) fn of(value: &impl Hash) -> u64 {
         let mut hasher = Self(0xcbf2_9ce4_8422_2325);
@@ -63,6 +67,7 @@ impl StableHasher {
     }
 }
 
+#[cfg(feature = "std")]
 macro_rules! little_endian {
     ($($name:ident $of:ty as $wide:ty),*) => {$(
         fn $name(&mut self, n: $of) {
@@ -71,6 +76,7 @@ macro_rules! little_endian {
     )*};
 }
 
+#[cfg(feature = "std")]
 impl Hasher for StableHasher {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {

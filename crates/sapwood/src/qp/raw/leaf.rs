@@ -64,6 +64,7 @@ impl<V: ?Sized + Stored> LeafOf<V> {
     ///
     /// # Safety
     /// The leaf, if any, is one in the memory at `base`.
+    #[cfg(feature = "std")]
     #[inline(always)]
     pub(crate) unsafe fn block_of_key(key_len: usize, p: Option<*const u8>) -> usize {
         match p {
