@@ -35,7 +35,7 @@ impl<V: Eq + Hash> FibShared<V> {
             writer,
             |writer| {
                 let values = (writer.taken.len() + 1) * values::bytes::<V>();
-                bytes + values + writer.retired_bytes + writer.garbage.untold()
+                bytes + values + writer.retired_bytes + writer.garbage.unqueued()
             },
             |writer| writer.garbage.queue(),
             |writer| {
@@ -57,7 +57,7 @@ impl<V: Eq + Hash> FibShared<V> {
         }
         let bounds = {
             let mut versions = self.versions.lock();
-            versions.retire(writer.garbage.untold());
+            versions.retire(writer.garbage.unqueued());
             versions.bounds()
         };
         let Writer {

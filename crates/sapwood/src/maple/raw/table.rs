@@ -315,7 +315,7 @@ impl<V> MapleShared<V> {
         garbage::admit(
             &self.domain,
             writer,
-            |writer| bytes + writer.space.garbage.untold(),
+            |writer| bytes + writer.space.garbage.unqueued(),
             |writer| writer.space.garbage.queue(),
             |writer| {
                 self.reclaim(writer, usize::MAX, dropped);
