@@ -1,7 +1,6 @@
 //! Both families in one table.
 
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use std::net::IpAddr;
@@ -17,7 +16,7 @@ use super::memory::FibMemory;
 use super::view::FibView;
 use crate::memory::MemoryOptions;
 use crate::reader::reading_methods;
-use crate::sync::{Mutex, lock};
+use crate::sync::lock;
 use crate::{Buildable, Builder, Error, Readable, Rejected};
 
 /// A table of IPv4 and IPv6 prefixes: one table for each, with one domain for the readers of both.
@@ -43,8 +42,6 @@ use crate::{Buildable, Builder, Error, Readable, Rejected};
 pub struct IpFib<V: NextHop> {
     v4: Ipv4Fib<V>,
     v6: Ipv6Fib<V>,
-    /// Held while a transaction of both is published, and while both are kept.
-    commits: Arc<Mutex<()>>,
 }
 
 impl<V: NextHop> Buildable for IpFib<V> {
@@ -111,7 +108,6 @@ impl<V: NextHop> Clone for IpFib<V> {
         IpFib {
             v4: self.v4.clone(),
             v6: self.v6.clone(),
-            commits: Arc::clone(&self.commits),
         }
     }
 }
@@ -139,11 +135,7 @@ impl<V: NextHop> IpFib<V> {
             v4.domain().ptr_eq(v6.domain()),
             "both families wait for the same readers"
         );
-        IpFib {
-            v4,
-            v6,
-            commits: Arc::new(Mutex::new(())),
-        }
+        IpFib { v4, v6 }
     }
 
     /// The table of IPv4 prefixes.
@@ -164,20 +156,20 @@ impl<V: NextHop> IpFib<V> {
     /// When this thread has a transaction of one of the tables open: it would wait for itself.
     #[track_caller]
     pub fn begin(&self) -> IpTxn<'_, V> {
-        IpTxn::new(self.v4.begin(), self.v6.begin(), &self.commits)
+        IpTxn::new(self.v4.begin(), self.v6.begin(), self.v4.commits())
     }
 
     /// Begins a transaction, unless one of either family is open.
     pub fn try_begin(&self) -> Option<IpTxn<'_, V>> {
         let (v4, v6) = (self.v4.try_begin()?, self.v6.try_begin()?);
-        Some(IpTxn::new(v4, v6, &self.commits))
+        Some(IpTxn::new(v4, v6, self.v4.commits()))
     }
 
     /// Keeps the newest version of both families: it has all changes of a transaction or none.
     /// O(size of the roots), during which writers wait. The stalls of the domain name it, as they
     /// name snapshots of one family.
     pub fn snapshot(&self) -> IpSnapshot<V> {
-        let _no_commit = lock(&self.commits);
+        let _no_commit = lock(self.v4.commits());
         IpSnapshot::new(self.v4.snapshot(), self.v6.snapshot())
     }
 

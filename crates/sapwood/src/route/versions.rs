@@ -186,7 +186,7 @@ impl<H: NextHop + fmt::Debug> fmt::Debug for RouteSnapshot<H> {
 
 /// Members in one name of a file; a group of more goes on in the next name. A name has the group's
 /// number first.
-const MEMBERS: usize = 1024;
+const MEMBERS: usize = 1000;
 
 impl<H: NextHop + FromBytes + IntoBytes + Immutable> RouteSnapshot<H> {
     /// Saves these routes: written beside `path`, flushed, and renamed. Whoever opens `path` gets
