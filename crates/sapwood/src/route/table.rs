@@ -203,6 +203,10 @@ impl<H: NextHop> RouteTable<H> {
 
     /// Keeps the newest routes with their groups: O(size of the roots and number of groups). Waits
     /// for an open transaction.
+    ///
+    /// # Panics
+    ///
+    /// As [`begin`](Self::begin).
     #[track_caller]
     pub fn snapshot(&self) -> RouteSnapshot<H> {
         let groups = self.lock();
