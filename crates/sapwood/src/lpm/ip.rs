@@ -152,9 +152,9 @@ impl<V: NextHop> IpFib<V> {
 
     /// Begins a transaction over both families, waiting for those that other threads have open.
     ///
-    /// It takes the IPv4 table's lock, then the IPv6 table's. A thread that has a transaction of the
-    /// IPv6 table open and then changes the IPv4 table takes them the other way round: the two can
-    /// wait for each other for ever. Change the IPv4 table first, or both by this.
+    /// It takes the IPv4 table's lock, then the IPv6 table's. A thread that has a transaction of
+    /// the IPv6 table open and then changes the IPv4 table takes them the other way round: the two
+    /// can wait for each other for ever. Change the IPv4 table first, or both by this.
     ///
     /// # Panics
     /// When this thread has a transaction of one of the tables open: it would wait for itself.
