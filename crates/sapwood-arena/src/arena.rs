@@ -67,11 +67,15 @@ pub(crate) struct Count {
 /// it.
 ///
 /// ```
-/// use sapwood_arena::{Arena, ArenaOptions, Area, Kind}; let mut arena =
-/// Arena::new(ArenaOptions::default()); let r = arena.alloc(24, Kind(0), Area::Nodes)?; let p =
-/// arena.base().wrapping_add(r.byte_offset()).cast::<u64>(); // SAFETY: the block has 24 bytes, is
-/// aligned to 8, and nobody else knows it. unsafe { p.write(7) }; // SAFETY: as above; the block is
-/// not used afterwards. unsafe { arena.free(r, 24, Kind(0)) }; assert_eq!(arena.memory().live, 0);
+/// use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
+/// let mut arena = Arena::new(ArenaOptions::default());
+/// let r = arena.alloc(24, Kind(0), Area::Nodes)?;
+/// let p = arena.base().wrapping_add(r.byte_offset()).cast::<u64>();
+/// // SAFETY: the block has 24 bytes, is aligned to 8, and nobody else knows it.
+/// unsafe { p.write(7) };
+/// // SAFETY: as above; it is not used afterwards.
+/// unsafe { arena.free(r, 24, Kind(0)) };
+/// assert_eq!(arena.memory().live, 0);
 /// # Ok::<(), sapwood_arena::ArenaFull>(())
 /// ```
 ///

@@ -48,10 +48,13 @@ impl Arena {
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
     /// # let mut arena = Arena::new(ArenaOptions::default());
     /// let old = arena.alloc(40, Kind(0), Area::Nodes)?;
-    /// assert!(arena.begin_evacuation(Area::Nodes)); let new = arena.alloc(40, Kind(0),
-    /// Area::Nodes)?; assert!(new > old); // copy the node, publish the new reference, wait for
-    /// readers; then: // SAFETY: nobody knows the old block any more. unsafe { arena.free(old, 40,
-    /// Kind(0)) }; while !arena.evacuation_step(Area::Nodes, 4096).done {}
+    /// assert!(arena.begin_evacuation(Area::Nodes));
+    /// let new = arena.alloc(40, Kind(0), Area::Nodes)?;
+    /// assert!(new > old);
+    /// // copy the node, publish the new reference, wait for readers; then:
+    /// // SAFETY: nobody knows the old block any more.
+    /// unsafe { arena.free(old, 40, Kind(0)) };
+    /// while !arena.evacuation_step(Area::Nodes, 4096).done {}
     /// # Ok::<(), sapwood_arena::ArenaFull>(())
     /// ```
     pub fn begin_evacuation(&mut self, area: Area) -> bool {
@@ -201,10 +204,11 @@ impl Arena {
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Backing, Kind};
-    /// let mut arena = Arena::new(ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 30
-    /// })); let big = arena.alloc(1 << 20, Kind(0), Area::Leaves)?; let _next = arena.alloc(8,
-    /// Kind(0), Area::Leaves)?; // SAFETY: nobody else knows the block. unsafe { arena.free(big, 1
-    /// << 20, Kind(0)) };
+    /// let mut arena = Arena::new(ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 30 }));
+    /// let big = arena.alloc(1 << 20, Kind(0), Area::Leaves)?;
+    /// let _next = arena.alloc(8, Kind(0), Area::Leaves)?;
+    /// // SAFETY: nobody else knows the block.
+    /// unsafe { arena.free(big, 1 << 20, Kind(0)) };
     /// # #[cfg(not(miri))]
     /// assert!(arena.release_free(1000) > 900 << 10);
     /// # Ok::<(), sapwood_arena::ArenaFull>(())

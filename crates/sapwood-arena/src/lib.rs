@@ -22,11 +22,14 @@
 //! ```
 //! use sapwood_arena::{Area, Arena, ArenaOptions, Kind};
 //!
-//! const PAIR: Kind = Kind(0); let mut arena = Arena::new(ArenaOptions::default()); let r =
-//! arena.alloc(16, PAIR, Area::Nodes)?; let pair =
-//! arena.base().wrapping_add(r.byte_offset()).cast::<[u64; 2]>(); // SAFETY: the block has 16
-//! bytes, is aligned to 8, and is known only here. unsafe { pair.write([3, 4]) };
-//! assert_eq!(arena.memory().kinds[0].count, 1); arena.verify().unwrap();
+//! const PAIR: Kind = Kind(0);
+//! let mut arena = Arena::new(ArenaOptions::default());
+//! let r = arena.alloc(16, PAIR, Area::Nodes)?;
+//! let pair = arena.base().wrapping_add(r.byte_offset()).cast::<[u64; 2]>();
+//! // SAFETY: 16 bytes, aligned to 8, known only here.
+//! unsafe { pair.write([3, 4]) };
+//! assert_eq!(arena.memory().kinds[0].count, 1);
+//! arena.verify().unwrap();
 //! # Ok::<(), sapwood_arena::ArenaFull>(())
 //! ```
 //!

@@ -14,12 +14,15 @@ const LEAST: usize = (16 << 10) / UNIT;
 /// of their own.
 ///
 /// ```
-/// use sapwood_arena::{Area, Arena, ArenaOptions, Kind, Pool}; const NODE: Kind = Kind(0); let mut
-/// arena = Arena::new(ArenaOptions::default()); let mut pool = Pool::new(&arena, Kind(7), 256, 1 <<
-/// 16); let r = arena.alloc(40, NODE, Area::Nodes)?; // SAFETY: the block is live, and is not used
-/// any more. unsafe { pool.free(&mut arena, (r, 40, NODE), Area::Nodes) };
-/// assert_eq!(arena.memory().kinds[7].bytes, 40); assert_eq!(pool.take(&mut arena, 40, NODE,
-/// Area::Nodes), Some(r));
+/// use sapwood_arena::{Area, Arena, ArenaOptions, Kind, Pool};
+/// const NODE: Kind = Kind(0);
+/// let mut arena = Arena::new(ArenaOptions::default());
+/// let mut pool = Pool::new(&arena, Kind(7), 256, 1 << 16);
+/// let r = arena.alloc(40, NODE, Area::Nodes)?;
+/// // SAFETY: the block is live, and is not used any more.
+/// unsafe { pool.free(&mut arena, (r, 40, NODE), Area::Nodes) };
+/// assert_eq!(arena.memory().kinds[7].bytes, 40);
+/// assert_eq!(pool.take(&mut arena, 40, NODE, Area::Nodes), Some(r));
 /// # // SAFETY: as above.
 /// # unsafe { pool.free(&mut arena, (r, 40, NODE), Area::Nodes) };
 /// pool.clear(&mut arena);

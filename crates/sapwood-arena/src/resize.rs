@@ -16,8 +16,10 @@ impl Arena {
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
     /// # let mut arena = Arena::new(ArenaOptions::default());
-    /// let r = arena.alloc(64, Kind(1), Area::Nodes)?; // SAFETY: nobody uses the tail. unsafe {
-    /// arena.shrink(r, (64, Kind(1)), (40, Kind(0))) }; let memory = arena.memory();
+    /// let r = arena.alloc(64, Kind(1), Area::Nodes)?;
+    /// // SAFETY: nobody uses the tail.
+    /// unsafe { arena.shrink(r, (64, Kind(1)), (40, Kind(0))) };
+    /// let memory = arena.memory();
     /// assert_eq!((memory.kinds[0].bytes, memory.kinds[1].bytes), (40, 0));
     /// # Ok::<(), sapwood_arena::ArenaFull>(())
     /// ```

@@ -15,10 +15,12 @@
 //! without these bits, and the empty cell is 0.
 //!
 //! ```
-//! use sapwood_format::{self as format, branch}; // A branch with two labels, for byte 7 of the
-//! keys. let header = branch::header(7, 2); assert_eq!((branch::offset_of(header),
-//! branch::children_of(header)), (7, 3)); assert_eq!((branch::cells_at(header),
-//! branch::block_of(header)), (8, 24)); assert_eq!(format::byte_of(0x41), 0x80);
+//! use sapwood_format::{self as format, branch};
+//! // A branch with two labels, for byte 7 of the keys.
+//! let header = branch::header(7, 2);
+//! assert_eq!((branch::offset_of(header), branch::children_of(header)), (7, 3));
+//! assert_eq!((branch::cells_at(header), branch::block_of(header)), (8, 24));
+//! assert_eq!(format::byte_of(0x41), 0x80);
 //! ```
 
 #![no_std]

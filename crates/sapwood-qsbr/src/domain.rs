@@ -54,8 +54,10 @@ impl Generation {
 /// let domain = Domain::new();
 /// let mut reader = domain.register("packet loop")?;
 ///
-/// // A writer has unlinked a block. When may it free the block? let generation = domain.advance();
-/// assert!(!domain.elapsed(generation)); // `reader` may hold the block reader.quiescent();
+/// // A writer has unlinked a block. When may it free the block?
+/// let generation = domain.advance();
+/// assert!(!domain.elapsed(generation)); // `reader` may hold the block
+/// reader.quiescent();
 /// assert!(domain.elapsed(generation));
 /// # Ok::<(), sapwood_qsbr::TooManyReaders>(())
 /// ```

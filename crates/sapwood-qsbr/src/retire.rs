@@ -40,8 +40,11 @@ struct Batch {
 /// let mut reader = domain.register("reader")?;
 /// let mut queue = RetireQueue::new(&domain);
 ///
-/// // ... unlink two nodes, which have the numbers 7 and 8 ... queue.push(7_u32, 40);
-/// queue.push(8_u32, 24); queue.seal(); assert_eq!(domain.garbage(), 64);
+/// // ... unlink two nodes, with the numbers 7 and 8 ...
+/// queue.push(7_u32, 40);
+/// queue.push(8_u32, 24);
+/// queue.seal();
+/// assert_eq!(domain.garbage(), 64);
 ///
 /// let mut free = Vec::new();
 /// assert_eq!(queue.reclaim(100, |node| free.push(node)), 0); // `reader` may hold them
@@ -88,11 +91,13 @@ impl<T> RetireQueue<T> {
     ///
     /// ```
     /// # use sapwood_qsbr::{Domain, RetireQueue};
-    /// let domain = Domain::builder().hard_limit(100).build(); let mut queue =
-    /// RetireQueue::new(&domain); queue.reserve(90)?; // the most bytes that the change may unlink
+    /// let domain = Domain::builder().hard_limit(100).build();
+    /// let mut queue = RetireQueue::new(&domain);
+    /// queue.reserve(90)?; // the most bytes that the change may unlink
     /// assert_eq!(domain.garbage(), 90);
     /// assert!(RetireQueue::<()>::new(&domain).reserve(20).is_err()); // another writer
-    /// queue.push("a node", 40); // the bytes that it did unlink queue.release(0);
+    /// queue.push("a node", 40); // the bytes that it did unlink
+    /// queue.release(0);
     /// assert_eq!((queue.reserved(), domain.garbage()), (0, 40));
     /// # queue.drain(drop);
     /// # Ok::<(), sapwood_qsbr::GarbageLimit>(())

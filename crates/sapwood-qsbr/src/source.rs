@@ -14,7 +14,7 @@ use crate::sync::{AtomicU64, Mutex, raise};
 /// use sapwood_qsbr::{Domain, Generation, GraceSource};
 /// use std::sync::Arc;
 ///
-/// /// Makes one domain wait for the readers of another as well.
+/// /// Makes one domain wait for the readers of another domain as well.
 /// struct Of(Domain);
 ///
 /// impl GraceSource for Of {

@@ -13,9 +13,15 @@
 //! tokio_hooks::install(builder.worker_threads(2), &domain);
 //! let runtime = builder.build().unwrap();
 //!
-//! let handle = domain.clone(); let task = runtime.spawn(async move { let found =
-//! tokio_hooks::with_guard(&handle, |guard| { assert!(guard.belongs_to(&handle)); 42 // ... look
-//! something up, and copy or clone it ... }); tokio::task::yield_now().await; found });
+//! let handle = domain.clone();
+//! let task = runtime.spawn(async move {
+//!     let found = tokio_hooks::with_guard(&handle, |guard| {
+//!         assert!(guard.belongs_to(&handle));
+//!         42 // ... look something up, and copy or clone it ...
+//!     });
+//!     tokio::task::yield_now().await;
+//!     found
+//! });
 //! assert_eq!(runtime.block_on(task).unwrap(), 42);
 //! ```
 //!

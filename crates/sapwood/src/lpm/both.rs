@@ -28,8 +28,8 @@ use crate::{Error, Rejected};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IpTxn<'s, V: NextHop> {
-    v4: FibTxn<'s, V4, V>,
-    v6: FibTxn<'s, V6, V>,
+    /// The transactions of both families, until they end.
+    open: Option<(FibTxn<'s, V4, V>, FibTxn<'s, V6, V>)>,
     commits: &'s Mutex<()>,
 }
 
@@ -39,29 +39,46 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
         v6: FibTxn<'s, V6, V>,
         commits: &'s Mutex<()>,
     ) -> Self {
-        IpTxn { v4, v6, commits }
+        IpTxn {
+            open: Some((v4, v6)),
+            commits,
+        }
+    }
+
+    fn both(&self) -> &(FibTxn<'s, V4, V>, FibTxn<'s, V6, V>) {
+        match &self.open {
+            Some(both) => both,
+            None => unreachable!("a transaction is open until it is dropped"),
+        }
+    }
+
+    fn both_mut(&mut self) -> &mut (FibTxn<'s, V4, V>, FibTxn<'s, V6, V>) {
+        match &mut self.open {
+            Some(both) => both,
+            None => unreachable!("a transaction is open until it is dropped"),
+        }
     }
 
     /// The domain whose grace periods the tables wait for.
     pub(crate) fn domain(&self) -> &'s Domain {
-        self.v4.domain()
+        self.both().0.domain()
     }
 
     /// The transaction on the IPv4 table, which has more methods.
     pub fn v4(&mut self) -> &mut FibTxn<'s, V4, V> {
-        &mut self.v4
+        &mut self.both_mut().0
     }
 
     /// The transaction on the IPv6 table, which has more methods.
     pub fn v6(&mut self) -> &mut FibTxn<'s, V6, V> {
-        &mut self.v6
+        &mut self.both_mut().1
     }
 
     /// The value of the longest prefix of an address.
     pub fn lookup_value(&self, addr: IpAddr) -> Option<&V> {
         match addr {
-            IpAddr::V4(addr) => self.v4.lookup_value(addr),
-            IpAddr::V6(addr) => self.v6.lookup_value(addr),
+            IpAddr::V4(addr) => self.both().0.lookup_value(addr),
+            IpAddr::V6(addr) => self.both().1.lookup_value(addr),
         }
     }
 
@@ -72,8 +89,8 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
     /// As [`FibTxn::insert`].
     pub fn insert(&mut self, net: IpNet, value: V) -> Result<Option<&V>, Rejected<V>> {
         match net {
-            IpNet::V4(net) => self.v4.insert(net, value),
-            IpNet::V6(net) => self.v6.insert(net, value),
+            IpNet::V4(net) => self.v4().insert(net, value),
+            IpNet::V6(net) => self.v6().insert(net, value),
         }
     }
 
@@ -84,8 +101,8 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
     /// As [`FibTxn::remove`].
     pub fn remove(&mut self, net: IpNet) -> Result<Option<&V>, Error> {
         match net {
-            IpNet::V4(net) => self.v4.remove(net),
-            IpNet::V6(net) => self.v6.remove(net),
+            IpNet::V4(net) => self.v4().remove(net),
+            IpNet::V6(net) => self.v6().remove(net),
         }
     }
 
@@ -94,11 +111,10 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
     /// within a family new and old root words (see [`Fib`](super::Fib)). O(what was changed);
     /// cannot fail.
     pub fn commit(mut self) {
-        let both = lock(self.commits);
-        self.v4.publish();
-        self.v6.publish();
-        // Values are dropped after the lock is released: their `drop` may use the table.
-        drop(both);
+        let _no_snapshot = lock(self.commits);
+        let (v4, v6) = self.both_mut();
+        v4.publish();
+        v6.publish();
     }
 
     /// Discards all changes, as dropping the transaction does.
@@ -110,9 +126,19 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
 impl<V: NextHop> fmt::Debug for IpTxn<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IpTxn")
-            .field("v4", &self.v4)
-            .field("v6", &self.v6)
+            .field("v4", &self.both().0)
+            .field("v6", &self.both().1)
             .finish()
+    }
+}
+
+impl<V: NextHop> Drop for IpTxn<'_, V> {
+    fn drop(&mut self) {
+        if let Some((v4, v6)) = self.open.take() {
+            // Values are dropped when both tables' locks are released: their `drop` may use them.
+            let values = (v4.finish(), v6.finish());
+            drop(values);
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use super::txn::FibTxn;
 use super::view::FibView;
 use crate::memory::MemoryOptions;
 use crate::reader::reading_methods;
+use crate::sync::Mutex;
 use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
 use sapwood_format::lpm::MAX_BYTES;
 
@@ -175,6 +176,11 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// A builder, which sets what [`new`](Self::new) leaves at its default.
     pub fn builder() -> Builder<Self> {
         Builder::begin(MemoryOptions::reserve(MAX_BYTES), FibChoices::new(18))
+    }
+
+    /// Held while a transaction of this table and another is published, and while both are kept.
+    pub(super) fn commits(&self) -> &Mutex<()> {
+        self.shared.commits()
     }
 
     pub(super) fn from_shared(shared: FibShared<V>) -> Self {

@@ -1,7 +1,6 @@
 //! The table for addresses of both families.
 
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use std::net::IpAddr;
@@ -17,28 +16,33 @@ use super::memory::FibMemory;
 use super::view::FibView;
 use crate::memory::MemoryOptions;
 use crate::reader::reading_methods;
-use crate::sync::{Mutex, lock};
+use crate::sync::lock;
 use crate::{Buildable, Builder, Error, Readable, Rejected};
 
 /// A longest-prefix-match table of IPv4 and IPv6 prefixes: one [`Fib`](super::Fib) for each family,
 /// with one domain for the readers of both.
 ///
 /// ```
-/// use sapwood::lpm::IpFib; let fib = IpFib::from_iter([ ("0.0.0.0/0".parse()?, 1),
-/// ("2001:db8::/32".parse()?, 2), ]); assert_eq!(fib.lookup("2001:db8::1".parse()?).unwrap().1, 2);
+/// use sapwood::lpm::IpFib;
+/// let fib = IpFib::from_iter([
+///     ("0.0.0.0/0".parse()?, 1),
+///     ("2001:db8::/32".parse()?, 2),
+/// ]);
+/// assert_eq!(fib.lookup("2001:db8::1".parse()?).unwrap().1, 2);
 /// assert_eq!(fib.lookup("192.0.2.1".parse()?).unwrap().1, 1);
-/// assert_eq!(fib.lookup("::1".parse()?), None); // One reader for both families. A thread that
-/// knows the family of its packets asks that table. let mut reader = fib.reader("worker")?;
+/// assert_eq!(fib.lookup("::1".parse()?), None);
+/// // One reader for both families. A thread that knows the family of its packets asks that table.
+/// let mut reader = fib.reader("worker")?;
 /// assert_eq!(reader.view().lookup_value("2001:db8::1".parse()?), Some(&2));
-/// assert_eq!(reader.view().v4().lookup_value("192.0.2.1".parse()?), Some(&1)); reader.quiescent();
-/// // The tables of the families have more methods. assert_eq!(fib.v6().version(), 1);
+/// assert_eq!(reader.view().v4().lookup_value("192.0.2.1".parse()?), Some(&1));
+/// reader.quiescent();
+/// // The tables of the families have more methods.
+/// assert_eq!(fib.v6().version(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct IpFib<V: NextHop> {
     v4: Ipv4Fib<V>,
     v6: Ipv6Fib<V>,
-    /// Held while a transaction of both is published, and while a snapshot of both is made.
-    commits: Arc<Mutex<()>>,
 }
 
 impl<V: NextHop> Buildable for IpFib<V> {
@@ -105,7 +109,6 @@ impl<V: NextHop> Clone for IpFib<V> {
         IpFib {
             v4: self.v4.clone(),
             v6: self.v6.clone(),
-            commits: Arc::clone(&self.commits),
         }
     }
 }
@@ -133,11 +136,7 @@ impl<V: NextHop> IpFib<V> {
             v4.domain().ptr_eq(v6.domain()),
             "both families wait for the same readers"
         );
-        IpFib {
-            v4,
-            v6,
-            commits: Arc::new(Mutex::new(())),
-        }
+        IpFib { v4, v6 }
     }
 
     /// The table of IPv4 prefixes.
@@ -155,24 +154,28 @@ impl<V: NextHop> IpFib<V> {
     /// Begins a transaction on both families. If other threads have transactions open, this waits
     /// for their end.
     ///
+    /// It takes the IPv4 table's lock, then the IPv6 table's. A thread that has a transaction of
+    /// the IPv6 table open and then changes the IPv4 table takes them the other way round: the two
+    /// can wait for each other for ever. Change the IPv4 table first, or both by this.
+    ///
     /// # Panics
     /// When this thread has a transaction of one of the tables open: it would wait for itself.
     #[track_caller]
     pub fn begin(&self) -> IpTxn<'_, V> {
-        IpTxn::new(self.v4.begin(), self.v6.begin(), &self.commits)
+        IpTxn::new(self.v4.begin(), self.v6.begin(), self.v4.commits())
     }
 
     /// Begins a transaction, unless one is open on either family.
     pub fn try_begin(&self) -> Option<IpTxn<'_, V>> {
         let (v4, v6) = (self.v4.try_begin()?, self.v6.try_begin()?);
-        Some(IpTxn::new(v4, v6, &self.commits))
+        Some(IpTxn::new(v4, v6, self.v4.commits()))
     }
 
     /// A snapshot of the newest version of both families. It has all changes of a transaction on
     /// both or none. Making it is O(size of the roots), and writers wait meanwhile.
     /// [`Domain::stalls`] lists it as it lists snapshots of one family.
     pub fn snapshot(&self) -> IpSnapshot<V> {
-        let _no_commit = lock(&self.commits);
+        let _no_commit = lock(self.v4.commits());
         IpSnapshot::new(self.v4.snapshot(), self.v6.snapshot())
     }
 

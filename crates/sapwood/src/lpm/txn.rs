@@ -59,6 +59,13 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
         (self.shared, &mut self.writer, &mut self.dropped)
     }
 
+    /// Ends the transaction, which is rolled back unless it was published, and gives the values
+    /// that nobody reads any more: they are to be dropped when no lock is held.
+    pub(super) fn finish(mut self) -> Vec<V> {
+        self.shared.roll_back(&mut self.writer, &mut self.dropped);
+        core::mem::take(&mut self.dropped)
+    }
+
     pub(super) fn domain(&self) -> &'s Domain {
         self.shared.domain()
     }

@@ -31,8 +31,10 @@
 //! let stack = map.alloc_range(0x1000, 0x1000..=0xFFFF, "stack")?;
 //! assert_eq!(stack, 0x2000..=0x2FFF);
 //!
-//! // The range is cut out of the entries that it overlaps. map.store(0x3800..=0x3FFF, "guard")?;
-//! assert_eq!(map.get_entry(0x4000), Some((0x4000..=0x4FFF, "heap"))); assert_eq!(map.len(), 5);
+//! // The range is cut out of the entries that it overlaps.
+//! map.store(0x3800..=0x3FFF, "guard")?;
+//! assert_eq!(map.get_entry(0x4000), Some((0x4000..=0x4FFF, "heap")));
+//! assert_eq!(map.len(), 5);
 //! # Ok::<(), sapwood::Error>(())
 //! ```
 

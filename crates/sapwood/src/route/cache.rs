@@ -41,7 +41,8 @@ use super::stamp::{Span, Stamp, Time};
 /// let cache: RouteCache<(u128, u32), u64> = RouteCache::new(1024);
 /// let ask = |key: &(u128, u32)| if key.0 == 0 { Err("no route") } else { Ok(key.0 as u64 + 7) };
 ///
-/// let (key, now) = ((1, 99), 5_000_000); let hash = cache.hash(&key);
+/// let (key, now) = ((1, 99), 5_000_000);
+/// let hash = cache.hash(&key);
 /// assert_eq!(cache.get_or_resolve(&key, hash, now, ask), Ok(8)); // calls the resolver
 /// assert_eq!(cache.get_or_resolve(&key, hash, now + 1000, ask), Ok(8)); // finds the entry
 /// assert_eq!(cache.get(&key, now + 200_000_000), None); // too old

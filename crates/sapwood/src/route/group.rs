@@ -4,12 +4,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{Hash, Hasher};
+use std::collections::HashMap;
 
 use super::hash::{StableHasher, scaled, spread};
 use super::rendezvous;
 
 /// The most members of a group.
 pub(super) const MEMBERS_MAX: usize = 1 << 16;
+
+/// Members that are compared one by one.
+const FEW: usize = 32;
 
 /// A group of weighted next hops, of which each flow takes one.
 ///
@@ -62,8 +66,19 @@ impl<H: Clone + Eq + Hash> Group<H> {
     /// With more than 65,536 members.
     pub fn new(members: impl IntoIterator<Item = (H, u32)>) -> Self {
         let mut all: Vec<Member<H>> = Vec::new();
+        // Where members are, when there are too many to look at each.
+        let mut places = HashMap::new();
         for (hop, weight) in members {
-            match all.iter_mut().find(|member| member.hop == hop) {
+            let known = match all.len() < FEW {
+                true => all.iter().position(|member| member.hop == hop),
+                false => {
+                    for (place, member) in all.iter().enumerate().skip(places.len()) {
+                        places.insert(member.hop.clone(), place);
+                    }
+                    places.get(&hop).copied()
+                }
+            };
+            match known.map(|place| &mut all[place]) {
                 Some(member) => member.weight = member.weight.saturating_add(weight),
                 None => {
                     let hash = StableHasher::hash_one(&hop);

@@ -203,6 +203,10 @@ impl<H: NextHop> RouteTable<H> {
 
     /// A snapshot of the newest routes with their groups. Making it is O(size of the roots + number
     /// of groups), and waits for an open transaction.
+    ///
+    /// # Panics
+    ///
+    /// As [`begin`](Self::begin).
     #[track_caller]
     pub fn snapshot(&self) -> RouteSnapshot<H> {
         let groups = self.lock();

@@ -187,7 +187,7 @@ impl<H: NextHop + fmt::Debug> fmt::Debug for RouteSnapshot<H> {
 
 /// The most members in one name of a file. A larger group continues in the next name. A name begins
 /// with the group's number.
-const MEMBERS: usize = 1024;
+const MEMBERS: usize = 1000;
 
 impl<H: NextHop + FromBytes + IntoBytes + Immutable> RouteSnapshot<H> {
     /// Saves these routes. The file is written beside `path`, flushed, and renamed, so `path`

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{Hash, Hasher};
 use std::path::Path;
 
 use sapwood::lpm::ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -83,6 +84,8 @@ fn both_families_change_together() {
 #[test]
 fn a_snapshot_has_all_of_a_transaction_or_none() {
     let fib = IpFib::<u32>::builder().root_bits(6).build().unwrap();
+    // Another handle, put together from the tables of the first.
+    let other = IpFib::from_tables(fib.v4().clone(), fib.v6().clone());
     let (v4, v6) = (
         "10.0.0.0/8".parse().unwrap(),
         "2001:db8::/32".parse().unwrap(),
@@ -97,7 +100,7 @@ fn a_snapshot_has_all_of_a_transaction_or_none() {
             }
         });
         while !writer.is_finished() {
-            let snapshot = fib.snapshot();
+            let snapshot = other.snapshot();
             let values: Vec<u32> = snapshot.iter().map(|(_, value)| *value).collect();
             assert!(values.is_empty() || values[0] == values[1], "{values:?}");
         }
@@ -218,4 +221,84 @@ fn torn_and_hostile_files_are_refused() {
     let small = RouteTable::<u32>::builder().memory_limit(4 << 10);
     let error = small.load(&path).unwrap_err();
     assert!(matches!(error.cause, OpenCause::Table(_)), "{error}");
+}
+
+/// A value whose end asks the other family's table where its memory is.
+#[derive(Clone)]
+struct Asks(Option<IpFib<Asks>>, u32);
+
+impl PartialEq for Asks {
+    fn eq(&self, other: &Self) -> bool {
+        self.1 == other.1
+    }
+}
+
+impl Eq for Asks {}
+
+impl Hash for Asks {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.1.hash(state);
+    }
+}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        if let Some(fib) = self.0.take() {
+            assert!(fib.v4().memory().total() + fib.v6().memory().total() > 0);
+        }
+    }
+}
+
+#[test]
+fn values_that_a_transaction_drops_may_use_both_tables() {
+    let fib = IpFib::<Asks>::builder().root_bits(6).build().unwrap();
+    let net = |i: u8| IpNet::V4(Ipv4Net::new([i, 0, 0, 0].into(), 8).unwrap());
+    for commits in [false, true] {
+        let mut txn = fib.begin();
+        for i in 1..9 {
+            let value = Asks(Some(fib.clone()), u32::from(i));
+            txn.insert(net(i), value).unwrap();
+        }
+        for i in 1..9 {
+            txn.remove(net(i)).unwrap();
+        }
+        match commits {
+            true => txn.commit(),
+            false => txn.rollback(),
+        }
+    }
+    fib.verify().unwrap();
+}
+
+#[test]
+fn large_groups_of_large_hops_are_saved() {
+    let folder = Folder::quick("large-groups");
+    let path = folder.file("routes");
+    let hop = |i: u16| {
+        let mut hop = [7u8; 60];
+        hop[..2].copy_from_slice(&i.to_le_bytes());
+        hop
+    };
+    let routes = RouteTable::<[u8; 60]>::builder()
+        .root_bits(6)
+        .build()
+        .unwrap();
+    for (i, members) in [1u16, 999, 1_000, 1_001, 1_024, 3_000]
+        .into_iter()
+        .enumerate()
+    {
+        let group = Group::new((0..members).map(|i| (hop(i), 1)));
+        assert_eq!(group.members().count(), usize::from(members));
+        let net = Ipv4Net::new([i as u8, 0, 0, 0].into(), 8).unwrap();
+        routes.insert(net.into(), group).unwrap();
+    }
+    // Members that come again are added up, in small groups and in large ones.
+    for members in [20u16, 33, 100] {
+        let twice = Group::new((0..2 * members).map(|i| (hop(i % members), 2)));
+        assert_eq!(twice.members().count(), usize::from(members));
+        assert!(twice.members().all(|(_, weight)| weight == 4));
+    }
+    routes.snapshot().save(&path).unwrap();
+    let again = RouteTable::<[u8; 60]>::builder().load(&path).unwrap();
+    assert!(again.snapshot().iter().eq(routes.snapshot().iter()));
 }

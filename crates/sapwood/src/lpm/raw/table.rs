@@ -18,7 +18,7 @@ use super::view::View;
 use super::writer::Writer;
 use crate::kept::{KeptVersion, Versions};
 use crate::lpm::family::Key;
-use crate::sync::{WriterGuard, WriterLock};
+use crate::sync::{Mutex, WriterGuard, WriterLock};
 use sapwood_format::lpm::{header, root_word};
 
 /// The state that all handles of a table share.
@@ -37,6 +37,8 @@ pub(crate) struct FibShared<V> {
     pub(super) domain: Domain,
     writer: WriterLock<Writer<V>>,
     pub(super) versions: Arc<Versions>,
+    /// Held while a transaction of this table and another is published, and while both are kept.
+    commits: Mutex<()>,
 }
 
 // SAFETY: `mem` is the arena's, which the writer owns; readers use it only to read published
@@ -78,12 +80,17 @@ impl<V: Eq + Hash> FibShared<V> {
             published: None,
             writer: WriterLock::new(Writer::new(arena, &domain, seed)),
             versions: Versions::new(&domain),
+            commits: Mutex::new(()),
             domain,
         })
     }
 }
 
 impl<V> FibShared<V> {
+    pub(crate) fn commits(&self) -> &Mutex<()> {
+        &self.commits
+    }
+
     /// Writes the table's words into the arena's header, at `at`, where readers in other languages
     /// find them.
     ///
