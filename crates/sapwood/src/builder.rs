@@ -1,4 +1,4 @@
-//! The builder of all structures with readers.
+//! The builder of all structures with registered readers.
 
 use core::fmt;
 
@@ -17,9 +17,9 @@ pub trait Buildable {
 /// A builder of a structure. The structure's `builder()` makes it, and `build()` makes the
 /// structure.
 ///
-/// For all structures with readers, a builder chooses how much memory they may take, where it comes
-/// from, and which domain's grace periods they wait for. The choices of single structures are
-/// listed below by structure.
+/// For all structures with registered readers, a builder chooses how much memory they may take,
+/// where it comes from, and which domain's grace periods they wait for. The choices of single
+/// structures are listed below by structure.
 ///
 /// ```
 /// use sapwood::maple::MapleMap;
