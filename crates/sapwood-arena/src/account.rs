@@ -1,4 +1,4 @@
-//! What the memory is used for, exactly; and the check that all of it adds up.
+//! Exact accounts of the memory, and the check that they add up.
 
 use crate::arena::{Arena, GRANULE};
 use crate::lists::{Mem, TAGGED, class_of};
@@ -12,21 +12,21 @@ use core::fmt;
 pub struct KindMemory {
     /// Blocks.
     pub count: usize,
-    /// Their bytes, rounded up to whole units each.
+    /// Their bytes, each block rounded up to whole units.
     pub bytes: usize,
 }
 
-/// One [`Area`](crate::Area).
+/// The memory of one [`Area`](crate::Area).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AreaMemory {
     /// Bytes the area has taken from the frontier.
     pub owned: usize,
     /// Bytes of these that are free. A large share is a reason to
-    /// [evacuate](crate::Arena::begin_evacuation) it.
+    /// [evacuate](crate::Arena::begin_evacuation) the area.
     pub free: usize,
 }
 
-/// Where the bytes are: `live + retired + free + header == frontier`.
+/// The accounts of an arena: `live + retired + free + header == frontier`.
 ///
 /// ```
 /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
@@ -42,7 +42,7 @@ pub struct AreaMemory {
 pub struct Memory {
     /// Bytes in live blocks.
     pub live: usize,
-    /// Bytes in retired blocks: out of the structure, perhaps still read.
+    /// Bytes in retired blocks, which are unlinked but perhaps still read.
     pub retired: usize,
     /// Bytes below the frontier that can be allocated.
     pub free: usize,
@@ -50,9 +50,10 @@ pub struct Memory {
     pub header: usize,
     /// Bytes from the base to the highest granule in use.
     pub frontier: usize,
-    /// Bytes that the system has to back for this arena. With a heap: its length. With pages: whole
-    /// pages below the highest frontier so far (pages that were never touched cost nothing and are
-    /// not counted), whole huge pages where these were asked for, less what was given back.
+    /// Bytes that the system has to back for this arena. For a heap this is its length. For pages
+    /// it is whole pages below the highest frontier so far, whole huge pages where these were asked
+    /// for, less the pages that were given back. Pages that were never touched cost nothing and are
+    /// not counted.
     pub committed: usize,
     /// Bytes of address space held.
     pub reserved: usize,
@@ -62,7 +63,7 @@ pub struct Memory {
     pub overhead: usize,
     /// Live blocks by kind.
     pub kinds: [KindMemory; Kind::COUNT],
-    /// By area.
+    /// The memory of each area.
     pub areas: [AreaMemory; 2],
 }
 
@@ -95,7 +96,7 @@ impl Arena {
         s.lists.units + s.held + (s.bump_end - s.bump)
     }
 
-    /// Where the bytes are. Constant time.
+    /// The accounts. Constant time.
     pub fn memory(&self) -> Memory {
         let bytes = |units: u32| units as usize * UNIT;
         let header = if self.frontier == 0 {
@@ -137,12 +138,12 @@ impl Arena {
         m
     }
 
-    /// Walks bitmap and lists and checks that everything adds up. For tests: time proportional to
+    /// Walks bitmap and lists and checks that the accounts add up. It takes time proportional to
     /// the arena.
     ///
     /// # Errors
     ///
-    /// The first thing found that is not as it should be.
+    /// A message about the first error that it finds.
     pub fn verify(&self) -> Result<(), String> {
         let m = self.memory();
         if m.live + m.retired + m.free + m.header != m.frontier {
@@ -173,7 +174,7 @@ impl Arena {
         self.verify_released()
     }
 
-    /// Where runs must end: the edges of the area's hole.
+    /// Whether a run must end at a unit: at the edges of the area's hole.
     fn is_edge(&self, area: usize, unit: u32) -> bool {
         let s = &self.spaces[area];
         s.hole < s.hole_end && (unit == s.hole || unit == s.hole_end)
@@ -183,7 +184,7 @@ impl Arena {
         unit < self.frontier && self.bits.get(unit as usize)
     }
 
-    /// Bits against counters, granule ownership, bump runs.
+    /// Checks the bits, counters, owners of granules and bump runs.
     fn verify_bits(&self) -> Result<(), String> {
         let mut owned = [0u32; 2];
         let mut set = [0u32; 2];

@@ -1,4 +1,4 @@
-//! The arena: one region, its header, its options. How blocks are found is in `alloc`.
+//! The arena: one region, its header, its options. The module `blocks` has the allocation.
 
 use crate::bitmap::Bits;
 use crate::debug::Guard;
@@ -9,10 +9,10 @@ use crate::region::{ArenaFull, AutoRegion, HeapRegion, PAGE, Region};
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Units of a granule: the least that an area owns, and one word of the bitmap.
+/// Units of a granule: the least memory that an area owns, and one word of the bitmap.
 pub(crate) const GRANULE: u32 = 64;
 
-/// Where the roots are, in bytes from the base.
+/// The offset of the roots, in bytes from the base.
 const LINE_ROOTS: usize = 0;
 
 /// Whole units in `bytes` bytes, at most as many as references reach.
@@ -20,15 +20,16 @@ pub(crate) fn units_in(bytes: usize) -> u32 {
     (bytes / UNIT).min(MAX_UNITS as usize) as u32
 }
 
-/// One area: its free memory.
+/// The free memory of one area.
 #[derive(Debug)]
 pub(crate) struct Space {
     /// Fragments: maximal runs of units that are free in the bitmap.
     pub(crate) lists: Lists,
-    /// The run that blocks are cut from while nothing fits better. Free, but not in the bitmap.
+    /// The run that blocks are cut from while no fragment fits better. It is free, but not in the
+    /// bitmap.
     pub(crate) bump: u32,
     pub(crate) bump_end: u32,
-    /// Units that the area has, used or not.
+    /// Units that the area owns, used or free.
     pub(crate) owned: u32,
     /// While this area is evacuated, free units in this range are marked but in no list:
     /// `hole..hole_end`.
@@ -59,7 +60,7 @@ pub(crate) struct Count {
     pub(crate) units: u32,
 }
 
-/// One flat memory out of which a structure cuts its blocks.
+/// An arena: one flat memory from which a structure allocates its blocks.
 ///
 /// A block is known by its [`Ref`](crate::Ref); its address is `base() + ref * 8`. Whether the base
 /// can change when the arena grows depends on the [`Backing`]; nothing inside the memory depends on
@@ -70,7 +71,7 @@ pub(crate) struct Count {
 /// let mut arena = Arena::new(ArenaOptions::default());
 /// let r = arena.alloc(24, Kind(0), Area::Nodes)?;
 /// let p = arena.base().wrapping_add(r.byte_offset()).cast::<u64>();
-/// // SAFETY: the block has 24 bytes, is aligned to 8, and no one else knows it.
+/// // SAFETY: the block has 24 bytes, is aligned to 8, and nobody else knows it.
 /// unsafe { p.write(7) };
 /// // SAFETY: as above; it is not used afterwards.
 /// unsafe { arena.free(r, 24, Kind(0)) };
@@ -82,13 +83,13 @@ pub(crate) struct Count {
 ///
 /// One owner allocates and frees through `&mut Arena`. Other threads may meanwhile read live and
 /// retired blocks through a copy of [`base`](Arena::base) if the backing is stable
-/// ([`Backing::Mmap`], [`Backing::HeapFixed`], files): allocating and freeing never reads or writes
-/// a block that is live or retired.
+/// ([`Backing::Mmap`], [`Backing::HeapFixed`], files): allocating and freeing do not read or write
+/// live and retired blocks (test `readers_beside_the_owner`).
 pub struct Arena {
     pub(crate) base: *mut u8,
     pub(crate) spaces: [Space; 2],
     pub(crate) bits: Bits,
-    /// One bit per granule: the area that owns it.
+    /// For each granule a bit that names the area that owns it.
     pub(crate) owners: Bits,
     /// Units handed to areas so far, header included; 0 before the first block.
     pub(crate) frontier: u32,
@@ -96,7 +97,7 @@ pub struct Arena {
     pub(crate) len: u32,
     /// The frontier may not pass this.
     pub(crate) limit: u32,
-    /// Whether any debug mode or fault injection is on.
+    /// Whether a debug mode or fault injection is on.
     pub(crate) special: bool,
     pub(crate) poison: bool,
     pub(crate) live: u32,
@@ -106,29 +107,29 @@ pub struct Arena {
     pub(crate) header: u32,
     /// The highest frontier since pages above it were given back.
     pub(crate) high: u32,
-    /// What the region said it has to back for `high`.
+    /// The bytes that the region has to back for `high`.
     pub(crate) backed: usize,
-    /// One bit per page: given back since it was last used.
+    /// For each page a bit: it was given back since it was last used.
     pub(crate) released: Bits,
     pub(crate) released_pages: u32,
-    /// Where the next sweep for pages to give back begins.
+    /// The page where the next sweep for pages to give back begins.
     pub(crate) sweep_page: u32,
     pub(crate) region: Option<Box<dyn Region>>,
     pub(crate) guard: Option<Box<Guard>>,
-    /// Set if the region was not made from the options, so it cannot be made anew.
+    /// Whether the caller gave the region, so that the options cannot make it anew.
     given: bool,
     pub(crate) faults: Faults,
     pub(crate) options: ArenaOptions,
 }
 
-/// Fault injection.
+/// The state of fault injection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) every: u64,
     pub(crate) countdown: u64,
-    /// Units still covered by the last successful `ensure`: these do not fail.
+    /// Units left of the last successful `ensure`: their allocation does not fail.
     pub(crate) promised: u64,
-    /// The last request that failed was to fail.
+    /// Whether fault injection made the last failed request fail.
     pub(crate) injected: bool,
 }
 
@@ -139,10 +140,10 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// An arena that asks for memory when the first block does.
+    /// An arena that asks the system for memory when the first block is allocated.
     ///
-    /// If the backing cannot be made then, the first request fails; [`Arena::create`] makes it now
-    /// and says why.
+    /// If the backing cannot be made then, the first allocation fails. [`Arena::create`] makes it
+    /// at once and says why it fails.
     pub fn new(options: ArenaOptions) -> Arena {
         let protect = options.debug == DebugMode::Protect;
         let header = match options.header {
@@ -184,7 +185,7 @@ impl Arena {
         }
     }
 
-    /// An arena over a region made elsewhere. The options' backing is not used.
+    /// An arena over a region of the caller's. The options' backing is not used.
     ///
     /// # Errors
     ///
@@ -204,11 +205,11 @@ impl Arena {
         Ok(arena)
     }
 
-    /// An arena whose memory is made now, so that what goes wrong can be told apart.
+    /// An arena whose memory is made at once, so that the caller learns why it fails.
     ///
     /// # Errors
     ///
-    /// What the system says when the file or mapping is made; out of memory for a heap.
+    /// The system's error for the file or mapping; out of memory for a heap.
     #[cfg(feature = "std")]
     pub fn create(options: ArenaOptions) -> std::io::Result<Arena> {
         let mut arena = Arena::new(options);
@@ -291,14 +292,15 @@ impl Arena {
         Ok(())
     }
 
-    /// The first byte. The block of `r` is at `base() + r.byte_offset()`, from the first block on
-    /// until the memory moves (in `alloc` and `ensure`, unless the backing is stable).
+    /// The address of the first byte. The block of `r` is at `base() + r.byte_offset()`. The base
+    /// is set by the first block, and changes when the memory moves: in `alloc`, `reserve` and
+    /// `ensure`, unless the backing is stable.
     #[inline]
     pub fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// Whether [`base`](Arena::base) stays what it is once there is a block.
+    /// Whether [`base`](Arena::base) stays the same once there is a block.
     pub fn is_stable(&self) -> bool {
         match &self.region {
             Some(region) => region.is_stable(),
@@ -306,8 +308,8 @@ impl Arena {
         }
     }
 
-    /// Lowers the most bytes that the arena may have, for structures whose references reach less
-    /// far. What is there already stays.
+    /// Lowers the limit of the arena, for structures whose references reach less far. Blocks above
+    /// the new limit stay.
     ///
     /// ```
     /// # use sapwood_arena::{Area, Arena, ArenaOptions, Kind};
@@ -320,20 +322,20 @@ impl Arena {
         self.limit = self.limit.min(most.max(self.frontier));
     }
 
-    /// Bytes of the blocks that are live, rounded up to whole units. O(1), where
-    /// [`memory`](Arena::memory) adds up.
+    /// Bytes of the live blocks, rounded up to whole units. It reads one number, where
+    /// [`memory`](Arena::memory) adds up many.
     #[inline]
     pub fn live(&self) -> usize {
         self.live as usize * UNIT
     }
 
-    /// What the arena was made with.
+    /// The options of the arena.
     pub fn options(&self) -> &ArenaOptions {
         &self.options
     }
 
-    /// Where the eight words of the header are, in bytes from the base: for readers in other
-    /// languages, and for structures that publish a root with one store of their own, beside the
+    /// The offset of the eight words of the header, in bytes from the base. Readers in other
+    /// languages need it, and structures that publish a root with a store of their own, beside the
     /// arena's owner.
     ///
     /// ```
@@ -356,7 +358,7 @@ impl Arena {
         unsafe { AtomicU64::from_ptr(self.base.add(first + index * 8).cast()) }
     }
 
-    /// The eight words that a structure keeps in the header. All zero at first.
+    /// The eight words that a structure keeps in the header. They are zeros at first.
     pub fn roots(&self) -> [u64; 8] {
         if self.frontier == 0 {
             return [0; 8];
@@ -400,7 +402,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Frees every block, and the roots. Memory is given back as far as the backing can.
+    /// Frees every block and clears the roots. The backing gives back as much memory as it can.
     ///
     /// All references become invalid; so does the base, unless it is stable. No reader may be left.
     pub fn clear(&mut self) {
@@ -440,7 +442,7 @@ impl Arena {
             self.backed = region.will_use(header);
         }
         self.frontier = self.header;
-        // SAFETY: the header is ours to write; the region is at least as long.
+        // SAFETY: the arena owns the header; the region is at least as long.
         unsafe { self.base.write_bytes(0, header) };
         self.write_header();
     }
@@ -451,8 +453,7 @@ impl Arena {
         usize::from(self.owners.get((unit / GRANULE) as usize))
     }
 
-    /// The region's bytes beyond the frontier, and below it, are the arena's; this is what it may
-    /// become.
+    /// The most bytes that the arena may have.
     pub(crate) fn limit_bytes(&self) -> usize {
         self.limit as usize * UNIT
     }

@@ -1,4 +1,4 @@
-//! Side tables that grow without a pause: bits in pieces of bounded size.
+//! Bitmaps in pieces of bounded size, so that growth takes a bounded time.
 
 use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
@@ -7,10 +7,9 @@ use alloc::vec::Vec;
 /// Words in a full piece: 32 KiB of bits, one per unit of 2 MiB.
 const PIECE: usize = 4096;
 
-/// A growing row of bits, all zero at first.
+/// A bitmap that grows, with zeros at first.
 ///
-/// Kept in pieces, so that growth never copies more than one piece; only the first is smaller while
-/// the row is short.
+/// Growth copies one piece at most. Only the first piece is smaller, while the bitmap is short.
 #[derive(Debug, Default)]
 pub(crate) struct Bits {
     pieces: Vec<Box<[u64]>>,
@@ -54,7 +53,7 @@ impl Bits {
         } else {
             self.pieces.try_reserve_exact(1 - self.pieces.len())?;
         }
-        // The first piece doubles up to its full size, the others are full from the start.
+        // The first piece doubles up to its full size; the others have it from the start.
         let first = if need > PIECE {
             PIECE
         } else {
@@ -91,7 +90,7 @@ impl Bits {
         self.word(bit / 64) >> (bit % 64) & 1 == 1
     }
 
-    /// Sets or clears `len` bits from `start` on. They must lie within what `ensure` made.
+    /// Sets or clears `len` bits from `start` on. `ensure` must have made room for them.
     #[inline]
     pub(crate) fn fill(&mut self, start: usize, len: usize, value: bool) {
         let (mut w, shift) = (start / 64, start % 64);
@@ -129,7 +128,7 @@ impl Bits {
         }
     }
 
-    /// Sets or clears one bit, whatever it was.
+    /// Sets or clears one bit, which may have that value already.
     pub(crate) fn put(&mut self, bit: usize, value: bool) {
         let word = &mut self.pieces[bit / 64 / PIECE][bit / 64 % PIECE];
         *word = *word & !(1 << (bit % 64)) | u64::from(value) << (bit % 64);

@@ -1,4 +1,4 @@
-//! How blocks are found and given back.
+//! Allocation: how blocks are found and freed.
 //!
 //! Invariants (`verify` checks them):
 //! - a unit below the frontier is free exactly if its bit is set, or it lies in an area's bump run;
@@ -6,22 +6,21 @@
 //!   one fragment in one list of that area (inside the hole: in none);
 //! - a granule of 64 units belongs to one area; runs never reach across areas.
 //!
-//! A free block is merged with its neighbours at once. They are found in the bitmap if they are
-//! near, and by the sizes that large fragments carry at both ends otherwise, so no step depends on
-//! how much is free.
+//! A freed block is merged with its neighbours at once. The bitmap has small neighbours; large
+//! fragments carry their sizes at both ends. So no step depends on how much memory is free.
 
 use crate::arena::{Arena, GRANULE};
 use crate::lists::{EXACT, Mem, class_of};
 use crate::reference::{Area, Kind, Ref, UNIT};
 use crate::region::ArenaFull;
 
-/// A run that is given to or taken from the bump run is at most this long (1 MiB): its bits are
+/// The most units of a run that moves to or from the bump run (1 MiB), because its bits are
 /// rewritten.
 const BUMP_MAX: u32 = 1 << 17;
-/// Below this frontier, padding is not worth its bytes.
+/// The frontier from which on nodes are padded. In smaller arenas, padding is not worth its bytes.
 pub(crate) const PAD_FROM: u32 = 64 * GRANULE;
 
-/// Whether a block that fits into a cache line would lie in two.
+/// Whether a block that fits into one cache line would lie in two.
 #[inline]
 fn straddles(start: u32, n: u32) -> bool {
     n <= 8 && (start & 7) + n > 8
@@ -44,11 +43,11 @@ impl Arena {
         Ok((bytes.div_ceil(UNIT) as u32).max(1))
     }
 
-    /// A block of `bytes` bytes, rounded up to whole units of 8, aligned to 8. Its contents are
-    /// unspecified.
+    /// Allocates a block of `bytes` bytes, rounded up to whole units of 8, aligned to 8. Its
+    /// contents are unspecified.
     ///
-    /// Constant time, apart from what the system takes to give pages. The memory may move, unless
-    /// the backing is stable.
+    /// This takes constant time, apart from the time in which the backing grows: the system gives
+    /// pages, and a heap is copied. The memory may move, unless the backing is stable.
     ///
     /// # Errors
     ///
@@ -67,7 +66,7 @@ impl Arena {
         Ok(self.counted(start, n, kind))
     }
 
-    /// Counts a new block and gives its reference.
+    /// Counts a new block and returns its reference.
     #[inline]
     pub(crate) fn counted(&mut self, start: u32, n: u32, kind: Kind) -> Ref {
         let count = &mut self.kinds[kind.index()];
@@ -92,7 +91,7 @@ impl Arena {
         self.live = self.live.wrapping_sub(n);
     }
 
-    /// Gives a live block back: it may be part of another one at once.
+    /// Frees a live block. Its memory may be part of another block at once.
     ///
     /// # Safety
     ///
@@ -109,8 +108,8 @@ impl Arena {
         }
     }
 
-    /// Counts a live block as retired: no longer part of the structure, perhaps still being read.
-    /// The memory stays as it is.
+    /// Counts a live block as retired: it is unlinked from the structure, but perhaps still being
+    /// read. The memory stays as it is.
     #[inline]
     pub fn retire(&mut self, bytes: usize, kind: Kind) {
         let n = (bytes.div_ceil(UNIT) as u32).max(1);
@@ -118,12 +117,11 @@ impl Arena {
         self.retired += n;
     }
 
-    /// Gives a retired block back.
+    /// Frees a retired block.
     ///
     /// # Safety
     ///
-    /// As for [`free`](Arena::free), for a block that was counted by [`retire`](Arena::retire)
-    /// instead of being live.
+    /// As for [`free`](Arena::free), for a block that [`retire`](Arena::retire) has counted.
     #[inline]
     pub unsafe fn free_retired(&mut self, r: Ref, bytes: usize, kind: Kind) {
         let _ = kind;
@@ -137,7 +135,7 @@ impl Arena {
         }
     }
 
-    /// `n` units out of memory that the area has.
+    /// Takes `n` units from memory that the area owns.
     #[inline]
     pub(crate) fn take(&mut self, n: u32, area: usize) -> Option<u32> {
         let mem = self.mem();
@@ -158,7 +156,7 @@ impl Arena {
                 return Some(start);
             }
         } else {
-            // A class of large fragments may hold some that are too small: look at a few.
+            // A class of large fragments may have some that are too small: look at a few.
             let mut at = space.lists.head(class);
             for _ in 0..4 {
                 if at == 0 {
@@ -195,10 +193,10 @@ impl Arena {
     pub(crate) fn take_bump(&mut self, area: usize, n: u32) -> u32 {
         let space = &mut self.spaces[area];
         let mut start = space.bump;
-        // Leaves are met once, and are better side by side.
+        // A walk reads a leaf once, so leaves are better side by side.
         if area == Area::Nodes as usize && straddles(start, n) && self.frontier >= PAD_FROM {
             let pad = 8 - (start & 7);
-            // Padding stays below a share of the memory, as it is one of the listed fragments.
+            // Padding is among the listed fragments, so this bounds its share of the memory.
             if space.bump_end - start >= pad + n && space.lists.units < space.owned / 32 {
                 space.bump = start + pad + n;
                 self.list_run(area, start, start + pad);
@@ -227,7 +225,7 @@ impl Arena {
         start
     }
 
-    /// Makes (a part of) the large fragment the bump run.
+    /// Makes the large fragment, or a part of it, the bump run.
     fn refill(&mut self, area: usize, at: u32, m: u32) {
         let piece = m.min(self.chunk_max);
         self.unlink(area, at, m);
@@ -238,7 +236,7 @@ impl Arena {
         self.replace_bump(area, at, at + piece);
     }
 
-    /// Lists what is left of the bump run and begins another, or extends the one that ends at
+    /// Lists the rest of the bump run and begins another one, or extends the one that ends at
     /// `start`.
     pub(crate) fn replace_bump(&mut self, area: usize, start: u32, end: u32) {
         let space = &mut self.spaces[area];
@@ -293,7 +291,7 @@ impl Arena {
         if ones == 0 || (b == 63 && self.owner(last) != area) {
             return 0;
         }
-        // Free units in the hole are in no list; an edge of the hole ends a run.
+        // Free units in the hole are in no list, and an edge of the hole ends a run.
         let most = if last >= space.hole_end {
             end - space.hole_end
         } else if last >= space.hole {
@@ -303,7 +301,7 @@ impl Arena {
         };
         let mut run = ones;
         if ones == b + 1 && ones < most {
-            // The whole granule up to `end`; the one before it, if it is ours.
+            // The whole granule up to `end`, and the one before it, if the area owns it.
             let before = last - b;
             if before > 0 && self.owner(before - 1) == area {
                 let more = self.bits.word(w - 1).leading_ones();
@@ -356,8 +354,8 @@ impl Arena {
         let mut end = start + n;
         let space = &mut self.spaces[area];
         if space.hole < space.hole_end && start < space.hole_end && end > space.hole {
-            // Units in the hole are only marked. A block can reach into the hole, never out of its
-            // far end.
+            // Units in the hole are only marked. A block can reach into the hole, but not out of
+            // its far end.
             let from = start.max(space.hole);
             space.held += end - from;
             self.bits.fill(from as usize, (end - from) as usize, true);

@@ -1,23 +1,23 @@
-//! Giving memory back: releasing free pages, and evacuating an area so that there are some.
+//! Giving memory back: releasing free pages, and evacuating an area so that its pages become free.
 //!
 //! # How an area is compacted
 //!
-//! The arena does not know who refers to a block, so the structure moves its blocks itself:
+//! The arena does not know the references to a block, so the structure moves its blocks itself:
 //!
-//! 1. [`Arena::begin_evacuation`]. From now on new blocks of the area come from memory above the
-//!    frontier of this moment. What is freed below only collects: it is counted as free, but not
-//!    used.
-//! 2. The structure moves its blocks, as many at a time as it likes: allocate, copy, publish,
-//!    retire the old one. Other work goes on between. It may leave blocks where they are.
+//! 1. It calls [`Arena::begin_evacuation`]. From now on new blocks of the area come from memory
+//!    above the frontier of this moment. Blocks that are freed below it count as free, but are not
+//!    used again yet.
+//! 2. It moves its blocks, any number at a time: it allocates a new block, copies, publishes, and
+//!    retires the old block. Other work can go on meanwhile. It may leave blocks where they are.
 //! 3. When the old blocks are free (after a grace period, if there are readers), it calls
-//!    [`Arena::evacuation_step`] until that says it is done. Each step looks at a bounded stretch,
-//!    makes the free memory there usable again, in runs as long as they can be, and gives whole
+//!    [`Arena::evacuation_step`] until that is done. Each step looks at a bounded stretch, makes
+//!    the free memory there usable again, in runs that are as long as possible, and gives whole
 //!    pages back.
 //!
-//! Stop moving at any time and go on with 3: nothing is lost. Blocks that are freed later, ahead of
-//! the sweep or behind it, are taken care of. [`Arena::finish_evacuation`] does all steps at once.
+//! The structure may stop moving blocks at any time and continue with 3. Blocks may also be freed
+//! later, ahead of the sweep or behind it. [`Arena::finish_evacuation`] does all steps at once.
 //!
-//! The cost of beginning is a constant; of a step, its budget.
+//! Beginning takes constant time, and a step takes time in proportion to its budget.
 
 use crate::arena::{Arena, GRANULE};
 use crate::lists::TAGGED;
@@ -27,10 +27,10 @@ use crate::region::PAGE;
 
 const PAGE_UNITS: u32 = (PAGE / UNIT) as u32;
 
-/// What a step of an evacuation did.
+/// The result of a step of an evacuation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvacuationStep {
-    /// Whether the area is as usual again.
+    /// Whether the evacuation has ended.
     pub done: bool,
     /// Bytes that became usable again in this step.
     pub reclaimed: usize,
@@ -41,8 +41,8 @@ pub struct EvacuationStep {
 impl Arena {
     /// Begins to evacuate an area; see the [module documentation](crate::compact) for the protocol.
     ///
-    /// Returns whether it began: not if the area is being evacuated already, or if there is nothing
-    /// to do. [`DebugMode::Protect`] never reuses memory soon, so there it does nothing.
+    /// Returns whether it began. It does not if the area is being evacuated already, or if there is
+    /// nothing to do. It does nothing in [`DebugMode::Protect`], which reuses memory late.
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
@@ -52,7 +52,7 @@ impl Arena {
     /// let new = arena.alloc(40, Kind(0), Area::Nodes)?;
     /// assert!(new > old);
     /// // copy the node, publish the new reference, wait for readers; then:
-    /// // SAFETY: no one knows the old block any more.
+    /// // SAFETY: nobody knows the old block any more.
     /// unsafe { arena.free(old, 40, Kind(0)) };
     /// while !arena.evacuation_step(Area::Nodes, 4096).done {}
     /// # Ok::<(), sapwood_arena::ArenaFull>(())
@@ -64,7 +64,7 @@ impl Arena {
         }
         let (bump, bump_end) = (self.spaces[a].bump, self.spaces[a].bump_end);
         if self.poison {
-            // From here on these are no fragments any more, and their tags are not kept.
+            // From here on these runs are not fragments, and their tags are not kept.
             let mut class = 0;
             while let Some(c) = self.spaces[a].lists.first_from(class) {
                 let at = self.spaces[a].lists.head(c);
@@ -96,7 +96,7 @@ impl Arena {
         space.hole < space.hole_end
     }
 
-    /// Whether the block is one that an evacuation of its area would move.
+    /// Whether the structure should move this block in the evacuation of its area.
     #[inline]
     pub fn should_move(&self, r: crate::Ref) -> bool {
         let space = &self.spaces[self.owner(r.get())];
@@ -106,8 +106,8 @@ impl Arena {
     /// Makes the free memory in the next `budget_units` units of an evacuated area usable again,
     /// and gives whole pages back.
     ///
-    /// Time is proportional to the budget (about a nanosecond for 50 units, and the system calls
-    /// for pages). Without an evacuation it does nothing and is done.
+    /// It takes time in proportion to the budget: about a nanosecond for 50 units, and the system
+    /// calls for pages. Without an evacuation it does nothing and is done.
     pub fn evacuation_step(&mut self, area: Area, budget_units: u32) -> EvacuationStep {
         let a = area as usize;
         let mut step = EvacuationStep {
@@ -164,7 +164,8 @@ impl Arena {
         if let Some(start) = run.take() {
             step.reclaimed += self.reclaim(a, start, to);
         }
-        // One page back, because whether a page can go depends on the one after it.
+        // From one page back, because whether a page can be given back depends on the page after
+        // it.
         let first = (from / PAGE_UNITS).saturating_sub(1);
         step.released = self.release_pages(first, to / PAGE_UNITS);
         if step.done {
@@ -173,7 +174,7 @@ impl Arena {
         step
     }
 
-    /// All remaining steps of an evacuation at once: time proportional to the arena.
+    /// Does all remaining steps of an evacuation, in time proportional to the arena.
     pub fn finish_evacuation(&mut self, area: Area) -> EvacuationStep {
         let mut sum = EvacuationStep::default();
         while !sum.done {
@@ -198,15 +199,15 @@ impl Arena {
     /// the last call stopped. Returns the bytes given back. They stay part of the arena, counted as
     /// free and as [`released`](crate::Memory::released), until they are used again.
     ///
-    /// Memory above the frontier that was in use once goes first. Does nothing for a heap, or with
-    /// [`DebugMode::Poison`] and [`DebugMode::Protect`].
+    /// It begins with memory above the frontier that was in use once. It does nothing for a heap,
+    /// and with [`DebugMode::Poison`] and [`DebugMode::Protect`].
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Backing, Kind};
     /// let mut arena = Arena::new(ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 30 }));
     /// let big = arena.alloc(1 << 20, Kind(0), Area::Leaves)?;
     /// let _next = arena.alloc(8, Kind(0), Area::Leaves)?;
-    /// // SAFETY: no one else knows the block.
+    /// // SAFETY: nobody else knows the block.
     /// unsafe { arena.free(big, 1 << 20, Kind(0)) };
     /// # #[cfg(not(miri))]
     /// assert!(arena.release_free(1000) > 900 << 10);
@@ -216,8 +217,8 @@ impl Arena {
         if self.options.debug != DebugMode::Off {
             return 0;
         }
-        // A block that goes lowers the frontier by some runs; where it was the last, all of them
-        // go.
+        // A freed block lowers the frontier by some runs, and by all of them if it was the last
+        // block.
         let mut rounds = budget_pages;
         while self.nothing_used() && rounds > 0 {
             let before = self.frontier;
@@ -252,7 +253,7 @@ impl Arena {
         released
     }
 
-    /// Gives back those pages of `first..end` that are free and hold no links or sizes of a
+    /// Gives back those pages of `first..end` that are free and have no links or sizes of a
     /// fragment.
     fn release_pages(&mut self, first: u32, end: u32) -> usize {
         let mut released = 0;
@@ -273,7 +274,7 @@ impl Arena {
         released
     }
 
-    /// Whether the page is all inside one listed fragment, and neither of its ends is here.
+    /// Whether the whole page is inside one listed fragment and has neither of the fragment's ends.
     fn can_release(&self, page: u32) -> bool {
         let first = page * PAGE_UNITS;
         let after = first + PAGE_UNITS;
@@ -290,8 +291,7 @@ impl Arena {
         }
         words.clone().all(|w| self.bits.word(w as usize) == u64::MAX)
             && words.clone().all(|w| self.owner(w * GRANULE) == area)
-            // Unit 1 of a fragment holds its size, so the two units before must belong to it as
-            // well.
+            // Unit 1 of a fragment has its size, so the two units before must belong to it as well.
             && (first - 2..first).chain([after]).all(|u| self.bits.get(u as usize) && self.owner(u) == area)
     }
 
@@ -315,7 +315,7 @@ impl Arena {
         (end - first) as usize * PAGE
     }
 
-    /// Units that are about to be used: their pages count as backed again.
+    /// Counts the pages of units that are about to be used as backed again.
     #[cold]
     pub(crate) fn unrelease(&mut self, start: u32, n: u32) {
         let mut page = start / PAGE_UNITS;
@@ -336,7 +336,7 @@ impl Arena {
         }
     }
 
-    /// A fragment was linked: the pages with its links and sizes are written.
+    /// Counts the pages with a new fragment's links and sizes as backed, as these were written.
     #[cold]
     pub(crate) fn tags_touched(&mut self, start: u32, n: u32) {
         self.unrelease(start, n.min(2));

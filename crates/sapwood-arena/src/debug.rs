@@ -1,4 +1,4 @@
-//! Debug modes and fault injection: everything that `alloc` and `free` do besides their work.
+//! Debug modes and fault injection, which `alloc` and `free` call.
 
 use crate::arena::Arena;
 use crate::lists::TAGGED;
@@ -8,16 +8,16 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Fills freed memory.
+/// The byte that fills freed memory.
 pub(crate) const FREED: u8 = 0xDB;
-/// Fills new blocks.
+/// The byte that fills new blocks.
 pub(crate) const FRESH: u8 = 0xCD;
 
 const PAGE_UNITS: u32 = (PAGE / UNIT) as u32;
 /// The number of pages that are freed before a freed page is used again (64 MiB).
 const QUARANTINE: u32 = 1 << 14;
 
-/// The allocator of `DebugMode::Protect`: whole pages, reused late.
+/// The allocator of `DebugMode::Protect`, which gives out whole pages and reuses them late.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     /// Freed runs in the order of their freeing: first unit and pages.
@@ -25,11 +25,11 @@ pub(crate) struct Guard {
     waiting_pages: u32,
     /// Freed runs that may be used again, by their pages.
     ready: BTreeMap<u32, Vec<u32>>,
-    /// Live and retired blocks: units asked for, by first unit.
+    /// Live and retired blocks: the units that were asked for, by first unit.
     blocks: BTreeMap<u32, u32>,
-    /// Bytes in pages given out, beyond what was asked for, and in free pages.
+    /// Bytes in free pages, and bytes in allocated pages beyond what was asked for.
     pub(crate) idle: usize,
-    /// Whether the region can forbid access at all.
+    /// Whether the region can forbid access.
     forbids: bool,
 }
 
@@ -44,7 +44,7 @@ impl Guard {
                 .sum::<usize>()
     }
 
-    /// What `verify` can check of it.
+    /// Checks the sum of the blocks.
     pub(crate) fn verify(&self, live_and_retired: u32) -> Result<(), String> {
         let sum: u32 = self.blocks.values().sum();
         if sum != live_and_retired {
@@ -61,7 +61,7 @@ impl Arena {
     /// off.
     ///
     /// A request is a call of [`alloc`](Arena::alloc) or [`ensure`](Arena::ensure). Blocks that a
-    /// successful `ensure` has promised are no requests: they do not fail.
+    /// successful `ensure` has promised do not count as requests, and do not fail.
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
@@ -77,13 +77,13 @@ impl Arena {
         self.special = true;
     }
 
-    /// Whether the request that failed last failed by fault injection: then nothing is wrong with
-    /// the arena that its user could mend before asking again.
+    /// Whether fault injection made the last failed request fail. Then the caller can ask again
+    /// without freeing anything.
     pub fn failed_by_injection(&self) -> bool {
         self.faults.injected
     }
 
-    /// Counts a request; whether it is to fail.
+    /// Counts a request, and fails if fault injection says so.
     fn fault(&mut self, bytes: usize) -> Result<(), ArenaFull> {
         self.faults.injected = false;
         if self.faults.countdown == 0 {
@@ -142,7 +142,7 @@ impl Arena {
         };
         if self.poison {
             self.check_poison(start, n);
-            // SAFETY: the block is ours until it is handed out.
+            // SAFETY: nobody has the block yet.
             unsafe {
                 self.base
                     .add(start as usize * UNIT)
@@ -179,7 +179,7 @@ impl Arena {
         };
     }
 
-    /// Fills where an unlinked fragment had its links and sizes.
+    /// Fills the places where an unlinked fragment had its links and sizes.
     #[cold]
     pub(crate) fn poison_tags(&mut self, start: u32, n: u32) {
         self.poison_run(start, 1);
@@ -191,7 +191,7 @@ impl Arena {
 
     fn check_poison(&self, start: u32, n: u32) {
         for unit in start..start + n {
-            // SAFETY: the unit is free, hence ours to read.
+            // SAFETY: the unit is free, so nobody else uses it.
             let word = unsafe { self.base.add(unit as usize * UNIT).cast::<u64>().read() };
             let expected = u64::from_ne_bytes([FREED; 8]);
             assert!(
@@ -201,7 +201,7 @@ impl Arena {
         }
     }
 
-    /// Room up to `end` units in the region, for `Protect`.
+    /// Makes room up to `end` units in the region, for `Protect`.
     fn guard_room(&mut self, end: u64, bytes: usize) -> Result<(), ArenaFull> {
         let full = ArenaFull {
             requested: bytes,
@@ -232,7 +232,7 @@ impl Arena {
                         guard.idle -= n as usize * UNIT;
                         start = Some(at);
                     } else {
-                        // Too many mappings: leave it, and take fresh pages.
+                        // There are too many mappings: take fresh pages.
                         list.push(at);
                     }
                 }
@@ -274,7 +274,7 @@ impl Arena {
         }
     }
 
-    /// A block gives back its tail: whole pages of it are freed, the rest lies idle.
+    /// Frees the whole pages of a block's tail. The rest of the tail stays unused.
     pub(crate) fn guard_shrink(&mut self, start: u32, from: u32, to: u32) {
         let Some(guard) = &mut self.guard else { return };
         let asked = guard.blocks.insert(start, to);
@@ -289,7 +289,7 @@ impl Arena {
         }
     }
 
-    /// Forbids pages and lets them wait.
+    /// Forbids access to pages, and lets them wait.
     fn guard_free_pages(&mut self, start: u32, pages: u32) {
         let (Some(guard), Some(region)) = (&mut self.guard, &mut self.region) else {
             return;
@@ -299,8 +299,8 @@ impl Arena {
         if region.protect(range.clone(), true) {
             guard.forbids = true;
         } else {
-            // No pages to forbid: at least the contents go.
-            // SAFETY: the block was just freed, and its pages hold nothing else.
+            // The region cannot forbid pages: at least the contents are overwritten. SAFETY: the
+            // block was just freed, and its pages hold nothing else.
             unsafe { self.base.add(offset).write_bytes(FREED, range.len()) };
         }
         guard.waiting.push_back((start, pages));

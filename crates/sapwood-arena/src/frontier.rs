@@ -1,4 +1,4 @@
-//! The frontier: how areas get memory, how it falls again, and what can be promised beforehand.
+//! The frontier: how areas get memory from it, how it falls, and what `ensure` promises.
 
 use crate::arena::{Arena, GRANULE};
 use crate::blocks::PAD_FROM;
@@ -14,7 +14,7 @@ pub(crate) const fn up(n: u32) -> u32 {
     n.next_multiple_of(GRANULE)
 }
 
-/// So much for one area, nothing for the other.
+/// `units` for one area, and 0 for the other.
 fn only(area: usize, units: u32) -> [u32; 2] {
     if area == 0 { [units, 0] } else { [0, units] }
 }
@@ -24,7 +24,7 @@ impl Arena {
         self.live == 0 && self.retired == 0
     }
 
-    /// What an area takes from the frontier at once.
+    /// The units that an area takes from the frontier at once.
     fn chunk(&self) -> u32 {
         let room = self.limit.saturating_sub(self.frontier) / 16;
         (self.frontier / 256)
@@ -34,8 +34,8 @@ impl Arena {
             * GRANULE
     }
 
-    /// Gives free memory that touches the frontier back to it: whole granules, if they are as many
-    /// as a chunk (else the next block would take them again), or if nothing else is left.
+    /// Lowers the frontier by the free granules that touch it, if they are at least a chunk
+    /// (otherwise the next block would take them again), or if no other memory is in use.
     pub(crate) fn lower_frontier(&mut self) {
         let empty = self.nothing_used();
         let least = if empty { 1 } else { self.chunk() };
@@ -64,8 +64,8 @@ impl Arena {
                 if f - to < least {
                     return;
                 }
-                // The first granule is shared with the header, so "whole" may mean from the header
-                // on.
+                // The header is in the first granule, so a whole granule may begin behind the
+                // header.
                 let to = if space.bump == self.header {
                     self.header
                 } else {
@@ -93,7 +93,7 @@ impl Arena {
         }
     }
 
-    /// `n` units from the frontier.
+    /// Takes `n` units from the frontier.
     #[cold]
     #[inline(never)]
     pub(crate) fn take_fresh(
@@ -109,11 +109,12 @@ impl Arena {
         Ok(self.take_bump(area, n))
     }
 
-    /// Takes memory for blocks of `bytes` bytes in all from the frontier at once. Blocks that are
-    /// allocated next in that area of an empty arena lie side by side, in the order in which they
-    /// are allocated.
+    /// Takes memory for blocks of `bytes` bytes in all from the frontier. The blocks that are
+    /// allocated next in that area of an empty arena lie side by side, in the order of their
+    /// allocation.
     ///
-    /// Does nothing in the modes for tests that look at each block by itself.
+    /// It does nothing in [`DebugMode::Poison`](crate::DebugMode::Poison) and
+    /// [`DebugMode::Protect`](crate::DebugMode::Protect).
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
@@ -128,7 +129,7 @@ impl Arena {
     ///
     /// # Errors
     ///
-    /// [`ArenaFull`] if the frontier cannot rise by so much; nothing is changed then.
+    /// [`ArenaFull`] if the frontier cannot rise by as many bytes; nothing is changed then.
     pub fn reserve(&mut self, bytes: usize, area: Area) -> Result<(), ArenaFull> {
         if self.special || bytes == 0 {
             return Ok(());
@@ -189,8 +190,8 @@ impl Arena {
         Ok(())
     }
 
-    /// Makes region and side tables ready for a frontier of `end`, and areas with this many more
-    /// units. Changes nothing that could be seen, except perhaps the base.
+    /// Makes region and side tables ready for a frontier of `end`, and for areas with `more` units.
+    /// Apart from the base, which may move, the arena behaves as before.
     fn prepare(&mut self, end: u32, more: [u32; 2]) -> Result<(), ArenaFull> {
         let full = ArenaFull {
             requested: end as usize * UNIT,
@@ -220,17 +221,17 @@ impl Arena {
         Ok(())
     }
 
-    /// Makes sure that blocks of up to 2 KiB each, `bytes` in all, can be allocated next without
-    /// failing, in whichever area. Between this and them, nothing else may be allocated. With it an
-    /// operation of many blocks happens whole or not at all.
+    /// Promises that the next blocks of up to 2 KiB each, `bytes` in all, can be allocated in
+    /// either area without failing. The promise ends with the first allocation of anything else.
+    /// With it an operation of many blocks is all or nothing.
     ///
     /// The memory may move, unless the backing is stable.
     ///
     /// # Errors
     ///
-    /// [`ArenaFull`] if that cannot be promised; nothing is changed then. Close to the limit the
-    /// promise may be refused although the blocks would have fit, because it allows for the worst
-    /// order of sizes and areas.
+    /// [`ArenaFull`] if the arena cannot promise that; nothing is changed then. Close to the limit
+    /// this may fail although the blocks would fit, because it allows for the worst order of sizes
+    /// and areas.
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
@@ -276,7 +277,7 @@ impl Arena {
         let mut lacking = 0;
         for (space, more) in self.spaces.iter().zip(&mut more) {
             let largest = space.lists.last().map_or(0, class_floor);
-            // A fragment is left only for a smaller one that fits, so a long one lasts.
+            // A longer fragment is not used while a shorter one fits, so a long one lasts.
             if space.bump_end - space.bump < worst
                 && largest < worst.saturating_mul(2).saturating_add(512)
             {
@@ -291,7 +292,7 @@ impl Arena {
         if lacking == 0 {
             return Ok(());
         }
-        // What is left of a bump run when a block does not fit is less than that block.
+        // The rest of a bump run into which a block does not fit is smaller than that block.
         let extra = if n <= GRANULE - 8 && worst == n {
             0
         } else {

@@ -1,4 +1,5 @@
-//! The first page of a memory that others may open: what it is, and whether it is whole.
+//! The header page of a memory that other programs may open. It says what the memory is, and
+//! whether it is whole.
 //!
 //! Numbers are little-endian. Bytes from the start of the page, in rows of eight:
 //!
@@ -26,12 +27,12 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Bytes of the header page.
 pub const HEADER_LEN: usize = PAGE;
-/// What the header page begins with.
+/// The first bytes of the header page.
 pub const MAGIC: [u8; 8] = *b"SAPWOOD\0";
 /// The version of this header's format.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// Where the structure's further words are: see [`Arena::set_extra`].
+/// The offset of the structure's further words: see [`Arena::set_extra`].
 pub const EXTRA_AT: usize = 1024;
 
 pub(crate) const ROOTS_AT: usize = 48;
@@ -39,7 +40,7 @@ const CHECKSUM_AT: usize = 120;
 const LIVE: u32 = u32::from_le_bytes(*b"LIVE");
 const SEALED: u32 = u32::from_le_bytes(*b"SEAL");
 
-/// What a header page says.
+/// The content of a header page.
 ///
 /// ```
 /// use sapwood_arena::{Header, HEADER_LEN};
@@ -59,15 +60,15 @@ const SEALED: u32 = u32::from_le_bytes(*b"SEAL");
 pub struct Header {
     /// The format of the page.
     pub version: u32,
-    /// Whether the memory is whole and its checksums hold; if not, an owner may still be writing.
+    /// Whether the memory is whole and has checksums. If not, an owner may still be writing.
     pub sealed: bool,
-    /// What the structure calls its layout.
+    /// The hash by which the structure names its layout.
     pub layout_hash: u64,
     /// Bytes of the whole memory, this page included.
     pub length: u64,
     /// Bytes in use.
     pub frontier: u64,
-    /// Counted by the structure.
+    /// A number that the structure counts.
     pub generation: u64,
     /// The structure's own words.
     pub roots: [u64; 8],
@@ -75,23 +76,23 @@ pub struct Header {
     pub body_checksum: u64,
 }
 
-/// Why a memory is not what was expected.
+/// The reason why a memory is not what was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// Too short for a header.
+    /// The memory is too short for a header.
     #[error("too short for a header: {len} bytes, not {HEADER_LEN}")]
     TooShort {
-        /// Bytes there are.
+        /// Bytes of the memory.
         len: usize,
     },
-    /// Not one of ours.
+    /// The memory does not begin with [`MAGIC`].
     #[error("not a sapwood memory: it begins with {found:02x?}")]
     Magic {
         /// The first bytes.
         found: [u8; 8],
     },
-    /// Another version of the format.
+    /// The header has another version of the format.
     #[error("format version {found}, this program reads {expected}")]
     Version {
         /// Version of the memory.
@@ -99,7 +100,7 @@ pub enum HeaderError {
         /// Version of this library.
         expected: u32,
     },
-    /// Another structure, or another version of it.
+    /// The memory is that of another structure, or of another version of it.
     #[error("layout {found:#018x}, expected {expected:#018x}")]
     Layout {
         /// Layout of the memory.
@@ -107,23 +108,23 @@ pub enum HeaderError {
         /// Layout that was asked for.
         expected: u64,
     },
-    /// Truncated, or something was added.
+    /// The memory was truncated, or something was added.
     #[error("{actual} bytes, but the header says {stated}")]
     Length {
-        /// What the header says.
+        /// The header's number.
         stated: u64,
-        /// What there is.
+        /// The bytes that there are.
         actual: u64,
     },
     /// The frontier lies beyond the end or inside the header.
     #[error("the frontier {frontier} does not lie within {length} bytes")]
     Frontier {
-        /// What the header says is in use.
+        /// The bytes in use, according to the header.
         frontier: u64,
-        /// Bytes there are.
+        /// Bytes of the memory.
         length: u64,
     },
-    /// Neither sealed nor live, or live where a whole memory was expected.
+    /// The memory is neither sealed nor live, or it is live where a whole memory was expected.
     #[error(
         "the memory was not sealed: its writer is still at work, or died (state {found:#010x})"
     )]
@@ -134,7 +135,7 @@ pub enum HeaderError {
     /// The header was damaged.
     #[error("the header is damaged: its checksum differs")]
     HeaderChecksum,
-    /// What follows the header was damaged.
+    /// The memory behind the header was damaged.
     #[error("the contents are damaged: their checksum differs")]
     BodyChecksum,
 }
@@ -158,7 +159,7 @@ fn header_checksum(page: &[u8]) -> u64 {
     hash.digest()
 }
 
-/// The checksum of what follows a header: XXH3, 64 bits.
+/// The checksum of the memory behind a header: XXH3, 64 bits.
 pub fn body_checksum(body: &[u8]) -> u64 {
     xxh3_64(body)
 }
@@ -178,8 +179,8 @@ impl Header {
         }
     }
 
-    /// The page for a whole memory whose contents after it are `body`: fills in length, frontier
-    /// and checksums.
+    /// The page of a whole memory that has `body` behind the page. Fills in length, frontier and
+    /// checksums.
     pub fn seal(mut self, body: &[u8]) -> [u8; HEADER_LEN] {
         self.length = (HEADER_LEN + body.len()) as u64;
         self.frontier = self.length;
@@ -188,7 +189,7 @@ impl Header {
         self.encode()
     }
 
-    /// The page as it stands. A header that is not sealed gets no checksum.
+    /// The page with these values. A header that is not sealed gets no checksum.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut page = [0; HEADER_LEN];
         page[..8].copy_from_slice(&MAGIC);
@@ -214,12 +215,12 @@ impl Header {
         page
     }
 
-    /// Reads the header of a whole, sealed memory: `bytes` is all of it. The contents are not
-    /// checked, see [`check_body`](Header::check_body).
+    /// Reads the header of a whole, sealed memory; `bytes` is all of it.
+    /// [`check_body`](Header::check_body) checks the contents, this does not.
     ///
     /// # Errors
     ///
-    /// The first thing that is not as expected.
+    /// [`HeaderError`] names the first difference.
     pub fn decode(bytes: &[u8], layout_hash: u64) -> Result<Header, HeaderError> {
         let header = Header::decode_parts(bytes, bytes.len() as u64, layout_hash)?;
         if !header.sealed {
@@ -228,12 +229,12 @@ impl Header {
         Ok(header)
     }
 
-    /// Reads the header of a memory of `actual` bytes of which `page` is the beginning; it may be
+    /// Reads the header of a memory of `actual` bytes that begins with `page`. The memory may be
     /// live, and may then be longer than the header says.
     ///
     /// # Errors
     ///
-    /// The first thing that is not as expected.
+    /// [`HeaderError`] names the first difference.
     pub fn decode_parts(page: &[u8], actual: u64, layout_hash: u64) -> Result<Header, HeaderError> {
         if page.len() < HEADER_LEN {
             return Err(HeaderError::TooShort { len: page.len() });
@@ -313,9 +314,9 @@ impl Arena {
         }
     }
 
-    /// Writes words of the structure's own into the rest of the header page, from [`EXTRA_AT`] on:
-    /// what readers in other languages need and what never changes afterwards, such as the secrets
-    /// of a hash. Before anybody reads them.
+    /// Writes words of the structure's own into the rest of the header page, from [`EXTRA_AT`] on.
+    /// They are constants that readers in other languages need, such as the secrets of a hash. Call
+    /// it before anybody reads them.
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, HeaderMode};
@@ -333,7 +334,7 @@ impl Arena {
     /// Without a header page, or with more than 384 words.
     pub fn set_extra(&mut self, words: &[u64]) -> Result<(), ArenaFull> {
         let page = self.options.header == HeaderMode::Page;
-        assert!(page, "only a header page has room for more words");
+        assert!(page, "only a header page has room for further words");
         assert!(
             words.len() * 8 <= HEADER_LEN - EXTRA_AT,
             "384 words at most"
@@ -348,7 +349,7 @@ impl Arena {
         Ok(())
     }
 
-    /// What a header page of this arena would say now, with this generation. Not sealed.
+    /// The header of this arena as it is now, with this generation. It is not sealed.
     pub fn header(&self, generation: u64) -> Header {
         let bytes = (self.frontier.max(self.header) as usize * UNIT) as u64;
         Header {
@@ -360,15 +361,15 @@ impl Arena {
         }
     }
 
-    /// Brings length, frontier and generation of a live header page up to date, for others who map
-    /// the same file. The roots are always current. Does nothing with [`HeaderMode::Line`].
+    /// Updates length, frontier and generation of a live header page, for other processes that map
+    /// the same file. The roots are current without it. It does nothing with [`HeaderMode::Line`].
     pub fn refresh_header(&mut self, generation: u64) {
         if self.options.header != HeaderMode::Page || self.frontier == 0 {
             return;
         }
         let header = self.header(generation);
-        // A reader of a live file must never see a length that is not there: the region has grown
-        // already.
+        // A reader of a live file must not see a length that the file does not have: the region has
+        // grown already.
         for (at, word) in [(24, header.length), (32, header.frontier), (40, generation)] {
             // SAFETY: inside the header page, aligned; others only read these words.
             let word_in_page = unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) };

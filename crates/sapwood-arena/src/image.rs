@@ -1,4 +1,4 @@
-//! Saved memories: written whole or not at all, checked before anyone reads them.
+//! Saved images: written whole or not at all, and checked before they are read.
 
 use crate::header::{HEADER_LEN, Header, HeaderError};
 use crate::region::{HeapRegion, Region};
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Why a saved memory could not be opened.
+/// The reason why a saved memory could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The system refused.
+    /// The system returned an error.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A directory, a device, or something else without contents.
+    /// The path names a directory, a device, or another thing that is not a file.
     #[error("not a regular file")]
     NotAFile,
-    /// No such memory, or a damaged one.
+    /// The file is not such a memory, or it is damaged.
     #[error(transparent)]
     Header(#[from] HeaderError),
 }
@@ -32,9 +32,9 @@ enum Bytes {
 
 /// A saved, sealed memory, mapped for reading; without `mmap`, read into memory.
 ///
-/// The file must not be changed in place while it is mapped ([`write_image`] never does that: it
-/// replaces the file, and a mapping keeps the old one). Where that cannot be relied on, use
-/// [`ImageMap::read`].
+/// The file must not be changed in place while it is mapped. [`write_image`] does not do that: it
+/// replaces the file, and a mapping keeps the old one. Where other programs may change the file,
+/// use [`ImageMap::read`].
 ///
 /// ```
 /// use sapwood_arena::{HEADER_LEN, Header, ImageMap, write_image};
@@ -56,10 +56,11 @@ pub struct ImageMap {
 
 impl ImageMap {
     /// Opens a saved memory after checking magic, version, layout, length and the header's
-    /// checksum; with `verify_body` also that of the contents, which reads all of it.
+    /// checksum. With `verify_body` it also checks the checksum of the contents, and reads all of
+    /// them.
     ///
-    /// References found inside are not checked. Without `verify_body`, or for a file from a
-    /// stranger, the structure must hold each of them against [`len`](ImageMap::len).
+    /// References inside are not checked. Without `verify_body`, or for a file that is not trusted,
+    /// the structure must compare each of them with [`len`](ImageMap::len).
     ///
     /// # Errors
     ///
@@ -81,8 +82,8 @@ impl ImageMap {
         }
     }
 
-    /// Reads a saved memory into memory of its own, and checks all of it: later changes of the file
-    /// do no harm.
+    /// Reads a saved memory into memory of this process, and checks all of it. Later changes of the
+    /// file have no effect.
     ///
     /// # Errors
     ///
@@ -118,7 +119,7 @@ impl ImageMap {
         Ok(image)
     }
 
-    /// The first byte.
+    /// The address of the first byte.
     pub fn base(&self) -> *const u8 {
         match &self.bytes {
             Bytes::Heap(region) => region.base().as_ptr(),
@@ -127,7 +128,7 @@ impl ImageMap {
         }
     }
 
-    /// Bytes, the header page included.
+    /// The number of bytes, the header page included.
     pub fn len(&self) -> usize {
         match &self.bytes {
             Bytes::Heap(region) => region.len(),
@@ -136,33 +137,33 @@ impl ImageMap {
         }
     }
 
-    /// Whether there is nothing: never, a header is always there.
+    /// Returns false, as there is always a header.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What the header says.
+    /// The header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// All of it.
+    /// All bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` readable bytes from `base` on, as long as `self` lives. That no one changes
-        // the file in place is the documented condition of `open`.
+        // SAFETY: `len` readable bytes from `base` on, as long as `self` lives. The documented
+        // condition of `open` is that nobody changes the file in place.
         unsafe { core::slice::from_raw_parts(self.base(), self.len()) }
     }
 }
 
 fn open_regular(path: &Path) -> Result<File, OpenError> {
-    // Asked before opening, because opening a pipe would wait for its writer.
+    // This check comes before opening, because opening a pipe would wait for its writer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(OpenError::NotAFile);
     }
     Ok(File::open(path)?)
 }
 
-/// Removes a file unless it has been renamed away.
+/// Removes a file when dropped, unless it has been renamed.
 struct Temporary(Option<PathBuf>);
 
 impl Drop for Temporary {
@@ -173,15 +174,16 @@ impl Drop for Temporary {
     }
 }
 
-/// Saves a memory: the header page, sealed over `parts` in their order. Length, frontier and
-/// checksums of `header` are filled in.
+/// Saves a memory: the header page, and `parts` in their order. Fills in length, frontier and
+/// checksums of `header`.
 ///
-/// Written beside `path`, flushed to the disk, and renamed: whoever opens `path` sees the old file
-/// or the new one, whole. On an error the old file remains and nothing else is left behind.
+/// The file is written beside `path`, flushed to the disk, and renamed, so `path` always names the
+/// whole old file or the whole new one. On an error the old file remains and no other file is left
+/// behind.
 ///
 /// # Errors
 ///
-/// What the system says, for example that the disk is full.
+/// The system's error, for example that the disk is full.
 pub fn write_image(path: impl AsRef<Path>, parts: &[&[u8]], header: Header) -> io::Result<()> {
     let path = path.as_ref();
     if path.file_name().is_none() {
@@ -216,22 +218,22 @@ pub fn write_image(path: impl AsRef<Path>, parts: &[&[u8]], header: Header) -> i
     Ok(())
 }
 
-/// Renaming would put a file in the place of a device, a pipe or a folder: refuse that.
+/// Refuses a path that names a device, a pipe or a folder, which renaming would replace.
 fn refuse_special(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.is_file() => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "there is something at this path that is not a regular file",
+            "the path names something that is not a regular file",
         )),
         _ => Ok(()),
     }
 }
 
-/// A new file in the same folder, so that renaming stays within one file system.
+/// Creates a file in the same folder, so that renaming stays within one file system.
 fn create_beside(path: &Path) -> io::Result<(File, Temporary)> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
-        // Not made of the target's name, which may be as long as names can be.
+        // The name is not made of the target's name, which may have the greatest length.
         let beside = format!(
             ".sapwood-{}-{}.tmp",
             std::process::id(),
@@ -250,8 +252,8 @@ fn create_beside(path: &Path) -> io::Result<(File, Temporary)> {
     }
 }
 
-/// Makes the new name itself last. Not every file system can; the contents are safe by now either
-/// way.
+/// Flushes the folder, so that the new name lasts. Not every file system can do that; the contents
+/// are flushed already.
 fn sync_folder(path: &Path) {
     #[cfg(unix)]
     {

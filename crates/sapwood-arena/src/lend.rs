@@ -1,5 +1,4 @@
-//! Runs of memory lent to pools, which cut them into blocks of their own and give them back in
-//! other pieces.
+//! Lent memory: runs that pools cut into blocks of their own and give back in other pieces.
 
 use crate::arena::Arena;
 use crate::options::DebugMode;
@@ -7,8 +6,8 @@ use crate::reference::{Area, Kind, Ref, UNIT};
 use crate::region::ArenaFull;
 
 impl Arena {
-    /// Memory that the caller cuts into blocks by itself, such as a cache of one thread. It counts
-    /// under `kind` in bytes, not in blocks. What it holds at the start is unspecified.
+    /// Lends a run of memory that the caller cuts into blocks by itself, such as a cache of one
+    /// thread. It counts under `kind` in bytes, not in blocks. Its contents are unspecified.
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind, Ref};
@@ -34,13 +33,13 @@ impl Arena {
         Ok(run)
     }
 
-    /// Counts all blocks of one kind as lent under another, as they are.
+    /// Counts all blocks of one kind as lent under another kind.
     pub fn lend_all(&mut self, from: Kind, to: Kind) {
         let units = core::mem::take(&mut self.kinds[from.index()]).units;
         self.kinds[to.index()].units += units;
     }
 
-    /// Counts a live block as lent under another kind: its owner keeps it for the next one of its
+    /// Counts a live block as lent under another kind. Its owner keeps it for the next block of its
     /// size.
     #[inline]
     pub fn lend_live(&mut self, bytes: usize, from: Kind, to: Kind) {
@@ -81,8 +80,8 @@ impl Arena {
         self.kinds[to.index()].units += n;
     }
 
-    /// Takes back lent memory, in any pieces; with [`splits_runs`](Arena::splits_runs) false, as it
-    /// was lent.
+    /// Takes back lent memory, in any pieces. If [`splits_runs`](Arena::splits_runs) is false, it
+    /// takes runs only as they were lent.
     ///
     /// # Safety
     ///
@@ -90,21 +89,22 @@ impl Arena {
     /// writes them any more.
     pub unsafe fn give_back(&mut self, r: Ref, bytes: usize, kind: Kind) {
         self.kinds[kind.index()].blocks += 1;
-        // SAFETY: the caller's promise; the accounts are per unit, and the count of blocks was set
-        // right.
+        // SAFETY: the caller's promise; the accounts count units, and the number of blocks was
+        // corrected.
         unsafe { self.free(r, bytes, kind) };
     }
 
-    /// Whether more than an eighth of an area is free and can be had now (not what waits for the
-    /// sweep of an evacuation), so that blocks should be asked for one by one, which fills gaps,
-    /// and not cut off long runs, which need new memory.
+    /// Whether more than an eighth of an area is free and can be allocated now. Memory that waits
+    /// for the sweep of an evacuation does not count. Then callers should allocate blocks one by
+    /// one, which fills gaps, and not cut them from long runs, which need new memory.
     pub fn has_gaps(&self, area: Area) -> bool {
         let area = area as usize;
         self.spaces[area].lists.units > self.spaces[area].owned / 8
     }
 
-    /// Whether lent runs may be cut up. Not in the modes for tests that look at each block by
-    /// itself: there, lend each block alone.
+    /// Whether lent runs may be cut up. In [`DebugMode::Poison`](crate::DebugMode::Poison) and
+    /// [`DebugMode::Protect`](crate::DebugMode::Protect) they may not: lend each block by itself
+    /// there.
     pub fn splits_runs(&self) -> bool {
         self.options.debug == DebugMode::Off && self.options.fail_every == 0
     }

@@ -1,23 +1,23 @@
 //! One flat memory with 32-bit references, exact accounting and pluggable backing.
 //!
-//! An [`Arena`] is one contiguous piece of memory out of which a data structure cuts its blocks. A
-//! block is known by its [`Ref`], a distance from the base in units of 8 bytes, so nothing inside
-//! the memory depends on where it lies: it can move when it grows, be mapped by another process, or
+//! An [`Arena`] is one contiguous memory from which a data structure allocates its blocks. A block
+//! is known by its [`Ref`], a distance from the base in units of 8 bytes, so nothing inside the
+//! memory depends on its address: it can move when it grows, another process can map it, and it can
 //! be saved and opened again.
 //!
 //! - **Exact.** Sizes are multiples of 8 bytes, without rounding to powers of two and without a
-//!   header per block. [`Memory`] says where every byte is; [`Arena::verify`] checks that it adds
-//!   up.
-//! - **Bounded.** Allocating and freeing take a bounded number of steps however large the arena is,
-//!   and growth copies no large table. Freed neighbours are merged at once.
-//! - **Fallible.** Running out is [`ArenaFull`] and changes nothing; [`Arena::ensure`] makes an
-//!   operation of many blocks all or nothing.
-//! - **Shareable.** The owner never reads or writes a block that is live or retired, so readers on
-//!   other threads, or in other processes, need no lock.
+//!   header for each block. [`Memory`] accounts for every byte; [`Arena::verify`] checks that the
+//!   accounts add up.
+//! - **Bounded.** Allocating and freeing take a bounded number of steps, whatever the size of the
+//!   arena. Growth copies no large table; only the heap backing copies its memory, and pages may
+//!   move. Freed neighbours are merged at once.
+//! - **Fallible.** When there is no memory, an allocation fails with [`ArenaFull`] and changes
+//!   nothing. [`Arena::ensure`] makes an operation of many blocks all or nothing.
+//! - **Shareable.** The arena does not read or write live and retired blocks, so readers on other
+//!   threads, or in other processes, need no lock.
 //!
-//! The price: the owner states a block's size again when it frees it, and safety is the caller's:
-//! the arena hands out references, not Rust references. It is meant to be the raw core under a safe
-//! structure.
+//! In return the owner states a block's size again when it frees it, and answers for safety: a
+//! [`Ref`] is not a Rust reference. An arena is meant to be the raw core under a safe structure.
 //!
 //! ```
 //! use sapwood_arena::{Area, Arena, ArenaOptions, Kind};

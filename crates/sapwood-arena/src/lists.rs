@@ -1,4 +1,5 @@
-//! Lists of free fragments by size: finding the best fit takes a few steps, whatever their number.
+//! Free lists of fragments by size, in which a good fit is found in a few steps, whatever their
+//! number.
 //!
 //! The classes are those of TLSF (Masmano, Ripoll, Crespo, Real, "TLSF: a new dynamic memory
 //! allocator for real-time systems", 2004): exact for small sizes, four to a power of two above.
@@ -111,7 +112,7 @@ impl Lists {
         Ok(())
     }
 
-    /// Forgets all fragments.
+    /// Empties all lists.
     pub(crate) fn reset(&mut self) {
         self.heads.fill(0);
         self.nonempty = [0; CLASSES / 64];
@@ -157,7 +158,7 @@ impl Lists {
         }
     }
 
-    /// Enters the fragment of `n` units at `start`.
+    /// Links the fragment of `n` units at `start` into its list.
     ///
     /// # Safety
     /// These units are free, in no list, and `ensure` was called with at least `n`.
@@ -183,7 +184,7 @@ impl Lists {
         self.units += n;
     }
 
-    /// Takes the fragment of `n` units at `start` out of its list.
+    /// Unlinks the fragment of `n` units at `start` from its list.
     ///
     /// # Safety
     /// It is in this area's list.

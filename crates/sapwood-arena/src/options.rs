@@ -1,10 +1,10 @@
-//! What an arena is made of: chosen once, when it is made.
+//! The options of an arena, which are chosen when it is made.
 
 use crate::reference::MAX_BYTES;
 #[cfg(feature = "std")]
 use std::path::PathBuf;
 
-/// Where the memory comes from.
+/// The source of an arena's memory.
 ///
 /// ```
 /// use sapwood_arena::{Arena, ArenaOptions, Backing};
@@ -18,13 +18,13 @@ pub enum Backing {
     /// one owner.
     #[default]
     Auto,
-    /// [`HeapRegion`](crate::HeapRegion) that moves when it grows.
+    /// A [`HeapRegion`](crate::HeapRegion), which moves when it grows.
     Heap,
-    /// [`HeapRegion::fixed`](crate::HeapRegion::fixed) of this many bytes: never moves.
+    /// A [`HeapRegion::fixed`](crate::HeapRegion::fixed) of this many bytes, which does not move.
     HeapFixed(usize),
-    /// [`MmapRegion`](crate::MmapRegion) over this many bytes of address space: never moves.
-    /// Without `mmap` (and under Miri), a fixed heap region of `reserve` or 1 MiB, whichever is
-    /// less.
+    /// A [`MmapRegion`](crate::MmapRegion) over this many bytes of address space, which does not
+    /// move. Without `mmap`, and under Miri, a fixed heap region of `reserve` or 1 MiB, whichever
+    /// is less.
     Mmap {
         /// Bytes of address space.
         reserve: usize,
@@ -38,35 +38,36 @@ pub enum Backing {
     Memfd,
 }
 
-/// How the arena begins.
+/// The header of an arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeaderMode {
-    /// 64 bytes that hold the roots and nothing else: for memory that no one else will open.
+    /// A header of 64 bytes that has only the roots: for memory that no other program will open.
     #[default]
     Line,
-    /// A page that says what the memory is, so that others can check it: see
+    /// A page that says what the memory is, so that other programs can check it: see
     /// [`Header`](crate::Header).
     Page,
 }
 
-/// How hard to look for uses of freed memory. For tests: slower, and larger.
+/// How an arena looks for uses of freed memory. The modes are for tests: they take more time and
+/// memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DebugMode {
-    /// Do not look.
+    /// The arena does not look.
     #[default]
     Off,
-    /// Freed memory is filled with `0xDB`, and whoever gets it next checks that it still is: a
-    /// write after free panics. New blocks are filled with `0xCD`. Chunks are as small as they can
-    /// be.
+    /// The arena fills freed memory with `0xDB`, and checks that it still is when it allocates the
+    /// memory again: it panics after a write after free. It fills new blocks with `0xCD`. Chunks
+    /// are as small as possible.
     Poison,
-    /// Every block has pages of its own. Freed pages may not be touched, and are used again when 64
-    /// MiB of
-    /// others were freed after them: a use after free dies at once. Needs a backing with pages
-    /// ([`Backing::Mmap`]); an arena with a limit below 64 MiB is soon full.
+    /// Every block has pages of its own. Access to freed pages is forbidden, so a use after free
+    /// ends the program by a signal. The arena uses freed pages again when 64 MiB of others were
+    /// freed after them. This mode needs a backing with pages ([`Backing::Mmap`]), and an arena
+    /// with a limit below 64 MiB is soon full.
     Protect,
 }
 
-/// How an arena is made; see each method for its default.
+/// The options of an arena. Each method names its default.
 ///
 /// ```
 /// use sapwood_arena::{ArenaOptions, Backing, HeaderMode};
@@ -105,13 +106,13 @@ impl Default for ArenaOptions {
 }
 
 impl ArenaOptions {
-    /// Where the memory comes from. Default: [`Backing::Auto`].
+    /// The source of the memory. Default: [`Backing::Auto`].
     pub fn backing(mut self, backing: Backing) -> Self {
         self.backing = backing;
         self
     }
 
-    /// Where the memory comes from, as it was chosen.
+    /// The backing that was chosen.
     pub fn chosen_backing(&self) -> &Backing {
         &self.backing
     }
@@ -122,25 +123,25 @@ impl ArenaOptions {
         self
     }
 
-    /// Lowers the [`limit`](Self::limit) to this if it is higher: for structures whose references
+    /// Lowers the [`limit`](Self::limit) to `most` if it is higher, for structures whose references
     /// reach less far.
     pub fn limit_to(mut self, most: usize) -> Self {
         self.limit = self.limit.min(most);
         self
     }
 
-    /// How the arena begins. Default: [`HeaderMode::Line`].
+    /// The header of the arena. Default: [`HeaderMode::Line`].
     pub fn header(mut self, header: HeaderMode) -> Self {
         self.header = header;
         self
     }
 
-    /// How the arena begins, as it was chosen.
+    /// The header that was chosen.
     pub fn header_mode(&self) -> HeaderMode {
         self.header
     }
 
-    /// How hard to look for uses of freed memory. Default: [`DebugMode::Off`].
+    /// How the arena looks for uses of freed memory. Default: [`DebugMode::Off`].
     pub fn debug(mut self, debug: DebugMode) -> Self {
         self.debug = debug;
         self
@@ -152,20 +153,21 @@ impl ArenaOptions {
         self
     }
 
-    /// Whether to ask for huge pages. Default: yes. They begin when the arena reaches 16 MiB.
+    /// Whether the arena asks for huge pages when it reaches 16 MiB. Default: yes.
     pub fn huge_pages(mut self, yes: bool) -> Self {
         self.huge_pages = yes;
         self
     }
 
-    /// What the structure calls its layout; checked by whoever opens the memory. Default: 0.
+    /// The hash by which the structure names its layout. A program that opens the memory checks it.
+    /// Default: 0.
     pub fn layout_hash(mut self, hash: u64) -> Self {
         self.layout_hash = hash;
         self
     }
 
-    /// Fault injection: every `n`th request fails. Default: 0, never. See
-    /// [`Arena::fail_after`](crate::Arena::fail_after) for what is a request.
+    /// Fault injection: every `n`th request fails. Default: 0, none.
+    /// [`Arena::fail_after`](crate::Arena::fail_after) says which calls are requests.
     pub fn fail_every(mut self, n: u64) -> Self {
         self.fail_every = n;
         self

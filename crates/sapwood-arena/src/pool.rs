@@ -1,6 +1,5 @@
-//! Free blocks that an owner keeps by size: a structure that replaces blocks by others of about the
-//! same sizes takes the next one from here in a few instructions, where the arena merges and
-//! splits.
+//! Pools of free blocks by size. A structure that replaces blocks by others of about the same sizes
+//! takes a block from a pool in a few instructions, where the arena would merge and split.
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
@@ -8,11 +7,11 @@ use alloc::vec::Vec;
 use crate::arena::Arena;
 use crate::reference::{Area, Kind, Ref, UNIT};
 
-/// Units that a pool may keep however little is live.
+/// Units that a pool may keep, however few are live.
 const LEAST: usize = (16 << 10) / UNIT;
 
-/// Free blocks of one arena, kept by size and area, and counted there as lent under a kind of their
-/// own.
+/// A pool of free blocks of one arena, by size and area. The arena counts them as lent under a kind
+/// of their own.
 ///
 /// ```
 /// use sapwood_arena::{Area, Arena, ArenaOptions, Kind, Pool};
@@ -20,7 +19,7 @@ const LEAST: usize = (16 << 10) / UNIT;
 /// let mut arena = Arena::new(ArenaOptions::default());
 /// let mut pool = Pool::new(&arena, Kind(7), 256, 1 << 16);
 /// let r = arena.alloc(40, NODE, Area::Nodes)?;
-/// // SAFETY: the block is live, and used no more.
+/// // SAFETY: the block is live, and is not used any more.
 /// unsafe { pool.free(&mut arena, (r, 40, NODE), Area::Nodes) };
 /// assert_eq!(arena.memory().kinds[7].bytes, 40);
 /// assert_eq!(pool.take(&mut arena, 40, NODE, Area::Nodes), Some(r));
@@ -34,18 +33,18 @@ const LEAST: usize = (16 << 10) / UNIT;
 pub struct Pool {
     free: [Vec<Vec<Ref>>; 2],
     kind: Kind,
-    /// Blocks of more units are not kept.
+    /// The most units of a block that the pool keeps.
     block: usize,
-    /// Units that are kept at most.
+    /// The most units that the pool keeps.
     most: usize,
     held: usize,
-    /// Not in the modes for tests that look at each block by itself.
+    /// Whether the pool keeps blocks: not in debug modes that look at each block by itself.
     on: bool,
 }
 
 impl Pool {
-    /// An empty pool for blocks of an arena of up to `block` bytes, and `most` bytes in all; but
-    /// not for more than a quarter of what is live in the arena, or 16 KiB where that is less.
+    /// An empty pool for blocks of up to `block` bytes, and up to `most` bytes in all. It also
+    /// keeps at most a quarter of the arena's live bytes, or 16 KiB if that is more.
     pub fn new(arena: &Arena, kind: Kind, block: usize, most: usize) -> Self {
         Pool {
             free: Default::default(),
@@ -57,7 +56,7 @@ impl Pool {
         }
     }
 
-    /// A kept block of `bytes` bytes, counted as live from now on.
+    /// Takes a block of `bytes` bytes from the pool. It counts as live from now on.
     #[inline]
     pub fn take(&mut self, arena: &mut Arena, bytes: usize, kind: Kind, area: Area) -> Option<Ref> {
         let units = bytes.div_ceil(UNIT);
@@ -67,7 +66,7 @@ impl Pool {
         Some(block)
     }
 
-    /// Whether a block of this size would be kept.
+    /// Whether the pool would keep a block of this size.
     fn wants(&self, arena: &Arena, bytes: usize) -> bool {
         let most = self.most.min((arena.live() / UNIT / 4).max(LEAST));
         self.on && bytes.div_ceil(UNIT) <= self.block && self.held < most
@@ -82,7 +81,7 @@ impl Pool {
         self.held += bytes.div_ceil(UNIT);
     }
 
-    /// Keeps a live block (reference, bytes, kind), or frees it.
+    /// Puts a live block (reference, bytes, kind) into the pool, or frees it.
     ///
     /// # Safety
     /// As for [`Arena::free`]; the block was allocated in this area.
@@ -97,8 +96,8 @@ impl Pool {
         }
     }
 
-    /// As [`free`](Self::free), and takes nothing from the process's heap: keeps the block only
-    /// where [`reserve`](Self::reserve) or an earlier block made room for it.
+    /// As [`free`](Self::free), but takes nothing from the process's heap: it keeps the block only
+    /// if [`reserve`](Self::reserve) or an earlier block made room for it.
     ///
     /// # Safety
     /// As for [`free`](Self::free).
@@ -119,10 +118,10 @@ impl Pool {
         }
     }
 
-    /// Makes room for `count` more blocks of this size, or for as many as would be kept.
+    /// Makes room for `count` more blocks of this size, or for as many as the pool would keep.
     ///
     /// # Errors
-    /// When the process has no memory for the list.
+    /// When the process's heap has no memory for the list.
     pub fn reserve(
         &mut self,
         bytes: usize,
@@ -142,7 +141,7 @@ impl Pool {
         lists[units].try_reserve(count.min(most))
     }
 
-    /// Keeps a retired block, or frees it.
+    /// Puts a retired block into the pool, or frees it.
     ///
     /// # Safety
     /// As for [`Arena::free_retired`]; the block was allocated in this area.

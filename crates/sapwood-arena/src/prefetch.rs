@@ -1,6 +1,6 @@
-//! A hint to the processor.
+//! Prefetches.
 
-/// Asks the processor to bring the cache line at `p` nearer. Never faults, wherever `p` points.
+/// Prefetches the cache line at `p`. It does not fault, wherever `p` points.
 #[inline(always)]
 pub fn prefetch(p: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

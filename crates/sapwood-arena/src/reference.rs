@@ -1,16 +1,16 @@
-//! References into an arena, and what a structure says about a block it asks for.
+//! References into an arena, and the kinds and areas of blocks.
 
 use core::fmt;
 use core::num::NonZeroU32;
 
-/// Bytes in one unit: references count units, and every size is a whole number of them.
+/// Bytes of a unit. References count units, and every size is a whole number of them.
 pub const UNIT: usize = 8;
 
 /// The most units an arena may have: 2^30, which is 8 GiB. A structure's 32-bit cell keeps two tag
 /// bits beside a reference.
 pub const MAX_UNITS: u32 = 1 << 30;
 
-/// The same in bytes, or what a smaller address space can hold.
+/// The same in bytes, or less in a smaller address space.
 pub(crate) const MAX_BYTES: usize = {
     let all = MAX_UNITS as u64 * UNIT as u64;
     let most = (isize::MAX as u64) / 65536 * 65536;
@@ -23,7 +23,7 @@ pub(crate) const MAX_BYTES: usize = {
 
 /// A reference to a block: its distance from the arena's base, in units of [`UNIT`] bytes.
 ///
-/// Never zero, because the first units hold the header: `Option<Ref>` is four bytes.
+/// It is not zero, because the first units are the header's. So `Option<Ref>` has four bytes.
 ///
 /// ```
 /// use sapwood_arena::Ref;
@@ -69,8 +69,8 @@ impl fmt::Debug for Ref {
     }
 }
 
-/// A structure's own name for a sort of block, below [`Kind::COUNT`]: the accounting counts each
-/// apart.
+/// A structure's number for a kind of block, below [`Kind::COUNT`]. The accounts count each kind by
+/// itself.
 ///
 /// ```
 /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
@@ -86,21 +86,21 @@ impl Kind {
     /// Kinds are below this number.
     pub const COUNT: usize = 16;
 
-    /// Kinds of 16 and more are counted as one of the first sixteen: wrong, but never out of
-    /// bounds.
+    /// The index of the kind's account. Kinds of 16 and more are counted as one of the first
+    /// sixteen, which is wrong but within bounds.
     #[inline]
     pub(crate) const fn index(self) -> usize {
         self.0 as usize % Kind::COUNT
     }
 }
 
-/// Which neighbourhood a block lives in. The two are kept in separate runs of memory, so that the
-/// blocks that every walk passes through lie close together.
+/// The area that a block lies in. The two areas have separate runs of memory, so that the blocks
+/// that every walk passes lie close together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Area {
-    /// Inner nodes: many, small, walked through.
+    /// Inner nodes: many small blocks, which walks pass.
     Nodes = 0,
-    /// Leaves: keys and values, touched once at the end of a walk.
+    /// Leaves: keys and values, which a walk reads once, at its end.
     Leaves = 1,
 }
 

@@ -1,4 +1,4 @@
-//! Blocks that give back their tail.
+//! Shrinking of blocks.
 
 use crate::arena::Arena;
 use crate::reference::{Kind, Ref, UNIT};
@@ -10,14 +10,14 @@ impl Arena {
         self.frontier as usize * UNIT
     }
 
-    /// Makes a live block shorter, and perhaps of another kind, where it is: the tail becomes free.
-    /// Never fails.
+    /// Shrinks a live block in place, and can change its kind. The tail becomes free. It cannot
+    /// fail.
     ///
     /// ```
     /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
     /// # let mut arena = Arena::new(ArenaOptions::default());
     /// let r = arena.alloc(64, Kind(1), Area::Nodes)?;
-    /// // SAFETY: no one uses the tail.
+    /// // SAFETY: nobody uses the tail.
     /// unsafe { arena.shrink(r, (64, Kind(1)), (40, Kind(0))) };
     /// let memory = arena.memory();
     /// assert_eq!((memory.kinds[0].bytes, memory.kinds[1].bytes), (40, 0));
@@ -26,8 +26,9 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// `r` is a live block of `old.0` bytes and kind `old.1`; `new.0` is not more and at least 1;
-    /// nobody reads or writes what lies behind the first `new.0` bytes, rounded up to whole units.
+    /// `r` is a live block of `old.0` bytes and kind `old.1`; `new.0` is at least 1 and at most
+    /// `old.0`; nobody reads or writes the bytes behind the first `new.0`, rounded up to whole
+    /// units.
     #[inline]
     pub unsafe fn shrink(&mut self, r: Ref, old: (usize, Kind), new: (usize, Kind)) {
         let units = |bytes: usize| (bytes.div_ceil(UNIT) as u32).max(1);

@@ -1,4 +1,4 @@
-//! The bytes of a branch: header, labels, cells. Drawn in `docs/qp.md`.
+//! The bytes of a branch: header, labels, cells. `docs/qp.md` has a drawing.
 //!
 //! Every branch starts with one header word:
 //!
@@ -11,22 +11,22 @@
 //! bit 31      MARK: with FRESH, a lock of the map that many threads write
 //! ```
 //!
-//! There is one child more than there are labels. Child `i` has the keys whose byte at the offset
-//! is at least label `i - 1` and less than label `i`: a *run* of bytes. Child 0 also has the key
-//! that ends at the offset. So the child of a key is the number of labels that are not greater than
-//! its byte, and 0 for a key that ends.
+//! A branch has one child more than labels. Child `i` has the keys whose byte at the offset is at
+//! least label `i - 1` and less than label `i`: a *run* of bytes. Child 0 also has the key that
+//! ends at the offset. So the number of a key's child is the number of labels that are not greater
+//! than its byte, and 0 for a key that ends.
 //!
 //! All keys below a branch agree in the bytes before its offset. A child that is a branch has a
-//! greater offset, so all keys below that have the same byte here.
+//! greater offset, so all keys below the child have the same byte at the parent's offset.
 //!
 //! A small branch has its labels from byte 4 on, in ascending order, padded with the last one to a
-//! multiple of four. A big branch has a byte for each value of the key's byte there: the number of
-//! its child; when there are 256 labels, that number less one. Cells follow.
+//! multiple of four. A big branch has a map there with a byte for each value of the key's byte: the
+//! number of its child, or that number less one when there are 256 labels. Cells follow.
 
 /// Header bit: a map of bytes instead of labels.
 pub const BIG: u32 = 1 << 24;
-/// Header bit: unpublished, owned by the open transaction. In a map that many threads write:
-/// locked. Clusters have it, too.
+/// Header bit: the branch is not published, and belongs to the open transaction. In a map that many
+/// threads write: it is locked. Clusters have the bit, too.
 pub const FRESH: u32 = 1 << 26;
 /// Header bit: how writers of a shared map wait for the lock.
 pub const MARK: u32 = 1 << 31;
@@ -37,16 +37,16 @@ pub const LOCKS: u32 = FRESH | MARK;
 pub const SMALL_MAX: usize = 32;
 /// The most labels.
 pub const LABELS_MAX: usize = 256;
-/// Where the labels of a small branch start.
+/// The offset of the labels of a small branch.
 pub const LABELS_AT: usize = 4;
-/// Where the map of a big branch starts.
+/// The offset of the map of a big branch.
 pub const MAP_AT: usize = 4;
-/// Where the cells of a big branch start.
+/// The offset of the cells of a big branch.
 pub const BIG_CELLS: usize = MAP_AT + 256;
 /// Bytes of the largest branch: a map and 257 cells.
 pub const LARGEST: usize = BIG_CELLS + 257 * 4;
 
-/// The key byte index at which children are chosen.
+/// The offset in the key of the byte that selects the child.
 #[inline(always)]
 pub const fn offset_of(header: u32) -> usize {
     (header & 0xffff) as usize
@@ -70,7 +70,7 @@ pub const fn is_up_to_8(header: u32) -> bool {
     header & 0x00f8_0000 == 0
 }
 
-/// Where the cells start.
+/// The offset of the cells.
 #[inline(always)]
 pub const fn cells_at(header: u32) -> usize {
     if header & BIG == 0 {
@@ -80,13 +80,13 @@ pub const fn cells_at(header: u32) -> usize {
     }
 }
 
-/// Where the cells of a small branch start.
+/// The offset of the cells of a small branch.
 #[inline(always)]
 pub const fn small_cells_at(header: u32) -> usize {
     (header >> 25) as usize & 0x3c
 }
 
-/// Bytes of the branch, before rounding to units: where the cells end.
+/// Bytes of the branch, before rounding to units.
 #[inline(always)]
 pub const fn size_of(header: u32) -> usize {
     cells_at(header) + 4 * children_of(header)
@@ -116,20 +116,20 @@ pub const fn header(offset: usize, labels: usize) -> u32 {
     offset as u32 | (labels as u32 - 1) << 16 | layout
 }
 
-/// Whether a branch can have this header, without the bits that readers ignore, below one whose
-/// offset is `min - 1`.
+/// Whether a branch can have this header below a branch whose offset is `min - 1`. The header is
+/// without the bits that readers ignore.
 #[inline]
 pub const fn is_sound(h: u32, min: usize) -> bool {
     h == header(offset_of(h), labels_of(h)) && offset_of(h) >= min
 }
 
-/// The child of a byte in a big branch whose map says this of the byte.
+/// The child of a byte in a big branch, from the byte's entry in the map.
 #[inline(always)]
 pub const fn child_of_map(header: u32, mapped: u8) -> usize {
     mapped as usize + (labels_of(header) >> 8)
 }
 
-/// What the map of a big branch says of a byte with this many labels that are not greater.
+/// The entry in the map of a big branch for a byte whose child has this number.
 #[inline(always)]
 pub const fn mapped(labels: usize, child: usize) -> u8 {
     (child - (labels >> 8)) as u8

@@ -15,11 +15,10 @@
 //!         bits 56..64  filter: one bit for each tag (its lowest three bits) of the keys that lie behind; 0 if none do
 //! ```
 //!
-//! The filter keeps most misses from looking behind: a third of the homes of a full table have keys
-//! there, two or three.
+//! Because of the filter, most misses do not look behind. A third of the homes of a full table have
+//! two or three keys there.
 //!
-//! Both words are only ever read and written whole, so nothing depends on the order of bytes in
-//! them.
+//! Both words are read and written whole, so nothing depends on the order of bytes in them.
 //!
 //! A table is a block with a header and a directory, and the chunks of buckets that the directory
 //! names:
@@ -32,8 +31,9 @@
 //! 16   directory: one word a chunk, 0 = not there (not yet, or not any more)
 //! ```
 //!
-//! A directory word is the reference of the chunk's first bucket, aligned to a line, so that its
-//! lowest three bits are free: they say by how many units the chunk was moved to be so.
+//! A directory word is the reference of the chunk's first bucket, which is aligned to a line. So
+//! the word's lowest three bits are free: they have the number of units that the bucket lies behind
+//! the start of the chunk's block.
 
 use crate::UNIT;
 
@@ -41,49 +41,49 @@ use crate::UNIT;
 pub const SLOTS: usize = 12;
 /// Bytes of a bucket.
 pub const LINE: usize = 64;
-/// Where the cells of a bucket start.
+/// The offset of the cells of a bucket.
 pub const CELLS_AT: usize = 16;
 
 /// Bit of word 1: a writer is at work.
 pub const LOCK: u64 = 1 << 32;
 /// Bit of word 1: the keys that are at home here are in the next table.
 pub const MOVED: u64 = 1 << 33;
-/// Where in word 1 the number of keys behind is.
+/// The first bit in word 1 of the number of keys behind.
 pub const OUT: u32 = 34;
-/// The most keys of a home that lie elsewhere. If all hashes are equal, a lookup compares as many
-/// leaves, and twelve.
+/// The most keys of a home that lie behind it. If all hashes are equal, a lookup compares twelve
+/// leaves more than these.
 pub const OUT_MAX: u32 = 0x3f;
-/// Where in word 1 the reach is.
+/// The first bit in word 1 of the reach.
 pub const REACH: u32 = 40;
-/// The furthest that keys may lie behind their home.
+/// The greatest distance of a key behind its home, in buckets.
 pub const REACH_MAX: u32 = 0xff;
-/// Where in word 1 the number of spilled keys is.
+/// The first bit in word 1 of the number of spilled keys.
 pub const SPILLED: u32 = 48;
-/// A count of spilled keys that is not known any more: it stays.
+/// A number of spilled keys that is not known any more. It stays so.
 pub const STICKY: u32 = 0xff;
-/// Where in word 1 the filter is.
+/// The first bit in word 1 of the filter.
 pub const FILTER: u32 = 56;
 
-/// How far from home a key may lie, its home included.
+/// The number of buckets that a key may lie in, its home included.
 pub const WINDOW: u32 = REACH_MAX + 1;
 
-/// Where in a table's header the number of homes is.
+/// The offset in a table's header of the number of homes.
 pub const HOMES_AT: usize = 0;
-/// Where in a table's header the number of buckets is.
+/// The offset in a table's header of the number of buckets.
 pub const TOTAL_AT: usize = 4;
-/// Where in a table's header the shift is.
+/// The offset in a table's header of the shift.
 pub const SHIFT_AT: usize = 8;
-/// Where in a table's header the reference of the next table is.
+/// The offset in a table's header of the reference of the next table.
 pub const NEXT_AT: usize = 12;
 /// Bytes of a table's header: the directory follows.
 pub const HEAD: usize = 16;
-/// The table after the last one: there are no keys.
+/// The reference of the table after the last one, which has no keys.
 pub const NOTHING: u32 = u32::MAX;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const LOWS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 
-/// The tag of a hash: from its low byte, never 0. The home follows from the high half.
+/// The tag of a hash, from its low byte. It is not 0. The home follows from the high half.
 #[inline(always)]
 pub const fn tag_of(hash: u64) -> u8 {
     let low = hash as u8;
@@ -96,13 +96,13 @@ pub const fn filter_bit(tag: u8) -> u8 {
     1 << (tag % 8)
 }
 
-/// The bucket that a hash is at home in. A larger hash is never at home further ahead.
+/// The home of a hash: the number of its bucket. A larger hash has the same home or a later one.
 #[inline(always)]
 pub const fn home(hash: u64, homes: u32) -> u32 {
     (((hash >> 32) * homes as u64) >> 32) as u32
 }
 
-/// The least and the greatest hash that are at home in a bucket.
+/// The least and the greatest hash whose home is a bucket.
 pub const fn hashes(home: u32, homes: u32) -> (u64, u64) {
     let first = (home as u64) << 32;
     let (first, last) = (
@@ -141,12 +141,12 @@ pub const fn entry_of(block: u32) -> u32 {
     aligned | (aligned - block)
 }
 
-/// The reference of the block of the chunk that a directory word names; 0 if it names none.
+/// The reference of the block of the chunk that a directory word names, or 0 if it names none.
 pub const fn block_of(entry: u32) -> u32 {
     (entry & !7).wrapping_sub(entry & 7)
 }
 
-/// Where a bucket is in its chunk.
+/// The byte offset of a bucket in its chunk.
 #[inline(always)]
 pub const fn place_of(bucket: u32, shift: u32) -> usize {
     (bucket & ((1 << shift) - 1)) as usize * LINE
@@ -169,7 +169,7 @@ impl Words {
         zero_bytes(self.low ^ pattern) | (zero_bytes(self.high ^ pattern) & 0xf) << 8
     }
 
-    /// The tag of a slot; 0: it is empty.
+    /// The tag of a slot, or 0 if it is empty.
     #[inline(always)]
     pub const fn tag(self, slot: usize) -> u8 {
         if slot < 8 {
@@ -196,31 +196,31 @@ impl Words {
         self.high & LOCK != 0
     }
 
-    /// Whether the keys that are at home here are in the next table.
+    /// Whether the keys of this home are in the next table.
     #[inline(always)]
     pub const fn is_moved(self) -> bool {
         self.high & MOVED != 0
     }
 
-    /// Says that the keys that are at home here are in the next table.
+    /// Notes that the keys of this home are in the next table.
     #[inline(always)]
     pub const fn set_moved(&mut self) {
         self.high |= MOVED;
     }
 
-    /// The number of keys that are at home here and lie in a bucket behind.
+    /// The number of keys of this home that lie in a bucket behind.
     #[inline(always)]
     pub const fn out(self) -> u32 {
         (self.high >> OUT) as u32 & OUT_MAX
     }
 
-    /// How far behind they are at most.
+    /// The greatest distance of these keys, in buckets.
     #[inline(always)]
     pub const fn reach(self) -> u32 {
         (self.high >> REACH) as u32 & REACH_MAX
     }
 
-    /// What is known of the tags of the keys that lie behind.
+    /// The filter: a bit for each tag of the keys that lie behind.
     #[inline(always)]
     pub const fn filter(self) -> u8 {
         (self.high >> FILTER) as u8
@@ -232,14 +232,13 @@ impl Words {
         self.high >> (FILTER + (tag % 8) as u32) & 1 != 0
     }
 
-    /// Whether every key that is at home here lies here or behind.
+    /// Whether every key of this home lies here or behind.
     #[inline(always)]
     pub const fn has_all(self) -> bool {
         self.high & (STICKY as u64) << SPILLED == 0
     }
 
-    /// Whether this bucket, where the tag is not, is enough to know that a key that is at home here
-    /// is absent.
+    /// Whether a key of this home with this tag is absent, if this bucket does not have the tag.
     #[inline(always)]
     pub const fn rules_out(self, tag: u8) -> bool {
         let filter = 1 << (FILTER + (tag % 8) as u32);
@@ -253,7 +252,7 @@ impl Words {
         self.high = self.high & !all | both | (filter as u64) << FILTER;
     }
 
-    /// Counts one key more behind, `far` buckets away, with this tag.
+    /// Counts one key more that lies `far` buckets behind and has this tag.
     pub const fn go_out(&mut self, far: u32, tag: u8) {
         let reach = if far > self.reach() {
             far
@@ -263,7 +262,7 @@ impl Words {
         self.set_out(self.out() + 1, reach, self.filter() | filter_bit(tag));
     }
 
-    /// Counts one key less behind.
+    /// Counts one key less that lies behind.
     pub const fn come_back(&mut self) {
         match self.out() {
             0 | 1 => self.set_out(0, 0, 0),
@@ -271,7 +270,7 @@ impl Words {
         }
     }
 
-    /// The number of keys that are at home here and found no slot, or [`STICKY`].
+    /// The number of keys of this home that found no slot, or [`STICKY`].
     #[inline(always)]
     pub const fn spilled(self) -> u32 {
         (self.high >> SPILLED) as u32 & STICKY
@@ -293,7 +292,7 @@ impl Words {
         }
     }
 
-    /// Says that the number of spilled keys is not known.
+    /// Notes that the number of spilled keys is not known any more.
     pub const fn stick(&mut self) {
         self.high |= (STICKY as u64) << SPILLED;
     }
@@ -304,12 +303,12 @@ impl Words {
     }
 }
 
-/// What a home must count, by the keys that are at home there.
+/// The counts that a home must have, computed from its keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Home {
-    /// The number of keys behind.
+    /// The number of keys that lie behind.
     pub out: u32,
-    /// How far behind they are at most.
+    /// The greatest distance of these keys, in buckets.
     pub reach: u32,
     /// The bits of their tags.
     pub filter: u8,
@@ -318,14 +317,14 @@ pub struct Home {
 }
 
 impl Home {
-    /// Takes note of a key so far behind, with this tag.
+    /// Adds a key that lies `far` buckets behind and has this tag.
     pub fn add(&mut self, far: u32, tag: u8) {
         self.out += 1;
         self.reach = self.reach.max(far);
         self.filter |= filter_bit(tag);
     }
 
-    /// Whether a bucket counts these keys behind it.
+    /// Whether a bucket has these counts.
     pub const fn fits(&self, words: Words) -> bool {
         let any = words.reach() > 0 || words.filter() != 0;
         words.out() == self.out
@@ -339,6 +338,6 @@ impl Home {
 const fn zero_bytes(x: u64) -> u32 {
     // The high bit of a byte: set where the byte is not 0. No carry leaves a byte.
     let some = ((x & LOWS) + LOWS) | x | LOWS;
-    // One bit a byte, gathered in the top byte: the summands do not overlap.
+    // The product gathers one bit of each byte in the top byte: the summands do not overlap.
     ((!some >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
 }

@@ -1,5 +1,5 @@
-//! The bytes of a cluster: up to 32 leaves in the order of their keys, and how they part. Drawn in
-//! `docs/qp.md`.
+//! The bytes of a cluster: up to 32 leaves in the order of their keys, and the places where
+//! neighbours part. `docs/qp.md` has a drawing.
 //!
 //! ```text
 //! header   bit 0..16   base: an offset that no two neighbours part before
@@ -15,22 +15,22 @@
 //!
 //! Slots behind the last leaf, `d[0]` and `c[0]` are zeros.
 //!
-//! `d` and `c` are a binary Patricia trie laid flat: a search in order looks at them alone, and
-//! then at one leaf. It is the String B-tree's node (Ferragina, Grossi, "The String B-tree", 1999).
+//! `d` and `c` are a binary Patricia trie laid flat: an ordered search reads only them, and then
+//! one leaf. They are the node of the String B-tree (Ferragina, Grossi, "The String B-tree", 1999).
 
 use crate::branch::FRESH;
 
 /// The most slots of a cluster.
 pub const SLOTS_MAX: usize = 32;
-/// The most leaves in clusters that the maps of this crate make. Few where schedules are chosen, so
-/// that clusters split and join in short runs.
+/// The most leaves in clusters that the maps of the crate `sapwood` make. There are few under a
+/// scheduler, so that clusters split and join in short runs.
 pub const FILL_MAX: usize = if cfg!(shuttle) { 4 } else { 24 };
-/// The furthest from the base that neighbours may part.
+/// The greatest distance from the base at which neighbours may part.
 pub const REACH: usize = 255;
-/// Where the tags start.
+/// The offset of the tags.
 pub const TAGS_AT: usize = 4;
 
-/// The offset that `d` counts from.
+/// The offset in the key from which `d` counts.
 #[inline(always)]
 pub const fn base_of(header: u32) -> usize {
     (header & 0xffff) as usize
@@ -48,19 +48,19 @@ pub const fn capacity_of(header: u32) -> usize {
     (header >> 25) as usize & 0x3c
 }
 
-/// Where the cells start.
+/// The offset of the cells.
 #[inline(always)]
 pub const fn cells_at(header: u32) -> usize {
     TAGS_AT + capacity_of(header)
 }
 
-/// Where `d` starts.
+/// The offset of `d`.
 #[inline(always)]
 pub const fn borders_at(header: u32) -> usize {
     TAGS_AT + 5 * capacity_of(header)
 }
 
-/// Where `c` starts.
+/// The offset of `c`.
 #[inline(always)]
 pub const fn bytes_at(header: u32) -> usize {
     TAGS_AT + 6 * capacity_of(header)
@@ -98,7 +98,7 @@ pub const fn header(base: usize, leaves: usize, capacity: usize) -> u32 {
     base as u32 | (leaves as u32) << 16 | (capacity as u32 / 4) << 27
 }
 
-/// Whether a cluster can have this header, without FRESH.
+/// Whether a cluster can have this header. The header is without FRESH.
 #[inline]
 pub const fn is_sound(h: u32) -> bool {
     let (leaves, capacity) = (leaves_of(h), capacity_of(h));
@@ -108,8 +108,8 @@ pub const fn is_sound(h: u32) -> bool {
         && capacity <= SLOTS_MAX
 }
 
-/// The four words of a key of 8 to 32 bytes that the tag is made of: they overlap as the length
-/// wants it, so that no branch depends on it.
+/// The four words of a key of 8 to 32 bytes that the tag is made of. Depending on the length they
+/// overlap, so that no branch depends on it.
 #[inline(always)]
 fn words(key: &[u8]) -> [u64; 4] {
     let last = key.len() - 8;
@@ -119,7 +119,7 @@ fn words(key: &[u8]) -> [u64; 4] {
     })
 }
 
-/// Odd constants (those of xxHash and SplitMix).
+/// Odd constants, from xxHash and SplitMix.
 const FACTORS: [u64; 5] = [
     0x9e37_79b1_85eb_ca87,
     0xc2b2_ae3d_27d4_eb4f,
@@ -130,13 +130,13 @@ const FACTORS: [u64; 5] = [
 
 /// The tag of a key: the upper 8 bits of a hash.
 ///
-/// Four words are multiplied with constants and added; the sum is mixed. Of a key of 8 to 32 bytes
+/// Four words are multiplied with constants and added; the sum is mixed. In a key of 8 to 32 bytes
 /// these are the words at the offsets 0, min(8, n - 8), max(16, n) - 16 and n - 8. A shorter key is
-/// the first word, and the others are 0. A longer one is taken in pieces of 32 bytes, with the last
-/// 32 bytes as the last piece; the sum is mixed between them.
+/// the first word, and the others are 0. A longer key is hashed in pieces of 32 bytes, of which the
+/// last piece is the last 32 bytes; the sum is mixed between the pieces.
 ///
-/// It has no secret: who chooses keys can give them all the same tag. A lookup then compares up to
-/// 32 leaves.
+/// The tag has no secret, so an attacker can choose keys that all have the same tag. A lookup then
+/// compares up to 32 leaves.
 ///
 /// ```
 /// use sapwood_format::cluster::tag;

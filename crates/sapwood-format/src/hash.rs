@@ -1,21 +1,22 @@
-//! The hash of the index that programs in other languages search: for machines that have no product
-//! of 128 bits, such as the kernel's for BPF programs.
+//! The hash of the index that programs in other languages search. It is for machines without a
+//! product of 128 bits, such as the kernel's for BPF programs.
 //!
-//! The key is taken as it lies in a leaf: length, bytes, and zeros, up to a multiple of four words,
-//! so that four are always hashed without a branch. A word `w` with the secret `s` of its place
+//! The key is hashed as it lies in a leaf: length, bytes, and zeros up to a multiple of four words,
+//! so that four words are hashed without a branch. A word `w` with the secret `s` of its place
 //! gives `(lo(w) + lo(s)) * (hi(w) + hi(s))`, sums modulo 2^32, product of 64 bits, and all of
 //! these are added. That is NH (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC: fast and secure
-//! message authentication", 1999): two keys that were chosen without knowing the secrets have equal
-//! sums with a chance of 2^-32. The products do not depend on each other. At the end, and after
-//! each 32 words of a long key, the sum is mixed, so that all bits of the hash depend on all of it.
+//! message authentication", 1999): two keys that were chosen without knowledge of the secrets have
+//! equal sums with a probability of 2^-32. The products do not depend on each other. At the end,
+//! and after each 32 words of a long key, the sum is mixed, so that all bits of the hash depend on
+//! all of it.
 
 use crate::leaf;
 
-/// Words of a key that are hashed before the sum is mixed: those of the longest key with a length
-/// of one byte. Each has a secret of its own.
+/// The number of words of a key that are hashed before the sum is mixed: as many as the longest key
+/// with a length of one byte has. Each has a secret of its own.
 pub const SECRETS: usize = 32;
 
-/// Words that are hashed at a time; what the key lacks are zeros.
+/// The number of words that are hashed at a time. Words that the key lacks are zeros.
 pub const STEP: usize = 4;
 
 /// The hash of a key.
@@ -57,7 +58,7 @@ pub fn hash(secrets: &[u64; SECRETS], key: &[u8]) -> u64 {
     mix(sum)
 }
 
-/// What one word adds to the sum.
+/// The number that one word adds to the sum.
 #[inline(always)]
 pub const fn product(word: u64, secret: u64) -> u64 {
     let low = (word as u32).wrapping_add(secret as u32);

@@ -1,4 +1,4 @@
-//! Where others find a published map: the root words of the arena's header page.
+//! The root words of the arena's header page, by which other programs find a published map.
 //!
 //! The secrets of the index's hash, [`SECRETS`](crate::hash::SECRETS) words, are in the words
 //! behind the roots.
@@ -6,30 +6,30 @@
 /// Bytes of a value, a multiple of 8, or [`BYTE_STRINGS`]. A leaf is a value, a length, and a key.
 pub const VALUE_BYTES: usize = 0;
 /// The value of [`VALUE_BYTES`] that says that values are byte strings, which lie behind the key
-/// ([`leaf`](crate::leaf)). In [`layout_hash`], it is their size, and 8 their alignment: no type
-/// has both.
+/// ([`leaf`](crate::leaf)). In [`layout_hash`] they have this size and the alignment 8, which no
+/// type has together.
 pub const BYTE_STRINGS: u64 = 1;
-/// What there is: 0, only the trie; 1, an index beside it; [`ONLY_INDEX`], no trie.
+/// The parts of the map: 0, only the trie; 1, an index beside it; [`ONLY_INDEX`], no trie.
 pub const HAS_INDEX: usize = 1;
 /// The value of [`HAS_INDEX`] that says that there is no trie.
 pub const ONLY_INDEX: u64 = 2;
-/// The root cell, 0 while the map is empty, and always when there is no trie.
+/// The root cell. It is 0 while the map is empty, and when there is no trie.
 pub const ROOT: usize = 2;
-/// The reference of the index's table where lookups begin; 0: ask the trie, or, when there is none,
-/// the map is empty.
+/// The reference of the index's table where lookups begin. With 0, lookups ask the trie, or, when
+/// there is none, the map is empty.
 pub const TABLE: usize = 3;
 
 /// The number of the format of branches, clusters and leaves.
 pub const FORMAT: u64 = 2;
 
-/// What the header page of saved ranges calls their layout: the format is 1, values have this size
-/// and this alignment.
+/// The layout hash in the header page of saved ranges, whose format is 1 and whose values have this
+/// size and this alignment.
 pub const fn ranges_hash(size: usize, align: usize) -> u64 {
     crate::fnv(b"sapwood ranges", &[size as u64, align as u64, 1])
 }
 
-/// What the header page calls the layout of a map of this format, whose values have this size and
-/// this alignment: what a reader must agree on.
+/// The layout hash in the header page of a map of this format, whose values have this size and this
+/// alignment. A reader must compare it.
 pub const fn layout_hash(size: usize, align: usize, format: u64) -> u64 {
     crate::fnv(b"sapwood qp", &[size as u64, align as u64, format])
 }

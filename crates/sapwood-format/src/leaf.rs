@@ -9,10 +9,10 @@
 //! 1 or 3 more      key bytes; zeros up to a multiple of 8
 //! ```
 //!
-//! The value comes first so that it is aligned with the block; a hit on a short key touches one
-//! line.
+//! The value comes first, so that it is aligned with the block. A hit on a short key reads one
+//! cache line.
 //!
-//! With byte strings, whose place depends on the key's length and not the other way round:
+//! With byte strings as values, which lie behind the key:
 //!
 //! ```text
 //! 0                u8 key length, or 255 and the length as u16, little-endian
@@ -21,22 +21,22 @@
 //! 1, 3 or 5 more   value bytes; zeros up to a multiple of 8
 //! ```
 //!
-//! So a key lies there as it lies behind a value of 0 bytes. What follows it in its last word is
-//! not zeros.
+//! So a key lies there as behind a value of 0 bytes. The bytes behind it in its last word are not
+//! zeros.
 
 /// The longest key.
 pub const MAX_KEY: usize = 65_535;
-/// Lengths from here on take two bytes more. It is also the byte that says so.
+/// The least length that takes two bytes more. It is also the byte that says so.
 pub const LONG: usize = 255;
 
 /// The longest value that is a byte string: 256 MiB.
 pub const MAX_VALUE: usize = 1 << 28;
-/// Says that the length of a byte string follows as u16.
+/// The byte that says that the length of a byte string follows as u16.
 pub const VALUE_U16: u8 = 254;
-/// Says that the length of a byte string follows as u32.
+/// The byte that says that the length of a byte string follows as u32.
 pub const VALUE_U32: u8 = 255;
 
-/// Where the bytes of a key of this length are, behind a value of `value_bytes` bytes.
+/// The offset of the bytes of a key of this length, behind a value of `value_bytes` bytes.
 #[inline(always)]
 pub const fn key_at(value_bytes: usize, key_len: usize) -> usize {
     value_bytes + if key_len < LONG { 1 } else { 3 }
@@ -54,7 +54,7 @@ pub const fn block(value_bytes: usize, key_len: usize) -> usize {
     (size(value_bytes, key_len) + 7) & !7
 }
 
-/// The bytes that say how long a key is. A length below [`LONG`] has only the first.
+/// The bytes of a key's length. A length below [`LONG`] has only the first.
 #[inline(always)]
 pub const fn length(key_len: usize) -> [u8; 3] {
     if key_len < LONG {
@@ -65,7 +65,7 @@ pub const fn length(key_len: usize) -> [u8; 3] {
     }
 }
 
-/// How long a key is whose leaf has these bytes behind the value.
+/// The length of a key whose leaf has these bytes behind the value.
 #[inline(always)]
 pub const fn key_len(length: [u8; 3]) -> usize {
     let [first, low, high] = length;
@@ -76,7 +76,7 @@ pub const fn key_len(length: [u8; 3]) -> usize {
     }
 }
 
-/// Bytes of the length of a byte string whose first byte this is, that byte included.
+/// The number of bytes of a byte string's length, from the first of them.
 #[inline(always)]
 pub const fn value_length_bytes(first: u8) -> usize {
     match first {
@@ -86,7 +86,7 @@ pub const fn value_length_bytes(first: u8) -> usize {
     }
 }
 
-/// The bytes that say how long a byte string is, and how many of them there are.
+/// The bytes of a byte string's length, and their number.
 #[inline(always)]
 pub const fn value_length(value_len: usize) -> ([u8; 5], usize) {
     if value_len < VALUE_U16 as usize {
@@ -99,7 +99,7 @@ pub const fn value_length(value_len: usize) -> ([u8; 5], usize) {
     }
 }
 
-/// How long a byte string is whose length begins with these bytes; those behind it are 0.
+/// The length of a byte string, from its bytes. Bytes behind the length are 0.
 #[inline(always)]
 pub const fn value_len(length: [u8; 5]) -> usize {
     let [first, a, b, c, d] = length;

@@ -1,22 +1,22 @@
 //! The published byte format: the bits of cells, branches, clusters, leaves, index buckets and the
 //! hash.
 //!
-//! Other implementations are written from this module, from `docs/qp.md` and from `docs/shared.md`:
-//! programs in C (by the numbers of [`LAYOUT`]), and readers that check what they read. The maps of
-//! the crate `sapwood` use the same functions. All of them compute on words that were read already;
-//! none reads memory.
+//! This module, `docs/qp.md` and `docs/shared.md` suffice to write another implementation: programs
+//! in C use the numbers of [`LAYOUT`], checked readers these functions. The maps of the crate
+//! `sapwood` use the same functions. All of them compute on words that were read already; none
+//! reads memory.
 //!
 //! Words have the byte order of the machine. The published format is that of little-endian
 //! machines.
 //!
-//! A *reference* is a place in the arena, in units of 8 bytes. A *cell* is a `u32` that refers to a
-//! node: bit 0 says that the node is a leaf, bit 1 that it is a cluster, neither that it is a
+//! A *reference* is an offset in the arena, in units of 8 bytes. A *cell* is a `u32` that refers to
+//! a node: bit 0 says that the node is a leaf, bit 1 that it is a cluster, neither that it is a
 //! branch; the other 30 bits are the reference. So the byte offset of a node is twice its cell
 //! without these bits, and the empty cell is 0.
 //!
 //! ```
 //! use sapwood_format::{self as format, branch};
-//! // A branch with two labels, for the byte 7 of the keys.
+//! // A branch with two labels, for byte 7 of the keys.
 //! let header = branch::header(7, 2);
 //! assert_eq!((branch::offset_of(header), branch::children_of(header)), (7, 3));
 //! assert_eq!((branch::cells_at(header), branch::block_of(header)), (8, 24));
@@ -34,7 +34,7 @@ pub mod header;
 pub mod leaf;
 pub mod lpm;
 
-/// Bytes of a unit, which references count in.
+/// Bytes of a unit, in which references count.
 pub const UNIT: usize = 8;
 /// The bit of a cell that says that its node is a leaf.
 pub const LEAF: u32 = 1;
@@ -79,8 +79,8 @@ pub const fn is_branch(cell: u32) -> bool {
     cell & KIND == 0
 }
 
-/// The numbers that programs in other languages are compiled with: names as in `docs/qp.md` and
-/// `docs/shared.md`.
+/// The numbers that programs in other languages are compiled with, with their names in `docs/qp.md`
+/// and `docs/shared.md`.
 pub const LAYOUT: [(&str, u64); 23] = [
     ("BIG", branch::BIG as u64),
     ("LEAF", LEAF as u64),
@@ -89,7 +89,7 @@ pub const LAYOUT: [(&str, u64); 23] = [
     ("SLOTS_MAX", cluster::SLOTS_MAX as u64),
     ("FILL_MAX", cluster::FILL_MAX as u64),
     ("SMALL_MAX", branch::SMALL_MAX as u64),
-    // A branch for each byte of the longest key, one for its end, and the cluster or leaf.
+    // A branch for each byte of the longest key, one for the key's end, and the cluster or leaf.
     ("DEPTH_MAX", leaf::MAX_KEY as u64 + 2),
     ("TABLE_HOMES", bucket::HOMES_AT as u64),
     ("TABLE_TOTAL", bucket::TOTAL_AT as u64),
@@ -108,7 +108,7 @@ pub const LAYOUT: [(&str, u64); 23] = [
     ("BUCKET_FILTER", bucket::FILTER as u64),
 ];
 
-/// FNV-1a of bytes and words: the names of layouts.
+/// FNV-1a of bytes and words, for layout hashes.
 const fn fnv(name: &[u8], words: &[u64]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut i = 0;

@@ -1,7 +1,7 @@
-//! The words of a table: the bits of references, root words and slots, and where the words of a
-//! block are. Drawn in `docs/lpm.md`. Other languages read the same numbers: [`LAYOUT`].
+//! The words of a table: the bits of references, root words and slots, and the offsets in blocks.
+//! `docs/lpm.md` has a drawing. Programs in other languages use the same numbers: [`LAYOUT`].
 //!
-//! References are 27 bits, in units of 8 bytes: a table has at most 1 GiB.
+//! References have 27 bits and count units of 8 bytes, so a table has at most 1 GiB.
 //!
 //! ```text
 //! root word (u64, one for each value of the first 6, 12, 18 or 24 bits)
@@ -29,44 +29,46 @@
 pub const REF: u32 = (1 << MARK) - 1;
 /// The most bytes of a table.
 pub const MAX_BYTES: usize = (REF as usize) * 8;
-/// Tag of a slot: a node.
+/// The tag of a slot's cell that refers to a node.
 pub const CHILD: u32 = 1 << 31;
-/// Tag of a node's number of prefixes: made by the open transaction, read by nobody else.
+/// The tag of a node's number of prefixes: the open transaction made the node, and nobody else
+/// reads it.
 pub const FRESH: u32 = 1 << 31;
 /// Bits of a stride.
 pub const STRIDE: u32 = 6;
 /// Slots of a node.
 pub const SLOTS: usize = 1 << STRIDE;
 
-/// Where a root word has the length of its prefix, and its value.
+/// The first bits in a root word of the length of its prefix, and of its value.
 const MARK: u32 = 27;
 const VALUE: u32 = 32;
 
-/// Where a node has its runs.
+/// The offset of a node's runs.
 pub const NODE_RUNS: usize = 0;
-/// Where a node has its base.
+/// The offset of a node's base.
 pub const NODE_BASE: usize = 8;
-/// Where a node has the number of its prefixes.
+/// The offset of the number of a node's prefixes.
 pub const NODE_COUNT: usize = 12;
-/// Where a node has its slots.
+/// The offset of a node's slots.
 pub const NODE_SLOTS: usize = 16;
 
-/// Where a block of root prefixes says which blocks are below. It begins with its set.
+/// The offset in a block of root prefixes of the bits that say which slots have a block below. The
+/// block begins with its set.
 pub const ROOT_PREFIXES_KIDS: usize = 16;
-/// Where a block of root prefixes has its values.
+/// The offset of the values in a block of root prefixes.
 pub const ROOT_PREFIXES_VALUES: usize = 24;
 
 /// Bytes of a set of prefixes.
 pub const SET: usize = 16;
 
-/// Where others find a published table: the root words of the arena's header page.
+/// The root words of the arena's header page, by which other programs find a published table.
 pub mod header {
     /// Bytes of a value, a multiple of 4.
     pub const VALUE_BYTES: usize = 0;
     /// Bits of an address, 32 or 128.
     pub const WIDTH: usize = 1;
-    /// The reference of the block of root words; in its upper half, how many bits of an address it
-    /// resolves. Both never change.
+    /// The reference of the block of root words, and in the upper half the number of bits of an
+    /// address that it resolves. Both do not change.
     pub const ROOT: usize = 2;
     /// The first block of root prefixes (in C, a shelf), 0 for none.
     pub const SHELF: usize = 3;
@@ -76,16 +78,16 @@ pub mod header {
     /// The number of the format.
     const FORMAT: u64 = 1;
 
-    /// What the header page calls the layout of a table of addresses of this width, whose values
-    /// have this size and this alignment: what a reader must agree on.
+    /// The layout hash in the header page of a table of addresses of this width, whose values have
+    /// this size and this alignment. A reader must compare it.
     pub const fn layout_hash(width: u8, size: usize, align: usize) -> u64 {
         let words = [width as u64, size as u64, align as u64, FORMAT];
         crate::fnv(b"sapwood lpm", &words)
     }
 }
 
-/// Numbers of the layout that programs in other languages are compiled with: names as in
-/// `docs/lpm.md`, in capitals, and values.
+/// The numbers that programs in other languages are compiled with, with their names in
+/// `docs/lpm.md`, in capitals.
 pub const LAYOUT: [(&str, u64); 12] = [
     ("REF", REF as u64),
     ("CHILD", CHILD as u64),
@@ -106,7 +108,7 @@ pub const fn root_word(root: u32, bits: u32) -> u64 {
     (bits as u64) << 32 | root as u64
 }
 
-/// Where the prefixes of a node with `runs` runs are.
+/// The offset of the prefixes of a node with `runs` runs.
 pub const fn node_tail(runs: usize) -> usize {
     (NODE_SLOTS + 4 * runs).next_multiple_of(8)
 }
@@ -136,13 +138,13 @@ pub const fn rank_of(runs: u64, slot: usize) -> usize {
     (ones(runs << (SLOTS - 1 - slot)) - 1) as usize
 }
 
-/// Set bits of a word, for machines of which it is not known that they can count them in one step.
+/// The number of set bits of a word, for machines that may have no instruction that counts them.
 #[inline(always)]
 pub const fn ones(word: u64) -> u32 {
     word.count_ones()
 }
 
-/// A word of the root.
+/// A root word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Word(
     /// The word.
@@ -150,7 +152,7 @@ pub struct Word(
 );
 
 impl Word {
-    /// A word: the node below, length + 1 of the value's prefix, and the value.
+    /// A root word of the node below, length + 1 of the value's prefix, and the value.
     pub const fn new(child: u32, mark: u32, value: u32) -> Self {
         debug_assert!(child <= REF && value <= REF && mark < 32);
         Word((value as u64) << VALUE | (mark << MARK | child) as u64)
@@ -174,12 +176,12 @@ impl Word {
         (self.0 >> VALUE) as u32
     }
 
-    /// The same with another node below.
+    /// The same word with another node below.
     pub const fn with_child(self, child: u32) -> Self {
         Word::new(child, self.mark(), self.value())
     }
 
-    /// The same with another prefix and its value.
+    /// The same word with another prefix and its value.
     pub const fn with_value(self, mark: u32, value: u32) -> Self {
         Word::new(self.child(), mark, value)
     }
@@ -193,7 +195,7 @@ pub struct Set(
 );
 
 impl Set {
-    /// The bit of the first word that no prefix has: made by the open transaction.
+    /// The bit of the first word that no prefix has: the open transaction made the block.
     pub const FRESH: u64 = 1;
 
     /// The number of a prefix.
@@ -201,22 +203,22 @@ impl Set {
         1 << len | bits
     }
 
-    /// Whether the prefix of this number is in it.
+    /// Whether the prefix of this number is in the set.
     pub const fn has(self, heap: usize) -> bool {
         self.0[heap >> 6] >> (heap & 63) & 1 != 0
     }
 
-    /// Puts the prefix of this number in.
+    /// Inserts the prefix of this number.
     pub const fn insert(&mut self, heap: usize) {
         self.0[heap >> 6] |= 1 << (heap & 63);
     }
 
-    /// Takes the prefix of this number out.
+    /// Removes the prefix of this number.
     pub const fn remove(&mut self, heap: usize) {
         self.0[heap >> 6] &= !(1 << (heap & 63));
     }
 
-    /// How many are before this one.
+    /// The number of prefixes before this one.
     pub const fn rank(self, heap: usize) -> usize {
         let low = self.0[0] & !Self::FRESH;
         let word = if heap < 64 { low } else { self.0[1] };
@@ -229,12 +231,12 @@ impl Set {
         (ones(self.0[0] & !Self::FRESH) + ones(self.0[1])) as usize
     }
 
-    /// Whether there is none.
+    /// Whether there is no prefix.
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The longest prefix that is a proper prefix of this one, down to number `least`.
+    /// The longest prefix in the set that is a proper prefix of this one, down to number `least`.
     pub fn cover(self, heap: usize, least: usize) -> Option<usize> {
         let mut h = heap >> 1;
         while h >= least {
@@ -246,7 +248,7 @@ impl Set {
         None
     }
 
-    /// The numbers of all, in order.
+    /// The numbers of all prefixes, in order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut words = [self.0[0] & !Self::FRESH, self.0[1]];
         core::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Limits of a domain, their errors, and the builder that sets them.
+//! The limits of a domain, their errors, and the builder of domains.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::domain::Domain;
 use crate::source::GraceSource;
 
-/// The garbage limit would be crossed; nothing was done.
+/// The error of a request that would cross the garbage limit. Nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{requested} more bytes would cross the garbage limit: {garbage} of {limit} bytes already wait \
@@ -14,15 +14,15 @@ use crate::source::GraceSource;
 )]
 #[non_exhaustive]
 pub struct GarbageLimit {
-    /// Bytes that waited when it was refused, for readers or for snapshots.
+    /// Bytes that waited for readers or snapshots when the request was refused.
     pub garbage: usize,
-    /// Bytes asked for.
+    /// Bytes that were asked for.
     pub requested: usize,
     /// The domain's hard limit in bytes.
     pub limit: usize,
 }
 
-/// The domain has as many readers as it allows.
+/// The error of a registration in a domain that has the most readers it allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("all {max} readers that this domain allows are registered")]
 #[non_exhaustive]
@@ -31,21 +31,21 @@ pub struct TooManyReaders {
     pub max: usize,
 }
 
-/// What a write does that would cross the hard limit.
+/// The policy for writes that would cross the hard limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LimitPolicy {
-    /// It fails with [`GarbageLimit`].
+    /// The write fails with [`GarbageLimit`].
     #[default]
     Error,
-    /// It waits, and polls, until there is room.
+    /// The write waits, and polls, until there is room.
     ///
-    /// A thread must not wait for itself: go offline first, and keep no snapshot of the structure.
-    /// A thread inside `Domain::pin` gets the error. [`Domain::stalls`], asked by another thread,
-    /// names who is waited for.
+    /// A thread must not wait for itself: it must go offline first, and keep no snapshot of the
+    /// structure. A thread inside `Domain::pin` gets the error. Another thread can call
+    /// [`Domain::stalls`], which names the readers and snapshots that the writer waits for.
     Block,
 }
 
-/// Limits in the units that the domain compares with.
+/// The limits in the units that the domain compares with.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub(crate) soft: usize,
@@ -56,7 +56,7 @@ pub(crate) struct Limits {
     pub(crate) stall_after: u64,
 }
 
-/// Sets the limits and sources of a [`Domain`]. From [`Domain::builder`].
+/// A builder of a [`Domain`], which sets its limits and sources. From [`Domain::builder`].
 ///
 /// | setting | default |
 /// |---|---|
@@ -91,7 +91,7 @@ impl DomainBuilder {
                 hard: usize::MAX,
                 policy: LimitPolicy::Error,
                 max_readers: 65_536,
-                // Without a clock, whoever is behind is reported at once.
+                // Without a clock, every reader that is behind is reported.
                 stall_after: if cfg!(feature = "std") {
                     1_000_000_000
                 } else {
@@ -102,8 +102,8 @@ impl DomainBuilder {
         }
     }
 
-    /// Above this many bytes of garbage [`Domain::over_soft_limit`] is true, and writers should try
-    /// harder.
+    /// The bytes of garbage above which [`Domain::over_soft_limit`] is true. Then writers should
+    /// reclaim more.
     pub fn soft_limit(mut self, bytes: usize) -> Self {
         self.limits.soft = bytes;
         self
@@ -111,11 +111,11 @@ impl DomainBuilder {
 
     /// The most bytes of garbage. [`Domain::try_add_garbage`], [`Domain::defer`],
     /// [`RetireQueue::reserve`](crate::RetireQueue::reserve) and
-    /// [`RetireQueue::make_room`](crate::RetireQueue::make_room) ask and count in one step, so
-    /// writers that reserve what a write may unlink never pass it, however many there are.
+    /// [`RetireQueue::make_room`](crate::RetireQueue::make_room) check the limit and count in one
+    /// step. So any number of writers stay within it if each reserves what its write may unlink.
     ///
-    /// [`Domain::admit`] only asks, and [`Domain::add_garbage`] and a
-    /// [`push`](crate::RetireQueue::push) without a reservation only count.
+    /// [`Domain::admit`] only checks the limit. [`Domain::add_garbage`], and a
+    /// [`push`](crate::RetireQueue::push) without a reservation, only count.
     pub fn hard_limit(mut self, bytes: usize) -> Self {
         self.limits.hard = bytes;
         self
@@ -127,15 +127,15 @@ impl DomainBuilder {
         self
     }
 
-    /// How many [`Reader`](crate::Reader)s may be registered at once. Threads that pin are not
+    /// The most [`Reader`](crate::Reader)s that may be registered at once. Threads that pin are not
     /// counted.
     pub fn max_readers(mut self, readers: usize) -> Self {
         self.limits.max_readers = readers;
         self
     }
 
-    /// How long a reader may stand still, or a snapshot be kept, before [`Domain::stalls`] lists
-    /// it.
+    /// How long a reader may have no quiescent state, or a snapshot be kept, before
+    /// [`Domain::stalls`] lists it.
     #[cfg(feature = "std")]
     pub fn stall_after(mut self, after: core::time::Duration) -> Self {
         self.limits.stall_after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
@@ -148,7 +148,7 @@ impl DomainBuilder {
         self
     }
 
-    /// The domain.
+    /// Makes the domain.
     #[must_use]
     pub fn build(self) -> Domain {
         Domain::from_parts(self.limits, self.sources)

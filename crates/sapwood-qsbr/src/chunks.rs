@@ -1,17 +1,17 @@
-//! A queue that never copies what it holds: a stall may make it long, and a writer must not pause
-//! to move it.
+//! A queue that does not copy its items when it grows: a stall may make it long, and a writer must
+//! not pause to copy them.
 
 use alloc::collections::VecDeque;
 
-/// Items of one piece.
+/// The number of items in a piece.
 const PIECE: usize = 512;
 
-/// First in, first out, in pieces of fixed size.
+/// A queue, first in, first out, in pieces of fixed size.
 pub(crate) struct Chunks<T> {
-    /// All full but the first, from which items go, and the last, to which they come. None is
-    /// empty.
+    /// All pieces are full, except the first, from which items are taken, and the last, to which
+    /// they are added. None is empty.
     pieces: VecDeque<VecDeque<T>>,
-    /// An emptied piece, kept for the next one.
+    /// An empty piece, kept for reuse.
     spare: Option<VecDeque<T>>,
     len: usize,
 }

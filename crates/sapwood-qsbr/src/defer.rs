@@ -14,7 +14,7 @@ struct Deferred {
     run: Box<dyn FnOnce() + Send>,
 }
 
-/// Oldest first. The lock is never held while code of others runs: not a closure, not a source.
+/// The deferred closures, oldest first. The lock is not held while a closure or a source runs.
 pub(crate) struct DeferQueue {
     queue: Mutex<VecDeque<Deferred>>,
     len: plain::AtomicUsize,
@@ -49,12 +49,13 @@ impl DeferQueue {
         deferred
     }
 
-    /// Runs what is left when the domain's last handle goes: no reader is left to wait for.
+    /// Runs the remaining closures when the domain's last handle is dropped: no reader is left to
+    /// wait for.
     ///
-    /// A panic has been shown by the panic hook and stops here; passed on from a drop it could
+    /// A panic of a closure stops here, after the panic hook has shown it: from a drop it could
     /// abort the process.
     pub(crate) fn run_all_on_drop(&self) {
-        /// Without `std` nobody catches: then this runs the rest while the panic unwinds.
+        /// Without `std` a panic cannot be caught: then this runs the rest while the panic unwinds.
         struct Rest<'q>(&'q DeferQueue);
         impl Drop for Rest<'_> {
             fn drop(&mut self) {
@@ -77,15 +78,15 @@ impl DeferQueue {
 }
 
 impl Domain {
-    /// Runs `f` once, after a grace period, on whichever thread [`poll`](Self::poll)s; `bytes`
-    /// count as garbage till then.
+    /// Defers `f`: it runs once, after a grace period, on a thread that calls [`poll`](Self::poll).
+    /// Until then `bytes` count as garbage.
     ///
-    /// For owners of things that a [`RetireQueue`](crate::RetireQueue) does not fit. What `f` is to
-    /// free has to be unlinked already. A closure that owns a handle to this domain keeps it alive
-    /// until it has run.
+    /// This is for garbage that does not fit a [`RetireQueue`](crate::RetireQueue). The memory that
+    /// `f` frees must be unlinked already. A closure that owns a handle to this domain keeps the
+    /// domain alive until it has run.
     ///
-    /// Costs an allocation and a lock. Several threads may defer and poll at once; closures start
-    /// in order.
+    /// It costs an allocation and a lock. Several threads may defer and poll at once; closures
+    /// start in order.
     ///
     /// # Errors
     ///
@@ -113,16 +114,16 @@ impl Domain {
     ) -> Result<(), GarbageLimit> {
         self.admit(bytes)?;
         let run = Box::new(f);
-        // Calls a source's `start`, whose panic must find nothing half done: so before anything is
-        // counted, and outside the lock.
+        // This calls a source's `start`, which may panic: so it comes before anything is counted,
+        // and outside the lock.
         let generation = self.advance();
         while self.try_add_garbage(bytes).is_err() {
             self.admit(bytes)?;
         }
         let deferred = &self.shared().deferred;
         let mut queue = deferred.queue.lock();
-        // Another thread may have queued a newer generation in between; ours has to wait behind it,
-        // which the newer stamp says.
+        // Another thread may have queued a newer generation in between. Our closure waits behind
+        // that one, so it gets the newer stamp.
         let generation = queue
             .back()
             .map_or(generation, |last| last.generation.max(generation));
@@ -135,14 +136,15 @@ impl Domain {
         Ok(())
     }
 
-    /// Runs the deferred closures whose grace period is over, and returns how many. Never waits.
+    /// Runs the deferred closures whose grace period is over, and returns how many. It does not
+    /// wait.
     ///
-    /// The plain function for any event loop: call it once per turn, on any thread.
+    /// An event loop calls it once in each turn, on any thread.
     ///
     /// # Panics
     ///
-    /// When a closure does: its panic passes through. That closure counts as run; all others stay
-    /// queued for the next poll, and the domain is as usable as before.
+    /// When a closure panics. That closure counts as run; all others stay queued for the next poll,
+    /// and the domain is as usable as before.
     pub fn poll(&self) -> usize {
         self.poll_budget(usize::MAX)
     }
@@ -166,14 +168,14 @@ impl Domain {
                 break;
             };
             ran += 1;
-            // Before it runs, so that its panic leaves the count right.
+            // Counted before the closure runs, so that its panic leaves the count right.
             self.sub_garbage(bytes);
             run();
         }
         ran
     }
 
-    /// How many deferred closures wait.
+    /// The number of deferred closures that wait.
     pub fn deferred(&self) -> usize {
         self.shared().deferred.len.load(Relaxed)
     }

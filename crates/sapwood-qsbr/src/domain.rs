@@ -1,4 +1,4 @@
-//! The domain: its generation counter, and the question whether a generation has elapsed.
+//! The domain: its generation counter, and the check whether a generation has elapsed.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -16,36 +16,37 @@ use crate::slots::Slots;
 use crate::source::{GraceSource, Sources};
 use crate::sync::{AtomicU64, Backoff, Clock, fence, plain, raise};
 
-/// A point in a domain's history, from [`Domain::advance`]. Later ones are greater.
+/// The number of a grace period of a domain, from [`Domain::advance`]. Later ones are greater.
 ///
-/// It means something to the domain that made it only.
+/// It has a meaning only for the domain that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(u64);
 
 impl Generation {
-    /// Before everything: has always elapsed.
+    /// The generation before all others, which has elapsed.
     pub const ZERO: Self = Self(0);
 
-    /// The number, to keep it in an atomic or a header.
+    /// The number, for an atomic or a header.
     #[inline]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The generation with that number. One that has not begun yet has not elapsed.
+    /// The generation with this number. A generation that has not begun yet has not elapsed.
     #[inline]
     pub const fn from_raw(number: u64) -> Self {
         Self(number)
     }
 }
 
-/// Readers that never wait, writers that know when memory may be reused: one grace-period world.
+/// A domain of grace periods: readers that never wait, and writers that learn when memory may be
+/// reused.
 ///
-/// Cloning it makes another handle to the same domain. A structure and everything that reads it
-/// share one; many structures may share one too, at the price that they share its slowest reader.
+/// A clone is another handle to the same domain. A structure and its readers share a domain.
+/// Several structures may share one, too; then they also share its slowest reader.
 ///
-/// When the last handle is gone the remaining deferred closures run: readers hold a handle, so
-/// there is none left.
+/// When the last handle is dropped, the remaining deferred closures run. Readers hold a handle, so
+/// no reader is left then.
 ///
 /// ```
 /// use sapwood_qsbr::Domain;
@@ -53,9 +54,9 @@ impl Generation {
 /// let domain = Domain::new();
 /// let mut reader = domain.register("packet loop")?;
 ///
-/// // A writer has unlinked something. When may it go?
+/// // A writer has unlinked a block. When may it free the block?
 /// let generation = domain.advance();
-/// assert!(!domain.elapsed(generation)); // `reader` may hold it
+/// assert!(!domain.elapsed(generation)); // `reader` may hold the block
 /// reader.quiescent();
 /// assert!(domain.elapsed(generation));
 /// # Ok::<(), sapwood_qsbr::TooManyReaders>(())
@@ -64,12 +65,12 @@ impl Generation {
 pub struct Domain(Arc<Shared>);
 
 pub(crate) struct Shared {
-    /// The newest generation that has begun. Never 0, which means offline in a slot.
+    /// The newest generation that has begun. It is not 0, which means offline in a slot.
     generation: CachePadded<AtomicU64>,
     /// The newest generation known to have elapsed, for readers and sources alike.
     known: CachePadded<AtomicU64>,
     garbage: CachePadded<plain::AtomicUsize>,
-    /// Held by threads that have cached a slot for pinning, too: they may outlive the domain.
+    /// Threads that have cached a slot for pinning hold it, too: they may outlive the domain.
     pub(crate) slots: Arc<Slots>,
     pub(crate) sources: Option<Sources>,
     pub(crate) deferred: DeferQueue,
@@ -80,8 +81,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The newest generation. Acquire: what was unlinked before it began is unlinked for the
-    /// caller.
+    /// The newest generation. The load is an Acquire: blocks that were unlinked before it began are
+    /// unlinked for the caller.
     #[inline]
     pub(crate) fn current(&self) -> u64 {
         self.generation.load(Acquire)
@@ -91,12 +92,12 @@ impl Shared {
         self.readers.fetch_sub(1, Relaxed);
     }
 
-    /// The newest generation that no reader holds back; stamps those that hold back `wanted`.
+    /// The newest generation that no reader holds back. Stamps the readers that hold back `wanted`.
     fn scan(&self, wanted: u64) -> u64 {
-        // Loaded before the fence: what was unlinked before any generation up to this one happened
-        // before the fence, whichever thread unlinked it. A reader whose slot reads 0 below has its
-        // own fence after ours, so its next reads see those unlinkings (see `Slot::come_online`).
-        // Hence no answer beyond this one.
+        // Loaded before the fence: each unlinking before a generation up to this one happened
+        // before the fence, whichever thread did it. A reader whose slot reads 0 below has its own
+        // fence after ours, so its next reads see those unlinkings (see `Slot::come_online`). So no
+        // answer may be beyond this generation.
         let mut oldest = self.current();
         fence(SeqCst);
         for slot in self.slots.iter() {
@@ -117,8 +118,8 @@ impl Shared {
         if let Some(sources) = &self.sources {
             done = done.min(sources.progress(&self.generation, || self.clock.nanos()));
         }
-        // Releases, so that what the readers did before they let go happened before whatever is
-        // done by those who take our word for it.
+        // A Release, so that the reads before the readers' quiescent states happened before the
+        // steps of every thread that loads `known`.
         raise(&self.known, done);
         wanted <= done
     }
@@ -138,7 +139,7 @@ impl Domain {
         Self::builder().build()
     }
 
-    /// Sets limits and sources first.
+    /// A builder, which sets limits and sources.
     pub fn builder() -> DomainBuilder {
         DomainBuilder::new()
     }
@@ -164,10 +165,10 @@ impl Domain {
         &self.0
     }
 
-    /// Adds a reader, online at once. `name` is what stall reports call it.
+    /// Registers a reader, which is online at once. Stall reports call it `name`.
     ///
-    /// Reuses the slot of a reader that is gone, so memory follows the most readers that there were
-    /// at one time. Never blocks readers or writers.
+    /// It reuses the slot of a reader that was dropped, so the memory is that of the most readers
+    /// at one time. It does not block readers or writers.
     ///
     /// # Errors
     ///
@@ -181,31 +182,31 @@ impl Domain {
         Ok(Reader::new(self.clone(), name.into()))
     }
 
-    /// How many readers are registered. Threads that only pin are not counted.
+    /// The number of registered readers. Threads that only pin are not counted.
     pub fn readers(&self) -> usize {
         self.0.readers.load(Relaxed)
     }
 
-    /// How many reader slots have been allocated: the most readers and pinning threads that there
-    /// were at once.
+    /// The number of reader slots that have been allocated: the most readers and pinning threads at
+    /// one time.
     pub fn reader_slots(&self) -> usize {
         self.0.slots.allocated()
     }
 
-    /// Whether both are handles to one domain.
+    /// Whether both are handles to the same domain.
     #[inline]
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Starts a grace period: everything unlinked before this call may be reused once the result
-    /// has [`elapsed`](Self::elapsed).
+    /// Starts a grace period. Everything that was unlinked before this call may be reused once the
+    /// result has [`elapsed`](Self::elapsed).
     ///
-    /// "Before" includes what other threads unlinked, if that happened before this call. One atomic
-    /// add, plus the start of a period of each idle source.
+    /// That includes blocks that other threads unlinked, if this happened before the call. The cost
+    /// is one atomic add, and the start of a period of each idle source.
     pub fn advance(&self) -> Generation {
-        // Release publishes our unlinkings with the number, and as each add continues the release
-        // sequences of those before it, whoever loads a number sees the unlinkings of all
+        // Release publishes our unlinkings with the number. Each add continues the release
+        // sequences of those before it, so a thread that loads a number sees the unlinkings of all
         // generations up to it. (Acquire is for sanitizers; no model needs it.) There is no fence
         // here: the one in `scan` comes later and suffices.
         let generation = self.0.generation.fetch_add(1, AcqRel) + 1;
@@ -215,10 +216,11 @@ impl Domain {
         Generation(generation)
     }
 
-    /// Whether no reader can hold anything that was unlinked before `generation` began. Never
-    /// blocks.
+    /// Whether the grace period is over: no reader can hold anything that was unlinked before
+    /// `generation` began. It does not block.
     ///
-    /// One load if that is known already; else one fence and a look at every reader's slot.
+    /// The cost is one load if that is known already, and otherwise one fence and a look at every
+    /// reader's slot.
     #[inline]
     pub fn elapsed(&self, generation: Generation) -> bool {
         generation.0 <= self.0.known.load(Acquire) || self.0.elapsed_slow(generation.0)
@@ -229,10 +231,11 @@ impl Domain {
         Generation(self.0.current())
     }
 
-    /// Blocks until a grace period has passed: nobody holds what was unlinked before the call.
+    /// Blocks until a grace period is over: nobody holds anything that was unlinked before the
+    /// call.
     ///
-    /// Spins, then yields, then sleeps (spins only, without `std`). Writers on a data path do not
-    /// want this: they queue and [`poll`](Self::poll).
+    /// It spins, then yields, then sleeps; without `std` it only spins. Writers on a data path
+    /// should not call it, but queue and [`poll`](Self::poll).
     ///
     /// A thread whose own [`Reader`] is online waits for ever: use [`Reader::synchronize`].
     ///
@@ -257,18 +260,18 @@ impl Domain {
         self.0.garbage.load(Relaxed)
     }
 
-    /// Counts `bytes` more garbage, without asking for the limits.
-    /// [`RetireQueue`](crate::RetireQueue) does it itself.
+    /// Counts `bytes` more garbage, without checking the limits. A
+    /// [`RetireQueue`](crate::RetireQueue) does it by itself.
     pub fn add_garbage(&self, bytes: usize) {
         self.0.garbage.fetch_add(bytes, Relaxed);
     }
 
-    /// Counts `bytes` as garbage only if that stays within the hard limit: one step, exact among
-    /// many writers.
+    /// Counts `bytes` as garbage if that stays within the hard limit. It is one atomic step, also
+    /// among many writers.
     ///
     /// # Errors
     ///
-    /// [`GarbageLimit`], whatever the policy; it never waits.
+    /// [`GarbageLimit`], whatever the policy; it does not wait.
     pub fn try_add_garbage(&self, bytes: usize) -> Result<(), GarbageLimit> {
         let limit = self.0.limits.hard;
         self.0
@@ -284,28 +287,29 @@ impl Domain {
             })
     }
 
-    /// Takes `bytes` off the garbage count.
+    /// Subtracts `bytes` from the garbage count.
     ///
     /// # Panics
     ///
-    /// With debug assertions, when more is taken off than was added; else the count stops at 0.
+    /// With debug assertions, when more is subtracted than was added; otherwise the count stops at
+    /// 0.
     pub fn sub_garbage(&self, bytes: usize) {
         let before = self.0.garbage.fetch_sub(bytes, Relaxed);
         if before < bytes {
             self.0.garbage.fetch_add(bytes - before, Relaxed);
             debug_assert!(
                 before >= bytes,
-                "{bytes} bytes taken off, only {before} were counted"
+                "{bytes} bytes subtracted, only {before} were counted"
             );
         }
     }
 
-    /// Whether more garbage waits than the soft limit: reclaim more than one usually would.
+    /// Whether more garbage waits than the soft limit. Then writers should reclaim more than usual.
     pub fn over_soft_limit(&self) -> bool {
         self.garbage() > self.0.limits.soft
     }
 
-    /// The soft limit in bytes, if one was set. Never above the hard limit.
+    /// The soft limit in bytes, if one was set. It is at most the hard limit.
     pub fn soft_limit(&self) -> Option<usize> {
         Some(self.0.limits.soft).filter(|&soft| soft != usize::MAX)
     }
@@ -315,12 +319,12 @@ impl Domain {
         Some(self.0.limits.hard).filter(|&hard| hard != usize::MAX)
     }
 
-    /// Whether `bytes` more garbage would stay within the hard limit, now; never waits, counts
-    /// nothing.
+    /// Checks that `bytes` more garbage would stay within the hard limit now. It does not wait, and
+    /// counts nothing.
     ///
     /// # Errors
     ///
-    /// [`GarbageLimit`] if not, whatever the policy.
+    /// [`GarbageLimit`] if they would not, whatever the policy.
     pub fn try_admit(&self, bytes: usize) -> Result<(), GarbageLimit> {
         let (garbage, limit) = (self.garbage(), self.0.limits.hard);
         match garbage.checked_add(bytes) {
@@ -333,12 +337,12 @@ impl Domain {
         }
     }
 
-    /// Asks, before a write that would make `bytes` of garbage, whether the hard limit allows it;
+    /// Checks, before a write that would make `bytes` of garbage, that the hard limit allows it. It
     /// counts nothing.
     ///
-    /// As it only asks, `n` writers at once may cross the limit by what `n - 1` of them add; where
-    /// that matters, [`try_add_garbage`](Self::try_add_garbage) and
-    /// [`RetireQueue::reserve`](crate::RetireQueue::reserve) ask and count in one step.
+    /// So `n` writers at once may cross the limit by what `n - 1` of them add. Where that matters,
+    /// call [`try_add_garbage`](Self::try_add_garbage) or
+    /// [`RetireQueue::reserve`](crate::RetireQueue::reserve), which check and count in one step.
     ///
     /// Under [`LimitPolicy::Block`] it waits and [`poll`](Self::poll)s until there is room. It
     /// cannot empty the caller's own [`RetireQueue`](crate::RetireQueue): there, use
@@ -347,18 +351,19 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`GarbageLimit`] by policy; and under either policy when `bytes` alone is more than the
-    /// limit, or when this thread is inside `pin` of this domain and would have to wait for itself.
+    /// [`GarbageLimit`] under [`LimitPolicy::Error`]. Under either policy, when `bytes` alone is
+    /// more than the limit, and when this thread is inside `pin` of this domain and would wait for
+    /// itself.
     pub fn admit(&self, bytes: usize) -> Result<(), GarbageLimit> {
         self.admit_with(bytes, || true)
     }
 
-    /// As [`admit`](Self::admit); while it waits it calls `work`, which frees what it can and
+    /// As [`admit`](Self::admit), but calls `work` while it waits. `work` frees what it can, and
     /// returns whether waiting makes sense.
     ///
     /// # Errors
     ///
-    /// As for [`admit`](Self::admit), and when `work` says `false` and there is still no room.
+    /// As for [`admit`](Self::admit), and when `work` returns `false` and there is still no room.
     pub fn admit_with(
         &self,
         bytes: usize,
@@ -386,8 +391,8 @@ impl Domain {
     }
 }
 
-/// A panic in a closure, a source or a callback leaves a domain as usable as before, and tests hold
-/// us to it; the compiler cannot see that through `dyn GraceSource`.
+/// A panic in a closure, a source or a callback leaves a domain as usable as before, which tests
+/// check. The compiler cannot see that through `dyn GraceSource`.
 impl core::panic::UnwindSafe for Domain {}
 impl core::panic::RefUnwindSafe for Domain {}
 

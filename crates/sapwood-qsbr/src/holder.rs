@@ -1,4 +1,4 @@
-//! What holds garbage back and is no reader: the kept versions of a structure, say.
+//! Holders: owners of garbage that is held back by something else than a reader, such as snapshots.
 
 use alloc::string::String;
 use alloc::sync::Weak;
@@ -8,10 +8,11 @@ use core::time::Duration;
 use crate::domain::Domain;
 use crate::sync::ColdMutex;
 
-/// One thing that holds garbage back although its grace period is over. From a [`Holder`].
+/// A report of one thing that holds garbage back although its grace period is over. From a
+/// [`Holder`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// What stall reports call it.
+    /// Its name in stall reports.
     pub name: String,
     /// How long it has been holding garbage back.
     pub age: Duration,
@@ -21,10 +22,10 @@ pub struct Hold {
     pub bytes: usize,
 }
 
-/// An owner of garbage that does not free it when its grace period is over, and knows why.
+/// An owner of garbage that may have to keep it after its grace period, and knows why.
 ///
 /// A structure whose snapshots hold back its [`RetireQueue`](crate::RetireQueue) is one.
-/// [`Domain::stalls`] asks it, so that a writer that waits at the hard limit is explained.
+/// [`Domain::stalls`] asks it, and so explains why a writer waits at the hard limit.
 ///
 /// ```
 /// use sapwood_qsbr::{Domain, Hold, Holder, StallKind};
@@ -50,7 +51,8 @@ pub struct Hold {
 /// assert!(domain.stalls().is_empty());
 /// ```
 pub trait Holder: Send + Sync {
-    /// What holds garbage back now. Must not wait for a writer: a writer may wait for the answer.
+    /// The things that hold garbage back now. It must not wait for a writer, as it explains why a
+    /// writer waits.
     fn holds(&self) -> Vec<Hold>;
 }
 
@@ -65,7 +67,7 @@ impl Holders {
     fn add(&self, holder: Weak<dyn Holder>) {
         let mut list = self.0.lock();
         if list.len() == list.capacity() {
-            // Those that are gone make room; as much again is reserved, so that this is rare.
+            // Removes dropped holders, and reserves twice the room, so that this is rare.
             list.retain(|holder| holder.strong_count() > 0);
             let len = list.len();
             list.reserve(len + 1);
@@ -73,7 +75,7 @@ impl Holders {
         list.push(holder);
     }
 
-    /// What holds garbage back. The holders are asked without the lock.
+    /// The reports of all holders. The holders are asked without the lock.
     pub(crate) fn holds(&self) -> Vec<Hold> {
         let holders: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
         holders.iter().flat_map(|holder| holder.holds()).collect()
@@ -81,7 +83,7 @@ impl Holders {
 }
 
 impl Domain {
-    /// [`stalls`](Self::stalls) asks this one, too, as long as it lives.
+    /// Adds a holder, which [`stalls`](Self::stalls) asks as long as it lives.
     ///
     /// Amortized O(1) in the number of holders that live.
     pub fn add_holder(&self, holder: Weak<dyn Holder>) {

@@ -1,25 +1,27 @@
-//! Quiescent-state-based reclamation (QSBR): readers that pay nothing, writers that know when
-//! memory may be reused.
+//! Quiescent-state-based reclamation (QSBR): readers pay nothing, and writers learn when memory may
+//! be reused.
 //!
 //! # Trade-offs
 //!
 //! - **Reads are free, but readers have a duty.** [`Reader::guard`] writes nothing and fences
-//!   nothing. In return a reader calls [`Reader::quiescent`] once per turn of its loop, and goes
-//!   [`offline`](Reader::offline) before it blocks. One that does neither holds back all garbage of
-//!   its [`Domain`]. Code without a loop uses `Domain::pin`, which costs a few nanoseconds per use.
-//! - **Writers never wait; memory does.** What a writer unlinks is queued ([`RetireQueue`],
-//!   [`Domain::defer`]) and comes back after a grace period, if somebody reclaims or polls. There
-//!   is no thread behind the scenes.
-//! - **Garbage is bounded only if you say so**: [`DomainBuilder::hard_limit`]. [`Domain::stalls`]
-//!   names who is to blame.
-//! - Compared with epochs (crossbeam-epoch) there is no cost per read; compared with hazard
-//!   pointers one stalled reader holds back everything newer, not a few objects.
+//!   nothing. In return a reader calls [`Reader::quiescent`] once in each turn of its loop, and
+//!   goes [`offline`](Reader::offline) before it blocks. A reader that does neither holds back all
+//!   garbage of its [`Domain`]. Code without a loop uses `Domain::pin`, which costs a few
+//!   nanoseconds for each use.
+//! - **Writers do not wait for readers**, unless a hard limit of garbage says so
+//!   ([`LimitPolicy::Block`]) or they call [`Domain::synchronize`]. Memory that a writer unlinks is
+//!   queued ([`RetireQueue`], [`Domain::defer`]), and a later reclaim or poll frees it after a
+//!   grace period. There is no background thread.
+//! - **Garbage is bounded only by a limit**: [`DomainBuilder::hard_limit`]. [`Domain::stalls`]
+//!   names the readers and snapshots that hold it back.
+//! - Compared with epochs (crossbeam-epoch), reads cost nothing. Compared with hazard pointers, one
+//!   stalled reader holds back all newer garbage, not a few objects.
 //!
 //! # Words
 //!
-//! - **Unlink**: make a thing unreachable for readers that come later.
+//! - **Unlink**: make an object unreachable for readers that come later.
 //! - **Quiescent state**: a moment at which a reader holds no reference into shared structures.
-//! - **Grace period**: long enough for every reader to have had a quiescent state. What was
+//! - **Grace period**: a time in which every reader has had a quiescent state. An object that was
 //!   unlinked before it began can be freed when it is over.
 //! - **Generation**: the number of a grace period, see [`Domain::advance`].
 //! - **Garbage**: bytes that wait for a grace period.
@@ -59,9 +61,9 @@
 //!
 //! # Features
 //!
-//! - `std` (default): the clock of stall reports, `Domain::pin`, waits that sleep. Without it:
-//!   `core` and `alloc`, waits spin.
-//! - `tokio`: `tokio_hooks`, readers driven by the parking of tokio's workers.
+//! - `std` (default): the clock of stall reports, `Domain::pin`, waits that sleep. Without it the
+//!   crate needs `core` and `alloc`, and waits spin.
+//! - `tokio`: `tokio_hooks`, readers that go offline when tokio's workers park.
 //!
 //! # How it works, and why it is right
 //!
@@ -69,16 +71,17 @@
 //! newest generation that it had seen at its last quiescent state. Generation *g* has elapsed when
 //! every slot is 0 or at least *g*.
 //!
-//! - *Online reader.* A slot says *g* only after the reader loaded a generation of at least *g*
-//!   (Acquire), so the reader sees all that was unlinked before *g* began (Release in `advance`):
-//!   its later reads cannot find it. Its earlier reads come before the slot's store (Release),
-//!   which the scanner loads (Acquire), so they come before the reuse. No fence needed.
-//! - *Reader that comes online.* It stores its slot, then fences, then reads; the scanner comes
-//!   after the unlinking, fences, then loads the slots. One of the fences is first, hence either
-//!   the scanner sees the slot or the reader sees the unlinking. New readers are the same case:
-//!   their slot is on the list before they come online.
+//! - *Online reader.* A slot has *g* only after the reader loaded a generation of at least *g*
+//!   (Acquire). So the reader sees all unlinkings before *g* began (Release in `advance`), and its
+//!   later reads cannot find the unlinked objects. Its earlier reads come before the slot's store
+//!   (Release), which the scanner loads (Acquire), so they come before the reuse. This needs no
+//!   fence.
+//! - *Reader that comes online.* It stores its slot, then fences, then reads. The scanner comes
+//!   after the unlinking, fences, then loads the slots. One of the fences is first, so either the
+//!   scanner sees the slot, or the reader sees the unlinking. New readers are the same case: their
+//!   slot is on the list before they come online.
 //!
-//! The same as Linux and liburcu do. See M. Desnoyers, P. McKenney et al., *User-Level
+//! Linux and liburcu use the same method. See M. Desnoyers, P. McKenney et al., *User-Level
 //! Implementations of Read-Copy Update*, IEEE TPDS 23 (2012). Loom checks the models in
 //! `src/models.rs`.
 #![cfg_attr(not(any(feature = "std", loom)), no_std)]

@@ -1,14 +1,14 @@
-//! Loom models of the protocol: every schedule, and every value that a weak memory may show, within
-//! the bounds.
+//! Loom models of the protocol. Loom tries every schedule, and every value that a weak memory may
+//! show, within the bounds.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test --lib -p sapwood-qsbr --release
 //! ```
 //!
 //! The shared structure is one atomic index into a table of loom cells. A reader *reads* the cell
-//! that it finds, the writer frees a cell by *writing* it: loom reports any pair that no
-//! happens-before edge orders, so "freed while a reader may hold it" is found even in schedules
-//! where the values come out right.
+//! that it finds, and the writer frees a cell by *writing* it. Loom reports any pair of these that
+//! no happens-before edge orders. So it finds a cell that is freed while a reader may hold it, even
+//! in schedules where the values come out right.
 
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
@@ -32,7 +32,7 @@ struct World {
 // SAFETY: the cells are read and written as the grace periods allow; that this holds is what the
 // models check, and loom reports it when it does not.
 unsafe impl Sync for World {}
-// SAFETY: as above; nothing in here belongs to a thread.
+// SAFETY: as above; the world does not belong to a thread.
 unsafe impl Send for World {}
 
 impl World {
@@ -44,7 +44,7 @@ impl World {
         })
     }
 
-    /// What a reader does under a guard.
+    /// The steps of a reader under a guard.
     fn read(&self, guard: Guard<'_>) -> usize {
         assert!(guard.belongs_to(&self.domain));
         let at = self.published.load(Acquire);
@@ -59,8 +59,8 @@ impl World {
 
     /// Publishes `new` and returns what it has replaced.
     fn replace(&self, new: usize) -> usize {
-        // Release is all that a structure owes its readers; that later reads see it is the domain's
-        // work.
+        // A structure needs only this Release. The domain makes sure that later reads see the
+        // store.
         let old = self.published.load(Relaxed);
         self.published.store(new, Release);
         old
@@ -93,8 +93,8 @@ fn model(f: impl Fn() + Send + Sync + 'static) {
     println!("{executions:?} executions");
 }
 
-/// The writer's side: unlink object 0, and free it if its grace period is over within `tries`
-/// questions.
+/// The writer's side: it unlinks object 0, and frees it if its grace period is over within `tries`
+/// checks.
 fn unlink_and_free(world: &World, tries: usize) {
     let old = world.replace(1);
     let generation = world.domain.advance();
@@ -103,7 +103,7 @@ fn unlink_and_free(world: &World, tries: usize) {
     }
 }
 
-/// An online reader that passes quiescent states: no free before the one that follows the
+/// An online reader that passes quiescent states. Nothing is freed before the one that follows the
 /// unlinking.
 #[test]
 fn quiescent_reader() {
@@ -125,7 +125,7 @@ fn quiescent_reader() {
     });
 }
 
-/// A reader that comes online while the writer looks: the two fences.
+/// A reader that comes online while the writer scans: the two fences.
 #[test]
 fn coming_online() {
     model(|| {
@@ -143,7 +143,7 @@ fn coming_online() {
     });
 }
 
-/// On, off and on again within one scan.
+/// A reader that goes online, offline and online again within one scan.
 #[test]
 fn offline_and_back() {
     model(|| {
@@ -204,7 +204,7 @@ fn slots_are_never_shared() {
     });
 }
 
-/// A slot that one reader leaves and another takes, while the writer looks.
+/// A slot that one reader leaves and another takes, while the writer scans.
 #[test]
 fn slot_handed_over() {
     model(|| {
@@ -223,8 +223,7 @@ fn slot_handed_over() {
     });
 }
 
-/// The one who unlinks, the one who asks and the reader are three threads: the answer is passed on
-/// by `known`.
+/// Three threads unlink, ask and read. The answer is passed on by `known`.
 #[test]
 fn asked_by_another_thread() {
     model(|| {
@@ -252,8 +251,8 @@ fn asked_by_another_thread() {
     });
 }
 
-/// Two writers retire through queues of their own; everything comes back exactly once, and never
-/// too early.
+/// Two writers retire through queues of their own. Each item comes back exactly once, and not too
+/// early.
 #[test]
 fn two_writers_free_exactly_once() {
     model(|| {
@@ -297,7 +296,7 @@ fn two_writers_free_exactly_once() {
     });
 }
 
-/// Two threads poll the same deferred closures: each runs once, none too early.
+/// Two threads poll the same deferred closures. Each closure runs once, and not too early.
 #[test]
 fn deferred_run_exactly_once() {
     model(|| {
@@ -324,7 +323,7 @@ fn deferred_run_exactly_once() {
     });
 }
 
-/// Pins: online only from here to there, nested, each outermost one with its own fence.
+/// Nested pins: the thread is online only within the outermost one, which has its own fence.
 #[test]
 fn pinning() {
     model(|| {
@@ -346,7 +345,7 @@ fn pinning() {
     });
 }
 
-/// `synchronize` returns, and what it promises holds.
+/// `synchronize` returns, and keeps its promise.
 #[test]
 fn synchronizing() {
     model(|| {
@@ -367,7 +366,8 @@ fn synchronizing() {
     });
 }
 
-/// A reader whose thread unwinds while it holds a guard: unregistered, so nothing is held back.
+/// A reader whose thread unwinds while it holds a guard. It is unregistered, so it holds nothing
+/// back.
 #[test]
 fn reader_lost_to_a_panic() {
     model(|| {

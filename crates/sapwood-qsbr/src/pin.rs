@@ -18,14 +18,14 @@ use loom::thread_local;
 #[cfg(not(loom))]
 use std::thread_local;
 
-/// One thread's slot in one domain, kept between pins.
+/// The slot of one thread in one domain, kept between pins.
 ///
-/// Lives in a box that is shared by its [`Owner`] and the [`Pinned`]s that `depth` counts, all on
-/// one thread; whoever is last frees it. An `Rc` does the same, but its second count would be a
-/// good part of the cost of a pin.
+/// Its [`Owner`] and the [`Pinned`]s that `depth` counts share its box, all on one thread, and the
+/// last of them frees it. An `Rc` would do the same, but its second count would be a good part of
+/// the cost of a pin.
 struct Local {
     claim: Claim,
-    /// How many pins this thread holds; the slot is online while it is not 0.
+    /// The number of pins that this thread holds. The slot is online while it is not 0.
     depth: Cell<usize>,
     /// Whether there is an owner.
     owned: Cell<bool>,
@@ -41,26 +41,27 @@ impl Local {
         })))
     }
 
-    /// The claim keeps the slot list alive, so its address belongs to no other domain meanwhile.
+    /// Whether the slot is one of `domain`. The claim keeps the slot list alive, so no other domain
+    /// has its address meanwhile.
     fn is_of(&self, domain: &Domain) -> bool {
         Arc::ptr_eq(self.claim.slots(), &domain.shared().slots)
     }
 }
 
-/// Keeps a thread's slot from its first pin until the thread ends or the domain is gone.
+/// The owner of a thread's slot, from the first pin until the thread ends or the domain is dropped.
 struct Owner(NonNull<Local>);
 
 impl Owner {
     fn local(&self) -> &Local {
-        // SAFETY: from `Local::new`, and freed only once `owned` is false, which only our drop
-        // sets.
+        // SAFETY: it comes from `Local::new`, and is freed only once `owned` is false, which only
+        // our drop sets.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // Nobody may find it any more, before it can be freed.
+        // The cache must not have it any more when it is freed.
         let _ = LAST.try_with(|last| {
             if last.get().local == self.0.as_ptr() {
                 last.set(Last::NONE);
@@ -68,9 +69,9 @@ impl Drop for Owner {
         });
         self.local().owned.set(false);
         if self.local().depth.get() == 0 {
-            // SAFETY: boxed in `Local::new`. No pin is left (depth 0), no owner (we are the one),
-            // and no cache: so this is the only pointer. Had a pin been left, its drop would free
-            // it instead.
+            // SAFETY: boxed in `Local::new`. No pin is left (depth 0), this is the owner, and the
+            // cache does not have it: so this is the only pointer. If a pin were left, its drop
+            // would free the box.
             drop(unsafe { Box::from_raw(self.0.as_ptr()) });
         }
     }
@@ -79,10 +80,9 @@ impl Drop for Owner {
 /// The local that this thread used last, so that most pins need no search.
 #[derive(Clone, Copy)]
 struct Last {
-    /// Only compared. While `local` lives it keeps this list alive, so no other domain has the same
-    /// address.
+    /// For comparison only. `local` keeps this list alive, so no other domain has the same address.
     slots: *const Slots,
-    /// Has an owner while it is in here.
+    /// It has an owner while it is here.
     local: *mut Local,
 }
 
@@ -93,7 +93,7 @@ impl Last {
     };
 }
 
-// Loom's macro knows no `const` initialisers.
+// Loom's macro does not have `const` initialisers.
 #[cfg(loom)]
 thread_local! {
     static LOCALS: RefCell<Vec<Owner>> = RefCell::new(Vec::new());
@@ -106,7 +106,8 @@ thread_local! {
     static LAST: Cell<Last> = const { Cell::new(Last::NONE) };
 }
 
-/// This thread's local for `domain`: owned, or made for the pin that the caller is about to count.
+/// This thread's local for `domain`. It has an owner, or is made for the pin that the caller is
+/// about to count.
 #[inline]
 fn local(domain: &Domain) -> NonNull<Local> {
     let last = LAST.try_with(Cell::get).unwrap_or(Last::NONE);
@@ -133,8 +134,8 @@ fn find_local(domain: &Domain) -> NonNull<Local> {
         });
         local
     });
-    // This thread's locals are gone already (another thread-local's destructor pins): a slot for
-    // this pin only.
+    // This thread's locals have been dropped already, and the destructor of another thread-local
+    // pins: use a slot for this pin only.
     found.unwrap_or_else(|_| Local::new(domain, "ending thread".to_string(), false))
 }
 
@@ -146,7 +147,7 @@ fn add_local(locals: &RefCell<Vec<Owner>>, domain: &Domain) -> NonNull<Local> {
         true,
     );
     let mut locals = locals.borrow_mut();
-    // Domains that are gone must not cost this thread memory for ever.
+    // Drop the slots of domains that have been dropped.
     locals.retain(|owner| !owner.local().claim.slots().is_closed());
     locals.push(Owner(local));
     local
@@ -164,17 +165,18 @@ pub(crate) fn is_pinned(domain: &Domain) -> bool {
 }
 
 impl Domain {
-    /// A scoped guard for a thread without a loop: online from here until it is dropped.
+    /// Pins this thread, which needs no loop: it is online until the result is dropped.
     ///
-    /// A thread's first pin of a domain takes a slot, which it keeps until it ends; later ones cost
-    /// a look at a thread-local, one store and one full fence. Pins nest: only the outermost
-    /// announces anything, so a thread that always holds one holds garbage back. Pinning is apart
-    /// from any [`Reader`](crate::Reader) of the thread, and does not count for
+    /// A thread's first pin of a domain takes a slot, which the thread keeps until it ends. Later
+    /// pins cost a look at a thread-local, one store and one full fence. Pins nest: only the
+    /// outermost one announces anything, so a thread that always holds one holds garbage back. Pins
+    /// are independent of any [`Reader`](crate::Reader) of the thread, and do not count for
     /// [`max_readers`](crate::DomainBuilder::max_readers).
     ///
     /// # Panics
     ///
-    /// If this thread holds `usize::MAX` pins of the domain, which takes leaking them.
+    /// If this thread holds `usize::MAX` pins of the domain, which is possible only by leaking
+    /// them.
     ///
     /// ```
     /// let domain = sapwood_qsbr::Domain::new();
@@ -187,15 +189,15 @@ impl Domain {
     pub fn pin(&self) -> Pinned<'_> {
         let local = local(self);
         {
-            // SAFETY: it has an owner, or was made for this pin just now; nothing in this block
-            // frees it.
+            // SAFETY: the local has an owner, or was made for this pin just now; this block does
+            // not free it.
             let local = unsafe { local.as_ref() };
             let depth = local.depth.get();
             if depth == 0 {
                 local.claim.come_online(self.shared().current());
             }
-            // Wrapping (after a great many leaked pins) would take the slot offline under
-            // somebody's guard.
+            // A count that wraps, after as many leaked pins, would take the slot offline under a
+            // guard.
             local
                 .depth
                 .set(depth.checked_add(1).expect("fewer pins than addresses"));
@@ -207,9 +209,9 @@ impl Domain {
     }
 }
 
-/// A thread's stay inside a domain. From [`Domain::pin`].
+/// A pinned thread: it is online in a domain while this lives. From [`Domain::pin`].
 ///
-/// It stays on its thread:
+/// A pin stays on its thread:
 ///
 /// ```compile_fail,E0277
 /// let domain = sapwood_qsbr::Domain::new();
@@ -228,7 +230,7 @@ impl Domain {
 /// ```
 #[must_use = "the thread is inside the domain only while this lives"]
 pub struct Pinned<'d> {
-    /// Also makes this stay on its thread.
+    /// The pointer also keeps the pin on its thread.
     local: NonNull<Local>,
     domain: &'d Domain,
 }
@@ -247,7 +249,7 @@ impl Pinned<'_> {
 impl Drop for Pinned<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: freed only when `depth` is 0, and it counts this pin.
+        // SAFETY: the local is freed only when `depth` is 0, and it counts this pin.
         let local = unsafe { self.local.as_ref() };
         let depth = local.depth.get() - 1;
         local.depth.set(depth);

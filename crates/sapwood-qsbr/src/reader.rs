@@ -1,4 +1,4 @@
-//! Readers: one per thread, and the guards that borrow them.
+//! Readers, one for each thread, and the guards that borrow them.
 
 use alloc::string::String;
 use core::cell::Cell;
@@ -8,16 +8,18 @@ use core::marker::PhantomData;
 use crate::domain::Domain;
 use crate::slots::Claim;
 
-/// One thread's part in a [`Domain`]: hands out [`Guard`]s and says when it holds nothing.
+/// A registered reader of a [`Domain`], for one thread. It hands out [`Guard`]s and announces
+/// quiescent states.
 ///
-/// A reader is online or offline. While it is online it holds back every grace period that began
+/// A reader is online or offline. While it is online, it holds back every grace period that began
 /// since its last [`quiescent`](Self::quiescent) call, **whether it has a guard or not**: that is
-/// what makes a guard free. So a reader belongs into a loop that calls `quiescent` once per turn,
-/// and goes [`offline`](Self::offline) before it blocks. [`Domain::register`] returns it online.
+/// why a guard costs nothing. So a reader belongs into a loop that calls `quiescent` once in each
+/// turn, and goes [`offline`](Self::offline) before it blocks. [`Domain::register`] returns it
+/// online.
 ///
-/// Dropping it unregisters: from then on it counts as quiescent. That is so on unwinding too, hence
-/// a thread that panics holds nothing back. A reader that is leaked ([`core::mem::forget`]) while
-/// online holds garbage back for ever; that is safe, and [`Domain::stalls`] names it.
+/// Dropping a reader unregisters it, also on unwinding, so a thread that panics holds nothing back.
+/// A reader that is leaked ([`core::mem::forget`]) while online holds garbage back for ever. That
+/// is safe, and [`Domain::stalls`] names it.
 ///
 /// It can move to another thread (`Send`) but not be shared (not `Sync`).
 ///
@@ -35,7 +37,7 @@ use crate::slots::Claim;
 /// # Ok::<(), sapwood_qsbr::TooManyReaders>(())
 /// ```
 ///
-/// The borrow checker proves that nothing read under a guard crosses a quiescent state:
+/// The borrow checker refuses a reference under a guard that crosses a quiescent state:
 ///
 /// ```compile_fail,E0502
 /// let domain = sapwood_qsbr::Domain::new();
@@ -55,7 +57,7 @@ use crate::slots::Claim;
 /// drop(guard);
 /// ```
 ///
-/// and that no guard is taken within one:
+/// and a guard within one:
 ///
 /// ```compile_fail,E0502
 /// let domain = sapwood_qsbr::Domain::new();
@@ -73,10 +75,11 @@ use crate::slots::Claim;
 /// share(domain.register("worker").unwrap());
 /// ```
 pub struct Reader {
-    /// Before `domain`, so that the slot is offline before the last handle runs what is left.
+    /// Declared before `domain`, so that the slot is offline before the last handle runs the
+    /// remaining closures.
     claim: Claim,
     domain: Domain,
-    /// Our own copy of what the slot says, so that `guard` reads no shared memory. 0 while offline.
+    /// A copy of the slot's value, so that `guard` reads no shared memory. 0 while offline.
     seen: Cell<u64>,
 }
 
@@ -92,11 +95,11 @@ impl Reader {
         reader
     }
 
-    /// Permission to follow shared references, for as long as it lives.
+    /// A guard: permission to follow shared references while it lives.
     ///
-    /// Costs one test of a thread's own memory while the reader is online: no shared write, no
-    /// fence. An offline reader comes online by itself (one store and one full fence), so this is
-    /// always sound.
+    /// While the reader is online, a guard costs one test of the thread's own memory, without a
+    /// shared write or a fence. An offline reader comes online by itself, with one store and one
+    /// full fence, so the guard is sound then, too.
     #[inline]
     pub fn guard(&self) -> Guard<'_> {
         if self.seen.get() == 0 {
@@ -115,11 +118,11 @@ impl Reader {
         self.seen.set(generation);
     }
 
-    /// Announces that this reader holds nothing: one quiescent state.
+    /// Announces a quiescent state: this reader holds no reference.
     ///
-    /// One load while no grace period has begun since the last call; else also one store to this
-    /// reader's own cache line. Never a fence. Does nothing while offline, which counts as
-    /// quiescent all the time.
+    /// The cost is one load, and one store to this reader's own cache line if a grace period has
+    /// begun since the last call. There is no fence. It does nothing while the reader is offline,
+    /// which counts as quiescent all the time.
     #[inline]
     pub fn quiescent(&mut self) {
         let seen = self.seen.get();
@@ -130,7 +133,8 @@ impl Reader {
         }
     }
 
-    /// Offline until the returned value is dropped, for a thread that is about to block.
+    /// Takes the reader offline until the returned value is dropped, for a thread that is about to
+    /// block.
     ///
     /// ```
     /// # let domain = sapwood_qsbr::Domain::new();
@@ -147,17 +151,18 @@ impl Reader {
         Offline { reader: self }
     }
 
-    /// Goes offline and stays so until [`set_online`](Self::set_online) or the next
+    /// Takes the reader offline until [`set_online`](Self::set_online) or the next
     /// [`guard`](Self::guard).
     ///
-    /// For event loops, whose hook before sleeping and hook after waking are two functions.
+    /// It is for event loops whose hooks before sleeping and after waking are two functions.
     pub fn set_offline(&mut self) {
         if self.seen.replace(0) != 0 {
             self.claim.go_offline();
         }
     }
 
-    /// Comes online: one store and one full fence. While online already: a quiescent state.
+    /// Takes the reader online, with one store and one full fence. If it is online already, this is
+    /// a quiescent state.
     pub fn set_online(&mut self) {
         if self.is_online() {
             self.quiescent();
@@ -166,18 +171,18 @@ impl Reader {
         }
     }
 
-    /// Whether this reader holds grace periods back.
+    /// Whether this reader is online, and so holds grace periods back.
     #[inline]
     pub fn is_online(&self) -> bool {
         self.seen.get() != 0
     }
 
     /// Waits for a grace period, with this reader offline: [`Domain::synchronize`] would wait for
-    /// it for ever.
+    /// this reader for ever.
     ///
     /// # Panics
     ///
-    /// Where [`Domain::synchronize`] does.
+    /// As [`Domain::synchronize`].
     pub fn synchronize(&mut self) {
         let offline = self.offline();
         offline.reader.domain.synchronize();
@@ -206,11 +211,11 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// Proof that the holder may follow references into structures of one [`Domain`].
+/// A guard: proof that its holder may follow references into structures of one [`Domain`].
 ///
-/// Comes from [`Reader::guard`] or, with `std`, from `Pinned::guard`. It is a plain reference in
-/// disguise: copying and dropping it does nothing. A structure that takes one has to make sure that
-/// it is of its own domain, with [`belongs_to`](Self::belongs_to).
+/// It comes from [`Reader::guard`] or, with `std`, from `Pinned::guard`. Inside it is a plain
+/// reference, so copying and dropping it cost nothing. A structure that takes a guard must check
+/// with [`belongs_to`](Self::belongs_to) that it belongs to the structure's own domain.
 ///
 /// It stays on its thread:
 ///
@@ -242,13 +247,13 @@ impl fmt::Debug for Reader {
 #[derive(Clone, Copy)]
 pub struct Guard<'r> {
     pub(crate) domain: &'r Domain,
-    /// `&Domain` alone would be `Send`.
+    /// The marker is needed because `&Domain` alone would be `Send`.
     pub(crate) _local: StaysOnItsThread,
 }
 
 /// The reason why guards, and what is read under them, are neither `Send` nor `Sync`: a grace
 /// period waits for the thread that took the guard. The compiler names this type where one of them
-/// would cross threads. Take a snapshot, or copy what was found.
+/// would cross threads. Take a snapshot instead, or copy the values.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StaysOnItsThread(PhantomData<*const ()>);
@@ -260,7 +265,7 @@ impl<'r> Guard<'r> {
         self.domain
     }
 
-    /// Whether this guard protects structures of `domain`: one compare of pointers.
+    /// Whether this guard protects structures of `domain`. It compares two pointers.
     ///
     /// ```
     /// let (ours, other) = (sapwood_qsbr::Domain::new(), sapwood_qsbr::Domain::new());
@@ -281,10 +286,10 @@ impl fmt::Debug for Guard<'_> {
     }
 }
 
-/// A [`Reader`] that is offline for the time being; dropping this brings it online. From
+/// A [`Reader`] that is offline while this lives; dropping this takes it online. From
 /// [`Reader::offline`].
 ///
-/// If it is leaked the reader stays offline until its next guard.
+/// If this is leaked, the reader stays offline until its next guard.
 #[derive(Debug)]
 pub struct Offline<'r> {
     reader: &'r mut Reader,

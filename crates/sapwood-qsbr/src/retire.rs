@@ -1,4 +1,4 @@
-//! Per-writer queues of what waits for a grace period.
+//! Retire queues: the garbage of one writer, which waits for grace periods.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ struct Entry<T> {
     bytes: usize,
 }
 
-/// The oldest `len` entries that no older batch has.
+/// A batch: the oldest `len` entries that no older batch has.
 #[derive(Clone, Copy)]
 struct Batch {
     generation: Generation,
@@ -19,19 +19,19 @@ struct Batch {
     len: usize,
 }
 
-/// What one writer has unlinked, in order, until no reader can hold it.
+/// A queue of the items that one writer has unlinked, until no reader can hold them.
 ///
-/// Items carry no list head and no stamp of their own: they gather in an open batch,
+/// Items have no list head and no stamp of their own. They collect in an open batch,
 /// [`seal`](Self::seal) stamps the batch with one generation, and [`reclaim`](Self::reclaim) hands
-/// them back oldest first. Every byte counts in [`Domain::garbage`] from `push` until it is handed
-/// back.
+/// the items back, oldest first. The bytes of an item count in [`Domain::garbage`] from `push`
+/// until it is handed back.
 ///
-/// `T` is a handle: a reference into an arena, a raw pointer. A queue of `Box`es is a mistake where
-/// readers hold references into them, since moving a `Box` claims that there are none.
+/// `T` is a handle, such as a reference into an arena or a raw pointer. It must not be a `Box` into
+/// which readers hold references, since moving a `Box` asserts that there are none.
 ///
-/// **Dropping a queue** drops what is left in it as values, without a grace period, and takes its
-/// bytes off the domain's count. If `T` is a raw handle the memory behind it is not freed: the
-/// owner reclaims or [`drain`](Self::drain)s first.
+/// **Dropping a queue** drops its items as values, without a grace period, and subtracts their
+/// bytes from the domain's count. If `T` is a raw handle, the memory behind it is not freed: the
+/// owner must reclaim or [`drain`](Self::drain) first.
 ///
 /// ```
 /// use sapwood_qsbr::{Domain, RetireQueue};
@@ -40,7 +40,7 @@ struct Batch {
 /// let mut reader = domain.register("reader")?;
 /// let mut queue = RetireQueue::new(&domain);
 ///
-/// // ... unlink two nodes, here known by number ...
+/// // ... unlink two nodes, with the numbers 7 and 8 ...
 /// queue.push(7_u32, 40);
 /// queue.push(8_u32, 24);
 /// queue.seal();
@@ -60,12 +60,12 @@ pub struct RetireQueue<T> {
     /// Entries at the back that no batch has yet.
     open: usize,
     bytes: usize,
-    /// Bytes that the domain counts already, for items that are still to come.
+    /// Bytes that the domain counts already, for items that are pushed later.
     reserved: usize,
 }
 
 impl<T> RetireQueue<T> {
-    /// An empty queue; allocates nothing until the first [`push`](Self::push).
+    /// An empty queue, which allocates nothing until the first [`push`](Self::push).
     pub fn new(domain: &Domain) -> Self {
         Self {
             domain: domain.clone(),
@@ -77,27 +77,26 @@ impl<T> RetireQueue<T> {
         }
     }
 
-    /// Counts `bytes` as garbage before there is any: for the items that are pushed next, whose
-    /// bytes are then not counted again. What was reserved before and not used is part of it, so
-    /// that afterwards at least `bytes` are reserved.
+    /// Reserves room for garbage: counts `bytes` now for the items that are pushed next, whose
+    /// bytes are then not counted again. Bytes that were reserved before and not used are part of
+    /// them, so that afterwards at least `bytes` are reserved.
     ///
-    /// It asks for the limit and counts in one step, so that writers that reserve before they
-    /// unlink never take a domain over its hard limit, however many there are. What turns out not
-    /// to be needed goes back with [`release`](Self::release). Without a hard limit it does
-    /// nothing.
+    /// It checks the limit and counts in one step. So any number of writers that reserve before
+    /// they unlink keep a domain within its hard limit. [`release`](Self::release) gives unused
+    /// bytes back. Without a hard limit it does nothing.
     ///
     /// # Errors
     ///
-    /// [`GarbageLimit`], whatever the policy: it never waits.
+    /// [`GarbageLimit`], whatever the policy: it does not wait.
     ///
     /// ```
     /// # use sapwood_qsbr::{Domain, RetireQueue};
     /// let domain = Domain::builder().hard_limit(100).build();
     /// let mut queue = RetireQueue::new(&domain);
-    /// queue.reserve(90)?; // the most that the change may unlink
+    /// queue.reserve(90)?; // the most bytes that the change may unlink
     /// assert_eq!(domain.garbage(), 90);
     /// assert!(RetireQueue::<()>::new(&domain).reserve(20).is_err()); // another writer
-    /// queue.push("a node", 40); // what it did unlink
+    /// queue.push("a node", 40); // the bytes that it did unlink
     /// queue.release(0);
     /// assert_eq!((queue.reserved(), domain.garbage()), (0, 40));
     /// # queue.drain(drop);
@@ -113,7 +112,7 @@ impl<T> RetireQueue<T> {
         Ok(())
     }
 
-    /// Gives back what is reserved beyond `keep` bytes.
+    /// Gives back the reserved bytes beyond `keep`.
     #[inline]
     pub fn release(&mut self, keep: usize) {
         if self.reserved > keep {
@@ -122,12 +121,12 @@ impl<T> RetireQueue<T> {
         }
     }
 
-    /// Bytes that are reserved: counted as garbage for items that are still to come.
+    /// Bytes that are reserved: they count as garbage for items that are pushed later.
     pub fn reserved(&self) -> usize {
         self.reserved
     }
 
-    /// Counts the bytes of items, as far as they were not reserved.
+    /// Counts the bytes of items that were not reserved.
     fn count(&mut self, bytes: usize) {
         let ready = bytes.min(self.reserved);
         self.reserved -= ready;
@@ -139,16 +138,16 @@ impl<T> RetireQueue<T> {
 
     /// Adds `item` to the open batch and counts its `bytes` as garbage.
     ///
-    /// It does not check the limits: [`reserve`](Self::reserve), or
-    /// [`make_room`](Self::make_room), before the write.
+    /// It does not check the limits: call [`reserve`](Self::reserve) or
+    /// [`make_room`](Self::make_room) before the write.
     pub fn push(&mut self, item: T, bytes: usize) {
         self.entries.push_back(Entry { item, bytes });
         self.open += 1;
         self.count(bytes);
     }
 
-    /// Adds many items to the open batch, and counts their bytes in one step: the domain's count is
-    /// one that all writers share.
+    /// Adds many items to the open batch, and counts their bytes in one step, because all writers
+    /// share the domain's count.
     ///
     /// ```
     /// # use sapwood_qsbr::{Domain, RetireQueue};
@@ -170,17 +169,17 @@ impl<T> RetireQueue<T> {
 
     /// Closes the open batch and starts its grace period; `None` if it is empty.
     ///
-    /// Call it after the stores that unlink the batch's items: what is reachable afterwards is not
-    /// protected.
+    /// Call it after the stores that unlink the batch's items. It does not protect items that are
+    /// still reachable.
     pub fn seal(&mut self) -> Option<Generation> {
         self.seal_tagged(0)
     }
 
-    /// As [`seal`](Self::seal), and marks the batch with a number of the caller's, such as a
+    /// As [`seal`](Self::seal), but also marks the batch with a number of the caller's, such as a
     /// version.
     ///
-    /// [`reclaim_while`](Self::reclaim_while) shows it, so that a batch can be held back for a
-    /// snapshot.
+    /// [`reclaim_while`](Self::reclaim_while) passes it on, so that the caller can hold a batch
+    /// back for a snapshot.
     pub fn seal_tagged(&mut self, tag: u64) -> Option<Generation> {
         if self.open == 0 {
             return None;
@@ -198,25 +197,25 @@ impl<T> RetireQueue<T> {
     /// Hands at most `budget` items whose grace period is over to `f`, oldest first, and returns
     /// how many.
     ///
-    /// Stops in the middle of a batch when the budget is used up. Items of the open batch are never
-    /// handed out.
+    /// It stops in the middle of a batch when the budget is used up. It does not hand out items of
+    /// the open batch.
     ///
     /// # Panics
     ///
-    /// Only if `f` does. The item that `f` was given counts as handed over; the others stay, and
-    /// the accounting is right.
+    /// When `f` panics. The item that `f` got counts as handed over; the others stay, and the
+    /// accounts are right.
     pub fn reclaim(&mut self, budget: usize, f: impl FnMut(T)) -> usize {
         self.reclaim_while(budget, |_, _| true, f)
     }
 
     /// As [`reclaim`](Self::reclaim), but stops before the first batch that `keep_going` refuses.
     ///
-    /// `keep_going` gets each batch's generation and tag, before the grace period is asked about,
-    /// at most once per batch and call.
+    /// `keep_going` gets each batch's generation and tag, before the grace period is checked, at
+    /// most once for each batch and call.
     ///
     /// # Panics
     ///
-    /// Only if `keep_going` or `f` does; see [`reclaim`](Self::reclaim).
+    /// When `keep_going` or `f` panics; see [`reclaim`](Self::reclaim).
     ///
     /// ```
     /// # use sapwood_qsbr::{Domain, RetireQueue};
@@ -251,7 +250,7 @@ impl<T> RetireQueue<T> {
                 break;
             }
             while batch.len > 0 && handed < budget {
-                // Everything is booked before `f` runs, so that its panic finds the books right.
+                // The accounts are updated before `f` runs, so that they are right if it panics.
                 batch.len -= 1;
                 handed += 1;
                 let Some(Entry { item, bytes }) = self.entries.pop_front() else {
@@ -269,18 +268,18 @@ impl<T> RetireQueue<T> {
         handed
     }
 
-    /// Makes room for `bytes` more garbage and [reserves](Self::reserve) it; under pressure it
-    /// reclaims from this queue.
+    /// Makes room for `bytes` more garbage and [reserves](Self::reserve) it. When there is no room,
+    /// it reclaims from this queue.
     ///
-    /// This is what a writer with a queue of its own wants before a write. `Domain::admit` with
+    /// A writer with a queue of its own calls this before a write. `Domain::admit` with
     /// [`LimitPolicy::Block`](crate::LimitPolicy::Block) would wait for room that only this queue
-    /// can make. Above the soft limit it reclaims what it can; at the hard limit it fails or waits,
-    /// by the domain's policy. The open batch is left alone.
+    /// can make. Above the soft limit this reclaims what it can. At the hard limit it fails or
+    /// waits, by the domain's policy. It does not touch the open batch.
     ///
     /// # Errors
     ///
-    /// [`GarbageLimit`] as for [`Domain::admit`]; also, under the blocking policy, when this
-    /// queue's open batch is all that is left to wait for.
+    /// [`GarbageLimit`] as for [`Domain::admit`]; also, under the blocking policy, when only this
+    /// queue's open batch is left to wait for.
     pub fn make_room(&mut self, bytes: usize, mut f: impl FnMut(T)) -> Result<(), GarbageLimit> {
         if self.domain.over_soft_limit() {
             self.reclaim(usize::MAX, &mut f);
@@ -296,18 +295,18 @@ impl<T> RetireQueue<T> {
             self.reclaim(usize::MAX, &mut f);
             domain.admit_with(full.requested, || {
                 self.reclaim(usize::MAX, &mut f);
-                // Garbage that is ours, and open or reserved, cannot shrink while we wait here.
+                // This queue's open and reserved garbage cannot shrink while its writer waits here.
                 !self.batches.is_empty() || domain.garbage() > self.bytes + self.reserved
             })?;
         }
     }
 
-    /// Hands over everything, the open batch too, **without waiting for a grace period**; returns
-    /// how many.
+    /// Hands over all items, those of the open batch included, **without waiting for a grace
+    /// period**; returns how many.
     ///
-    /// For an owner that is being dropped, or that otherwise knows that no reader is left. Nothing
-    /// here is unsafe, as the items are only values; to free what they name while a reader holds it
-    /// is the caller's `unsafe`.
+    /// It is for an owner that is being dropped, or that knows that no reader is left. This is not
+    /// unsafe, as the items are only values. To free the memory that they name while a reader holds
+    /// it is the caller's `unsafe`.
     pub fn drain(&mut self, mut f: impl FnMut(T)) -> usize {
         let mut credit = Credit {
             domain: &self.domain,
@@ -316,7 +315,7 @@ impl<T> RetireQueue<T> {
         self.batches.clear();
         let mut handed = 0;
         while let Some(Entry { item, bytes }) = self.entries.pop_front() {
-            // One open batch of what is left, should `f` panic.
+            // If `f` panics, the remaining items are one open batch.
             self.open = self.entries.len();
             self.bytes -= bytes;
             credit.bytes += bytes;
@@ -327,22 +326,22 @@ impl<T> RetireQueue<T> {
         handed
     }
 
-    /// How many items wait, those of the open batch included.
+    /// The number of items that wait, those of the open batch included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many bytes wait, those of the open batch included.
+    /// The bytes that wait, those of the open batch included.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether nothing waits.
+    /// Whether no item waits.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many items the open batch has.
+    /// The number of items in the open batch.
     pub fn open_len(&self) -> usize {
         self.open
     }
@@ -370,7 +369,7 @@ impl<T> fmt::Debug for RetireQueue<T> {
     }
 }
 
-/// Bytes to take off the domain's count in one go, on unwinding too.
+/// Bytes to subtract from the domain's count in one step, also on unwinding.
 struct Credit<'d> {
     domain: &'d Domain,
     bytes: usize,

@@ -1,5 +1,5 @@
-//! The list of reader slots: scanners walk it without locks, registration claims slots, nothing is
-//! ever unlinked.
+//! The list of reader slots. Scanners walk it without locks, registration claims slots, and slots
+//! are not unlinked.
 //!
 //! ```text
 //!  Slots.head ──► Slot ──► Slot ──► Slot ──► null        pushed at the head, freed with the domain only
@@ -23,15 +23,15 @@ use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, ColdMutex, fence, plain};
 
-/// The line that reader and scanners share.
+/// The cache line that a reader and scanners share.
 struct Hot {
     /// 0 while the reader is offline, else the newest generation that it has announced.
     seen: AtomicU64,
-    /// Set before the slot is published, constant from then on.
+    /// Set before the slot is published, and constant afterwards.
     next: plain::AtomicPtr<Slot>,
 }
 
-/// What one reader tells the scanners.
+/// The slot of one reader, which scanners read.
 pub(crate) struct Slot {
     hot: CachePadded<Hot>,
     claimed: AtomicBool,
@@ -39,30 +39,31 @@ pub(crate) struct Slot {
     name: ColdMutex<String>,
     /// The value of `seen` that a scanner was held back by; 0 for none.
     stuck_at: plain::AtomicU64,
-    /// When that was first noticed, on the domain's clock.
+    /// When a scanner first noticed it, on the domain's clock.
     stuck_since: plain::AtomicU64,
 }
 
 impl Slot {
-    /// What the scanners know of this reader. Acquire: what the reader did before it announced this
-    /// value happened before whatever the caller does next (such as reusing the memory).
+    /// The value that this reader has announced. The load is an Acquire: what the reader did before
+    /// the announcement happened before the caller's next steps, such as reusing the memory.
     pub(crate) fn seen(&self) -> u64 {
         self.hot.seen.load(Acquire)
     }
 
-    /// From offline to online: announces `generation`, then orders that before every later read.
+    /// Takes the reader from offline to online: announces `generation`, and orders that before
+    /// every later read.
     ///
-    /// The fence pairs with the one in `Shared::scan`. Of the two one is first: if ours, the
-    /// scanner sees the announcement; if the scanner's, every read after ours sees the unlinking
-    /// that came before the scan.
+    /// The fence pairs with the one in `Shared::scan`. If ours is first, the scanner sees the
+    /// announcement. If the scanner's is first, every read after ours sees the unlinking that came
+    /// before the scan.
     pub(crate) fn come_online(&self, generation: u64) {
         self.hot.seen.store(generation, Release);
         fence(SeqCst);
     }
 
-    /// While online: announces that everything held so far has been let go. `generation` was loaded
-    /// with Acquire, so later reads see whatever was unlinked before it began; there is nothing
-    /// left for a fence to do, since a scanner that sees this store late only waits longer.
+    /// Announces a quiescent state of an online reader. `generation` was loaded with Acquire, so
+    /// later reads see every unlinking before it began. A fence is not needed, since a scanner that
+    /// sees this store late only waits longer.
     pub(crate) fn announce(&self, generation: u64) {
         self.hot.seen.store(generation, Release);
     }
@@ -79,11 +80,11 @@ impl Slot {
         self.pinned.load(Relaxed)
     }
 
-    /// Notes that the reader stands at `seen` and holds somebody back; `now` is asked only if that
-    /// is news. Returns since when it has been known to.
+    /// Notes that the reader stays at `seen` and holds a grace period back. Calls `now` only if
+    /// that was not noted before. Returns since when it has been noted.
     ///
-    /// Racing observers may mix up their stamps by the length of the race. It is a diagnosis, not a
-    /// proof.
+    /// Observers that race may mix up their stamps, by the length of the race, so the time is a
+    /// diagnosis.
     pub(crate) fn note_stuck(&self, seen: u64, now: impl FnOnce() -> u64) -> u64 {
         if self.stuck_at.load(Acquire) == seen {
             return self.stuck_since.load(Relaxed);
@@ -97,10 +98,10 @@ impl Slot {
 
 pub(crate) struct Slots {
     head: AtomicPtr<Slot>,
-    /// Unclaimed slots, never less than there are: saves the walk when there are none.
+    /// At least the number of unclaimed slots. It saves the walk when there are none.
     free: plain::AtomicUsize,
     len: plain::AtomicUsize,
-    /// The domain is gone; threads that have cached a slot for pinning can let go of it.
+    /// The domain was dropped. Threads that have cached a slot for pinning can drop it.
     closed: plain::AtomicBool,
 }
 
@@ -114,7 +115,7 @@ impl Slots {
         }
     }
 
-    /// All slots there are, claimed or not; an unclaimed one reads as offline.
+    /// All slots, claimed or not. An unclaimed slot reads as offline.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Slot> {
         let mut at = self.head.load(Acquire);
         core::iter::from_fn(move || {
@@ -127,7 +128,7 @@ impl Slots {
         })
     }
 
-    /// How many slots have been allocated: the most readers that there ever were at once.
+    /// The number of slots that have been allocated: the most readers at one time.
     pub(crate) fn allocated(&self) -> usize {
         self.len.load(Relaxed)
     }
@@ -141,7 +142,7 @@ impl Slots {
         self.closed.load(Acquire)
     }
 
-    /// Claims an unused slot or adds one; it starts offline.
+    /// Claims an unused slot, or adds one. It starts offline.
     pub(crate) fn claim(self: &Arc<Self>, name: String, pinned: bool) -> Claim {
         let slot = self.claim_unused().unwrap_or_else(|| self.push());
         let claim = Claim {
@@ -181,7 +182,8 @@ impl Slots {
             stuck_at: plain::AtomicU64::new(0),
             stuck_since: plain::AtomicU64::new(0),
         }));
-        // SAFETY: just made from a box, so it is not null and nobody frees it before `drop`.
+        // SAFETY: the slot was just made from a box, so it is not null, and nobody frees it before
+        // `drop`.
         let slot = unsafe { NonNull::new_unchecked(slot) };
         let mut head = self.head.load(Acquire);
         loop {
@@ -204,15 +206,16 @@ impl Drop for Slots {
     fn drop(&mut self) {
         let mut at = self.head.load(Acquire);
         while !at.is_null() {
-            // SAFETY: every slot was boxed in `push` and is on the list once. `&mut self` in drop:
-            // every `Claim` holds an `Arc` of us, so none is left, and no iterator is either.
+            // SAFETY: every slot was boxed in `push` and is on the list once. In drop no `Claim` is
+            // left, as each holds an `Arc` of the list, and no iterator is left either.
             let slot = unsafe { Box::from_raw(at) };
             at = slot.hot.next.load(Relaxed);
         }
     }
 }
 
-/// The use of one slot by one reader. Dropping it takes the reader offline and gives the slot back.
+/// The claim of one reader on one slot. Dropping it takes the reader offline and gives the slot
+/// back.
 pub(crate) struct Claim {
     slots: Arc<Slots>,
     slot: NonNull<Slot>,
@@ -240,7 +243,7 @@ impl Deref for Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         self.go_offline();
-        // Counted before it can be claimed, so that the count never wraps below zero.
+        // Counted before the slot can be claimed, so that the count does not wrap below zero.
         self.slots.free.fetch_add(1, Relaxed);
         self.claimed.store(false, Release);
     }

@@ -1,4 +1,4 @@
-//! Other grace sources: a domain's grace period is over when all of its sources say so too.
+//! Other sources of grace periods. A domain's grace period is over when its sources say so as well.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,13 +7,14 @@ use core::sync::atomic::Ordering::Acquire;
 
 use crate::sync::{AtomicU64, Mutex, raise};
 
-/// Another authority on who may still be reading, such as the kernel's RCU or another domain.
+/// A source of grace periods for readers that the domain does not know, such as the kernel's RCU or
+/// another domain.
 ///
 /// ```
 /// use sapwood_qsbr::{Domain, Generation, GraceSource};
 /// use std::sync::Arc;
 ///
-/// /// Makes one domain wait for the readers of another as well.
+/// /// Makes one domain wait for the readers of another domain as well.
 /// struct Of(Domain);
 ///
 /// impl GraceSource for Of {
@@ -34,22 +35,22 @@ use crate::sync::{AtomicU64, Mutex, raise};
 pub trait GraceSource: Send + Sync {
     /// Starts a grace period and returns a token for it.
     ///
-    /// Has to be ordered after everything that the calling thread did before (a full fence). A
-    /// domain has at most one token of each source outstanding, so a source that costs a system
-    /// call is asked once per period of its own, not once per write.
+    /// The start must be ordered after everything that the calling thread did before (a full
+    /// fence). A domain has at most one token of each source outstanding, so it asks a source that
+    /// costs a system call once for each of the source's periods, not once for each write.
     fn start(&self) -> u64;
 
     /// Whether the grace period of `token` is over. Must not block.
     ///
-    /// Once `true`, it has to be `true` for every reader that this source stands for, and what they
-    /// did has to happen before the return (Acquire).
+    /// It may return `true` only when the period is over for every reader of this source, and their
+    /// reads must happen before the return (Acquire).
     fn elapsed(&self, token: u64) -> bool;
 
-    /// What stall reports call this source.
+    /// The name of this source in stall reports.
     fn name(&self) -> &str;
 }
 
-/// A period that every source has been asked for.
+/// A period that was started at every source.
 struct InFlight {
     /// Generations up to this one are covered.
     generation: u64,
@@ -59,8 +60,8 @@ struct InFlight {
     since: u64,
 }
 
-/// All sources of a domain. One period at a time is in flight; whatever comes meanwhile shares the
-/// next.
+/// All sources of a domain. One period at a time is in flight; generations that begin meanwhile
+/// share the next one.
 pub(crate) struct Sources {
     list: Vec<Arc<dyn GraceSource>>,
     in_flight: Mutex<Option<InFlight>>,
@@ -77,8 +78,8 @@ impl Sources {
         }
     }
 
-    /// Starts a period unless one is in flight. Never waits: whoever holds the lock does the same
-    /// work.
+    /// Starts a period unless one is in flight. It does not wait: the holder of the lock does the
+    /// same work.
     pub(crate) fn start_if_idle(&self, generation: &AtomicU64, now: impl FnOnce() -> u64) {
         if let Some(mut in_flight) = self.in_flight.try_lock() {
             self.start(&mut in_flight, generation, now);
@@ -91,7 +92,7 @@ impl Sources {
         generation: &AtomicU64,
         now: impl FnOnce() -> u64,
     ) {
-        // Acquire, and before the sources are asked: what was unlinked before this generation began
+        // An Acquire before the sources are asked: what was unlinked before this generation began
         // is unlinked before their periods begin.
         let generation = generation.load(Acquire);
         if in_flight.is_none() && self.done.load(Acquire) < generation {
@@ -108,8 +109,8 @@ impl Sources {
         }
     }
 
-    /// Asks the sources, starts the next period where one has ended, and returns the newest
-    /// generation that is over for all of them. Never waits.
+    /// Asks the sources, starts the next period if one has ended, and returns the newest generation
+    /// that is over for all of them. It does not wait.
     pub(crate) fn progress(&self, generation: &AtomicU64, now: impl FnOnce() -> u64) -> u64 {
         if let Some(mut in_flight) = self.in_flight.try_lock() {
             if let Some(period) = in_flight.as_mut() {
@@ -128,8 +129,8 @@ impl Sources {
         self.done.load(Acquire)
     }
 
-    /// Calls `f` with each source that has not answered, the generation asked for, and since when
-    /// it is asked.
+    /// Calls `f` with each source whose period is not over, the generation that waits for it, and
+    /// the time since when it waits.
     pub(crate) fn waiting(&self, mut f: impl FnMut(&str, u64, u64)) {
         if let Some(in_flight) = self.in_flight.try_lock() {
             if let Some(period) = in_flight.as_ref() {

@@ -1,4 +1,4 @@
-//! Stall reports: who holds garbage back, and for how long.
+//! Stall reports: which readers and snapshots hold garbage back, and for how long.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use core::fmt;
 
 use crate::domain::Domain;
 
-/// What kind of reader a [`Stall`] is about.
+/// The kind of a [`Stall`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StallKind {
@@ -21,26 +21,25 @@ pub enum StallKind {
     Snapshot,
 }
 
-/// A reader that has stood still while garbage waits, or a snapshot that holds garbage back. From
-/// [`Domain::stalls`].
+/// A report of a reader that had no quiescent state while garbage waits, or of a snapshot that
+/// holds garbage back. From [`Domain::stalls`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stall {
-    /// The name it was registered with; the thread's name for a pin; the source's name for a
-    /// source; the version, and the thread that made it, for a snapshot.
+    /// The name with which a reader was registered, the name of a pinned thread or of a source, or
+    /// the version of a snapshot with the thread that made it.
     pub name: String,
-    /// What it is.
+    /// The kind.
     pub kind: StallKind,
-    /// How many generations have begun since its last quiescent state; for a snapshot, how many
-    /// versions were published after it.
+    /// The number of generations that have begun since its last quiescent state. For a snapshot,
+    /// the number of versions that were published after it.
     pub generations: u64,
-    /// For how long it has been known to hold something back; at most how long it has stood still.
-    /// For a snapshot, its age.
+    /// For how long the domain has known that it holds garbage back; this is at most the time since
+    /// its last quiescent state. For a snapshot, its age.
     #[cfg(feature = "std")]
     pub stood_for: core::time::Duration,
-    /// At most this many bytes wait because of it: the domain's garbage at the time of the report.
-    /// For a snapshot, the bytes that its structure retired after that version: they wait for its
-    /// end.
+    /// The most bytes that wait because of it: the domain's garbage at the time of the report. For
+    /// a snapshot, the bytes that its structure retired after that version, which wait for its end.
     pub bytes: usize,
 }
 
@@ -60,18 +59,18 @@ impl fmt::Display for Stall {
 }
 
 impl Domain {
-    /// The readers that have stood still for longer than `stall_after` while garbage waits, and the
-    /// snapshots as old as that which hold garbage back; the longest first.
+    /// The readers without a quiescent state for longer than `stall_after` while garbage waits, and
+    /// the snapshots of that age that hold garbage back. The longest come first.
     ///
-    /// No reader ever looks at a clock: the time runs from when it was first noticed that a reader
-    /// holds something back. A failed [`elapsed`](Self::elapsed) (hence any poll or reclaim)
-    /// notices the readers that it fails for, this function notices everyone who is behind; so a
-    /// monitor calls it every so often. Without `std` there is no clock, and every reader that is
-    /// behind is listed.
+    /// Readers do not read a clock. The time runs from the moment when somebody first noticed that
+    /// a reader holds garbage back. A failed [`elapsed`](Self::elapsed), and so any poll or
+    /// reclaim, notices the readers that it fails for; this function notices every reader that is
+    /// behind. So a monitor should call it regularly. Without `std` there is no clock, and every
+    /// reader that is behind is listed.
     ///
-    /// Takes time in proportion to the number of readers and snapshots; takes each reported
-    /// reader's name lock, and no lock that a waiting writer holds: another thread can ask why a
-    /// writer is blocked ([`LimitPolicy::Block`](crate::LimitPolicy::Block)).
+    /// It takes time in proportion to the number of readers and snapshots, and the lock of each
+    /// reported reader's name. It takes no lock that a waiting writer holds, so another thread can
+    /// ask why a writer is blocked ([`LimitPolicy::Block`](crate::LimitPolicy::Block)).
     ///
     /// ```
     /// # #[cfg(feature = "std")] {

@@ -1,8 +1,8 @@
-//! One place that decides whose atomics and locks the crate runs on: `core`/`std`, or loom's.
+//! The atomics and locks that the crate uses: those of `core` and `std`, or loom's.
 //!
-//! What the protocol's proof rests on (generation, slots, list head, locks, fences) goes through
-//! loom. Counters and diagnostics stay `core` atomics under loom as well: they order nothing, and
-//! each visible operation multiplies the schedules that a model has to try.
+//! The parts that the protocol's proof needs (generation, slots, list head, locks, fences) are
+//! loom's in its models. Counters and diagnostics stay `core` atomics there as well: they order
+//! nothing, and each visible operation multiplies the schedules that a model has to try.
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -13,12 +13,12 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, fence};
 
 /// `fetch_max` with AcqRel, as a loop: ThreadSanitizer does not instrument the instruction that
 /// `fetch_max` becomes, and then reports races where there are none. When the value is as high
-/// already, somebody else has published at least as much, and nothing is written.
+/// already, another thread has published at least as much, and this writes nothing.
 ///
 /// It guesses the old value, as generations go up by one, and does not load it first. Loom
 /// remembers only the last access to an atomic when it looks for schedules to try, so such a load
-/// would hide the accesses of other threads from it (seen: wrong orderings on the value passed the
-/// models).
+/// would hide the accesses of other threads from it: with the load, wrong orderings passed the
+/// models.
 pub(crate) fn raise(value: &AtomicU64, to: u64) {
     let mut now = to.saturating_sub(1);
     while let Err(newer) = value.compare_exchange(now, to, AcqRel, Relaxed) {
@@ -46,8 +46,8 @@ macro_rules! unpoisoned_mutex {
                 Self($($path)::+::Mutex::new(value))
             }
 
-            /// A panic in user code never happens while one of our locks guards a half-done change,
-            /// so the poison mark means nothing here.
+            /// User code does not run while one of these locks guards a half-done change, so the
+            /// poison mark has no meaning here.
             pub(crate) fn lock(&self) -> $($path)::+::MutexGuard<'_, T> {
                 self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
             }
@@ -70,7 +70,7 @@ unpoisoned_mutex!(
 );
 #[cfg(loom)]
 unpoisoned_mutex!(
-    /// A lock that is never held across an operation that a model can see.
+    /// A lock that is not held across an operation that a model can see.
     ColdMutex, std::sync
 );
 
@@ -84,7 +84,7 @@ pub(crate) use Mutex as ColdMutex;
 #[cfg(all(not(loom), not(feature = "std")))]
 pub(crate) use spin::Mutex;
 
-/// Without an operating system there is nobody to sleep with: a plain test-and-set lock.
+/// A plain test-and-set lock, for programs without an operating system.
 #[cfg(all(not(loom), not(feature = "std")))]
 mod spin {
     use core::cell::UnsafeCell;
@@ -96,8 +96,8 @@ mod spin {
         value: UnsafeCell<T>,
     }
 
-    // SAFETY: `held` lets one thread at a time reach the value, so sharing the lock only ever moves
-    // access to `T` from thread to thread, which `T: Send` allows.
+    // SAFETY: `held` lets one thread at a time reach the value, so a shared lock only moves access
+    // to `T` from thread to thread, which `T: Send` allows.
     unsafe impl<T: Send> Sync for Mutex<T> {}
 
     pub(crate) struct MutexGuard<'a, T>(&'a Mutex<T>);
@@ -122,7 +122,7 @@ mod spin {
         }
 
         pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            // Made only when the lock is ours: the drop of a guard releases it.
+            // A guard is made only when the lock was taken: its drop releases the lock.
             (!self.held.swap(true, Ordering::Acquire)).then(|| MutexGuard(self))
         }
     }
@@ -130,7 +130,7 @@ mod spin {
     impl<T> Deref for MutexGuard<'_, T> {
         type Target = T;
         fn deref(&self) -> &T {
-            // SAFETY: this guard exists, so `held` was taken by us and nobody else has a guard.
+            // SAFETY: this guard exists, so its thread took `held`, and nobody else has a guard.
             unsafe { &*self.0.value.get() }
         }
     }
@@ -149,7 +149,7 @@ mod spin {
     }
 }
 
-/// Waiting that starts hot and cools down: spin, then yield, then sleep up to a millisecond.
+/// The steps of a wait: it spins, then yields, then sleeps for up to a millisecond.
 pub(crate) struct Backoff(u32);
 
 impl Backoff {
@@ -174,7 +174,7 @@ impl Backoff {
     }
 }
 
-/// Time since the domain was made, in nanoseconds; always 0 where there is no clock.
+/// A clock: nanoseconds since the domain was made, or 0 where there is no clock.
 pub(crate) struct Clock {
     #[cfg(feature = "std")]
     start: std::time::Instant,

@@ -1,5 +1,5 @@
-//! Readers driven by tokio: a worker thread that parks is offline, one that works has a [`Reader`]
-//! of its own.
+//! Readers for tokio's worker threads. Each worker has a [`Reader`] of its own, which is offline
+//! while the worker is parked.
 //!
 //! [`install`] puts four hooks into a runtime's builder. Tasks then read through [`with_guard`],
 //! which takes a closure, so that nothing read can be held across an `.await` (where the task might
@@ -17,7 +17,7 @@
 //! let task = runtime.spawn(async move {
 //!     let found = tokio_hooks::with_guard(&handle, |guard| {
 //!         assert!(guard.belongs_to(&handle));
-//!         42 // ... look something up, copy or clone what is wanted ...
+//!         42 // ... look something up, and copy or clone it ...
 //!     });
 //!     tokio::task::yield_now().await;
 //!     found
@@ -32,9 +32,9 @@
 //! let guard = sapwood_qsbr::tokio_hooks::with_guard(&domain, |guard| guard); // error: lifetime may not live long enough
 //! ```
 //!
-//! What holds garbage back: a closure that runs for long, and a task that does not yield for long
-//! after a `with_guard` on the same worker. The latter calls [`quiescent`], or [`offline`] before
-//! it starts.
+//! A closure that runs for long holds garbage back. So does a task that does not yield for long
+//! after a `with_guard` on the same worker: it should call [`quiescent`], or [`offline`] before its
+//! long work.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -48,8 +48,8 @@ use crate::reader::{Guard, Reader};
 
 struct Worker {
     reader: Reader,
-    /// Whether the park hook has been seen on this thread. Until then nothing would take the reader
-    /// offline: the start hook runs on the threads of `spawn_blocking` too, and they never call the
+    /// Whether the park hook has run on this thread. Until then nothing would take the reader
+    /// offline: the start hook runs on the threads of `spawn_blocking` too, which do not call the
     /// park hook.
     parks: bool,
 }
@@ -64,14 +64,14 @@ thread_local! {
     static WORKERS: RefCell<Vec<Worker>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Installs the hooks for `domain`: start registers a reader, park takes it offline, stop
-/// unregisters it. After unpark it comes online with its first guard.
+/// Installs the hooks for `domain`. Start registers a reader, park takes it offline, stop
+/// unregisters it. After unpark the reader comes online with its first guard.
 ///
-/// A builder has one hook of each kind: installing replaces hooks set before, and is replaced by
-/// hooks set later. To combine several domains, or with other hooks, call [`thread_start`],
-/// [`thread_park`], [`thread_unpark`] and [`thread_stop`] from hooks of your own. Works for the
-/// multi-threaded and the current-thread runtime; on the latter there are no start and stop hooks
-/// for the thread that calls `block_on`, where [`with_guard`] pins instead.
+/// A builder has one hook of each kind: this replaces hooks that were set before, and hooks that
+/// are set later replace it. To combine several domains, or with other hooks, call
+/// [`thread_start`], [`thread_park`], [`thread_unpark`] and [`thread_stop`] from hooks of your own.
+/// This works for the multi-threaded and the current-thread runtime. The latter has no start and
+/// stop hooks for the thread that calls `block_on`: there [`with_guard`] pins.
 pub fn install<'b>(builder: &'b mut Builder, domain: &Domain) -> &'b mut Builder {
     let domain = domain.clone();
     builder
@@ -81,9 +81,9 @@ pub fn install<'b>(builder: &'b mut Builder, domain: &Domain) -> &'b mut Builder
         .on_thread_stop(thread_stop)
 }
 
-/// To be called when a runtime's thread starts: registers a reader for it, offline.
+/// Registers an offline reader for a runtime's thread. Call it when the thread starts.
 ///
-/// If the domain has as many readers as it allows, the thread gets none, and [`with_guard`] pins
+/// If the domain has the most readers that it allows, the thread gets none, and [`with_guard`] pins
 /// there.
 pub fn thread_start(domain: &Domain) {
     let thread = std::thread::current();
@@ -99,7 +99,7 @@ pub fn thread_start(domain: &Domain) {
     }
 }
 
-/// To be called before a worker parks: takes this thread's readers offline.
+/// Takes this thread's readers offline. Call it before a worker parks.
 pub fn thread_park() {
     with_workers_mut(|workers| {
         for worker in workers {
@@ -109,22 +109,22 @@ pub fn thread_park() {
     });
 }
 
-/// To be called after a worker has unparked. The readers come online with their first guard, since
-/// many a turn reads nothing.
+/// Notes that a worker has unparked. Call it then. The readers come online with their first guard,
+/// since many turns read nothing.
 pub fn thread_unpark() {
     with_workers_mut(|workers| workers.iter_mut().for_each(|worker| worker.parks = true));
 }
 
-/// To be called before a runtime's thread ends: unregisters its readers.
+/// Unregisters this thread's readers. Call it before a runtime's thread ends.
 pub fn thread_stop() {
     // Dropped after the borrow has ended: the last handle of a domain runs its deferred closures,
-    // which may come back here.
+    // which may call these functions.
     let mut workers = Vec::new();
     with_workers_mut(|all| workers = core::mem::take(all));
 }
 
-/// Does nothing inside `with_guard`, whose borrow is on: then there is a guard, and this is no
-/// quiescent state. (`block_in_place` can run other tasks' hooks there.)
+/// Calls `f`, but does nothing inside `with_guard`, which borrows the workers: there a guard lives,
+/// so the thread is not quiescent. (`block_in_place` can run other tasks' hooks there.)
 fn with_workers_mut(f: impl FnOnce(&mut Vec<Worker>)) -> bool {
     WORKERS
         .try_with(|workers| {
@@ -138,13 +138,13 @@ fn with_workers_mut(f: impl FnOnce(&mut Vec<Worker>)) -> bool {
 
 /// Calls `f` with a guard of `domain`.
 ///
-/// On a worker with hooks that has parked once: a thread-local look-up, and a quiescent state
-/// afterwards. On any other thread it pins (see [`Domain::pin`]). May be nested; only the outermost
-/// call ends with a quiescent state.
+/// On a worker with hooks that has parked once, it costs a look at a thread-local and a quiescent
+/// state afterwards. On any other thread it pins (see [`Domain::pin`]). Calls may be nested; only
+/// the outermost one ends with a quiescent state.
 ///
 /// # Panics
 ///
-/// Only if `f` does; the reader stays usable.
+/// When `f` panics. The reader stays usable.
 pub fn with_guard<R>(domain: &Domain, f: impl for<'g> FnOnce(Guard<'g>) -> R) -> R {
     let mut f = Some(f);
     let read = WORKERS.try_with(|workers| {
@@ -162,16 +162,15 @@ pub fn with_guard<R>(domain: &Domain, f: impl for<'g> FnOnce(Guard<'g>) -> R) ->
     }
 }
 
-/// An explicit quiescent state of this thread's reader, for long work between two awaits.
+/// Announces a quiescent state of this thread's reader, for long work between two awaits.
 ///
-/// Returns whether it took place: `false` inside [`with_guard`], and on threads where `with_guard`
-/// pins, which hold nothing in between anyway.
+/// Returns whether it did: `false` inside [`with_guard`], and on threads where `with_guard` pins,
+/// which hold nothing back between calls.
 pub fn quiescent(domain: &Domain) -> bool {
     with_reader_mut(domain, Reader::quiescent)
 }
 
-/// Takes this thread's reader offline until its next guard, before work that does not come back for
-/// long.
+/// Takes this thread's reader offline until its next guard, before long work without a guard.
 ///
 /// Returns whether it did; see [`quiescent`].
 pub fn offline(domain: &Domain) -> bool {

@@ -1,4 +1,4 @@
-//! How structures with readers are made: what all of them can be told.
+//! The builder of all structures with registered readers.
 
 use core::fmt;
 
@@ -9,16 +9,17 @@ use crate::memory::MemoryOptions;
 
 /// A structure that a [`Builder`] makes.
 pub trait Buildable {
-    /// What can be said of this structure and not of others.
+    /// The choices that only this structure has.
     #[doc(hidden)]
     type Choices: Clone + fmt::Debug;
 }
 
-/// How a structure is made; its `builder()` begins one, its `build()` ends it.
-///
-/// All structures with readers can be told how much memory they may take, where it comes from, and
-/// whose grace periods they wait for. What only one of them can be told is listed below by
+/// A builder of a structure. The structure's `builder()` makes it, and `build()` makes the
 /// structure.
+///
+/// For all structures with registered readers, a builder chooses how much memory they may take,
+/// where it comes from, and which domain's grace periods they wait for. The choices of single
+/// structures are listed below by structure.
 ///
 /// ```
 /// use sapwood::maple::MapleMap;
@@ -48,11 +49,13 @@ impl<M: Buildable> Builder<M> {
     }
 
     /// The most bytes of memory: entries, versions, reservations, garbage, free blocks and the
-    /// header. A change that needs more is [`ArenaFull`](crate::Error::ArenaFull). It holds
-    /// whatever [`options`](Self::options) say. Default: as much as the backing has room for.
+    /// header. A change that needs more fails with [`ArenaFull`](crate::Error::ArenaFull). The
+    /// limit holds whatever [`options`](Self::options) say. Default: as much as the backing has
+    /// room for.
     ///
-    /// A [`RouteTable`](crate::route::RouteTable) gives as much to the prefixes of each family;
-    /// its groups are not counted.
+    /// In an [`IpFib`](crate::lpm::IpFib) and a [`RouteTable`](crate::route::RouteTable), the limit
+    /// holds for the prefixes of each family by itself. The groups of a `RouteTable` are not
+    /// counted.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.memory.limit = Some(bytes);
         self
@@ -61,10 +64,9 @@ impl<M: Buildable> Builder<M> {
     /// The arena's options. The backing must be one that does not move; the default reserves 8 GiB
     /// of address space (LPM tables: 1 GiB for each family) and commits memory as it is used.
     ///
-    /// Shared maps use small pages by default, so that no insertion waits for long. With
-    /// [`huge_pages`](ArenaOptions::huge_pages), lookups in maps larger than the cache are up to a
-    /// fifth quicker, and an insertion that touches a new huge page takes 0.2 to 5 ms (a note of
-    /// one measurement).
+    /// Shared maps use small pages by default, because an insertion that touches a new huge page
+    /// takes 0.2 to 5 ms. With [`huge_pages`](ArenaOptions::huge_pages), lookups in maps larger
+    /// than the cache are up to a fifth quicker (both figures are notes of one measurement).
     pub fn options(mut self, options: ArenaOptions) -> Self {
         self.memory.options = options;
         self
@@ -73,12 +75,13 @@ impl<M: Buildable> Builder<M> {
     /// The domain whose grace periods the structure waits for; several structures may share one.
     /// Default: its own.
     ///
-    /// A change reserves the most garbage that it may leave behind against the domain's
-    /// [hard limit](sapwood_qsbr::DomainBuilder::hard_limit); where there is no room it is
-    /// [`Error::GarbageLimit`](crate::Error::GarbageLimit), or waits. In an ordered shared map that
-    /// is 1.6 KiB and the leaf, for each writer at work. An index grows only where there is room
-    /// for the chunk of a table that it gives back, of up to 33 KiB. A change of a range map with
-    /// reserved blocks cannot fail: its garbage is asked for when the blocks are reserved.
+    /// Before a change, a writer reserves the most garbage that the change may leave against the
+    /// domain's [hard limit](sapwood_qsbr::DomainBuilder::hard_limit). When there is no room, the
+    /// change fails with [`Error::GarbageLimit`](crate::Error::GarbageLimit), or waits. In an
+    /// ordered shared map it reserves 1.6 KiB and the leaf, for each writer at work. An index grows
+    /// only when there is room for the chunk of a table that it gives back, of up to 33 KiB. A
+    /// change of a range map with reserved blocks cannot fail: `reserve` has asked for the room for
+    /// its garbage.
     pub fn domain(mut self, domain: &Domain) -> Self {
         self.domain = Some(domain.clone());
         self

@@ -1,11 +1,11 @@
-//! What can go wrong, and how it says so.
+//! The errors of operations.
 
 use core::fmt;
 
 use sapwood_arena::ArenaFull;
 use sapwood_qsbr::GarbageLimit;
 
-/// Why an operation did not happen. The map is as it was before the call.
+/// The reason why an operation did not happen. The structure is as it was before the call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,19 +27,19 @@ pub enum Error {
     /// Memory that waits for readers has reached the hard limit of the domain.
     #[error(transparent)]
     GarbageLimit(#[from] GarbageLimit),
-    /// The map has as many entries as it may have.
+    /// The map has the most entries that it may have.
     #[error("the map is full: it has the {max_entries} entries that it may have")]
     Full {
         /// The most entries.
         max_entries: usize,
     },
-    /// The key is there already, and only a new one was to be inserted.
+    /// The key is in the map already, and the operation inserts only new ones.
     #[error("the key is there already")]
     Exists,
-    /// The key is not there, and only a value that is there was to be replaced.
+    /// The key is not in the map, and the operation replaces only values that are.
     #[error("the key is not there")]
     Absent,
-    /// The value is another one than the one that was to be replaced.
+    /// The value is not the one that the operation was to replace.
     #[error("the value is not the expected one")]
     Differs,
     /// The prefix has bits set behind its length, as in `10.0.0.1/8`.
@@ -48,7 +48,7 @@ pub enum Error {
         /// The prefix as it was given.
         prefix: ipnet::IpNet,
     },
-    /// The prefix has more bits than there may be, or than its bytes have.
+    /// The prefix has more bits than are allowed, or than its bytes have.
     #[error("prefix of {bits} bits is too long (the limit is {limit})")]
     PrefixTooLong {
         /// Its length in bits.
@@ -70,10 +70,10 @@ pub enum Error {
         /// Its last index.
         end: u64,
     },
-    /// An entry is in the way, and only a gap was to be filled.
+    /// The range has an index of an entry, and the operation fills only gaps.
     #[error("the entry {start}..={end} is in the way")]
     Occupied {
-        /// The first index of the first entry in the way.
+        /// The first index of the first entry in the range.
         start: u64,
         /// Its last index.
         end: u64,
@@ -100,10 +100,10 @@ pub enum Error {
     /// The alignment is not a power of two.
     #[error("the alignment {align} is not a power of two")]
     Alignment {
-        /// What was asked for.
+        /// The alignment that was asked for.
         align: u64,
     },
-    /// The reservation was for fewer changes.
+    /// The reservation's changes have all been made.
     #[error("the reservation has been used up")]
     ReservationUsedUp,
     /// Entries that should be sorted are not.
@@ -121,7 +121,7 @@ pub enum Error {
 pub struct Rejected<V> {
     /// The value that was not inserted.
     pub value: V,
-    /// Why.
+    /// The reason.
     pub error: Error,
 }
 

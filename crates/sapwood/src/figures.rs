@@ -1,13 +1,13 @@
-//! How reports of memory are written.
+//! The text of memory reports.
 
 use core::fmt;
 
 use sapwood_arena::{Kind, Memory};
 
-/// What is counted in a report, and how one of it is called.
+/// What a report counts, in the plural and in the singular.
 pub(crate) type Counted = (&'static str, &'static str);
 
-/// Of most maps.
+/// What most maps count.
 pub(crate) const ENTRIES: Counted = ("entries", "an entry");
 
 /// The number and the bytes of the blocks of a kind.
@@ -40,8 +40,8 @@ pub(crate) fn counts(f: &mut fmt::Formatter<'_>, counts: &[(&str, u64)]) -> fmt:
     Ok(())
 }
 
-/// Writes a table: blocks with their numbers and bytes, then sums of bytes, each with its share of
-/// what is counted.
+/// Writes a table: blocks with their numbers and bytes, then sums of bytes, each also divided by
+/// the number of things counted.
 pub(crate) fn table(
     f: &mut fmt::Formatter<'_>,
     (many, one): Counted,

@@ -1,4 +1,4 @@
-//! Garbage: blocks that a writer has unlinked and that readers may still look at.
+//! Garbage: blocks that a writer has unlinked and that readers may still reach.
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
@@ -14,7 +14,8 @@ pub(crate) const SEAL: usize = 64;
 pub(crate) struct Block(u64);
 
 impl Block {
-    /// A block of 512 KiB at most. A length of 0 is for values: their type knows it.
+    /// A block of at most 512 KiB. A length of 0 is that of values, whose length follows from their
+    /// type.
     pub(crate) fn new(r: u32, kind: Kind, bytes: usize) -> Self {
         Block(u64::from(r) | u64::from(kind.0) << 32 | (bytes.div_ceil(UNIT) as u64) << 48)
     }
@@ -23,7 +24,7 @@ impl Block {
         self.0 as u32
     }
 
-    /// The kind as the arena knows it.
+    /// The kind in the arena's accounts.
     pub(crate) fn kind(self) -> Kind {
         Kind((self.0 >> 32) as u8)
     }
@@ -37,7 +38,7 @@ impl Block {
 /// The garbage of one writer.
 pub(crate) struct Garbage {
     queue: RetireQueue<Block>,
-    /// Blocks that the queue does not have yet, with their bytes: it takes many at once.
+    /// Blocks that are not in the queue yet, with their bytes. The queue takes many at once.
     left: Vec<(Block, usize)>,
     left_bytes: usize,
 }
@@ -51,7 +52,7 @@ impl Garbage {
         }
     }
 
-    /// Retires a block that the newest version does without.
+    /// Retires a block that the newest version does not reach.
     #[inline]
     pub(crate) fn retire(&mut self, arena: &mut Arena, block: Block, bytes: usize) {
         arena.retire(bytes, block.kind());
@@ -74,15 +75,15 @@ impl Garbage {
     }
 
     /// Whether the queue should get the newest blocks, in an arena with `live` bytes: when they are
-    /// [`SEAL`], or a quarter of that, and 4 KiB at least.
+    /// [`SEAL`] blocks, or a quarter of `live` and at least 4 KiB.
     #[inline]
     pub(crate) fn is_due(&self, live: usize) -> bool {
         self.left.len() >= SEAL || self.left_bytes >= (live / 4).max(4 << 10)
     }
 
-    /// Frees up to `budget` blocks that no reader can hold any more, and that were retired by
-    /// version `oldest` or an earlier one. `newest` is the number of a version that does without
-    /// all blocks.
+    /// Frees up to `budget` blocks that no reader can reach any more, and that were retired by
+    /// version `oldest` or an earlier one. `newest` is the number of a version that reaches none of
+    /// the blocks.
     pub(crate) fn reclaim(
         &mut self,
         budget: usize,
@@ -92,7 +93,7 @@ impl Garbage {
         self.left_bytes = 0;
         self.queue.extend(self.left.drain(..));
         self.queue.seal_tagged(newest);
-        // What version r retired is part of all versions before r that have it.
+        // Versions before r may reach the blocks that version r retired.
         self.queue
             .reclaim_while(budget, |_, version| version <= oldest, free)
     }
@@ -110,26 +111,26 @@ impl Garbage {
         (self.queue.len() + len, self.queue.bytes() + bytes)
     }
 
-    /// Bytes that the queue does not have yet.
-    pub(crate) fn untold(&self) -> usize {
+    /// Bytes of the blocks that are not in the queue yet.
+    pub(crate) fn unqueued(&self) -> usize {
         self.left_bytes
     }
 
-    /// Where room for garbage is reserved.
+    /// The queue, which reserves room for garbage.
     pub(crate) fn queue(&mut self) -> &mut RetireQueue<Block> {
         &mut self.queue
     }
 
-    /// Gives back what was reserved beyond the blocks that the queue does not have yet.
+    /// Gives back the reserved room, except that of the blocks that are not in the queue yet.
     #[inline]
     pub(crate) fn release(&mut self) {
         self.queue.release(self.left_bytes);
     }
 }
 
-/// Reserves room for garbage, by the domain's policy: as many bytes as `total` says of what the
-/// queue does not have yet and of what is to come. `reclaim` frees what it can; whether any garbage
-/// is left.
+/// Reserves room for garbage, by the domain's policy. `total` is the bytes of the blocks that are
+/// not in the queue yet and of those that the change may retire. `reclaim` frees what it can, and
+/// returns whether any garbage is left.
 pub(crate) fn admit<W, T>(
     domain: &Domain,
     writer: &mut W,
@@ -150,7 +151,7 @@ pub(crate) fn admit<W, T>(
             reclaim(writer);
             reclaimed = true;
         } else if bytes > full.limit {
-            // Waiting would be for what this writer itself is to leave.
+            // This writer's change alone needs more than the limit, so waiting cannot help.
             return Err(full);
         } else {
             domain.admit_with(full.requested, || reclaim(writer))?;

@@ -1,4 +1,4 @@
-//! The numbers of versions, which versions snapshots keep, and what these hold back.
+//! The numbers of versions, and which versions snapshots keep.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -13,8 +13,7 @@ use sapwood_qsbr::{Domain, Hold, Holder};
 
 use crate::sync::{self, Mutex, MutexGuard};
 
-/// The oldest version that snapshots keep: it holds back the memory of everything that was changed
-/// after it.
+/// The oldest version that snapshots keep. It holds back all nodes that were replaced after it.
 ///
 /// ```
 /// use sapwood::qp::QpStore;
@@ -37,12 +36,12 @@ use crate::sync::{self, Mutex, MutexGuard};
 pub struct OldestSnapshot {
     /// The number of the version.
     pub version: u64,
-    /// The name of the thread that made the first snapshot of it, if that has one.
+    /// The name of the thread that made the version's first snapshot, if the thread has one.
     pub thread: Option<String>,
     /// For how long the version has been kept.
     pub age: Duration,
-    /// Bytes of garbage that later versions retired: they wait for the end of the version's
-    /// snapshots, at least.
+    /// Bytes of garbage that later versions retired. They wait at least for the end of the
+    /// version's snapshots.
     pub bytes: usize,
 }
 
@@ -54,7 +53,7 @@ impl fmt::Display for OldestSnapshot {
     }
 }
 
-/// What reports call a version.
+/// The name of a version in reports.
 fn name(version: u64, thread: Option<&str>) -> String {
     match thread {
         Some(thread) => alloc::format!("version {version} by thread {thread}"),
@@ -62,7 +61,8 @@ fn name(version: u64, thread: Option<&str>) -> String {
     }
 }
 
-/// The versions of one structure. Its lock is held for a moment only: never while a writer waits.
+/// The versions of one structure. Their lock is held for a moment only, and not while a writer
+/// waits.
 #[derive(Default)]
 pub(crate) struct Versions(Mutex<Numbers>);
 
@@ -70,7 +70,7 @@ pub(crate) struct Versions(Mutex<Numbers>);
 #[derive(Default)]
 pub(crate) struct Numbers {
     newest: u64,
-    /// Bytes that all versions up to the newest one retired, and handed to the grace period.
+    /// Bytes that all versions up to the newest one retired and handed to the grace period.
     retired: u64,
     kept: BTreeMap<u64, Keepers>,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Numbers {
 /// The snapshots of one version.
 struct Keepers {
     count: usize,
-    /// When the first one was made, and by which thread.
+    /// When the first snapshot was made, and by which thread.
     since: Instant,
     thread: Thread,
     /// Bytes that the version and earlier ones retired: snapshots of it do not hold them back.
@@ -86,7 +86,7 @@ struct Keepers {
 }
 
 impl Versions {
-    /// The versions of a structure whose garbage waits in this domain, which reports on them.
+    /// The versions of a structure whose garbage waits in this domain. The domain reports on them.
     pub(crate) fn new(domain: &Domain) -> Arc<Self> {
         let versions = Arc::<Self>::default();
         let holder: Weak<Self> = Arc::downgrade(&versions);
@@ -122,7 +122,7 @@ impl Versions {
         })
     }
 
-    /// Keeps the newest version, of which `copy` takes what the snapshot needs.
+    /// Keeps the newest version; `copy` copies what the snapshot needs of it.
     pub(crate) fn keep<T>(self: &Arc<Self>, copy: impl FnOnce() -> T) -> (KeptVersion, T) {
         let mut numbers = self.lock();
         let copied = copy();
@@ -153,13 +153,13 @@ impl Holder for Versions {
 }
 
 impl Numbers {
-    /// Counts a version that is being published; its number.
+    /// Counts a version that is being published; returns its number.
     pub(crate) fn publish(&mut self) -> u64 {
         self.newest += 1;
         self.newest
     }
 
-    /// Counts bytes of garbage that are tagged with the newest version, as that does without them.
+    /// Counts bytes of garbage that are tagged with the newest version, which does not reach them.
     pub(crate) fn retire(&mut self, bytes: usize) {
         self.retired += bytes as u64;
         if let Some(keepers) = self.kept.get_mut(&self.newest) {
@@ -168,13 +168,13 @@ impl Numbers {
     }
 
     /// The newest version, and the oldest that is kept. Garbage that a later version than the
-    /// oldest retired stays.
+    /// oldest retired must stay.
     pub(crate) fn bounds(&self) -> (u64, u64) {
         let oldest = self.kept.keys().next().copied();
         (self.newest, oldest.unwrap_or(u64::MAX))
     }
 
-    /// Bytes that wait for the end of a version, as later ones retired them.
+    /// Bytes that later versions retired, and that wait for the end of this one.
     fn held_back(&self, keepers: &Keepers) -> usize {
         (self.retired - keepers.retired) as usize
     }

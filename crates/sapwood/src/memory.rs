@@ -1,13 +1,13 @@
-//! What builders know of the memory of structures whose readers keep its base.
+//! The choices of builders about memory, for structures whose memory must not move.
 
 use sapwood_arena::{ArenaOptions, Backing};
 
-/// Why memory that moves will not do, and what to do about it.
+/// The message of the panic about memory that moves, with what to do about it.
 pub(crate) const NEEDS_STABLE: &str = "readers need a base that stays: to limit the memory, call \
     `memory_limit` and not `options`; or choose a backing that stays, as \
     `.backing(Backing::Mmap { reserve })` does";
 
-/// The options of an arena, and a limit that holds whatever they say.
+/// The options of an arena, and a limit that holds besides them.
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryOptions {
     pub(crate) options: ArenaOptions,
@@ -27,7 +27,7 @@ impl MemoryOptions {
     /// The options of the arena.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows.
+    /// When the backing moves as it grows.
     pub(crate) fn stable(self) -> ArenaOptions {
         let backing = self.options.chosen_backing();
         let moves = matches!(backing, Backing::Auto | Backing::Heap);

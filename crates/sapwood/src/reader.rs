@@ -1,18 +1,17 @@
-//! How threads read a structure whose readers never lock: pinned for a moment, or registered for
-//! long.
+//! Readers and pins: a thread that reads a structure is registered for long, or pinned for a
+//! moment.
 
 use core::fmt;
 
 use sapwood_qsbr::{Domain, Guard, Offline, Pinned, Reader as Registration, TooManyReaders};
 
-/// What is said of a guard that protects something else.
+/// The message of the panic about a guard of another domain.
 pub(crate) const FOREIGN_GUARD: &str = "a guard of another domain protects nothing here: register \
     the reader with this structure's `domain()`";
 
 /// A structure that is read under a guard of its [`Domain`].
 ///
-/// Each structure has these methods itself, too; this trait is for code that is generic over
-/// structures.
+/// Each structure has these methods itself. The trait is for code that is generic over structures.
 ///
 /// ```
 /// use sapwood::{Readable, qp::QpStore, lpm::Ipv4Fib};
@@ -26,7 +25,7 @@ pub(crate) const FOREIGN_GUARD: &str = "a guard of another domain protects nothi
 /// # Ok::<(), sapwood::Error>(())
 /// ```
 pub trait Readable {
-    /// The structure under a guard.
+    /// The type of a structure under a guard.
     type View<'g>
     where
         Self: 'g;
@@ -34,16 +33,16 @@ pub trait Readable {
     /// The domain whose grace periods the structure waits for.
     fn domain(&self) -> &Domain;
 
-    /// The structure under a guard that the caller holds, for readers of several structures at
-    /// once.
+    /// The structure under a guard that the caller holds. One guard can serve several structures of
+    /// a domain.
     ///
     /// # Panics
-    /// When the guard is of another domain.
+    /// When the guard belongs to another domain.
     fn view<'g>(&'g self, guard: Guard<'g>) -> Self::View<'g>;
 }
 
-/// The methods of [`Readable`], and the ways to a guard, for the structure itself; the argument is
-/// the type of its view with the lifetime `'g`.
+/// The methods of [`Readable`], and those that make guards, for the structure itself. The argument
+/// is the type of its view with the lifetime `'g`.
 macro_rules! reading_methods {
     ($view:ty) => {
         /// The domain whose grace periods the structure waits for.
@@ -51,20 +50,21 @@ macro_rules! reading_methods {
             $crate::Readable::domain(self)
         }
 
-        /// The structure under a guard that the caller holds, for readers of several structures at
-        /// once.
+        /// The structure under a guard that the caller holds. One guard can serve several
+        /// structures of a domain.
         ///
         /// # Panics
-        /// When the guard is of another domain.
+        /// When the guard belongs to another domain.
         #[inline]
         pub fn view<'g>(&'g self, guard: $crate::qsbr::Guard<'g>) -> $view {
             $crate::Readable::view(self, guard)
         }
 
-        /// Registers this thread, or the one that the reader is sent to: its guards cost nothing.
+        /// Registers a thread that will read the structure often: this thread, or the one that the
+        /// reader is sent to. The reader's guards cost nothing.
         ///
         /// # Errors
-        /// When the domain has as many readers as it may have.
+        /// When the domain has the most readers that it may have.
         pub fn reader(
             &self,
             name: &str,
@@ -72,7 +72,7 @@ macro_rules! reading_methods {
             $crate::Reader::new(self, name)
         }
 
-        /// A guard for a few operations on this thread: a few nanoseconds more than a reader's.
+        /// A guard for a few operations on this thread. It costs a few nanoseconds.
         #[inline]
         pub fn pin(&self) -> $crate::Pin<'_, Self> {
             $crate::Pin::new(self)
@@ -87,10 +87,11 @@ macro_rules! reading_methods {
 }
 pub(crate) use reading_methods;
 
-/// A thread that is registered to read a structure: registered once, then its guards cost nothing.
+/// A thread that is registered to read a structure. After the registration its guards cost nothing.
 ///
-/// Call [`quiescent`](Self::quiescent) from time to time (once per round of an event loop, or per
-/// burst of packets), or go [`offline`](Self::offline) before blocking: else memory is held back.
+/// Call [`quiescent`](Self::quiescent) from time to time, such as once in each round of an event
+/// loop or for each burst of packets, and go [`offline`](Self::offline) before blocking. A reader
+/// that does neither holds back all garbage of the domain.
 ///
 /// ```
 /// use sapwood::{Reader, qp::QpStore};
@@ -121,7 +122,7 @@ impl<M: Readable> Reader<M> {
     /// Registers this thread, or the one that the reader is sent to.
     ///
     /// # Errors
-    /// When the domain has as many readers as it may have.
+    /// When the domain has the most readers that it may have.
     pub fn new(map: &M, name: &str) -> Result<Self, TooManyReaders>
     where
         M: Clone,
@@ -132,8 +133,9 @@ impl<M: Readable> Reader<M> {
         })
     }
 
-    /// The structure. A view of a structure with versions stays on the newest one; another sees,
-    /// with each question, what is newest then.
+    /// A view of the structure. The view of a [`QpStore`](crate::qp::QpStore) or a
+    /// [`BitFib`](crate::lpm::BitFib) stays on the version that is newest now. In a view of any
+    /// other structure, each call sees what is newest then.
     #[inline]
     pub fn view(&self) -> M::View<'_> {
         self.map.view(self.registration.guard())
@@ -145,13 +147,14 @@ impl<M: Readable> Reader<M> {
         f(self.view())
     }
 
-    /// Says that this thread holds nothing. No view can be alive: the borrow checker sees to it.
+    /// Declares a quiescent state: this thread holds no reference into the structure. The borrow
+    /// checker makes sure that no view is alive.
     #[inline]
     pub fn quiescent(&mut self) {
         self.registration.quiescent();
     }
 
-    /// Takes the reader offline while the result lives: for a thread that is about to block.
+    /// Takes the reader offline while the result lives. A thread that is about to block calls this.
     pub fn offline(&mut self) -> Offline<'_> {
         self.registration.offline()
     }
@@ -170,8 +173,8 @@ impl<M> fmt::Debug for Reader<M> {
     }
 }
 
-/// A guard for a few operations on this thread. Stays on its thread, and holds back memory while it
-/// lives.
+/// A guard for a few operations. It stays on its thread, and holds back the domain's garbage while
+/// it lives.
 ///
 /// ```
 /// use sapwood::qp::QpShared;
@@ -188,7 +191,7 @@ pub struct Pin<'m, M> {
 }
 
 impl<'m, M: Readable> Pin<'m, M> {
-    /// Pins this thread: a few nanoseconds.
+    /// Pins this thread, which costs a few nanoseconds.
     #[inline]
     pub fn new(map: &'m M) -> Self {
         Pin {
@@ -197,7 +200,7 @@ impl<'m, M: Readable> Pin<'m, M> {
         }
     }
 
-    /// The structure, as a [`Reader`]'s view.
+    /// A view of the structure, like that of a [`Reader`].
     #[inline]
     pub fn view(&self) -> M::View<'_> {
         self.map.view(self.pinned.guard())

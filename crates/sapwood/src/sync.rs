@@ -1,4 +1,4 @@
-//! Whose atomics, locks and threads the shared map runs on: the standard library's, or a model
+//! The atomics, locks and threads that the structures use: the standard library's, or a model
 //! checker's.
 //!
 //! - `--cfg loom`: the models of the lock protocol (`lock`), under every order of its memory
@@ -45,7 +45,7 @@ pub(crate) fn spin() {
     core::hint::spin_loop();
 }
 
-/// Lets another thread run that this one needs a step of.
+/// Lets another thread run, because this one needs a step of it.
 pub(crate) fn wait() {
     #[cfg(loom)]
     loom::thread::yield_now();
@@ -55,15 +55,15 @@ pub(crate) fn wait() {
     std::thread::yield_now();
 }
 
-/// The guard of a lock, whether or not a thread panicked while it held it: what these locks guard
-/// is whole at every step that can unwind.
+/// Locks a mutex, also after a thread panicked while it held the lock: the data of these locks is
+/// whole at every step that can unwind.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// As [`lock`], when it can be had at once.
+/// As [`lock`], but returns `None` when the lock is held.
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),
@@ -72,8 +72,8 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// The lock of a structure with one writer at a time. Users hold it for as long as they like, in a
-/// transaction, a writer or a reservation: a thread that would wait for its own is told so.
+/// The lock of a structure with one writer at a time. Users may hold it for long, in a transaction,
+/// a writer or a reservation. A thread that would wait for itself panics.
 pub(crate) struct WriterLock<T> {
     /// [`this_thread`] of the thread that holds the lock, or 0.
     owner: AtomicUsize,
@@ -108,7 +108,7 @@ impl<T> WriterLock<T> {
         self.owner.load(Ordering::Relaxed) == this_thread()
     }
 
-    /// As [`lock`](Self::lock), when it can be had at once.
+    /// As [`lock`](Self::lock), but returns `None` when the lock is held.
     pub(crate) fn try_lock(&self) -> Option<WriterGuard<'_, T>> {
         try_lock(&self.inner).map(|inner| self.guard(inner))
     }
@@ -119,14 +119,14 @@ impl<T> WriterLock<T> {
         WriterGuard { owner, inner }
     }
 
-    /// What the lock guards, when nobody else can reach it.
+    /// The data of a lock that nobody else can reach.
     pub(crate) fn get_mut(&mut self) -> &mut T {
         let inner = self.inner.get_mut();
         inner.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-/// A [`WriterLock`], held. Stays on its thread.
+/// The guard of a [`WriterLock`]. It stays on its thread.
 pub(crate) struct WriterGuard<'a, T> {
     owner: &'a AtomicUsize,
     inner: MutexGuard<'a, T>,
@@ -150,7 +150,7 @@ impl<T> DerefMut for WriterGuard<'_, T> {
 
 impl<T> Drop for WriterGuard<'_, T> {
     fn drop(&mut self) {
-        // The lock itself is released after this.
+        // The lock itself is released afterwards.
         self.owner.store(0, Ordering::Relaxed);
     }
 }

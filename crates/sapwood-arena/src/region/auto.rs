@@ -1,4 +1,4 @@
-//! The default of owned maps: cheap while small, movable pages when large.
+//! The default region of owned maps: a heap while small, movable pages when large.
 
 use super::{HeapRegion, Region};
 use core::ops::Range;
@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 #[cfg(all(unix, feature = "std", not(miri)))]
 use super::MovableMmap;
 
-/// From this length on the memory is pages of its own.
+/// The length from which on the memory is pages of its own.
 #[cfg(all(unix, feature = "std", not(miri)))]
 const TO_PAGES: usize = 256 << 10;
 
@@ -18,9 +18,9 @@ enum Now {
     Pages(MovableMmap),
 }
 
-/// A [`HeapRegion`] below 256 KiB, then a [`MovableMmap`]: a program with a million small maps and
-/// one with a single large map both pay for what they use. Always the heap without `mmap` and under
-/// Miri.
+/// A [`HeapRegion`] below 256 KiB, then a [`MovableMmap`]. So a million small maps take little more
+/// than they use, and one large map does not copy its memory. Without `mmap`, and under Miri, it
+/// stays a heap.
 ///
 /// ```
 /// use sapwood_arena::{AutoRegion, Region};
@@ -38,8 +38,8 @@ pub struct AutoRegion {
 }
 
 impl AutoRegion {
-    /// An empty region that allocates nothing until it grows, and never beyond `capacity` bytes.
-    /// `huge_pages` asks for them where the memory is large.
+    /// An empty region that allocates nothing until it grows, and grows to at most `capacity`
+    /// bytes. With `huge_pages` it asks for huge pages when it is large.
     pub fn new(capacity: usize, huge_pages: bool) -> AutoRegion {
         AutoRegion {
             now: Now::Heap(HeapRegion::new(capacity)),
@@ -64,8 +64,8 @@ impl AutoRegion {
     }
 }
 
-// SAFETY: everything is passed to one of two regions; moving from the first to the second copies
-// the contents.
+// SAFETY: one of two regions does everything; the change from the first to the second copies the
+// contents.
 unsafe impl Region for AutoRegion {
     fn base(&self) -> NonNull<u8> {
         self.inner().base()

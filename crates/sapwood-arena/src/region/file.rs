@@ -1,4 +1,4 @@
-//! Files and memory without a name: shared with every process that maps them.
+//! Files, and memory files without a name, shared with every process that maps them.
 
 use super::mmap::{Space, next_len};
 use super::{PAGE, Region, whole_pages};
@@ -14,28 +14,28 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-/// A file mapped for writing, over a reservation: the base never moves.
+/// A file mapped for writing over a reservation of address space. The base does not move.
 ///
-/// Space is taken from the disk as the file grows, so a full disk is an error of `grow`, not a
-/// signal later. The file stays when the region is dropped.
+/// The region takes space from the disk as the file grows, so a full disk is an error of `grow`,
+/// not a signal later. The file stays when the region is dropped.
 ///
-/// Nobody else may shorten the file while it is mapped: every mapping's reader would die by
-/// `SIGBUS`.
+/// Nobody else may shorten the file while it is mapped: `SIGBUS` would end every process that reads
+/// the missing part.
 #[derive(Debug)]
 pub struct FileRegion {
     space: Space,
     file: File,
     len: usize,
-    /// Lives in memory only.
+    /// Whether the file is in memory only.
     nameless: bool,
 }
 
 impl FileRegion {
-    /// A new file. An existing one is not touched.
+    /// Creates a file. It does not touch an existing one.
     ///
     /// # Errors
     ///
-    /// What the system says; among others that the file exists.
+    /// The system's error, such as that the file exists.
     ///
     /// ```
     /// use sapwood_arena::{Arena, ArenaOptions, Area, Backing, HeaderMode, Kind};
@@ -57,11 +57,12 @@ impl FileRegion {
         FileRegion::over(file, false)
     }
 
-    /// A file without a name, in memory; others get at it by its [descriptor](FileRegion::as_fd).
+    /// Creates a file without a name, in memory. Other processes open it by its
+    /// [descriptor](FileRegion::as_fd).
     ///
     /// # Errors
     ///
-    /// What the system says; `Unsupported` where there is no such thing.
+    /// The system's error; `Unsupported` on systems without such files.
     pub fn memfd(name: &str) -> io::Result<FileRegion> {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
@@ -116,9 +117,9 @@ impl FileRegion {
     }
 }
 
-// SAFETY: the space is ours and page aligned; `len` of it is mapped to a file that is at least as
-// long. The base never changes. Other processes may read the file, that is what it is for; that
-// nobody shortens or writes it is the documented duty of whoever has its name.
+// SAFETY: the region owns the space, which is page aligned; `len` of it is mapped to a file that is
+// at least as long. The base does not change. Other processes may read the file. The documented
+// condition is that nobody else shortens or writes it.
 unsafe impl Region for FileRegion {
     fn base(&self) -> NonNull<u8> {
         self.space.base
@@ -134,14 +135,15 @@ unsafe impl Region for FileRegion {
 
     fn extend(&mut self, min_len: usize) -> bool {
         let page = PAGE.max(rustix::param::page_size());
-        // Unlike anonymous memory, the file's length is real: a sixteenth more.
+        // The file takes space up to its length, unlike anonymous memory, so it grows by a
+        // sixteenth.
         let len = min_len
             .max(self.len + self.len / 16)
             .next_multiple_of(page)
             .min(self.space.len);
         let len = len.min(next_len(self.len, min_len, self.space.len));
         if self.extend_file(len).is_err() {
-            // What was added may be part of the file by now; take it off again.
+            // The file may be longer by now: shorten it again.
             let _ = self.file.set_len(self.len as u64);
             return false;
         }
@@ -174,8 +176,8 @@ unsafe impl Region for FileRegion {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         {
             use rustix::fs::{FallocateFlags, fallocate};
-            // A hole in a file on disk has to be filled again when its pages are next used, and a
-            // disk that is full by then means SIGBUS. Memory has no such trouble.
+            // The system must fill a hole in a file on disk when its pages are used again, and a
+            // full disk means SIGBUS then. Files in memory do not have this problem.
             if !self.nameless {
                 return false;
             }
@@ -209,10 +211,10 @@ unsafe impl Region for FileRegion {
     }
 }
 
-/// A file that a [`FileRegion`] writes, or has written, mapped for reading only.
+/// A file that a [`FileRegion`] writes or has written, mapped for reading only.
 ///
-/// While its owner lives, what is reachable from the roots may be read by the structure's own
-/// rules; the mapping covers what the file had when it was opened, see
+/// While its owner lives, the structure's own rules say how to read the blocks that the roots
+/// reach. The mapping has the length that the file had when it was opened; see
 /// [`refresh`](FileMap::refresh).
 #[derive(Debug)]
 pub struct FileMap {
@@ -225,14 +227,14 @@ impl FileMap {
     /// Maps the file after checking magic, version, layout and length, and the header's checksum if
     /// it is sealed.
     ///
-    /// References found inside are not checked: the structure must hold each against
+    /// References inside are not checked: the structure must compare each with
     /// [`len`](FileMap::len).
     ///
     /// # Errors
     ///
-    /// [`OpenError`] says which of these it was.
+    /// [`OpenError`] says which check failed.
     pub fn open(path: impl AsRef<Path>, layout_hash: u64) -> Result<FileMap, OpenError> {
-        // Asked before opening, because opening a pipe would wait for its writer.
+        // This check comes before opening, because opening a pipe would wait for its writer.
         if !std::fs::metadata(path.as_ref())?.is_file() {
             return Err(OpenError::NotAFile);
         }
@@ -255,27 +257,27 @@ impl FileMap {
         Ok(map)
     }
 
-    /// The first byte.
+    /// The address of the first byte.
     pub fn base(&self) -> *const u8 {
         self.space.base.as_ptr()
     }
 
-    /// Bytes that are mapped.
+    /// The number of bytes that are mapped.
     pub fn len(&self) -> usize {
         self.space.len
     }
 
-    /// Whether nothing is mapped: never, a header is always there.
+    /// Returns false, as there is always a header.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What the header says now.
+    /// Reads the header as it is now.
     ///
     /// # Errors
     ///
-    /// If it is not, or no longer, a header of this layout, or says more than is mapped
-    /// ([`refresh`](FileMap::refresh), then).
+    /// If it is not a header of this layout, or not any more, or if the memory is longer than the
+    /// mapping: then call [`refresh`](FileMap::refresh).
     pub fn header(&self) -> Result<Header, HeaderError> {
         let mut page = [0; HEADER_LEN];
         for (i, word) in page.chunks_exact_mut(8).enumerate() {
@@ -302,7 +304,7 @@ impl FileMap {
     }
 }
 
-/// The whole of a regular file that has at least a header, read-only and shared.
+/// Maps the whole of a regular file that has at least a header, read-only and shared.
 pub(crate) fn map_for_reading(file: &File) -> Result<Space, OpenError> {
     let meta = file.metadata()?;
     if !meta.is_file() {

@@ -1,4 +1,4 @@
-//! Memory from the global allocator: portable, and the one that Miri can watch.
+//! Memory from the global allocator, which is portable and which Miri can check.
 
 use super::{ArenaFull, Region};
 use crate::reference::MAX_BYTES;
@@ -10,7 +10,7 @@ const ALIGN: usize = 64;
 /// Memory from the global allocator.
 ///
 /// Growing copies everything to a larger allocation, so it suits small arenas, and machines without
-/// `mmap`. [`HeapRegion::fixed`] never moves.
+/// `mmap`. [`HeapRegion::fixed`] does not move.
 ///
 /// ```
 /// use sapwood_arena::{HeapRegion, Region};
@@ -23,7 +23,7 @@ const ALIGN: usize = 64;
 #[derive(Debug)]
 pub struct HeapRegion {
     base: NonNull<u8>,
-    /// What the allocator gave, and the layout it was asked with: the base is aligned within it.
+    /// The allocation and its layout. The base is aligned within it.
     block: Option<(NonNull<u8>, Layout)>,
     len: usize,
     capacity: usize,
@@ -41,7 +41,8 @@ fn dangling() -> NonNull<u8> {
 }
 
 impl HeapRegion {
-    /// An empty region that allocates nothing until it grows, and never beyond `capacity` bytes.
+    /// An empty region that allocates nothing until it grows, and grows to at most `capacity`
+    /// bytes.
     pub fn new(capacity: usize) -> HeapRegion {
         HeapRegion {
             base: dangling(),
@@ -52,7 +53,7 @@ impl HeapRegion {
         }
     }
 
-    /// A region of exactly `capacity` bytes that never moves, allocated now.
+    /// A region of exactly `capacity` bytes that does not move, allocated at once.
     ///
     /// # Errors
     ///
@@ -74,8 +75,8 @@ impl HeapRegion {
             return Err(full);
         }
         if capacity > 0 {
-            // Alignment of 16 and cutting to size by hand, because most allocators give large
-            // blocks of zeros for free (calloc) only at their own alignment.
+            // The layout has an alignment of 16, and the base is aligned by hand, because most
+            // allocators give large blocks of zeros for free (calloc) only at their own alignment.
             let size = capacity.checked_add(ALIGN - 1).ok_or(full)?;
             let layout = Layout::from_size_align(size, 16).map_err(|_| full)?;
             // SAFETY: the layout's size is not zero.
@@ -105,8 +106,8 @@ unsafe impl Region for HeapRegion {
     }
 
     fn extend(&mut self, min_len: usize) -> bool {
-        // An eighth more than asked once it is worth it: copying stays linear in total, and little
-        // lies idle.
+        // From 4 KiB on, an eighth more than asked for: all copies together stay linear, and little
+        // memory is unused.
         let slack = if self.len < 4096 { 0 } else { self.len / 8 };
         let len = min_len
             .max(self.len.saturating_add(slack))

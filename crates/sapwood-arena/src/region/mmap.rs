@@ -1,4 +1,4 @@
-//! Anonymous pages over a reservation of address space: the base never moves.
+//! Anonymous pages over a reservation of address space. The base does not move.
 
 use super::{ArenaFull, PAGE, Region, whole_pages};
 use crate::reference::MAX_BYTES;
@@ -8,11 +8,11 @@ use core::ptr::{NonNull, null_mut};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
-/// Size and alignment of a huge page, where they exist.
+/// Size and alignment of a huge page, on systems that have them.
 pub(super) const HUGE: usize = 2 << 20;
 
-/// Huge pages are asked for from this length on. The last one may be used by one byte only, so
-/// below this a huge page could cost more than an eighth of the memory.
+/// The length from which on regions ask for huge pages. Only one byte of the last one may be in
+/// use, so in smaller regions a huge page could cost more than an eighth of the memory.
 const HUGE_FROM: usize = 16 << 20;
 
 /// An owned piece of address space.
@@ -35,7 +35,8 @@ fn reserve_flags() -> MapFlags {
 }
 
 impl Space {
-    /// Address space of `len` bytes (whole pages) that cannot be touched yet, aligned to `align`.
+    /// Reserves address space of `len` bytes (whole pages), aligned to `align`, which cannot be
+    /// accessed yet.
     pub(super) fn reserve(len: usize, align: usize) -> Result<Space, Errno> {
         let extra = if align > PAGE { align } else { 0 };
         let total = len.checked_add(extra).ok_or(Errno::NOMEM)?;
@@ -94,8 +95,8 @@ impl Space {
             return false;
         };
         debug_assert!(range.end <= self.len);
-        // SAFETY: the range lies in our own anonymous mapping, and the caller of `release` gave up
-        // its contents.
+        // SAFETY: the range lies in our own anonymous mapping, and the caller of `release` does not
+        // need its contents.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let done = unsafe {
             rustix::mm::madvise(
@@ -105,8 +106,8 @@ impl Space {
             )
             .is_ok()
         };
-        // SAFETY: as above. Elsewhere DONTNEED may keep the pages, so fresh ones are mapped over
-        // them.
+        // SAFETY: as above. On other systems DONTNEED may keep the pages, so fresh ones are mapped
+        // over them.
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         let done = unsafe {
             let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -152,8 +153,8 @@ pub(super) struct Use {
 }
 
 impl Use {
-    /// Memory below `end` is about to be written. Advice goes one huge page at a time as `end`
-    /// enters it, so that the last, partly used one is the only overshoot.
+    /// Notes that memory below `end` is about to be written. The advice is given for one huge page
+    /// at a time, when `end` enters it, so that only the last huge page is partly used.
     pub(super) fn will_use(&mut self, space: &Space, end: usize, len: usize) -> usize {
         let pages = end.next_multiple_of(PAGE).min(len);
         if !self.wanted || end < HUGE_FROM {
@@ -172,11 +173,11 @@ impl Use {
     }
 }
 
-/// Anonymous pages over reserved address space. The base never moves, so readers on other threads
+/// Anonymous pages over reserved address space. The base does not move, so readers on other threads
 /// may keep it.
 ///
-/// `len` grows in large steps, because a page costs nothing before it is touched: what the system
-/// has to back is what [`Region::will_use`] answers.
+/// `len` grows in large steps, because a page costs nothing before it is touched.
+/// [`Region::will_use`] returns how many bytes the system has to back.
 ///
 /// ```
 /// use sapwood_arena::{MmapRegion, Region};
@@ -193,11 +194,12 @@ pub struct MmapRegion {
 }
 
 impl MmapRegion {
-    /// What is reserved unless another size is asked for: all that references can reach.
+    /// The default size of a reservation: all memory that references can reach.
     pub const DEFAULT_RESERVE: usize = MAX_BYTES;
 
     /// Reserves `bytes` of address space (at most [`DEFAULT_RESERVE`](Self::DEFAULT_RESERVE)). If
-    /// the system refuses so much (a limit on address space, say), tries halves down to 1 MiB.
+    /// the system refuses as much (because of a limit on address space, say), it tries halves down
+    /// to 1 MiB.
     ///
     /// # Errors
     ///
@@ -231,7 +233,8 @@ impl MmapRegion {
     }
 }
 
-/// The next length for pages: a sixteenth more, so that the calls are few; whole system pages.
+/// The next length of a region of pages: a sixteenth more, so that there are few calls, in whole
+/// system pages.
 pub(super) fn next_len(len: usize, min_len: usize, capacity: usize) -> usize {
     let step = (len / 16).max(1 << 20);
     let page = rustix::param::page_size();
@@ -241,8 +244,8 @@ pub(super) fn next_len(len: usize, min_len: usize, capacity: usize) -> usize {
         .min(capacity)
 }
 
-// SAFETY: the space is ours, page aligned, and `len` of it is readable and writable; the base never
-// changes.
+// SAFETY: the region owns the space, which is page aligned, and `len` of it is readable and
+// writable; the base does not change.
 unsafe impl Region for MmapRegion {
     fn base(&self) -> NonNull<u8> {
         self.space.base

@@ -1,4 +1,4 @@
-//! Where an arena's memory comes from: one trait, several backings.
+//! The sources of an arena's memory: one trait, several backings.
 
 use core::ops::Range;
 use core::ptr::NonNull;
@@ -25,11 +25,11 @@ pub(crate) use mmap::Space as Mapping;
 #[cfg(all(unix, feature = "std", not(miri)))]
 pub use movable::MovableMmap;
 
-/// Pages as the allocator counts them: 4096 bytes. A region whose system has larger pages gives
-/// back only what it can.
+/// Bytes of a page, as the allocator counts them. A region whose system has larger pages gives back
+/// only whole system pages.
 pub const PAGE: usize = 4096;
 
-/// There is no room for what was asked, and nothing was changed.
+/// The error of an allocation for which there is no room. Nothing was changed.
 ///
 /// ```
 /// # use sapwood_arena::{Arena, ArenaOptions, Area, Kind};
@@ -53,12 +53,12 @@ pub struct ArenaFull {
 /// An implementation promises that
 /// - `base()..base() + len()` is readable and writable memory that nothing else uses, until the
 ///   region is dropped or `protect` forbids a part of it;
-/// - `base()` is aligned to 64 bytes and changes only inside `extend`, and never if `is_stable()`;
-/// - `extend` keeps the first `len()` bytes; what it adds is zeroed;
+/// - `base()` is aligned to 64 bytes and changes only inside `extend`, and not if `is_stable()`;
+/// - `extend` keeps the first `len()` bytes, and the bytes that it adds are zeros;
 /// - a call of `extend` that fails changes nothing;
 /// - `len() <= capacity()`, and `len()` never falls.
 pub unsafe trait Region: Send + Sync {
-    /// The first byte.
+    /// The address of the first byte.
     fn base(&self) -> NonNull<u8>;
 
     /// Bytes that may be used now.
@@ -69,11 +69,12 @@ pub unsafe trait Region: Send + Sync {
         self.len() == 0
     }
 
-    /// The most bytes that [`grow`](Region::grow) will ever give.
+    /// The most bytes that [`grow`](Region::grow) can give.
     fn capacity(&self) -> usize;
 
-    /// Makes at least `min_len` bytes usable, which are more than [`len`](Region::len) and not more
-    /// than [`capacity`](Region::capacity); says whether it did. [`grow`](Region::grow) calls it.
+    /// Makes at least `min_len` bytes usable; returns whether it did. `min_len` is more than
+    /// [`len`](Region::len) and not more than [`capacity`](Region::capacity).
+    /// [`grow`](Region::grow) calls it.
     fn extend(&mut self, min_len: usize) -> bool;
 
     /// Makes at least `min_len` bytes usable. May move the memory unless
@@ -93,25 +94,25 @@ pub unsafe trait Region: Send + Sync {
         }
     }
 
-    /// Whether the base never changes, so that other threads may keep it.
+    /// Whether the base does not change, so that other threads may keep it.
     fn is_stable(&self) -> bool;
 
-    /// Gives the whole pages inside `range` back to the system; says whether it did. They stay
+    /// Gives the whole pages inside `range` back to the system; returns whether it did. They stay
     /// usable; their contents become zero or unspecified.
     fn release(&mut self, range: Range<usize>) -> bool {
         let _ = range;
         false
     }
 
-    /// Forbids (or allows again) all access to the whole pages inside `range`; says whether it did.
-    /// For finding errors, see [`DebugMode::Protect`](crate::DebugMode::Protect).
+    /// Forbids, or allows again, all access to the whole pages inside `range`; returns whether it
+    /// did. [`DebugMode::Protect`](crate::DebugMode::Protect) uses it to find errors.
     fn protect(&mut self, range: Range<usize>, forbid: bool) -> bool {
         let _ = (range, forbid);
         false
     }
 
-    /// Told before memory below `end` is first written. Answers how many bytes the system then has
-    /// to back: all of `len()` for a heap, whole pages up to `end` where untouched pages cost
+    /// Notes that memory below `end` is about to be written. Returns how many bytes the system then
+    /// has to back: all of `len()` for a heap, whole pages up to `end` where untouched pages cost
     /// nothing.
     fn will_use(&mut self, end: usize) -> usize {
         let _ = end;
@@ -127,7 +128,7 @@ pub unsafe trait Region: Send + Sync {
     ///
     /// # Errors
     ///
-    /// What the system reports.
+    /// The system's error.
     #[cfg(feature = "std")]
     fn sync(&mut self) -> std::io::Result<()> {
         Ok(())

@@ -1,4 +1,4 @@
-//! Anonymous pages that move when they outgrow their place.
+//! Anonymous pages that move when they outgrow their address space.
 
 use super::mmap::{HUGE, Space, Use, next_len};
 use super::{PAGE, Region};
@@ -9,9 +9,9 @@ use rustix::io::Errno;
 
 /// Anonymous pages whose base may move when they grow; no large reservation is held.
 ///
-/// Address space of twice the length is kept, so that most growth happens in place. When that is
-/// used up the pages move (on Linux by `mremap`, whole page tables at a time; elsewhere they are
-/// copied).
+/// The region keeps address space of twice its length, so that it grows in place mostly. When that
+/// is used up, the pages move: on Linux by `mremap`, whole page tables at a time; on other systems
+/// they are copied.
 ///
 /// ```
 /// use sapwood_arena::{MovableMmap, Region};
@@ -33,7 +33,7 @@ pub struct MovableMmap {
 }
 
 impl MovableMmap {
-    /// An empty region that maps nothing until it grows, and never beyond `capacity` bytes.
+    /// An empty region that maps nothing until it grows, and grows to at most `capacity` bytes.
     pub fn new(capacity: usize, huge_pages: bool) -> MovableMmap {
         let base =
             NonNull::new(core::ptr::without_provenance_mut(PAGE)).unwrap_or(NonNull::dangling());
@@ -48,7 +48,7 @@ impl MovableMmap {
         }
     }
 
-    /// Copies a part into a new place.
+    /// Copies a part to a new place.
     fn copy_part(&self, new: &Space, part: Range<usize>) -> Result<(), Errno> {
         if part.is_empty() {
             return Ok(());
@@ -65,8 +65,8 @@ impl MovableMmap {
         Ok(())
     }
 
-    /// Moves pages from the start of the space to a new place, and says how many bytes went: all of
-    /// them where the system can do it, none where it cannot.
+    /// Moves pages from the start of the space to a new place, and returns how many bytes it moved:
+    /// all of them where the system can do it, none where it cannot.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn move_mappings(&self, new: &Space) -> usize {
         use rustix::mm::{MremapFlags, mremap_fixed};
@@ -79,7 +79,7 @@ impl MovableMmap {
             }
             let (from, to) = (self.space.at(part.start), new.at(part.start));
             // SAFETY: both ranges are ours; the target is reserved and untouched; the source is not
-            // used again, except by the way back.
+            // used again, except by `move_back`.
             let result =
                 unsafe { mremap_fixed(from, part.len(), part.len(), MremapFlags::MAYMOVE, to) };
             if result.is_err() {
@@ -122,7 +122,8 @@ impl MovableMmap {
             if moved > 0 {
                 self.move_back(&new, moved);
             }
-            // The place of what was moved is a hole again, which another thread may have filled.
+            // The old place of the moved part is a hole again, which another thread may have
+            // filled.
             let new = core::mem::ManuallyDrop::new(new);
             // SAFETY: the rest of the new reservation, which nothing uses.
             unsafe {
@@ -145,8 +146,8 @@ impl MovableMmap {
     }
 }
 
-// SAFETY: the space is ours, page aligned, and `len` of it is readable and writable; it moves only
-// in `extend`, contents and all.
+// SAFETY: the region owns the space, which is page aligned, and `len` of it is readable and
+// writable; it moves only in `extend`, with its contents.
 unsafe impl Region for MovableMmap {
     fn base(&self) -> NonNull<u8> {
         self.space.base

@@ -11,7 +11,7 @@ const MAX_LABEL: usize = 63;
 /// The longest name in wire form, in bytes.
 const MAX_WIRE: usize = 255;
 
-/// Why something is not a domain name.
+/// The reason why an input is not a domain name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DnsNameError {
@@ -33,7 +33,7 @@ pub enum DnsNameError {
         /// Bytes in wire form.
         len: usize,
     },
-    /// A backslash without three digits up to 255, or a character, behind it.
+    /// A backslash that neither three digits up to 255 nor another character follow.
     #[error("bad escape at byte {at}")]
     BadEscape {
         /// Position in the input.
@@ -53,9 +53,9 @@ pub enum DnsNameError {
 /// The key of a domain name in text form: its labels in reverse order, ASCII letters in lower case,
 /// each ended by a zero byte. The root is the empty key; a trailing dot makes no difference.
 ///
-/// Keys sort in the canonical order of DNSSEC, and a zone is exactly the keys that start with its
-/// own: `prefix(dns_name("example.org")?)`; `longest_prefix` finds the closest enclosing name. `\.`
-/// and `\DDD` escapes of master files are understood.
+/// Keys sort in the canonical order of DNSSEC. The names of a zone are exactly those whose keys
+/// start with the zone's key: `prefix(dns_name("example.org")?)`. `longest_prefix` finds the
+/// closest enclosing name. The function reads the escapes `\.` and `\DDD` of master files.
 ///
 /// ```
 /// use sapwood::key::dns_name;
@@ -67,7 +67,7 @@ pub enum DnsNameError {
 /// ```
 ///
 /// # Errors
-/// What is wrong, and at which byte.
+/// [`DnsNameError`] says what is wrong, and at which byte.
 pub fn dns_name(name: impl AsRef<[u8]>) -> Result<Vec<u8>, DnsNameError> {
     let name = name.as_ref();
     let mut labels: Vec<Vec<u8>> = Vec::new();
@@ -137,7 +137,7 @@ fn escape(text: &[u8]) -> Option<(u8, usize)> {
 /// ```
 ///
 /// # Errors
-/// What is wrong, and at which byte.
+/// [`DnsNameError`] says what is wrong, and at which byte.
 pub fn dns_name_from_wire(wire: &[u8]) -> Result<Vec<u8>, DnsNameError> {
     let mut labels = Vec::new();
     let mut at = 0;

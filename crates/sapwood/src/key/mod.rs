@@ -1,7 +1,7 @@
-//! Keys whose byte order is the order that you want.
+//! Keys of which the byte order is the order of the things that they stand for.
 //!
-//! A qp-trie sorts byte strings. These helpers turn names, numbers and tuples into byte strings
-//! that sort the way the things themselves do, and back.
+//! A qp-trie sorts byte strings. These functions make byte strings of names, numbers and tuples,
+//! which sort as the things themselves do, and convert them back.
 
 pub mod dns;
 pub mod tuple;
@@ -11,8 +11,8 @@ pub use tuple::{TupleError, TupleReader, tuple};
 
 use alloc::vec::Vec;
 
-/// A key backwards, so that a suffix becomes a prefix: all names that end in `.rs` are a range of
-/// reversed keys.
+/// The bytes of a key in reverse order, so that a suffix becomes a prefix: all names that end in
+/// `.rs` are a range of reversed keys.
 ///
 /// ```
 /// use sapwood::key::reverse;
@@ -23,7 +23,7 @@ pub fn reverse(key: impl AsRef<[u8]>) -> Vec<u8> {
     key.as_ref().iter().rev().copied().collect()
 }
 
-/// A key with its components in reverse order, each as it was: `a/b/c` becomes `c/b/a`.
+/// A key with its components in reverse order, each component unchanged: `a/b/c` becomes `c/b/a`.
 ///
 /// ```
 /// use sapwood::key::reverse_components;
@@ -43,11 +43,11 @@ pub fn reverse_components(key: impl AsRef<[u8]>, separator: u8) -> Vec<u8> {
 
 /// Ends a component that may hold any byte.
 const STOP: u8 = 0;
-/// Precedes a byte that would be taken for [`STOP`] or for itself.
+/// Precedes a byte that would otherwise read as [`STOP`] or as an escape.
 const ESCAPE: u8 = 1;
 
-/// Appends bytes so that they sort as they are and end before anything longer: 0 becomes 1 1, 1
-/// becomes 1 2, and a 0 ends them.
+/// Appends bytes in an encoding that keeps their order and puts a string before its extensions: 0
+/// becomes 1 1, 1 becomes 1 2, and a 0 ends them.
 fn push_escaped(out: &mut Vec<u8>, bytes: impl IntoIterator<Item = u8>) {
     for byte in bytes {
         if byte <= ESCAPE {
@@ -60,7 +60,7 @@ fn push_escaped(out: &mut Vec<u8>, bytes: impl IntoIterator<Item = u8>) {
     out.push(STOP);
 }
 
-/// Reads what [`push_escaped`] wrote: the bytes, and what follows them.
+/// Reads bytes that [`push_escaped`] wrote. Returns them and the rest of the key.
 fn take_escaped(key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut out = Vec::new();
     let mut rest = key.iter();

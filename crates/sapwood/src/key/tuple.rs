@@ -1,5 +1,4 @@
-//! Tuples as keys: numbers, strings and addresses, one behind the other, in an order-preserving
-//! encoding.
+//! Tuples of numbers, strings and addresses as keys, in an encoding that keeps their order.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,7 +6,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{push_escaped, take_escaped};
 
-/// Something that can be part of a tuple's key.
+/// A type whose values can be parts of a tuple's key.
 ///
 /// Encodings sort like the values, and none is a prefix of another of the same type.
 pub trait Part {
@@ -25,7 +24,7 @@ macro_rules! integers {
 
         impl Part for $signed {
             fn push(&self, key: &mut Vec<u8>) {
-                // With the sign bit turned, negative numbers sort first.
+                // With the sign bit inverted, negative numbers sort first.
                 key.extend_from_slice(&(self ^ <$signed>::MIN).to_be_bytes());
             }
         }
@@ -40,7 +39,7 @@ impl Part for bool {
 }
 
 impl Part for f64 {
-    /// In the order of [`f64::total_cmp`].
+    /// Keys sort in the order of [`f64::total_cmp`].
     fn push(&self, key: &mut Vec<u8>) {
         let bits = self.to_bits();
         let turned = if bits >> 63 == 0 {
@@ -65,7 +64,7 @@ impl Part for str {
 }
 
 impl<const N: usize> Part for [u8; N] {
-    /// As it is, since all have the same length.
+    /// The bytes unchanged, since all arrays of the type have the same length.
     fn push(&self, key: &mut Vec<u8>) {
         key.extend_from_slice(self);
     }
@@ -117,7 +116,7 @@ impl<P: Part + ?Sized> Part for &P {
     }
 }
 
-/// Several parts, one behind the other.
+/// A tuple of parts.
 pub trait Parts {
     /// Appends all of them.
     fn push_all(&self, key: &mut Vec<u8>);
@@ -138,8 +137,8 @@ macro_rules! tuples {
 }
 tuples!(A; A B; A B C; A B C D; A B C D E; A B C D E F; A B C D E F G; A B C D E F G H;);
 
-/// The key of a tuple: tuples of the same types sort like their keys, and a shorter tuple is a
-/// prefix of the longer ones that begin with it.
+/// The key of a tuple. Tuples of the same types sort like their keys, and the key of a shorter
+/// tuple is a prefix of the keys of longer tuples that begin with it.
 ///
 /// ```
 /// use sapwood::key::{tuple, TupleReader};
@@ -160,17 +159,17 @@ pub fn tuple(parts: impl Parts) -> Vec<u8> {
     key
 }
 
-/// Why a tuple cannot be read from a key.
+/// The reason why a tuple cannot be read from a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no {wanted} at byte {at} of the key")]
 pub struct TupleError {
-    /// What was asked for.
+    /// The part that was asked for.
     pub wanted: &'static str,
-    /// Where.
+    /// Position in the key.
     pub at: usize,
 }
 
-/// Reads the parts of a tuple's key in order; the caller knows their types.
+/// A reader of the parts of a tuple's key, in order. The caller knows their types.
 #[derive(Clone, Debug)]
 pub struct TupleReader<'a> {
     key: &'a [u8],
@@ -182,7 +181,7 @@ macro_rules! read_integers {
         #[doc = concat!("A `", stringify!($unsigned), "`.")]
         ///
         /// # Errors
-        /// When the key ends first.
+        /// When the key ends before that.
         pub fn $unsigned(&mut self) -> Result<$unsigned, TupleError> {
             self.fixed(stringify!($unsigned)).map(<$unsigned>::from_be_bytes)
         }
@@ -190,7 +189,7 @@ macro_rules! read_integers {
         #[doc = concat!("An `", stringify!($signed), "`.")]
         ///
         /// # Errors
-        /// When the key ends first.
+        /// When the key ends before that.
         pub fn $signed(&mut self) -> Result<$signed, TupleError> {
             let turned = self.fixed(stringify!($signed)).map(<$signed>::from_be_bytes)?;
             Ok(turned ^ <$signed>::MIN)
@@ -199,7 +198,7 @@ macro_rules! read_integers {
 }
 
 impl<'a> TupleReader<'a> {
-    /// Begins at the first part.
+    /// A reader that begins at the first part.
     pub fn new(key: &'a [u8]) -> Self {
         TupleReader { key, rest: key }
     }
@@ -222,10 +221,10 @@ impl<'a> TupleReader<'a> {
 
     read_integers!(u8, i8; u16, i16; u32, i32; u64, i64; u128, i128);
 
-    /// A `bool`.
+    /// Reads a `bool`.
     ///
     /// # Errors
-    /// When there is something else.
+    /// When the next part is something else.
     pub fn bool(&mut self) -> Result<bool, TupleError> {
         match self.rest.split_first() {
             Some((&byte @ 0..=1, rest)) => {
@@ -236,10 +235,10 @@ impl<'a> TupleReader<'a> {
         }
     }
 
-    /// An `f64`.
+    /// Reads an `f64`.
     ///
     /// # Errors
-    /// When the key ends first.
+    /// When the key ends before that.
     pub fn f64(&mut self) -> Result<f64, TupleError> {
         let turned = self.fixed("f64").map(u64::from_be_bytes)?;
         Ok(f64::from_bits(if turned >> 63 == 1 {
@@ -249,37 +248,37 @@ impl<'a> TupleReader<'a> {
         }))
     }
 
-    /// Bytes of a known number.
+    /// Reads a known number of bytes.
     ///
     /// # Errors
-    /// When the key ends first.
+    /// When the key ends before that.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], TupleError> {
         self.fixed("array")
     }
 
-    /// Bytes of any number.
+    /// Reads a byte string of any length.
     ///
     /// # Errors
-    /// When the key ends first, or has a bad escape.
+    /// When the key ends before that, or has a bad escape.
     pub fn bytes(&mut self) -> Result<Vec<u8>, TupleError> {
         let (bytes, rest) = take_escaped(self.rest).ok_or_else(|| self.error("byte string"))?;
         self.rest = rest;
         Ok(bytes)
     }
 
-    /// A string.
+    /// Reads a string.
     ///
     /// # Errors
-    /// When the key ends first, has a bad escape, or is not UTF-8 there.
+    /// When the key ends before that, has a bad escape, or is not UTF-8 there.
     pub fn string(&mut self) -> Result<String, TupleError> {
         let error = self.error("string");
         String::from_utf8(self.bytes()?).map_err(|_| error)
     }
 
-    /// An address.
+    /// Reads an address.
     ///
     /// # Errors
-    /// When there is something else.
+    /// When the next part is something else.
     pub fn ip(&mut self) -> Result<IpAddr, TupleError> {
         let error = self.error("address");
         let before = self.rest;
@@ -294,10 +293,10 @@ impl<'a> TupleReader<'a> {
         })
     }
 
-    /// That there is nothing left.
+    /// Checks that no part is left.
     ///
     /// # Errors
-    /// When there is.
+    /// When the key has more bytes.
     pub fn end(&self) -> Result<(), TupleError> {
         if self.rest.is_empty() {
             Ok(())

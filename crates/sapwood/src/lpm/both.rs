@@ -1,4 +1,4 @@
-//! Versions of both families: transactions and snapshots.
+//! Transactions and snapshots of both families.
 
 use core::fmt;
 use std::net::IpAddr;
@@ -12,8 +12,8 @@ use super::{FibSnapshot, FibTxn};
 use crate::sync::{Mutex, lock};
 use crate::{Error, Rejected};
 
-/// Changes to both families' tables that nobody else sees before they are committed. It reads what
-/// it wrote; dropping it rolls back.
+/// An open transaction on both families' tables. Nobody else sees its changes before they are
+/// committed. It reads what it wrote; dropping it rolls back.
 ///
 /// ```
 /// use sapwood::lpm::IpFib;
@@ -59,17 +59,17 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
         }
     }
 
-    /// Whose grace periods the tables wait for.
+    /// The domain whose grace periods the tables wait for.
     pub(crate) fn domain(&self) -> &'s Domain {
         self.both().0.domain()
     }
 
-    /// The transaction of the IPv4 table, which has more methods.
+    /// The transaction on the IPv4 table, which has more methods.
     pub fn v4(&mut self) -> &mut FibTxn<'s, V4, V> {
         &mut self.both_mut().0
     }
 
-    /// The transaction of the IPv6 table, which has more methods.
+    /// The transaction on the IPv6 table, which has more methods.
     pub fn v6(&mut self) -> &mut FibTxn<'s, V6, V> {
         &mut self.both_mut().1
     }
@@ -82,7 +82,8 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
         }
     }
 
-    /// Gives a prefix a value. The old one can be read until the transaction is changed again.
+    /// Inserts or replaces the value of a prefix. The old value can be read until the next change
+    /// of the transaction.
     ///
     /// # Errors
     /// As [`FibTxn::insert`].
@@ -93,8 +94,8 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
         }
     }
 
-    /// Takes a prefix away. Its value can be read until the transaction is changed again; `None`
-    /// when it was not there.
+    /// Removes a prefix. Its value can be read until the next change of the transaction; `None`
+    /// when the prefix was not there.
     ///
     /// # Errors
     /// As [`FibTxn::remove`].
@@ -105,9 +106,10 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
         }
     }
 
-    /// Publishes all changes, IPv4 first. A snapshot of the table has all of them or none; a reader
-    /// may see the new table of one family and the old one of the other, and root words one after
-    /// the other (see [`Fib`](super::Fib)). O(what was changed); cannot fail.
+    /// Publishes all changes, IPv4 first. A snapshot of both families has all of them or none.
+    /// Meanwhile a reader may see the new table of one family and the old one of the other, and
+    /// within a family new and old root words (see [`Fib`](super::Fib)). O(what was changed);
+    /// cannot fail.
     pub fn commit(mut self) {
         let _no_snapshot = lock(self.commits);
         let (v4, v6) = self.both_mut();
@@ -115,7 +117,7 @@ impl<'s, V: NextHop> IpTxn<'s, V> {
         v6.publish();
     }
 
-    /// Forgets all changes; the same as dropping the transaction.
+    /// Discards all changes, as dropping the transaction does.
     pub fn rollback(self) {
         drop(self);
     }
@@ -140,7 +142,8 @@ impl<V: NextHop> Drop for IpTxn<'_, V> {
     }
 }
 
-/// One version of both families' tables, kept until this is dropped. May be read and sent anywhere.
+/// One version of both families' tables, which stays alive until this is dropped. Any thread may
+/// read it, and it may be sent to any thread.
 ///
 /// ```
 /// use sapwood::lpm::IpFib;

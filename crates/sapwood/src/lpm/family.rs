@@ -1,4 +1,4 @@
-//! The two families of addresses, and the bits that their tables are walked by.
+//! The two families of addresses, and addresses as the bits that a table is walked by.
 
 use core::fmt::{Debug, Display};
 use core::hash::Hash;
@@ -12,7 +12,7 @@ mod sealed {
     impl Sealed for super::V6 {}
 }
 
-/// A family of addresses: [`V4`] or [`V6`]. Nobody else can implement it.
+/// A family of addresses: [`V4`] or [`V6`]. The trait is sealed.
 pub trait Family: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
     /// An address.
     type Addr: Copy + Eq + Ord + Hash + Debug + Display + Send + Sync + 'static;
@@ -28,7 +28,7 @@ pub trait Family: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
     #[doc(hidden)]
     fn key(addr: Self::Addr) -> Self::Key;
 
-    /// The bits of a prefix, host bits and all, and its length.
+    /// The bits of a prefix, host bits included, and its length.
     #[doc(hidden)]
     fn parts(net: Self::Net) -> (Self::Key, u8);
 
@@ -36,7 +36,7 @@ pub trait Family: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
     #[doc(hidden)]
     fn from_net(net: IpNet) -> Option<Self::Net>;
 
-    /// The prefix of these bits; those behind the length are cut off.
+    /// The prefix of these bits; bits behind the length are cut off.
     #[doc(hidden)]
     fn net_of(key: Self::Key, len: u8) -> Self::Net;
 }
@@ -58,9 +58,9 @@ pub trait Key: Copy + Eq + Ord + Debug + Send + Sync + 'static {
     const ZERO: Self;
     /// The first `n` bits, `1..=24`.
     fn top(self, n: u32) -> usize;
-    /// The six bits after the first `at`, which are fewer than all.
+    /// The six bits after the first `at`; `at` is less than [`BITS`](Self::BITS).
     fn six(self, at: u32) -> usize;
-    /// Without the first `n` bits; 0 when there are no more.
+    /// The bits after the first `n`; 0 when there are none.
     fn skip(self, n: u32) -> Self;
     /// `value` as the `n` bits after the first `at`.
     fn put(self, at: u32, n: u32, value: usize) -> Self;

@@ -1,4 +1,4 @@
-//! The table for addresses of one family: handles, how they are made, changes.
+//! The table for addresses of one family: its handle, its builder, changes.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -23,11 +23,11 @@ use crate::sync::Mutex;
 use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
 use sapwood_format::lpm::MAX_BYTES;
 
-/// What the values of a table must be: comparable, as equal ones are stored once, and cloneable, as
-/// a value that is replaced may still be read by others.
+/// The bounds on a table's values. They are comparable, because equal values are stored once, and
+/// cloneable, because others may still read a value that was replaced.
 ///
-/// Implemented by every type that fits. `Eq`, `Hash` and `Clone` are called while the writer's lock
-/// is held and must not change the table: that panics.
+/// Every type that meets the bounds implements it. The table calls `Eq`, `Hash` and `Clone` while
+/// it holds the writer's lock: if they change the table, they panic.
 pub trait NextHop: Clone + Eq + Hash + Send + Sync + 'static {}
 
 impl<T: Clone + Eq + Hash + Send + Sync + 'static> NextHop for T {}
@@ -37,17 +37,18 @@ pub type Ipv4Fib<V> = Fib<V4, V>;
 /// A longest-prefix-match table of IPv6 prefixes.
 pub type Ipv6Fib<V> = Fib<V6, V>;
 
-/// A longest-prefix-match table: one writer at a time, readers that never wait. [`Ipv4Fib`] and
-/// [`Ipv6Fib`] are this.
+/// A longest-prefix-match table with one writer at a time and readers that never wait. [`Ipv4Fib`]
+/// and [`Ipv6Fib`] are this type for one family each.
 ///
 /// - A [`Reader`](crate::Reader) (one per thread) gives [`FibView`]s. A lookup loads one root word
 ///   and reads memory that does not change any more: it takes no lock, retries nothing and writes
-///   nothing. Its answer is the old table's or the new one's, never a third.
-/// - [`insert`](Self::insert) and [`remove`](Self::remove) are visible at once. A [`FibTxn`]
-///   collects changes; its commit stores all root words that differ, one after the other: each
-///   lookup sees the table before or after, but two lookups of one thread may see both while it
-///   runs.
-/// - A [`FibSnapshot`] is one version, whole: for walks, and for answers that must agree with each
+///   nothing. Its answer is that of the table before a change or after it.
+/// - Every lookup that begins after [`insert`](Self::insert) or [`remove`](Self::remove) has
+///   returned sees the change. A [`FibTxn`] collects changes; its commit stores all root words that
+///   differ, one after the other. Meanwhile each lookup sees the table before or after, but two
+///   lookups of one thread may see one each. The same holds for a change of a prefix that is
+///   shorter than the root, which stores several words.
+/// - A [`FibSnapshot`] is one whole version: for walks, and for answers that must agree with each
 ///   other. It copies the root (2 MiB with 18 bits).
 ///
 /// Equal values are stored once and counted. Handles are cheap to clone.
@@ -74,9 +75,9 @@ pub type Ipv6Fib<V> = Fib<V6, V>;
 ///
 /// # Cost
 ///
-/// A lookup passes the root and one node for each 6 bits behind it on the way of the longest
-/// prefix. A change copies the nodes on that way, 64 nodes more at most, and stores one word; a
-/// prefix shorter than the root, `2^(bits - length)` words.
+/// A lookup passes the root and one node for each 6 bits behind it on the path to the longest
+/// prefix. A change copies the nodes on that path and at most 64 nodes below it, and stores one
+/// word. A change of a prefix shorter than the root stores `2^(bits - length)` words.
 pub struct Fib<F: Family, V: NextHop> {
     shared: Arc<FibShared<V>>,
     family: PhantomData<F>,
@@ -91,7 +92,7 @@ impl<F: Family, V: NextHop> Clone for Fib<F, V> {
     }
 }
 
-/// What a table can be told.
+/// The choices that only this kind of table has.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct FibChoices {
@@ -100,7 +101,7 @@ pub struct FibChoices {
 
 impl FibChoices {
     /// # Panics
-    /// With a number of bits that a root cannot have.
+    /// When a root cannot have this number of bits.
     pub(crate) fn new(bits: u8) -> Self {
         assert!(
             matches!(bits, 6 | 12 | 18 | 24),
@@ -128,12 +129,11 @@ impl<F: Family, V: NextHop> Builder<Fib<F, V>> {
     /// An empty table.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] when the backing cannot be had.
+    /// [`Error::ArenaFull`] when the system does not give the backing.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
-    /// which [`ArenaOptions`](sapwood_arena::ArenaOptions) have unless they are told otherwise, and
-    /// `Backing::Heap`).
+    /// When the backing moves as it grows: [`Backing::Auto`](sapwood_arena::Backing), the default
+    /// of [`ArenaOptions`](sapwood_arena::ArenaOptions), and `Backing::Heap` do.
     pub fn build(self) -> Result<Fib<F, V>, Error> {
         let domain = self.domain_or_new();
         let options = self.memory.stable().limit_to(MAX_BYTES);
@@ -146,8 +146,8 @@ impl<F: Family, V: NextHop> Builder<Fib<F, V>> {
         Ok(Fib::from_shared(shared))
     }
 
-    /// A table of prefixes in any order; of equal ones, the last wins. Three to five times quicker
-    /// than inserting them one by one.
+    /// Builds a table of prefixes in any order; of equal prefixes, the last wins. Three to five
+    /// times quicker than inserting them one by one.
     ///
     /// # Errors
     /// [`Error::HostBitsSet`], [`Error::ArenaFull`].
@@ -168,12 +168,12 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// An empty table for full routing tables: the root resolves 18 bits and takes 2 MiB.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] when no address space can be had.
+    /// [`Error::ArenaFull`] when the system gives no address space.
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// A table that is made to measure.
+    /// A builder, which sets what [`new`](Self::new) leaves at its default.
     pub fn builder() -> Builder<Self> {
         Builder::begin(MemoryOptions::reserve(MAX_BYTES), FibChoices::new(18))
     }
@@ -244,7 +244,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         self.len() == 0
     }
 
-    /// Gives a prefix a value, for all lookups that begin afterwards. The old value, if it had one.
+    /// Inserts or replaces the value of a prefix; returns the old value. All lookups that begin
+    /// afterwards see the change.
     ///
     /// ```
     /// use sapwood::{Error, lpm::Ipv4Fib};
@@ -271,7 +272,7 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         }
     }
 
-    /// As [`insert`](Self::insert); bits behind the prefix's length are taken as zeros.
+    /// As [`insert`](Self::insert), but takes bits behind the prefix's length as zeros.
     ///
     /// # Errors
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
@@ -301,11 +302,11 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         old
     }
 
-    /// Takes a prefix away, for all lookups that begin afterwards. Its value, or `None` when it was
-    /// not there; bits behind its length are taken as zeros.
+    /// Removes a prefix; returns its value, or `None` when it was not there. All lookups that begin
+    /// afterwards see the change. Bits behind the prefix's length are taken as zeros.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] (the way to the prefix is copied), [`Error::GarbageLimit`].
+    /// [`Error::ArenaFull`] (the path to the prefix is copied), [`Error::GarbageLimit`].
     ///
     /// # Panics
     /// As [`insert`](Self::insert).
@@ -319,7 +320,7 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         Ok(self.finish(&mut writer, old, &mut dropped))
     }
 
-    /// Begins a transaction, waiting for the one that another thread has open, if any.
+    /// Begins a transaction. If another thread has one open, this waits for its end.
     ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.
@@ -333,8 +334,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         Some(FibTxn::new(&self.shared, self.shared.try_write()?))
     }
 
-    /// Keeps the newest version: O(size of the root), during which writers wait. Reading it takes
-    /// no lock.
+    /// A snapshot of the newest version. Making it is O(size of the root), and writers wait
+    /// meanwhile. Reading it takes no lock.
     pub fn snapshot(&self) -> FibSnapshot<F, V> {
         FibSnapshot::new(self.shared.keep())
     }
@@ -344,23 +345,23 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         self.shared.versions().snapshots()
     }
 
-    /// The oldest version that snapshots keep, and what it holds back of the garbage that the
-    /// domain knows of: the newest 64 blocks may not be counted yet. Waits for no transaction: a
-    /// monitor can ask it while a writer is blocked at the hard limit of garbage.
+    /// The oldest version that snapshots keep, and how much garbage it holds back. The newest 64
+    /// blocks may not be counted yet, as the domain does not know of them. This waits for no
+    /// transaction: a monitor can call it while a writer is blocked at the hard limit of garbage.
     pub fn oldest_snapshot(&self) -> Option<OldestSnapshot> {
         self.shared.versions().oldest()
     }
 
-    /// The number of the newest version: one more for each change that was published.
+    /// The number of the newest version. Each published change increases it by one.
     pub fn version(&self) -> u64 {
         self.shared.version()
     }
 
-    /// Frees blocks that no reader and no snapshot can hold any more, up to `budget` of them;
-    /// returns how many.
+    /// Frees up to `budget` blocks that no reader and no snapshot can reach any more; returns how
+    /// many.
     ///
-    /// Changes free some; this is for an idle loop, or after a stall. Values are dropped here, on
-    /// the calling thread. Returns 0 when a transaction is open.
+    /// Changes free some blocks as well; call this in an idle loop, or after a stall. It drops
+    /// values on the calling thread. It returns 0 when a transaction is open.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut dropped = Vec::new();
         let Some(mut writer) = self.shared.try_write() else {
@@ -370,7 +371,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     }
 
     /// Copies all nodes into fresh memory in the order of addresses, which makes lookups quicker
-    /// after many changes. Readers notice nothing; writers wait in between only.
+    /// after many changes. It works in steps: readers are not disturbed, and writers wait for a
+    /// step at most.
     ///
     /// # Errors
     /// As [`compact_step`](Self::compact_step).
@@ -383,12 +385,12 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         Ok(())
     }
 
-    /// A part of [`compact`](Self::compact): the nodes below up to `budget` words of the root.
-    /// Whether there is more to do; when the end is reached, the next call begins anew.
+    /// A step of [`compact`](Self::compact): moves the nodes below up to `budget` words of the
+    /// root. Returns whether there is more to do. When there is no more, the next call begins anew.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, the compaction goes on
-    /// later.
+    /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost, and the next call
+    /// continues.
     ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.
@@ -399,8 +401,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         self.shared.compact_step(&mut writer, budget, &mut dropped)
     }
 
-    /// Where the memory is. Waits for an open transaction; [`snapshots`](Self::snapshots) and
-    /// [`oldest_snapshot`](Self::oldest_snapshot) do not.
+    /// The memory that the table uses. Waits for an open transaction;
+    /// [`snapshots`](Self::snapshots) and [`oldest_snapshot`](Self::oldest_snapshot) do not.
     ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.
@@ -410,11 +412,11 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         FibMemory::new(&writer, &self.shared)
     }
 
-    /// Walks the newest version and checks every invariant, and the accounts against what is there.
-    /// Waits for an open transaction.
+    /// Walks the newest version and checks every invariant, and compares the accounts with what the
+    /// walk found. Waits for an open transaction.
     ///
     /// # Errors
-    /// What is wrong, for a person to read.
+    /// A message that says what is wrong.
     ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.
@@ -455,7 +457,7 @@ pub(super) fn truncated<F: Family>(net: F::Net) -> (F::Key, u8) {
 
 impl<F: Family, V: NextHop> FromIterator<(F::Net, V)> for Fib<F, V> {
     /// # Panics
-    /// When a prefix has host bits set, or no memory can be had; [`Builder::build_from`] gives
+    /// When a prefix has host bits set, or there is no memory; [`Builder::build_from`] returns
     /// these as errors.
     fn from_iter<I: IntoIterator<Item = (F::Net, V)>>(prefixes: I) -> Self {
         match Self::builder().build_from(prefixes) {
@@ -466,11 +468,11 @@ impl<F: Family, V: NextHop> FromIterator<(F::Net, V)> for Fib<F, V> {
 }
 
 impl<F: Family, V: NextHop> Extend<(F::Net, V)> for Fib<F, V> {
-    /// In one transaction.
+    /// Inserts all prefixes in one transaction.
     ///
     /// # Panics
-    /// When a prefix has host bits set, or no memory can be had: the table is as it was.
-    /// [`Fib::begin`] gives errors. As [`Fib::begin`].
+    /// When a prefix has host bits set, or there is no memory: the table is as it was, and a
+    /// transaction returns these as errors. Also as [`Fib::begin`].
     fn extend<I: IntoIterator<Item = (F::Net, V)>>(&mut self, prefixes: I) {
         let mut txn = self.begin();
         for (net, value) in prefixes {

@@ -1,4 +1,4 @@
-//! Both families in one table.
+//! The table for addresses of both families.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,7 +19,8 @@ use crate::reader::reading_methods;
 use crate::sync::lock;
 use crate::{Buildable, Builder, Error, Readable, Rejected};
 
-/// A table of IPv4 and IPv6 prefixes: one table for each, with one domain for the readers of both.
+/// A longest-prefix-match table of IPv4 and IPv6 prefixes: one [`Fib`](super::Fib) for each family,
+/// with one domain for the readers of both.
 ///
 /// ```
 /// use sapwood::lpm::IpFib;
@@ -30,12 +31,12 @@ use crate::{Buildable, Builder, Error, Readable, Rejected};
 /// assert_eq!(fib.lookup("2001:db8::1".parse()?).unwrap().1, 2);
 /// assert_eq!(fib.lookup("192.0.2.1".parse()?).unwrap().1, 1);
 /// assert_eq!(fib.lookup("::1".parse()?), None);
-/// // One reader for both families; a thread that knows the family of its packets asks that one.
+/// // One reader for both families. A thread that knows the family of its packets asks that table.
 /// let mut reader = fib.reader("worker")?;
 /// assert_eq!(reader.view().lookup_value("2001:db8::1".parse()?), Some(&2));
 /// assert_eq!(reader.view().v4().lookup_value("192.0.2.1".parse()?), Some(&1));
 /// reader.quiescent();
-/// // Each family's table is there for what this one does not have.
+/// // The tables of the families have more methods.
 /// assert_eq!(fib.v6().version(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -67,18 +68,18 @@ impl<V: NextHop> Builder<IpFib<V>> {
         }
     }
 
-    /// An empty table. A limit of memory is that of each family.
+    /// An empty table. A limit of memory holds for each family by itself.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] when no address space can be had.
+    /// [`Error::ArenaFull`] when the system gives no address space.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows.
+    /// When the backing moves as it grows.
     pub fn build(self) -> Result<IpFib<V>, Error> {
         self.build_from([])
     }
 
-    /// A table of prefixes in any order; of equal ones, the last wins.
+    /// Builds a table of prefixes in any order; of equal prefixes, the last wins.
     ///
     /// # Errors
     /// [`Error::HostBitsSet`], [`Error::ArenaFull`].
@@ -116,20 +117,20 @@ impl<V: NextHop> IpFib<V> {
     /// An empty table for full routing tables.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] when no address space can be had.
+    /// [`Error::ArenaFull`] when the system gives no address space.
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// A table that is made to measure.
+    /// A builder, which sets what [`new`](Self::new) leaves at its default.
     pub fn builder() -> Builder<Self> {
         Builder::begin(MemoryOptions::reserve(MAX_BYTES), FibChoices::new(18))
     }
 
-    /// A table of two that share a domain. Changes of one of them alone go on being possible.
+    /// Joins two tables that share a domain. Each of them can still be changed by itself.
     ///
     /// # Panics
-    /// When they do not.
+    /// When the two tables have different domains.
     pub fn from_tables(v4: Ipv4Fib<V>, v6: Ipv6Fib<V>) -> Self {
         assert!(
             v4.domain().ptr_eq(v6.domain()),
@@ -150,7 +151,8 @@ impl<V: NextHop> IpFib<V> {
 
     reading_methods!(IpFibView<'g, V>);
 
-    /// Begins a transaction over both families, waiting for those that other threads have open.
+    /// Begins a transaction on both families. If other threads have transactions open, this waits
+    /// for their end.
     ///
     /// It takes the IPv4 table's lock, then the IPv6 table's. A thread that has a transaction of
     /// the IPv6 table open and then changes the IPv4 table takes them the other way round: the two
@@ -163,21 +165,21 @@ impl<V: NextHop> IpFib<V> {
         IpTxn::new(self.v4.begin(), self.v6.begin(), self.v4.commits())
     }
 
-    /// Begins a transaction, unless one of either family is open.
+    /// Begins a transaction, unless one is open on either family.
     pub fn try_begin(&self) -> Option<IpTxn<'_, V>> {
         let (v4, v6) = (self.v4.try_begin()?, self.v6.try_begin()?);
         Some(IpTxn::new(v4, v6, self.v4.commits()))
     }
 
-    /// Keeps the newest version of both families: it has all changes of a transaction or none.
-    /// O(size of the roots), during which writers wait. The stalls of the domain name it, as they
-    /// name snapshots of one family.
+    /// A snapshot of the newest version of both families. It has all changes of a transaction on
+    /// both or none. Making it is O(size of the roots), and writers wait meanwhile.
+    /// [`Domain::stalls`] lists it as it lists snapshots of one family.
     pub fn snapshot(&self) -> IpSnapshot<V> {
         let _no_commit = lock(self.v4.commits());
         IpSnapshot::new(self.v4.snapshot(), self.v6.snapshot())
     }
 
-    /// Where the memory is. Waits for open transactions.
+    /// The memory that the tables use. Waits for open transactions.
     pub fn memory(&self) -> IpFibMemory {
         IpFibMemory {
             v4: self.v4.memory(),
@@ -195,7 +197,7 @@ impl<V: NextHop> IpFib<V> {
         self.len() == 0
     }
 
-    /// Gives a prefix a value; the old one, if it had one.
+    /// Inserts or replaces the value of a prefix; returns the old value.
     ///
     /// # Errors
     /// As [`Fib::insert`](super::Fib::insert).
@@ -210,7 +212,7 @@ impl<V: NextHop> IpFib<V> {
         }
     }
 
-    /// As [`insert`](Self::insert); bits behind the prefix's length are taken as zeros.
+    /// As [`insert`](Self::insert), but takes bits behind the prefix's length as zeros.
     ///
     /// # Errors
     /// As [`Fib::insert_truncated`](super::Fib::insert_truncated).
@@ -225,7 +227,7 @@ impl<V: NextHop> IpFib<V> {
         }
     }
 
-    /// Takes a prefix away; its value, if it was there.
+    /// Removes a prefix; returns its value, or `None` when it was not there.
     ///
     /// # Errors
     /// As [`Fib::remove`](super::Fib::remove).
@@ -260,7 +262,7 @@ impl<V: NextHop> IpFib<V> {
     /// Checks both tables, as [`Fib::verify`](super::Fib::verify).
     ///
     /// # Errors
-    /// What is wrong, for a person to read.
+    /// A message that says what is wrong.
     ///
     /// # Panics
     /// As [`Fib::verify`](super::Fib::verify).
@@ -273,7 +275,7 @@ impl<V: NextHop> IpFib<V> {
 
 impl<V: NextHop> FromIterator<(IpNet, V)> for IpFib<V> {
     /// # Panics
-    /// When a prefix has host bits set, or no memory can be had; [`Builder::build_from`] gives
+    /// When a prefix has host bits set, or there is no memory; [`Builder::build_from`] returns
     /// these as errors.
     fn from_iter<I: IntoIterator<Item = (IpNet, V)>>(prefixes: I) -> Self {
         match Self::builder().build_from(prefixes) {
@@ -285,7 +287,8 @@ impl<V: NextHop> FromIterator<(IpNet, V)> for IpFib<V> {
 
 impl<V: NextHop> Extend<(IpNet, V)> for IpFib<V> {
     /// # Panics
-    /// When a prefix has host bits set, or no memory can be had; those before it were inserted.
+    /// When a prefix has host bits set, or there is no memory. The prefixes before it were
+    /// inserted.
     fn extend<I: IntoIterator<Item = (IpNet, V)>>(&mut self, prefixes: I) {
         for (net, value) in prefixes {
             if let Err(rejected) = self.insert(net, value) {
@@ -320,15 +323,15 @@ impl<V: NextHop> Readable for IpFib<V> {
     }
 }
 
-/// Both tables, read under a guard. Stays on its thread. Each call sees the newest tables.
+/// Both tables, read under a guard. It stays on its thread. Each call sees the newest tables.
 pub struct IpFibView<'g, V: NextHop> {
     v4: FibView<'g, V4, V>,
     v6: FibView<'g, V6, V>,
 }
 
 impl<'g, V: NextHop> IpFibView<'g, V> {
-    /// The value of the longest prefix of an address. The quickest question: the prefix itself is
-    /// not found.
+    /// The value of the longest prefix of an address. This is the quickest lookup, as it does not
+    /// find the prefix itself.
     #[inline]
     pub fn lookup_value(&self, addr: IpAddr) -> Option<&'g V> {
         match addr {

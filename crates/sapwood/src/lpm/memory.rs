@@ -1,4 +1,4 @@
-//! What a table's memory holds.
+//! Reports of a table's memory.
 
 use core::fmt;
 
@@ -10,7 +10,8 @@ use super::raw::table::FibShared;
 use super::raw::writer::Writer;
 use crate::figures::{self, table};
 
-/// What a table's memory holds: number of blocks and bytes, or bytes.
+/// A report of a table's memory. Pairs are a number of blocks and their bytes; other sums are
+/// bytes.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct FibMemory {
@@ -20,9 +21,9 @@ pub struct FibMemory {
     pub root: usize,
     /// Nodes below the root, with the prefixes that end in them: number and bytes.
     pub nodes: (usize, usize),
-    /// Root prefixes, which are not longer than the root: number and bytes.
+    /// Blocks of root prefixes, which are not longer than the root: number and bytes.
     pub shelves: (usize, usize),
-    /// Values that differ: number and bytes.
+    /// Different values: number and bytes.
     pub values: (usize, usize),
     /// Blocks that wait for readers and snapshots: number and bytes.
     pub waiting: (usize, usize),

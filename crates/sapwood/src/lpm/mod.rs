@@ -7,17 +7,17 @@
 //! | prefixes of other strings of bits: a network number and an address, an address and a port | [`BitFib`] |
 //! | a table made once, read by many programs | [`BitFile`] |
 //!
-//! All of them have one writer at a time and readers that never wait; a lookup answers as the table
-//! did before a change or after it, never otherwise. Trade-offs first:
+//! The tables in memory have one writer at a time and readers that never wait. A lookup answers as
+//! the table did before a change or after it. Trade-offs first:
 //!
 //! - A full IPv4 table takes about 14 bytes a prefix, 2 MiB of them for a root that answers most
-//!   lookups with one or two loads. Small tables take `root_bits(12)`: 32 KiB.
-//! - Equal values are stored once, so values must be comparable, and cheap to compare: next hops,
-//!   not counters.
-//! - A change copies what lies on its way: 2.4 to 3.3 times the time that a tree without concurrent
-//!   readers takes.
+//!   lookups with one or two loads. Small tables do with `root_bits(12)`: 32 KiB.
+//! - [`Fib`] and [`IpFib`] store equal values once, so values must be comparable, and cheap to
+//!   compare: next hops, not counters.
+//! - A change copies the nodes on its path. It takes 2.2 to 3.4 times as long as in a tree without
+//!   concurrent readers (prefix-trie, in `docs/figures.md`).
 //!
-//! The layout is drawn in `docs/lpm.md`, with what was measured.
+//! `docs/lpm.md` has the layout and the measurements.
 
 mod bits;
 mod both;

@@ -1,4 +1,4 @@
-//! A table that programs in other languages read where it lies.
+//! Tables in arenas that programs in other languages read.
 
 use sapwood_arena::{Arena, HeaderMode};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -11,17 +11,17 @@ use crate::{Builder, Error};
 use sapwood_format::lpm::{MAX_BYTES, header};
 
 impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> Fib<F, V> {
-    /// What the header page calls the layout of a published table of this family with values of
-    /// this type: see [`Builder::build_in`].
+    /// The layout hash in the header page of a published table of this family with values of this
+    /// type: see [`Builder::build_in`].
     pub fn layout_hash() -> u64 {
         header::layout_hash(F::WIDTH, size_of::<V>(), align_of::<V>())
     }
 }
 
 impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> Builder<Fib<F, V>> {
-    /// An empty table in an arena that others read: its header page says where the root is
-    /// (`sapwood_format::lpm::header`). The options given to the builder are not used. A second
-    /// implementation of the readers is written from `docs/lpm.md` and these numbers.
+    /// An empty table in an arena that programs in other languages read. The arena's header page
+    /// says where the root is (`sapwood_format::lpm::header`). The builder's options are not used.
+    /// `docs/lpm.md` and these numbers suffice to write another reader.
     ///
     /// ```
     /// use sapwood::arena::{Arena, ArenaOptions, Backing, HeaderMode};
@@ -36,15 +36,16 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> Builder<Fib<F, V
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Others read as `docs/lpm.md` says: they need a part in the domain's grace periods, as a
-    /// [`GraceSource`](sapwood_qsbr::GraceSource), or else must take every reference as hostile.
+    /// Other readers take part in the domain's grace periods as a
+    /// [`GraceSource`](sapwood_qsbr::GraceSource). A reader that does not must check every
+    /// reference before it follows it.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when there is no room for the root.
     ///
     /// # Panics
-    /// When the arena moves as it grows, has no header page or is in use, or when a value is not a
-    /// multiple of 4 bytes.
+    /// When the arena moves as it grows, has no header page or is in use, or when the size of a
+    /// value is not a multiple of 4 bytes.
     pub fn build_in(self, mut arena: Arena) -> Result<Fib<F, V>, Error> {
         const {
             assert!(

@@ -1,7 +1,7 @@
 //! Tables of routes in files.
 //!
-//! The format is that of [`BitFile`]: each prefix with the byte 4 or 6 in front, which says of
-//! which family it is. So a file of one family can be loaded into a table of both.
+//! The format is that of [`BitFile`]. Each prefix has the byte 4 or 6 in front, which names its
+//! family. So a file of one family can be loaded into a table of both.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ use super::{FibSnapshot, IpSnapshot};
 use crate::qp::{OpenCause, OpenError, SaveCause, SaveError};
 use crate::{Builder, Error};
 
-/// Bits that say of which family a prefix is.
+/// The number of bits that name a prefix's family.
 const TAG: usize = 8;
 
 /// A prefix with its family in front.
@@ -53,7 +53,7 @@ impl AsBits for Tagged {
     }
 }
 
-/// The prefix of such bits, if they are of one.
+/// The prefix of bits with a family in front, if these are one.
 fn net_of(bits: &BitString) -> Option<IpNet> {
     let (family, address) = bits.as_bytes().split_first()?;
     let len = u8::try_from(bits.len().checked_sub(TAG)?).ok()?;
@@ -73,7 +73,7 @@ fn net_of(bits: &BitString) -> Option<IpNet> {
     }
 }
 
-/// Saves prefixes, and names beside them: written beside `path`, flushed, and renamed.
+/// Saves prefixes, and names beside them. The file is written beside `path`, flushed, and renamed.
 pub(crate) fn save<V: IntoBytes + FromBytes + Immutable>(
     prefixes: impl Iterator<Item = (IpNet, V)>,
     names: impl Iterator<Item = Vec<u8>>,
@@ -117,16 +117,16 @@ fn load<V: NextHop + FromBytes + Immutable>(path: &Path) -> Result<Vec<(IpNet, V
             .map(|found| found.map(|(net, value)| (net, value.clone())))
             .collect(),
         names => Err(OpenCause::Corrupt(format!(
-            "a table with {names} names beside it; it is read as a BitFile or a RouteTable"
+            "the file has {names} names beside the table; open it as a BitFile or a RouteTable"
         ))),
     };
     found.map_err(OpenError::at(path))
 }
 
 impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> FibSnapshot<F, V> {
-    /// Saves this version: written beside `path`, flushed, and renamed. Whoever opens `path` gets
-    /// the old file or the new one, whole. [`Builder::load`] makes a table of it; it can also be
-    /// looked up in where it lies, as a [`BitFile`] whose prefixes have the byte 4 or 6 in front.
+    /// Saves this version. The file is written beside `path`, flushed, and renamed, so `path`
+    /// always names the whole old file or the whole new one. [`Builder::load`] makes a table of it.
+    /// A [`BitFile`] reads it without loading; its prefixes then have the byte 4 or 6 in front.
     ///
     /// ```
     /// use sapwood::lpm::{BitFile, BitString, Ipv4Fib};
@@ -160,7 +160,7 @@ impl<V: NextHop + FromBytes + IntoBytes + Immutable> IpSnapshot<V> {
     }
 }
 
-/// Makes a table of what was found in a file.
+/// Makes a table of the content of a file.
 pub(crate) fn filled<T>(
     path: &Path,
     make: impl FnOnce() -> Result<T, Error>,
@@ -171,11 +171,11 @@ pub(crate) fn filled<T>(
 }
 
 impl<F: Family, V: NextHop + FromBytes + Immutable> Builder<Fib<F, V>> {
-    /// A table of a file that [`FibSnapshot::save`] or [`IpSnapshot::save`] wrote, after checking
-    /// all of it.
+    /// Loads a table from a file that [`FibSnapshot::save`] or [`IpSnapshot::save`] wrote, after
+    /// checking all of it.
     ///
     /// # Errors
-    /// [`OpenError`] says what is wrong; a prefix of the other family is.
+    /// [`OpenError`] says what is wrong. A prefix of the other family is an error, too.
     ///
     /// # Panics
     /// As [`build`](Self::build).
@@ -194,8 +194,8 @@ impl<F: Family, V: NextHop + FromBytes + Immutable> Builder<Fib<F, V>> {
 }
 
 impl<V: NextHop + FromBytes + Immutable> Builder<IpFib<V>> {
-    /// A table of a file that [`IpSnapshot::save`] or [`FibSnapshot::save`] wrote, after checking
-    /// all of it.
+    /// Loads a table from a file that [`IpSnapshot::save`] or [`FibSnapshot::save`] wrote, after
+    /// checking all of it.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.

@@ -1,4 +1,4 @@
-//! A version of a table, kept: lookups that agree with each other, and walks.
+//! Snapshots of a table: lookups that agree with each other, and walks.
 
 use core::fmt;
 
@@ -9,7 +9,8 @@ use super::raw::table::Kept;
 use super::raw::view::{Steps, View};
 use super::view::{Matches, lookup_methods};
 
-/// One version of a table, kept until this is dropped. May be read and sent anywhere.
+/// One version of a table, which stays alive until this is dropped. Any thread may read it, and it
+/// may be sent to any thread.
 ///
 /// ```
 /// use sapwood::lpm::Ipv4Fib;
@@ -69,15 +70,16 @@ impl<F: Family, V: NextHop> FibSnapshot<F, V> {
         Iter(self.view().walk(F::WIDTH, F::Key::ZERO, 0))
     }
 
-    /// The prefix itself, if it is there, and all inside it, in order. Finding the first takes as
-    /// long as a lookup.
+    /// The prefix itself, if it is there, and all prefixes inside it, in order. Finding the first
+    /// takes as long as a lookup.
     pub fn covered_by(&self, net: F::Net) -> Iter<'_, F, V> {
         let (key, len) = truncated::<F>(net);
         Iter(self.view().walk(F::WIDTH, key, len))
     }
 
     /// The prefixes directly inside this one: those of [`covered_by`](Self::covered_by) that no
-    /// other of them covers, the prefix itself left out. The ones below are walked over, too.
+    /// other of them covers, without the prefix itself. The walk passes the prefixes below them,
+    /// too.
     pub fn children(&self, net: F::Net) -> Children<'_, F, V> {
         let (key, len) = truncated::<F>(net);
         Children {

@@ -1,4 +1,4 @@
-//! Many changes at once.
+//! Transactions: changes of a table that are published together.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -16,11 +16,12 @@ use super::view::{Matches, lookup_methods};
 use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
 
-/// Changes to a table that nobody else sees before they are committed. It reads what it wrote;
-/// dropping it rolls back.
+/// An open transaction on a table. Nobody else sees its changes before they are committed. It reads
+/// what it wrote; dropping it rolls back.
 ///
-/// An operation that fails leaves the transaction as it was before, and the transaction can go on.
-/// A node that is changed several times is copied each time, but only its last copy is kept.
+/// An operation that fails leaves the transaction as it was before, and the transaction can
+/// continue. A node that is changed several times is copied each time, but only its last copy is
+/// kept.
 ///
 /// ```
 /// use sapwood::lpm::Ipv4Fib;
@@ -36,9 +37,9 @@ use crate::{Error, Rejected};
 /// ```
 pub struct FibTxn<'s, F: Family, V: NextHop> {
     shared: &'s FibShared<V>,
-    // Released before the values are dropped: their `drop` may use the table.
+    // The guard is dropped before the values: their `drop` may use the table.
     writer: WriterGuard<'s, Writer<V>>,
-    /// Values that were reclaimed or not needed on the way.
+    /// Values that operations reclaimed or did not need.
     dropped: Vec<V>,
     family: PhantomData<F>,
 }
@@ -85,7 +86,8 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
 
     lookup_methods!(['t] 't [&'t ] self);
 
-    /// Gives a prefix a value. The old one can be read until the transaction is changed again.
+    /// Inserts or replaces the value of a prefix. The old value can be read until the next change
+    /// of the transaction.
     ///
     /// # Errors
     /// [`Error::HostBitsSet`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given
@@ -97,7 +99,7 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
         }
     }
 
-    /// As [`insert`](Self::insert); bits behind the prefix's length are taken as zeros.
+    /// As [`insert`](Self::insert), but takes bits behind the prefix's length as zeros.
     ///
     /// # Errors
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
@@ -113,19 +115,19 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
         }
     }
 
-    /// Takes a prefix away. Its value can be read until the transaction is changed again; `None`
-    /// when it was not there.
+    /// Removes a prefix. Its value can be read until the next change of the transaction; `None`
+    /// when the prefix was not there.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] (the way to the prefix is copied), [`Error::GarbageLimit`].
+    /// [`Error::ArenaFull`] (the path to the prefix is copied), [`Error::GarbageLimit`].
     pub fn remove(&mut self, net: F::Net) -> Result<Option<&V>, Error> {
         let (shared, writer, dropped) = self.parts();
         let old = shared.take(writer, truncated::<F>(net), dropped)?;
         Ok(old.map(|block| shared.value_of(writer, block)))
     }
 
-    /// Publishes all changes, and frees some of what older ones left behind. Returns the version's
-    /// number (the newest one's, when nothing was changed).
+    /// Publishes all changes, and frees some garbage of older changes. Returns the version's
+    /// number, or the newest version's when nothing was changed.
     ///
     /// Root words are stored one after the other: see [`Fib`](super::Fib). O(what was changed);
     /// cannot fail.
@@ -133,7 +135,8 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
         self.publish()
     }
 
-    /// The same; values that nobody reads any more are dropped with the transaction.
+    /// Publishes as [`commit`](Self::commit) does. Values that nobody reads any more are dropped
+    /// with the transaction.
     pub(super) fn publish(&mut self) -> u64 {
         let (shared, writer, dropped) = self.parts();
         let budget = shared.reclaim_budget(writer.retired());
@@ -142,7 +145,7 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
         shared.version()
     }
 
-    /// Forgets all changes; the same as dropping the transaction.
+    /// Discards all changes, as dropping the transaction does.
     pub fn rollback(self) {
         drop(self);
     }

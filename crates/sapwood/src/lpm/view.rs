@@ -1,4 +1,4 @@
-//! Reading a table: readers and views.
+//! Views of a table, and the reading methods that tables, views and snapshots share.
 
 use core::fmt;
 
@@ -10,12 +10,12 @@ use super::fib::{Fib, NextHop, truncated};
 use super::raw::read::Published;
 use super::raw::view::View;
 
-/// The reading methods of whatever has a `view()`. `$life` is the lifetime of the references that
-/// they give.
+/// The reading methods of a type with a `view()`. `$life` is the lifetime of the references that
+/// they return.
 macro_rules! lookup_methods {
     ([$($fresh:lifetime)?] $life:lifetime [$($self:tt)+] $me:ident) => {
-        /// The value of the longest prefix of an address. The quickest question: the prefix itself
-        /// is not found.
+        /// The value of the longest prefix of an address. This is the quickest lookup, as it does
+        /// not find the prefix itself.
         #[inline]
         pub fn lookup_value<$($fresh)?>($($self)+ $me, addr: F::Addr) -> Option<&$life V> {
             $me.view().value(F::key(addr))
@@ -28,12 +28,13 @@ macro_rules! lookup_methods {
             Some((F::net_of(key, len), value))
         }
 
-        /// [`lookup_value`](Self::lookup_value) of many addresses, whose waits for memory overlap:
-        /// a quarter to a third quicker where lookups pass several nodes, no quicker where the root
-        /// or one node answers. `values[i]` becomes the answer for `addrs[i]`.
+        /// [`lookup_value`](Self::lookup_value) of many addresses, whose waits for memory overlap.
+        /// `values[i]` becomes the answer for `addrs[i]`. In full tables this is a quarter to a
+        /// half quicker where lookups pass several nodes. Where the root or one node answers, it
+        /// gains little and may lose a third (`docs/figures.md`).
         ///
         /// # Panics
-        /// When the two are not of one length.
+        /// When the two slices differ in length.
         #[inline]
         pub fn lookup_batch<$($fresh)?>($($self)+ $me, addrs: &[F::Addr], values: &mut [Option<&$life V>]) {
             assert_eq!(addrs.len(), values.len(), "a place for each answer");
@@ -41,7 +42,7 @@ macro_rules! lookup_methods {
         }
 
         /// As [`lookup_value`](Self::lookup_value), with `default` for an address that has no
-        /// prefix: what a packet path does with such packets is a next hop, too.
+        /// prefix: a packet path needs a next hop for such packets, too.
         #[inline]
         pub fn lookup_value_or<$($fresh)?>($($self)+ $me, addr: F::Addr, default: &$life V) -> &$life V {
             $me.view().value_or(F::key(addr), default)
@@ -51,7 +52,7 @@ macro_rules! lookup_methods {
         /// prefix.
         ///
         /// # Panics
-        /// When the two are not of one length.
+        /// When the two slices differ in length.
         #[inline]
         pub fn lookup_batch_or<$($fresh)?>($($self)+ $me, addrs: &[F::Addr], default: &$life V, values: &mut [&$life V]) {
             assert_eq!(addrs.len(), values.len(), "a place for each answer");
@@ -116,11 +117,11 @@ impl<F: Family, V: fmt::Debug> fmt::Debug for Matches<'_, F, V> {
     }
 }
 
-/// The table, read under a guard. Stays on its thread.
+/// The table, read under a guard. It stays on its thread.
 ///
-/// Each call sees the newest table. What one call returns is of one moment, but for
+/// Each call sees the newest table. The result of a call is of one moment, except that of
 /// [`matches`](Self::matches): its prefixes up to the root's bits are of one moment, and the longer
-/// ones of another shortly before.
+/// ones of another moment shortly before.
 pub struct FibView<'g, F: Family, V: NextHop> {
     view: View<'g, V, Published<'g>>,
     fib: &'g Fib<F, V>,

@@ -1,4 +1,4 @@
-//! Stores with what was reserved take nothing from the process's heap.
+//! Tests that reserved changes take nothing from the process's heap.
 
 use super::{MapleMap, Range, UnknownReservation};
 use crate::Error;
@@ -9,7 +9,7 @@ use sapwood_model::oracle::RangeMap;
 /// Ranges of mixed sizes over a space in which they overlap, cut and cover each other.
 struct Ranges {
     rng: fastrand::Rng,
-    /// Indices that there are, of which each entry has some hundred.
+    /// The number of indices: some hundred for each entry.
     space: u64,
 }
 
@@ -21,7 +21,8 @@ impl Ranges {
         }
     }
 
-    /// Whether it is to be stored, and where: most are small, one in 4096 covers a tenth of all.
+    /// The next change: whether it is a store, and its range. Most ranges are small; one in 4096
+    /// covers a tenth of all.
     fn next(&mut self) -> (bool, Range) {
         let rng = &mut self.rng;
         let start = rng.u64(..self.space);
@@ -35,7 +36,7 @@ impl Ranges {
     }
 }
 
-/// Runs a change; how often it asked for memory.
+/// Runs a change; counts how often it asked for memory.
 fn counted<T>(change: impl FnOnce() -> T) -> (u64, T) {
     let before = allocations();
     let done = change();
@@ -80,7 +81,7 @@ fn planned(map: &MapleMap<u64>, entries: u64, changes: usize) {
     let mut kept = None;
     beside_a_reader(map, changes, |i| {
         let (put, range) = ranges.next();
-        // Snapshots for some changes of each thousand: these copy their way to the root.
+        // Snapshots for some changes of each thousand: these copy their path to the root.
         if i % 1_000 == 800 {
             kept = Some(map.snapshot());
         } else if i % 1_000 == 950 || i + 1 == changes {
@@ -135,7 +136,7 @@ fn unknown(map: &MapleMap<u64>, entries: u64, changes: usize, at_once: usize) {
             kept = None;
         }
         if i % 3 == 0 {
-            // Another writer's change: it is the one that makes more room.
+            // Another writer's change has to make more room.
             let (_, range) = ranges.next();
             map.store(range.clone(), i as u64).unwrap();
             oracle.store(range, i as u64);
@@ -186,7 +187,7 @@ fn what_cannot_be_reserved_is_refused_beforehand() {
     map.verify().unwrap();
 }
 
-/// All entries of a large map go with one store: what it retires are all nodes and values.
+/// One store replaces all entries of a large map: it retires all nodes and values.
 #[test]
 fn a_reserved_store_over_everything_takes_nothing_from_the_heap() {
     #[derive(Clone)]

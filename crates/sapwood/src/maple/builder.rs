@@ -1,17 +1,17 @@
-//! How a map is made.
+//! The builder's methods for range maps.
 
 use super::map::MapleMap;
 use super::raw::table::{Config, Values, is_plain};
 use crate::memory::MemoryOptions;
 use crate::{Buildable, Builder};
 
-/// Address space that a map reserves unless it is told otherwise; also the most that one can take.
+/// The address space that a map reserves by default; also the most that a map can take.
 const RESERVE: usize = 8 << 30;
 /// Bytes of a leaf, and children of an inner node, at most. Measured: see `docs/maple.md`.
 const LEAF: usize = 512;
 const FANOUT: usize = 36;
 
-/// What a range map can be told.
+/// The choices that only range maps have.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct MapleChoices {
@@ -39,12 +39,12 @@ pub(super) fn begin<V: Clone + Send + Sync + 'static>() -> Builder<MapleMap<V>> 
 }
 
 impl<V: Clone + Send + Sync + 'static> Builder<MapleMap<V>> {
-    /// Puts values into the leaves, as integers are by themselves: for `Copy` types of up to eight
-    /// bytes.
+    /// Puts values of `Copy` types of up to eight bytes into the leaves. Integers are there without
+    /// this call.
     ///
-    /// A value in a leaf is copied with it while readers may look at the old one. For types that
-    /// are not `Copy` that could be wrong (two copies of one counter), so their values have blocks
-    /// of their own.
+    /// A change copies a leaf with its values while readers may look at the old leaf. For types
+    /// that are not `Copy` that would be wrong (two copies of one counter), so their values have
+    /// blocks of their own.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -71,7 +71,7 @@ impl<V: Clone + Send + Sync + 'static> Builder<MapleMap<V>> {
         self
     }
 
-    /// The most bytes of a leaf and children of an inner node: small ones, for tests.
+    /// The most bytes of a leaf, and the most children of an inner node. Tests choose small ones.
     ///
     /// # Panics
     /// When a leaf is too small for a few entries, or there are fewer than 4 children.
@@ -85,9 +85,8 @@ impl<V: Clone + Send + Sync + 'static> Builder<MapleMap<V>> {
     /// An empty map.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows ([`Backing::Auto`](sapwood_arena::Backing),
-    /// which [`ArenaOptions`](sapwood_arena::ArenaOptions) have unless they are told otherwise, and
-    /// `Backing::Heap`).
+    /// When the backing moves as it grows: [`Backing::Auto`](sapwood_arena::Backing), the default
+    /// of [`ArenaOptions`](sapwood_arena::ArenaOptions), and `Backing::Heap` do.
     pub fn build(self) -> MapleMap<V> {
         let domain = self.domain_or_new();
         let config = Config {

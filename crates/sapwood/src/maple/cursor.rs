@@ -1,4 +1,4 @@
-//! A cursor: a place in the map, on an entry or a gap, that moves, stores and erases.
+//! Cursors: a place in the map, on an entry or a gap, that moves, stores and removes.
 
 use core::fmt;
 
@@ -6,22 +6,22 @@ use super::writer::MapleWriter;
 use super::{Range, bounds};
 use crate::{Error, Rejected};
 
-/// Where a [`Cursor`] is.
+/// The kind of place that a [`Cursor`] is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Position {
-    /// Just before an index, on nothing.
+    /// Just before an index, on no entry and no gap.
     Start,
     /// On an entry.
     OnEntry,
     /// On a gap.
     OnGap,
-    /// Before all that a step back was limited to.
+    /// Before the limit of a step back.
     BeforeFirst,
-    /// Behind all that a step forward was limited to.
+    /// Behind the limit of a step forward.
     AfterLast,
 }
 
-/// Where a paused [`Cursor`] was: plain data that keeps no lock.
+/// The place of a paused [`Cursor`]: plain data that holds no lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PausedCursor {
     place: Place,
@@ -58,11 +58,11 @@ impl Place {
     }
 }
 
-/// A place in a map that is held by its writer.
+/// A place in a map under its [`MapleWriter`].
 ///
-/// | it is | after | `next` finds | `prev` finds |
+/// | the cursor is | after | `next` finds | `prev` finds |
 /// |---|---|---|---|
-/// | `Start` | being made, [`set`](Self::set) | the first entry that ends at or after the index | the last entry that starts before it |
+/// | `Start` | its creation, [`set`](Self::set) | the first entry that ends at or after the index | the last entry that starts before it |
 /// | `OnEntry`, `OnGap` | a step that found something, [`seek`](Self::seek), a store | the first entry behind it | the last entry before it |
 /// | `AfterLast` | a step forward that met its limit | the first entry behind the limit | the last entry that starts at or before the limit |
 /// | `BeforeFirst` | a step back that met its limit | the first entry that ends at or after the limit | the last entry before the limit |
@@ -103,7 +103,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         }
     }
 
-    /// Where it is.
+    /// The kind of place that the cursor is at.
     pub fn position(&self) -> Position {
         self.place.position
     }
@@ -139,7 +139,7 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         Ok(())
     }
 
-    /// Goes to the entry or the gap that holds an index; the entry's value.
+    /// Goes to the entry or the gap that holds an index; returns the entry's value.
     pub fn seek(&mut self, index: u64) -> Option<&V> {
         self.stand(index);
         self.value()
@@ -232,11 +232,12 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         Some(self.writer.view().locate(index))
     }
 
-    /// Stores over the entry or gap that it is on, or over the range that was given to it, and is
-    /// on that entry then.
+    /// Stores over the entry or gap that the cursor is on, or over the range that was given to it.
+    /// The cursor is on the new entry then.
     ///
     /// # Errors
-    /// As [`MapleMap::store`](super::MapleMap::store); [`Error::Absent`] when it is on nothing.
+    /// As [`MapleMap::store`](super::MapleMap::store); [`Error::Absent`] when the cursor is on no
+    /// entry and no gap.
     pub fn store(&mut self, value: V) -> Result<(), Rejected<V>> {
         let Some(range) = self.place.range else {
             let error = Error::Absent;
@@ -247,7 +248,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         Ok(())
     }
 
-    /// Erases the entry that it is on, and is on the whole gap then; the entry, if there was one.
+    /// Removes and returns the entry that the cursor is on, if it is on one. The cursor is on the
+    /// whole gap then.
     ///
     /// # Errors
     /// As [`MapleMap::remove`](super::MapleMap::remove).
@@ -260,8 +262,8 @@ impl<'w, 'm, V: Clone + Send + Sync + 'static> Cursor<'w, 'm, V> {
         Ok(erased)
     }
 
-    /// Notes the place, to go on from there with [`MapleWriter::resume`] when others have used the
-    /// map: `next` then finds what is behind the range, `prev` what is before it.
+    /// Notes the place, so that [`MapleWriter::resume`] can continue there after others have used
+    /// the map. Then `next` finds the first entry behind the range, `prev` the last one before it.
     pub fn pause(self) -> PausedCursor {
         PausedCursor { place: self.place }
     }

@@ -6,8 +6,8 @@
 //! values, in the same order
 //! ```
 //!
-//! A file has no references, so none can lead astray: what is read is compared, entry by entry, and
-//! put into nodes that this process makes.
+//! A file has no references that could be wrong. Opening it checks entry by entry, and puts the
+//! entries into nodes that this process makes.
 
 use alloc::format;
 use core::fmt;
@@ -31,12 +31,13 @@ fn layout_hash<V>() -> u64 {
 }
 
 impl<V: IntoBytes + Immutable + Send + Sync + 'static> MapleSnapshot<V> {
-    /// Saves the version for [`MapleFile::open`]: written beside `path`, flushed, and renamed.
-    /// Whoever opens `path` gets the old file or the new one, whole. The bytes depend on the
-    /// entries only. The map may be changed meanwhile.
+    /// Saves the version for [`MapleFile::open`]. The file is written beside `path`, flushed, and
+    /// renamed, so `path` always names the whole old file or the whole new one. The bytes depend on
+    /// the entries only. The map may be changed meanwhile.
     ///
-    /// Values are plain bytes without padding (checked when compiled). A file takes 16 bytes for
-    /// each entry, the values, and a header page. Linear time, and as many bytes of memory.
+    /// Values are plain bytes without padding (checked when compiled). A file has a header page,
+    /// and 16 bytes and the value for each entry. Saving takes linear time, and as much memory as
+    /// the file has bytes.
     ///
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.
@@ -85,17 +86,18 @@ impl<V: Clone + IntoBytes + Immutable + Send + Sync + 'static> MapleMap<V> {
     }
 }
 
-/// A saved map, read into memory and checked. It may be read and sent anywhere.
+/// A saved map, read into memory and checked. Any thread may read it, and it may be sent to any
+/// thread.
 ///
-/// The file may be changed or removed while this is open: nothing is read from it any more.
+/// The file may be changed or removed while this is open: [`open`](Self::open) has read all of it.
 pub struct MapleFile<V: Send + Sync + 'static> {
     kept: MapleSnapshot<V>,
 }
 
 impl<V: FromBytes + Clone + Send + Sync + 'static> MapleFile<V> {
-    /// Opens a file that [`MapleMap::save`] wrote with values of the same size and alignment (that
-    /// is all that is known of their type). Checks header, checksums and the order of the entries.
-    /// Reads the whole file, and stores each entry in memory: O(n log n).
+    /// Opens a file that [`MapleMap::save`] wrote with values of the same size and alignment; the
+    /// file has nothing more about their type. This reads the whole file, checks the header, the
+    /// checksums and the order of the entries, and stores each entry in memory: O(n log n).
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.
@@ -106,7 +108,7 @@ impl<V: FromBytes + Clone + Send + Sync + 'static> MapleFile<V> {
 }
 
 impl<V: Send + Sync + 'static> MapleFile<V> {
-    /// What was saved, for reading.
+    /// The saved map, for reading.
     #[inline]
     pub fn view(&self) -> MapleView<'_, V> {
         self.kept.view()
@@ -140,7 +142,7 @@ fn read<V: FromBytes + Clone + Send + Sync + 'static>(
     let (ranges, values) = body.split_at(entries * RANGE);
     let map = MapleMap::new();
     let mut writer = map.write();
-    // The first index that no entry has yet, until one ends at the highest.
+    // The first index that no entry has yet; `None` after an entry that ends at the highest.
     let mut free = Some(0);
     for (i, range) in ranges.chunks_exact(RANGE).enumerate() {
         let (start, end) = range.split_at(RANGE / 2);
@@ -161,7 +163,7 @@ fn read<V: FromBytes + Clone + Send + Sync + 'static>(
     Ok(MapleFile { kept })
 }
 
-/// There is no memory for what is in the file.
+/// The cause when there is no memory for the file's entries.
 fn refused(error: &Error) -> OpenCause {
     let error = std::io::Error::new(std::io::ErrorKind::OutOfMemory, error.to_string());
     OpenCause::Image(error.into())

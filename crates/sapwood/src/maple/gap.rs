@@ -1,13 +1,13 @@
 //! Sizes of gaps in 16 bits: a float that grows with the size, rounded up.
 //!
-//! Sizes below 2048 stand for themselves. Above, a code is an exponent and the ten bits behind the
-//! leading one, rounded up, so that a code is never below its size's and the order of codes is the
-//! order of sizes.
+//! Sizes below 2048 are their own codes. The code of a larger size is an exponent and the ten bits
+//! behind the leading one, rounded up. So codes never understate a size, and a larger size never
+//! has a smaller code.
 
 /// Bits of precision, the leading one included.
 const BITS: u32 = 11;
 
-/// The code of a size. Never less than that of a smaller size.
+/// The code of a size. A larger size has the same code or a larger one.
 #[inline(always)]
 pub(crate) fn code(size: u64) -> u16 {
     let exponent = (u64::BITS - size.leading_zeros()).saturating_sub(BITS);

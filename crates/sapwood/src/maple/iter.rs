@@ -10,9 +10,9 @@ use super::view::MapleView;
 
 /// Entries in order, from both ends.
 ///
-/// Each step sees the map as it is then: it gives the nearest entry with an index that has not been
-/// passed, whole. An entry that was stored meanwhile across the walk's place so reaches back over
-/// what was passed.
+/// Each step sees the map as it is then: it returns the whole nearest entry that has an index which
+/// the walk has not passed. So an entry that was stored across the walk's place meanwhile reaches
+/// back over indices that the walk has passed.
 pub struct Iter<'g, V> {
     view: MapleView<'g, V>,
     front: Finger<'g>,
@@ -189,8 +189,8 @@ fn open(range: &Range) -> Option<(u64, u64)> {
 
 /// Entries of a [`MapleMap`] in order, from both ends, with copies of their values.
 ///
-/// Each step looks the next entry up in logarithmic time, and sees the map as it is then. Between
-/// steps nothing is held back. It may go to other threads.
+/// Each step looks the next entry up in logarithmic time, and sees the map as it is then. The walk
+/// holds nothing back between steps, and may be sent to other threads.
 pub struct MapIter<'m, V> {
     map: &'m MapleMap<V>,
     /// The indices that have not been passed.
@@ -242,7 +242,7 @@ impl<V: Clone + Send + Sync + fmt::Debug + 'static> fmt::Debug for MapIter<'_, V
     }
 }
 
-/// Gaps of a [`MapleMap`] in order, from both ends. Steps are as those of [`MapIter`].
+/// Gaps of a [`MapleMap`] in order, from both ends. Its steps are like those of [`MapIter`].
 pub struct MapGaps<'m, V> {
     map: &'m MapleMap<V>,
     /// The indices that have not been passed.

@@ -1,4 +1,4 @@
-//! The map: handles, and what can be done without a view or a writer.
+//! The map: its handle, and the methods that need no view and no writer.
 
 use core::fmt;
 use std::sync::Arc;
@@ -19,16 +19,17 @@ use super::writer::MapleWriter;
 use crate::reader::reading_methods;
 use crate::{Builder, Error, OldestSnapshot, Readable, Rejected};
 
-/// A map from ranges of `u64` to values: one writer at a time, readers that never wait.
+/// A map from ranges of `u64` to values, with one writer at a time and readers that never wait.
 ///
-/// Entries do not overlap; each is an inclusive range, up to `0..=u64::MAX`. What no entry has is a
-/// gap: adjacent gaps are one gap, equal neighbours are two entries unless
-/// [`store_coalescing`](Self::store_coalescing) is asked to join them.
+/// Entries do not overlap; each is an inclusive range, up to `0..=u64::MAX`. A gap is a maximal run
+/// of indices that no entry has. Neighbours with equal values stay two entries, unless
+/// [`store_coalescing`](Self::store_coalescing) joins them.
 ///
-/// A map is a handle, cheap to clone: all handles are of one map ([`dup`](Self::dup) makes
-/// another). Reading on the map itself gives copies; a [`Reader`](crate::Reader) gives references,
-/// and is quicker. Changes take the map's lock and are visible at once; [`write`](Self::write)
-/// holds it for many. An empty map has no memory in the arena.
+/// A map is a handle, cheap to clone: all clones are handles of one map ([`dup`](Self::dup) makes
+/// another map). The map's own reading methods return copies; a [`Reader`](crate::Reader) gives
+/// references, and is quicker. Each change takes the map's lock, and is visible when it returns;
+/// [`write`](Self::write) holds the lock for many changes. A new map takes no memory in the arena
+/// before its first entry.
 ///
 /// ```
 /// use sapwood::{Error, maple::MapleMap};
@@ -46,9 +47,10 @@ use crate::{Builder, Error, OldestSnapshot, Readable, Rejected};
 ///
 /// # Cost
 ///
-/// Loads, stores and searches for gaps take logarithmic time. A store copies one leaf, of 512 bytes
-/// at most, and a few nodes more when that is split or merged; a range over many leaves, their
-/// parents as well, and it frees what lies between.
+/// Loads and stores take logarithmic time, and so do searches for gaps, apart from the cases that
+/// [`MapleView::find_gap`] names. A store copies one leaf, of 512 bytes at most, and a few nodes
+/// more when the leaf is split or merged. A store over many leaves also copies their parents, and
+/// frees the nodes between.
 pub struct MapleMap<V> {
     shared: Arc<MapleShared<V>>,
 }
@@ -79,7 +81,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         Self::builder().build()
     }
 
-    /// A map that is made to measure.
+    /// A builder, which sets what [`new`](Self::new) leaves at its default.
     pub fn builder() -> Builder<Self> {
         builder::begin()
     }
@@ -144,14 +146,14 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.range(0..=u64::MAX)
     }
 
-    /// As [`iter`](Self::iter), the entries that have an index in a range, whole. None for an empty
-    /// range.
+    /// As [`iter`](Self::iter), but only the entries that have an index in a range, each whole. An
+    /// empty range has none.
     pub fn range(&self, range: Range) -> MapIter<'_, V> {
         MapIter::new(self, &range)
     }
 
-    /// The gaps in a range, in order, from both ends, clipped to it. None for an empty range. Each
-    /// step is a search of its own, as in [`iter`](Self::iter).
+    /// The gaps in a range, in order, from both ends, clipped to the range. An empty range has
+    /// none. Each step is a search of its own, as in [`iter`](Self::iter).
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -178,26 +180,26 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.read(|view| view.find_gap(size, within))
     }
 
-    /// The map's lock, for many changes, plans and cursors. Waits for the writer of another thread
-    /// that has it.
+    /// Takes the map's lock, for many changes, plans and cursors. If another thread's writer has
+    /// it, this waits for its end.
     ///
     /// # Panics
-    /// When this thread has it, by a [`MapleWriter`] or a [`Reservation`]: it would wait for
+    /// When this thread has the lock, by a [`MapleWriter`] or a [`Reservation`]: it would wait for
     /// itself. All methods of the map that change it, plan or reserve take the same lock, and panic
     /// as well; so do [`dup`](Self::dup), [`memory`](Self::memory), [`verify`](Self::verify),
     /// [`reclaim`](Self::reclaim), and the end of an [`UnknownReservation`]. A writer has methods
-    /// for changes and plans itself.
+    /// of its own for changes and plans.
     #[track_caller]
     pub fn write(&self) -> MapleWriter<'_, V> {
         MapleWriter::new(self, self.shared.write())
     }
 
-    /// As [`write`](Self::write), when nobody has the lock.
+    /// As [`write`](Self::write), but returns `None` when somebody has the lock.
     pub fn try_write(&self) -> Option<MapleWriter<'_, V>> {
         Some(MapleWriter::new(self, self.shared.try_write()?))
     }
 
-    /// Keeps the map as it is. Waits for the writer of another thread; takes constant time then.
+    /// A snapshot of the map. This waits for another thread's writer, and then takes constant time.
     ///
     /// Reading the snapshot takes no lock. While snapshots are alive, a change replaces the inner
     /// nodes on its path as well, and nothing that it replaces is freed.
@@ -214,9 +216,9 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.shared.versions().snapshots()
     }
 
-    /// The oldest version that snapshots keep, and how much it holds back. Waits for no writer: a
-    /// monitor can ask while a writer is blocked at the hard limit of garbage.
-    /// [`Domain::stalls`] answers for all structures of the domain.
+    /// The oldest version that snapshots keep, and how much it holds back. This waits for no
+    /// writer: a monitor can call it while a writer is blocked at the hard limit of garbage.
+    /// [`Domain::stalls`] reports on all structures of the domain.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -232,8 +234,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.shared.versions().oldest()
     }
 
-    /// Makes a range one entry with this value. Of entries that it overlaps, what lies outside
-    /// stays; one that reaches out on both sides becomes two, with a clone of its value.
+    /// Makes a range one entry with this value. Entries that it overlaps keep the indices outside
+    /// the range; an entry that reaches out on both sides becomes two, with a clone of its value.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -252,7 +254,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// As [`store`](Self::store), and joins the entry with neighbours that touch it and have an
-    /// equal value. The range of the entry.
+    /// equal value. Returns the range of the entry.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -280,15 +282,15 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().insert_new(range, value)
     }
 
-    /// Removes the whole entry that holds an index; what it was.
+    /// Removes and returns the whole entry that holds an index.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`], [`Error::GarbageLimit`]: nodes are replaced here, too.
+    /// [`Error::ArenaFull`], [`Error::GarbageLimit`]: a removal replaces nodes, too.
     pub fn remove(&self, index: u64) -> Result<Option<(Range, V)>, Error> {
         self.write().remove(index)
     }
 
-    /// Makes a range a gap. Of entries that it overlaps, what lies outside stays.
+    /// Makes a range a gap. Entries that it overlaps keep the indices outside the range.
     ///
     /// # Errors
     /// [`Error::EmptyRange`], [`Error::ArenaFull`], [`Error::GarbageLimit`].
@@ -296,7 +298,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().clear_range(range)
     }
 
-    /// Erases all entries.
+    /// Removes all entries.
     ///
     /// # Errors
     /// [`Error::GarbageLimit`].
@@ -304,8 +306,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.clear_range(0..=u64::MAX)
     }
 
-    /// Stores at the lowest `size` indices of a window that no entry has, or as the [`Window`]
-    /// says; where that is.
+    /// Stores at the lowest `size` indices of a window that no entry has, or at the place that the
+    /// [`Window`] chooses. Returns the range.
     ///
     /// ```
     /// use sapwood::{Error, maple::{MapleMap, Window}};
@@ -329,11 +331,11 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().alloc_range(size, within, value)
     }
 
-    /// Plans a store: counts the nodes that it makes if the map stays as it is until then. Takes
-    /// nothing.
+    /// Plans a store: counts the nodes that it makes if the map stays as it is until then. A plan
+    /// holds nothing.
     ///
-    /// Takes the map's lock. Beside a [`write`](Self::write) on the same thread that is a panic;
-    /// [`MapleWriter::plan_store`] does the same there. So do the other plans.
+    /// All methods that plan take the map's lock. Beside a [`write`](Self::write) on the same
+    /// thread they panic; the [`MapleWriter`] has the same methods for that case.
     ///
     /// # Errors
     /// [`Error::EmptyRange`].
@@ -342,7 +344,7 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
     }
 
     /// As [`plan_store`](Self::plan_store), at the place that [`alloc_range`](Self::alloc_range)
-    /// would take.
+    /// would choose.
     ///
     /// # Errors
     /// As [`alloc_range`](Self::alloc_range).
@@ -368,19 +370,19 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.write().plan_remove(index)
     }
 
-    /// Takes what a planned store needs, and the map's lock. The only step that can fail. A plan
-    /// that is stale, as the map was changed since, is made anew; one of
-    /// [`plan_alloc`](Self::plan_alloc) finds a gap anew.
+    /// Takes the memory that a planned store needs, and the map's lock. This is the only step that
+    /// can fail. If the map was changed since, the plan is made anew, and a plan of
+    /// [`plan_alloc`](Self::plan_alloc) searches its gap anew.
     ///
     /// # Errors
     /// [`Error::ArenaFull`], also when the process's heap has no memory for the lists that the
-    /// change needs; [`Error::GarbageLimit`]; [`Error::NoGap`] when there is none any more.
+    /// change needs; [`Error::GarbageLimit`]; [`Error::NoGap`] when the gap has gone.
     pub fn reserve(&self, plan: StorePlan) -> Result<Reservation<'_, V>, Error> {
         plan::reserve(&self.shared, &plan)
     }
 
-    /// As [`reserve`](Self::reserve), for an erasure; a stale plan of
-    /// [`plan_remove`](Self::plan_remove) finds the entry anew.
+    /// As [`reserve`](Self::reserve), for an erasure. A stale plan of
+    /// [`plan_remove`](Self::plan_remove) searches the entry anew.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
@@ -388,8 +390,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         plan::reserve_erase(&self.shared, &plan)
     }
 
-    /// Takes the worst that `changes` later stores or erasures may need, wherever they are. Does
-    /// not hold the lock.
+    /// Takes the most memory that `changes` later stores or erasures may need, wherever they are.
+    /// It does not hold the lock.
     ///
     /// # Errors
     /// [`Error::ArenaFull`], also when the process's heap has no memory for the lists.
@@ -412,13 +414,13 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         Ok(other)
     }
 
-    /// What the map's memory holds.
+    /// The memory that the map uses.
     pub fn memory(&self) -> MapleMemory {
         MapleMemory::new(&self.write().writer)
     }
 
-    /// Checks every invariant: order, bounds, gap words, fill, accounts. For tests, and for those
-    /// who mistrust their memory; linear time, under the lock.
+    /// Checks every invariant: order, bounds, gap words, fill, accounts. It takes linear time under
+    /// the lock.
     ///
     /// # Errors
     /// What is wrong.
@@ -427,8 +429,8 @@ impl<V: Clone + Send + Sync + 'static> MapleMap<V> {
         self.shared.verify(&writer.writer)
     }
 
-    /// Frees up to `budget` blocks that no reader can hold any more; how many. Changes do this by
-    /// themselves, some at a time.
+    /// Frees up to `budget` blocks that no reader and no snapshot can reach any more; returns how
+    /// many. Each change frees some blocks as well.
     pub fn reclaim(&self, budget: usize) -> usize {
         let mut writer = self.write();
         let MapleWriter {
@@ -470,7 +472,7 @@ impl<V: Clone + Send + Sync + 'static> Readable for MapleMap<V> {
     }
 }
 
-/// Stores one after the other.
+/// Stores the entries one after the other.
 ///
 /// # Panics
 /// For an empty range, and when the arena is full.
@@ -484,7 +486,7 @@ impl<V: Clone + Send + Sync + 'static> Extend<(Range, V)> for MapleMap<V> {
     }
 }
 
-/// Stores one after the other.
+/// Stores the entries one after the other.
 ///
 /// # Panics
 /// For an empty range, and when the arena is full.

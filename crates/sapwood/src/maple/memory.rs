@@ -1,4 +1,4 @@
-//! What a map's memory holds.
+//! Reports of a map's memory.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use super::raw::node::{INNER, LEAF, POOLED, RESERVED, VALUE};
 use super::raw::table::{MapleShared, Writer};
 use crate::figures::{self, ENTRIES, table};
 
-/// What a map's memory holds: number of blocks and bytes, or bytes.
+/// A report of a map's memory. Pairs are a number of blocks and their bytes; other sums are bytes.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct MapleMemory {
@@ -24,11 +24,11 @@ pub struct MapleMemory {
     pub values: (usize, usize),
     /// Blocks of reservations: number and bytes.
     pub reserved: (usize, usize),
-    /// Blocks that wait for readers: number and bytes.
+    /// Blocks that wait for readers and snapshots: number and bytes.
     pub waiting: (usize, usize),
     /// Free bytes that the writer keeps for the next changes.
     pub pooled: usize,
-    /// Nodes that were ever made.
+    /// The number of nodes that the map has made since it began.
     pub nodes_made: u64,
     /// Bytes of the map's own structures outside the arena.
     pub outside: usize,

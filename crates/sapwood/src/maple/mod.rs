@@ -1,22 +1,23 @@
 //! A map from ranges of `u64` to values: addresses, page numbers, identifiers and what owns them.
 //!
 //! [`MapleMap`] keeps entries that do not overlap, each an inclusive range with a value, and finds
-//! gaps between them. One writer at a time, readers that never wait. Trade-offs first:
+//! gaps between them. It has one writer at a time and readers that never wait. Trade-offs first:
 //!
-//! - A load takes a fraction of what a `BTreeMap` of starts takes, and an entry about half the
-//!   bytes. A store copies the leaf that it changes, for the sake of readers.
-//! - A change can be **planned**: [`MapleMap::plan_store`] says exactly how many nodes it takes,
+//! - A load takes a third to three fifths of the time that a `BTreeMap` of starts takes. An entry
+//!   of a large map takes about half the bytes, an entry of a small map more (`docs/maple.md`). A
+//!   store copies the leaf that it changes, because readers may look at it.
+//! - A change can be **planned**: [`MapleMap::plan_store`] says exactly how many nodes it makes,
 //!   [`MapleMap::reserve`] takes them, and then the change cannot fail.
-//!   [`MapleMap::reserve_unknown`] does that for changes whose ranges are not known yet, with the
-//!   worst that they may need.
-//! - Values that are integers, or `Copy` types of up to eight bytes on request, lie in the leaves;
-//!   others in a block each, which is never copied or moved while readers may look at it. An entry
-//!   that is cut in two needs a clone of its value.
-//! - Nodes are replaced in place, and a walk sees each entry as it is when it comes there. A
+//!   [`MapleMap::reserve_unknown`] takes the most that changes may need whose ranges are not known
+//!   yet.
+//! - Integer values lie in the leaves, and on request those of other `Copy` types of up to eight
+//!   bytes. Every other value has a block of its own, which is not copied or moved. An entry that
+//!   is cut in two needs a clone of its value.
+//! - Nodes are replaced in place, and each step of a walk sees the map as it is then. A
 //!   [`snapshot`](MapleMap::snapshot) stays as it is; while one is alive, a change also copies the
 //!   inner nodes on its path.
 //!
-//! The layout is drawn in `docs/maple.md`, with what was measured.
+//! `docs/maple.md` has the layout and the measurements.
 //!
 //! ```
 //! use sapwood::maple::MapleMap;
@@ -30,7 +31,7 @@
 //! let stack = map.alloc_range(0x1000, 0x1000..=0xFFFF, "stack")?;
 //! assert_eq!(stack, 0x2000..=0x2FFF);
 //!
-//! // What lies in between is cut out of its neighbours.
+//! // The range is cut out of the entries that it overlaps.
 //! map.store(0x3800..=0x3FFF, "guard")?;
 //! assert_eq!(map.get_entry(0x4000), Some((0x4000..=0x4FFF, "heap")));
 //! assert_eq!(map.len(), 5);

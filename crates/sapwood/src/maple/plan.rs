@@ -1,4 +1,4 @@
-//! Plans, and reservations of just what they take.
+//! Plans, and reservations of exactly the memory that they need.
 
 use core::fmt;
 
@@ -12,29 +12,30 @@ use super::{Range, bounds};
 use crate::Error;
 use crate::sync::WriterGuard;
 
-/// What a store takes, made by [`MapleMap::plan_store`](super::MapleMap::plan_store) and others.
+/// The plan of a store, from [`MapleMap::plan_store`](super::MapleMap::plan_store) and others.
 ///
-/// A plan holds nothing. When the map is changed before it is reserved, it is made anew then.
+/// A plan holds nothing. If the map is changed before the plan is reserved, `reserve` makes it
+/// anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorePlan {
     pub(super) range: (u64, u64),
-    /// What was looked for, when the range was found and not given.
+    /// The search that found the range, if the caller did not give it.
     fit: Option<Fit>,
     pub(super) cost: Cost,
 }
 
-/// What an erasure takes, made by [`MapleMap::plan_clear`](super::MapleMap::plan_clear) and
+/// The plan of an erasure, from [`MapleMap::plan_clear`](super::MapleMap::plan_clear) and
 /// [`plan_remove`](super::MapleMap::plan_remove).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErasePlan {
-    /// What to clear; `None` when there is nothing to erase.
+    /// The range to clear; `None` when there is nothing to erase.
     range: Option<(u64, u64)>,
-    /// Whose entry is to be erased, when that was asked and not a range.
+    /// The index whose entry is to be erased, if the caller gave an index and not a range.
     index: Option<u64>,
     pub(super) cost: Cost,
 }
 
-/// What a plan or a reservation takes, by its field with a [`Cost`].
+/// The methods of a plan or a reservation that return its [`Cost`]; the argument is the field.
 macro_rules! costs {
     ($($cost:ident).+) => {
         /// The exact number of nodes that the change makes, if the map stays as it is until then.
@@ -52,7 +53,7 @@ macro_rules! costs {
 impl StorePlan {
     costs!(cost);
 
-    /// Where the value is to be stored.
+    /// The range where the value is to be stored.
     pub fn range(&self) -> Range {
         self.range.0..=self.range.1
     }
@@ -61,7 +62,7 @@ impl StorePlan {
 impl ErasePlan {
     costs!(cost);
 
-    /// What is to be cleared, if anything is.
+    /// The range that is to be cleared, if any.
     pub fn range(&self) -> Option<Range> {
         self.range.map(|(start, end)| start..=end)
     }
@@ -85,10 +86,10 @@ impl<V> Side<'_, V> {
 /// Blocks that are held for one change, and the map's lock.
 struct Holding<'a, V> {
     shared: &'a MapleShared<V>,
-    // Its lock is released before values are dropped: their `drop` may use the map.
+    // The lock is released before values are dropped: their `drop` may use the map.
     side: Side<'a, V>,
     held: Vec<Held>,
-    /// Nothing is to be changed without one.
+    /// The range to change; `None` when there is nothing to change.
     range: Option<(u64, u64)>,
     cost: Cost,
 }
@@ -99,7 +100,7 @@ impl<V: Clone> Holding<'_, V> {
             return;
         }
         let (writer, _) = self.side.parts();
-        // What is not used, as when a clone panics, is given back by `drop`.
+        // `drop` gives back the blocks that are not used, as when a clone panics.
         self.shared.change_held(writer, value, &mut self.held);
     }
 }
@@ -112,12 +113,13 @@ impl<V> Drop for Holding<'_, V> {
     }
 }
 
-/// The nodes that a store takes, taken: [`store`](Self::store) cannot fail any more, and takes
-/// nothing else: neither from the arena nor from the process's heap. (What a value's own `clone`
-/// takes is the value's matter.)
+/// The memory of a planned store, reserved. [`store`](Self::store) cannot fail any more, and takes
+/// nothing else, neither from the arena nor from the process's heap. Only the `clone` of a value
+/// may.
 ///
-/// It holds the map's lock: other threads that take the lock wait until this is dropped; the same
-/// thread panics, as it would wait for itself. Dropping it gives everything back.
+/// A reservation holds the map's lock. Other threads that take the lock wait until it is dropped;
+/// the same thread panics, as it would wait for itself. Dropping a reservation gives everything
+/// back.
 ///
 /// ```
 /// use sapwood::maple::MapleMap;
@@ -135,7 +137,7 @@ pub struct Reservation<'a, V: Clone> {
     range: (u64, u64),
 }
 
-/// As a [`Reservation`], for an erasure.
+/// The memory of a planned erasure, reserved as in a [`Reservation`].
 pub struct EraseReservation<'a, V: Clone> {
     holding: Holding<'a, V>,
 }
@@ -143,7 +145,7 @@ pub struct EraseReservation<'a, V: Clone> {
 impl<V: Clone> Reservation<'_, V> {
     costs!(holding.cost);
 
-    /// Where the value will be stored.
+    /// The range where the value will be stored.
     pub fn range(&self) -> Range {
         self.range.0..=self.range.1
     }
@@ -186,7 +188,7 @@ impl<V: Clone> fmt::Debug for EraseReservation<'_, V> {
     }
 }
 
-/// Drafts a change; what it takes.
+/// Drafts a change; returns what it takes.
 fn plan<V: Clone>(
     shared: &MapleShared<V>,
     writer: &mut Writer<V>,
@@ -197,7 +199,7 @@ fn plan<V: Clone>(
     shared.cost(writer, put)
 }
 
-/// Holds the blocks of a change, which is drafted anew if the map has been changed since.
+/// Holds the blocks of a change. Drafts the change anew if the map has been changed since.
 fn hold<'a, V: Clone>(
     shared: &'a MapleShared<V>,
     mut side: Side<'a, V>,
@@ -212,7 +214,8 @@ fn hold<'a, V: Clone>(
             if !MapleShared::is_newest(writer, cost.draft) {
                 shared.draft(writer, range, put);
             }
-            // Also when the draft is the newest: the plan may be another map's, of the same change.
+            // Also when the draft is the newest: the plan may be that of the same change of another
+            // map.
             cost = shared.cost(writer, put);
             shared.hold(writer, put, dropped)?
         }
@@ -226,7 +229,7 @@ fn hold<'a, V: Clone>(
     })
 }
 
-/// As [`hold`], for a store; its range is looked for anew, too, if it was found and not given.
+/// As [`hold`], for a store. Searches its range anew, too, if the caller did not give it.
 fn hold_store<'a, V: Clone>(
     shared: &'a MapleShared<V>,
     mut side: Side<'a, V>,
@@ -243,8 +246,7 @@ fn hold_store<'a, V: Clone>(
     Ok(Reservation { holding, range })
 }
 
-/// As [`hold`], for an erasure; the entry is looked for anew, too, if an index was given and not a
-/// range.
+/// As [`hold`], for an erasure. Searches the entry anew, too, if the caller gave an index.
 fn hold_erase<'a, V: Clone>(
     shared: &'a MapleShared<V>,
     mut side: Side<'a, V>,

@@ -1,4 +1,4 @@
-//! Snapshots: versions that are kept, and read as views.
+//! Snapshots: versions of a map that stay as they are.
 
 use core::fmt;
 
@@ -7,8 +7,8 @@ use super::iter::Iter;
 use super::raw::table::Snapshot;
 use super::view::MapleView;
 
-/// A version of a [`MapleMap`](super::MapleMap) that is kept until this is dropped. It may be read
-/// and sent anywhere.
+/// A version of a [`MapleMap`](super::MapleMap) that stays alive until this is dropped. Any thread
+/// may read it, and it may be sent to any thread.
 ///
 /// [`view`](Self::view) gives all reading methods. Reading takes no lock and no guard. The snapshot
 /// holds back every node and value that the map has replaced since it was made;

@@ -9,16 +9,18 @@ use super::writer::{MapleWriter, rejected};
 use super::{Range, bounds};
 use crate::{Error, Rejected};
 
-/// What `k` changes may need at worst, taken before their ranges are known: what an address-space
-/// manager does before it takes locks under which it may not fail.
+/// The most memory that `k` changes may need, reserved before their ranges are known. An
+/// address-space manager makes such a reservation before it takes locks under which it must not
+/// fail.
 ///
-/// It does not hold the map's lock: others may change the map, and if that makes the worst case
-/// worse, it is they who reserve more, or fail. Dropping it gives back what is left.
+/// The reservation does not hold the map's lock. Others may change the map; a change that makes the
+/// worst case worse reserves more first, or fails. Dropping the reservation gives back what is
+/// left.
 ///
-/// Its changes take nothing from the arena and nothing from the process's heap (what a value's own
-/// `clone` takes is the value's matter). Room for all that they may retire is made beforehand: 24
-/// bytes outside the arena for each node and value of the map. What they retire is freed by later
-/// changes of other kinds, and when something is reserved again.
+/// Its changes take nothing from the arena and nothing from the process's heap; only the `clone` of
+/// a value may. The reservation makes room for all blocks that they may retire: 24 bytes outside
+/// the arena for each node and value of the map. Later changes of other kinds, and later
+/// reservations, free these blocks.
 ///
 /// ```
 /// use sapwood::maple::MapleMap;
@@ -44,7 +46,7 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
         let MapleWriter {
             writer, dropped, ..
         } = &mut writer;
-        // Not with the changes: they take nothing from the process's heap, as this may.
+        // Not with the changes: this may take memory from the process's heap, and they must not.
         shared.tidy(writer, dropped);
         writer.hold_unknown(changes)?;
         Ok(UnknownReservation {
@@ -72,23 +74,23 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
         };
         let shared = writer.shared();
         shared.change_unknown(&mut writer.writer, range, value);
-        // Not before: a change that panics, as a clone does, has not been made.
+        // Counted afterwards: a change that panics, as a clone may, has not been made.
         self.remaining -= 1;
         Ok(range)
     }
 
-    /// As [`MapleMap::store`], with what was reserved.
+    /// As [`MapleMap::store`], with reserved memory.
     ///
     /// # Errors
-    /// [`Error::ReservationUsedUp`] after as many changes as were reserved, [`Error::EmptyRange`];
-    /// nothing else.
+    /// [`Error::ReservationUsedUp`] after as many changes as were reserved; [`Error::EmptyRange`].
+    /// There are no others.
     pub fn store(&mut self, range: Range, value: V) -> Result<(), Rejected<V>> {
         self.change(Some(value), |_| bounds(&range))
             .map(drop)
             .map_err(rejected)
     }
 
-    /// As [`MapleMap::alloc_range`], with what was reserved.
+    /// As [`MapleMap::alloc_range`], with reserved memory.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -101,7 +103,7 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
     ///
     /// # Errors
     /// [`Error::NoGap`], which uses up nothing; [`Error::ZeroSize`], [`Error::WindowTooSmall`],
-    /// [`Error::Alignment`]; those of [`store`](Self::store); nothing else.
+    /// [`Error::Alignment`]; those of [`store`](Self::store). There are no others.
     pub fn alloc_range(
         &mut self,
         size: u64,
@@ -115,7 +117,7 @@ impl<V: Clone + Send + Sync + 'static> UnknownReservation<V> {
         found.map(|(start, end)| start..=end).map_err(rejected)
     }
 
-    /// As [`MapleMap::clear_range`], with what was reserved.
+    /// As [`MapleMap::clear_range`], with reserved memory.
     ///
     /// # Errors
     /// As [`store`](Self::store).

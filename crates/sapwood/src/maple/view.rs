@@ -1,4 +1,4 @@
-//! Reading: readers and views.
+//! Views of a map.
 
 use core::fmt;
 
@@ -11,10 +11,10 @@ use super::raw::search::Fit;
 use super::raw::table::View;
 use super::window::Window;
 
-/// A [`MapleMap`](super::MapleMap), read under a guard, or while its writer is left alone. Stays on
-/// its thread.
+/// A [`MapleMap`](super::MapleMap), read under a guard, or while its writer makes no change. It
+/// stays on its thread.
 ///
-/// Each question is answered as the map is then: as before a change or as after it.
+/// Each call sees the newest map: as it is before a change or after it.
 pub struct MapleView<'g, V> {
     pub(super) view: View<'g, V>,
     _local: StaysOnItsThread,
@@ -125,8 +125,8 @@ impl<'g, V> MapleView<'g, V> {
         self.at_or_before(u64::MAX)
     }
 
-    /// The first entry that starts after an index. When entries are stored across that index
-    /// meanwhile, the answer is of the map as it is at the end, and not of one moment.
+    /// The first entry that starts after an index. When an entry is stored across that index
+    /// meanwhile, this looks again behind that entry, so the answer is not of one moment.
     ///
     /// ```
     /// use sapwood::maple::MapleMap;
@@ -140,7 +140,8 @@ impl<'g, V> MapleView<'g, V> {
     pub fn next_after(&self, index: u64) -> Option<(Range, &'g V)> {
         let mut finger = self.view.finger();
         let mut entry = finger.forward(index.checked_add(1)?)?;
-        // A second time only when an entry is stored meanwhile.
+        // The first turn passes an entry across the index. There is a second one only when another
+        // entry is stored meanwhile.
         while entry.start <= index {
             entry = finger.forward(entry.end.checked_add(1)?)?;
         }
@@ -162,26 +163,29 @@ impl<'g, V> MapleView<'g, V> {
         self.range(0..=u64::MAX)
     }
 
-    /// The entries that have an index in a range, in order, from both ends; whole, also where the
-    /// range cuts them. None for an empty range.
+    /// The entries that have an index in a range, in order, from both ends. Each is whole, also
+    /// where the range cuts it. An empty range has none.
     pub fn range(&self, range: Range) -> Iter<'g, V> {
         Iter::new(*self, range)
     }
 
-    /// The gaps in a range, in order, from both ends, clipped to it. None for an empty range.
+    /// The gaps in a range, in order, from both ends, clipped to the range. An empty range has
+    /// none.
     pub fn gaps(&self, within: Range) -> Gaps<'g, V> {
         Gaps::new(*self, within)
     }
 
-    /// The lowest `size` indices within a window that no entry has, or as the [`Window`] says.
+    /// The lowest `size` indices within a window that no entry has, or the place that the
+    /// [`Window`] chooses.
     ///
-    /// `None` if there are none, and for a size of 0, a window with fewer indices, an alignment
-    /// that is no power of two. A writer may take what a reader has found before the reader can use
-    /// it; `alloc_range` finds and stores in one step.
+    /// `None` if there is no such place, and for a size of 0, a window with fewer indices, or an
+    /// alignment that is no power of two. A writer may fill the place that a reader has found
+    /// before the reader can use it; `alloc_range` finds and stores in one step.
     ///
-    /// Gaps that are too small are passed over at each level of the tree, so the time is
-    /// logarithmic, also when nearly all of them are. Alignments beyond the size of usual gaps may
-    /// need to look at more.
+    /// The search passes over subtrees whose gaps are too small, so it takes logarithmic time, also
+    /// when nearly all gaps are too small. It may look at many leaves when most gaps are too small
+    /// by less than a thousandth, or have room but not at the alignment (`sparse-256` in
+    /// `docs/maple.md`).
     ///
     /// ```
     /// use sapwood::maple::MapleMap;

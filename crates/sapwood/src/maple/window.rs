@@ -1,12 +1,13 @@
-//! Where a gap is looked for, and which of them is taken.
+//! Windows: where a search looks for a gap, and which gap it takes.
 
 use super::raw::search::Fit;
 use super::{Range, bounds};
 use crate::Error;
 
-/// Where a gap may lie, and which one is taken: the lowest that fits, unless it is told otherwise.
+/// The range in which a search looks for a gap, and which gap it takes: by default the lowest that
+/// fits.
 ///
-/// Searches take `impl Into<Window>`: a range alone is enough.
+/// Searches take `impl Into<Window>`, so a range alone will do.
 ///
 /// ```
 /// use sapwood::maple::{MapleMap, Window};
@@ -43,7 +44,7 @@ impl Window {
         Window { align, ..self }
     }
 
-    /// The highest place is taken, and not the lowest.
+    /// Takes the highest place, not the lowest.
     #[inline]
     pub fn from_end(self) -> Self {
         Window {
@@ -52,11 +53,11 @@ impl Window {
         }
     }
 
-    /// Places at or after an index come first (with [`from_end`](Self::from_end), those that end
-    /// at or before it), then all others.
+    /// Prefers places at or after an index; with [`from_end`](Self::from_end), those that end at or
+    /// before it. All other places come after them.
     ///
-    /// An allocator of identifiers begins behind the one that it gave out last, so that those that
-    /// are given back are not given out again soon:
+    /// An allocator of identifiers begins behind the identifier that it gave out last, so that it
+    /// does not soon reuse those that were given back:
     ///
     /// ```
     /// use sapwood::maple::{MapleMap, Window};
@@ -82,7 +83,7 @@ impl Window {
         }
     }
 
-    /// What is looked for: `size` indices in this window.
+    /// The search for `size` indices in this window.
     #[inline]
     pub(super) fn fit(&self, size: u64) -> Result<Fit, Error> {
         let (from, to) = bounds(&self.range)?;

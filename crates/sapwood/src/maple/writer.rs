@@ -1,4 +1,4 @@
-//! The writing side: the map's lock, held for as many changes as one likes.
+//! Writers: the map's lock, held for any number of changes.
 
 use core::fmt;
 
@@ -12,11 +12,11 @@ use super::{Range, bounds};
 use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
 
-/// The writing side of a [`MapleMap`], which nobody else can change meanwhile. Readers are not held
-/// up.
+/// The writing side of a [`MapleMap`]. It holds the map's lock, so nobody else can change the map
+/// meanwhile. Readers do not wait.
 ///
-/// Each change is visible at once. Values that it replaces are dropped when readers cannot hold
-/// them any more, at the earliest when this is dropped.
+/// Each change is visible when it returns. Values that it replaces are dropped when no reader can
+/// hold them any more, at the earliest when the writer is dropped.
 ///
 /// ```
 /// use sapwood::maple::MapleMap;
@@ -30,7 +30,7 @@ use crate::{Error, Rejected};
 /// ```
 pub struct MapleWriter<'m, V: Clone + Send + Sync + 'static> {
     pub(super) map: &'m MapleMap<V>,
-    // Released before the values are dropped: their `drop` may use the map.
+    // The guard is dropped before the values: their `drop` may use the map.
     pub(super) writer: WriterGuard<'m, Writer<V>>,
     pub(super) dropped: Vec<V>,
 }
@@ -48,7 +48,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         self.map.shared()
     }
 
-    /// The map, for as long as nothing is changed.
+    /// The map, until its next change.
     #[inline]
     pub fn view(&self) -> MapleView<'_, V> {
         MapleView::new(self.shared().still(&self.writer))
@@ -88,7 +88,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
             Err(error) => return Err(Rejected { value, error }),
         };
         let view = self.view();
-        // An entry that the range cuts is a neighbour, too: what is left of it.
+        // The rest of an entry that the range cuts is a neighbour, too.
         let before = start.checked_sub(1).and_then(|at| view.get_entry(at));
         if let Some((entry, _)) = before.filter(|(_, other)| **other == value) {
             start = *entry.start();
@@ -166,7 +166,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         }
     }
 
-    /// Keeps the map as it is, as [`MapleMap::snapshot`] does.
+    /// A snapshot of the map, as [`MapleMap::snapshot`] makes.
     pub fn snapshot(&mut self) -> MapleSnapshot<V> {
         let shared = self.map.shared();
         MapleSnapshot::new(shared.keep(&mut self.writer, &mut self.dropped))
@@ -177,7 +177,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
         Cursor::new(self)
     }
 
-    /// A cursor where another one was paused.
+    /// A cursor at the place where another one was paused.
     pub fn resume(&mut self, paused: PausedCursor) -> Cursor<'_, 'm, V> {
         Cursor::resumed(self, paused)
     }
@@ -187,7 +187,7 @@ impl<'m, V: Clone + Send + Sync + 'static> MapleWriter<'m, V> {
 pub(super) fn rejected<V>((value, error): (Option<V>, Error)) -> Rejected<V> {
     match value {
         Some(value) => Rejected { value, error },
-        None => unreachable!("what is not stored is given back"),
+        None => unreachable!("a store that fails gives the value back"),
     }
 }
 

@@ -1,23 +1,24 @@
-//! What the route cache answers.
+//! The answers of the route cache.
 
-/// What [`RouteCache::lookup`](super::RouteCache::lookup) found.
+/// The result of [`RouteCache::lookup`](super::RouteCache::lookup).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup<V> {
-    /// A value.
+    /// A fresh value.
     Value(V),
-    /// The resolver failed a moment ago; only with a `negative_ttl`.
+    /// The resolver failed less than `negative_ttl` ago. Caches without a `negative_ttl` do not
+    /// answer this.
     Negative,
-    /// Nothing, or nothing that is fresh.
+    /// No entry, or none that is fresh.
     Absent,
 }
 
 /// Why [`RouteCache::get_or_resolve`](super::RouteCache::get_or_resolve) has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unresolved<E> {
-    /// What the resolver said.
+    /// The resolver's error.
     #[error("{0}")]
     Error(E),
-    /// The resolver failed a moment ago, and was not asked again.
+    /// The resolver failed less than `negative_ttl` ago, and was not called again.
     #[error("the resolver failed a moment ago")]
     Negative,
 }

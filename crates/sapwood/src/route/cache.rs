@@ -1,4 +1,4 @@
-//! The route cache: answers of a slow resolver, for a short time, in fixed memory.
+//! The route cache, which keeps answers of a slow resolver for a short time in fixed memory.
 
 use alloc::format;
 use alloc::string::String;
@@ -18,18 +18,20 @@ use super::raw::probe;
 use super::raw::table::{Found, Place, Table, WAYS, Writer};
 use super::stamp::{Span, Stamp, Time};
 
-/// A cache of next hops (or of anything) that must be asked for, shared by all threads.
+/// A cache of a slow resolver's answers, such as next hops, shared by all threads.
 ///
-/// - An answer is given again while it is younger than `fresh` (100 ms), counted from **before**
-///   its resolver was called. An older one is resolved again and written into its slot. One older
-///   than `keep` (1 s) is removed by [`sweep`](Self::sweep).
-/// - All memory is taken at the start: sets of up to sixteen slots, each slot with one entry. A
-///   lookup reads the head of one set and, usually, one slot. What was hit stays longer than what
-///   was not.
-/// - Readers take no lock, and a hit writes nothing that other threads write. Writers lock one set
-///   for some tens of stores; no lock is held while a resolver runs.
-/// - Time is the caller's: nanoseconds of a monotonic clock. If a thread's time steps back all the
-///   same, no entry is fresh any more, so that none lives longer for it.
+/// - The cache returns an answer while it is younger than `fresh` (100 ms), counted from **before**
+///   its resolver was called. An older answer is resolved again and written into its slot.
+///   [`sweep`](Self::sweep) removes answers older than `keep` (1 s).
+/// - A cache takes all of its memory when it is made (but see
+///   [`single_flight`](RouteCacheBuilder::single_flight)): sets of up to sixteen slots, each slot
+///   with one entry. A lookup reads the head of one set and, usually, one slot. Entries that were
+///   hit stay longer than others.
+/// - Readers take no lock. A hit writes nothing that other threads write, except a mark the first
+///   time that an entry is hit. Writers lock one set for some tens of stores; no lock is held while
+///   a resolver runs.
+/// - The caller gives the time, in nanoseconds of a monotonic clock. If a thread's time steps back
+///   all the same, all entries age, so that no entry is fresh any more.
 ///
 /// Keys and values are [`Plain`] data. Works without `std`.
 ///
@@ -41,8 +43,8 @@ use super::stamp::{Span, Stamp, Time};
 ///
 /// let (key, now) = ((1, 99), 5_000_000);
 /// let hash = cache.hash(&key);
-/// assert_eq!(cache.get_or_resolve(&key, hash, now, ask), Ok(8)); // asks
-/// assert_eq!(cache.get_or_resolve(&key, hash, now + 1000, ask), Ok(8)); // does not
+/// assert_eq!(cache.get_or_resolve(&key, hash, now, ask), Ok(8)); // calls the resolver
+/// assert_eq!(cache.get_or_resolve(&key, hash, now + 1000, ask), Ok(8)); // finds the entry
 /// assert_eq!(cache.get(&key, now + 200_000_000), None); // too old
 ///
 /// let unknown = (0, 99);
@@ -58,12 +60,12 @@ pub struct RouteCache<K: Plain, V: Plain> {
     fresh: u64,
     keep: u64,
     negative: Option<u64>,
-    /// For how long values, and failures, are given again; and the longer one of both.
+    /// For how long values and failures are returned.
     lives: [Span; 2],
     life: u64,
-    /// Entries of sets with another generation are of before `invalidate_all`.
+    /// The generation. Sets with another one have entries from before `invalidate_all`.
     generation: AtomicU64,
-    /// What entries have aged by because clocks stepped back.
+    /// By how much entries have aged because clocks stepped back.
     offset: AtomicU64,
     /// Where the next sweep begins.
     cursor: CachePadded<AtomicUsize>,
@@ -71,23 +73,23 @@ pub struct RouteCache<K: Plain, V: Plain> {
     flights: Option<Flights>,
 }
 
-/// What the cache holds for a key.
+/// The state of a key in the cache.
 enum State<W> {
     Fresh(W),
     Negative,
     Stale,
     Absent,
-    /// A writer was in the way.
+    /// A writer held the set for too long.
     Busy,
 }
 
-/// What must not have changed between the call of a resolver and the storing of its answer.
+/// The state that must not change between the call of a resolver and the storing of its answer.
 struct Ticket {
     generation: u64,
     disturbances: u64,
 }
 
-/// A key on its way through the cache.
+/// A key, with what an operation knows of it.
 #[derive(Clone, Copy)]
 struct Query<'c, W> {
     words: W,
@@ -97,12 +99,12 @@ struct Query<'c, W> {
 }
 
 impl<K: Plain, V: Plain> RouteCache<K, V> {
-    /// A cache for this many entries, with the usual times and a seed of its own.
+    /// A cache for this many entries, with the default times and a hash seed of its own.
     pub fn new(capacity: usize) -> Self {
         Self::builder().capacity(capacity).build()
     }
 
-    /// A cache with other times.
+    /// A builder, which sets what [`new`](Self::new) leaves at its default.
     pub fn builder() -> RouteCacheBuilder<K, V> {
         RouteCacheBuilder::new()
     }
@@ -127,14 +129,14 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
 
     /// The hash of a key, for the methods that take one.
     ///
-    /// They take any other function of the key as well, always the same; then what an attacker can
-    /// do with it is the caller's to know. Its upper 32 bits choose the set.
+    /// These methods take any other hash of the key as well, as long as all calls use the same one.
+    /// Then the caller answers for keys that an attacker chooses. The upper 32 bits choose the set.
     #[inline(always)]
     pub fn hash(&self, key: &K) -> u64 {
         self.secrets.hash(&key.to_words())
     }
 
-    /// The value of a key, if it is there and fresh.
+    /// The value of a key, if the cache has a fresh one.
     #[inline(always)]
     pub fn get(&self, key: &K, now: u64) -> Option<V> {
         self.get_hashed(key, self.hash(key), now)
@@ -149,7 +151,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
-    /// As [`get_hashed`](Self::get_hashed), telling a cached failure from nothing.
+    /// As [`get_hashed`](Self::get_hashed), but tells a cached failure from no entry.
     #[inline(always)]
     pub fn lookup(&self, key: &K, hash: u64, now: u64) -> Lookup<V> {
         let query = self.query(key, hash, now);
@@ -166,8 +168,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
-    /// For what is rare. By value: what a cold call takes by reference, the hot path would write to
-    /// memory.
+    /// Handles the rare cases of a lookup. It takes its argument by value: for a reference, the hot
+    /// path would have to write it to memory.
     #[cold]
     #[inline(never)]
     fn look_again(&self, query: Query<'_, K::Words>) -> Lookup<V> {
@@ -180,8 +182,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
-    /// The value of a key: the one that is there and fresh, or else the resolver's, which is
-    /// stored.
+    /// The value of a key: the fresh one of the cache, or else the resolver's, which is stored.
     ///
     /// `now` must have been read before this call, so that the age of the answer counts from before
     /// the resolver was called. If the key, or everything, is invalidated while the resolver runs,
@@ -189,11 +190,11 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     ///
     /// # Errors
     ///
-    /// What the resolver says; that is not stored, unless there is a `negative_ttl`.
+    /// The resolver's error, which is not stored unless there is a `negative_ttl`.
     ///
     /// # Panics
     ///
-    /// If the resolver does. The cache is as it was.
+    /// When the resolver panics. The cache is as it was.
     #[inline]
     pub fn get_or_resolve<E>(
         &self,
@@ -237,9 +238,9 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         #[cfg(feature = "std")]
         if let Some(flights) = &self.flights {
             loop {
-                // What this thread led before has landed.
+                // This thread resolves no other key any more: its earlier leader has been dropped.
                 let next = flights.turn(query.hash);
-                // Who led may have begun after this thread's clock was read.
+                // The thread that resolved the key may have begun after this thread read its clock.
                 let state = self.find_patiently(query, Span::new(self.fresh));
                 if let State::Fresh(_) | State::Negative = state {
                     self.count(query, &state);
@@ -275,8 +276,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         answer.map_err(Unresolved::Error)
     }
 
-    /// Stores a value that is of `now`, whatever is there. Answers of resolvers that are under way
-    /// will not replace it.
+    /// Stores a value of the time `now`, and replaces the key's entry. Resolvers that are running
+    /// now do not replace it by their answers.
     #[inline]
     pub fn insert(&self, key: &K, hash: u64, now: u64, value: V) {
         let query = self.query(key, hash, now);
@@ -288,8 +289,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         self.store(&query, &place, writer, Some(value.to_words()), None);
     }
 
-    /// Removes a key; returns whether it was there. Answers of resolvers that are under way for it
-    /// will not be stored.
+    /// Removes a key; returns whether it was there. Resolvers that are running for it now do not
+    /// store their answers.
     pub fn invalidate(&self, key: &K) -> bool {
         self.invalidate_hashed(key, self.hash(key))
     }
@@ -312,15 +313,15 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         valid
     }
 
-    /// Removes everything, at once: entries and answers under way are of an older generation from
-    /// here on.
+    /// Removes everything in constant time: all entries, and the answers of running resolvers, are
+    /// of an older generation from now on.
     pub fn invalidate_all(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Removes entries older than `keep`, and those of before an
-    /// [`invalidate_all`](Self::invalidate_all), looking at about `budget` slots; the next call
-    /// goes on from there. Returns how many it removed.
+    /// Removes entries older than `keep`, and those from before an
+    /// [`invalidate_all`](Self::invalidate_all). It looks at about `budget` slots, and the next
+    /// call continues there. Returns how many entries it removed.
     pub fn sweep(&self, now: u64, budget: usize) -> usize {
         let mine = self.counters.mine();
         let time = self.time(mine, now);
@@ -339,7 +340,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         if self.table.count(set) == 0 {
             return 0;
         }
-        // What cannot be had now comes again.
+        // A set that is locked now gets its turn again.
         let Some(mut writer) = self.table.try_lock(set) else {
             return 0;
         };
@@ -361,7 +362,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         removed
     }
 
-    /// What the cache has done, and how full it is. The sums are exact while nobody works on it.
+    /// The counters of the cache, and how full it is. They are exact while nobody uses the cache.
     pub fn stats(&self) -> CacheStats {
         CacheStats {
             occupancy: self.occupancy(),
@@ -370,28 +371,28 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
-    /// How many slots are taken, counted one by one.
+    /// The number of slots that are taken, counted one by one.
     pub fn occupancy(&self) -> usize {
         (0..self.table.sets())
             .map(|set| self.table.count(set))
             .sum()
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub fn capacity(&self) -> usize {
         self.table.capacity()
     }
 
-    /// The bytes that it takes, all of them since it was made.
+    /// The bytes that the cache took when it was made.
     pub fn memory(&self) -> usize {
         size_of_val(self) + self.table.bytes() + self.counters.bytes()
     }
 
-    /// Checks the cache's invariants while nobody works on it.
+    /// Checks the cache's invariants while nobody uses it.
     ///
     /// # Errors
     ///
-    /// What is wrong.
+    /// A message that says what is wrong.
     pub fn verify(&self) -> Result<(), String> {
         for set in 0..self.table.sets() {
             let writer = self
@@ -426,7 +427,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
-    /// The time of entries: the caller's, and what was added when clocks stepped back.
+    /// The time of entries: the caller's time, plus what was added when clocks stepped back.
     #[inline(always)]
     fn time(&self, mine: Mine<'_>, now: u64) -> Time {
         let older = mine.note(now, &self.counters, self.life);
@@ -436,8 +437,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         Time::new(now.wrapping_add(self.offset.load(Ordering::Relaxed)))
     }
 
-    /// For how long the clock had run before it stepped back is not known. So entries age: none is
-    /// fresh any more, those that could be kept are kept.
+    /// Ages all entries after a clock stepped back. Nobody knows how long the clock had run before
+    /// the step. So no entry is fresh any more, but the entries keep their slots if they can.
     #[cold]
     fn step_back(&self, mine: Mine<'_>, older: u64) {
         mine.count(Event::ClockBack);
@@ -457,8 +458,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
-    /// The state of a key, not counted, when a writer has gone. Entries that are `ahead` of this
-    /// thread's time by so much are good.
+    /// The state of a key, not counted; this waits a while for a writer. Entries that are up to
+    /// `ahead` later than this thread's time are good.
     fn find_patiently(&self, query: &Query<'_, K::Words>, ahead: Span) -> State<V::Words> {
         match self.table.place(query.hash) {
             Some(place) => self.state_of(query, place, place.find_patiently(&query.words), ahead),
@@ -482,8 +483,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         if generation != self.generation.load(Ordering::Acquire) {
             return State::Absent;
         }
-        // One of the future was resolved by a thread that read the clock later, or before the clock
-        // stepped back.
+        // A thread that read the clock later resolved an entry of the future, or the clock stepped
+        // back since.
         let negative = stamp.negative();
         let span = self.lives[usize::from(negative)];
         if !query.time.is_within(stamp, span, ahead) {
@@ -519,7 +520,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
             true => self.negative.unwrap_or(0),
             false => self.keep,
         };
-        // One of the far future is of before a step of the clock.
+        // An entry of the far future is from before a step of the clock.
         time.distance(stamp) >= limit
     }
 
@@ -539,7 +540,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         count
     }
 
-    /// Stores a value, or that there is none.
+    /// Stores a value, or the fact that there is none.
     #[inline(always)]
     fn store(
         &self,
@@ -552,8 +553,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         let mine = query.mine;
         let stamp = query.time.stamp(value.is_none());
         let value = value.unwrap_or_else(|| Words::fill(|| 0));
-        // Once for all: if it moves after this look, the set has the old one, and the entry is not
-        // found.
+        // Read once: if the generation changes afterwards, the set has the old one, and the entry
+        // is not found.
         let generation = self.generation.load(Ordering::Acquire);
         if let Some(ticket) = &ticket {
             let moved =
@@ -565,7 +566,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
         self.restart(mine, &mut writer, generation);
         if let Some(way) = writer.way_of(place, &query.words) {
-            // Another resolver began later, and was done earlier.
+            // Another resolver began later and ended earlier.
             let ahead = writer.stamp(way).after(stamp);
             if ticket.is_some() && (1..self.fresh).contains(&ahead) {
                 mine.count(Event::Overtaken);

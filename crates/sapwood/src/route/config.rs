@@ -1,11 +1,11 @@
-//! How a route cache is made.
+//! The builder of route caches.
 
 use core::marker::PhantomData;
 use core::time::Duration;
 
 use super::{Plain, RouteCache};
 
-/// Makes a [`RouteCache`]; from [`RouteCache::builder`].
+/// A builder of a [`RouteCache`], from [`RouteCache::builder`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,60 +54,59 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
         }
     }
 
-    /// How many entries there can be: 8,192 unless said. Any number will do; with 0, every lookup
-    /// is a miss.
+    /// The most entries. Default: 8,192. With 0, every lookup is a miss.
     #[must_use]
     pub fn capacity(mut self, entries: usize) -> Self {
         self.capacity = entries;
         self
     }
 
-    /// For how long an answer is given again: 100 ms unless said. Older entries are resolved again.
+    /// For how long the cache returns an answer. Older entries are resolved again. Default: 100 ms.
     #[must_use]
     pub fn fresh(mut self, time: Duration) -> Self {
         self.fresh = nanoseconds(time);
         self
     }
 
-    /// For how long an entry may keep its slot without being resolved again: 1 s unless said, and
-    /// never less than `fresh`. [`sweep`](RouteCache::sweep) removes older ones.
+    /// For how long an entry may keep its slot without being resolved again, at least `fresh`.
+    /// [`sweep`](RouteCache::sweep) removes older entries. Default: 1 s.
     #[must_use]
     pub fn keep(mut self, time: Duration) -> Self {
         self.keep = nanoseconds(time);
         self
     }
 
-    /// Caches failures of the resolver for so long, which should be short. Without this, they are
-    /// not cached.
+    /// For how long the cache remembers that the resolver failed; the time should be short. By
+    /// default it does not remember failures.
     #[must_use]
     pub fn negative_ttl(mut self, time: Duration) -> Self {
         self.negative = Some(nanoseconds(time));
         self
     }
 
-    /// The seed of the hash. Without this it is random; without `std` it is made of addresses, so
-    /// that who has random numbers should give one.
+    /// The hash seed. By default it is random. Without `std` it is made of addresses, so callers
+    /// that have random numbers should give one.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// For how many threads there are counters of their own (128 bytes each): as many as there are
-    /// processors unless said, up to 64. More threads can use the cache; they share counters, which
-    /// costs them a few nanoseconds.
+    /// The number of threads that have counters of their own, of 128 bytes each. Further threads
+    /// share counters, which costs them a few nanoseconds. Default: the number of processors, at
+    /// most 64.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.min(256);
         self
     }
 
-    /// Lets one thread at a time resolve a key; others who ask for it meanwhile wait for its
-    /// answer. Different keys are resolved side by side, as many as there are. Off unless said.
+    /// Lets one thread at a time resolve a key; other threads that ask for the key meanwhile wait
+    /// for its answer. Any number of different keys can be resolved at once. Default: off.
     ///
-    /// The only case in which a cache takes memory later: keys are divided among 64 locks by their
-    /// hash, and when more than four keys of one lock are resolved at once, their list grows. A
-    /// resolver must not ask the cache for its own key: it would wait for itself.
+    /// This is the only case in which a cache takes memory later: keys are divided among 64 locks
+    /// by their hash, and when more than four keys of one lock are resolved at once, their list
+    /// grows. A resolver must not ask the cache for its own key: it would wait for itself.
     #[cfg(feature = "std")]
     #[must_use]
     pub fn single_flight(mut self, on: bool) -> Self {
@@ -119,7 +118,7 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     ///
     /// # Panics
     ///
-    /// If there cannot be this many entries.
+    /// When the address space has no room for this many entries.
     pub fn build(mut self) -> RouteCache<K, V> {
         self.keep = self.keep.max(self.fresh);
         let seed = self.seed.unwrap_or_else(crate::seed::seed);

@@ -1,8 +1,8 @@
-//! Counters, and the last time that each thread gave.
+//! The counters of a cache, and the last time that each thread gave.
 //!
 //! A hit should not write a word that other threads write. So each thread that has a number
-//! (`thread`) below the count of shards has a shard of its own, and adds with a load and a store;
-//! all others, and all threads without `std`, share the last shard and add with a
+//! (`thread`) below the count of shards has a shard of its own, and adds with a load and a store.
+//! All other threads, and all threads without `std`, share the last shard and add with a
 //! read-modify-write.
 
 use alloc::boxed::Box;
@@ -14,23 +14,23 @@ use crate::figures;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident $variant:ident;)*) => {
-        /// What a [`RouteCache`](super::RouteCache) has done since it was made.
+        /// The counters of a [`RouteCache`](super::RouteCache) since it was made.
         ///
-        /// While nobody works on the cache, `hit + miss` is the number of lookups, and
+        /// While nobody uses the cache, `hit + miss` is the number of lookups, and
         /// `insert - evict - swept - invalidated` is `occupancy`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct CacheStats {
             $($(#[$doc])* pub $name: u64,)*
-            /// Slots that are taken now. Entries of before
-            /// [`invalidate_all`](super::RouteCache::invalidate_all) are never returned, but take
-            /// their slots until their set is written or swept.
+            /// Slots that are taken now. The cache does not return entries from before
+            /// [`invalidate_all`](super::RouteCache::invalidate_all), but they keep their slots
+            /// until their set is written or swept.
             pub occupancy: usize,
-            /// Slots that there are.
+            /// All slots.
             pub capacity: usize,
         }
 
-        /// What is counted.
+        /// The events that are counted.
         #[derive(Clone, Copy)]
         pub(crate) enum Event { $($variant,)* }
 
@@ -59,25 +59,25 @@ counters! {
     miss Miss;
     /// Entries that were written again in their slot.
     refresh Refresh;
-    /// Entries that came in.
+    /// Entries that were inserted.
     insert Insert;
-    /// Entries that were thrown out for others.
+    /// Entries that were evicted for others.
     evict Evict;
-    /// Entries that were thrown out before they were older than `keep`: the cache is too small.
+    /// Entries that were evicted before they were older than `keep`: the cache is too small.
     full Full;
     /// Misses that found an entry which was too old; part of `miss`.
     stale Stale;
-    /// Hits that said that there is no route; part of `hit`.
+    /// Hits that found a cached failure; part of `hit`.
     negative Negative;
-    /// Resolvers that failed.
+    /// Calls of resolvers that failed.
     error Error;
     /// Entries that `sweep` removed for their age.
     swept Swept;
-    /// Entries that `invalidate` removed, or that were of before `invalidate_all` when their slot
-    /// was needed or swept.
+    /// Entries that `invalidate` removed, and entries from before `invalidate_all` whose slots were
+    /// needed or swept.
     invalidated Invalidated;
-    /// Answers that were returned, but not cached, because of an invalidation or an insertion
-    /// meanwhile.
+    /// Answers that were returned but not cached, because of an invalidation, an insertion or a
+    /// newer answer meanwhile.
     overtaken Overtaken;
     /// Answers that were not cached because other writers held the set for too long.
     busy Busy;
@@ -85,7 +85,7 @@ counters! {
     clock_back ClockBack;
 }
 
-/// The counters of a thread. 128 bytes: processors fetch lines in pairs.
+/// The counters of a thread. They take 128 bytes, as processors fetch cache lines in pairs.
 #[repr(align(128))]
 struct Shard {
     last: AtomicU64,
@@ -174,9 +174,9 @@ impl Mine<'_> {
         }
     }
 
-    /// Notes the time. If the clock stepped back, returns by how much all entries get older: at
-    /// least by `life`, so that none is fresh any more, because nobody knows for how long the clock
-    /// had run.
+    /// Notes the time. If the clock stepped back, returns by how much all entries age. That is at
+    /// least `life`, so that no entry is fresh any more: nobody knows how long the clock had run
+    /// before the step.
     #[inline(always)]
     pub(super) fn note(self, now: u64, all: &Counters, life: u64) -> u64 {
         let last = self.shard.last.load(Relaxed);
@@ -200,14 +200,14 @@ impl Mine<'_> {
         let behind = all.latest().saturating_sub(now);
         if self.alone {
             self.shard.last.store(now, Relaxed);
-            // A thread that is new here may have read the clock a little before others did.
+            // A thread that is new here may have read the clock shortly before others did.
             return if last != 0 || behind >= life {
                 behind.saturating_add(life)
             } else {
                 0
             };
         }
-        // Threads that share a shard come in any order. One of those who see a step tells of it.
+        // Threads that share a shard come in any order. One of those that see a step reports it.
         let exchanged = self
             .shard
             .last

@@ -1,4 +1,4 @@
-//! One resolver for a key at a time: a thread that comes second waits for the first.
+//! The option of one resolver for a key at a time: a thread that comes second waits for the first.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -6,12 +6,12 @@ use std::sync::PoisonError;
 
 use super::raw::sync::{Condvar, Mutex, lock};
 
-/// Locks among which the keys are divided.
+/// The number of berths. Each has a lock, and the keys are divided among them by their hash.
 const BERTHS: usize = 64;
-/// Keys that each berth has room for from the beginning.
+/// The number of keys that each berth has room for from the beginning.
 const ROOM: usize = 4;
 
-/// Which keys are being resolved.
+/// The keys that are being resolved.
 pub(crate) struct Flights {
     berths: Box<[Berth]>,
 }
@@ -21,21 +21,22 @@ struct Berth {
     landed: Condvar,
 }
 
-/// Hashes that are being resolved, at most one entry for each. Each has a number that no other had.
+/// The hashes that are being resolved, at most one entry for each. Each entry has a number of its
+/// own, which is not used again.
 struct Leaders {
     all: Vec<(u64, u64)>,
     next: u64,
 }
 
-/// What to do about a key.
+/// What a thread does about a key.
 pub(crate) enum Turn<'f> {
-    /// Resolve it; others wait until this is dropped.
+    /// It resolves the key; others wait until this is dropped.
     Lead(#[allow(dead_code)] Leader<'f>),
-    /// Another thread has resolved it meanwhile, or failed to: look again.
+    /// Another thread has resolved the key meanwhile, or failed to: the thread looks it up again.
     Again,
 }
 
-/// Leads until it is dropped, also by a panic of the resolver.
+/// The right to resolve a key, until this is dropped, also by a panic of the resolver.
 pub(crate) struct Leader<'f> {
     berth: &'f Berth,
     number: u64,
@@ -65,9 +66,11 @@ impl Flights {
         }
     }
 
-    /// This thread's turn for a key with this hash; waits while another one leads.
+    /// The turn of this thread for a key with this hash. Waits while another thread resolves the
+    /// key.
     ///
-    /// Takes memory only when a berth has more resolvers at once than ever before, and than four.
+    /// It takes memory only when a berth has more than four resolvers at once, and more than ever
+    /// before.
     pub(super) fn turn(&self, hash: u64) -> Turn<'_> {
         let berth = &self.berths[hash as usize % BERTHS];
         let mut leaders = lock(&berth.leaders);
@@ -77,7 +80,7 @@ impl Flights {
             leaders.all.push((hash, number));
             return Turn::Lead(Leader { berth, number });
         };
-        // A later leader of the same key is another entry: its answer is not waited for.
+        // A later leader of the same key is another entry, and this thread does not wait for it.
         while leaders.all.contains(&entry) {
             leaders = berth
                 .landed
@@ -100,7 +103,7 @@ mod tests {
         let flights = Flights::new();
         let mut leaders: Vec<_> = (0..keys).map(|hash| flights.turn(hash)).collect();
         assert!(leaders.iter().all(|turn| matches!(turn, Turn::Lead(_))));
-        // Those who come second wait for their own key's leader only.
+        // Threads that come second wait only for the leader of their own key.
         let flights = &flights;
         thread::scope(|scope| {
             // A thread that was slow to start finds no leader any more, and leads.

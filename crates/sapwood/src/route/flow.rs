@@ -1,4 +1,4 @@
-//! Hashes of flows: the five numbers that make packets one conversation.
+//! Hashes of flows. Five numbers say which flow a packet belongs to.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -44,7 +44,7 @@ impl FlowKey {
         }
     }
 
-    /// A flow between two addresses, of a protocol without ports, or of fragments, which have none.
+    /// A flow between two addresses without ports: of a protocol that has none, or of fragments.
     pub fn without_ports(source: IpAddr, destination: IpAddr, protocol: u8) -> Self {
         Self::new((source, 0).into(), (destination, 0).into(), protocol)
     }
@@ -89,7 +89,8 @@ impl Plain for FlowKey {
     }
 }
 
-/// Hashes flows with a seed, so that nobody outside can choose packets that all take one path.
+/// A hasher of flows with a seed. Without the seed, an attacker cannot choose packets that all take
+/// one path.
 ///
 /// The hash is the same on every machine, and in C by `sapwood/flow.bpf.h` of sapwood-bpf (test
 /// `golden`).
@@ -106,12 +107,12 @@ impl Plain for FlowKey {
 pub struct FlowHasher(Secrets);
 
 impl FlowHasher {
-    /// A hasher with this seed. Machines that must agree on the way of a flow share a seed.
+    /// A hasher with this seed. Machines that must agree on the path of a flow share a seed.
     pub fn new(seed: u64) -> Self {
         Self(Secrets::new(seed))
     }
 
-    /// A hasher with a random seed; without `std`, one of addresses and counters.
+    /// A hasher with a random seed. Without `std`, the seed is made of addresses and counters.
     pub fn random() -> Self {
         Self::new(crate::seed::seed())
     }
@@ -131,7 +132,7 @@ impl FlowHasher {
 }
 
 impl core::fmt::Debug for FlowHasher {
-    /// Does not tell the seed.
+    /// Leaves out the seed.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("FlowHasher").finish_non_exhaustive()
     }

@@ -15,18 +15,19 @@ pub(super) const MEMBERS_MAX: usize = 1 << 16;
 /// Members that are compared one by one.
 const FEW: usize = 32;
 
-/// Weighted next hops of which each flow takes one.
+/// A group of weighted next hops, of which each flow takes one.
 ///
-/// A flow's number names one of 2,048 buckets, a bucket its member. Each bucket was given to its
-/// member by weighted rendezvous hashing (Thaler and Ravishankar 1998; the weights as in
-/// Schindelhauer and Schomaker 2005: the member whose `-ln(u) / weight` is least, `u` being a hash
-/// of bucket and member). So when a member leaves, only its flows move. When one joins or gets more
-/// weight, only flows that it takes move. Groups of the same members and weights are the same,
-/// whatever their history. The method has integers only, so the answers are the same on every
-/// machine (test `golden`) for next hops that hash the same there, as numbers and strings do.
+/// A flow's number selects one of 2,048 buckets, and each bucket has one member. Weighted
+/// rendezvous hashing assigns the buckets (Thaler and Ravishankar 1998; the weights as in
+/// Schindelhauer and Schomaker 2005): a bucket gets the member whose `-ln(u) / weight` is least,
+/// `u` being a hash of bucket and member. So when a member leaves, only its flows move. When a
+/// member joins or gets more weight, only the flows that it takes move. Groups with the same
+/// members and weights are equal, whatever their history. The method has integers only, so the
+/// answers are the same on every machine (test `golden`) for next hops that hash the same there, as
+/// numbers and strings do.
 ///
-/// A member's share of the buckets is that of its weight, give or take what chance does to 2,048
-/// throws: with two equal members a standard deviation of 1.1 percent of all flows.
+/// A member's share of the buckets is that of its weight, with the deviation of 2,048 random draws:
+/// with two equal members a standard deviation of 1.1 percent of all flows.
 ///
 /// Cheap to clone.
 ///
@@ -41,10 +42,11 @@ const FEW: usize = 32;
 /// }
 /// ```
 pub struct Group<H> {
-    /// By their hashes, so that equal groups are the same.
+    /// In the order of their hashes, so that equal groups are the same.
     members: Arc<[Member<H>]>,
-    /// Positions in `members`: one for each bucket; a single one where one member has all flows,
-    /// none where no member has any. A byte each, or two when there are more than 256 members.
+    /// Positions in `members`: one for each bucket, a single one if one member has all flows, none
+    /// if no member has a weight. A position takes a byte, or two in groups of more than 256
+    /// members.
     buckets: Arc<[u8]>,
     wide: bool,
 }
@@ -56,7 +58,7 @@ struct Member<H> {
 }
 
 impl<H: Clone + Eq + Hash> Group<H> {
-    /// A group of members with their weights. Weights of equal members are added up. A member of
+    /// A group of members with their weights. The weights of equal members are added. A member of
     /// weight 0 gets no flow.
     ///
     /// # Panics
@@ -79,7 +81,7 @@ impl<H: Clone + Eq + Hash> Group<H> {
             match known.map(|place| &mut all[place]) {
                 Some(member) => member.weight = member.weight.saturating_add(weight),
                 None => {
-                    let hash = StableHasher::of(&hop);
+                    let hash = StableHasher::hash_one(&hop);
                     all.push(Member { hop, weight, hash });
                 }
             }
@@ -102,13 +104,13 @@ impl<H: Clone + Eq + Hash> Group<H> {
         }
     }
 
-    /// A group of one.
+    /// A group of one member.
     pub fn single(hop: H) -> Self {
         Self::new([(hop, 1)])
     }
 
-    /// The member for a flow; none if no member has any weight. Any number that is the same for all
-    /// packets of a flow will do, also a counter: it is mixed.
+    /// The member for a flow; `None` if no member has any weight. Any number that is the same for
+    /// all packets of a flow will do, also a counter, as this mixes it.
     #[inline(always)]
     pub fn member(&self, flow: u64) -> Option<&H> {
         let (flow, all) = (spread(flow), &*self.buckets);
@@ -151,7 +153,7 @@ impl<H: Clone + Eq + Hash> Group<H> {
 }
 
 impl<H> Group<H> {
-    /// Bytes of what it shares with its copies, and of itself.
+    /// Bytes of the group, including those that it shares with its copies.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.members) + size_of_val(&*self.buckets) + 32 + size_of::<Self>()
     }
@@ -207,7 +209,7 @@ mod tests {
         flows().filter(|f| group.member(*f) == Some(&hop)).count() as f64 / 20_000.0
     }
 
-    /// The share of flows that another group treats otherwise. Each is checked.
+    /// The share of flows that get another member in another group. `right` checks each of them.
     fn moved(from: &Group<u32>, to: &Group<u32>, right: impl Fn(u32, u32) -> bool) -> f64 {
         let moved = flows().filter(|flow| {
             let (a, b) = (*from.member(*flow).unwrap(), *to.member(*flow).unwrap());
@@ -252,7 +254,7 @@ mod tests {
             return; // Minutes, and nothing here is unsafe.
         }
         let group = Group::new((0..10).map(|hop| (hop, 10)));
-        // One leaves: a tenth of the flows moves, all of them its own, to all others.
+        // A member leaves: a tenth of the flows move, all of them its own, to all others.
         let left = group.without(&3);
         let share = moved(&group, &left, |from, _| from == 3);
         assert!((0.07..0.13).contains(&share), "{share}");
@@ -272,7 +274,7 @@ mod tests {
         assert!((0.05..0.13).contains(&share), "{share}");
     }
 
-    /// More members than a byte can tell.
+    /// More members than a byte can number.
     #[test]
     fn many_members() {
         if cfg!(miri) {
@@ -289,7 +291,7 @@ mod tests {
 
     #[test]
     fn equal_groups() {
-        let hash = |group: &Group<u32>| StableHasher::of(group);
+        let hash = |group: &Group<u32>| StableHasher::hash_one(group);
         let a = Group::new([(1, 2), (2, 3), (1, 1)]);
         let b = Group::new([(2, 3), (1, 3)]);
         assert_eq!((&a, hash(&a)), (&b, hash(&b)));

@@ -1,11 +1,12 @@
-//! Hashes of a few words with secrets, as foldhash makes them: a 64 by 64 bit product, folded.
+//! Hashes of a few words with secrets, as foldhash makes them, by folding a product of 64 by 64
+//! bits, and hashes that are the same on every machine.
 
 #[cfg(feature = "std")]
 use core::hash::{Hash, Hasher};
 
 use super::plain::Words;
 
-/// Numbers that nobody else knows.
+/// The secret numbers of a hash.
 #[derive(Clone)]
 pub(crate) struct Secrets([u64; 3]);
 
@@ -26,7 +27,7 @@ impl Secrets {
         let [start, fold, end] = self.0;
         let mut sum = start;
         let mut first = None;
-        // Both factors hold a secret, so that no known word makes the product zero.
+        // Both factors contain a secret, so that no known word makes the product zero.
         words.each(|word| match first.take() {
             None => first = Some(word),
             Some(other) => sum = folded(sum ^ other, fold ^ word),
@@ -45,22 +46,22 @@ pub(crate) const fn mixed(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A number of a flow, so that its upper 32 bits are good enough for [`scaled`], whatever bits of
-/// it differ (Fibonacci hashing).
+/// Mixes a flow's number by Fibonacci hashing, so that its upper 32 bits are good enough for
+/// [`scaled`], whichever bits differ.
 #[cfg(feature = "std")]
 #[inline(always)]
 pub(crate) fn spread(flow: u64) -> u64 {
     (flow ^ (flow >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A hash that is the same on every machine: FNV-1a over the bytes, of numbers the lowest one
-/// first, then SplitMix64's output function.
+/// A hasher that gives the same on every machine: FNV-1a over the bytes, with the lowest byte of a
+/// number first, then SplitMix64's output function.
 #[cfg(feature = "std")]
 pub(crate) struct StableHasher(u64);
 
 #[cfg(feature = "std")]
 impl StableHasher {
-    pub(super) fn of(value: &impl Hash) -> u64 {
+    pub(super) fn hash_one(value: &impl Hash) -> u64 {
         let mut hasher = Self(0xcbf2_9ce4_8422_2325);
         value.hash(&mut hasher);
         hasher.finish()
@@ -101,7 +102,7 @@ pub(crate) fn folded(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// A number of 0 to below `n`, as evenly as the upper 32 bits of the hash are spread.
+/// A number from 0 to below `n`, as evenly spread as the upper 32 bits of the hash.
 #[inline(always)]
 pub(crate) fn scaled(hash: u64, n: usize) -> usize {
     (((hash >> 32) * n as u64) >> 32) as usize
@@ -114,9 +115,12 @@ mod tests {
     /// Hashes that must be the same on every machine.
     #[test]
     fn golden() {
-        assert_eq!(StableHasher::of(&7u32), GOLDEN_NUMBER);
-        assert_eq!(StableHasher::of(&"eth0"), GOLDEN_TEXT);
-        assert_eq!(StableHasher::of(&7usize), StableHasher::of(&7u64));
+        assert_eq!(StableHasher::hash_one(&7u32), GOLDEN_NUMBER);
+        assert_eq!(StableHasher::hash_one(&"eth0"), GOLDEN_TEXT);
+        assert_eq!(
+            StableHasher::hash_one(&7usize),
+            StableHasher::hash_one(&7u64)
+        );
     }
     const GOLDEN_NUMBER: u64 = 0xbcee_5e48_bcf7_52e2;
     const GOLDEN_TEXT: u64 = 0x74cc_6a07_9dcd_0d21;

@@ -2,11 +2,11 @@
 //!
 //! | you have | take |
 //! |---|---|
-//! | a routing table, each route with one or several weighted next hops | [`RouteTable`]: no state for a flow at all |
-//! | next hops that must be asked for, which is slow | [`RouteCache`]: answers for a short time, in fixed memory |
+//! | a routing table, each route with one or several weighted next hops | [`RouteTable`]: without state for flows |
+//! | a slow resolver of next hops | [`RouteCache`]: its answers for a short time, in fixed memory |
 //!
-//! Both want a hash of the packet's flow: [`FlowHasher`] makes one. `docs/route.md` has the layout,
-//! the rules and what was measured.
+//! [`FlowHasher`] makes the hash of a packet's flow that [`RouteTable`] takes. `docs/route.md` has
+//! the layout, the rules and the measurements.
 
 mod answer;
 mod cache;

@@ -1,4 +1,4 @@
-//! The groups of a route table, and where each is.
+//! The groups of a route table, and the places that hold them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use super::group::Group;
 use super::raw::slot::Slot;
 use crate::lpm::NextHop;
 
-/// Where a group is. Readers have it from the prefix, which keeps it for as long as they look.
+/// A place that holds a group. Readers get it from the prefix, which keeps it while they look.
 pub(super) struct Place<H: NextHop>(pub(super) Arc<Slot<Group<H>>>);
 
 impl<H: NextHop> Clone for Place<H> {
@@ -42,9 +42,10 @@ impl<H: NextHop> Hash for Place<H> {
 }
 
 pub(super) struct Groups<H: NextHop> {
-    /// By place: the group, and how many prefixes use it.
+    /// For each place its group, and how many prefixes use it.
     pub(super) all: HashMap<Place<H>, (Group<H>, usize)>,
-    /// One place of each group, unless several had it and this one has gone.
+    /// For each group one of its places. A group of which several places were left may have none
+    /// here.
     pub(super) places: HashMap<Group<H>, Place<H>>,
     /// Places whose former groups wait for readers.
     pub(super) waiting: Vec<Place<H>>,
@@ -59,7 +60,7 @@ impl<H: NextHop> Groups<H> {
         }
     }
 
-    /// The place of a group, which one prefix more uses.
+    /// The place of a group; counts one prefix more that uses it.
     pub(super) fn place(&mut self, group: &Group<H>, domain: &Domain) -> Place<H> {
         let place = self.places.entry(group.clone()).or_insert_with(|| {
             let slot = Slot::new(domain, group.clone());
@@ -70,12 +71,12 @@ impl<H: NextHop> Groups<H> {
         place.clone()
     }
 
-    /// One prefix fewer uses a place: the group that is there.
+    /// Counts one prefix fewer that uses a place; returns the place's group.
     pub(super) fn release(&mut self, place: &Place<H>) -> Group<H> {
         let (group, uses) = self
             .all
             .get_mut(place)
-            .expect("prefixes have groups that are there");
+            .expect("each prefix has the place of a group");
         let group = group.clone();
         *uses -= 1;
         if *uses == 0 {
@@ -87,7 +88,7 @@ impl<H: NextHop> Groups<H> {
         group
     }
 
-    /// Puts another group into a place: how many prefixes use it.
+    /// Puts another group into a place; returns how many prefixes use the place.
     pub(super) fn exchange(&mut self, place: Place<H>, new: &Group<H>) -> usize {
         let Some((group, uses)) = self.all.get_mut(&place) else {
             return 0;

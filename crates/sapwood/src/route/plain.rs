@@ -1,4 +1,4 @@
-//! Plain data: what a cache can hold, as whole words.
+//! Plain data, which a cache can store as whole words.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,16 +6,15 @@ use super::raw::pair::pair;
 
 /// A fixed number of 64-bit words: arrays of `u64`, and pairs of such.
 ///
-/// It is implemented for all that [`Plain`] needs; there is no reason to implement it for anything
-/// else.
+/// It is implemented for everything that [`Plain`] needs; no other type needs it.
 pub trait Words: Copy {
-    /// How many words.
+    /// The number of words.
     const COUNT: usize;
 
-    /// Hands all words out, the first one first.
+    /// Calls `take` with each word, in order.
     fn each(&self, take: impl FnMut(u64));
 
-    /// Takes [`COUNT`](Self::COUNT) words in, the first one first.
+    /// Makes a value of [`COUNT`](Self::COUNT) words, in order.
     fn fill(next: impl FnMut() -> u64) -> Self;
 }
 
@@ -51,13 +50,13 @@ impl<A: Words, B: Words> Words for (A, B) {
     }
 }
 
-/// Data that is stored as words: keys and values of a [`RouteCache`](super::RouteCache).
+/// Data that can be stored as words: keys and values of a [`RouteCache`](super::RouteCache).
 ///
 /// Readers of the cache copy an entry while a writer may be replacing it, and throw the copy away
-/// if so. That is sound in Rust for atomic words only: bytes of padding must not be read as
-/// numbers, and other types must not be torn. So every type says how it becomes words, in safe
-/// code. Numbers, `bool`, arrays of up to 64 bytes, IP addresses, options and tuples do already; a
-/// struct goes through a tuple of its fields:
+/// if so. In Rust that is sound only for atomic words: bytes of padding must not be read as
+/// numbers, and other types must not be torn. So every type says in safe code how it becomes words.
+/// Numbers, `bool`, arrays of up to 64 bytes, IP addresses, options and tuples have an
+/// implementation; a struct goes through a tuple of its fields:
 ///
 /// ```
 /// use std::net::Ipv6Addr;
@@ -89,13 +88,13 @@ impl<A: Words, B: Words> Words for (A, B) {
 ///
 /// Two keys are the same key if their words are the same.
 pub trait Plain: Copy + Send + Sync {
-    /// As how many words it is stored.
+    /// The words that it is stored as.
     type Words: Words;
 
-    /// The words of this.
+    /// The value as words.
     fn to_words(self) -> Self::Words;
 
-    /// What had these words. They come from [`to_words`](Self::to_words).
+    /// The value that had these words. They come from [`to_words`](Self::to_words).
     fn from_words(words: Self::Words) -> Self;
 }
 

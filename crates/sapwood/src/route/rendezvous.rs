@@ -1,4 +1,4 @@
-//! Weighted rendezvous hashing with integers: which member of a group has which bucket.
+//! Weighted rendezvous hashing with integers, which gives each bucket of a group a member.
 
 use alloc::vec::Vec;
 
@@ -14,10 +14,11 @@ const LOGS: [u64; 128] = logs();
 /// log2(e), with 32 fractional bits.
 const LOG2_E: u64 = 6_196_328_019;
 
-/// The member of each bucket, as a position in `members`: hashes and weights, in the order of the
-/// hashes. A single bucket when one member has all flows, none when none has any.
+/// The member of each bucket, as a position in `members`, which are hashes and weights in the order
+/// of the hashes. There is a single bucket when one member has all flows, and none when no member
+/// has a weight.
 ///
-/// O(members) a bucket.
+/// Cost: O(members) for each bucket.
 pub(super) fn buckets(members: &[(u64, u32)]) -> Vec<u16> {
     let weighted = || {
         let all = members.iter().enumerate();
@@ -31,8 +32,8 @@ pub(super) fn buckets(members: &[(u64, u32)]) -> Vec<u16> {
                 let mut best = (0, u64::MAX, 1);
                 for (at, &(hash, weight)) in weighted() {
                     let draw = draw(bucket, hash);
-                    // draw / weight is the time to the member's first event, of a Poisson process
-                    // whose rate is the weight: the first of all members has the bucket.
+                    // draw / weight is the time to the first event of a Poisson process whose rate
+                    // is the member's weight. The member with the first event gets the bucket.
                     let sooner = u128::from(draw) * u128::from(best.2)
                         < u128::from(best.1) * u128::from(weight);
                     best = if sooner { (at, draw, weight) } else { best };
@@ -44,15 +45,16 @@ pub(super) fn buckets(members: &[(u64, u32)]) -> Vec<u16> {
     }
 }
 
-/// `-log2(u)` of the `u` that a bucket and a member have: `u = (2h + 1) / 2^33`, `h` being the
-/// upper half of their hash. With 36 fractional bits; at least 1.
+/// `-log2(u)` of a bucket and a member, with 36 fractional bits, at least 1: `u = (2h + 1) / 2^33`,
+/// `h` being the upper half of their hash.
 fn draw(bucket: u64, hash: u64) -> u64 {
     let h = mixed(hash.wrapping_add((bucket + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))) >> 32;
     ((33 << FRACTION) - log2(2 * h + 1)).max(1)
 }
 
-/// The logarithm of a number from 1 to below 2^33, with 36 fractional bits, right within 2^-32: a
-/// table's and that of what is left, `ln(1 + r) = r - r^2/2 + r^3/3 - r^4/4`, `r < 1/128`.
+/// The logarithm of a number from 1 to below 2^33, with 36 fractional bits, right within 2^-32. It
+/// is the sum of a logarithm from a table and that of the rest,
+/// `ln(1 + r) = r - r^2/2 + r^3/3 - r^4/4`, `r < 1/128`.
 fn log2(v: u64) -> u64 {
     let whole = v.ilog2();
     let m = v << (32 - whole);
@@ -64,7 +66,7 @@ fn log2(v: u64) -> u64 {
     (u64::from(whole) << FRACTION) + LOGS[i as usize] + ((ln * LOG2_E) >> 32)
 }
 
-/// By repeated squaring: each square tells one bit more.
+/// Computes the table by repeated squaring: each square gives one bit more.
 const fn logs() -> [u64; 128] {
     let mut all = [0; 128];
     let mut i = 0;

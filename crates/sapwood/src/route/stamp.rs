@@ -24,7 +24,7 @@ impl Span {
 impl Time {
     #[inline(always)]
     pub(super) fn new(nanoseconds: u64) -> Self {
-        // The lowest bit is set, so that a negative stamp of this very time is not of the future.
+        // The lowest bit is set, so that a negative stamp of the same time is not of the future.
         Self(nanoseconds << 1 | 1)
     }
 
@@ -33,14 +33,14 @@ impl Time {
         Stamp(self.0 & !1 | u64::from(negative))
     }
 
-    /// Whether a stamp is younger than `span`, and not of a future further `ahead` than this.
+    /// Whether a stamp is younger than `span`, and at most `ahead` in the future.
     #[inline(always)]
     pub(super) fn is_within(self, stamp: Stamp, span: Span, ahead: Span) -> bool {
         let age = self.0.wrapping_add(ahead.0).wrapping_sub(stamp.0);
         age < span.0 + ahead.0
     }
 
-    /// How far a stamp is away, back or ahead.
+    /// The distance to a stamp, back or ahead.
     pub(super) fn distance(self, stamp: Stamp) -> u64 {
         let back = self.0.wrapping_sub(stamp.0) >> 1;
         back.min((1 << 63) - back)

@@ -21,20 +21,20 @@ use crate::reader::reading_methods;
 use crate::sync::{WriterGuard, WriterLock};
 use crate::{Buildable, Builder, Error, Readable, Rejected};
 
-/// Routes with weighted next hops: the longest prefix that has the address says which [`Group`],
-/// the flow's hash says which of its members.
+/// A table of routes with weighted next hops: the longest prefix of the address selects a
+/// [`Group`], and the flow's hash selects one of its members.
 ///
-/// There is nothing for each flow: memory is that of the prefixes and of the different groups
-/// ([`memory`](Self::memory)). Equal groups are one when they are inserted, in a slot that their
-/// prefixes share. So [`replace_group`](Self::replace_group) and
-/// [`remove_member`](Self::remove_member) need one store for each slot, however many prefixes there
-/// are. Readers take no lock: a lookup sees the group of before or after.
+/// The table keeps no state for flows: its memory is that of the prefixes and of the different
+/// groups ([`memory`](Self::memory)). Groups that are equal when they are inserted share one slot.
+/// So [`replace_group`](Self::replace_group) and [`remove_member`](Self::remove_member) need one
+/// store for each slot, however many prefixes use it. Readers take no lock: a lookup sees the group
+/// before a change or after it.
 ///
 /// A prefix whose group has no member with any weight still matches: a lookup then answers `None`,
 /// not the next hop of a shorter prefix (test `a_group_without_members`). [`RouteView::group`]
 /// tells the two kinds of `None` apart.
 ///
-/// A handle; cheap to clone.
+/// A table is a handle, cheap to clone.
 ///
 /// ```
 /// use sapwood::route::{Group, RouteTable};
@@ -73,7 +73,7 @@ impl<H: NextHop> Builder<RouteTable<H>> {
         self
     }
 
-    /// The tables of places.
+    /// The builder of the tables of places.
     fn places(self) -> Builder<IpFib<Place<H>>> {
         Builder {
             memory: self.memory,
@@ -86,13 +86,13 @@ impl<H: NextHop> Builder<RouteTable<H>> {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaFull`] when no address space can be had.
+    /// [`Error::ArenaFull`] when the system gives no address space.
     pub fn build(self) -> Result<RouteTable<H>, Error> {
         Ok(RouteTable::from_fib(self.places().build()?))
     }
 
-    /// A table of routes in any order; of equal prefixes, the last wins. Several times as quick as
-    /// inserting them one by one.
+    /// Builds a table of routes in any order; of equal prefixes, the last wins. This is quicker
+    /// than inserting them one by one.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl<H: NextHop> Builder<RouteTable<H>> {
         let routes: Vec<_> = routes.into_iter().map(&mut place).collect();
         let fib = self.domain(&domain).places().build_from(routes)?;
         let table = RouteTable::from_fib(fib);
-        // Of equal prefixes all were counted: count those that are there.
+        // All of several equal prefixes were counted: this counts those in the table.
         let fib = &table.shared.fib;
         groups.all.values_mut().for_each(|(_, uses)| *uses = 0);
         let mut count = |place: &Place<H>| {
@@ -130,9 +130,9 @@ impl<H: NextHop> Builder<RouteTable<H>> {
 
 struct TableShared<H: NextHop> {
     fib: IpFib<Place<H>>,
-    /// A group without members, for addresses that no prefix has.
+    /// A group without members, for addresses without a prefix.
     nowhere: Place<H>,
-    /// Held through every change, so that the counts are those of the prefixes.
+    /// Locked during every change, so that the counts agree with the prefixes.
     groups: WriterLock<Groups<H>>,
 }
 
@@ -141,12 +141,12 @@ impl<H: NextHop> RouteTable<H> {
     ///
     /// # Errors
     ///
-    /// [`Error::ArenaFull`] when no address space can be had.
+    /// [`Error::ArenaFull`] when the system gives no address space.
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// A table that is made to measure.
+    /// A builder, which sets what [`new`](Self::new) leaves at its default.
     ///
     /// ```
     /// use sapwood::qsbr::Domain;
@@ -184,25 +184,25 @@ impl<H: NextHop> RouteTable<H> {
 
     #[track_caller]
     fn lock(&self) -> WriterGuard<'_, Groups<H>> {
-        // A panic, of the comparison of next hops say, may leave a count too high: a group stays
-        // for longer.
+        // A panic, such as one in a comparison of next hops, may leave a count too high: then a
+        // group stays longer.
         self.shared.groups.lock()
     }
 
-    /// Begins a transaction, waiting for the one that another thread has open, if any. Other
-    /// changes of the table wait for it, too.
+    /// Begins a transaction. If another thread has one open, this waits for its end. All other
+    /// changes of the table wait for the transaction, too.
     ///
     /// # Panics
     ///
-    /// When this thread has a transaction of the table open, here and in all changes: it would wait
-    /// for itself.
+    /// When this thread has a transaction of the table open: it would wait for itself. All methods
+    /// that change the table panic then, too.
     #[track_caller]
     pub fn begin(&self) -> RouteTxn<'_, H> {
         RouteTxn::new(self.lock(), self.shared.fib.begin())
     }
 
-    /// Keeps the newest routes with their groups: O(size of the roots and number of groups). Waits
-    /// for an open transaction.
+    /// A snapshot of the newest routes with their groups. Making it is O(size of the roots + number
+    /// of groups), and waits for an open transaction.
     ///
     /// # Panics
     ///
@@ -213,7 +213,7 @@ impl<H: NextHop> RouteTable<H> {
         RouteSnapshot::new(&groups, self.shared.fib.snapshot())
     }
 
-    /// Gives a prefix a group; the old one, if it had one.
+    /// Inserts or replaces the group of a prefix; returns the old group.
     ///
     /// # Errors
     ///
@@ -242,7 +242,7 @@ impl<H: NextHop> RouteTable<H> {
         old
     }
 
-    /// Removes a prefix; its group, if it was there.
+    /// Removes a prefix; returns its group, or `None` when it was not there.
     ///
     /// # Errors
     ///
@@ -264,11 +264,11 @@ impl<H: NextHop> RouteTable<H> {
         groups.all.get(&place).map(|(group, _)| group.clone())
     }
 
-    /// All prefixes that use a group use another one instead; returns how many.
+    /// Replaces a group by another one for all prefixes that use it; returns how many these are.
     ///
-    /// One store for each slot that holds the group. There is one such slot, unless other groups
-    /// became equal to it by [`set_weight`](Self::set_weight),
-    /// [`remove_member`](Self::remove_member) or this: each has a slot still.
+    /// This makes one store for each slot that holds the group. There is one such slot, unless
+    /// other groups became equal to it by [`set_weight`](Self::set_weight),
+    /// [`remove_member`](Self::remove_member) or this method: these keep slots of their own.
     #[track_caller]
     pub fn replace_group(&self, old: &Group<H>, new: &Group<H>) -> usize {
         let mut groups = self.lock();
@@ -282,14 +282,14 @@ impl<H: NextHop> RouteTable<H> {
     }
 
     /// Changes a member's weight in every group that has it, with one store for each; returns how
-    /// many prefixes that concerns. With weight 0 it stays a member without flows.
+    /// many prefixes use these groups. With weight 0 it stays a member without flows.
     #[track_caller]
     pub fn set_weight(&self, hop: &H, weight: u32) -> usize {
         self.change_groups(hop, |group| group.with(hop.clone(), weight))
     }
 
     /// Removes a member from every group that has it, with one store for each; returns how many
-    /// prefixes that concerns.
+    /// prefixes use these groups.
     #[track_caller]
     pub fn remove_member(&self, hop: &H) -> usize {
         self.change_groups(hop, |group| group.without(hop))
@@ -313,7 +313,8 @@ impl<H: NextHop> RouteTable<H> {
         changed
     }
 
-    /// The next hop of a flow to an address. Pins and clones; [`reader`](Self::reader) is quicker.
+    /// The next hop of a flow to an address. This pins the thread and clones the next hop; a
+    /// [`reader`](Self::reader) is quicker.
     pub fn lookup(&self, addr: IpAddr, flow: u64) -> Option<H> {
         self.read(|view| view.lookup(addr, flow).cloned())
     }
@@ -330,19 +331,19 @@ impl<H: NextHop> RouteTable<H> {
         self.len() == 0
     }
 
-    /// Number of slots with groups: as many as there are different groups, or a few more after
-    /// replacements.
+    /// Number of slots with groups: the number of different groups, or more after replacements that
+    /// made groups equal.
     #[track_caller]
     pub fn groups(&self) -> usize {
         self.lock().all.len()
     }
 
-    /// Where the memory is.
+    /// The memory that the table uses.
     #[track_caller]
     pub fn memory(&self) -> RouteTableMemory {
         let groups = self.lock();
         let each = groups.all.values().map(|(group, _)| group.bytes());
-        // What the two maps hold of a group, with their own bytes, about.
+        // About as many bytes as the two maps hold for a group, with their own.
         let maps = groups.all.capacity() * size_of::<(Place<H>, Group<H>, usize, u8)>()
             + groups.places.capacity() * size_of::<(Place<H>, Group<H>, u8)>();
         RouteTableMemory {
@@ -354,8 +355,8 @@ impl<H: NextHop> RouteTable<H> {
         }
     }
 
-    /// Frees what readers have let go of, about `budget` nodes and groups; returns how many.
-    /// Changes do that, too.
+    /// Frees about `budget` nodes and groups that no reader can reach any more; returns how many.
+    /// Changes free some as well.
     pub fn reclaim(&self, budget: usize) -> usize {
         let fib = &self.shared.fib;
         fib.v4().reclaim(budget) + fib.v6().reclaim(budget) + self.lock().reclaim(budget)
@@ -365,7 +366,7 @@ impl<H: NextHop> RouteTable<H> {
     ///
     /// # Errors
     ///
-    /// What is wrong.
+    /// A message that says what is wrong.
     #[expect(
         clippy::mutable_key_type,
         reason = "places are told apart by where they are"
@@ -387,7 +388,7 @@ impl<H: NextHop> RouteTable<H> {
             }
             if there != group {
                 return Err(format!(
-                    "a group of {count} prefixes is another one for readers"
+                    "readers see another group than the writer, which has {count} prefixes"
                 ));
             }
         }
@@ -397,7 +398,7 @@ impl<H: NextHop> RouteTable<H> {
         };
         match uses.is_empty() && groups.places.iter().all(named) {
             true => Ok(()),
-            false => Err("prefixes or names of groups that are not there".into()),
+            false => Err("a prefix or a name has a group that is not there".into()),
         }
     }
 }
@@ -444,19 +445,19 @@ impl<H: NextHop> Readable for RouteTable<H> {
     }
 }
 
-/// What a route table's memory holds.
+/// A report of a route table's memory.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RouteTableMemory {
     /// The tables of prefixes. Their values are the places of groups.
     pub prefixes: IpFibMemory,
-    /// Groups: number, and bytes with what finds them, about. Next hops count with their own size,
-    /// not with what they own.
+    /// Groups: their number, and about their bytes, including the maps that find them. Next hops
+    /// count with their own size, without the memory that they own.
     pub groups: (usize, usize),
 }
 
 impl RouteTableMemory {
-    /// All bytes that the table takes from the system, about.
+    /// About all bytes that the table takes from the system.
     pub fn total(&self) -> usize {
         self.prefixes.total() + self.groups.1
     }

@@ -1,8 +1,8 @@
 //! Small numbers for threads, so that each can have counters of its own.
 //!
-//! A thread takes the least number that no living thread has, when it first asks, and gives it back
-//! when it ends. Giving back and taking are a Release and an Acquire of one word: whatever the last
-//! owner wrote, the next one sees.
+//! When a thread first asks, it takes the least number that no living thread has. It gives the
+//! number back when it ends. Giving back and taking are a Release and an Acquire of one word, so
+//! the next owner sees everything that the last one wrote.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ struct Held(Cell<usize>);
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Destructors of other thread-locals may still ask.
+        // Destructors of other thread-locals may still ask for a number.
         NUMBER.set(NONE);
         let number = self.0.get();
         if number != NONE {
@@ -36,7 +36,7 @@ impl Drop for Held {
     }
 }
 
-/// What `find` has for the number of this thread, which no other living thread has.
+/// The result of `find` for the number of this thread, which no other living thread has.
 #[inline(always)]
 pub(crate) fn number<T>(find: impl Fn(usize) -> Option<T>) -> Option<T> {
     let number = NUMBER.get();
@@ -48,7 +48,7 @@ pub(crate) fn number<T>(find: impl Fn(usize) -> Option<T>) -> Option<T> {
 
 #[cold]
 fn ask() -> usize {
-    // Where the destructor will not run any more, there is no number.
+    // A thread whose destructor will not run any more gets no number.
     let number = HELD
         .try_with(|held| {
             let number = take();

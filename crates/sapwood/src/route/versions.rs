@@ -19,9 +19,10 @@ use crate::qp::{OpenCause, OpenError, SaveError};
 use crate::sync::WriterGuard;
 use crate::{Builder, Error, Rejected};
 
-/// Changes to the routes of a table that nobody else sees before they are committed; dropping it
-/// rolls back. Groups of other prefixes stay as they are: what changes them
-/// ([`set_weight`](RouteTable::set_weight) and its like) is one store by itself.
+/// An open transaction on the routes of a table. Nobody else sees its changes before they are
+/// committed; dropping it rolls back. A transaction changes the groups of prefixes, not the members
+/// of groups: [`set_weight`](RouteTable::set_weight) and its like wait for the transaction and
+/// publish by themselves.
 ///
 /// ```
 /// use sapwood::route::{Group, RouteTable};
@@ -35,12 +36,12 @@ use crate::{Builder, Error, Rejected};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RouteTxn<'s, H: NextHop> {
-    // Ends before the groups are let go: it refers to places.
+    // Dropped before the groups: it refers to places.
     fib: IpTxn<'s, Place<H>>,
     changes: Changes<'s, H>,
 }
 
-/// The groups of a table, and what a transaction owes them.
+/// The groups of a table, and the counts that a transaction changed.
 struct Changes<'s, H: NextHop> {
     groups: WriterGuard<'s, Groups<H>>,
     /// Places that the transaction's prefixes count for, and places that its prefixes left.
@@ -50,7 +51,7 @@ struct Changes<'s, H: NextHop> {
 
 impl<H: NextHop> Drop for Changes<'_, H> {
     fn drop(&mut self) {
-        // After a commit nothing was added any more.
+        // After a commit the list is empty.
         for place in self.added.drain(..) {
             self.groups.release(&place);
         }
@@ -68,7 +69,7 @@ impl<'s, H: NextHop> RouteTxn<'s, H> {
         RouteTxn { fib, changes }
     }
 
-    /// Gives a prefix a group; whether it had one.
+    /// Inserts or replaces the group of a prefix; returns whether it had one.
     ///
     /// # Errors
     /// As [`Fib::insert`](crate::lpm::Fib::insert).
@@ -94,7 +95,7 @@ impl<'s, H: NextHop> RouteTxn<'s, H> {
         }
     }
 
-    /// Removes a prefix; whether it was there.
+    /// Removes a prefix; returns whether it was there.
     ///
     /// # Errors
     /// As [`Fib::remove`](crate::lpm::Fib::remove).
@@ -115,7 +116,7 @@ impl<'s, H: NextHop> RouteTxn<'s, H> {
         }
     }
 
-    /// Forgets all changes; the same as dropping the transaction.
+    /// Discards all changes, as dropping the transaction does.
     pub fn rollback(self) {
         drop(self);
     }
@@ -127,8 +128,8 @@ impl<H: NextHop> fmt::Debug for RouteTxn<'_, H> {
     }
 }
 
-/// The routes of one moment and the groups that they had then, kept until this is dropped. May be
-/// read and sent anywhere.
+/// The routes of one moment and the groups that they had then, which stay alive until this is
+/// dropped. Any thread may read them, and a snapshot may be sent to any thread.
 ///
 /// ```
 /// use sapwood::route::{Group, RouteTable};
@@ -166,7 +167,7 @@ impl<H: NextHop> RouteSnapshot<H> {
         self.len() == 0
     }
 
-    /// The group of an address: that of the longest prefix that has it.
+    /// The group of the longest prefix of an address.
     pub fn group(&self, addr: IpAddr) -> Option<&Group<H>> {
         self.groups.get(self.fib.lookup_value(addr)?)
     }
@@ -184,15 +185,16 @@ impl<H: NextHop + fmt::Debug> fmt::Debug for RouteSnapshot<H> {
     }
 }
 
-/// Members in one name of a file; a group of more goes on in the next name. A name has the group's
-/// number first.
+/// The most members in one name of a file. A larger group continues in the next name. A name begins
+/// with the group's number.
 const MEMBERS: usize = 1000;
 
 impl<H: NextHop + FromBytes + IntoBytes + Immutable> RouteSnapshot<H> {
-    /// Saves these routes: written beside `path`, flushed, and renamed. Whoever opens `path` gets
-    /// the old file or the new one, whole. [`Builder::load`] makes a table of it.
+    /// Saves these routes. The file is written beside `path`, flushed, and renamed, so `path`
+    /// always names the whole old file or the whole new one. [`Builder::load`] makes a table of it.
     ///
-    /// A member takes the bytes of a next hop and 4; a next hop may have at most 60.
+    /// A member takes 4 bytes more than its next hop. A next hop may have at most 60 bytes, which
+    /// is checked when the program is compiled.
     ///
     /// ```
     /// use sapwood::route::{Group, RouteTable};
@@ -273,8 +275,8 @@ fn groups_of<H: NextHop + FromBytes>(file: &BitFile<u32>) -> Result<Vec<Group<H>
 }
 
 impl<H: NextHop + FromBytes + Immutable> Builder<RouteTable<H>> {
-    /// A table of a file that [`RouteSnapshot::save`] wrote with next hops of the same size, after
-    /// checking all of it.
+    /// Loads a table from a file that [`RouteSnapshot::save`] wrote with next hops of the same
+    /// size, after checking all of it.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.

@@ -1,4 +1,4 @@
-//! Reading a route table.
+//! Views of a route table.
 
 use core::fmt;
 use std::net::IpAddr;
@@ -9,13 +9,13 @@ use super::group::Group;
 use super::places::Place;
 use crate::lpm::{Family, FibView, NextHop, V4, V6};
 
-/// The table, read under a guard. Stays on its thread.
+/// The table, read under a guard. It stays on its thread.
 pub struct RouteView<'g, H: NextHop> {
     pub(super) v4: FamilyRoutes<'g, V4, H>,
     pub(super) v6: FamilyRoutes<'g, V6, H>,
 }
 
-/// The routes of one family, read under a guard. Stays on its thread.
+/// The routes of one family, read under a guard. The view stays on its thread.
 ///
 /// ```
 /// use sapwood::route::{Group, RouteTable};
@@ -45,9 +45,8 @@ impl<'g, F: Family, H: NextHop> FamilyRoutes<'g, F, H> {
         self.group_or_none(addr).member(flow)
     }
 
-    /// As [`lookup`](Self::lookup), with `default` where there is no next hop: what a packet path
-    /// does with such packets is a next hop, too, and a processor need not guess which packets they
-    /// are.
+    /// As [`lookup`](Self::lookup), with `default` where there is no next hop. A packet path needs
+    /// a next hop for such packets, too, and the processor has no branch to predict.
     #[inline(always)]
     pub fn lookup_or(&self, addr: F::Addr, flow: u64, default: &'g H) -> &'g H {
         self.lookup(addr, flow).unwrap_or(default)
@@ -58,7 +57,7 @@ impl<'g, F: Family, H: NextHop> FamilyRoutes<'g, F, H> {
     ///
     /// # Panics
     ///
-    /// When the three are not of one length.
+    /// When the three slices differ in length.
     pub fn lookup_batch_or(
         &self,
         addrs: &[F::Addr],
@@ -80,7 +79,7 @@ impl<'g, F: Family, H: NextHop> FamilyRoutes<'g, F, H> {
         }
     }
 
-    /// The group of an address: that of the longest prefix that has it.
+    /// The group of the longest prefix of an address.
     #[inline]
     pub fn group(&self, addr: F::Addr) -> Option<&'g Group<H>> {
         Some(self.fib.lookup_value(addr)?.0.get(self.guard))
@@ -117,7 +116,7 @@ impl<'g, H: NextHop> RouteView<'g, H> {
         }
     }
 
-    /// The group of an address: that of the longest prefix that has it.
+    /// The group of the longest prefix of an address.
     #[inline]
     pub fn group(&self, addr: IpAddr) -> Option<&'g Group<H>> {
         match addr {

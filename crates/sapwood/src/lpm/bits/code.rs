@@ -1,9 +1,9 @@
 //! Bit strings as keys of a qp-trie.
 //!
-//! Four bits make a byte. What is left at the end, one to three bits, makes one byte more. The
-//! bytes are the numbers, from 1 to 30, of the nodes of the binary tree of depth 4 (without its
-//! root) when it is walked a node before its children, so that the order of keys is the order of
-//! prefixes:
+//! Four bits make a byte. The one to three bits that may be left at the end make one byte more. A
+//! byte is the number, from 1 to 30, of a node of the binary tree of depth 4 without its root. A
+//! walk that visits each node before its children gives the numbers, so the order of keys is the
+//! order of prefixes:
 //!
 //! ```text
 //!            0…                                    1…
@@ -16,9 +16,9 @@
 //!  4    5    7  8   11 12  14 15           19 20  22 23   26 27  29  30
 //! ```
 //!
-//! A byte of a longer prefix has the bytes above it as alternatives: 8 (`0011`) those of `001…`,
-//! `00…` and `0…`, 6, 2, 1. What a prefix covers has a key that starts with its key, but for a last
-//! byte that may be any from the prefix's own to the last below it in the tree.
+//! The alternatives of a byte are the bytes above it in the tree: byte 8 (`0011`) has 6 (`001…`), 2
+//! (`00…`) and 1 (`0…`). The keys that a prefix covers start with the prefix's key, except that its
+//! last byte may be replaced by any byte below it in the tree.
 
 use smallvec::SmallVec;
 
@@ -28,14 +28,13 @@ use crate::qp::Alternatives;
 /// A key. Those of up to 256 bits are on the stack.
 pub(super) type Key = SmallVec<[u8; 64]>;
 
-/// Where the first byte of a key is less than this it is the key of a prefix.
+/// The keys of prefixes have a first byte that is less than this.
 pub(super) const END_OF_PREFIXES: u8 = 31;
 
 /// The longest key.
 const MAX_KEY: usize = MAX_BITS / 4;
 
-/// The number of the node of `bits` bits, 1 to 4, whose value is `value` when it is padded to four
-/// bits.
+/// The number of the node of `bits` bits, 1 to 4. `value` is its bits, padded with zeros to four.
 const fn code(bits: u8, value: u8) -> u8 {
     // A 1 at depth d passes the subtree of its sibling, of 2^(5-d) - 1 nodes; each level passes the
     // node above.
@@ -58,7 +57,7 @@ static PAIRS: [[u8; 2]; 256] = {
     pairs
 };
 
-/// The node of each number: its bits, and its value padded to four bits. No bits: not a node.
+/// The node of each number: the number of its bits, and these padded to four. 0 bits: not a node.
 static NODES: [(u8, u8); 32] = {
     let mut nodes = [(0, 0); 32];
     let mut bits = 1;
@@ -90,7 +89,7 @@ static ABOVE: [Alternatives; 32] = {
     all
 };
 
-/// What may stand in place of a byte of a query, at the end of a shorter prefix.
+/// The bytes that may replace a byte of a query, as the last byte of a shorter prefix.
 #[inline(always)]
 pub(super) fn alternatives(byte: u8) -> Alternatives {
     ABOVE[usize::from(byte % 32)]
@@ -141,7 +140,7 @@ fn node(byte: u8) -> (u8, u8) {
     NODES.get(usize::from(byte)).copied().unwrap_or((0, 0))
 }
 
-/// The length in bits of the prefix with this key. A key that is not one gives some length.
+/// The length in bits of the prefix with this key. The result for other keys is unspecified.
 #[inline(always)]
 pub(super) fn bits_of(key: &[u8]) -> usize {
     match key.split_last() {

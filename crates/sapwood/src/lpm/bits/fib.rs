@@ -15,17 +15,19 @@ use crate::qp::{QpStore, QpStoreMemory, SaveError, Version};
 use crate::reader::reading_methods;
 use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
 
-/// Longest-prefix match over bit strings of 0 to 2,048 bits: an address with a port, a network
-/// number with an address, a label stack. One writer at a time, readers that never wait, snapshots.
+/// A longest-prefix-match table of bit strings of 0 to 2,048 bits: an address with a port, a
+/// network number with an address, a label stack. It has one writer at a time, readers that never
+/// wait, and snapshots.
 ///
-/// - A lookup is one descent of a [`QpStore`], whose keys have a byte for each four bits, and one
-///   leaf. It takes longer than in a table made for addresses alone, which is the better choice for
-///   those.
-/// - Changes are seen whole: a lookup works on one version. [`insert`](Self::insert) and
-///   [`remove`](Self::remove) commit one each; a [`BitTxn`] publishes any number with one store.
+/// - A lookup descends once in a [`QpStore`], whose keys have a byte for each four bits, and goes
+///   back up along the path to the longest match. For addresses alone, a
+///   [`Fib`](crate::lpm::Fib) is quicker.
+/// - A lookup works on one version, so it sees all of a commit or nothing. [`insert`](Self::insert)
+///   and [`remove`](Self::remove) commit one change each; a [`BitTxn`] publishes any number with
+///   one store.
 /// - Values are of any type. They lie in the table, one for each prefix.
 ///
-/// Prefixes and queries are whatever is [`AsBits`]: a [`BitString`](super::BitString), a
+/// Prefixes and queries are [`AsBits`]: a [`BitString`](super::BitString), a
 /// [`BitPrefix`](super::BitPrefix), an address. Handles are cheap to clone.
 ///
 /// ```
@@ -78,17 +80,17 @@ impl<V: Send + Sync + 'static> Builder<BitFib<V>> {
     /// An empty table.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] when the backing cannot be had.
+    /// [`Error::ArenaFull`] when the system does not give the backing.
     ///
     /// # Panics
-    /// When the backing is one that moves as it grows.
+    /// When the backing moves as it grows.
     pub fn build(self) -> Result<BitFib<V>, Error> {
         let store = self.store().build()?;
         Ok(BitFib { store })
     }
 
-    /// A table of these prefixes, in any order: the quickest way to fill one, and the best layout
-    /// for reading it. Of equal prefixes, the last wins.
+    /// Builds a table of these prefixes, in any order: the quickest way to fill one, and the best
+    /// layout for reading it. Of equal prefixes, the last wins.
     ///
     /// # Errors
     /// [`Error::ArenaFull`].
@@ -114,19 +116,19 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     /// An empty table with a domain of its own.
     ///
     /// # Errors
-    /// [`Error::ArenaFull`] when no address space can be had.
+    /// [`Error::ArenaFull`] when the system gives no address space.
     pub fn new() -> Result<Self, Error> {
         Self::builder().build()
     }
 
-    /// A table that is made to measure.
+    /// A builder, which sets what [`new`](Self::new) leaves at its default.
     pub fn builder() -> Builder<Self> {
         let Builder { memory, .. } = QpStore::<V>::builder();
         Builder::begin(memory, ())
     }
 
-    /// Inserts or replaces, as a commit of its own; returns the value that was replaced. Where
-    /// values cannot be cloned, a transaction inserts them.
+    /// Inserts or replaces, as a commit of its own; returns the value that was replaced. A
+    /// transaction inserts values that cannot be cloned.
     ///
     /// # Errors
     /// As [`BitTxn::insert`].
@@ -144,7 +146,7 @@ impl<V: Send + Sync + 'static> BitFib<V> {
         Ok(old)
     }
 
-    /// Removes a prefix, as a commit of its own; returns its value, or nothing when it was not
+    /// Removes a prefix, as a commit of its own; returns its value, or `None` when it was not
     /// there.
     ///
     /// # Errors
@@ -182,7 +184,7 @@ impl<V: Send + Sync + 'static> BitFib<V> {
 
     reading_methods!(BitView<'g, V>);
 
-    /// Keeps the newest version.
+    /// A snapshot of the newest version.
     pub fn snapshot(&self) -> BitSnapshot<V> {
         BitSnapshot(self.store.snapshot())
     }
@@ -197,7 +199,7 @@ impl<V: Send + Sync + 'static> BitFib<V> {
         self.store.oldest_snapshot()
     }
 
-    /// Begins a transaction, waiting for the one that another thread has open, if any.
+    /// Begins a transaction. If another thread has one open, this waits for its end.
     ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.
@@ -226,7 +228,7 @@ impl<V: Send + Sync + 'static> BitFib<V> {
         self.store.version()
     }
 
-    /// Where the memory is. Waits for an open transaction.
+    /// The memory that the table uses. Waits for an open transaction.
     ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.
@@ -235,14 +237,14 @@ impl<V: Send + Sync + 'static> BitFib<V> {
         self.store.memory()
     }
 
-    /// Frees what no reader and no snapshot can hold any more, up to `budget` nodes; returns how
+    /// Frees up to `budget` nodes that no reader and no snapshot can reach any more; returns how
     /// many.
     pub fn reclaim(&self, budget: usize) -> usize {
         self.store.reclaim(budget)
     }
 
-    /// Moves all branches into fresh memory in order, some at a time. Readers notice nothing, and
-    /// writers get their turns in between.
+    /// Moves all branches into fresh memory in order, in steps. Readers are not disturbed, and
+    /// writers get their turns between the steps.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]: nothing is lost.
@@ -269,7 +271,7 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     /// Walks the newest version and checks every invariant, those of the keys included.
     ///
     /// # Errors
-    /// What is wrong, for a person to read.
+    /// A message that says what is wrong.
     ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.
@@ -305,7 +307,7 @@ impl<V: Send + Sync + fmt::Debug + 'static> fmt::Debug for BitFib<V> {
 
 impl<P: AsBits, V: Send + Sync + 'static> FromIterator<(P, V)> for BitFib<V> {
     /// # Panics
-    /// When no memory can be had.
+    /// When there is no memory.
     fn from_iter<I: IntoIterator<Item = (P, V)>>(prefixes: I) -> Self {
         match Self::builder().build_from(prefixes) {
             Ok(fib) => fib,
@@ -315,10 +317,10 @@ impl<P: AsBits, V: Send + Sync + 'static> FromIterator<(P, V)> for BitFib<V> {
 }
 
 impl<P: AsBits, V: Send + Sync + 'static> Extend<(P, V)> for BitFib<V> {
-    /// One commit.
+    /// Inserts all prefixes as one commit.
     ///
     /// # Panics
-    /// When no memory can be had: use a transaction to handle that. As [`BitFib::begin`].
+    /// When there is no memory: a transaction returns that as an error. Also as [`BitFib::begin`].
     fn extend<I: IntoIterator<Item = (P, V)>>(&mut self, prefixes: I) {
         let mut txn = self.begin();
         for (prefix, value) in prefixes {

@@ -1,7 +1,7 @@
 //! A table in a file: saved whole, opened checked, with a list of names beside it.
 //!
-//! Names are keys of the same trie that no prefix has: byte 255, the name's number (4 bytes,
-//! big-endian), the name. Their values are zeros.
+//! Names are keys of the same trie. Such a key is no prefix's: byte 255, the name's number (4
+//! bytes, big-endian), the name. The values of these keys are zeros.
 
 use alloc::string::String;
 use core::fmt;
@@ -25,7 +25,7 @@ fn name_key(index: u32) -> [u8; NAME_AT] {
     [NAME, a, b, c, d]
 }
 
-/// A table that is going to be a file, and names beside it.
+/// Builds a [`BitFile`]: a table of prefixes, with a list of names beside it.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -95,8 +95,8 @@ impl<V: IntoBytes + FromBytes + Immutable> BitFileBuilder<V> {
         self.len() == 0
     }
 
-    /// Saves table and names: written beside `path`, flushed, and renamed. Whoever opens `path`
-    /// gets the old file or the new one, whole.
+    /// Saves table and names. The file is written beside `path`, flushed, and renamed, so `path`
+    /// always names the whole old file or the whole new one.
     ///
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.
@@ -125,7 +125,7 @@ impl<V> fmt::Debug for BitFileBuilder<V> {
 
 impl<P: AsBits, V: IntoBytes + FromBytes + Immutable> Extend<(P, V)> for BitFileBuilder<V> {
     /// # Panics
-    /// When no memory can be had: use [`BitFileBuilder::insert`] to handle that.
+    /// When there is no memory: [`BitFileBuilder::insert`] returns that as an error.
     fn extend<I: IntoIterator<Item = (P, V)>>(&mut self, prefixes: I) {
         for (prefix, value) in prefixes {
             if let Err(rejected) = self.insert(prefix, value) {
@@ -146,8 +146,8 @@ pub struct BitFile<V> {
 
 impl<V: FromBytes + Immutable> BitFile<V> {
     /// Opens a file that [`BitFileBuilder::save`] or [`BitFib::save`](super::BitFib::save) wrote
-    /// with values of the same size and alignment, after checking everything: header, checksums,
-    /// the trie, and that each key is a prefix's or a name's. Reads the whole file.
+    /// with values of the same size and alignment. This reads the whole file and checks the header,
+    /// the checksums, the trie, and that each key is a prefix's or a name's.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.
@@ -160,9 +160,9 @@ impl<V: FromBytes + Immutable> BitFile<V> {
             .map_err(OpenError::at(path))
     }
 
-    /// Opens a file after checking its header only: in a time that does not depend on its size.
-    /// Damage in the rest shows as wrong answers, never as a fault; [`verify`](Self::verify) finds
-    /// it.
+    /// Opens a file after checking its header only, in a time that does not depend on its size.
+    /// Damage in the rest of the file gives wrong answers, but no access outside the file;
+    /// [`verify`](Self::verify) finds it.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.
@@ -182,7 +182,7 @@ impl<V: FromBytes + Immutable> BitFile<V> {
         }
     }
 
-    /// Each name has its number, and what is no name is a prefix.
+    /// Checks that each name has its number, and that every other key is a prefix's.
     fn check_keys(&self) -> Result<(), String> {
         let prefixes = self.len();
         for (i, key) in self.file.keys().enumerate() {
@@ -236,7 +236,7 @@ impl<V: FromBytes + Immutable> BitFile<V> {
     /// Checks every invariant of the trie and of its keys.
     ///
     /// # Errors
-    /// What is wrong, for a person to read.
+    /// A message that says what is wrong.
     pub fn verify(&self) -> Result<(), String> {
         self.file.verify()?;
         self.check_keys()

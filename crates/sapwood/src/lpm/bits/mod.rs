@@ -1,5 +1,5 @@
-//! Longest-prefix match over bit strings of 0 to 2,048 bits, on the qp-trie. Drawn in
-//! `docs/lpm.md`.
+//! Longest-prefix match over bit strings of 0 to 2,048 bits, on the qp-trie. `docs/lpm.md` has the
+//! layout.
 
 mod code;
 mod fib;

@@ -10,8 +10,8 @@ use super::code::{self, Key, alternatives, encode};
 use super::string::{AsBits, BitPrefix, BitString};
 use crate::qp::{self, LANES, Mem, Range, Trusted, View};
 
-/// From this many prefixes on a table is larger than the second-level cache, and a batch of lookups
-/// gains from reading ahead.
+/// A table of at least this many prefixes is larger than the second-level cache, and a batch of
+/// lookups gains from prefetching.
 const LARGE: usize = 1 << 14;
 
 /// The value of a prefix.
@@ -71,7 +71,7 @@ pub(super) fn matches<'a, V, M: Mem>(view: View<'a, V, M>, bits: impl AsBits) ->
     BitMatches(found.into_iter())
 }
 
-/// What a prefix covers, itself included.
+/// The stored prefixes that a prefix covers, itself included.
 pub(super) fn covered_by<'a, V, M: Mem>(
     view: View<'a, V, M>,
     prefix: BitPrefix<'_>,
@@ -82,7 +82,7 @@ pub(super) fn covered_by<'a, V, M: Mem>(
     BitIter(qp::range::<V, M, [u8], _>(view, &bounds))
 }
 
-/// The outermost prefixes inside of a prefix, without itself.
+/// The outermost stored prefixes inside a prefix, without itself.
 pub(super) fn children<'a, V, M: Mem>(
     view: View<'a, V, M>,
     prefix: BitPrefix<'_>,
@@ -108,7 +108,7 @@ impl<V, M: Copy> Clone for BitIter<'_, V, M> {
     }
 }
 
-// Only damaged files have keys that are none of prefixes: they are left out.
+// Only damaged files have keys that are not prefixes' keys: the walk leaves these out.
 
 impl<'a, V, M: Mem> Iterator for BitIter<'a, V, M> {
     type Item = (BitString, &'a V);
@@ -138,7 +138,7 @@ impl<V: fmt::Debug, M: Mem> fmt::Debug for BitIter<'_, V, M> {
     }
 }
 
-/// The stored prefixes right inside of one, in order; from `children`.
+/// The stored prefixes directly inside one, in order; from `children`.
 ///
 /// A step takes one descent, however much the child covers.
 pub struct BitChildren<'a, V, M: Copy = Trusted> {
@@ -168,7 +168,7 @@ impl<'a, V, M: Mem> Iterator for BitChildren<'a, V, M> {
         let found = qp::seek(self.view, |cursor| {
             cursor.seek_ge(&self.view, &self.behind, self.strict);
         });
-        // A damaged file may lead anywhere, also back: then this is the end.
+        // A damaged file may lead anywhere, also back: then the walk ends here.
         let child = found
             .filter(|(key, _)| self.behind[..] <= **key && **key < self.end[..])
             .and_then(|(key, value)| Some((key, code::decode(key)?, value)));
@@ -243,7 +243,9 @@ macro_rules! bit_methods {
 
         /// The longest stored prefix of `bits`: its length, and its value.
         ///
-        /// O(number of branches on the way): one descent, one leaf compared.
+        /// O(number of branches on the path): one descent, and a search back up along the path. A
+        /// path of more than 16 branches, and a query of more than 256 bits, take memory from the
+        /// heap.
         #[inline]
         pub fn lookup$(<$g>)?($($this)+ $self, bits: impl $crate::lpm::AsBits) -> Option<(usize, &$lt V)> {
             $crate::lpm::bits::read::lookup($self.trie(), bits)
@@ -252,7 +254,7 @@ macro_rules! bit_methods {
         /// Looks up many at once: `out[i]` becomes what [`lookup`](Self::lookup) finds for
         /// `queries[i]`.
         ///
-        /// In tables larger than the cache, what sixteen lookups will read is asked for beforehand.
+        /// In tables larger than the cache, the memory that sixteen lookups read is prefetched.
         ///
         /// # Panics
         /// When `queries` and `out` differ in length.
@@ -277,8 +279,8 @@ macro_rules! bit_methods {
             prefix.with_bits(|prefix| $crate::lpm::bits::read::covered_by($self.trie(), prefix))
         }
 
-        /// The stored prefixes right inside of `prefix`, in order: covered by it, not `prefix`
-        /// itself, and not covered by another one inside.
+        /// The stored prefixes directly inside `prefix`, in order: `prefix` covers them, and no
+        /// other stored prefix inside `prefix` does. `prefix` itself is left out.
         pub fn children$(<$g>)?(
             $($this)+ $self,
             prefix: impl $crate::lpm::AsBits,

@@ -1,4 +1,4 @@
-//! Bit strings: borrowed, owned, and what can be read as one.
+//! Bit strings, borrowed and owned, and the trait of the types that can be read as one.
 
 use core::cmp::Ordering;
 use core::fmt;
@@ -25,7 +25,7 @@ pub const MAX_BITS: usize = 2048;
 /// ```
 #[derive(Clone, Copy)]
 pub struct BitPrefix<'a> {
-    /// As many bytes as the bits take; bits of the last one behind the length are not looked at.
+    /// As many bytes as the bits take. Bits of the last byte behind the length are ignored.
     bytes: &'a [u8],
     len: u16,
 }
@@ -43,7 +43,7 @@ impl<'a> BitPrefix<'a> {
     /// The first `bits` bits of `bytes`, the rest of which is 0.
     ///
     /// # Errors
-    /// [`Error::PrefixTooLong`] when there are not as many bits, or more than 2,048;
+    /// [`Error::PrefixTooLong`] when `bytes` has fewer bits, or `bits` is over 2,048;
     /// [`Error::BitsBehindPrefix`] when a bit behind them is 1.
     pub fn new(bytes: &'a [u8], bits: usize) -> Result<Self, Error> {
         let prefix = Self::truncated(bytes, bits)?;
@@ -55,10 +55,10 @@ impl<'a> BitPrefix<'a> {
         Ok(prefix)
     }
 
-    /// The first `bits` bits of `bytes`, whatever comes behind them.
+    /// The first `bits` bits of `bytes`. Bits behind them are ignored.
     ///
     /// # Errors
-    /// [`Error::PrefixTooLong`] when there are not as many bits, or more than 2,048.
+    /// [`Error::PrefixTooLong`] when `bytes` has fewer bits, or `bits` is over 2,048.
     #[inline]
     pub fn truncated(bytes: &'a [u8], bits: usize) -> Result<Self, Error> {
         let limit = MAX_BITS.min(bytes.len().saturating_mul(8));
@@ -147,7 +147,8 @@ impl<'a> BitPrefix<'a> {
     }
 }
 
-/// By the bits padded with zeros, and then by length: the order of prefixes in a table.
+/// Bit strings are ordered by their bits padded with zeros, and then by length: the order of
+/// prefixes in a table.
 impl Ord for BitPrefix<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.bytes()
@@ -198,9 +199,9 @@ impl fmt::Debug for BitPrefix<'_> {
     }
 }
 
-/// An owned bit string of up to 2,048 bits. Up to 192 of them are kept without an allocation.
+/// An owned bit string of up to 2,048 bits. A string of up to 192 bits needs no allocation.
 ///
-/// It is put together from addresses, numbers and bytes:
+/// Addresses, numbers and bytes can be joined to one:
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -237,7 +238,7 @@ impl BitString {
         BitPrefix::new(bytes, bits).map(Self::from)
     }
 
-    /// The first `bits` bits of `bytes`, whatever comes behind them.
+    /// The first `bits` bits of `bytes`. Bits behind them are ignored.
     ///
     /// # Errors
     /// As [`BitPrefix::truncated`].
@@ -360,7 +361,7 @@ impl From<BitPrefix<'_>> for BitString {
     }
 }
 
-/// What can be read as a bit string: strings themselves, and addresses, whole.
+/// A type that can be read as a bit string: bit strings, and addresses with all of their bits.
 pub trait AsBits {
     /// Calls `f` with the bits.
     fn with_bits<R>(&self, f: impl FnOnce(BitPrefix<'_>) -> R) -> R;
@@ -415,8 +416,8 @@ from_address!(Ipv4Addr, Ipv6Addr);
 
 macro_rules! try_from_prefix {
     ($($prefix:ty),*) => {$(
-        /// Of one family: `0.0.0.0/0` and `::/0` are the same string of no bits, so a table of both
-        /// families needs bits in front that tell them apart.
+        /// Converts a prefix of one family. `0.0.0.0/0` and `::/0` are the same string of no bits,
+        /// so a table of both families needs bits in front that tell them apart.
         ///
         /// # Errors
         /// [`Error::HostBitsSet`]; `trunc` of the prefix has none.

@@ -1,4 +1,4 @@
-//! Changes of a table that are published together.
+//! Transactions: changes of a table that are published together.
 
 use core::fmt;
 
@@ -8,7 +8,8 @@ use super::string::AsBits;
 use crate::qp::{QpTxn, Trusted, Version, View};
 use crate::{Error, Rejected};
 
-/// An open transaction on a [`BitFib`](super::BitFib). Reads what it wrote; dropping it rolls back.
+/// An open transaction on a [`BitFib`](super::BitFib). It reads what it wrote; dropping it rolls
+/// back.
 pub struct BitTxn<'s, V: Send + Sync + 'static>(pub(super) QpTxn<'s, V>);
 
 impl<V: Send + Sync + 'static> BitTxn<'_, V> {
@@ -24,8 +25,8 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
 
     bit_methods!(['t] 't [&'t ] self Trusted);
 
-    /// Inserts or replaces. The value that was replaced can be read until the transaction is
-    /// changed again.
+    /// Inserts or replaces. The value that was replaced can be read until the next change of the
+    /// transaction.
     ///
     /// # Errors
     /// [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
@@ -34,7 +35,7 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
         self.0.insert(&key, value)
     }
 
-    /// Removes a prefix. The value can be read until the transaction is changed again.
+    /// Removes a prefix. Its value can be read until the next change of the transaction.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] (the path is copied), [`Error::GarbageLimit`].
@@ -51,14 +52,14 @@ impl<V: Send + Sync + 'static> BitTxn<'_, V> {
         self.0.clear()
     }
 
-    /// Publishes all changes as a new version with one store. Returns the version's number (the
-    /// newest one's, when nothing was changed). Cannot fail: everything that can was done by the
-    /// operations.
+    /// Publishes all changes as a new version with one store. Returns the version's number, or the
+    /// newest version's when nothing was changed. This cannot fail: the operations did everything
+    /// that can.
     pub fn commit(self) -> Version {
         self.0.commit()
     }
 
-    /// Forgets all changes; the same as dropping the transaction.
+    /// Discards all changes, as dropping the transaction does.
     pub fn rollback(self) {
         self.0.rollback();
     }

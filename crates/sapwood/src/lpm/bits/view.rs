@@ -7,7 +7,7 @@ use zerocopy::{Immutable, IntoBytes};
 use super::read::bit_methods;
 use crate::qp::{self, QpSnapshot, QpView, SaveError, Trusted, Version, View};
 
-/// One version of a table, read under a guard. Stays on its thread.
+/// One version of a table, read under a guard. It stays on its thread.
 pub struct BitView<'g, V>(pub(super) QpView<'g, V>);
 
 impl<V> Clone for BitView<'_, V> {
@@ -39,7 +39,8 @@ impl<V: Send + Sync + fmt::Debug> fmt::Debug for BitView<'_, V> {
     }
 }
 
-/// A version of a table that is kept alive until this is dropped. May be read and sent anywhere.
+/// A version of a table that stays alive until this is dropped. Any thread may read it, and it may
+/// be sent to any thread.
 pub struct BitSnapshot<V: Send + Sync + 'static>(pub(super) QpSnapshot<V>);
 
 impl<V: Send + Sync + 'static> BitSnapshot<V> {
@@ -60,8 +61,8 @@ impl<V: Send + Sync + 'static> BitSnapshot<V> {
 
     bit_methods!(['s] 's [&'s ] self Trusted);
 
-    /// Saves the table for [`BitFile::open`](super::BitFile::open): written beside `path`, flushed,
-    /// and renamed.
+    /// Saves the table for [`BitFile::open`](super::BitFile::open). The file is written beside
+    /// `path`, flushed, and renamed.
     ///
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.

@@ -1,4 +1,4 @@
-//! The blocks of a table: how they are made, and what the change under way made and does without.
+//! The blocks of a table: how they are made, and which blocks the current change made and unlinked.
 
 use alloc::vec::Vec;
 
@@ -11,10 +11,9 @@ use sapwood_format::lpm::{
     ones, root_prefixes_bytes,
 };
 
-/// Free blocks of more bytes than this are not kept: as many as the largest block of root prefixes
-/// has.
+/// The largest block that the pool keeps, in bytes: the size of the largest block of root prefixes.
 const POOLED_BLOCK: usize = 800;
-/// Bytes of free blocks that are kept in all.
+/// The most bytes of free blocks that the pool keeps.
 const POOLED_MOST: usize = 1 << 16;
 
 /// Where blocks of a kind lie.
@@ -26,7 +25,7 @@ pub(crate) fn area(kind: Kind) -> Area {
     }
 }
 
-/// The prefixes of a node that is to be made: values of an old one, and one between them.
+/// The prefixes of a new node: the values of an old node, and one value between them.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Tail<'a> {
     pub(crate) set: Set,
@@ -36,7 +35,7 @@ pub(crate) struct Tail<'a> {
 }
 
 impl<'a> Tail<'a> {
-    /// The same as another node's.
+    /// The prefixes of another node.
     pub(crate) fn from_prefixes(prefixes: Prefixes<'a>) -> Self {
         Tail {
             set: prefixes.set,
@@ -46,7 +45,7 @@ impl<'a> Tail<'a> {
     }
 
     /// # Safety
-    /// At `p` is room for the set and its values, aligned to 8.
+    /// There is room for the set and its values at `p`, which is aligned to 8.
     unsafe fn write(self, p: *mut u8) {
         let put = usize::from(self.put.is_some());
         debug_assert_eq!(self.set.len(), self.before.len() + put + self.behind.len());
@@ -65,13 +64,13 @@ impl<'a> Tail<'a> {
     }
 }
 
-/// The blocks of a table, and what the change under way did.
+/// The blocks of a table, and what the current change did.
 pub(crate) struct Blocks {
     pub(crate) arena: Arena,
     pub(crate) pool: Pool,
     /// Blocks that the change made.
     pub(crate) made: Vec<Block>,
-    /// Blocks that the table does without when the change is done.
+    /// Blocks that the change unlinks.
     pub(crate) gone: Vec<Block>,
     /// New blocks are marked as made by a transaction.
     pub(crate) marks: bool,
@@ -121,7 +120,7 @@ impl Blocks {
         }
     }
 
-    /// Gives the free blocks that are kept back to the arena.
+    /// Gives the pool's free blocks back to the arena.
     pub(crate) fn clear_pool(&mut self) {
         self.pool.clear(&mut self.arena);
     }
@@ -142,19 +141,19 @@ impl Blocks {
             None => match self.arena.alloc(bytes, kind, area(kind)) {
                 Ok(r) => r.get(),
                 Err(full) if self.arena.failed_by_injection() => return Err(full),
-                // What is kept for blocks of other sizes may make one of this size.
+                // Free blocks of other sizes that the pool keeps may make one of this size.
                 Err(_) => {
                     self.clear_pool();
                     self.arena.alloc(bytes, kind, area(kind))?.get()
                 }
             },
         };
-        debug_assert!(r <= REF, "the arena's limit is what references reach");
+        debug_assert!(r <= REF, "references reach the whole arena");
         self.made.push(Block::new(r, kind, bytes));
         Ok((r, self.mem.hint(r)))
     }
 
-    /// A new node but for its cells.
+    /// A new node whose cells the caller still writes.
     fn begin_node(
         &mut self,
         runs: u64,
@@ -204,7 +203,7 @@ impl Blocks {
         base: u32,
         tail: Tail<'_>,
     ) -> Result<u32, ArenaFull> {
-        // The slot, and what is empty behind it.
+        // The slot's run, and the run of the empty slots behind it.
         let runs = 1 | 1 << slot | (1_u64 << slot) << 1;
         let (r, cells) = self.begin_node(runs, base, tail)?;
         let first = usize::from(slot != 0);
@@ -220,7 +219,7 @@ impl Blocks {
         Ok(r)
     }
 
-    /// A node in place of a live one with another cell in one slot; 0 when nothing is left of it.
+    /// A node that replaces a live one and has another cell in one slot; 0 when it would be empty.
     ///
     /// # Safety
     /// `old` is a live node.
@@ -251,7 +250,7 @@ impl Blocks {
         let behind = slot + 1 < SLOTS && runs >> (slot + 1) & 1 == 0;
         let left = if before { rank + 1 } else { rank };
         let right = if behind { rank } else { rank + 1 };
-        // It begins a run unless it is as its neighbour, and so does what follows.
+        // The slot begins a run unless it equals its neighbour, and so does the slot after it.
         let begins = left == 0 || cells[left - 1] != new;
         let follows = right < cells.len() && cells[right] != new;
         let bit = 1_u64 << slot;
@@ -314,10 +313,10 @@ impl Blocks {
     }
 }
 
-/// Copies words: a few, so that a call of the library's function would take longer than its work.
+/// Copies a few words: a call of the library's function would take longer than the copying.
 ///
 /// # Safety
-/// `to` has room for them, and is not among them.
+/// `to` has room for them, and does not overlap them.
 #[inline(always)]
 unsafe fn copy_words(from: &[u32], to: *mut u32) {
     let mut to = to;

@@ -17,15 +17,15 @@ use sapwood_format::lpm::{CHILD, SLOTS, STRIDE, Set, Word, slots_of};
 /// A prefix with its value's block.
 pub(crate) type Entry<K> = (K, u8, u32);
 
-/// What a build makes: the root's words and the first block of root prefixes.
+/// The result of a build: the root's words and the first block of root prefixes.
 pub(crate) struct Built {
     pub(crate) words: Vec<Word>,
     pub(crate) root_prefixes: u32,
 }
 
 impl Blocks {
-    /// A table of prefixes in order of bits and length, none twice. On an error everything is
-    /// undone.
+    /// Builds a table of prefixes in the order of bits and length, without duplicates. On an error
+    /// it undoes everything.
     pub(crate) fn build<K: Key>(
         &mut self,
         entries: &[Entry<K>],
@@ -35,7 +35,7 @@ impl Blocks {
         if built.is_err() {
             self.undo();
         }
-        // It was as long as the table.
+        // The list was as long as the table.
         self.made = Vec::new();
         built
     }
@@ -77,7 +77,7 @@ impl Blocks {
         let mut slots = [0; SLOTS];
         let mut below: [&[Entry<K>]; SLOTS] = [&[]; SLOTS];
         let mut set = Set::default();
-        // By number, as the node has them.
+        // Indexed by the prefix's number, as in the node.
         let mut values = [0; 2 * SLOTS];
         for (heap, value, slot, deeper) in strides(entries, depth) {
             if deeper.is_empty() {
@@ -91,8 +91,8 @@ impl Blocks {
         }
         let all: Vec<u32> = set.iter().map(|heap| values[heap]).collect();
         let prefixes = Prefixes { set, values: &all };
-        // The node comes first, so each child is only a mark yet: one that makes it a run of its
-        // own.
+        // The node is made before its children, so each child is only a mark yet, which makes the
+        // slot a run of its own.
         let mut marked = slots;
         for (slot, entries) in below.iter().enumerate() {
             if !entries.is_empty() {
@@ -154,8 +154,8 @@ impl Blocks {
     }
 }
 
-/// The prefixes of a stride in order: each with its number and value, or the slot and all of those
-/// that go on below it.
+/// The prefixes of a stride in order: each with its number and value, or a slot with all prefixes
+/// that continue below it.
 fn strides<K: Key>(
     entries: &[Entry<K>],
     depth: u32,
@@ -188,7 +188,7 @@ impl<V: Eq + Hash> FibShared<V> {
         dropped: &mut Vec<V>,
     ) -> Result<u32, ArenaFull> {
         if let Some(block) = writer.values.find(self.mem, &value) {
-            // Dropped without the lock.
+            // The caller drops it without the lock.
             if core::mem::needs_drop::<V>() {
                 dropped.push(value);
             }
@@ -201,8 +201,8 @@ impl<V: Eq + Hash> FibShared<V> {
         })
     }
 
-    /// Fills an empty table with prefixes in order of bits and length, none twice, with values from
-    /// [`intern`](Self::intern).
+    /// Fills an empty table with prefixes in the order of bits and length, without duplicates, and
+    /// with values from [`intern`](Self::intern).
     pub(crate) fn build<K: Key>(
         &self,
         writer: &mut Writer<V>,
@@ -214,7 +214,7 @@ impl<V: Eq + Hash> FibShared<V> {
         for &(_, _, value) in entries {
             writer.values.retain(self.mem, value);
         }
-        // Those that only prefixes had that came again later.
+        // Values whose prefixes all came again later with other values.
         let all: Vec<u32> = writer.values.blocks().collect();
         for block in all {
             if writer.values.count(self.mem, block) == 0 {

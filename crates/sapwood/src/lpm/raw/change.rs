@@ -1,9 +1,9 @@
 //! Changing: the blocks of a table are replaced, never changed, from the prefix up to the root
 //! word.
 //!
-//! A change makes all of its new blocks first, which may fail, and then links them, which may not.
-//! What it makes and what it does without is noted, so that the caller can undo it or retire the
-//! old blocks.
+//! A change makes all of its new blocks first, which may fail, and then links them, which cannot
+//! fail. It notes the blocks that it makes and those that it unlinks, so that the caller can undo
+//! it or retire the old blocks.
 
 use sapwood_arena::ArenaFull;
 
@@ -15,7 +15,8 @@ use sapwood_format::lpm::{CHILD, SLOTS, STRIDE, Set, child_of, slots_of};
 /// Why a change was not made.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Nothing would differ: the prefix has this value, or it has none and was to be taken away.
+    /// The change would change nothing: the prefix has this value already, or a prefix to be
+    /// removed is not there.
     Same(u32),
     Full(ArenaFull),
 }
@@ -26,12 +27,13 @@ impl From<ArenaFull> for Stop {
     }
 }
 
-/// What stands in the place of a block, and the value that the prefix had.
+/// The block that replaces another one, and the value that the prefix had.
 type Changed = Result<(u32, u32), Stop>;
 
 impl Blocks {
-    /// The node in place of `node` (0: none) when the prefix of `left` bits below it has `value`
-    /// (0: is gone). `base` is the value at the node's slot. 0 when nothing is left of it.
+    /// The node that replaces `node` (0: none) when the prefix of `left` bits below it gets `value`
+    /// (0: is removed). `base` is the value at the node's slot. The result is 0 when the node would
+    /// be empty.
     ///
     /// # Safety
     /// `node` is 0 or live.
@@ -86,7 +88,7 @@ impl Blocks {
         if old == value {
             return Err(Stop::Same(old));
         }
-        // What lookups find where this prefix was or will be the longest.
+        // The value that lookups find where this prefix was or will be the longest.
         let seen = match value {
             0 => set
                 .cover(heap, 2)
@@ -127,7 +129,7 @@ impl Blocks {
         }
         let mut cells = n.expand();
         for slot in slots {
-            // Slots that a longer prefix covers are not ours.
+            // Slots that a longer prefix covers stay as they are.
             if set.cover((SLOTS | slot) << 1, heap << 1).is_none() {
                 cells[slot] = self.with_base(cells[slot], seen)?;
             }
@@ -154,8 +156,8 @@ impl Blocks {
         }
     }
 
-    /// The block in place of `root_prefixes` (0: none) when the prefix of `left` bits on it has
-    /// `value` (0: is gone). 0 when nothing is left.
+    /// The block that replaces `root_prefixes` (0: none) when the prefix of `left` bits in it gets
+    /// `value` (0: is removed). The result is 0 when the block would be empty.
     ///
     /// # Safety
     /// `root_prefixes` is 0 or live.
@@ -174,8 +176,8 @@ impl Blocks {
             (s.set(), s.kids(), s.values(), s.below())
         };
         let words = || values.iter().chain(below).copied();
-        // What stands in the list of values, or of blocks below, at `at`, in place of `there` old
-        // ones.
+        // `new` replaces `there` old entries at `at` in the list of values, or in that of the
+        // blocks below.
         let (at, there, new, old);
         if left > STRIDE {
             let slot = rest.top(STRIDE);

@@ -1,4 +1,4 @@
-//! Compaction beside readers: the nodes below some root words at a time are copied in order into
+//! Compaction beside readers: each step copies the nodes below a number of root words in order into
 //! fresh memory.
 
 use core::hash::Hash;
@@ -14,21 +14,21 @@ use crate::Error;
 /// Units of the arena that a step sweeps for each root word that it may look at.
 const SWEEP: u32 = 256;
 
-/// Where an incremental compaction stands.
+/// The progress of an incremental compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Compaction {
-    /// None is under way.
+    /// No compaction is under way.
     #[default]
     Idle,
-    /// The nodes below the words before this one are done.
+    /// The nodes below the words before this one were moved.
     Moving(usize),
-    /// All were moved; the memory that they left is being swept.
+    /// All nodes were moved; the memory that they left is being swept.
     Sweeping,
 }
 
 impl<V: Eq + Hash> FibShared<V> {
-    /// Moves nodes below up to `budget` root words that have some, or sweeps as much memory as that
-    /// would leave. Whether there is more to do.
+    /// Moves the nodes below up to `budget` root words, or sweeps as much memory as that would
+    /// leave. Returns whether there is more to do.
     pub(crate) fn compact_step(
         &self,
         writer: &mut Writer<V>,
@@ -48,8 +48,8 @@ impl<V: Eq + Hash> FibShared<V> {
             }
             Compaction::Idle => {
                 writer.blocks.clear_pool();
-                // Fresh memory is taken above all other. Where the last round left enough free,
-                // this one fills that.
+                // Fresh memory is taken above all other memory, unless the last round left enough
+                // free memory below.
                 let nodes = writer.blocks.arena.memory().areas[Area::Nodes as usize];
                 if nodes.free < (nodes.owned - nodes.free) / 4 {
                     writer.blocks.arena.begin_evacuation(Area::Nodes);

@@ -13,7 +13,7 @@ use sapwood_format::lpm::{
     root_prefixes_bytes,
 };
 
-/// What a block is, for the arena's accounts.
+/// The kinds of blocks in the arena's accounts.
 pub(crate) const NODE: Kind = Kind(0);
 pub(crate) const ROOT_PREFIXES: Kind = Kind(1);
 pub(crate) const VALUE: Kind = Kind(2);
@@ -26,7 +26,7 @@ pub(crate) const POOLED: Kind = Kind(4);
 pub(crate) struct Mem(pub(crate) *mut u8);
 
 impl Mem {
-    /// Where a block is; not to be followed unless it is one.
+    /// The address of a block. Only the address of a live block may be followed.
     #[inline(always)]
     pub(crate) fn hint(self, r: u32) -> *mut u8 {
         self.0.wrapping_add(r as usize * 8)
@@ -58,7 +58,7 @@ impl Mem {
 pub(crate) struct Node(pub(crate) *mut u8);
 
 impl Node {
-    /// As garbage.
+    /// The block as garbage.
     pub(crate) fn block(self, r: u32) -> Block {
         Block::new(r, NODE, node_bytes(self.cells().len(), self.count()))
     }
@@ -80,7 +80,7 @@ impl Node {
         unsafe { self.0.add(NODE_COUNT).cast::<u32>().read() }
     }
 
-    /// How many prefixes end here.
+    /// The number of prefixes that end here.
     pub(crate) fn count(self) -> usize {
         (self.word() & !FRESH) as usize
     }
@@ -111,7 +111,7 @@ impl Node {
     /// # Safety
     /// Nobody else reads the node.
     pub(crate) unsafe fn unmark(self) {
-        // SAFETY: 16 bytes and more, by the caller's promise ours alone.
+        // SAFETY: the node has 16 bytes and more; by the caller's promise nobody else uses it.
         unsafe {
             self.0
                 .add(NODE_COUNT)
@@ -141,7 +141,7 @@ impl Node {
     /// # Safety
     /// Nobody else knows the node.
     pub(crate) unsafe fn set_child(self, slot: usize, child: u32) {
-        // SAFETY: as for `cell`; by the caller's promise ours alone.
+        // SAFETY: as for `cell`; by the caller's promise nobody else uses the node.
         unsafe {
             let cell = self.0.add(NODE_SLOTS + 4 * self.rank(slot));
             cell.cast::<u32>().write(CHILD | child);
@@ -245,7 +245,7 @@ impl Prefixes<'_> {
 pub(crate) struct RootPrefixes(pub(crate) *mut u8);
 
 impl RootPrefixes {
-    /// As garbage.
+    /// The block as garbage.
     pub(crate) fn block(self, r: u32) -> Block {
         Block::new(r, ROOT_PREFIXES, root_prefixes_bytes(self.words().len()))
     }
@@ -299,7 +299,7 @@ impl RootPrefixes {
     /// # Safety
     /// Nobody else reads the block.
     pub(crate) unsafe fn unmark(self) {
-        // SAFETY: the block begins with its set, and is by the caller's promise ours alone.
+        // SAFETY: the block begins with its set; by the caller's promise nobody else uses it.
         unsafe { self.0.cast::<u64>().write(self.set().0[0] & !Set::FRESH) };
     }
 }

@@ -1,5 +1,5 @@
-//! The open transaction: changes in words of its own, with blocks that carry the FRESH mark until
-//! they are published.
+//! The open transaction: its changes are in words of its own, and its blocks carry the FRESH mark
+//! until they are published.
 
 use alloc::vec::Vec;
 use core::hash::Hash;
@@ -12,8 +12,8 @@ use super::writer::Writer;
 use crate::garbage::SEAL;
 
 impl<V: Eq + Hash> FibShared<V> {
-    /// Publishes the open transaction. Word by word: a lookup that runs meanwhile reads one word,
-    /// so it answers as the old or as the new table does.
+    /// Publishes the open transaction word by word. A lookup that runs meanwhile reads one word, so
+    /// it answers as the old or as the new table does.
     pub(crate) fn commit(&self, writer: &mut Writer<V>) {
         let unchanged = writer.taken.is_empty() && writer.given.is_empty();
         if unchanged && writer.retired.is_empty() {
@@ -38,8 +38,8 @@ impl<V: Eq + Hash> FibShared<V> {
         });
     }
 
-    /// How many blocks a commit that did without `retired` should try to free: those of a stall go
-    /// over several.
+    /// How many blocks a commit that retired `retired` blocks should try to free. After a stall,
+    /// several commits share the work.
     pub(crate) fn reclaim_budget(&self, retired: usize) -> usize {
         if self.domain.over_soft_limit() {
             usize::MAX
@@ -48,7 +48,7 @@ impl<V: Eq + Hash> FibShared<V> {
         }
     }
 
-    /// Forgets the open transaction; hands out the values that only it had.
+    /// Rolls the open transaction back; hands out the values that only it had.
     pub(crate) fn roll_back(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
         let (mem, blocks) = (self.mem, &mut writer.blocks);
         blocks.marks = false;
@@ -78,14 +78,14 @@ impl<V: Eq + Hash> FibShared<V> {
         writer.taken.clear();
         while let Some(value) = writer.given.pop() {
             if writer.values.release(self.mem, value) {
-                // SAFETY: only the transaction's prefixes had it.
+                // SAFETY: only prefixes of the transaction had the value.
                 dropped.push(unsafe { values::free_new(mem, &mut writer.blocks.arena, value) });
             }
         }
     }
 }
 
-/// Each block that a transaction made, from this node down: first those below.
+/// Calls `f` with each block that a transaction made, from this node down, children first.
 ///
 /// # Safety
 /// The node is 0 or live, and nobody else reads nodes with a mark. Each of these has one parent,

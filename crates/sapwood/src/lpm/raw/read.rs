@@ -11,15 +11,15 @@ use crate::lpm::family::Key;
 use crate::sync;
 use sapwood_format::lpm::{CHILD, REF, SLOTS, STRIDE, Set, Word, child_of, ones};
 
-/// Where root words come from.
+/// A source of root words.
 pub(crate) trait Words: Copy {
     /// The word of these first bits.
     fn word(self, slot: usize) -> Word;
 
-    /// Where it is, for a prefetch.
+    /// The address of that word, for a prefetch.
     fn hint(self, slot: usize) -> *const u8;
 
-    /// the first block of root prefixes, or 0.
+    /// The first block of root prefixes, or 0.
     fn root_prefixes(self) -> u32;
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Published<'a> {
 
 impl<'a> Published<'a> {
     /// # Safety
-    /// `root` is a live root, for as long as this is used, with slots of its size.
+    /// `root` is a live root for as long as this is used. Callers ask only for slots that it has.
     pub(crate) unsafe fn new(root: *const AtomicU64, root_prefixes: &'a AtomicU32) -> Self {
         Published {
             root,
@@ -45,7 +45,7 @@ impl Words for Published<'_> {
     #[inline(always)]
     fn word(self, slot: usize) -> Word {
         sync::point();
-        // SAFETY: the promise of whoever made this.
+        // SAFETY: the promise of the caller of `new`.
         Word(unsafe { &*self.root.add(slot) }.load(Ordering::Acquire))
     }
 
@@ -83,12 +83,12 @@ impl Words for Copied<'_> {
     }
 }
 
-/// How the bits of a word are counted.
+/// A method to count the bits of a word.
 pub(crate) trait Count: Copy {
     fn ones(self, word: u64) -> u32;
 }
 
-/// As the compiler does it for the machine that it was told of.
+/// Counts as the compiler does for its target.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;
 
@@ -99,7 +99,7 @@ impl Count for Portable {
     }
 }
 
-/// With the processor's own instruction.
+/// Counts with the processor's own instruction.
 #[derive(Clone, Copy)]
 #[cfg(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt")))]
 pub(crate) struct Native(());
@@ -123,7 +123,7 @@ impl Count for Native {
     }
 }
 
-/// Whether the processor counts bits in one instruction that the compiler was not told of.
+/// Whether the processor counts bits in one instruction that the compiler's target lacks.
 pub(crate) fn has_native() -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt")))]
     return std::arch::is_x86_feature_detected!("popcnt");
@@ -131,12 +131,12 @@ pub(crate) fn has_native() -> bool {
     false
 }
 
-/// Calls `$f` with the best way to count.
+/// Calls `$f` with the quickest method to count.
 macro_rules! counting {
     ($native:expr, $count:ident => $f:expr) => {{
         #[cfg(all(target_arch = "x86_64", not(miri), not(target_feature = "popcnt")))]
         if $native {
-            // Asked for by `has_native`.
+            // `has_native` found the instruction.
             let $count = Native(());
             return $f;
         }
@@ -161,7 +161,7 @@ pub(crate) struct Reading<W> {
 /// Lanes of a batch: enough to fill the processor's queue of loads several times over.
 pub(crate) const LANES: usize = 32;
 
-/// A prefix on the way to an address: length and value.
+/// A prefix of an address: length and value.
 pub(crate) type Match = (u8, u32);
 
 impl<W: Words> Reading<W> {
@@ -194,8 +194,8 @@ impl<W: Words> Reading<W> {
         best
     }
 
-    /// What `one` makes of the value, or 0, of each address. The lookups of up to [`LANES`] wait
-    /// for memory together.
+    /// Calls `one` with the value, or 0, of each address, and stores its results. Up to [`LANES`]
+    /// lookups wait for memory together.
     ///
     /// `one` of 0 is for an address without a prefix.
     #[inline(always)]
@@ -228,7 +228,7 @@ impl<W: Words> Reading<W> {
             prefetch(self.words.hint(key(addr).top(self.bits)));
         }
         let mut best = [0_u32; LANES];
-        // The lanes that have nodes to go: lane and node.
+        // The lanes that have nodes left to pass: lane and node.
         let mut lanes = [0_u64; LANES];
         let mut active = 0;
         for (lane, (&addr, best)) in addrs.iter().zip(best.iter_mut()).enumerate() {
@@ -281,7 +281,7 @@ impl<W: Words> Reading<W> {
 
     /// All prefixes of the address, shortest first.
     pub(crate) fn matches<K: Key>(self, key: K) -> SmallVec<[Match; 16]> {
-        // The word first: what it says of the long ones is of one moment.
+        // The word is read first: what it says of the longer prefixes is of one moment.
         let word = self.words.word(key.top(self.bits));
         let mut all = SmallVec::new();
         self.each_root_prefix(key, self.bits as u8, |found| all.push(found));

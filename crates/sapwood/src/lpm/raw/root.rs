@@ -1,4 +1,4 @@
-//! The root's words as a change sees them: those that everybody reads, or a transaction's own.
+//! The root's words as a change sees them: the published words, or a transaction's own.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use sapwood_format::lpm::Word;
 /// Words that a transaction copies at once.
 const PAGE: usize = 512;
 
-/// The root that everybody reads, in the hands of its writer.
+/// The published root, as its writer uses it.
 #[derive(Clone, Copy)]
 pub(crate) struct Root<'a>(pub(crate) &'a [AtomicU64]);
 
@@ -20,7 +20,7 @@ impl Root<'_> {
         Word(self.0[slot].load(Ordering::Relaxed))
     }
 
-    /// One store: lookups that begin afterwards find the new word.
+    /// Stores a word once: lookups that begin afterwards find it.
     #[inline]
     pub(crate) fn set(self, slot: usize, word: Word) {
         sync::point();
@@ -32,7 +32,7 @@ impl Root<'_> {
     }
 }
 
-/// Where a change puts its words.
+/// The words that a change reads and stores.
 pub(crate) trait Target {
     fn get(&self, slot: usize) -> Word;
     fn set(&mut self, slot: usize, word: Word);
@@ -54,7 +54,7 @@ pub(crate) struct Overlay {
     pages: Vec<Option<Box<[u64]>>>,
 }
 
-/// A transaction's words over those that everybody reads.
+/// A transaction's words over the published ones.
 pub(crate) struct Over<'a> {
     pub(crate) overlay: &'a mut Overlay,
     pub(crate) root: Root<'a>,

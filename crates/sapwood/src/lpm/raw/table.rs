@@ -1,4 +1,4 @@
-//! A table: what readers see, the writer behind its lock, versions and snapshots.
+//! A table: the published part, the writer behind its lock, versions and snapshots.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -21,14 +21,15 @@ use crate::lpm::family::Key;
 use crate::sync::{Mutex, WriterGuard, WriterLock};
 use sapwood_format::lpm::{header, root_word};
 
-/// What all handles of a table share.
+/// The state that all handles of a table share.
 pub(crate) struct FibShared<V> {
     pub(super) mem: Mem,
     /// The block of the root.
     root: u32,
     pub(super) bits: u32,
     native: bool,
-    /// the first block of root prefixes, or 0; of its own line, as the writer stores to it.
+    /// The first block of root prefixes, or 0. It has a cache line of its own, as the writer stores
+    /// to it.
     pub(super) root_prefixes: CachePadded<AtomicU32>,
     pub(super) len: AtomicUsize,
     /// Where the words of the arena's header are, for readers in other languages.
@@ -90,7 +91,8 @@ impl<V> FibShared<V> {
         &self.commits
     }
 
-    /// Others find the table by the words of the arena's header, at `at`, from now on.
+    /// Writes the table's words into the arena's header, at `at`, where readers in other languages
+    /// find them.
     ///
     /// # Panics
     /// When there is no such header.
@@ -132,7 +134,7 @@ impl<V> FibShared<V> {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Fetches what a change of this prefix will need first, while the caller does something else.
+    /// Prefetches the memory that a change of this prefix needs first.
     #[inline]
     pub(crate) fn prefetch<K: Key>(&self, key: K) {
         let word = self.root().get(key.top(self.bits));
@@ -143,7 +145,7 @@ impl<V> FibShared<V> {
         }
     }
 
-    /// The root, in the hands of whoever holds the writer's lock.
+    /// The root, for the holder of the writer's lock.
     pub(crate) fn root(&self) -> Root<'_> {
         // SAFETY: the root lives as long as the arena, and is only used as atomics.
         Root(unsafe { core::slice::from_raw_parts(self.mem.root(self.root), 1 << self.bits) })
@@ -194,10 +196,10 @@ impl<V> FibShared<V> {
         unsafe { View::new(self.open(writer)) }
     }
 
-    /// The value of a block that [`put`](Self::put) or [`take`](Self::take) gave, while the writer
-    /// is left alone.
+    /// The value of a block that [`put`](Self::put) or [`take`](Self::take) returned. It lives
+    /// until the next change by the writer.
     pub(crate) fn value_of<'a>(&'a self, _: &'a Writer<V>, block: u32) -> &'a V {
-        // SAFETY: the block was retired by the writer at the earliest, and frees nothing for `'a`.
+        // SAFETY: the writer retired the block at most, and it frees nothing during `'a`.
         unsafe { values::value(self.mem.hint(block)) }
     }
 
@@ -220,7 +222,7 @@ impl<V> FibShared<V> {
         &self.versions
     }
 
-    /// Keeps the newest version: copies the root.
+    /// Keeps the newest version and copies the root.
     pub(crate) fn keep(self: &Arc<Self>) -> Kept<V> {
         let root = self.root();
         let (version, (words, root_prefixes, len)) = self.versions.keep(|| {

@@ -1,5 +1,5 @@
-//! Changes that everybody sees at once, changes of the open transaction, and when their garbage is
-//! freed.
+//! Changes that are published one by one, changes of the open transaction, and when their garbage
+//! is freed.
 
 use alloc::vec::Vec;
 use core::hash::Hash;
@@ -19,7 +19,7 @@ use crate::lpm::family::Key;
 use crate::sync::{self, MutexGuard};
 use sapwood_format::lpm::Word;
 
-/// What became of an insertion.
+/// The result of an insertion.
 pub(crate) type Put<V> = Result<Option<u32>, (V, crate::Error)>;
 
 impl<V: Eq + Hash> FibShared<V> {
@@ -35,7 +35,7 @@ impl<V: Eq + Hash> FibShared<V> {
             writer,
             |writer| {
                 let values = (writer.taken.len() + 1) * values::bytes::<V>();
-                bytes + values + writer.retired_bytes + writer.garbage.untold()
+                bytes + values + writer.retired_bytes + writer.garbage.unqueued()
             },
             |writer| writer.garbage.queue(),
             |writer| {
@@ -45,7 +45,7 @@ impl<V: Eq + Hash> FibShared<V> {
         )
     }
 
-    /// Frees up to `budget` blocks that nobody can hold any more; hands out their values.
+    /// Frees up to `budget` blocks that nobody can reach any more; hands out their values.
     pub(crate) fn reclaim(
         &self,
         writer: &mut Writer<V>,
@@ -57,7 +57,7 @@ impl<V: Eq + Hash> FibShared<V> {
         }
         let bounds = {
             let mut versions = self.versions.lock();
-            versions.retire(writer.garbage.untold());
+            versions.retire(writer.garbage.unqueued());
             versions.bounds()
         };
         let Writer {
@@ -69,7 +69,7 @@ impl<V: Eq + Hash> FibShared<V> {
         })
     }
 
-    /// Publishes what the change or the open transaction did.
+    /// Publishes the change or the open transaction.
     pub(super) fn publish(
         &self,
         writer: &mut Writer<V>,
@@ -84,8 +84,8 @@ impl<V: Eq + Hash> FibShared<V> {
         writer.settle();
     }
 
-    /// Gives a prefix a value: in the open transaction, or at once for everybody. The old value's
-    /// block, which lives on while `writer` is held.
+    /// Inserts or replaces the value of a prefix, in the open transaction or published at once.
+    /// Returns the old value's block, which lives on while `writer` is held.
     pub(crate) fn put<K: Key>(
         &self,
         writer: &mut Writer<V>,
@@ -97,7 +97,7 @@ impl<V: Eq + Hash> FibShared<V> {
         if let Some(block) = writer.values.find(mem, &value) {
             return match self.set(writer, at, block, dropped) {
                 Ok(old) => {
-                    // Dropped without the lock.
+                    // The caller drops it without the lock.
                     if core::mem::needs_drop::<V>() {
                         dropped.push(value);
                     }
@@ -111,7 +111,7 @@ impl<V: Eq + Hash> FibShared<V> {
             if writer.blocks.arena.failed_by_injection() {
                 return Err((value, full));
             }
-            // What is kept for nodes may make room.
+            // The free blocks of the pool may make room.
             writer.blocks.clear_pool();
             writer.values.add(&mut writer.blocks.arena, value)
         });
@@ -124,7 +124,7 @@ impl<V: Eq + Hash> FibShared<V> {
         })
     }
 
-    /// Takes a prefix away. Its value's block, as for [`put`](Self::put).
+    /// Removes a prefix. Returns its value's block, as [`put`](Self::put) does.
     pub(crate) fn take<K: Key>(
         &self,
         writer: &mut Writer<V>,
@@ -198,7 +198,7 @@ impl<V: Eq + Hash> FibShared<V> {
         Ok(())
     }
 
-    /// What every single change does at its end: frees some of what earlier ones left behind.
+    /// Frees some garbage of earlier changes, at the end of every single change.
     pub(crate) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
         if writer.garbage.is_due(writer.blocks.arena.live()) {
             self.reclaim(writer, 4 * SEAL, dropped);
@@ -206,7 +206,7 @@ impl<V: Eq + Hash> FibShared<V> {
     }
 }
 
-/// The root that everybody reads; its first store takes the lock under which snapshots are made.
+/// The published root. Its first store takes the lock under which snapshots are made.
 struct Locked<'a> {
     root: Root<'a>,
     versions: &'a Versions,
@@ -226,7 +226,7 @@ impl Target for Locked<'_> {
 }
 
 /// # Safety
-/// The block is retired, and nobody can hold it.
+/// The block is retired, and nobody can reach it.
 unsafe fn free_retired<V>(blocks: &mut Blocks, block: Block, dropped: &mut Vec<V>) {
     // SAFETY: the caller's promise.
     unsafe {

@@ -1,7 +1,7 @@
 //! The values of a table: equal ones are stored once, and counted.
 //!
-//! A value's block never changes while a reader can see it: what only the writer needs (how many
-//! prefixes have it) lies elsewhere. After the value comes the number of its count.
+//! A value's block does not change while a reader can see it, so the count of its prefixes, which
+//! only the writer needs, lies elsewhere. After the value comes the number of its count.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ impl<V> Layout<V> {
     } else {
         size_of::<V>()
     };
-    /// Where the number is.
+    /// The offset of the number.
     const NUMBER: usize = Self::SLOT.next_multiple_of(4);
     const BYTES: usize = Self::NUMBER + 4;
 }
@@ -47,12 +47,12 @@ pub(crate) unsafe fn value<'a, V>(p: *mut u8) -> &'a V {
     }
 }
 
-/// Which values there are, and how many prefixes have each.
+/// The table's values, and how many prefixes have each.
 pub(crate) struct Values<V> {
     /// Blocks by the hash of their values.
     table: HashTable<u32>,
-    /// By the number of the value: prefixes that have it, and its hash, so that only
-    /// [`find`](Self::find) and [`add`](Self::add) run code of the values' own.
+    /// By the number of the value: the count of its prefixes, and its hash. So only
+    /// [`find`](Self::find) and [`add`](Self::add) run the values' own code.
     counts: Vec<(u32, u64)>,
     /// Numbers that no value has.
     unused: Vec<u32>,
@@ -82,7 +82,7 @@ impl<V: Eq + Hash> Values<V> {
 
     /// A block for a value that no other block has; its count is 0.
     pub(crate) fn add(&mut self, arena: &mut Arena, new: V) -> Result<u32, (V, ArenaFull)> {
-        // What may unwind comes first.
+        // Code that may unwind comes first.
         let hash = self.state.hash_one(&new);
         let block = match arena.alloc(Layout::<V>::BYTES, VALUE, Area::Leaves) {
             Ok(block) => block,
@@ -118,7 +118,7 @@ impl<V> Values<V> {
         unsafe { mem.hint(r).add(Layout::<V>::NUMBER).cast::<u32>().read() }
     }
 
-    /// One prefix more has the value.
+    /// Counts one prefix more that has the value.
     pub(crate) fn retain(&mut self, mem: Mem, r: u32) {
         self.counts[Self::number(mem, r) as usize].0 += 1;
     }
@@ -128,8 +128,8 @@ impl<V> Values<V> {
         self.counts[Self::number(mem, r) as usize].0
     }
 
-    /// One prefix less has the value. When none is left, it is forgotten: true, and the block is
-    /// the caller's.
+    /// Counts one prefix less that has the value. When none is left, this forgets the value and
+    /// returns true, and the block is the caller's.
     #[must_use]
     pub(crate) fn release(&mut self, mem: Mem, r: u32) -> bool {
         let count = &mut self.counts[Self::number(mem, r) as usize].0;
@@ -161,7 +161,7 @@ impl<V> Values<V> {
         self.table.iter().copied()
     }
 
-    /// Bytes outside the arena, about.
+    /// Approximate bytes outside the arena.
     pub(crate) fn bytes(&self) -> usize {
         self.table.capacity() * 5 * 8 / 7 + self.counts.capacity() * 16 + self.unused.capacity() * 4
     }
@@ -199,7 +199,7 @@ pub(crate) unsafe fn free<V>(arena: &mut Arena, r: u32, retired: bool) {
     }
 }
 
-/// Frees a block that nobody saw; its value.
+/// Frees a block that nobody saw; returns its value.
 ///
 /// # Safety
 /// The block is live, the table has forgotten it, and nobody uses it again.

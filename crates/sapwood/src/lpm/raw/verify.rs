@@ -1,4 +1,4 @@
-//! Every invariant of a table, walked.
+//! The check of every invariant of a table.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,7 +12,7 @@ use super::values;
 use super::writer::Writer;
 use sapwood_format::lpm::{CHILD, REF, SLOTS, STRIDE, len_of, slots_of};
 
-/// What a walk finds: blocks and bytes by kind, and how many prefixes have each value.
+/// The findings of a walk: blocks and bytes by kind, and how many prefixes have each value.
 struct Found {
     kinds: [(usize, usize); 4],
     prefixes: usize,
@@ -88,7 +88,7 @@ fn node(mem: Mem, r: u32, base: u32, left: u32, found: &mut Found) -> Result<(),
     check(any, || format!("node {r}: empty"))
 }
 
-/// Checks root prefixes and what the words below it say of their values.
+/// Checks a block of root prefixes, and that the root words below it have the same values.
 fn root_prefixes(
     mem: Mem,
     r: u32,
@@ -129,7 +129,8 @@ fn root_prefixes(
 }
 
 impl<V: Eq + Hash> FibShared<V> {
-    /// Walks the newest version and checks every invariant, and the accounts against what is there.
+    /// Walks the newest version and checks every invariant, and compares the accounts with what the
+    /// walk found.
     pub(crate) fn verify(&self, writer: &Writer<V>, width: u32) -> Result<(), String> {
         let mem = writer.blocks.mem;
         let root = self.root();

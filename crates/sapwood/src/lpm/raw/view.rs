@@ -1,4 +1,4 @@
-//! A version of a table with the values that it gives out: the safe face of the readings.
+//! A version of a table as safe code reads it: references to values in place of blocks.
 
 use core::marker::PhantomData;
 
@@ -63,7 +63,7 @@ impl<'a, V, W: Words> View<'a, V, W> {
         if r == 0 { default } else { self.get(r) }
     }
 
-    /// What `one` makes of the value of each address.
+    /// Calls `one` with the value of each address, and stores its results.
     #[inline(always)]
     pub(crate) fn values<A: Copy, K: Key, R: Copy>(
         self,

@@ -1,4 +1,4 @@
-//! Walking a version in order of bits and length, whole or inside one prefix.
+//! Walks over a version in the order of bits and length, all of it or what is inside one prefix.
 
 use smallvec::SmallVec;
 
@@ -7,8 +7,7 @@ use super::read::{Reading, Words};
 use crate::lpm::family::Key;
 use sapwood_format::lpm::{STRIDE, Set, child_of, slots_of};
 
-/// A stride that a walk is in: root prefixes (or none, where the root goes on without one), or a
-/// node.
+/// The stride that a walk is in: a block of root prefixes (or none), or a node.
 #[derive(Clone, Copy)]
 enum Place {
     Root(u32),
@@ -18,15 +17,15 @@ enum Place {
 #[derive(Clone, Copy)]
 struct Level<K> {
     place: Place,
-    /// The bits on the way here.
+    /// The bits of the path to this stride.
     path: K,
     depth: u32,
-    /// Slots where a prefix begins or something lies below, and that were not visited.
+    /// Slots not visited yet where a prefix begins or something lies below.
     slots: u64,
     /// The slot that is being visited, and the next length to look at there.
     at: usize,
     len: u32,
-    /// Prefixes shorter than this are not of the walk.
+    /// The walk leaves out prefixes that are shorter than this.
     least: u32,
 }
 
@@ -70,7 +69,7 @@ impl<K: Key, W: Words> Walk<K, W> {
         walk
     }
 
-    /// What lies below a slot.
+    /// The stride below a slot.
     fn below(&self, place: Place, path: K, depth: u32, slot: usize) -> Option<Place> {
         let Reading {
             mem, words, bits, ..
@@ -91,7 +90,7 @@ impl<K: Key, W: Words> Walk<K, W> {
         }
     }
 
-    /// The prefixes of a stride: which there are, and their values.
+    /// The prefixes of a stride: their set, and their values.
     fn prefixes(&self, place: Place) -> (Set, &'static [u32]) {
         let mem = self.reading.mem;
         // SAFETY: what a version reaches is live while it is kept; the slices are used at once.
@@ -155,7 +154,7 @@ impl<K: Key, W: Words> Iterator for Walk<K, W> {
             let mut found = None;
             while found.is_none() && level.len <= STRIDE {
                 let heap = Set::heap(level.len, level.at >> (STRIDE - level.len));
-                // Only where it begins.
+                // Only in the slot where the prefix begins.
                 if slots_of(heap).start == level.at && set.has(heap) {
                     found = Some((level.len, values[set.rank(heap)]));
                 }

@@ -1,4 +1,4 @@
-//! The writing side of a table, which is behind its lock: one change, and what it leaves behind.
+//! The writing side of a table, behind its lock: one change, and the garbage that it leaves.
 
 use alloc::vec::Vec;
 use core::hash::Hash;
@@ -21,10 +21,10 @@ pub(crate) struct Writer<V> {
     pub(crate) blocks: Blocks,
     pub(crate) values: Values<V>,
     pub(super) garbage: Garbage,
-    /// Blocks that the change or the open transaction does without, with their bytes.
+    /// Blocks that the change or the open transaction unlinked, with their bytes.
     pub(super) retired: Vec<(Block, usize)>,
     pub(super) retired_bytes: usize,
-    /// Values that it gave to prefixes and took from them.
+    /// Values that it gave to prefixes, and values that it took from them.
     pub(super) taken: Vec<u32>,
     pub(super) given: Vec<u32>,
     pub(super) overlay: Overlay,
@@ -32,11 +32,11 @@ pub(crate) struct Writer<V> {
     /// them.
     pub(super) root_prefixes: u32,
     pub(super) len: usize,
-    /// Where an incremental compaction goes on.
+    /// The progress of an incremental compaction.
     pub(crate) compaction: Compaction,
 }
 
-// SAFETY: what the blocks' pointer reaches is the arena's, which the writer owns.
+// SAFETY: the blocks' pointer reaches memory of the arena, which the writer owns.
 unsafe impl<V: Send> Send for Writer<V> {}
 
 impl<V: Eq + Hash> Writer<V> {
@@ -56,11 +56,11 @@ impl<V: Eq + Hash> Writer<V> {
         }
     }
 
-    /// Gives a prefix a value (0: takes it away), and returns the old one (0: none). The target
-    /// gets its words when nothing can fail any more, and none when the value is the old one; the
-    /// first block of root prefixes is the caller's to publish.
+    /// Gives a prefix a value (0: removes the prefix), and returns the old one (0: none). The
+    /// target gets its words when nothing can fail any more, and none when the value is the old
+    /// one. The caller publishes the first block of root prefixes.
     ///
-    /// `admit` is asked about the bytes that would be retired before anything is.
+    /// `admit` decides about the bytes that would be retired, before any are.
     pub(super) fn apply<K: Key>(
         &mut self,
         target: &mut impl Target,
@@ -108,7 +108,7 @@ impl<V: Eq + Hash> Writer<V> {
             };
             for slot in slot..slot + (1 << (bits - len)) {
                 let word = target.get(slot);
-                // Slots that a longer prefix covers are not ours.
+                // Slots that a longer prefix covers stay as they are.
                 if word.mark() <= len + 1 {
                     target.set(slot, word.with_value(mark, seen));
                 }
@@ -126,15 +126,15 @@ impl<V: Eq + Hash> Writer<V> {
         Ok(old)
     }
 
-    /// Bytes that would be retired if the change under way were made.
+    /// Bytes that the current change would retire.
     pub(super) fn gone_bytes(&self) -> usize {
         let gone = self.blocks.gone.iter();
-        // SAFETY: what is gone is live still.
+        // SAFETY: the unlinked blocks are still live.
         let stays = |b: &&Block| !self.blocks.marks || unsafe { !self.blocks.is_fresh(**b) };
         gone.filter(stays).map(|b| b.bytes()).sum()
     }
 
-    /// The change is made: what it does without is retired, or freed where nobody saw it.
+    /// Retires the blocks that a finished change unlinked, and frees those that nobody saw.
     pub(super) fn leave_gone(&mut self) {
         self.blocks.made.clear();
         let mut gone = core::mem::take(&mut self.blocks.gone);
@@ -176,7 +176,7 @@ impl<V: Eq + Hash> Writer<V> {
         best
     }
 
-    /// A version was published: what it does without is garbage.
+    /// Hands the blocks that a published version unlinked to the garbage.
     pub(super) fn settle(&mut self) {
         let mut taken = core::mem::take(&mut self.taken);
         for value in taken.drain(..) {
@@ -194,7 +194,7 @@ impl<V: Eq + Hash> Writer<V> {
         self.given.clear();
     }
 
-    /// Blocks that the open transaction does without.
+    /// The number of blocks that the open transaction unlinked.
     pub(crate) fn retired(&self) -> usize {
         self.retired.len()
     }

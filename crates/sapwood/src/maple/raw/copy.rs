@@ -1,4 +1,4 @@
-//! An independent copy of equal shape.
+//! Copies of a map with nodes of the same shape.
 
 use core::marker::PhantomData;
 
@@ -9,8 +9,8 @@ use super::path::Root;
 use super::table::{Apart, MapleShared, Values, Writer};
 
 impl<V: Clone> MapleShared<V> {
-    /// Copies a map into an empty one of the same kind. On an error the copy is to be dropped; what
-    /// it has by then is whole.
+    /// Copies a map into an empty one of the same kind. On an error the caller drops the copy; the
+    /// entries that it has by then are whole.
     pub(crate) fn copy_to(
         &self,
         from: &Writer<V>,
@@ -42,8 +42,7 @@ impl<V: Clone> MapleShared<V> {
     }
 }
 
-/// Values that have been cloned, as long as no tree has them: dropped when the copy fails or a
-/// clone panics.
+/// Cloned values that no tree has yet. They are dropped when the copy fails or a clone panics.
 struct Copied<V> {
     values: Vec<*mut V>,
     types: PhantomData<V>,
@@ -66,7 +65,7 @@ struct Copy<'a, V> {
 }
 
 impl<V: Clone> Copy<'_, V> {
-    /// Copies a node and what is below it; `copied` gets the values.
+    /// Copies a node and the nodes below it; `copied` gets the values.
     ///
     /// # Safety
     /// The node is live, and of this level.

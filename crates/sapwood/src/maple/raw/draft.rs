@@ -1,17 +1,17 @@
-//! What a change will do, before it does anything: which nodes it replaces, and by what. Plans
-//! count what is drafted here; changes carry it out.
+//! Drafts: which nodes a change will replace, and by which, before it does anything. Plans count
+//! the nodes of a draft; changes carry it out.
 //!
-//! At each level a run of nodes, the window, is replaced by new ones. At level 0 it is the leaves
-//! that the range touches. Above, it is the parents of the window below: their children before and
-//! behind it stay, those inside give way to what the level below made of them. The draft ends at
-//! the first level where one child of a node is replaced by one: that is one store into the node's
-//! cell, and all that is below becomes visible.
+//! At each level a run of nodes, the window, is replaced by new nodes. At level 0 the window is the
+//! leaves that the range touches. Above, it is the parents of the window below: their children
+//! before and behind that window stay, and the new nodes of the level below replace those inside.
+//! The draft ends at the first level where one child of a node is replaced by one: one store into
+//! the node's cell makes all nodes below visible.
 //!
-//! A window always ends at an upper bound that stays what it is. When the last entry of a leaf is
-//! cut or goes, the leaf's upper bound falls, and the gap before the next leaf's first entry grows:
-//! then the next leaf joins the window, and stays as it is but for its gap word.
+//! A window ends at an upper bound that does not change. When the last entry of a leaf is cut or
+//! removed, the leaf's upper bound falls, and the gap before the next leaf's first entry grows:
+//! then the next leaf joins the window, and only its gap word changes.
 //!
-//! A node with too little in it takes in one neighbour, under the same parent if there is one.
+//! A node that is not full enough takes in one neighbour, under the same parent if there is one.
 
 use alloc::collections::TryReserveError;
 
@@ -24,7 +24,7 @@ use crate::maple::gap::code;
 /// A child of a new inner node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Child {
-    /// A live node, or with `new` the number of one of the level below.
+    /// A live node, or with `new` the number of a new node of the level below.
     pub(crate) node: u32,
     pub(crate) new: bool,
     /// Its upper bound.
@@ -36,27 +36,27 @@ pub(crate) struct Child {
 /// New nodes of one level above the leaves.
 #[derive(Default)]
 pub(crate) struct Level {
-    /// Children of all of them.
+    /// The children of all new nodes.
     pub(crate) children: Vec<Child>,
-    /// The children of each: from and to.
+    /// The children of each new node: from and to.
     pub(crate) parts: Vec<(usize, usize)>,
 }
 
-/// Where the new nodes become visible.
+/// The store that makes the new nodes visible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
-    /// The map is as it was to be.
+    /// The map needs no change.
     Same,
-    /// It has no entries any more.
+    /// The map has no entries any more.
     Empty,
-    /// It has a new root, with `height` levels of inner nodes: the only new node of the highest
-    /// level that has some, or a node that stays.
+    /// The map has a new root, with `height` levels of inner nodes: the only new node of the
+    /// highest level with new nodes, or a node that stays.
     Root { node: Child, height: usize },
-    /// One child of the node at this level of the path is another one.
+    /// One child of the node at this level of the path is replaced.
     Cell { level: usize, node: Child },
 }
 
-/// Whole subtrees that are given up: children of an inner node at a level.
+/// Whole subtrees that are unlinked: children of an inner node at a level.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) parent: u32,
@@ -65,11 +65,11 @@ pub(crate) struct Span {
     pub(crate) to: usize,
 }
 
-/// A draft. The vectors keep their memory from one to the next.
+/// A draft. Its vectors keep their memory from one draft to the next.
 pub(crate) struct Draft {
     pub(crate) entries: Entries,
     pub(crate) leaves: Vec<Part>,
-    /// Levels from 1 up; more than are used.
+    /// Levels from 1 up. There may be more than are used.
     levels: Vec<Level>,
     /// Levels above 0 that have new nodes.
     pub(crate) used: usize,
@@ -82,13 +82,13 @@ pub(crate) struct Draft {
     pub(crate) dropped: Vec<*const u8>,
     /// Slot of an entry that is cut in two.
     pub(crate) cloned: Option<*const u8>,
-    /// How the only new leaf is made, if it is not made of the entries.
+    /// How the only new leaf is spliced, if it is not made of the entries.
     pub(crate) spliced: Option<Splice>,
     below: Vec<Child>,
 }
 
-// SAFETY: the addresses are of leaves of the map that has this, and are only used while its lock is
-// held.
+// SAFETY: the addresses are of leaves of the map that owns the draft, and are used only while its
+// lock is held.
 unsafe impl Send for Draft {}
 
 impl Draft {
@@ -156,7 +156,7 @@ impl Draft {
         leaves.chain(parts.map(move |&(from, to)| inner_size(to - from, fanout)))
     }
 
-    /// Drafts `a..=b` as one entry (`put`), or as a gap.
+    /// Drafts the change that makes `a..=b` one entry (`put`), or a gap.
     ///
     /// # Safety
     /// The tree is live, and not changed until the draft is carried out or made anew.
@@ -217,7 +217,7 @@ impl Draft {
         self.path = window.first;
     }
 
-    /// The window's entries as they are to be. Whether anything is to change.
+    /// Collects the window's entries as they will be. Returns whether anything changes.
     fn collect(
         &mut self,
         window: &mut Window,
@@ -311,7 +311,7 @@ impl Draft {
         }
     }
 
-    /// Decides which leaves there will be. Whether levels above have to change.
+    /// Decides which leaves there will be. Returns whether levels above have to change.
     fn leaf_level(&mut self, window: &mut Window, limits: &Limits, b: u64, put: bool) -> bool {
         let slot = limits.slot;
         if !window.kept && !window.last.is_last(0) {
@@ -331,7 +331,7 @@ impl Draft {
                 self.outcome = Outcome::Empty;
                 return false;
             }
-            // The last leaf of all goes: the one before takes over its bound.
+            // The last leaf of the tree is removed: the leaf before it takes over its bound.
             window.left(0, &mut self.gone);
             self.entries.take_before(window.first_leaf(), slot);
         } else if self.entries.len() != 0 && self.entries.len() < limits.least {
@@ -382,8 +382,8 @@ impl Draft {
         true
     }
 
-    /// Cuts the entries into leaves and notes them for the level above. `rightmost`: they are the
-    /// last of all.
+    /// Cuts the entries into leaves and notes these for the level above. `rightmost` says that they
+    /// are the last leaves of the tree.
     fn cut(&mut self, limits: &Limits, mut lower: u64, rightmost: bool, append: bool) {
         if self.entries.len() == 0 {
             return;
@@ -405,8 +405,8 @@ impl Draft {
         }
     }
 
-    /// Everything above a level where the window was all there is: a new root, over as many nodes
-    /// as were made.
+    /// Drafts the levels above one where the window was the whole level: a new root over the new
+    /// nodes.
     fn finish(&mut self, limits: &Limits, mut height: usize) {
         while self.below.len() > 1 {
             height += 1;
@@ -441,7 +441,7 @@ impl Draft {
             level.take(right, to + 1, right.len(), upper);
             let whole = window.is_whole(height);
             if whole && level.children.len() == 1 {
-                // The root would have one child, which is the root then.
+                // The root would have one child: this child becomes the root.
                 self.gone.push((window.first.node[height], height));
                 window.push_last(height, &mut self.gone);
                 self.below.append(&mut self.levels[self.used - 1].children);
@@ -475,8 +475,8 @@ impl Draft {
         }
     }
 
-    /// Goes on to the root where the draft would change a cell: an inner node that a snapshot sees
-    /// is copied and not changed.
+    /// Continues a draft up to the root where it would change a cell: an inner node that a snapshot
+    /// sees is copied, not changed.
     pub(crate) fn copy_up(&mut self, limits: &Limits) {
         let Outcome::Cell { level, mut node } = self.outcome else {
             return;
@@ -492,7 +492,7 @@ impl Draft {
                 upper: bound,
                 ..node
             };
-            // It has as many children as before: one part, and one child of the level above.
+            // The node has as many children as before: one part, and one child of the level above.
             self.part(limits, false);
             node = match self.below.pop() {
                 Some(node) => node,
@@ -514,9 +514,9 @@ impl Draft {
         level
     }
 
-    /// Cuts the children of the newest level into nodes and notes these for the level above. The
-    /// last node of all leaves the one before it as full as it can be, as entries may come in
-    /// order.
+    /// Cuts the children of the newest level into nodes and notes these for the level above. If the
+    /// last node of the level is among them, the node before it stays as full as it can be, as
+    /// entries may come in order.
     fn part(&mut self, limits: &Limits, rightmost: bool) {
         let level = &mut self.levels[self.used - 1];
         let n = level.children.len();
@@ -581,12 +581,12 @@ impl Window {
         self.leaf(self.last.node[0])
     }
 
-    /// Whether it has more than one leaf.
+    /// Whether the window has more than one leaf.
     fn spans(&self) -> bool {
         self.first.node[0] != self.last.node[0]
     }
 
-    /// Whether it is all nodes of a level.
+    /// Whether the window is all nodes of a level.
     fn is_whole(&self, level: usize) -> bool {
         self.first.is_first(level) && self.last.is_last(level)
     }
@@ -610,8 +610,8 @@ impl Window {
         })
     }
 
-    /// Takes in a neighbour of the window at a level: true for the one on the right, false for the
-    /// one on the left. Under the same parent if there is one.
+    /// Takes in a neighbour of the window at a level, under the same parent if there is one.
+    /// Returns true for the right neighbour, false for the left one.
     fn take_neighbour(&mut self, level: usize, gone: &mut Vec<(u32, usize)>) -> bool {
         let right = self.last.siblings(level).1;
         let left = self.first.siblings(level).0;
@@ -629,7 +629,7 @@ impl Window {
             gone.push((self.last.node[level], level));
         }
     }
-    /// Notes the nodes above a level, where the window is all there is.
+    /// Notes the nodes above a level where the window is the whole level as replaced.
     fn push_above(&self, level: usize, gone: &mut Vec<(u32, usize)>) {
         for above in level + 1..=self.first.height {
             gone.push((self.first.node[above], above));

@@ -1,11 +1,11 @@
-//! Entries on their way from old leaves into new ones.
+//! The entries that a draft collects from old leaves and cuts into new ones.
 
 use alloc::collections::TryReserveError;
 
 use super::node::{Encoding, Leaf};
 use crate::maple::gap::code;
 
-/// Where an entry's slot comes from.
+/// The source of an entry's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(*const u8);
 
@@ -31,7 +31,7 @@ impl Slot {
     }
 }
 
-/// What leaves may have: chosen when the map is made.
+/// The limits of nodes, which are chosen when the map is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Bytes of a leaf.
@@ -52,8 +52,8 @@ pub(crate) struct Entries {
     pub(crate) slots: Vec<Slot>,
 }
 
-// SAFETY: the slots' addresses are of leaves of the map that has this, and are only used while its
-// lock is held.
+// SAFETY: the slots' addresses are of leaves of the map that owns the list, and are used only while
+// its lock is held.
 unsafe impl Send for Entries {}
 
 /// A run of entries that becomes a leaf.
@@ -135,7 +135,7 @@ impl Entries {
     }
 
     /// Cuts the entries, at least one, into as few leaves of about equal lengths as they need. With
-    /// `append`, as entries come in order, the first leaf is left as full as it can be.
+    /// `append`, for entries that come in order, the first leaf stays as full as it can be.
     pub(crate) fn cut(&self, limits: &Limits, append: bool, parts: &mut Vec<Part>) {
         parts.clear();
         let n = self.len();
@@ -162,8 +162,8 @@ impl Entries {
         }
     }
 
-    /// The code of the largest gap before an entry of a run, the first of which may follow on
-    /// `lower`.
+    /// The code of the largest gap before an entry of a run. The gap before the first entry begins
+    /// at `lower`.
     pub(crate) fn gap(&self, from: usize, to: usize, lower: u64) -> u16 {
         let mut largest = self.starts[from] - lower;
         for k in from + 1..to {
@@ -173,8 +173,8 @@ impl Entries {
     }
 }
 
-/// The code of the largest gap of a leaf with these bounds; `upper` is that of the tree's last leaf
-/// only, else its last entry's end.
+/// The code of the largest gap of a leaf with these bounds. `upper` is the upper bound for the
+/// tree's last leaf, and the last entry's end for all others.
 pub(crate) fn leaf_gap(leaf: Leaf, lower: u64, upper: u64) -> u16 {
     let mut next = lower;
     let mut largest = upper - leaf.last();

@@ -1,4 +1,4 @@
-//! Steps through the entries of a tree that changes: each sees the map as it is then.
+//! Steps through the entries of a tree that changes: each step sees the map as it is then.
 //!
 //! A finger stays in its leaf as long as the leaf is part of the map: the parent's cell still names
 //! it, and the parent has not been replaced. Otherwise it finds its place again from the root.
@@ -10,7 +10,7 @@ use super::path::Root;
 use super::read::{Found, Tree};
 use crate::sync;
 
-/// Where the newest tree is.
+/// The place of the newest tree.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     /// The arena's base, stored before the first root.
@@ -19,7 +19,7 @@ pub(crate) struct Source<'a> {
     pub(crate) native: bool,
     /// Bytes of a slot.
     pub(crate) slot: usize,
-    /// No node of the tree changes, whatever becomes of the map.
+    /// Whether the nodes of the tree stay as they are, as in a snapshot.
     pub(crate) frozen: bool,
 }
 
@@ -41,7 +41,7 @@ impl Source<'_> {
     }
 }
 
-/// An entry: its borders, and where its slot is.
+/// An entry: its borders, and the address of its slot.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) start: u64,
@@ -57,14 +57,14 @@ impl Entry {
     }
 }
 
-/// A place among the entries, for steps one way.
+/// A place among the entries, for steps in one direction.
 #[derive(Clone, Copy)]
 pub(crate) struct Finger<'a> {
     source: Source<'a>,
     at: Option<Found>,
     /// The entry of the last step.
     k: usize,
-    /// Where the next step begins, if it goes on from the last one.
+    /// Where the next step begins, if it continues from the last one.
     next: u64,
 }
 
@@ -89,7 +89,8 @@ impl<'a> Finger<'a> {
         }
     }
 
-    /// Whether an inner node is part of the tree: a snapshot's are, also when the map has others.
+    /// Whether an inner node is part of the tree. A snapshot's nodes are, also when the map has
+    /// replaced them.
     #[inline(always)]
     fn is_part(&self, inner: Inner) -> bool {
         !inner.is_replaced() || self.source.frozen
@@ -112,7 +113,7 @@ impl<'a> Finger<'a> {
         let node = parent.child(i);
         let mem = self.source.mem();
         if i + 1 < parent.len() {
-            // The one behind it is asked for next.
+            // The walk needs the leaf behind it next.
             super::read::prefetch_node(mem.at(parent.child(i + 1)));
         }
         Found {
@@ -149,8 +150,8 @@ impl<'a> Finger<'a> {
     }
 
     /// Folds over the entries from the first one that ends at or after `x` to the last one that
-    /// starts at or before `to`. Each step sees the map as it is then, as those of
-    /// [`forward`](Self::forward) do; where the leaf is part of the map, it is asked in one loop.
+    /// starts at or before `to`. Each step sees the map as it is then, as the steps of
+    /// [`forward`](Self::forward) do. One loop walks a leaf as long as it is part of the map.
     #[inline]
     pub(crate) fn fold<B>(
         &mut self,
@@ -192,7 +193,8 @@ impl<'a> Finger<'a> {
                 let ends = self.k + 1 == at.leaf.len() && i + 1 < parent.len();
                 if ends && x == self.next && self.is_current(at) {
                     let next = self.turn(at, parent, i + 1);
-                    // A parent that has been replaced since may lead to what is no longer there.
+                    // A parent that has been replaced may lead to nodes that are no longer part of
+                    // the map.
                     if self.is_part(parent) {
                         self.at = Some(next);
                         return Some(self.step(0, |entry| entry.end.wrapping_add(1)));

@@ -1,5 +1,5 @@
-//! An inner node: upper bounds of all children but the last, children, and the code of the largest
-//! gap in each.
+//! Inner nodes: upper bounds of all children but the last, children, and the code of the largest
+//! gap below each.
 //!
 //! ```text
 //! 0  n | pivots | 0 | lines | replaced (atomic) | 0 | 0 | 0
@@ -20,7 +20,7 @@ pub(crate) fn inner_size(n: usize, fanout: usize) -> usize {
     (INNER_HEAD + filled(fanout) * 8 + n * 6).next_multiple_of(LINE)
 }
 
-/// Pivots of `fanout` children, with those that fill up whole vectors.
+/// The number of pivots of `fanout` children, filled up to whole vectors.
 fn filled(fanout: usize) -> usize {
     (fanout - 1).next_multiple_of(4)
 }
@@ -30,13 +30,13 @@ fn filled(fanout: usize) -> usize {
 pub(crate) struct Inner {
     p: *const u8,
     n: usize,
-    /// Pivots, with those that fill up.
+    /// The number of pivots, including those that fill up vectors.
     filled: usize,
 }
 
 impl Inner {
     /// # Safety
-    /// At `p` is an inner node, which is not freed while this is used.
+    /// `p` points at an inner node, which is not freed while this is used.
     #[inline(always)]
     pub(crate) unsafe fn at(p: *const u8) -> Inner {
         // SAFETY: the caller's promise; the first two bytes never change.
@@ -94,7 +94,7 @@ impl Inner {
         self.cell(i).load(Ordering::Acquire)
     }
 
-    /// Replaces a child, for all who come later.
+    /// Replaces a child. Readers that come later find the new one.
     pub(crate) fn set_child(self, i: usize, child: u32) {
         sync::point();
         self.cell(i).store(child, Ordering::Release);
@@ -141,8 +141,8 @@ impl Inner {
     /// The child whose bounds hold `x`: the number of pivots below it.
     #[inline(always)]
     pub(crate) fn find<const NATIVE: bool>(self, x: u64) -> usize {
-        // SAFETY: the promise of `at`; pivots are filled up with the highest number; who asks for
-        // NATIVE has it.
+        // SAFETY: the promise of `at`; pivots are filled up with the highest number; a caller that
+        // asks for NATIVE has it.
         unsafe {
             let pivots = self.p.add(INNER_HEAD).cast::<u64>();
             rank::below_filled::<NATIVE>(pivots, self.n - 1, self.filled, x)
@@ -152,7 +152,7 @@ impl Inner {
     /// Writes a node.
     ///
     /// # Safety
-    /// At `p` are `inner_size(n, fanout)` bytes for the `n` children, aligned to 8, that nobody
+    /// `p` points at `inner_size(n, fanout)` bytes for the `n` children, aligned to 8, that nobody
     /// else uses.
     pub(crate) unsafe fn write(
         p: *mut u8,

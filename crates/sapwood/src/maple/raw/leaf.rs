@@ -1,4 +1,4 @@
-//! A leaf: entries as three arrays, ends first. Ends and starts are distances from the base, in
+//! Leaves: entries as three arrays, ends first. Ends and starts are distances from the base, in
 //! units of `1 << shift` indices, in 2, 4 or 8 bytes each.
 //!
 //! ```text
@@ -22,14 +22,14 @@ pub(crate) struct Encoding {
 }
 
 impl Encoding {
-    /// The narrowest encoding of entries, which are sorted and at least one.
+    /// The narrowest encoding of at least one entry; the entries are sorted.
     pub(crate) fn new(starts: &[u64], ends: &[u64]) -> Encoding {
         let base = starts[0];
         let mut bits = 0;
         for (&start, &end) in starts.iter().zip(ends) {
             bits |= start.wrapping_sub(base) | end.wrapping_add(1).wrapping_sub(base);
         }
-        // All is one entry over all indices if no bit is set.
+        // Without a bit that is set, there is one entry over all indices.
         let shift = bits.trailing_zeros().min(63);
         let width = match (ends[ends.len() - 1] - base) >> shift {
             0..=0xFFFF => 1,
@@ -39,7 +39,7 @@ impl Encoding {
         Encoding { base, shift, width }
     }
 
-    /// Where starts and values begin in a leaf of `n` entries, and where it ends.
+    /// The offsets of starts and of values in a leaf of `n` entries, and its end.
     pub(crate) fn places(self, n: usize, slot: usize) -> (usize, usize, usize) {
         let bytes = n << self.width;
         let starts = LEAF_HEAD + bytes;
@@ -54,7 +54,7 @@ impl Encoding {
     }
 }
 
-/// Bytes that a leaf may have however few entries are in it.
+/// The least bytes of a leaf, however few entries it has.
 pub(crate) const LEAF_LEAST: usize = 192;
 
 /// Entries that a leaf of at most `bytes` bytes has room for, whatever their borders.
@@ -83,7 +83,7 @@ pub(crate) struct Leaf {
 
 impl Leaf {
     /// # Safety
-    /// At `p` is a leaf, which stays as it is while this is used.
+    /// `p` points at a leaf, which stays as it is while this is used.
     #[inline(always)]
     pub(crate) unsafe fn at(p: *const u8) -> Leaf {
         // SAFETY: the caller's promise; a leaf begins with 16 bytes of head, aligned to 8.
@@ -145,8 +145,7 @@ impl Leaf {
         base.wrapping_add(self.border(LEAF_HEAD, k) << shift | ((1 << shift) - 1))
     }
 
-    /// The first and the last index of an entry, and where its slot is: as three questions, at the
-    /// price of one.
+    /// The first and the last index of an entry, and the address of its slot, decoded together.
     #[inline(always)]
     pub(crate) fn entry(self, k: usize, slot: usize) -> (u64, u64, *const u8) {
         assert!(k < self.n, "an entry of the leaf");
@@ -183,7 +182,7 @@ impl Leaf {
         self.end(self.n - 1)
     }
 
-    /// Where an entry's slot is, in a map with slots of `slot` bytes.
+    /// The address of an entry's slot, in a map with slots of `slot` bytes.
     #[inline(always)]
     pub(crate) fn slot(self, k: usize, slot: usize) -> *const u8 {
         assert!(k < self.n, "an entry of the leaf");
@@ -199,8 +198,8 @@ impl Leaf {
         }
         let x = (x - base) >> shift;
         let p = self.p.wrapping_add(LEAF_HEAD);
-        // SAFETY: there are `n` ends; a leaf has as many bytes as are read; who asks for NATIVE has
-        // it.
+        // SAFETY: there are `n` ends; a leaf has as many bytes as are read; a caller that asks for
+        // NATIVE has it.
         unsafe {
             match width {
                 1 => u16::try_from(x).map_or(self.n, |x| rank::below16(p.cast(), self.n, x)),
@@ -255,8 +254,8 @@ impl Leaf {
     /// Writes a leaf.
     ///
     /// # Safety
-    /// At `p` are `encoding.size(n, slot)` bytes, aligned to 8, that nobody else uses; the encoding
-    /// is one of these entries, each slot has `slot` bytes, and `n` is less than 256.
+    /// `p` points at `encoding.size(n, slot)` bytes, aligned to 8, that nobody else uses. The
+    /// encoding fits these entries, each slot has `slot` bytes, and `n` is less than 256.
     pub(crate) unsafe fn write(
         p: *mut u8,
         encoding: Encoding,
@@ -296,7 +295,7 @@ impl Leaf {
     }
 
     /// Whether borders at `a` and behind `b` can be written in this leaf's encoding: those of a new
-    /// entry (`put`), or of what is left of others.
+    /// entry (`put`), or of the rests of others.
     pub(crate) fn can_write(self, a: u64, b: u64, put: bool, left: bool, right: bool) -> bool {
         let Encoding { base, shift, width } = self.encoding;
         let even = |border: u64| border.wrapping_sub(base) & ((1 << shift) - 1) == 0;
@@ -306,11 +305,12 @@ impl Leaf {
             && (!put || (b - base) >> shift <= most)
     }
 
-    /// Writes a leaf like this one, with others between the entries before `from` and those from
+    /// Writes a leaf like this one, with other entries between those before `from` and those from
     /// `rest` on.
     ///
     /// # Safety
-    /// As for [`write`](Self::write), with this leaf's encoding; `can_write` of the new borders.
+    /// As for [`write`](Self::write), with this leaf's encoding; `can_write` is true of the new
+    /// borders.
     #[inline]
     pub(crate) unsafe fn write_spliced(
         self,

@@ -3,13 +3,14 @@
 //! The obligations, once for all files of this folder:
 //!
 //! - A reference in the root word or in a cell names a live node of the kind that its level says:
-//!   leaves at level 0, inner nodes above. Blocks are only freed after they were unlinked and a
-//!   grace period is over.
-//! - A leaf that readers can reach never changes. An inner node changes in its cells, gap words and
-//!   the mark that it was replaced, each by one atomic store of the writer. While a snapshot is
-//!   kept, only the marks change, and nothing is freed that was retired after it was made.
-//! - A cell's node may be replaced in place only by one with the same upper bound, so that what an
-//!   inner node says of its children's bounds is true of every node that its cells ever had.
+//!   leaves at level 0, inner nodes above. A block is freed only after it was unlinked and a grace
+//!   period is over.
+//! - A leaf that readers can reach does not change. An inner node changes only in its cells, its
+//!   gap words and the mark that it was replaced, each by one atomic store of the writer. While a
+//!   snapshot is kept, only the marks change, and blocks that were retired after it was made are
+//!   not freed.
+//! - A cell's node may be replaced in place only by a node with the same upper bound. So the bounds
+//!   in an inner node hold for every node that its cells ever had.
 //! - The arena does not move.
 
 #![allow(unsafe_code)]

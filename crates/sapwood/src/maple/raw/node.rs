@@ -1,5 +1,5 @@
-//! What nodes have in common: kinds, sizes, and how references become addresses. Drawn in
-//! `docs/maple.md`.
+//! The common parts of nodes: kinds, sizes, and addresses from references. `docs/maple.md` has the
+//! layout.
 
 use sapwood_arena::Kind;
 
@@ -17,13 +17,13 @@ pub(crate) const RESERVED: Kind = Kind(3);
 /// Free blocks that the writer keeps.
 pub(crate) const POOLED: Kind = Kind(4);
 
-/// Nodes take whole lines, so that they begin with one.
+/// Bytes of a cache line. Nodes take whole lines, so that each begins with one.
 pub(crate) const LINE: usize = 64;
 
 /// The most levels of inner nodes.
 pub(crate) const LEVELS: usize = 20;
 
-/// The arena's memory: from references to addresses.
+/// The arena's memory, which makes addresses of references.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mem(pub(crate) *mut u8);
 

@@ -1,8 +1,8 @@
-//! The way from the root to a leaf, as the writer walks it.
+//! The path from the root to a leaf, as the writer walks it.
 
 use super::node::{Inner, LEVELS, Mem};
 
-/// A tree: its root and how many levels of inner nodes it has. No tree if `root` is 0.
+/// A tree: its root and its number of levels of inner nodes. There is no tree if `root` is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Root {
     pub(crate) node: u32,
@@ -25,7 +25,7 @@ impl Root {
     }
 }
 
-/// A node at each level, and at each level above 0 which child of it the way takes.
+/// A node at each level, and at each level above 0 the child that the path takes.
 #[derive(Clone, Copy)]
 pub(crate) struct Path {
     mem: Mem,
@@ -35,7 +35,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// No way, for drafts that need none.
+    /// An empty path, for drafts that need none.
     pub(crate) fn nowhere() -> Path {
         Path {
             mem: Mem(core::ptr::null_mut()),
@@ -45,7 +45,7 @@ impl Path {
         }
     }
 
-    /// The way to the leaf whose bounds hold `x`.
+    /// The path to the leaf whose bounds hold `x`.
     ///
     /// # Safety
     /// The tree is live, not empty, and not changed while the path is used.
@@ -123,9 +123,9 @@ impl Path {
         (self.at[level + 1] > 0, self.has_right(level + 1))
     }
 
-    /// Turns to the next node at a level; `left` is told of each node that the path leaves. The
-    /// path stays where it is, and the answer is false, when there is none. Below the level, the
-    /// path is not to be used any more.
+    /// Moves to the next node at a level, and calls `left` with each node that the path leaves.
+    /// Returns false, and does not move, when there is no next node. Below the level, the path must
+    /// not be used any more.
     pub(crate) fn right(&mut self, level: usize, mut left: impl FnMut(usize, u32)) -> bool {
         let Some(turn) = (level + 1..=self.height).find(|&above| self.has_right(above)) else {
             return false;

@@ -1,16 +1,15 @@
-//! How many of a node's sorted numbers are below another: all of them are compared, several at a
-//! time, as that takes less time than branches that nobody can predict. How many are compared does
-//! not depend on how many there are, unless there are very many: that would be one branch of the
-//! kind.
+//! Ranks: how many of a node's sorted numbers are below another. All of them are compared, several
+//! at a time, as that takes less time than mispredicted branches. For the same reason the number of
+//! comparisons is fixed, unless a node has very many numbers.
 //!
-//! Pivots are filled up with the highest number, which is below none. Behind a leaf's ends other
-//! bytes of the leaf are compared as well, and then not counted.
+//! Pivots are filled up with the highest number, which is below none. Bytes behind a leaf's ends
+//! are compared as well, and then not counted.
 
-/// Bytes behind a leaf's head that are read whatever it holds, by width.
+/// Bytes behind a leaf's head that are read however few entries it has, by width.
 pub(super) const READ: [usize; 4] = [0, 96, 128, 160];
 
 /// # Safety
-/// At `p` are `n` sorted numbers, at least one; `READ` bytes can be read for each 48 of them or
+/// `p` points at `n` sorted numbers, at least one; `READ` bytes can be read for each 48 of them or
 /// less.
 #[inline(always)]
 pub(super) unsafe fn below16(p: *const u16, n: usize, x: u16) -> usize {
@@ -97,11 +96,11 @@ pub(super) unsafe fn below64<const NATIVE: bool>(p: *const u64, n: usize, x: u64
     }
 }
 
-/// As [`below64`], of numbers that are filled up to `filled` with the highest one, a multiple of
+/// As [`below64`], of numbers that are filled up with the highest one to `filled`, a multiple of
 /// four.
 ///
 /// # Safety
-/// At `p` are as many sorted numbers; what `NATIVE` says is true.
+/// `p` points at as many sorted numbers; what `NATIVE` says is true.
 #[inline(always)]
 pub(super) unsafe fn below_filled<const NATIVE: bool>(
     p: *const u64,
@@ -120,7 +119,7 @@ pub(super) unsafe fn below_filled<const NATIVE: bool>(
     }
 }
 
-/// By halves, without branches but for their number.
+/// Searches by halves; the only branch is that of the loop.
 ///
 /// # Safety
 /// At `p` are `n` sorted numbers.

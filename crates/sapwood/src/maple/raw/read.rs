@@ -1,4 +1,4 @@
-//! Reading: the way down to a leaf, and what is in it at an index.
+//! Reading: the path down to a leaf, and the entry in it that holds an index.
 
 use sapwood_arena::prefetch;
 
@@ -15,13 +15,13 @@ pub(crate) fn has_native() -> bool {
     false
 }
 
-/// Fetches the lines of a node of usual size.
+/// Prefetches the cache lines of a node of usual size.
 #[inline(always)]
 pub(crate) fn prefetch_node(p: *const u8) {
     (0..8).for_each(|line| prefetch(p.wrapping_add(line * 64)));
 }
 
-/// A tree that is read.
+/// A tree, for reading.
 #[derive(Clone, Copy)]
 pub(crate) struct Tree {
     pub(crate) mem: Mem,
@@ -30,13 +30,13 @@ pub(crate) struct Tree {
     pub(crate) native: bool,
 }
 
-/// A leaf on the way of a reader, and what inner nodes said of its bounds.
+/// A leaf that a reader reached, with the bounds that the inner nodes gave it.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) leaf: Leaf,
     pub(crate) node: u32,
     pub(crate) lower: u64,
-    /// Of the last leaf, the highest index there is.
+    /// The upper bound. That of the last leaf is the highest index.
     pub(crate) upper: u64,
     /// The leaf's parent, if it is not the root, and the bounds of that.
     pub(crate) parent: Option<(Inner, usize)>,

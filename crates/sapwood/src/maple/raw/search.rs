@@ -1,11 +1,11 @@
-//! The lowest and the highest gap that has room.
+//! Searches for the lowest and the highest gap that has room.
 
 use super::node::{Inner, Leaf};
 use super::path::Root;
 use super::read::Tree;
 use crate::maple::gap::code;
 
-/// What is looked for.
+/// The conditions of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fit {
     /// Number of indices, at least 1.
@@ -15,7 +15,7 @@ pub(crate) struct Fit {
     /// The first and last index that may be used.
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// The highest place is wanted, and not the lowest.
+    /// Whether the search is for the highest place, not the lowest.
     pub(crate) highest: bool,
     /// Places from this index on, in the direction of the search, come first.
     pub(crate) near: Option<u64>,

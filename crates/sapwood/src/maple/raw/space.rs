@@ -1,4 +1,4 @@
-//! Blocks: where new nodes and values come from, and when old ones are freed.
+//! The blocks of a map: allocation of nodes and values, reservations, garbage.
 
 use alloc::collections::TryReserveError;
 
@@ -8,9 +8,9 @@ use sapwood_qsbr::Domain;
 use super::node::{INNER, LEAF, Mem, POOLED, RESERVED, VALUE};
 use crate::garbage::{Block, Garbage};
 
-/// The most bytes of free blocks that are kept.
+/// The most bytes of free blocks that the pool keeps.
 const POOLED_MOST: usize = 1 << 17;
-/// Where a kind of block lies.
+/// The area of a kind of block.
 fn area(kind: Kind) -> Area {
     if kind == VALUE {
         Area::Leaves
@@ -27,7 +27,7 @@ pub(crate) struct Held {
     pub(crate) area: Area,
 }
 
-/// The process's heap has no memory for a list of `bytes` bytes.
+/// The error when the process's heap has no memory for a list of `bytes` bytes.
 pub(crate) fn no_heap(_: TryReserveError, bytes: usize) -> ArenaFull {
     ArenaFull {
         requested: bytes,
@@ -42,7 +42,7 @@ pub(crate) struct Space {
     pub(crate) garbage: Garbage,
     /// Bytes of a value's block.
     value: usize,
-    /// Nodes that were ever made.
+    /// The number of nodes made since the map began.
     pub(crate) made: u64,
 }
 
@@ -58,7 +58,7 @@ impl Space {
         }
     }
 
-    /// From references to addresses, once there is a block.
+    /// The memory, once there is a block.
     pub(crate) fn mem(&self) -> Mem {
         Mem(self.arena.base())
     }
@@ -113,7 +113,7 @@ impl Space {
         self.value
     }
 
-    /// How many nodes and values the map has.
+    /// The number of nodes and values that the map has.
     pub(crate) fn in_use(&self) -> usize {
         let kinds = self.arena.memory().kinds;
         [LEAF, INNER, VALUE]
@@ -122,7 +122,8 @@ impl Space {
             .sum()
     }
 
-    /// Makes room to keep `count` free blocks, or as many of them as would be kept.
+    /// Makes room in the pool for `count` free blocks, or for as many of them as the pool would
+    /// keep.
     pub(crate) fn room_to_keep(
         &mut self,
         bytes: usize,
@@ -134,7 +135,7 @@ impl Space {
             .map_err(|refused| no_heap(refused, count * size_of::<Ref>()))
     }
 
-    /// Makes room in the lists for `blocks` blocks that the map will do without.
+    /// Makes room in the lists for `blocks` blocks that the map will retire.
     pub(crate) fn room_for_garbage(&mut self, blocks: usize) -> Result<(), ArenaFull> {
         let bytes = blocks * size_of::<(Block, usize)>();
         self.garbage
@@ -142,7 +143,7 @@ impl Space {
             .map_err(|refused| no_heap(refused, bytes))
     }
 
-    /// Gives a reservation's block back, with nothing from the process's heap.
+    /// Gives a reservation's block back, and takes nothing from the process's heap.
     ///
     /// # Safety
     /// It came from [`hold`](Self::hold), and is not used again.
@@ -168,15 +169,15 @@ impl Space {
         held.r.get()
     }
 
-    /// A block that the map does without from now on.
+    /// Retires a block that the map has unlinked.
     #[inline]
     pub(crate) fn leave(&mut self, block: Block) {
         let bytes = self.bytes(block);
         self.garbage.retire(&mut self.arena, block, bytes);
     }
 
-    /// Frees up to `budget` blocks that nobody can hold any more: values by `value`, the others
-    /// here. `bounds` are the newest version and the oldest that is kept.
+    /// Frees up to `budget` blocks that nobody can reach any more: `value` frees the values, this
+    /// method the others. `bounds` are the newest version and the oldest that is kept.
     pub(crate) fn reclaim(
         &mut self,
         budget: usize,

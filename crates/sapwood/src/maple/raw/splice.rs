@@ -1,8 +1,9 @@
-//! The usual change: a few entries in one leaf, and nothing else has to move.
+//! Splices, the usual changes: a few entries in one leaf change, and nothing else moves.
 //!
-//! The new leaf is the old one's bytes with others in the middle, in the old one's encoding. That
-//! is possible when the new borders can be written that way, the leaf keeps its upper bound, and
-//! has neither too many entries nor too few. All else goes the long way through a list of entries.
+//! The new leaf is the old one's bytes with other entries in the middle, in the old one's encoding.
+//! That is possible when this encoding can write the new borders, and the leaf keeps its upper
+//! bound and has neither too many entries nor too few. All other changes go through a list of
+//! entries.
 
 use super::draft::{Child, Draft, Outcome};
 use super::entries::{Limits, Part, Slot};
@@ -13,7 +14,7 @@ use crate::maple::gap::code;
 /// An entry of the new leaf that is not one of the old leaf.
 pub(crate) type Between = (u64, u64, Slot);
 
-/// A leaf with others in place of some of its entries.
+/// A leaf in which other entries replace some.
 #[derive(Clone, Copy)]
 pub(crate) struct Splice {
     pub(crate) leaf: Leaf,
@@ -27,13 +28,13 @@ pub(crate) struct Splice {
     cut_right: bool,
 }
 
-// SAFETY: the addresses are of a leaf of the map that has this, and are only used while its lock is
-// held.
+// SAFETY: the addresses are of a leaf of the map that owns the splice, and are used only while its
+// lock is held.
 unsafe impl Send for Splice {}
 
 impl Splice {
-    /// The change of `a..=b` in a leaf whose slots have `slot` bytes; the slot whose value it needs
-    /// a clone of.
+    /// Drafts the change of `a..=b` in a leaf whose slots have `slot` bytes. Returns also the slot
+    /// whose value must be cloned, if any.
     #[inline(always)]
     fn new(leaf: Leaf, slot: usize, (a, b): (u64, u64), put: bool) -> (Splice, Option<*const u8>) {
         let n = leaf.len();
@@ -103,7 +104,7 @@ impl Splice {
     fn gap(&self, lower: u64, end: u64, old_end: u64, was: u16) -> u16 {
         let new = code(self.new_gap(lower, end));
         if code(self.old_gap(lower, old_end, true)) < was {
-            // The largest one is elsewhere in the leaf.
+            // The largest gap is elsewhere in the leaf.
             was.max(new)
         } else {
             new.max(code(self.old_gap(lower, old_end, false)))
@@ -133,7 +134,7 @@ impl Splice {
         let mut largest = 0;
         for &(start, end, _) in self.between() {
             largest = largest.max(start - next);
-            // The highest index has nothing behind it, and is then not asked about.
+            // Nothing lies behind the highest index, so nothing asks for the wrapped number.
             next = end.wrapping_add(1);
         }
         if self.rest < self.leaf.len() {
@@ -145,7 +146,7 @@ impl Splice {
         }
     }
 
-    /// The largest gap of the old leaf among those that the new one has not (`true`), or among the
+    /// The largest gap of the old leaf among those that the new leaf lacks (`true`), or among the
     /// others.
     fn old_gap(&self, lower: u64, end: u64, gone: bool) -> u64 {
         let leaf = self.leaf;
@@ -177,7 +178,8 @@ impl Splice {
 }
 
 impl Draft {
-    /// Drafts the change of a range in the leaf of a path, if it can be spliced; whether it could.
+    /// Drafts the change of a range in the leaf of a path as a splice. Returns whether that was
+    /// possible.
     pub(crate) fn splice(
         &mut self,
         mem: Mem,

@@ -1,4 +1,4 @@
-//! A map: what readers see, and the writer behind its lock.
+//! A map: the published tree, and the writer behind its lock.
 
 use core::any::TypeId;
 use core::marker::PhantomData;
@@ -22,17 +22,16 @@ use crate::garbage::{self, Block, SEAL};
 use crate::kept::{KeptVersion, Versions};
 use crate::sync::{self, WriterGuard, WriterLock};
 
-/// Whether values lie in the leaves' slots, as their bytes, or in blocks of their own that slots
-/// refer to.
+/// Where values lie: in the leaves' slots, or in blocks of their own that slots refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// Only for `Copy` types: slots are copied from leaf to leaf while readers may hold references
-    /// into old ones.
+    /// In slots, for `Copy` types only: slots are copied from leaf to leaf while readers may hold
+    /// references into old leaves.
     InSlots,
     Apart,
 }
 
-/// Whether values of this type lie in slots without being asked to.
+/// Whether values of this type lie in slots by default.
 pub(crate) fn is_plain<V: 'static>() -> bool {
     macro_rules! one_of {
         ($($type:ty),*) => { [$(TypeId::of::<$type>()),*] };
@@ -61,8 +60,7 @@ pub(crate) fn is_plain<V: 'static>() -> bool {
 pub(crate) struct Apart<V>(PhantomData<V>);
 
 impl<V> Apart<V> {
-    /// Bytes of a block, which is aligned to 8: enough to find a place with the type's alignment in
-    /// it.
+    /// Bytes of a block, which is aligned to 8: enough for a place in it with the type's alignment.
     pub(crate) const BYTES: usize = {
         let slack = if align_of::<V>() > 8 {
             align_of::<V>() - 8
@@ -73,7 +71,7 @@ impl<V> Apart<V> {
         if bytes == 0 { 1 } else { bytes }
     };
 
-    /// Where in the block the value is. The arena does not move, so this stays.
+    /// The value's place in the block. The arena does not move, so the place stays.
     #[inline(always)]
     pub(crate) fn place(p: *mut u8) -> *mut V {
         p.wrapping_add(p.align_offset(align_of::<V>())).cast()
@@ -89,7 +87,7 @@ pub(crate) struct Published {
     pub(super) values: Values,
     pub(super) slot: usize,
     pub(super) native: bool,
-    /// No node of the tree changes.
+    /// Whether the nodes of the tree stay as they are.
     frozen: bool,
 }
 
@@ -107,7 +105,7 @@ impl Published {
     }
 }
 
-/// What all handles of a map share.
+/// The state that all handles of a map share.
 pub(crate) struct MapleShared<V> {
     pub(super) published: Published,
     domain: Domain,
@@ -115,7 +113,7 @@ pub(crate) struct MapleShared<V> {
     writer: WriterLock<Writer<V>>,
 }
 
-// SAFETY: what the base reaches is the arena's, which the writer owns; readers use it only to read
+// SAFETY: the base points into the arena, which the writer owns; readers use it only to read
 // published nodes.
 unsafe impl<V: Send + Sync> Send for MapleShared<V> {}
 // SAFETY: as above; `&V` goes to other threads (Sync), and the thread that reclaims drops (Send).
@@ -126,8 +124,8 @@ pub(crate) struct Writer<V> {
     pub(crate) space: Space,
     pub(crate) limits: Limits,
     pub(super) draft: Draft,
-    /// The newest draft, until it is carried out, and how many there have been: a plan of that
-    /// draft is not stale.
+    /// The newest draft, until it is carried out, with its number: a plan of that draft is not
+    /// stale.
     pub(super) newest: Option<Drafted>,
     pub(super) drafts: u64,
     /// Snapshots may see the newest tree, so that its inner nodes must stay as they are.
@@ -141,7 +139,7 @@ pub(crate) struct Writer<V> {
     values: PhantomData<V>,
 }
 
-// SAFETY: what the blocks' addresses reach is the arena's, which the writer owns.
+// SAFETY: the blocks' addresses are in the arena, which the writer owns.
 unsafe impl<V: Send> Send for Writer<V> {}
 
 /// A draft: its number, and what it makes an entry (`put`) or a gap.
@@ -152,7 +150,7 @@ pub(crate) struct Drafted {
     pub(crate) put: bool,
 }
 
-/// How a map is made.
+/// The configuration of a map.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) options: ArenaOptions,
@@ -214,7 +212,7 @@ impl<V> MapleShared<V> {
         }
     }
 
-    /// How another map like this one is made.
+    /// The configuration of another map like this one.
     pub(crate) fn config(&self, writer: &Writer<V>) -> Config {
         Config {
             options: writer.space.arena.options().clone(),
@@ -246,7 +244,7 @@ impl<V> MapleShared<V> {
         self.writer.try_lock()
     }
 
-    /// The map as it is, and goes on to be, while the guard is held.
+    /// The newest map at each step, while the guard is held.
     ///
     /// # Panics
     /// When the guard is of another domain.
@@ -262,7 +260,7 @@ impl<V> MapleShared<V> {
         unsafe { View::new(&self.published) }
     }
 
-    /// The map as it is while its writer is left alone.
+    /// The map while its writer makes no change.
     pub(crate) fn still<'w>(&'w self, _: &'w Writer<V>) -> View<'w, V> {
         // SAFETY: only changes through the writer free anything.
         unsafe { View::new(&self.published) }
@@ -280,7 +278,7 @@ impl<V> MapleShared<V> {
         writer: &mut Writer<V>,
         dropped: &mut Vec<V>,
     ) -> Snapshot<V> {
-        // What was retired before is tagged with this version, which does without it.
+        // Blocks that were retired before are tagged with this version, which does not reach them.
         self.reclaim(writer, 0, dropped);
         let (version, published) = self.versions.keep(|| self.published.freeze());
         writer.kept = true;
@@ -317,7 +315,7 @@ impl<V> MapleShared<V> {
         garbage::admit(
             &self.domain,
             writer,
-            |writer| bytes + writer.space.garbage.untold(),
+            |writer| bytes + writer.space.garbage.unqueued(),
             |writer| writer.space.garbage.queue(),
             |writer| {
                 self.reclaim(writer, usize::MAX, dropped);
@@ -326,7 +324,7 @@ impl<V> MapleShared<V> {
         )
     }
 
-    /// Frees up to `budget` blocks that nobody can hold any more; hands out their values.
+    /// Frees up to `budget` blocks that nobody can reach any more; hands out their values.
     pub(crate) fn reclaim(
         &self,
         writer: &mut Writer<V>,
@@ -346,8 +344,8 @@ impl<V> MapleShared<V> {
         })
     }
 
-    /// What every change does at its end, and every reservation at its start: frees some of what
-    /// earlier ones left behind.
+    /// Frees some garbage of earlier changes, at the end of every change and at the start of every
+    /// reservation.
     pub(crate) fn tidy(&self, writer: &mut Writer<V>, dropped: &mut Vec<V>) {
         if writer.space.garbage.is_due(writer.space.arena.live()) {
             self.reclaim(writer, 4 * SEAL, dropped);
@@ -368,7 +366,7 @@ impl<V> Writer<V> {
         self.space.mem()
     }
 
-    /// Bytes of the lists outside the arena that reservations make room in.
+    /// Bytes of the lists outside the arena in which reservations make room.
     pub(crate) fn room(&self) -> usize {
         self.gone.capacity() * size_of::<Block>() + self.space.garbage.room()
     }
@@ -379,7 +377,7 @@ impl<V> Writer<V> {
     }
 }
 
-/// A map that is read.
+/// A map, for reading.
 pub(crate) struct View<'g, V> {
     tree: &'g Published,
     values: PhantomData<&'g V>,
@@ -395,8 +393,8 @@ impl<V> Copy for View<'_, V> {}
 
 impl<'g, V> View<'g, V> {
     /// # Safety
-    /// For `'g`, nothing is freed that the root reaches, or reached since this was made. Slots hold
-    /// values of this type, or references of their blocks.
+    /// For `'g`, no node is freed that the root reaches, or has reached since this was made. Slots
+    /// hold values of this type, or references of their blocks.
     pub(super) unsafe fn new(tree: &'g Published) -> Self {
         View {
             tree,
@@ -432,7 +430,7 @@ impl<'g, V> View<'g, V> {
         unsafe { self.tree().find(x) }
     }
 
-    /// The first index of the place that is looked for.
+    /// The first index of the place that a search finds.
     pub(crate) fn place(self, fit: &Fit) -> Option<u64> {
         let nearest = fit.nearest();
         // SAFETY: the promise of `new`.
@@ -484,7 +482,7 @@ impl<'g, V> View<'g, V> {
     }
 }
 
-/// A version of a map that is kept, with all that it reaches.
+/// A version of a map that is kept, with all nodes that it reaches.
 pub(crate) struct Snapshot<V> {
     published: Published,
     version: KeptVersion,

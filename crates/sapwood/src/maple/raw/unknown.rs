@@ -1,9 +1,9 @@
-//! Blocks for stores whose ranges are not known yet: the worst that each may need.
+//! Blocks for stores whose ranges are not known yet: the most that each may need.
 //!
-//! A store makes at most `leaves` leaves, and at each level above what the children of two nodes
-//! and the new ones between them fill. How many levels there may be by then follows from the number
-//! of leaves, as nodes are never less than half full: other stores that would raise that bound
-//! reserve more before they do anything.
+//! A store makes at most `leaves` leaves, and at each level above as many nodes as the children of
+//! two nodes and the new children between them fill. The number of leaves bounds the number of
+//! levels by then, as nodes are at least half full. Another store that would raise that bound
+//! reserves more before it does anything.
 
 use sapwood_arena::{Area, ArenaFull, MAX_UNITS, UNIT};
 
@@ -40,7 +40,8 @@ impl<V> Writer<V> {
         } = self;
         let (height, leaves) = (unknown.height, unknown.leaves);
         let made = unknown.worst(height) + 2;
-        // What these stores retire is there now, or made by one of them, or by a change of others.
+        // Blocks that these stores retire exist now, or one of these stores or another change makes
+        // them.
         let blocks = space.in_use() + (unknown.stores + 1) * made;
         space.room_for_garbage(blocks)?;
         draft
@@ -51,7 +52,7 @@ impl<V> Writer<V> {
     }
 }
 
-/// What is held for stores to come.
+/// The blocks that are held for later stores.
 pub(crate) struct Unknown {
     /// Stores that are left.
     pub(crate) stores: usize,
@@ -69,8 +70,8 @@ pub(crate) struct Unknown {
 
 impl Unknown {
     pub(crate) fn new(limits: &Limits, apart: bool) -> Self {
-        // Two leaves' entries and the new one, or in place of one of them a neighbour of one with
-        // too few.
+        // The entries of two leaves, and the new one. One of the leaves may be the neighbour of a
+        // leaf with too few.
         let entries = 2 * leaf_holds(limits.leaf, limits.slot, 1) + 2;
         Unknown {
             stores: 0,
@@ -113,15 +114,15 @@ impl Unknown {
         height
     }
 
-    /// Makes what is held enough for `more` further stores, and for what is held already when the
-    /// tree has had one store that took nothing of it.
+    /// Holds enough blocks for `more` further stores, and for those that blocks are held for
+    /// already, also after one store that takes none of these blocks.
     pub(crate) fn ensure(
         &mut self,
         space: &mut Space,
         leaves: usize,
         more: usize,
     ) -> Result<(), ArenaFull> {
-        // More than an arena has units would be refused below, if it could be counted.
+        // The sum saturates: an arena has fewer units, so the request is refused below.
         let stores = self.stores.saturating_add(more);
         if stores > MAX_UNITS as usize {
             return Err(ArenaFull {
@@ -150,7 +151,7 @@ impl Unknown {
         result
     }
 
-    /// Makes room in the lists of what is held, and where it is given back to.
+    /// Makes room in the lists of held blocks, and in the pool that they are given back to.
     fn room(&mut self, space: &mut Space, stores: usize, height: usize) -> Result<(), ArenaFull> {
         let nodes = stores * self.worst(height);
         let values = if self.apart { 2 * stores } else { 0 };
@@ -168,12 +169,12 @@ impl Unknown {
         Ok(())
     }
 
-    /// How many blocks are held.
+    /// The number of blocks that are held.
     pub(crate) fn held(&self) -> usize {
         self.nodes.len() + self.values.len()
     }
 
-    /// Whether a store that takes nothing of what is held needs [`ensure`](Self::ensure) before.
+    /// Whether a store that takes none of the held blocks needs [`ensure`](Self::ensure) before.
     pub(crate) fn is_held(&self) -> bool {
         self.stores > 0
     }
@@ -189,7 +190,7 @@ impl Unknown {
         }
     }
 
-    /// Gives back what `stores` stores less do not need.
+    /// Gives back the blocks that are not needed when there are `stores` fewer stores to come.
     pub(crate) fn release(&mut self, space: &mut Space, stores: usize) {
         self.stores -= stores;
         if self.stores == 0 {

@@ -1,11 +1,11 @@
-//! Every invariant of a tree, walked.
+//! The check of every invariant of a tree.
 
 use super::entries::leaf_gap;
 use super::node::{INNER, Inner, LEAF, Leaf, RESERVED, VALUE};
 use super::table::{MapleShared, Values, Writer};
 use crate::figures;
 
-/// What a walk has met.
+/// The findings of a walk.
 #[derive(Default)]
 struct Met {
     entries: usize,
@@ -15,8 +15,8 @@ struct Met {
 }
 
 impl<V> MapleShared<V> {
-    /// Walks the tree: order, bounds, gap words, fill, encodings; what there is adds up with the
-    /// arena's accounts.
+    /// Walks the tree and checks order, bounds, gap words, fill and encodings, and compares the
+    /// sums with the arena's accounts.
     pub(crate) fn verify(&self, writer: &Writer<V>) -> Result<(), String> {
         let mut met = Met::default();
         let root = writer.root;
@@ -71,7 +71,7 @@ impl<V> MapleShared<V> {
         Ok(())
     }
 
-    /// Walks a node with these bounds; the code of its largest gap.
+    /// Walks a node with these bounds; returns the code of its largest gap.
     fn walk(
         &self,
         writer: &Writer<V>,

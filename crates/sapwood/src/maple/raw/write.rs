@@ -1,5 +1,5 @@
-//! Changes: a draft is made, its blocks are found, its nodes written, one store makes them visible,
-//! and what they replace is left to the grace period.
+//! Changes. A change makes a draft, takes blocks, writes the new nodes, makes them visible with one
+//! store, and retires the nodes that they replace.
 
 use core::mem::ManuallyDrop;
 
@@ -13,28 +13,28 @@ use super::table::{Apart, Drafted, MapleShared, Values, Writer};
 use crate::Error;
 use crate::garbage::Block;
 
-/// Where a change takes its blocks from.
+/// The source of a change's blocks.
 pub(crate) enum Supply<'a> {
     /// The arena; the change fails when it has none left.
     Arena,
-    /// Blocks of just the sizes that the draft asks for: values first, then nodes.
+    /// Blocks of exactly the sizes that the draft asks for: values first, then nodes.
     Exact(&'a mut Vec<Held>),
-    /// What is held for stores whose ranges were not known.
+    /// The blocks that are held for stores whose ranges were not known.
     Unknown,
 }
 
-/// What a planned change takes.
+/// The memory that a planned change takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
     pub(crate) nodes: usize,
     pub(crate) values: usize,
     pub(crate) bytes: usize,
-    /// The draft that says so.
+    /// The draft of the change.
     pub(crate) draft: Option<Drafted>,
 }
 
 impl<V> MapleShared<V> {
-    /// Drafts `a..=b` as one entry (`put`), or as a gap.
+    /// Drafts the change that makes `a..=b` one entry (`put`), or a gap.
     pub(crate) fn draft(&self, writer: &mut Writer<V>, range: (u64, u64), put: bool) {
         writer.drafts += 1;
         writer.newest = Some(Drafted {
@@ -68,7 +68,7 @@ impl<V> MapleShared<V> {
         }
     }
 
-    /// What the draft takes.
+    /// The memory that the draft takes.
     pub(crate) fn cost(&self, writer: &Writer<V>, put: bool) -> Cost {
         let values = match (self.published.values, writer.draft.outcome) {
             (Values::InSlots, _) | (_, Outcome::Same) => 0,
@@ -87,14 +87,15 @@ impl<V> MapleShared<V> {
         cost
     }
 
-    /// Whether this is the newest draft, and waits to be carried out: nothing has changed since.
-    /// One of another map with the same number is of the same change, so that it says nothing else.
+    /// Whether this is the newest draft and was not carried out yet: then nothing has changed
+    /// since. A draft of another map with the same number is of the same change, so it does no
+    /// harm.
     pub(crate) fn is_newest(writer: &Writer<V>, draft: Option<Drafted>) -> bool {
         draft.is_some() && writer.newest == draft
     }
 
-    /// Holds the blocks that the draft takes, and makes room in the lists: carrying it out then
-    /// takes nothing from the process's heap.
+    /// Holds the blocks that the draft takes, and makes room in the lists, so that carrying the
+    /// draft out takes nothing from the process's heap.
     pub(crate) fn hold(
         &self,
         writer: &mut Writer<V>,
@@ -106,7 +107,7 @@ impl<V> MapleShared<V> {
         self.list_gone(writer);
         let bytes = self.gone_bytes(writer);
         self.admit(writer, bytes, dropped)?;
-        // What it leaves is counted when it is stored, which nothing may refuse then.
+        // The garbage of the change is counted when it is made, and nothing may refuse it then.
         writer.space.garbage.release();
         self.hold_more(writer)?;
         let (made, left) = (cost.values + cost.nodes, writer.gone.len());
@@ -146,7 +147,8 @@ impl<V> MapleShared<V> {
         }
     }
 
-    /// What is held for stores to come stays enough after one that takes nothing of it.
+    /// Holds more blocks, so that those for later stores suffice after a store that takes none of
+    /// them.
     fn hold_more(&self, writer: &mut Writer<V>) -> Result<(), ArenaFull> {
         // A map without leaves needs no more than it did before.
         if !writer.unknown.is_held() || matches!(writer.draft.outcome, Outcome::Empty) {
@@ -155,14 +157,14 @@ impl<V> MapleShared<V> {
         writer.hold_unknown(0)
     }
 
-    /// Lists the blocks that the draft does without.
+    /// Lists the blocks that the draft unlinks.
     fn list_gone(&self, writer: &mut Writer<V>) {
         let mem = writer.mem();
         let Writer { draft, gone, .. } = writer;
         let apart = self.published.values == Values::Apart;
         let slot = self.published.slot;
         gone.clear();
-        // SAFETY: what the draft names is live, of the levels that it says.
+        // SAFETY: the nodes that the draft names are live and of these levels.
         unsafe {
             for &(node, level) in &draft.gone {
                 gone.push(block(mem, node, level));
@@ -292,7 +294,7 @@ impl<V: Clone> MapleShared<V> {
             if apart {
                 new = values.next().unwrap_or(0);
                 new_at = (&raw const new).cast();
-                // SAFETY: a new block for a value; the value in it is the one that is kept.
+                // SAFETY: a new block for a value, which takes the value over.
                 unsafe {
                     let value: *const V = &raw const **value;
                     Apart::<V>::place(mem.at(new)).copy_from_nonoverlapping(value, 1);
@@ -320,7 +322,7 @@ impl<V: Clone> MapleShared<V> {
         Ok(())
     }
 
-    /// Finds the blocks that the draft takes, values' first, and puts them into `nodes`.
+    /// Takes the blocks of the draft, those of values first, and puts them into `nodes`.
     fn find_blocks(
         &self,
         writer: &mut Writer<V>,
@@ -361,7 +363,7 @@ impl<V: Clone> MapleShared<V> {
                             let made = core::iter::repeat_n(Apart::<V>::BYTES, values);
                             let made = made.chain(draft.sizes(limits)).zip(nodes.drain(..));
                             for (i, (bytes, r)) in made.enumerate() {
-                                // SAFETY: made just now, linked nowhere.
+                                // SAFETY: a block that was made just now and is linked nowhere.
                                 unsafe { space.free(r, bytes, kind_of(i)) };
                             }
                             return Err(full);
@@ -483,7 +485,7 @@ impl<V> Writer<V> {
 }
 
 impl<V> MapleShared<V> {
-    /// Makes the draft's nodes visible and leaves what they replace.
+    /// Makes the draft's nodes visible and retires the nodes that they replace.
     ///
     /// # Safety
     /// They are written.
@@ -504,7 +506,7 @@ impl<V> MapleShared<V> {
             Outcome::Cell { level, node } => {
                 let new = writer.top(node);
                 let path = &writer.draft.path;
-                // What gap words say is never less than what is there: they grow before, and shrink
+                // Gap words never understate a gap: they grow before the store, and shrink
                 // afterwards.
                 for above in level..=path.height {
                     let (inner, i) = (path.inner(above), path.index(above));

@@ -1,5 +1,5 @@
-//! The allocator of the unit tests, which counts; and the test that a cache allocates nothing once
-//! it is made.
+//! The counting allocator of the unit tests, and the test that a cache allocates nothing after
+//! construction.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

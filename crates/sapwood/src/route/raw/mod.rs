@@ -1,11 +1,11 @@
-//! The core of the route cache: sets of slots under sequence locks, and probes; and of the
-//! route table: the slots of its groups.
+//! The core of the route cache, which is sets of slots under sequence locks, and of the route
+//! table, which is the slots of its groups.
 //!
-//! Everything that the cache's threads share is an atomic word, so nothing there races; the unsafe
-//! blocks leave out bounds checks, and make probes. The obligations:
+//! The cache's threads share only atomic words, so there are no data races. The unsafe blocks leave
+//! out bounds checks, and make probes. The obligations:
 //!
-//! - A set's number is below the count of sets, a way below the ways of the largest set. The only
-//!   ones to make such numbers are `Table::place`, and loops over `0..sets` and over ways.
+//! - A set's number is below the count of sets, and a way below the ways of the largest set. Only
+//!   `Table::place`, and loops over `0..sets` and over ways, make such numbers.
 
 #![allow(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Events for tracers: USDT probes `sapwood:hit`, `insert`, `refresh`, `delete` and `full`, each
-//! with the key's hash and the set's number.
+//! USDT probes for tracers: `sapwood:hit`, `insert`, `refresh`, `delete` and `full`, each with the
+//! key's hash and the set's number.
 //!
 //! They need the feature `usdt`. A probe that nobody traces is one `nop`.
 
@@ -17,8 +17,8 @@ macro_rules! events {
 }
 events! {
     hit: "A lookup was answered.";
-    insert: "An entry came in.";
+    insert: "An entry was inserted.";
     refresh: "An entry was written again in its slot.";
-    delete: "An entry was invalidated, swept or evicted; where nobody knows its key, the hash is 0.";
+    delete: "An entry was invalidated, swept or evicted; the hash is 0 where the key is not known.";
     full: "An entry that was still good was evicted for another.";
 }

@@ -1,4 +1,5 @@
-//! A thing that readers reach without a lock, and that a writer replaces with one store.
+//! Slots: each holds a value that readers reach without a lock, and that a writer replaces with one
+//! store.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -8,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sapwood_qsbr::{Domain, Guard, RetireQueue};
 
-/// Where a thing is. What it held before is freed after a grace period, or with the slot.
+/// A slot. The values that it held before are freed after a grace period, or with the slot.
 pub(crate) struct Slot<T> {
     thing: AtomicPtr<T>,
     domain: Domain,
@@ -18,7 +19,7 @@ pub(crate) struct Slot<T> {
 /// A box that was in a slot.
 struct Replaced<T>(NonNull<T>);
 
-// SAFETY: it owns a thing that any thread may have made, and any may drop.
+// SAFETY: it owns a value that any thread may have made, and any may drop.
 unsafe impl<T: Send> Send for Replaced<T> {}
 
 impl<T> Replaced<T> {
@@ -40,26 +41,26 @@ impl<T: Send + Sync + 'static> Slot<T> {
         }
     }
 
-    /// What the slot holds.
+    /// The value in the slot.
     ///
     /// # Panics
     /// If the guard is of another domain.
     #[inline(always)]
     pub(crate) fn get<'g>(&'g self, guard: Guard<'g>) -> &'g T {
         assert!(guard.belongs_to(&self.domain), "a guard of another domain");
-        // SAFETY: a slot always holds what was a box. It is freed after a grace period of this
-        // domain that began when it was replaced, and the guard holds that up; or with `self`,
-        // which is borrowed.
+        // SAFETY: a slot holds what was a box. That is freed after a grace period of this domain
+        // that began when it was replaced, and the guard holds this grace period back; or with
+        // `self`, which is borrowed.
         unsafe { &*self.thing.load(Ordering::Acquire) }
     }
 
     fn lock(&self) -> MutexGuard<'_, RetireQueue<Replaced<T>>> {
-        // A panic leaves nothing half done: things are dropped after they left the queue.
+        // A panic leaves nothing half done: values are dropped after they left the queue.
         let replaced = self.replaced.lock();
         replaced.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores another thing: readers see the one or the other.
+    /// Stores another value. Readers see the one or the other.
     pub(crate) fn replace(&self, thing: T) {
         let thing = Box::into_raw(Box::new(thing));
         let mut replaced = self.lock();
@@ -70,8 +71,8 @@ impl<T: Send + Sync + 'static> Slot<T> {
         replaced.seal();
     }
 
-    /// Frees up to `budget` replaced things whose readers have gone. Returns how many, and whether
-    /// any are left.
+    /// Frees up to `budget` replaced values that no reader can hold any more. Returns how many, and
+    /// whether any are left.
     pub(crate) fn reclaim(&self, budget: usize) -> (usize, bool) {
         let mut replaced = self.lock();
         // SAFETY: the queue waited for a grace period since the thing was replaced.

@@ -1,5 +1,5 @@
-//! Whose atomics and locks the cache runs on: the standard library's, or a scheduler's that tries
-//! interleavings.
+//! The atomics and locks that the cache uses: the standard library's, or those of a scheduler that
+//! tries interleavings.
 
 #[cfg(feature = "std")]
 pub(crate) use crate::sync::{Condvar, Mutex, lock, point};

@@ -13,12 +13,12 @@
 //! ```
 //!
 //! - *sequence*: odd while a writer holds the set, one more pair for each change.
-//! - *tags*: a byte for each way: 0 for an empty one, else a byte of the key's hash.
+//! - *tags*: a byte for each way: 0 for an empty way, else a byte of the key's hash.
 //! - *marks*: bits 0 to 15: the way was hit since the marks were last cleared; bits 16 to 19: where
-//!   the search for a victim begins. Readers set bits, so it is changed by read-modify-write only,
-//!   and is not under the sequence.
-//! - *generation*: that of all entries in the set.
-//! - *disturbances*: how many invalidations and explicit insertions the set has seen.
+//!   the search for a victim begins. Readers set bits, so the word is changed only by
+//!   read-modify-write, and the sequence does not cover it.
+//! - *generation*: the generation of all entries in the set.
+//! - *disturbances*: the number of invalidations and explicit insertions in the set.
 //! - *stamp*: bits 63 to 1 the time in nanoseconds, bit 0 whether the entry is negative.
 //!
 //! Writers take the sequence with a compare-and-exchange, and publish with a Release store. Readers
@@ -38,7 +38,7 @@ use crate::route::stamp::Stamp;
 /// The most slots of a set.
 pub(crate) const WAYS: usize = 16;
 
-/// The words before the first slot, and what they are.
+/// The number of words before the first slot.
 const HEAD: usize = 8;
 const SEQUENCE: usize = 0;
 const TAGS: usize = 1;
@@ -46,11 +46,11 @@ const MARKS: usize = 3;
 const GENERATION: usize = 4;
 const DISTURBANCES: usize = 5;
 
-/// The marks of all ways; above them, the hand.
+/// The marks of all ways. The bits above them are the hand, where the search for a victim begins.
 const ALL: u64 = (1 << WAYS) - 1;
 
-/// How often a reader or a writer looks again at a set that another one is writing, before it does
-/// without.
+/// How often a reader or a writer looks again at a set that another thread is writing, before it
+/// gives up.
 const PATIENCE: u32 = 128;
 
 /// A cache line.
@@ -64,33 +64,33 @@ pub(crate) struct Table<K, V> {
     /// Slots of every set; the first `wider` sets have one more.
     ways: usize,
     wider: usize,
-    /// Lines of every set.
+    /// Cache lines of every set.
     stride: usize,
     words: PhantomData<(K, V)>,
 }
 
-/// A set: where its words begin. Kept in a register, because nobody can tell the compiler that the
-/// table's own fields stay the same across atomic loads.
+/// A set: the address of its words. It is kept in a register, because the compiler does not know
+/// that the table's own fields stay the same across atomic loads.
 #[derive(Clone, Copy)]
 struct Set<'t, K, V> {
     words: *const AtomicU64,
     table: PhantomData<(&'t [Line], K, V)>,
 }
 
-/// Where a key belongs.
+/// The place of a key.
 pub(crate) struct Place<'t, K, V> {
     pub number: usize,
     set: Set<'t, K, V>,
     tag: u8,
 }
 
-/// What a reader found.
+/// The result of a reader's search.
 pub(crate) enum Found<V> {
     /// An entry of the key: its generation, stamp and value, and its way.
     Entry(u64, Stamp, V, usize),
-    /// None.
+    /// No entry.
     Absent,
-    /// A writer was in the way.
+    /// A writer held the set.
     Busy,
 }
 
@@ -149,7 +149,7 @@ impl<K: Words, V: Words> Table<K, V> {
         }
     }
 
-    /// Where a key with this hash belongs, if there is any set.
+    /// The place of a key with this hash, if there is any set.
     #[inline(always)]
     pub(crate) fn place(&self, hash: u64) -> Option<Place<'_, K, V>> {
         if self.sets == 0 {
@@ -163,18 +163,18 @@ impl<K: Words, V: Words> Table<K, V> {
         })
     }
 
-    /// How many entries a set has.
+    /// The number of entries in a set.
     pub(crate) fn count(&self, set: usize) -> usize {
         self.set(set).tags().taken().count()
     }
 
-    /// Takes a set for writing, unless others have it all the time.
+    /// Locks a set for writing, unless others have it for too long.
     #[inline(always)]
     pub(crate) fn try_lock(&self, set: usize) -> Option<Writer<'_, K, V>> {
         (0..PATIENCE).find_map(|patience| self.lock_once(set, patience))
     }
 
-    /// Takes a set for writing. Writers hold it for some tens of stores.
+    /// Locks a set for writing. Writers hold the lock for some tens of stores.
     #[inline(always)]
     pub(crate) fn lock(&self, set: usize) -> Writer<'_, K, V> {
         let mut patience = 0;
@@ -199,7 +199,7 @@ impl<K: Words, V: Words> Table<K, V> {
             sync::spin(patience);
             return None;
         }
-        // Readers who see any store of this writer also see that the sequence is odd.
+        // Readers that see any store of this writer also see that the sequence is odd.
         fence(Ordering::Release);
         Some(Writer {
             set,
@@ -253,7 +253,7 @@ impl<K: Words, V: Words> Clone for Place<'_, K, V> {
 impl<K: Words, V: Words> Copy for Place<'_, K, V> {}
 
 impl<K: Words, V: Words> Place<'_, K, V> {
-    /// As [`find`](Self::find), waiting for writers for a while.
+    /// As [`find`](Self::find), but waits for writers a while.
     #[cold]
     pub(crate) fn find_patiently(self, key: &K) -> Found<V> {
         for patience in 0..PATIENCE {
@@ -282,18 +282,18 @@ impl<K: Words, V: Words> Place<'_, K, V> {
                 set.slot(way, at - 1).load(Ordering::Relaxed)
             });
             fence(Ordering::Acquire);
-            // An odd number never comes again while its writer writes, and its even one not before.
+            // An odd number means a writer, and each number comes only once.
             if set.word(SEQUENCE).load(Ordering::Relaxed) != before & !1 {
                 return Found::Busy;
             }
             return Found::Entry(generation, stamp, value, way);
         }
-        // A key whose tag is not there, or whose words are not, is absent now or was a moment ago,
-        // whatever a writer does.
+        // A key without its tag or its words in the set is absent, or was a moment ago, whatever a
+        // writer does.
         Found::Absent
     }
 
-    /// Notes that a way was hit. Usually it was before, and nothing is written.
+    /// Notes that a way was hit. This writes nothing if the way has its mark already, as is usual.
     #[inline(always)]
     pub(crate) fn mark(&self, way: usize) {
         let marks = self.set.word(MARKS);
@@ -302,7 +302,7 @@ impl<K: Words, V: Words> Place<'_, K, V> {
         }
     }
 
-    /// How many invalidations and insertions the set has seen.
+    /// The number of invalidations and insertions in the set.
     #[inline(always)]
     pub(crate) fn disturbances(&self) -> u64 {
         self.set.word(DISTURBANCES).load(Ordering::Acquire)
@@ -345,7 +345,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
         self.set.word(DISTURBANCES).load(Ordering::Relaxed)
     }
 
-    /// From here on, answers of resolvers that are under way are old.
+    /// Makes the answers of running resolvers old.
     pub(crate) fn disturb(&mut self) {
         let word = self.set.word(DISTURBANCES);
         word.store(self.disturbances() + 1, Ordering::Relaxed);
@@ -370,8 +370,8 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
         (way < self.ways).then_some(way)
     }
 
-    /// The way to make room in: the next one that was not hit. When all were, all but one count as
-    /// not hit from here on.
+    /// The way whose entry is evicted: the next one that was not hit. When all were hit, this
+    /// clears all marks but one.
     #[inline(always)]
     pub(crate) fn victim(&mut self) -> usize {
         let ways = self.ways;
@@ -387,7 +387,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
         };
         let next = ((way + 1) % ways) as u64;
         let keep = if cold == 0 { 0 } else { ALL & !(1 << way) };
-        // A mark that a reader sets between the load and this is lost, if at all, with the others.
+        // A mark that a reader sets between the load and this may be lost with the others.
         word.fetch_and(keep, Ordering::Relaxed);
         word.fetch_or(next << WAYS, Ordering::Relaxed);
         way
@@ -497,7 +497,7 @@ mod tests {
         };
         assert_eq!(victims(3), [2, 2, 2]);
         mark(2);
-        // All were hit: the hand decides, and marks begin anew.
+        // All ways were hit: the hand decides, and the marks are cleared.
         assert_eq!(victims(5), [3, 0, 1, 2, 3]);
     }
 }

@@ -9,8 +9,8 @@ pub(super) struct Tags(pub [u64; 2]);
 pub(super) struct Ways(u32);
 
 impl Tags {
-    /// The ways with this tag. It is exact: the words of an empty way may be those of a key that
-    /// was removed.
+    /// The ways with this tag, exactly: an empty way may still have the words of a key that was
+    /// removed.
     #[inline(always)]
     pub(super) fn equal(self, tag: u8) -> Ways {
         Ways(equal(self.0, tag))
@@ -53,15 +53,15 @@ fn portable(tags: [u64; 2], tag: u8) -> u32 {
     let [low, high] = tags.map(|tags| {
         let differ = tags ^ (u64::from(tag) * LOW);
         let same = !((((differ & SEVEN) + SEVEN) | differ) >> 7) & LOW;
-        // Gathers the lowest bits of all bytes: byte i comes to bit 56 + i, and nothing else comes
-        // there.
+        // Gathers the lowest bits of all bytes: that of byte i goes to bit 56 + i, and no other bit
+        // goes there.
         (same.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
     });
     low | high << 8
 }
 
 impl Ways {
-    /// How many.
+    /// The number of ways.
     pub(super) fn count(self) -> usize {
         self.0.count_ones() as usize
     }
