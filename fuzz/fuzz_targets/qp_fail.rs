@@ -244,8 +244,8 @@ fn run_store(input: &Input<'_>) {
                 Op::Append(list) => {
                     let mut taken = 0;
                     let entries = list.iter().inspect(|_| taken += 1);
-                    match txn.insert_all(entries.map(|(k, v)| (k, counter.make(*v)))) {
-                        Ok(()) => {}
+                    match txn.insert_many(entries.map(|(k, v)| (k, counter.make(*v)))) {
+                        Ok(_) => {}
                         Err(rejected) => {
                             taken -= 1;
                             given_back(rejected, list[taken].1);

@@ -77,9 +77,7 @@ impl<const COMPACT: bool> Engine for Owned<COMPACT> {
     fn build(pairs: &KeyList) -> Self {
         let (mut map, mut scratch) = (QpMap::new(), Scratch::new());
         for (key, value) in pairs.iter() {
-            scratch.text(value, |text| {
-                drop(map.insert_bytes(key, text).expect("it fits"))
-            });
+            scratch.text(value, |text| drop(map.insert(key, text).expect("it fits")));
         }
         Self(map)
     }
@@ -112,7 +110,7 @@ impl<const COMPACT: bool> Engine for Owned<COMPACT> {
         in_turns(old, new, |old, new, value| {
             self.0.remove(old);
             scratch.text(value, |text| {
-                drop(self.0.insert_bytes(new, text).expect("it fits"))
+                drop(self.0.insert(new, text).expect("it fits"))
             });
         });
     }
@@ -137,7 +135,7 @@ impl Engine for Store {
             let mut txn = store.begin();
             for (key, value) in pairs.run(from, 256.min(pairs.len() - from)) {
                 scratch.text(value, |text| {
-                    txn.insert_bytes(key, text).expect("it fits");
+                    txn.insert(key, text).expect("it fits");
                 });
             }
             txn.commit();
@@ -166,7 +164,7 @@ impl Engine for Store {
             let mut txn = self.0.begin();
             txn.remove(old).expect("there is memory");
             scratch.text(value, |text| {
-                txn.insert_bytes(new, text).expect("it fits");
+                txn.insert(new, text).expect("it fits");
             });
             txn.commit();
         });
@@ -191,7 +189,7 @@ macro_rules! shared {
                 let mut scratch = Scratch::new();
                 for (key, value) in pairs.iter() {
                     scratch.text(value, |text| {
-                        map.insert_bytes(key, text).expect("it fits");
+                        map.insert(key, text).expect("it fits");
                     });
                 }
                 Self(map)
@@ -218,7 +216,7 @@ macro_rules! shared {
                 in_turns(old, new, |old, new, value| {
                     self.0.remove(old).expect("there is memory");
                     scratch.text(value, |text| {
-                        self.0.insert_bytes(new, text).expect("it fits");
+                        self.0.insert(new, text).expect("it fits");
                     });
                 });
             }

@@ -41,8 +41,8 @@ pub fn run(args: &BuildArgs) -> Outcome {
         ValueKind::Text => {
             let mut map = QpMap::<[u8]>::new();
             let counts = read(args, &mut records, |key, value, _| {
-                let old = map.insert_bytes(key, value.unwrap_or_default());
-                Ok(old.map(|old| old.is_some()))
+                let old = map.insert(key, value.unwrap_or_default());
+                Ok(old.map(|old| old.is_some()).map_err(sapwood::Error::from))
             })?;
             let _held = Held::begin();
             (map.save(&target), map.len(), counts)

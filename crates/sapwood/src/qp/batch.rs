@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 
 use super::map::QpMap;
 use super::raw::batch::{LANES, warm};
-use super::raw::leaf::{MAX_KEY, Value};
+use super::raw::leaf::MAX_KEY;
+use super::raw::value::{Accepts, IntoValue, Value};
 #[cfg(feature = "std")]
 use super::shared::QpShared;
 #[cfg(feature = "std")]
@@ -31,9 +32,11 @@ pub(crate) trait Keys {
 }
 
 /// A map, as insertions of many entries need it.
-pub(crate) trait Many<V>: Keys {
+pub(crate) trait Many<V: ?Sized + Value>: Keys {
     /// Inserts or replaces; returns whether the key is new.
-    fn put(&mut self, key: &[u8], value: V) -> Result<bool, Rejected<V>>;
+    fn put<N: IntoValue<V>>(&mut self, key: &[u8], value: N) -> Result<bool, Rejected<V::Held>>
+    where
+        V: Accepts<N>;
 }
 
 /// Fetches what changes of these keys read, if the map is large.
@@ -45,13 +48,16 @@ fn prepare<'k, T: Keys>(map: &T, keys: impl Iterator<Item = &'k [u8]>) {
 }
 
 /// Inserts entries in order; returns how many were new.
-pub(crate) fn insert<V, T: Many<V>, K: AsRef<[u8]>>(
+pub(crate) fn insert<V: ?Sized + Value, T: Many<V>, K: AsRef<[u8]>, N: IntoValue<V>>(
     map: &mut T,
-    entries: impl Iterator<Item = (K, V)>,
-) -> Result<usize, Rejected<V>> {
+    entries: impl Iterator<Item = (K, N)>,
+) -> Result<usize, Rejected<V::Held>>
+where
+    V: Accepts<N>,
+{
     let mut entries = entries;
     let mut new = 0;
-    let mut group: SmallVec<[(K, V); LANES]> = SmallVec::new();
+    let mut group: SmallVec<[(K, N); LANES]> = SmallVec::new();
     loop {
         // One at a time while the map is small; none is taken that is not needed yet.
         let most = if map.count() < WARM_FROM { 1 } else { LANES };
@@ -103,22 +109,17 @@ impl<V: ?Sized + Value> Keys for QpMap<V> {
     }
 }
 
-impl<V> Many<V> for QpMap<V> {
+impl<V: ?Sized + Value> Many<V> for QpMap<V> {
     #[inline]
-    fn put(&mut self, key: &[u8], value: V) -> Result<bool, Rejected<V>> {
+    fn put<N: IntoValue<V>>(&mut self, key: &[u8], value: N) -> Result<bool, Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
         self.insert(key, value).map(|old| old.is_none())
     }
 }
 
-impl<B: AsRef<[u8]>> Many<B> for QpMap<[u8]> {
-    #[inline]
-    fn put(&mut self, key: &[u8], value: B) -> Result<bool, Rejected<B>> {
-        let done = self.insert_bytes(key, &value).map(|old| old.is_none());
-        done.map_err(|error| Rejected { value, error })
-    }
-}
-
-impl<V> QpMap<V> {
+impl<V: ?Sized + Value> QpMap<V> {
     /// Inserts or replaces many entries, in the order in which they come; returns how many keys are
     /// new. Of equal keys, the last wins. Values that are replaced are dropped.
     ///
@@ -146,33 +147,14 @@ impl<V> QpMap<V> {
     /// assert_eq!(map.len(), 5);
     /// # Ok::<(), sapwood::Error>(())
     /// ```
-    pub fn insert_many<K: AsRef<[u8]>>(
+    pub fn insert_many<K: AsRef<[u8]>, N: IntoValue<V>>(
         &mut self,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<usize, Rejected<V>> {
-        insert(self, entries.into_iter())
-    }
-}
-
-impl QpMap<[u8]> {
-    /// Inserts or replaces many byte strings, as [`insert_many`](Self::insert_many) does.
-    ///
-    /// # Errors
-    /// As [`insert_bytes`](Self::insert_bytes). All entries before the one that was rejected are in
-    /// the map, none after it.
-    ///
-    /// ```
-    /// use sapwood::qp::QpMap;
-    /// let mut texts: QpMap<[u8]> = QpMap::new();
-    /// assert_eq!(texts.insert_many_bytes([("elm", "Ulmus"), ("oak", "Quercus")])?, 2);
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    pub fn insert_many_bytes<K: AsRef<[u8]>, B: AsRef<[u8]>>(
-        &mut self,
-        entries: impl IntoIterator<Item = (K, B)>,
-    ) -> Result<usize, Error> {
-        let done = insert(self, entries.into_iter());
-        done.map_err(|rejected| rejected.error)
+        entries: impl IntoIterator<Item = (K, N)>,
+    ) -> Result<usize, Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
+        insert::<V, _, _, _>(self, entries.into_iter())
     }
 }
 
@@ -212,24 +194,18 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Keys for QpTxn<'_, V> {
 }
 
 #[cfg(feature = "std")]
-impl<V: Send + Sync + 'static> Many<V> for QpTxn<'_, V> {
+impl<V: ?Sized + Value + Send + Sync + 'static> Many<V> for QpTxn<'_, V> {
     #[inline]
-    fn put(&mut self, key: &[u8], value: V) -> Result<bool, Rejected<V>> {
+    fn put<N: IntoValue<V>>(&mut self, key: &[u8], value: N) -> Result<bool, Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
         self.insert(key, value).map(|old| old.is_none())
     }
 }
 
 #[cfg(feature = "std")]
-impl<B: AsRef<[u8]>> Many<B> for QpTxn<'_, [u8]> {
-    #[inline]
-    fn put(&mut self, key: &[u8], value: B) -> Result<bool, Rejected<B>> {
-        let done = self.insert_bytes(key, &value).map(|old| old.is_none());
-        done.map_err(|error| Rejected { value, error })
-    }
-}
-
-#[cfg(feature = "std")]
-impl<V: Send + Sync + 'static> QpTxn<'_, V> {
+impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     /// Inserts or replaces many entries, in the order in which they come; returns how many keys are
     /// new. Of equal keys, the last wins.
     ///
@@ -251,35 +227,14 @@ impl<V: Send + Sync + 'static> QpTxn<'_, V> {
     /// assert_eq!(store.snapshot().get("elm"), Some(&3));
     /// # Ok::<(), sapwood::Error>(())
     /// ```
-    pub fn insert_many<K: AsRef<[u8]>>(
+    pub fn insert_many<K: AsRef<[u8]>, N: IntoValue<V>>(
         &mut self,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<usize, Rejected<V>> {
-        insert(self, entries.into_iter())
-    }
-}
-
-#[cfg(feature = "std")]
-impl QpTxn<'_, [u8]> {
-    /// Inserts or replaces many byte strings, as [`insert_many`](Self::insert_many) does.
-    ///
-    /// # Errors
-    /// As [`insert_bytes`](Self::insert_bytes). All entries before the one that was rejected are in
-    /// the transaction, none after it.
-    ///
-    /// ```
-    /// use sapwood::qp::QpStore;
-    /// let store: QpStore<[u8]> = QpStore::new()?;
-    /// let mut txn = store.begin();
-    /// assert_eq!(txn.insert_many_bytes([("elm", "Ulmus"), ("oak", "Quercus")])?, 2);
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    pub fn insert_many_bytes<K: AsRef<[u8]>, B: AsRef<[u8]>>(
-        &mut self,
-        entries: impl IntoIterator<Item = (K, B)>,
-    ) -> Result<usize, Error> {
-        let done = insert(self, entries.into_iter());
-        done.map_err(|rejected| rejected.error)
+        entries: impl IntoIterator<Item = (K, N)>,
+    ) -> Result<usize, Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
+        insert::<V, _, _, _>(self, entries.into_iter())
     }
 }
 
@@ -312,24 +267,18 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Keys for &QpShared<V> {
 }
 
 #[cfg(feature = "std")]
-impl<V: Send + Sync + 'static> Many<V> for &QpShared<V> {
+impl<V: ?Sized + Value + Send + Sync + 'static> Many<V> for &QpShared<V> {
     #[inline]
-    fn put(&mut self, key: &[u8], value: V) -> Result<bool, Rejected<V>> {
+    fn put<N: IntoValue<V>>(&mut self, key: &[u8], value: N) -> Result<bool, Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
         self.insert(key, value)
     }
 }
 
 #[cfg(feature = "std")]
-impl<B: AsRef<[u8]>> Many<B> for &QpShared<[u8]> {
-    #[inline]
-    fn put(&mut self, key: &[u8], value: B) -> Result<bool, Rejected<B>> {
-        let done = self.insert_bytes(key, &value);
-        done.map_err(|error| Rejected { value, error })
-    }
-}
-
-#[cfg(feature = "std")]
-impl<V: Send + Sync + 'static> QpShared<V> {
+impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
     /// Inserts or replaces many entries, in the order in which they come; returns how many keys are
     /// new. Of equal keys, the last wins.
     ///
@@ -349,34 +298,14 @@ impl<V: Send + Sync + 'static> QpShared<V> {
     /// assert_eq!(map.get("elm"), Some(3));
     /// # Ok::<(), sapwood::Error>(())
     /// ```
-    pub fn insert_many<K: AsRef<[u8]>>(
+    pub fn insert_many<K: AsRef<[u8]>, N: IntoValue<V>>(
         &self,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<usize, Rejected<V>> {
-        insert(&mut &*self, entries.into_iter())
-    }
-}
-
-#[cfg(feature = "std")]
-impl QpShared<[u8]> {
-    /// Inserts or replaces many byte strings, as [`insert_many`](Self::insert_many) does.
-    ///
-    /// # Errors
-    /// As [`insert_bytes`](Self::insert_bytes). All entries before the one that was rejected are in
-    /// the map, none after it.
-    ///
-    /// ```
-    /// use sapwood::qp::QpShared;
-    /// let texts: QpShared<[u8]> = QpShared::new()?;
-    /// assert_eq!(texts.insert_many_bytes([("elm", "Ulmus"), ("oak", "Quercus")])?, 2);
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    pub fn insert_many_bytes<K: AsRef<[u8]>, B: AsRef<[u8]>>(
-        &self,
-        entries: impl IntoIterator<Item = (K, B)>,
-    ) -> Result<usize, Error> {
-        let done = insert(&mut &*self, entries.into_iter());
-        done.map_err(|rejected| rejected.error)
+        entries: impl IntoIterator<Item = (K, N)>,
+    ) -> Result<usize, Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
+        insert::<V, _, _, _>(&mut &*self, entries.into_iter())
     }
 }
 

@@ -4,15 +4,16 @@ use core::fmt;
 use core::iter::FusedIterator;
 
 use super::raw::span_mut::SpanMut;
+use super::raw::value::Value;
 
 /// Entries of a map in ascending order of keys, with values that may be changed.
-pub struct IterMut<'a, V> {
+pub struct IterMut<'a, V: ?Sized + Value> {
     span: Option<SpanMut<'a, V>>,
     /// Entries left, or `usize::MAX` when that is not known.
     left: usize,
 }
 
-impl<'a, V> IterMut<'a, V> {
+impl<'a, V: ?Sized + Value> IterMut<'a, V> {
     pub(crate) fn new(span: Option<SpanMut<'a, V>>, left: usize) -> Self {
         IterMut { span, left }
     }
@@ -24,7 +25,7 @@ impl<'a, V> IterMut<'a, V> {
     }
 }
 
-impl<'a, V> Iterator for IterMut<'a, V> {
+impl<'a, V: ?Sized + Value> Iterator for IterMut<'a, V> {
     type Item = (&'a [u8], &'a mut V);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -42,7 +43,7 @@ impl<'a, V> Iterator for IterMut<'a, V> {
     }
 }
 
-impl<V> DoubleEndedIterator for IterMut<'_, V> {
+impl<V: ?Sized + Value> DoubleEndedIterator for IterMut<'_, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
         let item = self.span.as_mut()?.next_back()?;
         self.took();
@@ -50,9 +51,9 @@ impl<V> DoubleEndedIterator for IterMut<'_, V> {
     }
 }
 
-impl<V> FusedIterator for IterMut<'_, V> {}
+impl<V: ?Sized + Value> FusedIterator for IterMut<'_, V> {}
 
-impl<V> fmt::Debug for IterMut<'_, V> {
+impl<V: ?Sized + Value> fmt::Debug for IterMut<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IterMut").finish_non_exhaustive()
     }
@@ -60,9 +61,9 @@ impl<V> fmt::Debug for IterMut<'_, V> {
 
 /// All values of a map in order of their keys, to be changed.
 #[derive(Debug)]
-pub struct ValuesMut<'a, V>(pub(crate) IterMut<'a, V>);
+pub struct ValuesMut<'a, V: ?Sized + Value>(pub(crate) IterMut<'a, V>);
 
-impl<'a, V> Iterator for ValuesMut<'a, V> {
+impl<'a, V: ?Sized + Value> Iterator for ValuesMut<'a, V> {
     type Item = &'a mut V;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -74,10 +75,10 @@ impl<'a, V> Iterator for ValuesMut<'a, V> {
     }
 }
 
-impl<V> DoubleEndedIterator for ValuesMut<'_, V> {
+impl<V: ?Sized + Value> DoubleEndedIterator for ValuesMut<'_, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.0.next_back().map(|(_, value)| value)
     }
 }
 
-impl<V> FusedIterator for ValuesMut<'_, V> {}
+impl<V: ?Sized + Value> FusedIterator for ValuesMut<'_, V> {}

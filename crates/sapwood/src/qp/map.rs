@@ -13,13 +13,13 @@ use super::iter::{Iter, Shown};
 use super::iter_mut::{IterMut, ValuesMut};
 use super::memory::QpMemory;
 use super::raw::build::{Builder, Pushed};
-use super::raw::leaf::{MAX_KEY, MAX_VALUE};
+use super::raw::leaf::MAX_KEY;
 use super::raw::mem::Trusted;
 use super::raw::tree::Tree;
+use super::raw::value::{Accepts, IntoValue, Value, storing};
 use super::raw::verify;
 use super::raw::view::View;
 use super::read::{self, read_methods};
-use crate::qp::Value;
 use crate::{Error, Rejected};
 
 /// An ordered map over byte strings, owned and changed through `&mut`.
@@ -31,6 +31,8 @@ use crate::{Error, Rejected};
 /// - `get`: O(key length), about one cache line per level that is not in cache and one for the
 ///   leaf.
 /// - `insert`, `remove`: the same, and one branch written. A removal never needs memory.
+/// - Values are of any type, or byte strings: a `QpMap<[u8]>` copies what is inserted, and gives
+///   `&[u8]` that lie in the map.
 /// - Memory beyond the key bytes: 22 to 28 bytes a key with 8-byte values, over text.
 ///
 /// An empty map allocates nothing.
@@ -69,44 +71,25 @@ pub(crate) fn checked(key: &[u8]) -> Result<&[u8], Error> {
     Ok(key)
 }
 
-/// Bytes as a value, when they are not too many.
-#[inline(always)]
-pub(crate) fn checked_value(value: &[u8]) -> Result<&[u8], Error> {
-    if value.len() > MAX_VALUE {
-        return Err(Error::ValueTooLong { len: value.len() });
-    }
-    Ok(value)
-}
-
 /// A trie of entries in ascending order of keys.
-pub(crate) fn sorted_tree<V, K: AsRef<[u8]>>(
+pub(crate) fn sorted_tree<V: ?Sized + Value, N: IntoValue<V>, K: AsRef<[u8]>>(
     arena: Arena,
-    entries: impl IntoIterator<Item = (K, V)>,
-) -> Result<Tree<V>, Error> {
-    sorted_with(arena, entries, |builder, key, value| {
-        builder.push(key, value).map_err(|(_, full)| full.into())
-    })
-}
-
-/// A trie of byte strings in ascending order of keys.
-pub(crate) fn sorted_tree_of_bytes<B: AsRef<[u8]>, K: AsRef<[u8]>>(
-    arena: Arena,
-    entries: impl IntoIterator<Item = (K, B)>,
-) -> Result<Tree<[u8]>, Error> {
-    sorted_with(arena, entries, |builder, key, value: B| {
-        let value = checked_value(value.as_ref())?;
-        builder.push(key, value).map_err(|(_, full)| full.into())
-    })
-}
-
-fn sorted_with<V: ?Sized + Value, K: AsRef<[u8]>, B>(
-    arena: Arena,
-    entries: impl IntoIterator<Item = (K, B)>,
-    mut push: impl FnMut(&mut Builder<V>, &[u8], B) -> Result<Pushed<V>, Error>,
-) -> Result<Tree<V>, Error> {
+    entries: impl IntoIterator<Item = (K, N)>,
+) -> Result<Tree<V>, Error>
+where
+    V: Accepts<N>,
+{
     let mut builder = Builder::new(arena);
     for (index, (key, value)) in entries.into_iter().enumerate() {
-        match push(&mut builder, checked(key.as_ref())?, value)? {
+        let key = checked(key.as_ref())?;
+        let pushed = storing::<V, _, _>(value, |value| {
+            let full = |(value, full)| Rejected {
+                value,
+                error: Error::ArenaFull(full),
+            };
+            builder.push(key, value).map_err(full)
+        });
+        match pushed? {
             Pushed::Added => {}
             Pushed::Replaced(old) => drop(old),
             Pushed::Unsorted => return Err(Error::NotSorted { index }),
@@ -320,7 +303,7 @@ impl<V: ?Sized + Value> QpMap<V> {
     }
 }
 
-impl<V> QpMap<V> {
+impl<V: ?Sized + Value> QpMap<V> {
     /// A map of entries in ascending order of keys, built depth-first: the quickest way to fill a
     /// map, and the best layout for reading it. Of equal keys, the last wins.
     ///
@@ -335,9 +318,12 @@ impl<V> QpMap<V> {
     /// assert!(QpMap::from_sorted_iter([("b", 1), ("a", 2)]).is_err());
     /// # Ok::<(), sapwood::Error>(())
     /// ```
-    pub fn from_sorted_iter<K: AsRef<[u8]>>(
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<Self, Error> {
+    pub fn from_sorted_iter<K: AsRef<[u8]>, N: IntoValue<V>>(
+        entries: impl IntoIterator<Item = (K, N)>,
+    ) -> Result<Self, Error>
+    where
+        V: Accepts<N>,
+    {
         Self::from_sorted_iter_in(ArenaOptions::default(), entries)
     }
 
@@ -345,10 +331,13 @@ impl<V> QpMap<V> {
     ///
     /// # Errors
     /// As `from_sorted_iter`.
-    pub fn from_sorted_iter_in<K: AsRef<[u8]>>(
+    pub fn from_sorted_iter_in<K: AsRef<[u8]>, N: IntoValue<V>>(
         options: ArenaOptions,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<Self, Error> {
+        entries: impl IntoIterator<Item = (K, N)>,
+    ) -> Result<Self, Error>
+    where
+        V: Accepts<N>,
+    {
         Ok(Self::from_tree(sorted_tree(arena(options)?, entries)?))
     }
 
@@ -360,13 +349,32 @@ impl<V> QpMap<V> {
     /// Inserts or replaces; returns the value that was replaced.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`] or [`Error::ArenaFull`], with the value given back; the map is
-    /// unchanged.
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`] or [`Error::ArenaFull`], with the value given
+    /// back; the map is unchanged.
+    ///
+    /// ```
+    /// use sapwood::qp::QpMap;
+    /// let mut texts: QpMap<[u8]> = QpMap::new();
+    /// assert_eq!(texts.insert("elm", b"Ulmus")?, None);
+    /// assert_eq!(texts.insert("elm", b"Ulmus glabra")?.as_deref(), Some(&b"Ulmus"[..]));
+    /// let elm: &[u8] = texts.get("elm").unwrap(); // where it lies, not a copy
+    /// assert_eq!(elm, b"Ulmus glabra");
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
     #[inline]
-    pub fn insert(&mut self, key: impl AsRef<[u8]>, value: V) -> Result<Option<V>, Rejected<V>> {
-        self.put(key.as_ref(), value)
+    pub fn insert<N: IntoValue<V>>(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: N,
+    ) -> Result<Option<V::Taken>, Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
+        storing::<V, _, _>(value, |value| self.put(key.as_ref(), value))
     }
+}
 
+impl<V> QpMap<V> {
     /// The entry of a key, for a change that depends on whether it is there.
     ///
     /// ```
@@ -407,7 +415,9 @@ impl<V> QpMap<V> {
         let leaf = tree.find(&key)?;
         Some(OccupiedEntry::new(tree, key, leaf))
     }
+}
 
+impl<V: ?Sized + Value> QpMap<V> {
     /// All entries in order, with values that may be changed.
     pub fn iter_mut(&mut self) -> IterMut<'_, V> {
         let len = self.len();
@@ -444,63 +454,6 @@ impl<V> QpMap<V> {
     }
 }
 
-/// A map of byte strings of any length: reading gives `&[u8]`, borrowed from the map. What takes a
-/// value takes bytes and copies them.
-impl QpMap<[u8]> {
-    /// Inserts or replaces; returns the value that was replaced.
-    ///
-    /// The bytes of a value are never changed in place: a replacement is a leaf of its own.
-    ///
-    /// ```
-    /// use sapwood::qp::QpMap;
-    /// let mut texts: QpMap<[u8]> = QpMap::new();
-    /// texts.insert_bytes("ash", "Fraxinus excelsior")?;
-    /// assert_eq!(texts.insert_bytes("elm", "Ulmus")?, None);
-    /// assert_eq!(texts.insert_bytes("elm", "Ulmus glabra")?.as_deref(), Some(&b"Ulmus"[..]));
-    /// let ash: &[u8] = texts.get("ash").unwrap(); // where it lies, not a copy
-    /// assert_eq!(ash, b"Fraxinus excelsior");
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`] or [`Error::ArenaFull`]; the map is
-    /// unchanged.
-    pub fn insert_bytes(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<Option<Box<[u8]>>, Error> {
-        let value = checked_value(value.as_ref())?;
-        Ok(self.put(key.as_ref(), value)?)
-    }
-
-    /// A map of entries in ascending order of keys: see
-    /// [`from_sorted_iter`](Self::from_sorted_iter).
-    ///
-    /// # Errors
-    /// As `from_sorted_iter`; [`Error::ValueTooLong`].
-    ///
-    /// ```
-    /// use sapwood::qp::QpMap;
-    /// let texts = QpMap::from_sorted_bytes([("ash", "Fraxinus"), ("elm", "Ulmus")])?;
-    /// assert_eq!(texts.get("elm"), Some(&b"Ulmus"[..]));
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    pub fn from_sorted_bytes<K: AsRef<[u8]>, B: AsRef<[u8]>>(
-        entries: impl IntoIterator<Item = (K, B)>,
-    ) -> Result<Self, Error> {
-        let arena = arena(ArenaOptions::default())?;
-        Ok(Self::from_tree(sorted_tree_of_bytes(arena, entries)?))
-    }
-
-    /// Keeps the entries for which `keep` says so. Visits them in order.
-    pub fn retain_bytes(&mut self, mut keep: impl FnMut(&[u8], &[u8]) -> bool) {
-        let gone = self.iter().filter(|(key, value)| !keep(key, value));
-        let gone: Vec<Box<[u8]>> = gone.map(|(key, _)| key.into()).collect();
-        self.remove_all(gone);
-    }
-}
-
 impl<V: ?Sized + Value> Default for QpMap<V> {
     fn default() -> Self {
         Self::new()
@@ -520,7 +473,7 @@ impl Clone for QpMap<[u8]> {
     /// # Panics
     /// When no memory can be had.
     fn clone(&self) -> Self {
-        match Self::from_sorted_bytes(self) {
+        match Self::from_sorted_iter(self) {
             Ok(map) => map,
             Err(error) => panic!("cloning a QpMap: {error}"),
         }

@@ -52,7 +52,7 @@ pub use memory::{QpSharedMemory, QpStoreMemory};
 #[cfg(feature = "std")]
 pub use raw::mem::Checked;
 pub use raw::mem::Trusted;
-pub use raw::value::Value;
+pub use raw::value::{Accepts, IntoValue, Value};
 #[cfg(feature = "std")]
 pub use shared::{
     Contention, Exchange, Order, Ordered, PointMap, PointMapIter, PointMapView, QpShared,

@@ -11,7 +11,7 @@ use zerocopy::{Immutable, IntoBytes};
 use super::diff::Diff;
 use super::file::SaveError;
 use super::iter::Iter;
-use super::map::{sorted_tree, sorted_tree_of_bytes};
+use super::map::sorted_tree;
 use super::memory::QpStoreMemory;
 use super::raw::mem::Trusted;
 use super::raw::tree::Tree;
@@ -21,7 +21,7 @@ use super::read::{self, point_methods, read_methods};
 use super::txn::QpTxn;
 use super::{QpMap, file};
 use crate::memory::MemoryOptions;
-use crate::qp::Value;
+use crate::qp::{Accepts, IntoValue, Value};
 use crate::reader::reading_methods;
 use crate::{Buildable, Builder, Error, OldestSnapshot, Readable};
 
@@ -125,7 +125,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
     }
 }
 
-impl<V: Send + Sync + 'static> Builder<QpStore<V>> {
+impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpStore<V>> {
     /// A store of entries in ascending order of keys, as its first version. Of equal keys, the last
     /// wins.
     ///
@@ -134,29 +134,14 @@ impl<V: Send + Sync + 'static> Builder<QpStore<V>> {
     ///
     /// # Panics
     /// As [`build`](Self::build).
-    pub fn build_sorted<K: AsRef<[u8]>>(
+    pub fn build_sorted<K: AsRef<[u8]>, N: IntoValue<V>>(
         self,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<QpStore<V>, Error> {
+        entries: impl IntoIterator<Item = (K, N)>,
+    ) -> Result<QpStore<V>, Error>
+    where
+        V: Accepts<N>,
+    {
         let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries)?;
-        Ok(self.build_over(tree, None))
-    }
-}
-
-impl Builder<QpStore<[u8]>> {
-    /// A store of entries in ascending order of keys, as its first version. Of equal keys, the last
-    /// wins.
-    ///
-    /// # Errors
-    /// As [`QpMap::from_sorted_bytes`].
-    ///
-    /// # Panics
-    /// As [`build`](Self::build).
-    pub fn build_sorted_bytes<K: AsRef<[u8]>, B: AsRef<[u8]>>(
-        self,
-        entries: impl IntoIterator<Item = (K, B)>,
-    ) -> Result<QpStore<[u8]>, Error> {
-        let tree = sorted_tree_of_bytes(stable_arena(self.memory.clone().stable())?, entries)?;
         Ok(self.build_over(tree, None))
     }
 }

@@ -3,13 +3,13 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::map::{checked, checked_value};
+use super::map::checked;
 use super::raw::mem::Trusted;
+use super::raw::value::{Accepts, IntoValue, Value, storing};
 use super::raw::version::{StoreShared, Writer};
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
 use super::store::Version;
-use crate::qp::Value;
 use crate::sync::WriterGuard;
 use crate::{Error, Rejected};
 
@@ -23,7 +23,7 @@ pub struct QpTxn<'s, V: ?Sized + Value + Send + Sync + 'static> {
     // Released before the values are dropped: their `drop` may use the store.
     writer: WriterGuard<'s, Writer<V>>,
     /// Values that were reclaimed on the way.
-    values: Vec<V::Dropped>,
+    values: Vec<V::Held>,
 }
 
 impl<'s, V: ?Sized + Value + Send + Sync + 'static> QpTxn<'s, V> {
@@ -35,7 +35,7 @@ impl<'s, V: ?Sized + Value + Send + Sync + 'static> QpTxn<'s, V> {
         }
     }
 
-    fn parts(&mut self) -> (&StoreShared<V>, &mut Writer<V>, &mut Vec<V::Dropped>) {
+    fn parts(&mut self) -> (&StoreShared<V>, &mut Writer<V>, &mut Vec<V::Held>) {
         (self.shared, &mut self.writer, &mut self.values)
     }
 
@@ -67,60 +67,35 @@ impl<'s, V: ?Sized + Value + Send + Sync + 'static> QpTxn<'s, V> {
     }
 }
 
-impl<V: Send + Sync + 'static> QpTxn<'_, V> {
+impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     /// Inserts or replaces. The value that was replaced can be read until the transaction is
     /// changed again.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given
-    /// back.
-    pub fn insert(&mut self, key: impl AsRef<[u8]>, value: V) -> Result<Option<&V>, Rejected<V>> {
-        self.put(key.as_ref(), value)
-    }
-
-    /// [`insert_many`](Self::insert_many) without the count.
-    ///
-    /// # Errors
-    /// As `insert_many`.
-    pub fn insert_all<K: AsRef<[u8]>>(
-        &mut self,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<(), Rejected<V>> {
-        self.insert_many(entries).map(drop)
-    }
-}
-
-impl QpTxn<'_, [u8]> {
-    /// Inserts or replaces, as [`insert`](Self::insert) does.
-    ///
-    /// # Errors
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
-    /// [`Error::GarbageLimit`].
+    /// [`Error::GarbageLimit`], with the value given back.
     ///
     /// ```
     /// use sapwood::qp::QpStore;
     /// let store: QpStore<[u8]> = QpStore::new()?;
     /// let mut txn = store.begin();
-    /// txn.insert_bytes("elm", "Ulmus")?;
-    /// assert_eq!(txn.insert_bytes("elm", "Ulmus glabra")?, Some(&b"Ulmus"[..]));
+    /// txn.insert("elm", b"Ulmus")?;
+    /// assert_eq!(txn.insert("elm", b"Ulmus glabra")?, Some(&b"Ulmus"[..]));
     /// txn.commit();
     /// assert_eq!(store.pin().view().get("elm"), Some(&b"Ulmus glabra"[..]));
     /// # Ok::<(), sapwood::Error>(())
     /// ```
-    pub fn insert_bytes(
+    pub fn insert<N: IntoValue<V>>(
         &mut self,
         key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<Option<&[u8]>, Error> {
-        let value = checked_value(value.as_ref())?;
-        match self.put(key.as_ref(), value) {
-            Ok(old) => Ok(old),
-            Err(rejected) => Err(rejected.error),
-        }
+        value: N,
+    ) -> Result<Option<&V>, Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
+        storing::<V, _, _>(value, |value| self.put(key.as_ref(), value))
     }
-}
 
-impl<V: ?Sized + Value + Send + Sync + 'static> QpTxn<'_, V> {
     fn put<'a>(
         &mut self,
         key: &[u8],

@@ -83,7 +83,7 @@ fn small_batches_are_single_changes_in_order() {
 #[test]
 fn nothing_is_nothing() {
     let mut map = QpMap::<u64>::new();
-    assert_eq!(map.insert_many::<&str>([]).unwrap(), 0);
+    assert_eq!(map.insert_many::<&str, _>([]).unwrap(), 0);
     assert_eq!(map.remove_many::<&str>(&[]), 0);
     assert_eq!(map.remove_many(&["", "absent"]), 0);
     assert_eq!(map.memory().total(), 0);

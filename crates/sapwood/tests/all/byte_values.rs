@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use sapwood::Error;
 use sapwood::arena::{Arena, ArenaOptions, Backing, DebugMode};
 use sapwood::qp::{Change, PointMap, QpMap, QpShared, QpStore};
 use sapwood::qsbr::Domain;
+use sapwood::{Error, Rejected};
 
 use crate::support::values::{Value, bytes};
 
@@ -75,11 +75,11 @@ fn every_length_of_keys_and_values() {
                 let value = filled(len, (round + i + j) as u8);
                 leaves += leaf(key_len, len);
                 let old = model.insert(key.clone(), value.clone());
-                let found = map.insert_bytes(&key, &value).unwrap();
+                let found = map.insert(&key, &value).unwrap();
                 assert_eq!(found.as_deref(), old.as_deref());
-                assert_eq!(txn.insert_bytes(&key, &value).unwrap(), old.as_deref());
-                assert_eq!(shared.insert_bytes(&key, &value), Ok(old.is_none()));
-                assert_eq!(points.insert_bytes(&key, &value), Ok(old.is_none()));
+                assert_eq!(txn.insert(&key, &value).unwrap(), old.as_deref());
+                assert_eq!(shared.insert(&key, &value).unwrap(), old.is_none());
+                assert_eq!(points.insert(&key, &value).unwrap(), old.is_none());
             }
         }
         txn.commit();
@@ -124,7 +124,7 @@ fn a_leaf_takes_three_bytes_more_than_one_of_a_fixed_value() {
     let mut texts: QpMap<[u8]> = QpMap::new();
     for key in &keys {
         fixed.insert(key, 7u64).unwrap();
-        texts.insert_bytes(key, 7u64.to_le_bytes()).unwrap();
+        texts.insert(key, &7u64.to_le_bytes()).unwrap();
     }
     let (fixed, texts) = (fixed.memory(), texts.memory());
     assert_eq!(
@@ -141,42 +141,43 @@ fn a_value_that_is_too_long_is_refused_by_every_way_in() {
     let wrong = Error::ValueTooLong { len: long.len() };
     assert!(wrong.to_string().contains("268435457"));
     let mut map: QpMap<[u8]> = QpMap::new();
-    assert_eq!(map.insert_bytes("a", &long), Err(wrong.clone()));
-    assert_eq!(map.insert_many_bytes([("a", &long)]), Err(wrong.clone()));
+    assert_eq!(map.insert("a", &long).unwrap_err().error, wrong);
+    assert_eq!(map.insert_many([("a", &long)]).unwrap_err().error, wrong);
     assert_eq!(
-        QpMap::from_sorted_bytes([("a", &long)]).err(),
+        QpMap::<[u8]>::from_sorted_iter([("a", &long)]).err(),
         Some(wrong.clone())
     );
     assert!(map.is_empty());
     let store = QpStore::<[u8]>::new().unwrap();
-    assert_eq!(store.begin().insert_bytes("a", &long), Err(wrong.clone()));
-    let sorted = QpStore::builder().build_sorted_bytes([("a", &long)]);
+    assert_eq!(store.begin().insert("a", &long).unwrap_err().error, wrong);
+    let sorted = QpStore::<[u8]>::builder().build_sorted([("a", &long)]);
     assert_eq!(sorted.err(), Some(wrong.clone()));
     let shared = QpShared::<[u8]>::new().unwrap();
-    assert_eq!(shared.insert_bytes("a", &long), Err(wrong.clone()));
-    assert_eq!(shared.insert_new_bytes("a", &long), Err(wrong.clone()));
-    assert_eq!(shared.replace_bytes("a", &long), Err(wrong.clone()));
+    assert_eq!(shared.insert("a", &long).unwrap_err().error, wrong);
+    assert_eq!(shared.insert_new("a", &long).unwrap_err().error, wrong);
+    assert_eq!(shared.replace("a", &long).unwrap_err().error, wrong);
+    let refused = shared.compare_exchange("a", b"", &long);
+    assert_eq!(refused.unwrap_err().error, wrong);
+    shared.insert("a", b"there").unwrap();
     assert_eq!(
-        shared.compare_exchange_bytes("a", "", &long),
+        shared.update("a", |_| long.clone().into()),
         Err(wrong.clone())
     );
-    shared.insert_bytes("a", "there").unwrap();
-    assert_eq!(shared.update_bytes("a", |_| &long), Err(wrong.clone()));
     let pin = shared.pin();
     assert_eq!(
-        pin.view().get_or_insert_bytes_with("b", || &long),
+        pin.view().get_or_insert_with("b", || long.clone().into()),
         Err(wrong)
     );
     assert_eq!(shared.get("a").as_deref(), Some(&b"there"[..]));
     // A key is looked at as well.
     let key = vec![0; 65_536];
     assert_eq!(
-        map.insert_bytes(&key, ""),
-        Err(Error::KeyTooLong { len: 65_536 })
+        map.insert(&key, b"").unwrap_err().error,
+        Error::KeyTooLong { len: 65_536 }
     );
     assert_eq!(
-        shared.insert_bytes(&key, ""),
-        Err(Error::KeyTooLong { len: 65_536 })
+        shared.insert(&key, b"").unwrap_err().error,
+        Error::KeyTooLong { len: 65_536 }
     );
 }
 
@@ -186,13 +187,13 @@ fn a_value_of_many_megabytes() {
     let long = filled(20 << 20, 5);
     let store = QpStore::<[u8]>::new().unwrap();
     let mut txn = store.begin();
-    txn.insert_bytes("long", &long).unwrap();
-    txn.insert_bytes("short", "a").unwrap();
+    txn.insert("long", &long).unwrap();
+    txn.insert("short", b"a").unwrap();
     txn.commit();
     assert!(store.pin().view().get("long") == Some(&long));
     let before = store.snapshot();
     let mut txn = store.begin();
-    txn.insert_bytes("long", "b").unwrap();
+    txn.insert("long", b"b").unwrap();
     txn.commit();
     let after = store.snapshot();
     let changes: Vec<_> = QpStore::diff(&before, &after).collect();
@@ -205,6 +206,11 @@ fn a_value_of_many_megabytes() {
     assert_eq!(store.memory().waiting.1, 0);
 }
 
+/// Entries by reference, as maps of byte strings take them.
+fn pairs<K>(list: &[(K, Vec<u8>)]) -> impl Iterator<Item = (&K, &Vec<u8>)> {
+    list.iter().map(|(key, value)| (key, value))
+}
+
 #[test]
 fn sorted_entries_with_equal_keys_keep_the_last() {
     let mut model = Model::new();
@@ -215,13 +221,13 @@ fn sorted_entries_with_equal_keys_keep_the_last() {
         model.insert(key.clone(), value.clone());
         entries.push((key, value));
     }
-    let map = QpMap::from_sorted_bytes(entries.clone()).unwrap();
+    let map = QpMap::<[u8]>::from_sorted_iter(pairs(&entries)).unwrap();
     same(&map, &model);
     // A run of leaves side by side is walked by their lengths.
-    let alone = QpMap::from_sorted_bytes(&model).unwrap();
+    let alone = QpMap::<[u8]>::from_sorted_iter(&model).unwrap();
     same(&alone, &model);
-    let store = QpStore::builder()
-        .build_sorted_bytes(entries.clone())
+    let store = QpStore::<[u8]>::builder()
+        .build_sorted(pairs(&entries))
         .unwrap();
     let snapshot = store.snapshot();
     assert!(
@@ -229,13 +235,13 @@ fn sorted_entries_with_equal_keys_keep_the_last() {
             .iter()
             .eq(model.iter().map(|(k, v)| (&k[..], &v[..])))
     );
-    let shared = QpShared::builder()
-        .build_sorted_bytes(entries.clone())
+    let shared = QpShared::<[u8]>::builder()
+        .build_sorted(pairs(&entries))
         .unwrap();
     assert_eq!(shared.len(), model.len());
     shared.verify().unwrap();
     entries.reverse();
-    let unsorted = QpMap::from_sorted_bytes(entries).err();
+    let unsorted = QpMap::<[u8]>::from_sorted_iter(pairs(&entries)).err();
     assert!(matches!(unsorted, Some(Error::NotSorted { .. })));
 }
 
@@ -262,11 +268,11 @@ fn a_full_map_is_unchanged_by_a_replacement_that_has_no_room() {
                     continue;
                 }
                 let value = filled(rng.usize(..400), i as u8);
-                match map.insert_bytes(&key, &value) {
+                match map.insert(&key, &value) {
                     Ok(old) => {
                         assert_eq!(old.as_deref(), model.insert(key, value).as_deref());
                     }
-                    Err(error) => {
+                    Err(Rejected { error, .. }) => {
                         assert!(matches!(error, Error::ArenaFull(_)), "{error}");
                         assert_eq!(map.get(&key), model.get(&key).map(|value| &value[..]));
                         refused += 1;
@@ -287,9 +293,9 @@ fn a_full_map_is_unchanged_by_a_replacement_that_has_no_room() {
 fn many_at_once_and_few_kept() {
     let mut map: QpMap<[u8]> = QpMap::new();
     let list: Vec<_> = (0..500u64).map(|i| (i.to_be_bytes(), bytes(i))).collect();
-    assert_eq!(map.insert_many_bytes(list.clone()), Ok(500));
-    assert_eq!(map.insert_many_bytes(list.clone()), Ok(0));
-    map.retain_bytes(|_, value| value.number() % 3 == 0);
+    assert_eq!(map.insert_many(pairs(&list)).unwrap(), 500);
+    assert_eq!(map.insert_many(pairs(&list)).unwrap(), 0);
+    map.retain(|_, value| value.number() % 3 == 0);
     assert_eq!(map.len(), 167);
     let mut out = vec![None; 500];
     let keys: Vec<_> = list.iter().map(|(key, _)| key).collect();
@@ -299,7 +305,7 @@ fn many_at_once_and_few_kept() {
     assert_eq!(map.remove_many(&keys), 167);
     map.verify().unwrap();
     let shared = QpShared::<[u8]>::new().unwrap();
-    assert_eq!(shared.insert_many_bytes(list.clone()), Ok(500));
+    assert_eq!(shared.insert_many(pairs(&list)).unwrap(), 500);
     assert_eq!(shared.retain(|_, value| value.number() % 2 == 0), Ok(250));
     assert_eq!(shared.remove_many(&keys), Ok(250));
     shared.verify().unwrap();
@@ -311,28 +317,28 @@ fn the_garbage_of_a_store_is_that_of_the_old_values() {
     let domain = Domain::builder().hard_limit(limit).build();
     let store = QpStore::<[u8]>::builder().domain(&domain).build().unwrap();
     let mut txn = store.begin();
-    txn.insert_bytes("a", filled(40 << 10, 1)).unwrap();
-    txn.insert_bytes("b", "").unwrap();
+    txn.insert("a", &filled(40 << 10, 1)).unwrap();
+    txn.insert("b", b"").unwrap();
     txn.commit();
     let held = store.snapshot();
     let mut txn = store.begin();
-    txn.insert_bytes("a", "").unwrap();
+    txn.insert("a", b"").unwrap();
     txn.commit();
     assert!(domain.garbage() >= 40 << 10);
     // What is new is no garbage, whatever its length; what is old is, if it is long.
     let mut txn = store.begin();
-    txn.insert_bytes("b", filled(40 << 10, 1)).unwrap();
+    txn.insert("b", &filled(40 << 10, 1)).unwrap();
     txn.commit();
     let mut txn = store.begin();
     assert!(matches!(
-        txn.insert_bytes("b", ""),
-        Err(Error::GarbageLimit(_))
+        txn.insert("b", b"").unwrap_err().error,
+        Error::GarbageLimit(_)
     ));
     drop(txn);
     assert!(domain.garbage() <= limit);
     drop(held);
     let mut txn = store.begin();
-    txn.insert_bytes("b", "").unwrap();
+    txn.insert("b", b"").unwrap();
     txn.commit();
     store.verify().unwrap();
 }
@@ -355,18 +361,18 @@ fn a_published_map_says_that_its_values_are_byte_strings() {
     let list: Vec<_> = (0..300u64).map(|i| (i.to_be_bytes(), bytes(i))).collect();
     let map = QpShared::<[u8]>::builder()
         .with_index()
-        .build_sorted_bytes_in(Arena::create(options(hash)).unwrap(), list.clone())
+        .build_sorted_in(Arena::create(options(hash)).unwrap(), pairs(&list))
         .unwrap();
     let points = PointMap::<[u8]>::builder()
         .build_in(Arena::create(options(hash)).unwrap())
         .unwrap();
     for (key, value) in &list {
-        points.insert_bytes(key, value).unwrap();
+        points.insert(key, value).unwrap();
         assert_eq!(map.get(key).as_ref(), Some(value));
     }
     for (key, value) in &list {
-        assert_eq!(map.insert_bytes(key, &value[1..]), Ok(false));
-        assert_eq!(points.insert_bytes(key, &value[1..]), Ok(false));
+        assert!(!map.insert(key, &value[1..]).unwrap());
+        assert!(!points.insert(key, &value[1..]).unwrap());
         assert_eq!(map.get(key).as_deref(), Some(&value[1..]));
         assert_eq!(points.get(key).as_deref(), Some(&value[1..]));
     }
@@ -388,7 +394,7 @@ mod files {
         let mut map = QpMap::new();
         for i in 0..n {
             let key = format!("{:x}/{i}", i.wrapping_mul(0x9e37_79b9) & 0xffff);
-            map.insert_bytes(key, bytes(i * 64 + i % 63)).unwrap();
+            map.insert(key, &bytes(i * 64 + i % 63)).unwrap();
         }
         map
     }
@@ -415,11 +421,11 @@ mod files {
             }
             // The bytes depend on the entries only, however they came to be.
             map.compact().unwrap();
-            map.insert_bytes("more", "x").unwrap();
+            map.insert("more", b"x").unwrap();
             map.remove("more");
             map.save(&path).unwrap();
             assert!(fs::read(&path).unwrap() == bytes);
-            let store = QpStore::builder().build_sorted_bytes(&map).unwrap();
+            let store = QpStore::<[u8]>::builder().build_sorted(&map).unwrap();
             store.snapshot().save(&path).unwrap();
             assert!(fs::read(&path).unwrap() == bytes);
             let layout = |cause| matches!(cause, OpenCause::ByteStrings { .. });
@@ -493,7 +499,7 @@ mod files {
         let path = folder.file("map");
         for len in [0, 3, 5, 253, 254, 400, 65_535, 65_536] {
             let mut map: QpMap<[u8]> = QpMap::new();
-            map.insert_bytes("k", filled(len, 1)).unwrap();
+            map.insert("k", &filled(len, 1)).unwrap();
             map.save(&path).unwrap();
             let whole = fs::read(&path).unwrap();
             let header = decoded(&whole);

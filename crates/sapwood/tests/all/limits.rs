@@ -103,7 +103,7 @@ fn a_key_that_is_too_long_is_refused_by_every_way_in() {
     txn.insert("a", 1).unwrap();
     let rejected = txn.insert(&long, 5).unwrap_err();
     assert_eq!((rejected.value, rejected.error), (5, refused.clone()));
-    assert!(txn.insert_all([(&long, 6)]).is_err());
+    assert!(txn.insert_many([(&long, 6)]).is_err());
     assert_eq!(txn.len(), 1);
     txn.commit();
     store.verify().unwrap();

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use sapwood::key::{dns_name, reverse_components};
-use sapwood::qp::{Entry, QpFile, QpMap, QpSnapshot, QpStore, QpTxn, QpView};
+use sapwood::qp::{Entry, QpFile, QpMap, QpShared, QpSnapshot, QpStore, QpTxn, QpView};
 use sapwood::{Error, Pin, Reader};
 
 type Model = BTreeMap<Vec<u8>, u32>;
@@ -554,4 +554,46 @@ fn maps_of_references_shorten_their_lifetimes() {
     map.insert("b", &local).unwrap();
     let fixed = QpMap::from([("a", "static")]);
     assert_eq!(shorter_iter(fixed.iter()).count() + 1, map.len());
+}
+
+/// What is inserted is inferred from the map, and the map from what is inserted, as in `BTreeMap`.
+#[test]
+fn values_are_inferred_and_coerced() {
+    let mut map = QpMap::new();
+    map.insert("a", 1).unwrap();
+    map.insert("b", 2u8).unwrap();
+    assert_eq!(map.get("a"), Some(&1u8));
+    let mut map: QpMap<u64> = QpMap::new();
+    map.insert("a", "5".parse().unwrap()).unwrap();
+    map.insert("b", Default::default()).unwrap();
+    map.insert("c", 3u32.into()).unwrap();
+    assert!(map.values().eq(&[5, 0, 3]));
+    let mut map: QpMap<Option<Vec<u8>>> = QpMap::new();
+    map.insert("a", None).unwrap();
+    map.insert("b", Some((0..3).collect())).unwrap();
+    assert_eq!(map["b"], Some(vec![0, 1, 2]));
+    let mut map: QpMap<Box<dyn Fn(u32) -> u32>> = QpMap::new();
+    map.insert("a", Box::new(|n| n + 1)).unwrap();
+    assert_eq!(map["a"](1), 2);
+    fn double(n: u32) -> u32 {
+        2 * n
+    }
+    let shared: QpShared<fn(u32) -> u32> = QpShared::new().unwrap();
+    shared.insert("a", double).unwrap();
+    assert_eq!(shared.get("a").unwrap()(4), 8);
+    let owned = String::from("text");
+    let mut map: QpMap<&str> = QpMap::new();
+    map.insert("a", &owned).unwrap();
+    assert_eq!(map["a"], "text");
+    let mut map: QpMap<[u8]> = QpMap::new();
+    let bytes = vec![1u8, 2];
+    map.insert("a", &bytes).unwrap();
+    map.insert("b", &bytes[1..]).unwrap();
+    map.insert("c", b"text").unwrap();
+    map.insert("d", owned.as_bytes()).unwrap();
+    assert!(map.values().map(<[u8]>::len).eq([2, 1, 4, 4]));
+    // Changed where they lie, at their length.
+    map.get_mut("c").unwrap().make_ascii_uppercase();
+    map.values_mut().for_each(<[u8]>::reverse);
+    assert_eq!(map.get("c"), Some(&b"TXET"[..]));
 }

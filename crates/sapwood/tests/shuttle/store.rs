@@ -321,7 +321,7 @@ fn a_limit_refuses_whole_transactions() {
         let store: Store = builder().domain(&domain).build().unwrap();
         let start = |key: &str| (key.to_string(), 0);
         let mut txn = store.begin();
-        txn.insert_all(KEYS.map(|key| (start(key).0, Box::new(0))))
+        txn.insert_many(KEYS.map(|key| (start(key).0, Box::new(0))))
             .unwrap();
         txn.commit();
         let reader = {

@@ -139,7 +139,7 @@ impl<V: Fixed> Value for V {
 
     fn txn_insert_all(txn: &mut QpTxn<'_, V>, list: &[(Vec<u8>, u64)]) -> Result<(), Error> {
         let list = list.iter().map(|(k, n)| (k, V::new(*n)));
-        txn.insert_all(list).map_err(Error::from)
+        txn.insert_many(list).map(drop).map_err(Error::from)
     }
 
     fn shared_get<O: Order>(map: &SharedMap<O, V>, key: &[u8]) -> Option<u64> {
@@ -269,28 +269,31 @@ impl Value for [u8] {
     }
 
     fn map_insert(map: &mut QpMap<[u8]>, key: &[u8], n: u64) -> Result<Option<u64>, Error> {
-        let old = map.insert_bytes(key, bytes(n))?;
+        let old = map.insert(key, &bytes(n))?;
         Ok(old.as_deref().map(Value::number))
     }
 
     fn map_retain(map: &mut QpMap<[u8]>, mut keep: impl FnMut(u64) -> bool) {
-        map.retain_bytes(|_, value| keep(value.number()));
+        map.retain(|_, value| keep(value.number()));
     }
 
     fn map_of(list: &[(Vec<u8>, u64)]) -> QpMap<[u8]> {
         let mut map = QpMap::new();
         let list = list.iter().map(|(k, n)| (k, bytes(*n)));
-        map.insert_many_bytes(list).unwrap();
+        for (key, value) in list {
+            map.insert(key, &value).unwrap();
+        }
         map
     }
 
     fn txn_insert(txn: &mut QpTxn<'_, [u8]>, key: &[u8], n: u64) -> Result<Option<u64>, Error> {
-        Ok(txn.insert_bytes(key, bytes(n))?.map(Value::number))
+        Ok(txn.insert(key, &bytes(n))?.map(Value::number))
     }
 
     fn txn_insert_all(txn: &mut QpTxn<'_, [u8]>, list: &[(Vec<u8>, u64)]) -> Result<(), Error> {
-        let list = list.iter().map(|(k, n)| (k, bytes(*n)));
-        txn.insert_many_bytes(list).map(drop)
+        let list: Vec<_> = list.iter().map(|(k, n)| (k, bytes(*n))).collect();
+        let list = list.iter().map(|(k, value)| (k, value));
+        txn.insert_many(list).map(drop).map_err(Error::from)
     }
 
     fn shared_get<O: Order>(map: &SharedMap<O, [u8]>, key: &[u8]) -> Option<u64> {
@@ -298,15 +301,15 @@ impl Value for [u8] {
     }
 
     fn insert<O: Order>(map: &SharedMap<O, [u8]>, key: &[u8], n: u64) -> Result<bool, Error> {
-        map.insert_bytes(key, bytes(n))
+        Ok(map.insert(key, &bytes(n))?)
     }
 
     fn insert_new<O: Order>(map: &SharedMap<O, [u8]>, key: &[u8], n: u64) -> Result<(), Error> {
-        map.insert_new_bytes(key, bytes(n))
+        Ok(map.insert_new(key, &bytes(n))?)
     }
 
     fn replace<O: Order>(map: &SharedMap<O, [u8]>, key: &[u8], n: u64) -> Result<(), Error> {
-        map.replace_bytes(key, bytes(n))
+        Ok(map.replace(key, &bytes(n))?)
     }
 
     fn exchange<O: Order>(
@@ -315,15 +318,12 @@ impl Value for [u8] {
         current: u64,
         new: u64,
     ) -> Result<(), Error> {
-        map.compare_exchange_bytes(key, bytes(current), bytes(new))
+        Ok(map.compare_exchange(key, &bytes(current), &bytes(new))?)
     }
 
     fn get_or_insert<O: Order>(map: &SharedMap<O, [u8]>, key: &[u8], n: u64) -> Result<u64, Error> {
-        match map.insert_new_bytes(key, bytes(n)) {
-            Ok(()) => Ok(n),
-            Err(Error::Exists) => Ok(Self::shared_get(map, key).expect("one thread")),
-            Err(error) => Err(error),
-        }
+        let there = map.get_or_insert_with(key, || bytes(n).into())?;
+        Ok(there.number())
     }
 
     fn update<O: Order>(
@@ -331,7 +331,7 @@ impl Value for [u8] {
         key: &[u8],
         mut new: impl FnMut(u64) -> u64,
     ) -> Result<bool, Error> {
-        map.update_bytes(key, |old| bytes(new(old.number())))
+        map.update(key, |old| bytes(new(old.number())).into())
     }
 
     fn view_insert<O: Order>(
@@ -339,7 +339,7 @@ impl Value for [u8] {
         key: &[u8],
         n: u64,
     ) -> Result<Option<u64>, Error> {
-        Ok(view.insert_bytes(key, bytes(n))?.map(Value::number))
+        Ok(view.insert(key, &bytes(n))?.map(Value::number))
     }
 
     fn view_insert_new<O: Order>(
@@ -347,7 +347,7 @@ impl Value for [u8] {
         key: &[u8],
         n: u64,
     ) -> Result<u64, Error> {
-        view.insert_new_bytes(key, bytes(n)).map(Value::number)
+        Ok(view.insert_new(key, &bytes(n)).map(Value::number)?)
     }
 
     fn view_replace<O: Order>(
@@ -355,7 +355,7 @@ impl Value for [u8] {
         key: &[u8],
         n: u64,
     ) -> Result<u64, Error> {
-        view.replace_bytes(key, bytes(n)).map(Value::number)
+        Ok(view.replace(key, &bytes(n)).map(Value::number)?)
     }
 
     fn view_exchange<O: Order>(
@@ -364,10 +364,10 @@ impl Value for [u8] {
         current: u64,
         new: u64,
     ) -> Result<Result<u64, Option<u64>>, Error> {
-        let done = view.compare_exchange_bytes(key, bytes(current), bytes(new))?;
+        let done = view.compare_exchange(key, &bytes(current), &bytes(new))?;
         Ok(match done {
-            Ok(old) => Ok(old.number()),
-            Err(found) => Err(found.map(Value::number)),
+            Exchange::Done(old) => Ok(old.number()),
+            Exchange::Refused { found, .. } => Err(found.map(Value::number)),
         })
     }
 
@@ -376,7 +376,7 @@ impl Value for [u8] {
         key: &[u8],
         n: u64,
     ) -> Result<u64, Error> {
-        let there = view.get_or_insert_bytes_with(key, || bytes(n))?;
+        let there = view.get_or_insert_with(key, || bytes(n).into())?;
         Ok(there.number())
     }
 
@@ -385,7 +385,7 @@ impl Value for [u8] {
         key: &[u8],
         mut new: impl FnMut(u64) -> u64,
     ) -> Result<Option<u64>, Error> {
-        let old = view.update_bytes(key, |old| bytes(new(old.number())))?;
+        let old = view.update(key, |old| bytes(new(old.number())).into())?;
         Ok(old.map(Value::number))
     }
 }

@@ -417,9 +417,10 @@ fn a_panic_inside_a_transaction_rolls_back() {
             txn.remove("b").unwrap();
             match how {
                 0 => panic!("with an open transaction"),
-                1 => txn
-                    .insert_all((0..9u64).map(|i| (i.to_be_bytes(), 1 / (5 - i))))
-                    .unwrap(),
+                1 => {
+                    let entries = (0..9u64).map(|i| (i.to_be_bytes(), 1 / (5 - i)));
+                    txn.insert_many(entries).unwrap();
+                }
                 _ => txn.iter().for_each(|(k, _)| assert!(k.is_empty())),
             }
         }));

@@ -17,7 +17,7 @@ use super::tree::{Owned, Policy, Tree, each_child};
 impl<V: ?Sized + Value> Tree<V> {
     /// Removes everything that starts with `prefix`; returns how many entries that were, and their
     /// values, if it matters when they are dropped.
-    pub(crate) fn remove_prefix(&mut self, prefix: &[u8]) -> (usize, Vec<V::Dropped>) {
+    pub(crate) fn remove_prefix(&mut self, prefix: &[u8]) -> (usize, Vec<V::Held>) {
         let mut values = Vec::new();
         let Ok(tops) = self.unlink_prefix(&mut Owned, prefix) else {
             return (0, values);
@@ -191,7 +191,7 @@ pub(crate) unsafe fn drop_values<V: ?Sized + Value>(base: *mut u8, cells: Vec<u3
         values: PhantomData<V>,
     }
     impl<V: ?Sized + Value> Rest<V> {
-        fn next(&mut self) -> Option<V::Dropped> {
+        fn next(&mut self) -> Option<V::Held> {
             loop {
                 let cell = self.todo.pop()?;
                 let p = self.base.wrapping_add(byte_of(cell));

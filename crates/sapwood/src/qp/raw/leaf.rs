@@ -184,7 +184,7 @@ impl<V: ?Sized + Stored> LeafOf<V> {
     /// # Safety
     /// `p` points at a leaf whose value nobody uses afterwards.
     #[inline]
-    pub(crate) unsafe fn take(p: *mut u8) -> V::Dropped {
+    pub(crate) unsafe fn take(p: *mut u8) -> V::Held {
         // SAFETY: the caller's promise.
         unsafe { V::take(p) }
     }

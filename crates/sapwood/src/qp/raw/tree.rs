@@ -265,7 +265,7 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// The leaf is live, unlinked, and nobody reads it any more.
-    pub(crate) unsafe fn take_leaf(&mut self, cell: u32) -> V::Dropped {
+    pub(crate) unsafe fn take_leaf(&mut self, cell: u32) -> V::Held {
         // SAFETY: the caller's promise.
         unsafe { self.free_leaf(cell, |p| LeafOf::<V>::take(p)) }
     }

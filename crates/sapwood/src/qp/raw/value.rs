@@ -1,12 +1,14 @@
 //! What kinds of values leaves hold: those of a fixed size, and byte strings.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 use core::ptr;
 
 use sapwood_format::leaf::{self, LONG};
 
-use super::leaf::LeafOf;
+use super::leaf::{LeafOf, MAX_VALUE};
+use crate::{Error, Rejected};
 
 /// What a leaf can hold: any type of a fixed size, or a byte string. The two differ in where the
 /// value lies, and in how it gets there and out again.
@@ -21,8 +23,8 @@ pub unsafe trait Stored {
     type Spare<'a>: Copy;
     /// A value that comes out of a map.
     type Taken;
-    /// What has to be dropped when a leaf goes: the value, or nothing.
-    type Dropped;
+    /// What a map owns of a value, and drops with its leaf: the value, or nothing.
+    type Held;
 
     /// The value lies behind a pointer.
     const BOXED: bool;
@@ -36,6 +38,12 @@ pub unsafe trait Stored {
     /// Where the length of the key is.
     const LEN_AT: usize;
 
+    /// A new value of one that came out of a map, which stays in `place` if it is lent.
+    fn lend<'a>(taken: Self::Taken, place: &'a mut Option<Self::Taken>) -> Self::New<'a>;
+
+    /// What the caller of a refused insertion gets back of a new value.
+    fn held(new: Self::New<'_>) -> Self::Held;
+
     /// The new value's length where lengths vary, else 0.
     fn new_len(new: &Self::New<'_>) -> usize;
 
@@ -43,7 +51,7 @@ pub unsafe trait Stored {
     fn spare<'a>(new: &Self::New<'a>) -> Self::Spare<'a>;
 
     /// The new value again, from what `take` took out of its leaf.
-    fn again<'a>(spare: Self::Spare<'a>, dropped: Self::Dropped) -> Self::New<'a>;
+    fn again<'a>(spare: Self::Spare<'a>, dropped: Self::Held) -> Self::New<'a>;
 
     /// Bytes that a value of this length (0 where lengths do not vary) takes behind the key.
     fn behind(value_len: usize) -> usize;
@@ -77,7 +85,7 @@ pub unsafe trait Stored {
     ///
     /// # Safety
     /// `p` points at a leaf whose value nobody uses afterwards.
-    unsafe fn take(p: *mut u8) -> Self::Dropped;
+    unsafe fn take(p: *mut u8) -> Self::Held;
 
     /// Moves the value out.
     ///
@@ -106,12 +114,136 @@ pub trait Value: Stored {}
 
 impl<V: ?Sized + Stored> Value for V {}
 
+/// What can be inserted as a value into a map of `V`: a `V`, which moves in; into a map of `[u8]`,
+/// a reference to a slice, an array or a vector of bytes, which are copied.
+///
+/// There is nothing to implement.
+///
+/// ```
+/// use sapwood::qp::QpMap;
+/// let mut numbers = QpMap::new();
+/// numbers.insert("elm", 7u32)?;
+/// let mut texts: QpMap<[u8]> = QpMap::new();
+/// texts.insert("elm", b"Ulmus")?;
+/// texts.insert("oak", "Quercus".as_bytes())?;
+/// texts.insert("ash", &vec![0; 1000])?;
+/// assert_eq!(texts.get("oak"), Some(&b"Quercus"[..]));
+/// # Ok::<(), sapwood::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be inserted into a map of `{V}`",
+    note = "a map of `[u8]` takes `&[u8]`: texts as `text.as_bytes()`, vectors by reference"
+)]
+pub trait IntoValue<V: ?Sized + Value>: Sized {
+    /// The value, or a loan of its bytes.
+    #[doc(hidden)]
+    fn into_new<'a>(self) -> V::New<'a>
+    where
+        Self: 'a;
+}
+
+/// A map of this takes `N`: the other half of [`IntoValue`], by which the compiler knows what is
+/// inserted when it knows the map, as in `map.insert(key, text.parse()?)`.
+///
+/// There is nothing to implement.
+pub trait Accepts<N> {}
+
+impl<T> Accepts<T> for T {}
+
+impl Accepts<&[u8]> for [u8] {}
+
+impl<const N: usize> Accepts<&[u8; N]> for [u8] {}
+
+impl Accepts<&Vec<u8>> for [u8] {}
+
+impl<T> IntoValue<T> for T {
+    #[inline(always)]
+    fn into_new<'a>(self) -> T
+    where
+        T: 'a,
+    {
+        self
+    }
+}
+
+impl<'b> IntoValue<[u8]> for &'b [u8] {
+    #[inline(always)]
+    fn into_new<'a>(self) -> &'a [u8]
+    where
+        'b: 'a,
+    {
+        self
+    }
+}
+
+impl<'b, const N: usize> IntoValue<[u8]> for &'b [u8; N] {
+    #[inline(always)]
+    fn into_new<'a>(self) -> &'a [u8]
+    where
+        'b: 'a,
+    {
+        self
+    }
+}
+
+impl<'b> IntoValue<[u8]> for &'b Vec<u8> {
+    #[inline(always)]
+    fn into_new<'a>(self) -> &'a [u8]
+    where
+        'b: 'a,
+    {
+        self
+    }
+}
+
+/// Stores a value that is not too long.
+#[inline(always)]
+pub(crate) fn storing<'a, V: ?Sized + Value, N: IntoValue<V> + 'a, R>(
+    value: N,
+    store: impl FnOnce(V::New<'a>) -> Result<R, Rejected<V::New<'a>>>,
+) -> Result<R, Rejected<V::Held>>
+where
+    V: Accepts<N>,
+{
+    storing_new::<V, R>(value.into_new(), store)
+}
+
+/// Stores a value that a map gave, or a closure, as [`storing`] does; what is lent of it lies in
+/// `place`.
+#[inline(always)]
+pub(crate) fn storing_taken<'a, V: ?Sized + Value, R>(
+    value: V::Taken,
+    place: &'a mut Option<V::Taken>,
+    store: impl FnOnce(V::New<'a>) -> Result<R, Rejected<V::New<'a>>>,
+) -> Result<R, Rejected<V::Held>> {
+    storing_new::<V, R>(V::lend(value, place), store)
+}
+
+#[inline(always)]
+fn storing_new<'a, V: ?Sized + Value, R>(
+    value: V::New<'a>,
+    store: impl FnOnce(V::New<'a>) -> Result<R, Rejected<V::New<'a>>>,
+) -> Result<R, Rejected<V::Held>> {
+    let len = V::new_len(&value);
+    let stored = match len > MAX_VALUE {
+        true => Err(Rejected {
+            value,
+            error: Error::ValueTooLong { len },
+        }),
+        false => store(value),
+    };
+    stored.map_err(|Rejected { value, error }| Rejected {
+        value: V::held(value),
+        error,
+    })
+}
+
 // SAFETY: the value comes first, in as many bytes as it has, or its pointer.
 unsafe impl<T> Stored for T {
     type New<'a> = T;
     type Spare<'a> = ();
     type Taken = T;
-    type Dropped = T;
+    type Held = T;
 
     const BOXED: bool = align_of::<T>() > 8;
     const NEEDS_DROP: bool = Self::BOXED || core::mem::needs_drop::<T>();
@@ -123,6 +255,16 @@ unsafe impl<T> Stored for T {
     } else {
         size_of::<T>()
     };
+
+    #[inline(always)]
+    fn lend<'a>(taken: T, _: &'a mut Option<T>) -> Self::New<'a> {
+        taken
+    }
+
+    #[inline(always)]
+    fn held(new: T) -> T {
+        new
+    }
 
     #[inline(always)]
     fn new_len(_: &T) -> usize {
@@ -213,7 +355,7 @@ unsafe impl Stored for [u8] {
     type New<'a> = &'a [u8];
     type Spare<'a> = &'a [u8];
     type Taken = Box<[u8]>;
-    type Dropped = ();
+    type Held = ();
 
     const BOXED: bool = false;
     const NEEDS_DROP: bool = false;
@@ -221,6 +363,14 @@ unsafe impl Stored for [u8] {
     const ALIGN: usize = 8;
     const VARIES: bool = true;
     const LEN_AT: usize = 0;
+
+    #[inline(always)]
+    fn lend<'a>(taken: Box<[u8]>, place: &'a mut Option<Box<[u8]>>) -> &'a [u8] {
+        place.insert(taken)
+    }
+
+    #[inline(always)]
+    fn held(_: &[u8]) {}
 
     #[inline(always)]
     fn new_len(new: &&[u8]) -> usize {

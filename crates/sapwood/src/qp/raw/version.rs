@@ -195,7 +195,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
 
     /// Takes the tree back to the newest committed version and frees what the transaction made;
     /// hands out its values.
-    pub(crate) fn roll_back(&self, writer: &mut Writer<V>, values: &mut Vec<V::Dropped>) {
+    pub(crate) fn roll_back(&self, writer: &mut Writer<V>, values: &mut Vec<V::Held>) {
         let root = Root::from_word(self.published.load(Ordering::Relaxed));
         writer.queue.release(0);
         let Writer { tree, cow, .. } = writer;
@@ -222,7 +222,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
         &self,
         writer: &mut Writer<V>,
         budget: usize,
-        values: &mut Vec<V::Dropped>,
+        values: &mut Vec<V::Held>,
     ) -> usize {
         if writer.queue.is_empty() {
             return 0;
@@ -243,7 +243,7 @@ impl<V: ?Sized + Value> StoreShared<V> {
         &self,
         writer: &mut Writer<V>,
         bytes: usize,
-        values: &mut Vec<V::Dropped>,
+        values: &mut Vec<V::Held>,
     ) -> Result<(), GarbageLimit> {
         garbage::admit(
             &self.domain,
@@ -499,7 +499,7 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// The node is unlinked, counted as retired, and nobody can hold it any more.
-    unsafe fn free_retired(&mut self, cell: u32, values: &mut Vec<V::Dropped>) {
+    unsafe fn free_retired(&mut self, cell: u32, values: &mut Vec<V::Held>) {
         // SAFETY: the caller's promise; the value is out before the block is freed.
         unsafe {
             let (bytes, kind) = self.block(cell);

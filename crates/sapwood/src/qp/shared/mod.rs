@@ -22,14 +22,14 @@ pub use unordered::{PointMap, PointMapIter, PointMapView, SweepPlace, Unordered}
 pub use view::{Exchange, SharedView};
 
 use super::QpSharedMemory;
-use super::map::checked_value;
 use super::raw::index::Index;
+use super::raw::value::{storing, storing_taken};
 use super::raw::version::stable_arena;
 use super::raw::writers::ops::{Operations, Outcome, Removed, Structure};
 use super::store::RESERVE;
 use crate::figures;
 use crate::memory::MemoryOptions;
-use crate::qp::Value;
+use crate::qp::{Accepts, IntoValue, Value};
 use crate::reader::reading_methods;
 use crate::seed::seed;
 use crate::{Buildable, Builder, Error, Readable, Rejected};
@@ -202,9 +202,21 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
         self.read(|view| view.contains_key(key))
     }
 
+    /// Runs a change that stores a value: see [`stored`](Self::stored).
+    fn storing<'a, N: IntoValue<V> + 'a, R>(
+        &self,
+        value: N,
+        change: impl FnMut(SharedView<'_, O, V>, V::New<'a>) -> Result<R, Rejected<V::New<'a>>>,
+    ) -> Result<R, Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
+        storing::<V, _, _>(value, |value| self.stored(value, change))
+    }
+
     /// Runs a change that stores a value, each time under a guard of its own: see
     /// [`Operations::with_room`].
-    fn storing<'a, R>(
+    fn stored<'a, R>(
         &self,
         value: V::New<'a>,
         mut change: impl FnMut(SharedView<'_, O, V>, V::New<'a>) -> Result<R, Rejected<V::New<'a>>>,
@@ -351,16 +363,32 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     }
 }
 
-impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
+impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
     /// Inserts or replaces; whether the key is new.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], [`Error::Full`], with
-    /// the value given back; the map is unchanged.
-    pub fn insert(&self, key: impl AsRef<[u8]>, value: V) -> Result<bool, Rejected<V>> {
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
+    /// [`Error::GarbageLimit`], [`Error::Full`], with the value given back; the map is unchanged.
+    ///
+    /// ```
+    /// use sapwood::qp::PointMap;
+    /// let texts: PointMap<[u8]> = PointMap::new()?;
+    /// assert!(texts.insert("elm", b"Ulmus")?);
+    /// assert!(!texts.insert("elm", b"Ulmus glabra")?);
+    /// assert_eq!(texts.read(|view| view.get("elm").map(<[u8]>::len)), Some(12));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn insert<N: IntoValue<V>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: N,
+    ) -> Result<bool, Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
         let key = key.as_ref();
         self.storing(value, |view, value| {
-            view.insert(key, value).map(|old| old.is_none())
+            view.put(key, value).map(|old| old.is_none())
         })
     }
 
@@ -368,18 +396,32 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     ///
     /// # Errors
     /// [`Error::Exists`] when it is there; else as [`insert`](Self::insert).
-    pub fn insert_new(&self, key: impl AsRef<[u8]>, value: V) -> Result<(), Rejected<V>> {
+    pub fn insert_new<N: IntoValue<V>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: N,
+    ) -> Result<(), Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
         let key = key.as_ref();
-        self.storing(value, |view, value| view.insert_new(key, value).map(drop))
+        self.storing(value, |view, value| view.put_new(key, value).map(drop))
     }
 
     /// Replaces the value of a key that is there.
     ///
     /// # Errors
     /// [`Error::Absent`] when it is not there; else as [`insert`](Self::insert).
-    pub fn replace(&self, key: impl AsRef<[u8]>, value: V) -> Result<(), Rejected<V>> {
+    pub fn replace<N: IntoValue<V>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: N,
+    ) -> Result<(), Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
         let key = key.as_ref();
-        self.storing(value, |view, value| view.replace(key, value).map(drop))
+        self.storing(value, |view, value| view.put_over(key, value).map(drop))
     }
 
     /// Replaces the value of a key if it equals `current`.
@@ -396,27 +438,26 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     /// assert_eq!((rejected.error, rejected.value), (Error::Differs, 3));
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn compare_exchange(
+    pub fn compare_exchange<N: IntoValue<V>>(
         &self,
         key: impl AsRef<[u8]>,
         current: &V,
-        new: V,
-    ) -> Result<(), Rejected<V>>
+        new: N,
+    ) -> Result<(), Rejected<V::Held>>
     where
+        V: Accepts<N>,
         V: PartialEq,
     {
         let key = key.as_ref();
-        self.storing(new, |view, new| {
-            match view.compare_exchange(key, current, new)? {
-                Exchange::Done(_) => Ok(()),
-                Exchange::Refused { found, value } => Err(Rejected {
-                    value,
-                    error: match found {
-                        Some(_) => Error::Differs,
-                        None => Error::Absent,
-                    },
-                }),
-            }
+        self.storing(new, |view, new| match view.exchange(key, current, new)? {
+            Outcome::Refused(found, value) => Err(Rejected {
+                value,
+                error: match found {
+                    Some(_) => Error::Differs,
+                    None => Error::Absent,
+                },
+            }),
+            _ => Ok(()),
         })
     }
 
@@ -430,17 +471,22 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     pub fn get_or_insert_with(
         &self,
         key: impl AsRef<[u8]>,
-        make: impl FnOnce() -> V,
-    ) -> Result<V, Error>
+        make: impl FnOnce() -> V::Taken,
+    ) -> Result<V::Owned, Error>
     where
-        V: Clone,
+        V: ToOwned,
     {
         let key = key.as_ref();
         if let Some(value) = self.get(key) {
             return Ok(value);
         }
-        let stored = self.storing(make(), |view, value| view.get_or_put(key, value).cloned());
-        stored.map_err(Error::from)
+        let mut place = None;
+        let stored = storing_taken::<V, _>(make(), &mut place, |value| {
+            self.stored(value, |view, value| {
+                view.get_or_put(key, value).map(V::to_owned)
+            })
+        });
+        Ok(stored?)
     }
 
     /// Replaces the value of a key by what `new` makes of it; whether the key was there. See
@@ -469,102 +515,10 @@ impl<O: Order, V: Send + Sync + 'static> SharedMap<O, V> {
     pub fn update(
         &self,
         key: impl AsRef<[u8]>,
-        mut new: impl FnMut(&V) -> V,
+        mut new: impl FnMut(&V) -> V::Taken,
     ) -> Result<bool, Error> {
         let key = key.as_ref();
         self.retrying(|view| Ok(view.update(key, &mut new)?.is_some()))
-    }
-}
-
-impl<O: Order> SharedMap<O, [u8]> {
-    /// Inserts or replaces a byte string, which is copied; whether the key is new.
-    ///
-    /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
-    /// [`Error::GarbageLimit`], [`Error::Full`]; the map is unchanged.
-    ///
-    /// ```
-    /// use sapwood::qp::PointMap;
-    /// let texts: PointMap<[u8]> = PointMap::new()?;
-    /// assert!(texts.insert_bytes("elm", "Ulmus")?);
-    /// assert!(!texts.insert_bytes("elm", "Ulmus glabra")?);
-    /// assert_eq!(texts.read(|view| view.get("elm").map(<[u8]>::len)), Some(12));
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    pub fn insert_bytes(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<bool, Error> {
-        let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
-        Ok(self.storing(value, |view, value| {
-            view.put(key, value).map(|old| old.is_none())
-        })?)
-    }
-
-    /// Inserts a key that is not there.
-    ///
-    /// # Errors
-    /// [`Error::Exists`] when it is there; else as [`insert_bytes`](Self::insert_bytes).
-    pub fn insert_new_bytes(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<(), Error> {
-        let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
-        Ok(self.storing(value, |view, value| view.put_new(key, value).map(drop))?)
-    }
-
-    /// Replaces the value of a key that is there.
-    ///
-    /// # Errors
-    /// [`Error::Absent`] when it is not there; else as [`insert_bytes`](Self::insert_bytes).
-    pub fn replace_bytes(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<(), Error> {
-        let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
-        Ok(self.storing(value, |view, value| view.put_over(key, value).map(drop))?)
-    }
-
-    /// Replaces the value of a key if it equals `current`.
-    ///
-    /// # Errors
-    /// [`Error::Absent`], [`Error::Differs`]; else as [`insert_bytes`](Self::insert_bytes).
-    pub fn compare_exchange_bytes(
-        &self,
-        key: impl AsRef<[u8]>,
-        current: impl AsRef<[u8]>,
-        new: impl AsRef<[u8]>,
-    ) -> Result<(), Error> {
-        let (key, new) = (key.as_ref(), checked_value(new.as_ref())?);
-        Ok(self.storing(new, |view, new| {
-            match view.exchange(key, current.as_ref(), new)? {
-                Outcome::Refused(found, value) => Err(Rejected {
-                    value,
-                    error: match found {
-                        Some(_) => Error::Differs,
-                        None => Error::Absent,
-                    },
-                }),
-                _ => Ok(()),
-            }
-        })?)
-    }
-
-    /// Replaces the value of a key by what `new` makes of it; whether the key was there. See
-    /// [`SharedView::update`].
-    ///
-    /// # Errors
-    /// As [`insert_bytes`](Self::insert_bytes).
-    pub fn update_bytes<B: AsRef<[u8]>>(
-        &self,
-        key: impl AsRef<[u8]>,
-        mut new: impl FnMut(&[u8]) -> B,
-    ) -> Result<bool, Error> {
-        let key = key.as_ref();
-        self.retrying(|view| Ok(view.update_bytes(key, &mut new)?.is_some()))
     }
 }
 

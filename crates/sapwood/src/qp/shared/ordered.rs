@@ -10,7 +10,7 @@ use sapwood_qsbr::{Domain, Guard};
 
 use super::{Order, SharedMap, SharedView};
 use crate::qp::iter::Shown;
-use crate::qp::map::{sorted_tree, sorted_tree_of_bytes};
+use crate::qp::map::sorted_tree;
 use crate::qp::raw::batch;
 use crate::qp::raw::index::Index;
 use crate::qp::raw::mem::Live;
@@ -21,6 +21,7 @@ use crate::qp::raw::version::stable_arena;
 use crate::qp::raw::view::View;
 use crate::qp::raw::writers::ops::{Lack, Operations};
 use crate::qp::read;
+use crate::qp::{Accepts, IntoValue};
 use crate::qp::{Closest, QpMap, Value};
 use crate::seed::seed;
 use crate::{Builder, Error};
@@ -133,7 +134,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
     }
 }
 
-impl<V: Send + Sync + 'static> Builder<QpShared<V>> {
+impl<V: ?Sized + Value + Send + Sync + 'static> Builder<QpShared<V>> {
     /// A map of entries in ascending order of keys. Of equal keys, the last wins.
     ///
     /// # Errors
@@ -141,28 +142,14 @@ impl<V: Send + Sync + 'static> Builder<QpShared<V>> {
     ///
     /// # Panics
     /// As [`build`](Self::build).
-    pub fn build_sorted<K: AsRef<[u8]>>(
+    pub fn build_sorted<K: AsRef<[u8]>, N: IntoValue<V>>(
         self,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<QpShared<V>, Error> {
+        entries: impl IntoIterator<Item = (K, N)>,
+    ) -> Result<QpShared<V>, Error>
+    where
+        V: Accepts<N>,
+    {
         let tree = sorted_tree(stable_arena(self.memory.clone().stable())?, entries)?;
-        self.build_of(tree)
-    }
-}
-
-impl Builder<QpShared<[u8]>> {
-    /// A map of entries in ascending order of keys. Of equal keys, the last wins.
-    ///
-    /// # Errors
-    /// As [`QpMap::from_sorted_bytes`]; [`Error::Full`].
-    ///
-    /// # Panics
-    /// As [`build`](Self::build).
-    pub fn build_sorted_bytes<K: AsRef<[u8]>, B: AsRef<[u8]>>(
-        self,
-        entries: impl IntoIterator<Item = (K, B)>,
-    ) -> Result<QpShared<[u8]>, Error> {
-        let tree = sorted_tree_of_bytes(stable_arena(self.memory.clone().stable())?, entries)?;
         self.build_of(tree)
     }
 }

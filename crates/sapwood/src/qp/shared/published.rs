@@ -6,11 +6,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{Order, PointMap, QpShared, SharedMap};
 use crate::memory::NEEDS_STABLE;
-use crate::qp::map::{sorted_tree, sorted_tree_of_bytes};
+use crate::qp::map::sorted_tree;
 use crate::qp::raw::image::layout_hash;
 use crate::qp::raw::index::Index;
 use crate::qp::raw::tree::Tree;
-use crate::qp::{QpStore, Value};
+use crate::qp::{Accepts, IntoValue, QpStore, Value};
 use crate::seed::seed;
 use crate::{Builder, Error};
 
@@ -79,7 +79,9 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     }
 }
 
-impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Builder<QpShared<V>> {
+impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static>
+    Builder<QpShared<V>>
+{
     /// As [`build_in`](Self::build_in), with entries in ascending order of keys. Of equal keys, the
     /// last wins.
     ///
@@ -88,30 +90,15 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Builder<QpSha
     ///
     /// # Panics
     /// As [`build_in`](Self::build_in).
-    pub fn build_sorted_in<K: AsRef<[u8]>>(
+    pub fn build_sorted_in<K: AsRef<[u8]>, N: IntoValue<V>>(
         self,
         arena: Arena,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<QpShared<V>, Error> {
+        entries: impl IntoIterator<Item = (K, N)>,
+    ) -> Result<QpShared<V>, Error>
+    where
+        V: Accepts<N>,
+    {
         self.publish_in(arena, |arena| sorted_tree(arena, entries))
-    }
-}
-
-impl Builder<QpShared<[u8]>> {
-    /// As [`build_in`](Self::build_in), with entries in ascending order of keys. Of equal keys, the
-    /// last wins.
-    ///
-    /// # Errors
-    /// As [`QpMap::from_sorted_bytes`](crate::qp::QpMap::from_sorted_bytes); [`Error::Full`].
-    ///
-    /// # Panics
-    /// As [`build_in`](Self::build_in).
-    pub fn build_sorted_bytes_in<K: AsRef<[u8]>, B: AsRef<[u8]>>(
-        self,
-        arena: Arena,
-        entries: impl IntoIterator<Item = (K, B)>,
-    ) -> Result<QpShared<[u8]>, Error> {
-        self.publish_in(arena, |arena| sorted_tree_of_bytes(arena, entries))
     }
 }
 
@@ -168,7 +155,9 @@ impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'stat
     }
 }
 
-impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Builder<QpStore<V>> {
+impl<V: ?Sized + Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static>
+    Builder<QpStore<V>>
+{
     /// As [`build_in`](Self::build_in), with entries in ascending order of keys, as the first
     /// version. Of equal keys, the last wins.
     ///
@@ -177,11 +166,14 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> Builder<QpSto
     ///
     /// # Panics
     /// As [`build_in`](Self::build_in).
-    pub fn build_sorted_in<K: AsRef<[u8]>>(
+    pub fn build_sorted_in<K: AsRef<[u8]>, N: IntoValue<V>>(
         self,
         arena: Arena,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<QpStore<V>, Error> {
+        entries: impl IntoIterator<Item = (K, N)>,
+    ) -> Result<QpStore<V>, Error>
+    where
+        V: Accepts<N>,
+    {
         self.publish_in(arena, |arena| sorted_tree(arena, entries))
     }
 }

@@ -8,11 +8,12 @@ use core::ops::ControlFlow;
 use sapwood_qsbr::Guard;
 
 use super::Order;
-use crate::qp::Value;
 use crate::qp::iter::Shown;
-use crate::qp::map::{checked, checked_value};
+use crate::qp::map::checked;
+use crate::qp::raw::value::{storing, storing_taken};
 use crate::qp::raw::writers::ops::{Mode, Operations, Outcome, Removed, Structure, Test};
 use crate::qp::read;
+use crate::qp::{Accepts, IntoValue, Value};
 use crate::{Error, Rejected};
 
 /// A [`SharedMap`](super::SharedMap) under a guard: references that it gives out live as long as
@@ -231,46 +232,77 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     }
 
     /// Replaces a value that is this one and no other, if it is the key's; whether it was.
-    fn replace_this(
+    fn replace_this<'a>(
         &self,
         key: &[u8],
         old: &'g V,
-        new: V::New<'_>,
-    ) -> Result<Option<&'g V>, Error> {
+        new: V::New<'a>,
+    ) -> Result<Option<&'g V>, Rejected<V::New<'a>>> {
         // The guard keeps the old value where it is, so no other value gets to its place.
         let mut is_old = |value: &V| core::ptr::eq(value, old);
-        let done = self.change(key, new, &mut Mode::If(&mut is_old));
-        match done.map_err(|rejected| rejected.error)? {
+        match self.change(key, new, &mut Mode::If(&mut is_old))? {
             Outcome::Inserted(old) | Outcome::Replaced(old) => Ok(Some(old)),
             Outcome::Refused(..) => Ok(None),
         }
     }
 }
 
-impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
+impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, V> {
     /// Inserts or replaces; the value that was replaced can be read as long as the guard is held.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ArenaFull`], [`Error::GarbageLimit`], [`Error::Full`], with
-    /// the value given back; the map is unchanged.
-    pub fn insert(&self, key: impl AsRef<[u8]>, value: V) -> Result<Option<&'g V>, Rejected<V>> {
-        self.put(key.as_ref(), value)
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
+    /// [`Error::GarbageLimit`], [`Error::Full`], with the value given back; the map is unchanged.
+    ///
+    /// ```
+    /// use sapwood::qp::QpShared;
+    /// let map: QpShared<[u8]> = QpShared::new()?;
+    /// let pin = map.pin();
+    /// pin.view().insert("elm", b"Ulmus")?;
+    /// let elm: &[u8] = pin.view().get("elm").unwrap(); // as long as the pin is held
+    /// assert_eq!(pin.view().insert("elm", b"Ulmus glabra")?, Some(elm));
+    /// assert_eq!(elm, b"Ulmus");
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn insert<N: IntoValue<V>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: N,
+    ) -> Result<Option<&'g V>, Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
+        storing::<V, _, _>(value, |value| self.put(key.as_ref(), value))
     }
 
     /// Inserts a key that is not there.
     ///
     /// # Errors
     /// [`Error::Exists`] when it is there; else as [`insert`](Self::insert).
-    pub fn insert_new(&self, key: impl AsRef<[u8]>, value: V) -> Result<&'g V, Rejected<V>> {
-        self.put_new(key.as_ref(), value)
+    pub fn insert_new<N: IntoValue<V>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: N,
+    ) -> Result<&'g V, Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
+        storing::<V, _, _>(value, |value| self.put_new(key.as_ref(), value))
     }
 
     /// Replaces the value of a key that is there, and gives the old one.
     ///
     /// # Errors
     /// [`Error::Absent`] when it is not there; else as [`insert`](Self::insert).
-    pub fn replace(&self, key: impl AsRef<[u8]>, value: V) -> Result<&'g V, Rejected<V>> {
-        self.put_over(key.as_ref(), value)
+    pub fn replace<N: IntoValue<V>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: N,
+    ) -> Result<&'g V, Rejected<V::Held>>
+    where
+        V: Accepts<N>,
+    {
+        storing::<V, _, _>(value, |value| self.put_over(key.as_ref(), value))
     }
 
     /// Replaces the value of a key if it equals `current`; says what it found.
@@ -280,18 +312,36 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
-    pub fn compare_exchange(
+    ///
+    /// ```
+    /// use sapwood::qp::{Exchange, QpShared};
+    /// let map: QpShared<[u8]> = QpShared::new()?;
+    /// map.insert("elm", b"Ulmus")?;
+    /// let pin = map.pin();
+    /// let refused = pin.view().compare_exchange("elm", b"U.", b"?")?;
+    /// assert!(matches!(refused, Exchange::Refused { found: Some(b"Ulmus"), .. }));
+    /// let done = pin.view().compare_exchange("elm", b"Ulmus", b"U.")?;
+    /// assert!(matches!(done, Exchange::Done(b"Ulmus")));
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn compare_exchange<N: IntoValue<V>>(
         &self,
         key: impl AsRef<[u8]>,
         current: &V,
-        new: V,
-    ) -> Result<Exchange<'g, V>, Rejected<V>>
+        new: N,
+    ) -> Result<Exchange<'g, V>, Rejected<V::Held>>
     where
+        V: Accepts<N>,
         V: PartialEq,
     {
-        Ok(match self.exchange(key.as_ref(), current, new)? {
-            Outcome::Inserted(old) | Outcome::Replaced(old) => Exchange::Done(old),
-            Outcome::Refused(found, value) => Exchange::Refused { found, value },
+        storing::<V, _, _>(new, |new| {
+            Ok(match self.exchange(key.as_ref(), current, new)? {
+                Outcome::Inserted(old) | Outcome::Replaced(old) => Exchange::Done(old),
+                Outcome::Refused(found, value) => Exchange::Refused {
+                    found,
+                    value: V::held(value),
+                },
+            })
         })
     }
 
@@ -312,16 +362,25 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
     /// let pin = map.pin();
     /// assert_eq!(pin.view().update("hits", |hits| hits + 1)?, Some(&1));
     /// assert_eq!(map.get("hits"), Some(2));
+    ///
+    /// let texts: sapwood::qp::PointMap<[u8]> = sapwood::qp::PointMap::new()?;
+    /// texts.insert("elm", b"Ulmus")?;
+    /// texts.update("elm", |old| [old, b" glabra"].concat().into())?;
+    /// assert_eq!(texts.get("elm").as_deref(), Some(&b"Ulmus glabra"[..]));
     /// # Ok::<(), sapwood::Error>(())
     /// ```
     pub fn update(
         &self,
         key: impl AsRef<[u8]>,
-        mut new: impl FnMut(&V) -> V,
+        mut new: impl FnMut(&V) -> V::Taken,
     ) -> Result<Option<&'g V>, Error> {
         let key = key.as_ref();
         while let Some(old) = self.get(key) {
-            if let Some(old) = self.replace_this(key, old, new(old))? {
+            let mut place = None;
+            let replaced = storing_taken::<V, _>(new(old), &mut place, |new| {
+                self.replace_this(key, old, new)
+            })?;
+            if let Some(old) = replaced {
                 return Ok(Some(old));
             }
         }
@@ -338,142 +397,15 @@ impl<'g, O: Order, V: Send + Sync + 'static> SharedView<'g, O, V> {
     pub fn get_or_insert_with(
         &self,
         key: impl AsRef<[u8]>,
-        make: impl FnOnce() -> V,
+        make: impl FnOnce() -> V::Taken,
     ) -> Result<&'g V, Error> {
         let key = key.as_ref();
         if let Some(value) = self.get(key) {
             return Ok(value);
         }
-        Ok(self.get_or_put(key, make())?)
-    }
-}
-
-impl<'g, O: Order> SharedView<'g, O, [u8]> {
-    /// Inserts or replaces a byte string, which is copied: see [`insert`](Self::insert).
-    ///
-    /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::ArenaFull`],
-    /// [`Error::GarbageLimit`], [`Error::Full`]; the map is unchanged.
-    ///
-    /// ```
-    /// use sapwood::qp::QpShared;
-    /// let map: QpShared<[u8]> = QpShared::new()?;
-    /// let pin = map.pin();
-    /// pin.view().insert_bytes("elm", "Ulmus")?;
-    /// let elm: &[u8] = pin.view().get("elm").unwrap(); // as long as the pin is held
-    /// assert_eq!(pin.view().insert_bytes("elm", "Ulmus glabra")?, Some(elm));
-    /// assert_eq!(elm, b"Ulmus");
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    pub fn insert_bytes(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<Option<&'g [u8]>, Error> {
-        let value = checked_value(value.as_ref())?;
-        Ok(self.put(key.as_ref(), value)?)
-    }
-
-    /// Inserts a key that is not there.
-    ///
-    /// # Errors
-    /// [`Error::Exists`] when it is there; else as [`insert_bytes`](Self::insert_bytes).
-    pub fn insert_new_bytes(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<&'g [u8], Error> {
-        let value = checked_value(value.as_ref())?;
-        Ok(self.put_new(key.as_ref(), value)?)
-    }
-
-    /// Replaces the value of a key that is there, and gives the old one.
-    ///
-    /// # Errors
-    /// [`Error::Absent`] when it is not there; else as [`insert_bytes`](Self::insert_bytes).
-    pub fn replace_bytes(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<&'g [u8], Error> {
-        let value = checked_value(value.as_ref())?;
-        Ok(self.put_over(key.as_ref(), value)?)
-    }
-
-    /// Replaces the value of a key if it equals `current`: `Ok` has the old value, `Err` what was
-    /// found instead, or `None` when the key is not there.
-    ///
-    /// # Errors
-    /// As [`insert_bytes`](Self::insert_bytes).
-    ///
-    /// ```
-    /// use sapwood::qp::QpShared;
-    /// let map: QpShared<[u8]> = QpShared::new()?;
-    /// map.insert_bytes("elm", "Ulmus")?;
-    /// let pin = map.pin();
-    /// let view = pin.view();
-    /// assert_eq!(view.compare_exchange_bytes("elm", "U.", "?")?, Err(Some(&b"Ulmus"[..])));
-    /// assert_eq!(view.compare_exchange_bytes("elm", "Ulmus", "U.")?, Ok(&b"Ulmus"[..]));
-    /// assert_eq!(view.compare_exchange_bytes("oak", "", "?")?, Err(None));
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    pub fn compare_exchange_bytes(
-        &self,
-        key: impl AsRef<[u8]>,
-        current: impl AsRef<[u8]>,
-        new: impl AsRef<[u8]>,
-    ) -> Result<Result<&'g [u8], Option<&'g [u8]>>, Error> {
-        let new = checked_value(new.as_ref())?;
-        Ok(match self.exchange(key.as_ref(), current.as_ref(), new)? {
-            Outcome::Inserted(old) | Outcome::Replaced(old) => Ok(old),
-            Outcome::Refused(found, _) => Err(found),
-        })
-    }
-
-    /// Replaces the value of a key by what `new` makes of it: see [`update`](Self::update).
-    ///
-    /// # Errors
-    /// As [`insert_bytes`](Self::insert_bytes).
-    ///
-    /// ```
-    /// use sapwood::qp::PointMap;
-    /// let map: PointMap<[u8]> = PointMap::new()?;
-    /// map.insert_bytes("elm", "Ulmus")?;
-    /// let pin = map.pin();
-    /// pin.view().update_bytes("elm", |old| [old, b" glabra"].concat())?;
-    /// assert_eq!(map.get("elm").as_deref(), Some(&b"Ulmus glabra"[..]));
-    /// # Ok::<(), sapwood::Error>(())
-    /// ```
-    pub fn update_bytes<B: AsRef<[u8]>>(
-        &self,
-        key: impl AsRef<[u8]>,
-        mut new: impl FnMut(&[u8]) -> B,
-    ) -> Result<Option<&'g [u8]>, Error> {
-        let key = key.as_ref();
-        while let Some(old) = self.get(key) {
-            let made = new(old);
-            if let Some(old) = self.replace_this(key, old, checked_value(made.as_ref())?)? {
-                return Ok(Some(old));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The value of a key; inserts the one that `make` makes if it is not there: see
-    /// [`get_or_insert_with`](Self::get_or_insert_with).
-    ///
-    /// # Errors
-    /// As [`insert_bytes`](Self::insert_bytes).
-    pub fn get_or_insert_bytes_with<B: AsRef<[u8]>>(
-        &self,
-        key: impl AsRef<[u8]>,
-        make: impl FnOnce() -> B,
-    ) -> Result<&'g [u8], Error> {
-        let key = key.as_ref();
-        if let Some(value) = self.get(key) {
-            return Ok(value);
-        }
-        Ok(self.get_or_put(key, checked_value(make().as_ref())?)?)
+        let mut place = None;
+        let stored = storing_taken::<V, _>(make(), &mut place, |new| self.get_or_put(key, new));
+        Ok(stored?)
     }
 }
 
@@ -482,15 +414,15 @@ type Place<O, V> = <<O as Order>::Raw<V> as Structure<V>>::Place;
 
 /// The result of a [`compare_exchange`](SharedView::compare_exchange).
 #[derive(Debug, PartialEq, Eq)]
-pub enum Exchange<'g, V> {
+pub enum Exchange<'g, V: ?Sized + Value> {
     /// The value was replaced: the old one.
     Done(&'g V),
     /// It was another, or the key was not there.
     Refused {
         /// What was found.
         found: Option<&'g V>,
-        /// The value that was to be stored.
-        value: V,
+        /// The value that was to be stored; bytes are still the caller's.
+        value: V::Held,
     },
 }
 

@@ -74,7 +74,7 @@ impl<V: ?Sized + Value> Trie<V> {
     pub(super) unsafe fn step(
         &self,
         budget: usize,
-        values: &mut Vec<V::Dropped>,
+        values: &mut Vec<V::Held>,
     ) -> Result<bool, Lack> {
         let mut state = sync::lock(&self.compaction);
         if let Compaction::Idle = *state {

@@ -43,7 +43,7 @@ impl WriterPool {
         &self,
         inner: &mut Inner,
         met: LockContention,
-        values: &mut Vec<V::Dropped>,
+        values: &mut Vec<V::Held>,
     ) {
         inner.contention.operations += 1;
         if met.locks > 0 {
@@ -77,7 +77,7 @@ impl WriterPool {
         &self,
         inner: &mut Inner,
         budget: usize,
-        values: &mut Vec<V::Dropped>,
+        values: &mut Vec<V::Held>,
     ) -> usize {
         let Inner {
             pool,
@@ -116,7 +116,7 @@ impl WriterPool {
     pub(crate) fn reclaim_all<V: ?Sized + Value>(
         &self,
         budget: usize,
-        values: &mut Vec<V::Dropped>,
+        values: &mut Vec<V::Held>,
         empty: bool,
     ) -> usize {
         let mut freed = 0;

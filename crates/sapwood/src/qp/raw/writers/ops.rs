@@ -230,7 +230,7 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
         entries: isize,
         old: Option<u32>,
     ) -> bool {
-        let mut values: Vec<V::Dropped> = Vec::new();
+        let mut values: Vec<V::Held> = Vec::new();
         if entries != 0 {
             held.add_len(entries);
         }
@@ -332,7 +332,7 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
 
     /// Frees up to `budget` nodes of all shards that no reader can hold any more; hands out their
     /// values. Of an empty map, pools give back what they keep.
-    fn reclaim(&self, budget: usize, values: &mut Vec<V::Dropped>) -> usize {
+    fn reclaim(&self, budget: usize, values: &mut Vec<V::Held>) -> usize {
         let empty = self.is_vacant() && self.empty();
         self.reclaim_all::<V>(budget, values, empty)
     }
