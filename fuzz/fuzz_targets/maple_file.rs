@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
             map.store(start..=start + input.below(40) as u64, i)
                 .unwrap();
         }
-        map.save(&scratch.0).unwrap();
+        map.snapshot().save(&scratch.0).unwrap();
         let file = change(fs::read(&scratch.0).unwrap(), &changes(&input));
         fs::write(&scratch.0, file).unwrap();
     }

@@ -72,7 +72,7 @@ fn hops<F: Routes, const BATCH: bool>(
 ) {
     if !BATCH {
         for addr in addrs {
-            each(hop(*routes.lookup_or(*addr, flows.next(), &NONE)));
+            each(hop(*routes.lookup(*addr, flows.next()).unwrap_or(&NONE)));
         }
         return;
     }

@@ -252,15 +252,16 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// let fib = Ipv4Fib::new()?;
     /// assert_eq!(fib.insert("10.0.0.0/8".parse()?, 1)?, None);
     /// assert_eq!(fib.insert("10.0.0.0/8".parse()?, 2)?, Some(1));
-    /// let refused = fib.insert("10.0.0.1/8".parse()?, 3).unwrap_err();
+    /// let refused_net: ipnet::Ipv4Net = "10.0.0.1/8".parse()?;
+    /// let refused = fib.insert(refused_net, 3).unwrap_err();
     /// assert!(matches!(refused.error, Error::HostBitsSet { .. }));
-    /// assert_eq!(fib.insert_truncated("10.0.0.1/8".parse()?, 3)?, Some(2));
+    /// assert_eq!(fib.insert(refused_net.trunc(), 3)?, Some(2));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::HostBitsSet`], [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given
-    /// back.
+    /// [`Error::HostBitsSet`] (`net.trunc()` has none), [`Error::ArenaFull`],
+    /// [`Error::GarbageLimit`], with the value given back.
     ///
     /// # Panics
     /// When this thread has a transaction of the table open: it would wait for itself.
@@ -270,18 +271,6 @@ impl<F: Family, V: NextHop> Fib<F, V> {
             Ok(at) => self.put(at, value),
             Err(error) => Err(Rejected { value, error }),
         }
-    }
-
-    /// As [`insert`](Self::insert), but takes bits behind the prefix's length as zeros.
-    ///
-    /// # Errors
-    /// [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
-    ///
-    /// # Panics
-    /// As [`insert`](Self::insert).
-    #[track_caller]
-    pub fn insert_truncated(&self, net: F::Net, value: V) -> Result<Option<V>, Rejected<V>> {
-        self.put(truncated::<F>(net), value)
     }
 
     #[track_caller]

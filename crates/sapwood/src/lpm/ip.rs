@@ -212,21 +212,6 @@ impl<V: NextHop> IpFib<V> {
         }
     }
 
-    /// As [`insert`](Self::insert), but takes bits behind the prefix's length as zeros.
-    ///
-    /// # Errors
-    /// As [`Fib::insert_truncated`](super::Fib::insert_truncated).
-    ///
-    /// # Panics
-    /// As [`Fib::insert`](super::Fib::insert).
-    #[track_caller]
-    pub fn insert_truncated(&self, net: IpNet, value: V) -> Result<Option<V>, Rejected<V>> {
-        match net {
-            IpNet::V4(net) => self.v4.insert_truncated(net, value),
-            IpNet::V6(net) => self.v6.insert_truncated(net, value),
-        }
-    }
-
     /// Removes a prefix; returns its value, or `None` when it was not there.
     ///
     /// # Errors

@@ -99,14 +99,6 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
         }
     }
 
-    /// As [`insert`](Self::insert), but takes bits behind the prefix's length as zeros.
-    ///
-    /// # Errors
-    /// [`Error::ArenaFull`], [`Error::GarbageLimit`], with the value given back.
-    pub fn insert_truncated(&mut self, net: F::Net, value: V) -> Result<Option<&V>, Rejected<V>> {
-        self.put(truncated::<F>(net), value)
-    }
-
     fn put(&mut self, at: (F::Key, u8), value: V) -> Result<Option<&V>, Rejected<V>> {
         let (shared, writer, dropped) = self.parts();
         match shared.put(writer, at, value, dropped) {

@@ -39,6 +39,18 @@ impl<V: IntoBytes + Immutable + Send + Sync + 'static> MapleSnapshot<V> {
     /// and 16 bytes and the value for each entry. Saving takes linear time, and as much memory as
     /// the file has bytes.
     ///
+    /// ```
+    /// use sapwood::maple::{MapleFile, MapleMap};
+    /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.maple", std::process::id()));
+    /// let map = MapleMap::from_iter([(5..=9, 1_u64), (20..=29, 2)]);
+    /// map.snapshot().save(&path)?;
+    /// let file = MapleFile::<u64>::open(&path)?;
+    /// assert_eq!(file.view().get(25), Some(&2));
+    /// assert_eq!(file.view().find_gap(10, 0..=99), Some(10..=19));
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
@@ -60,32 +72,6 @@ impl<V: IntoBytes + Immutable + Send + Sync + 'static> MapleSnapshot<V> {
     }
 }
 
-impl<V: Clone + IntoBytes + Immutable + Send + Sync + 'static> MapleMap<V> {
-    /// Saves a [snapshot](Self::snapshot), as [`MapleSnapshot::save`] does.
-    ///
-    /// ```
-    /// use sapwood::maple::{MapleFile, MapleMap};
-    /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.maple", std::process::id()));
-    /// let map = MapleMap::from_iter([(5..=9, 1_u64), (20..=29, 2)]);
-    /// map.save(&path)?;
-    /// let file = MapleFile::<u64>::open(&path)?;
-    /// assert_eq!(file.view().get(25), Some(&2));
-    /// assert_eq!(file.view().find_gap(10, 0..=99), Some(10..=19));
-    /// # std::fs::remove_file(&path)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`SaveError`]; a file that was there before is untouched.
-    ///
-    /// # Panics
-    /// As [`snapshot`](Self::snapshot).
-    #[track_caller]
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        self.snapshot().save(path)
-    }
-}
-
 /// A saved map, read into memory and checked. Any thread may read it, and it may be sent to any
 /// thread.
 ///
@@ -95,9 +81,9 @@ pub struct MapleFile<V: Send + Sync + 'static> {
 }
 
 impl<V: FromBytes + Clone + Send + Sync + 'static> MapleFile<V> {
-    /// Opens a file that [`MapleMap::save`] wrote with values of the same size and alignment; the
-    /// file has nothing more about their type. This reads the whole file, checks the header, the
-    /// checksums and the order of the entries, and stores each entry in memory: O(n log n).
+    /// Opens a file that [`MapleSnapshot::save`] wrote with values of the same size and alignment;
+    /// the file has nothing more about their type. This reads the whole file, checks the header,
+    /// the checksums and the order of the entries, and stores each entry in memory: O(n log n).
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.

@@ -48,13 +48,15 @@ fn prepare<'k, T: Keys>(map: &T, keys: impl Iterator<Item = &'k [u8]>) {
 }
 
 /// Inserts entries in order; returns how many were new.
-pub(crate) fn insert<V: ?Sized + Value, T: Many<V>, K: AsRef<[u8]>, N: IntoValue<V>>(
+pub(crate) fn insert<
+    V: ?Sized + Value + Accepts<N>,
+    T: Many<V>,
+    K: AsRef<[u8]>,
+    N: IntoValue<V>,
+>(
     map: &mut T,
     entries: impl Iterator<Item = (K, N)>,
-) -> Result<usize, Rejected<V::Held>>
-where
-    V: Accepts<N>,
-{
+) -> Result<usize, Rejected<V::Held>> {
     let mut entries = entries;
     let mut new = 0;
     let mut group: SmallVec<[(K, N); LANES]> = SmallVec::new();

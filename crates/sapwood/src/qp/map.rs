@@ -72,13 +72,10 @@ pub(crate) fn checked(key: &[u8]) -> Result<&[u8], Error> {
 }
 
 /// A trie of entries in ascending order of keys.
-pub(crate) fn sorted_tree<V: ?Sized + Value, N: IntoValue<V>, K: AsRef<[u8]>>(
+pub(crate) fn sorted_tree<V: ?Sized + Value + Accepts<N>, N: IntoValue<V>, K: AsRef<[u8]>>(
     arena: Arena,
     entries: impl IntoIterator<Item = (K, N)>,
-) -> Result<Tree<V>, Error>
-where
-    V: Accepts<N>,
-{
+) -> Result<Tree<V>, Error> {
     let mut builder = Builder::new(arena);
     for (index, (key, value)) in entries.into_iter().enumerate() {
         let key = checked(key.as_ref())?;

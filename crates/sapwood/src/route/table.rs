@@ -19,7 +19,7 @@ use super::view::{FamilyRoutes, RouteView};
 use crate::lpm::{FibChoices, IpFib, IpFibMemory, NextHop};
 use crate::reader::reading_methods;
 use crate::sync::{WriterGuard, WriterLock};
-use crate::{Buildable, Builder, Error, Readable, Rejected};
+use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
 
 /// A table of routes with weighted next hops: the longest prefix of the address selects a
 /// [`Group`], and the flow's hash selects one of its members.
@@ -199,6 +199,27 @@ impl<H: NextHop> RouteTable<H> {
     #[track_caller]
     pub fn begin(&self) -> RouteTxn<'_, H> {
         RouteTxn::new(self.lock(), self.shared.fib.begin())
+    }
+
+    /// Begins a transaction, unless another is open.
+    pub fn try_begin(&self) -> Option<RouteTxn<'_, H>> {
+        let groups = self.shared.groups.try_lock()?;
+        Some(RouteTxn::new(groups, self.shared.fib.try_begin()?))
+    }
+
+    /// The number of snapshots that are alive. Waits for no transaction.
+    pub fn snapshots(&self) -> usize {
+        self.shared.fib.v4().snapshots()
+    }
+
+    /// The oldest version of the IPv4 prefixes that snapshots keep, and how much garbage of both
+    /// families it holds back: see [`Fib::oldest_snapshot`](crate::lpm::Fib::oldest_snapshot).
+    pub fn oldest_snapshot(&self) -> Option<OldestSnapshot> {
+        let mut oldest = self.shared.fib.v4().oldest_snapshot()?;
+        // A snapshot keeps both families.
+        let v6 = self.shared.fib.v6().oldest_snapshot();
+        oldest.bytes += v6.map_or(0, |v6| v6.bytes);
+        Some(oldest)
     }
 
     /// A snapshot of the newest routes with their groups. Making it is O(size of the roots + number

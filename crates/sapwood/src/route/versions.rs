@@ -30,6 +30,7 @@ use crate::{Builder, Error, Rejected};
 /// let mut txn = table.begin();
 /// txn.insert("10.0.0.0/8".parse()?, Group::single(1))?;
 /// txn.insert("2001:db8::/32".parse()?, Group::single(2))?;
+/// assert_eq!(txn.group("10.1.2.3".parse()?), Some(&Group::single(1)));
 /// assert!(table.is_empty());
 /// txn.commit();
 /// assert_eq!(table.lookup("10.1.2.3".parse()?, 7), Some(1));
@@ -104,6 +105,12 @@ impl<'s, H: NextHop> RouteTxn<'s, H> {
         let had = old.is_some();
         self.changes.left.extend(old);
         Ok(had)
+    }
+
+    /// The group of the longest prefix of an address, with the transaction's changes.
+    pub fn group(&self, addr: IpAddr) -> Option<&Group<H>> {
+        let place = self.fib.lookup_value(addr)?;
+        Some(&self.changes.groups.all.get(place)?.0)
     }
 
     /// Publishes all changes, as [`IpTxn::commit`] does. O(what was changed); cannot fail.

@@ -27,7 +27,7 @@ pub struct RouteView<'g, H: NextHop> {
 ///     let packets = [[10, 1, 2, 3].into(), [192, 0, 2, 1].into()];
 ///     let mut hops = [&0; 2];
 ///     routes.lookup_batch_or(&packets, &[7, 8], &0, &mut hops);
-///     assert_eq!(hops[0], routes.lookup_or(packets[0], 7, &0));
+///     assert_eq!(hops[0], routes.lookup(packets[0], 7).unwrap());
 ///     assert_eq!(hops[1], &0);
 /// });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -45,15 +45,9 @@ impl<'g, F: Family, H: NextHop> FamilyRoutes<'g, F, H> {
         self.group_or_none(addr).member(flow)
     }
 
-    /// As [`lookup`](Self::lookup), with `default` where there is no next hop. A packet path needs
-    /// a next hop for such packets, too, and the processor has no branch to predict.
-    #[inline(always)]
-    pub fn lookup_or(&self, addr: F::Addr, flow: u64, default: &'g H) -> &'g H {
-        self.lookup(addr, flow).unwrap_or(default)
-    }
-
-    /// [`lookup_or`](Self::lookup_or) of many packets, whose waits for memory overlap. `hops[i]`
-    /// becomes the next hop of `flows[i]` to `addrs[i]`.
+    /// [`lookup`](Self::lookup) of many packets, whose waits for memory overlap. `hops[i]` becomes
+    /// the next hop of `flows[i]` to `addrs[i]`, or `default`: a packet path needs a next hop for
+    /// such packets, too.
     ///
     /// # Panics
     ///

@@ -28,7 +28,7 @@ fn a_file_answers_as_the_table_does() {
     let (path, built) = (folder.file("saved"), folder.file("built"));
     for count in [1, 2, 40, 20_000] {
         let (fib, builder) = sample(count);
-        fib.save(&path).unwrap();
+        fib.snapshot().save(&path).unwrap();
         builder.save(&built).unwrap();
         assert!(fs::read(&path).unwrap() == fs::read(&built).unwrap());
         let file = BitFile::<u64>::open(&path).unwrap();

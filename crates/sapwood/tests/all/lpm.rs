@@ -173,7 +173,7 @@ fn host_bits_are_refused_or_cut_off() {
         .options(small())
         .build()
         .unwrap();
-    let bad = "2001:db8::1/32".parse().unwrap();
+    let bad: ipnet::Ipv6Net = "2001:db8::1/32".parse().unwrap();
     let rejected = fib.insert(bad, 7).unwrap_err();
     assert_eq!(rejected.value, 7);
     assert_eq!(
@@ -184,7 +184,7 @@ fn host_bits_are_refused_or_cut_off() {
     assert!(fib.is_empty());
     let mut txn = fib.begin();
     assert!(txn.insert(bad, 7).is_err());
-    assert_eq!(txn.insert_truncated(bad, 8).unwrap(), None);
+    assert_eq!(txn.insert(bad.trunc(), 8).unwrap(), None);
     txn.commit();
     assert_eq!(fib.get("2001:db8::/32".parse().unwrap()), Some(8));
     let refused = Ipv6Fib::builder()

@@ -82,7 +82,6 @@ fn a_table_beside_a_transaction_of_the_same_thread() {
     txn.insert(net, 1).unwrap();
     refused(|| fib.begin());
     refused(|| fib.insert(net, 2));
-    refused(|| fib.insert_truncated(net, 2));
     refused(|| fib.remove(net));
     refused(|| fib.memory());
     refused(|| fib.verify());
@@ -241,4 +240,30 @@ fn a_route_table_beside_a_transaction_of_the_same_thread() {
     txn.commit();
     assert_eq!(routes.get(net), Some(Group::single(1)));
     routes.verify().unwrap();
+}
+
+/// Monitors of a table of routes wait for nobody.
+#[test]
+fn a_route_table_tells_of_its_snapshots_beside_a_transaction() {
+    let table = RouteTable::builder().root_bits(6).build().unwrap();
+    let net = "10.0.0.0/8".parse().unwrap();
+    let kept = table.snapshot();
+    for hop in 0..200u32 {
+        table.insert(net, Group::single(hop)).unwrap();
+    }
+    let mut txn = table.begin();
+    txn.insert(net, Group::single(7)).unwrap();
+    assert_eq!(
+        txn.group("10.1.2.3".parse().unwrap()),
+        Some(&Group::single(7))
+    );
+    assert_eq!(txn.group("11.1.2.3".parse().unwrap()), None);
+    assert!(table.try_begin().is_none());
+    assert_eq!(table.snapshots(), 1);
+    assert!(table.oldest_snapshot().unwrap().bytes > 0);
+    drop(kept);
+    assert!(table.oldest_snapshot().is_none());
+    txn.rollback();
+    table.try_begin().unwrap().commit();
+    table.verify().unwrap();
 }

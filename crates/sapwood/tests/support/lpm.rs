@@ -167,12 +167,8 @@ impl<F: Kind> Pair<F> {
         }
     }
 
-    fn insert(&mut self, prefix: Prefix, value: u32, truncate: bool) {
-        let net = F::net(prefix);
-        let inserted = match truncate {
-            true => self.fib.insert_truncated(net, value),
-            false => self.fib.insert(net, value),
-        };
+    fn insert(&mut self, prefix: Prefix, value: u32) {
+        let inserted = self.fib.insert(F::net(prefix), value);
         let inserted = inserted.inspect_err(|rejected| assert_eq!(rejected.value, value));
         if let Some(old) = self.done(inserted) {
             assert_eq!(old, self.oracle.insert(prefix, value));
@@ -235,7 +231,7 @@ impl<F: Kind> Pair<F> {
         match choices.below(100) {
             0..42 => {
                 let (p, v) = (prefix::<F>(choices), 1 + choices.below(5) as u32);
-                self.insert(p, v, choices.below(8) == 0);
+                self.insert(p, v);
             }
             42..75 => {
                 // What is there, more often than not.

@@ -5,13 +5,12 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use sapwood_qsbr::{Domain, Guard};
-use zerocopy::{Immutable, IntoBytes};
 
 use super::code::{self, Key, encode};
 use super::string::AsBits;
 use super::txn::BitTxn;
 use super::view::{BitSnapshot, BitView};
-use crate::qp::{QpStore, QpStoreMemory, SaveError, Version};
+use crate::qp::{QpStore, QpStoreMemory, Version};
 use crate::reader::reading_methods;
 use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
 
@@ -255,17 +254,6 @@ impl<V: Send + Sync + 'static> BitFib<V> {
     pub fn compact(&self) -> Result<(), Error> {
         while self.store.compact_step(1 << 12)? {}
         Ok(())
-    }
-
-    /// Saves the newest version, as [`BitSnapshot::save`] does.
-    ///
-    /// # Errors
-    /// [`SaveError`]; a file that was there before is untouched.
-    pub fn save(&self, path: impl AsRef<std::path::Path>) -> Result<(), SaveError>
-    where
-        V: IntoBytes + Immutable,
-    {
-        self.snapshot().save(path)
     }
 
     /// Walks the newest version and checks every invariant, those of the keys included.

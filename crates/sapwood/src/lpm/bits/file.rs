@@ -145,9 +145,10 @@ pub struct BitFile<V> {
 }
 
 impl<V: FromBytes + Immutable> BitFile<V> {
-    /// Opens a file that [`BitFileBuilder::save`] or [`BitFib::save`](super::BitFib::save) wrote
-    /// with values of the same size and alignment. This reads the whole file and checks the header,
-    /// the checksums, the trie, and that each key is a prefix's or a name's.
+    /// Opens a file that [`BitFileBuilder::save`] or
+    /// [`BitSnapshot::save`](super::BitSnapshot::save) wrote with values of the same size and
+    /// alignment. This reads the whole file and checks the header, the checksums, the trie, and
+    /// that each key is a prefix's or a name's.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong.

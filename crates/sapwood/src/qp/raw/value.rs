@@ -198,18 +198,16 @@ impl<'b> IntoValue<[u8]> for &'b Vec<u8> {
 
 /// Stores a value that is not too long.
 #[inline(always)]
-pub(crate) fn storing<'a, V: ?Sized + Value, N: IntoValue<V> + 'a, R>(
+pub(crate) fn storing<'a, V: ?Sized + Value + Accepts<N>, N: IntoValue<V> + 'a, R>(
     value: N,
     store: impl FnOnce(V::New<'a>) -> Result<R, Rejected<V::New<'a>>>,
-) -> Result<R, Rejected<V::Held>>
-where
-    V: Accepts<N>,
-{
+) -> Result<R, Rejected<V::Held>> {
     storing_new::<V, R>(value.into_new(), store)
 }
 
 /// Stores a value that a map gave, or a closure, as [`storing`] does; what is lent of it lies in
 /// `place`.
+#[cfg(feature = "std")]
 #[inline(always)]
 pub(crate) fn storing_taken<'a, V: ?Sized + Value, R>(
     value: V::Taken,
@@ -365,7 +363,7 @@ unsafe impl Stored for [u8] {
     const LEN_AT: usize = 0;
 
     #[inline(always)]
-    fn lend<'a>(taken: Box<[u8]>, place: &'a mut Option<Box<[u8]>>) -> &'a [u8] {
+    fn lend(taken: Box<[u8]>, place: &mut Option<Box<[u8]>>) -> &[u8] {
         place.insert(taken)
     }
 

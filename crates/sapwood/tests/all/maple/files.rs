@@ -52,7 +52,7 @@ fn round_trips() {
         for (turn, op) in RangeOps::new(domain, 3).take(steps(300)).enumerate() {
             pair.step(&op);
             if turn % 25 == 0 {
-                pair.map.save(&path).unwrap();
+                pair.map.snapshot().save(&path).unwrap();
                 same(&MapleFile::open(&path).unwrap(), &pair.map);
             }
         }
@@ -62,7 +62,7 @@ fn round_trips() {
         pair.map.store(7..=70, 1).unwrap();
         snapshot.save(&path).unwrap();
         let file = MapleFile::open(&path).unwrap();
-        pair.map.save(&path).unwrap();
+        pair.map.snapshot().save(&path).unwrap();
         same(&file, &before);
         same(&MapleFile::open(&path).unwrap(), &pair.map);
     }
@@ -74,21 +74,22 @@ fn values_of_other_plain_types() {
     let folder = Folder::quick("maple-types");
     let path = folder.file("ranges");
     let wide = MapleMap::from_iter([(0..=9, [1_u8; 20]), (u64::MAX..=u64::MAX, [2; 20])]);
-    wide.save(&path).unwrap();
+    wide.snapshot().save(&path).unwrap();
     let file = MapleFile::<[u8; 20]>::open(&path).unwrap();
     assert!(file.view().iter().map(|(r, v)| (r, *v)).eq(&wide));
     let none = MapleMap::from_iter([(3..=4, ()), (5..=6, ())]);
-    none.save(&path).unwrap();
+    none.snapshot().save(&path).unwrap();
     assert_eq!(MapleFile::<()>::open(&path).unwrap().view().len(), 2);
     // The same entries give the same bytes, however the map came to them.
     let (one, other) = (folder.file("one"), folder.file("other"));
     MapleMap::from_iter([(0..=9, 1_u64), (20..=29, 2)])
+        .snapshot()
         .save(&one)
         .unwrap();
     let detour = MapleMap::from_iter([(20..=29, 2_u64), (0..=100, 7), (20..=29, 2), (0..=9, 1)]);
     detour.clear_range(10..=19).unwrap();
     detour.clear_range(30..=u64::MAX).unwrap();
-    detour.save(&other).unwrap();
+    detour.snapshot().save(&other).unwrap();
     assert_eq!(fs::read(one).unwrap(), fs::read(other).unwrap());
 }
 
@@ -103,7 +104,7 @@ fn refused(path: &Path) -> OpenCause {
 fn saved(folder: &Folder, entries: u64) -> (std::path::PathBuf, Vec<u8>) {
     let path = folder.file("ranges");
     let map: MapleMap<u64> = (0..entries).map(|i| (i * 10..=i * 10 + 6, i)).collect();
-    map.save(&path).unwrap();
+    map.snapshot().save(&path).unwrap();
     let bytes = fs::read(&path).unwrap();
     (path, bytes)
 }
@@ -137,7 +138,7 @@ fn torn_and_foreign_files_are_refused() {
     );
     assert!(matches!(refused(&folder.file("none")), OpenCause::Image(_)));
     let map = MapleMap::from_iter([(0..=9, 1_u64)]);
-    let error = map.save(folder.file("none/ranges")).unwrap_err();
+    let error = map.snapshot().save(folder.file("none/ranges")).unwrap_err();
     assert!(matches!(error.cause, SaveCause::Io(_)));
     assert!(error.to_string().starts_with("cannot save "), "{error}");
 }
