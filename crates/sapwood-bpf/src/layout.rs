@@ -346,6 +346,9 @@ pub fn constants() -> Vec<(String, u64)> {
         add(&name, value);
     }
     add("QP_VALUE_BYTES", root(header::VALUE_BYTES));
+    add("QP_BYTE_STRINGS", header::BYTE_STRINGS);
+    add("QP_VALUE_U16", format::leaf::VALUE_U16.into());
+    add("QP_VALUE_U32", format::leaf::VALUE_U32.into());
     add("QP_HAS_INDEX", root(header::HAS_INDEX));
     add("QP_ONLY_INDEX", header::ONLY_INDEX);
     add("QP_ROOT", root(header::ROOT));

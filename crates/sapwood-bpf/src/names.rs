@@ -1,11 +1,12 @@
 //! Maps over byte strings that this process writes and programs read.
 
-use sapwood::Builder;
-use sapwood::qp::{PointMap, QpShared, QpStore};
+use sapwood::qp::{Accepts, IntoValue, PointMap, QpShared, QpStore, Value};
+use sapwood::{Buildable, Builder};
 use sapwood_arena::Arena;
 use sapwood_qsbr::Domain;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::checked::{Bytes, CheckedValue};
 use crate::error::Error;
 use crate::layout::Kind;
 use crate::window_map::{CountedInWindow, MapInWindow, NamesInWindow, WindowMap, WindowMapBuilder};
@@ -13,8 +14,9 @@ use crate::window_map::{CountedInWindow, MapInWindow, NamesInWindow, WindowMap, 
 /// An ordered map over byte strings in an arena: this process writes it, with all methods of
 /// [`QpShared`], and BPF programs look names up (`sapwood/qp.bpf.h`).
 ///
-/// Values are plain bytes, a multiple of 8. Keys of more than 254 bytes may be stored, but no
-/// program finds them.
+/// Values are plain bytes, a multiple of 8, or byte strings of any length (`UserMap<[u8]>`), which
+/// programs copy with `sw_qp_value`. Keys of more than 254 bytes may be stored, but no program
+/// finds them.
 ///
 /// ```no_run
 /// use sapwood_bpf::{BpfArena, UserMap};
@@ -39,7 +41,7 @@ pub type UserMapBuilder<V> = WindowMapBuilder<QpShared<V>>;
 /// and an entry takes less memory. Programs (`-EOPNOTSUPP`) and readers ([`Error::Setting`]) that
 /// ask for order are refused.
 ///
-/// Values are plain bytes, a multiple of 8. Keys of more than 254 bytes may be stored, but no
+/// Values are those of a [`UserMap`]. Keys of more than 254 bytes may be stored, but no
 /// program finds them.
 ///
 /// ```no_run
@@ -71,7 +73,7 @@ pub type UserPointMapBuilder<V> = WindowMapBuilder<PointMap<V>>;
 /// and BPF programs see each commit at once, in one store (`sapwood/qp.bpf.h`). A program that
 /// takes the root once (`sw_qp_root`) reads one version throughout its run.
 ///
-/// Values are plain bytes, a multiple of 8. Keys of more than 254 bytes may be stored, but no
+/// Values are those of a [`UserMap`]. Keys of more than 254 bytes may be stored, but no
 /// program finds them. Snapshots hold back memory as in any store.
 ///
 /// ```no_run
@@ -90,7 +92,87 @@ pub type UserPointMapBuilder<V> = WindowMapBuilder<PointMap<V>>;
 /// the last commit, and another process [takes it over](WindowMapBuilder::take_over).
 pub type UserStore<V> = WindowMap<QpStore<V>>;
 
-impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> UserMapBuilder<V> {
+/// What a map in a window can hold for a key: plain bytes of a fixed size, a multiple of 8, or byte
+/// strings (`[u8]`). There is nothing to implement.
+pub trait WindowValue: Value + FromBytes + IntoBytes + Immutable + Send + Sync + 'static {
+    /// What a checked reader gives for it.
+    type Read: CheckedValue;
+
+    /// A map of entries, which come in ascending order of keys if `sorted`, and the first error
+    /// among them.
+    #[doc(hidden)]
+    fn restore<M: Restore<Self>>(
+        builder: Builder<M>,
+        memory: Arena,
+        entries: impl Iterator<Item = Result<(Vec<u8>, Self::Read), Error>>,
+        sorted: bool,
+    ) -> Result<M, Error>;
+}
+
+/// A map that is made of the entries of another one.
+pub trait Restore<V: ?Sized + Value>: Buildable + Sized {
+    /// The entries have to come in ascending order of keys.
+    #[doc(hidden)]
+    const SORTED: bool;
+
+    #[doc(hidden)]
+    fn restore<K: AsRef<[u8]>, N: IntoValue<V>>(
+        builder: Builder<Self>,
+        memory: Arena,
+        entries: impl Iterator<Item = (K, N)>,
+    ) -> Result<Self, sapwood::Error>
+    where
+        V: Accepts<N>;
+}
+
+impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> WindowValue for V {
+    type Read = V;
+
+    fn restore<M: Restore<V>>(
+        builder: Builder<M>,
+        memory: Arena,
+        mut entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
+        sorted: bool,
+    ) -> Result<M, Error> {
+        if M::SORTED && !sorted {
+            return Ok(M::restore(builder, memory, in_order(entries)?.into_iter())?);
+        }
+        let mut failed = None;
+        let read = entries.by_ref();
+        let read = read.map_while(|entry| entry.map_err(|error| failed = Some(error)).ok());
+        let map = M::restore(builder, memory, read);
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(map?),
+        }
+    }
+}
+
+impl WindowValue for [u8] {
+    type Read = Bytes;
+
+    fn restore<M: Restore<[u8]>>(
+        builder: Builder<M>,
+        memory: Arena,
+        entries: impl Iterator<Item = Result<(Vec<u8>, Bytes), Error>>,
+        _: bool,
+    ) -> Result<M, Error> {
+        let entries = in_order(entries)?;
+        let entries = entries.iter().map(|(key, Bytes(value))| (key, value));
+        Ok(M::restore(builder, memory, entries)?)
+    }
+}
+
+/// All entries in order of their keys, or the first error.
+fn in_order<V>(
+    entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
+) -> Result<Vec<(Vec<u8>, V)>, Error> {
+    let mut entries = entries.collect::<Result<Vec<_>, _>>()?;
+    entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    Ok(entries)
+}
+
+impl<V: ?Sized + WindowValue> UserMapBuilder<V> {
     /// Keeps a hash index beside the trie, for lookups of whole keys.
     pub fn with_index(mut self) -> Self {
         self.map = self.map.with_index();
@@ -101,20 +183,23 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> UserMapBuilde
     ///
     /// # Errors
     /// As [`build`](Self::build), and those of [`Builder::build_sorted`].
-    pub fn build_sorted<K: AsRef<[u8]>>(
+    pub fn build_sorted<K: AsRef<[u8]>, N: IntoValue<V>>(
         self,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<UserMap<V>, Error> {
+        entries: impl IntoIterator<Item = (K, N)>,
+    ) -> Result<UserMap<V>, Error>
+    where
+        V: Accepts<N>,
+    {
         self.build_by(|map, domain, memory| {
             Ok(map.domain(domain).build_sorted_in(memory, entries)?)
         })
     }
 }
 
-/// The two traits for a map over byte strings. `$restore` makes one of the entries of another map.
+/// The traits for a map over byte strings. `$restore` makes one of entries.
 macro_rules! in_window {
-    ($map:ident, $restore:ident) => {
-        impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> MapInWindow for $map<V> {
+    ($map:ident, $sorted:literal, |$builder:ident, $memory:ident, $entries:ident| $restore:expr) => {
+        impl<V: ?Sized + WindowValue> MapInWindow for $map<V> {
             type Builder = Builder<$map<V>>;
 
             const KIND: Kind = Kind::Qp;
@@ -136,33 +221,54 @@ macro_rules! in_window {
             }
         }
 
-        impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NamesInWindow
-            for $map<V>
-        {
-            type Value = V;
+        impl<V: ?Sized + WindowValue> NamesInWindow for $map<V> {
+            type Value = V::Read;
 
             fn restore_in(
                 builder: Builder<$map<V>>,
                 domain: &Domain,
                 memory: Arena,
-                entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
+                entries: impl Iterator<Item = Result<(Vec<u8>, V::Read), Error>>,
                 sorted: bool,
             ) -> Result<Self, Error> {
-                $restore(builder.domain(domain), memory, entries, sorted)
+                <V as WindowValue>::restore(builder.domain(domain), memory, entries, sorted)
+            }
+        }
+
+        impl<V: ?Sized + WindowValue> Restore<V> for $map<V> {
+            const SORTED: bool = $sorted;
+
+            fn restore<K: AsRef<[u8]>, N: IntoValue<V>>(
+                $builder: Builder<Self>,
+                $memory: Arena,
+                $entries: impl Iterator<Item = (K, N)>,
+            ) -> Result<Self, sapwood::Error>
+            where
+                V: Accepts<N>,
+            {
+                $restore
             }
         }
     };
 }
 
-in_window!(QpShared, restore_names);
-in_window!(PointMap, restore_points);
-in_window!(QpStore, restore_store);
+in_window!(QpShared, true, |builder, memory, entries| {
+    builder.build_sorted_in(memory, entries)
+});
+in_window!(QpStore, true, |builder, memory, entries| {
+    builder.build_sorted_in(memory, entries)
+});
+in_window!(PointMap, false, |builder, memory, entries| {
+    let map = builder.build_in(memory)?;
+    for (key, value) in entries {
+        map.insert(key, value)?;
+    }
+    Ok(map)
+});
 
 macro_rules! counted_in_window {
     ($map:ident) => {
-        impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> CountedInWindow
-            for $map<V>
-        {
+        impl<V: ?Sized + WindowValue> CountedInWindow for $map<V> {
             fn max_entries(builder: Builder<$map<V>>, most: usize) -> Builder<$map<V>> {
                 builder.max_entries(most)
             }
@@ -172,63 +278,3 @@ macro_rules! counted_in_window {
 
 counted_in_window!(QpShared);
 counted_in_window!(PointMap);
-
-/// Entries in ascending order until the first that cannot be read; then a map of them, if there is
-/// no such entry.
-fn restored<V, M>(
-    entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
-    sorted: bool,
-    build: impl FnOnce(&mut dyn Iterator<Item = (Vec<u8>, V)>) -> Result<M, sapwood::Error>,
-) -> Result<M, Error> {
-    let mut failed = None;
-    let mut entries = entries.map_while(|entry| entry.map_err(|error| failed = Some(error)).ok());
-    let map = match sorted {
-        true => build(&mut entries),
-        false => {
-            let mut entries: Vec<_> = entries.collect();
-            entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-            build(&mut entries.into_iter())
-        }
-    };
-    match failed {
-        Some(error) => Err(error),
-        None => Ok(map?),
-    }
-}
-
-fn restore_store<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static>(
-    builder: Builder<QpStore<V>>,
-    memory: Arena,
-    entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
-    sorted: bool,
-) -> Result<QpStore<V>, Error> {
-    restored(entries, sorted, |entries| {
-        builder.build_sorted_in(memory, entries)
-    })
-}
-
-fn restore_names<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static>(
-    builder: Builder<QpShared<V>>,
-    memory: Arena,
-    entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
-    sorted: bool,
-) -> Result<QpShared<V>, Error> {
-    restored(entries, sorted, |entries| {
-        builder.build_sorted_in(memory, entries)
-    })
-}
-
-fn restore_points<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static>(
-    builder: Builder<PointMap<V>>,
-    memory: Arena,
-    entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
-    _: bool,
-) -> Result<PointMap<V>, Error> {
-    let map = builder.build_in(memory)?;
-    for entry in entries {
-        let (key, value) = entry?;
-        map.insert(key, value)
-            .map_err(|rejected| Error::Map(rejected.error))?;
-    }
-    Ok(map)
-}

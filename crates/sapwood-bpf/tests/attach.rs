@@ -7,7 +7,9 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ipnet::Ipv4Net;
-use kernel::maps::{Both, Kind, Names, Points, Stores, Trie, all};
+use kernel::maps::{
+    Both, Kind, Names, Number, Points, Stores, TextPoints, TextStores, TextsBoth, Trie, all,
+};
 use kernel::{Beside, Ends, LOOKUP, Pins, Poke, load, lookup, skipped};
 use sapwood_bpf::{BpfArena, Error, Ipv4Map, Pinned, UserMap, Words};
 
@@ -37,6 +39,9 @@ tests_of_maps! {
         a_damaged_map_is_not_taken_over
         a_map_of_another_kind_is_taken_over
     }
+    texts_both: TextsBoth { owners_killed_while_they_write a_damaged_map_is_not_taken_over }
+    text_points: TextPoints { owners_killed_while_they_write }
+    text_stores: TextStores { owners_killed_while_they_write }
 }
 
 /// Keys that are there before the first owner says that it is ready, and always after.
@@ -105,6 +110,9 @@ fn child_process() {
         (what, Both::NAME) => child::<Both>(what, &pinned, &arena),
         (what, Stores::NAME) => child::<Stores>(what, &pinned, &arena),
         (what, Points::NAME) => child::<Points>(what, &pinned, &arena),
+        (what, TextsBoth::NAME) => child::<TextsBoth>(what, &pinned, &arena),
+        (what, TextPoints::NAME) => child::<TextPoints>(what, &pinned, &arena),
+        (what, TextStores::NAME) => child::<TextStores>(what, &pinned, &arena),
         _ => panic!("{order}"),
     }
 }
@@ -122,8 +130,8 @@ fn child<K: Kind>(what: &str, pinned: &Pinned, arena: &BpfArena) {
         }
         "takes-over" => write(&*builder.take_over().unwrap()),
         "wants" => {
-            let reader = arena.reader::<u64>("names").unwrap();
-            assert_eq!(reader.get("a").unwrap(), Some(1));
+            let reader = arena.reader::<Number>("names").unwrap();
+            assert_eq!(reader.get("a").unwrap(), Some(Number(1)));
             let more = K::builder(arena, "more").bytes(1 << 20).build();
             assert!(matches!(more, Err(Error::Owned { .. })), "{more:?}");
             let names = builder.take_over();
@@ -151,8 +159,11 @@ fn owned_elsewhere<K: Kind>(name: &str) -> (Pins, Pinned, BpfArena, Beside) {
 
 fn owners_killed_while_they_write<K: Kind>() {
     let (pins, pinned, arena, child) = owned_elsewhere::<K>("attach");
-    assert_eq!(pinned.names().unwrap(), ["arena", "prog-sw_ask"]);
-    let first = arena.reader::<u64>("names").unwrap().window().clone();
+    assert_eq!(
+        pinned.names().unwrap(),
+        ["arena", "prog-sw_ask", "prog-sw_ask_value"]
+    );
+    let first = arena.reader::<Number>("names").unwrap().window().clone();
     let generation = arena.generation();
     assert_eq!(arena.owner().unwrap(), Some(child.0.id()));
     // A program asks all the time, whoever owns the map.
@@ -181,7 +192,7 @@ fn owners_killed_while_they_write<K: Kind>() {
         };
         let _ends = Ends(&stop);
         let check = |last: u64, rests: bool| {
-            let reader = arena.reader::<u64>("names").unwrap();
+            let reader = arena.reader::<Number>("names").unwrap();
             if rests {
                 // What it left is whole, whatever it was doing.
                 let there = all(&reader);
@@ -190,7 +201,11 @@ fn owners_killed_while_they_write<K: Kind>() {
                 assert!(there.windows(2).all(|two| two[0].0 < two[1].0));
             }
             for (key, value) in (0..=last).map(written).chain((0..STAYING).map(staying)) {
-                assert_eq!(reader.get(&key).unwrap(), Some(value), "{key:?} of {last}");
+                assert_eq!(
+                    reader.get(&key).unwrap(),
+                    Some(Number(value)),
+                    "{key:?} of {last}"
+                );
             }
         };
         wait_for_asks();
@@ -209,7 +224,7 @@ fn owners_killed_while_they_write<K: Kind>() {
             assert_eq!(arena.generation(), generation + round + 1);
             wait_for_asks();
             last = last.max(child.kill_at());
-            let info = arena.reader::<u64>("names").unwrap().window().clone();
+            let info = arena.reader::<Number>("names").unwrap().window().clone();
             assert_eq!(info.number, first.number);
             places.push(info.at);
         }
@@ -217,7 +232,7 @@ fn owners_killed_while_they_write<K: Kind>() {
         assert!(moved, "{places:?}");
         check(last, true);
         // And this process.
-        let before = all(&arena.reader::<u64>("names").unwrap());
+        let before = all(&arena.reader::<Number>("names").unwrap());
         let names = K::builder(&arena, "names").take_over().unwrap();
         names.check();
         assert_eq!(names.count(), before.len());
@@ -246,7 +261,7 @@ fn a_map_of_another_kind_is_taken_over<K: Kind>() {
 fn taken_over<From: Kind, To: Kind>() {
     let (_pins, pinned, arena, child) = owned_elsewhere::<From>("kinds");
     child.kill_at();
-    let there = all(&arena.reader::<u64>("names").unwrap());
+    let there = all(&arena.reader::<Number>("names").unwrap());
     let names = To::builder(&arena, "names").take_over().unwrap();
     names.check();
     assert_eq!(names.entries(), there);
@@ -257,10 +272,37 @@ fn taken_over<From: Kind, To: Kind>() {
             assert_eq!(found, Ok(*value));
         }
     }
-    let reader = arena.reader::<u64>("names").unwrap();
+    let reader = arena.reader::<Number>("names").unwrap();
     assert_eq!(reader.verify().unwrap(), there.len());
     assert_eq!(reader.has_order().unwrap(), To::HAS_TRIE);
     assert_eq!(all(&reader), there);
+}
+
+#[test]
+fn byte_strings_are_taken_over_as_byte_strings() {
+    if skipped() {
+        return;
+    }
+    taken_over::<TextStores, TextPoints>();
+    taken_over::<TextPoints, TextsBoth>();
+    // Programs would take what they find for something else.
+    let refused = |taken: Result<(), Error>, says: &str| {
+        let error = taken.unwrap_err();
+        assert!(
+            matches!(&error, Error::Value { why, .. } if why.contains(says)),
+            "{error}"
+        );
+    };
+    let (_pins, _pinned, arena, child) = owned_elsewhere::<TextStores>("texts");
+    child.kill_at();
+    let numbers = Points::builder(&arena, "names").take_over();
+    refused(numbers.map(drop), "byte strings");
+    drop(TextStores::builder(&arena, "names").take_over().unwrap());
+    let (_pins, _pinned, arena, child) = owned_elsewhere::<Stores>("texts");
+    child.kill_at();
+    let texts = TextPoints::builder(&arena, "names").take_over();
+    refused(texts.map(drop), "8 bytes");
+    drop(Stores::builder(&arena, "names").take_over().unwrap());
 }
 
 fn a_living_owner_is_left_alone<K: Kind>() {
@@ -357,7 +399,7 @@ fn a_damaged_map_is_not_taken_over<K: Kind>() {
     let refused = arena.remove_window("names");
     assert!(matches!(refused, Err(Error::Owned { .. })), "{refused:?}");
     child.kill();
-    let info = arena.reader::<u64>("names").unwrap().window().clone();
+    let info = arena.reader::<Number>("names").unwrap().window().clone();
     let poke = Poke::new(&arena);
     // Where the trie and the index begin.
     poke.words((info.at + 64) as u64, &[u64::from(u32::MAX); 2]);
@@ -374,7 +416,7 @@ fn a_damaged_map_is_not_taken_over<K: Kind>() {
     let names = K::builder(&arena, "names").build().unwrap();
     names.put(b"a", 1);
     names.check();
-    assert_eq!(arena.reader::<u64>("names").unwrap().len().unwrap(), 1);
+    assert_eq!(arena.reader::<Number>("names").unwrap().len().unwrap(), 1);
     let own = arena.remove_window("names");
     assert!(matches!(own, Err(Error::Name { .. })), "{own:?}");
 }

@@ -6,7 +6,7 @@ mod kernel;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use kernel::maps::{Both, Kind, Names, Points, Trie};
+use kernel::maps::{Both, Kind, Names, Number, Points, TextPoints, Texts, TextsBoth, Trie};
 use kernel::{Beside, Damage, LOOKUP, NODES, Pins, key, load, lookup, skipped, value_of};
 use sapwood_bpf::{BpfArena, CheckedReader, Error};
 use sapwood_format::{self as format, branch, cluster};
@@ -19,6 +19,9 @@ tests_of_maps! {
         written_by_another_process_until_it_is_killed damaged_maps damaged_clusters damaged_indexes
     }
     points: Points { written_by_another_process_until_it_is_killed damaged_maps damaged_indexes }
+    texts: Texts { damaged_maps damaged_tries damaged_clusters }
+    texts_both: TextsBoth { written_by_another_process_until_it_is_killed damaged_indexes }
+    text_points: TextPoints { damaged_maps damaged_indexes }
 }
 
 /// A key that stays, and its value.
@@ -40,6 +43,7 @@ fn child_process() {
         Trie::NAME => churn::<Trie>(&arena),
         Both::NAME => churn::<Both>(&arena),
         Points::NAME => churn::<Points>(&arena),
+        TextsBoth::NAME => churn::<TextsBoth>(&arena),
         other => panic!("{other}"),
     }
 }
@@ -75,13 +79,13 @@ fn churn<K: Kind>(arena: &BpfArena) {
 /// A walk beside the writer: nothing twice, each value of its key, and all that stays. Whether it
 /// was not disturbed.
 fn is_walked(
-    entries: impl Iterator<Item = Result<(Vec<u8>, u64), Error>>,
+    entries: impl Iterator<Item = Result<(Vec<u8>, Number), Error>>,
     mut each: impl FnMut(&[u8]),
 ) -> bool {
     let mut seen = BTreeSet::new();
     let mut stay = 0;
     for entry in entries {
-        let (key, value) = match entry {
+        let (key, Number(value)) = match entry {
             Ok(entry) => entry,
             Err(Error::Busy(_)) => return false,
             Err(error) => panic!("{error}"),
@@ -104,14 +108,14 @@ fn written_by_another_process_until_it_is_killed<K: Kind>() {
     arena.pin(pins.path("arena")).unwrap();
     let mut child = Beside::start(K::NAME, &pins.path("arena"));
     child.wait_for("ready");
-    let reader = arena.reader::<u64>("names").unwrap();
+    let reader = arena.reader::<Number>("names").unwrap();
     let until = Instant::now() + Duration::from_secs(2);
     let (mut gets, mut walks, mut busy, mut rng) = (0, 0, 0, fastrand::Rng::with_seed(3));
     while Instant::now() < until || walks < 3 {
         for _ in 0..200 {
             let (key, value) = staying(rng.u32(0..STAYING));
             match reader.get(&key) {
-                Ok(found) => assert_eq!(found, Some(value), "{key}"),
+                Ok(found) => assert_eq!(found, Some(Number(value)), "{key}"),
                 Err(Error::Busy(_)) => busy += 1,
                 Err(error) => panic!("{key}: {error}"),
             }
@@ -134,8 +138,8 @@ fn written_by_another_process_until_it_is_killed<K: Kind>() {
     let there = reader.verify().unwrap();
     assert_eq!(there, reader.len().unwrap());
     let entries = reader.unordered().map(|entry| entry.unwrap());
-    let stay =
-        entries.filter(|(key, value)| key.starts_with(b"stays/") && value & 0xffff_ffff == 7);
+    let stay = entries
+        .filter(|(key, Number(value))| key.starts_with(b"stays/") && value & 0xffff_ffff == 7);
     assert_eq!(stay.count(), STAYING as usize);
 }
 
@@ -144,7 +148,7 @@ fn name(rng: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 /// Asks everything that can be asked. Any answer will do, and none may take long.
-fn ask_all<K: Kind>(map: &CheckedReader<u64>, rng: &mut fastrand::Rng, most: usize) -> usize {
+fn ask_all<K: Kind>(map: &CheckedReader<Number>, rng: &mut fastrand::Rng, most: usize) -> usize {
     let mut errors = 0;
     for _ in 0..20 {
         errors += usize::from(map.get(name(rng)).is_err());
@@ -178,13 +182,13 @@ const TABLE: usize = 9;
 const SECRET: usize = 128;
 
 /// A map, a reader of it, what damages it, and how many entries there are.
-fn filled<K: Kind>(arena: &BpfArena) -> (impl Sized, CheckedReader<u64>, Damage, usize) {
+fn filled<K: Kind>(arena: &BpfArena) -> (impl Sized, CheckedReader<Number>, Damage, usize) {
     let map = K::builder(arena, "names").bytes(1 << 20).build().unwrap();
     let mut rng = fastrand::Rng::with_seed(8);
     for i in 0..1500 {
         map.put(&name(&mut rng), i);
     }
-    let reader = arena.reader::<u64>("names").unwrap();
+    let reader = arena.reader::<Number>("names").unwrap();
     let entries = reader.verify().unwrap();
     assert_eq!(entries, map.count());
     let damage = Damage::new(arena, map.window());

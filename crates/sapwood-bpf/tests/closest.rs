@@ -6,10 +6,11 @@ mod kernel;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use kernel::maps::{Kind, Names, Texts, Trie};
 use kernel::{Answers, CLOSEST, INVALID, load, question, skipped, word};
 use sapwood::key::dns_name;
 use sapwood::qp::{Closest, QpMap};
-use sapwood_bpf::{BpfArena, Programs, UserMap, Words, layout};
+use sapwood_bpf::{BpfArena, Programs, WindowMap, Words, layout};
 
 /// What a program says of a name, with values in place of entries; 0: none.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,15 +70,9 @@ impl Asking {
     }
 }
 
-fn set_up() -> Option<(UserMap<u64>, Asking)> {
-    if skipped() {
-        return None;
-    }
+fn set_up<K: Kind>() -> (WindowMap<K::Map>, Asking) {
     let arena = BpfArena::create(64 << 20).unwrap();
-    let names = UserMap::<u64>::builder(&arena, "names")
-        .bytes(32 << 20)
-        .build()
-        .unwrap();
+    let names = K::builder(&arena, "names").bytes(32 << 20).build().unwrap();
     let scratch = Words::create(&arena, "cursors", 2 * layout::CURSOR_BYTES / 8).unwrap();
     let asking = Asking {
         programs: load(&arena, CLOSEST),
@@ -85,7 +80,7 @@ fn set_up() -> Option<(UserMap<u64>, Asking)> {
         cursor: (scratch.window().at + layout::CURSOR_BYTES) as u64,
         _scratch: scratch,
     };
-    Some((names, asking))
+    (names, asking)
 }
 
 /// A name of up to this many labels out of few, so that names meet.
@@ -104,11 +99,13 @@ fn name(rng: &mut fastrand::Rng, labels: usize) -> Vec<u8> {
     name
 }
 
-#[test]
-fn as_in_rust() {
-    let Some((names, asking)) = set_up() else {
-        return;
-    };
+tests_of_maps! {
+    trie: Trie { as_in_rust what_stays_is_found_beside_a_writer }
+    texts: Texts { as_in_rust what_stays_is_found_beside_a_writer }
+}
+
+fn as_in_rust<K: Kind>() {
+    let (names, asking) = set_up::<K>();
     let mut oracle = QpMap::<u64>::new();
     let mut rng = fastrand::Rng::with_seed(16);
     let mut kinds = [0u32; 6];
@@ -116,12 +113,9 @@ fn as_in_rust() {
         let stored = name(&mut rng, 6);
         // The map is small, then large, then small again.
         if rng.u64(..4_000) < round {
-            assert_eq!(
-                names.remove(&stored).unwrap(),
-                oracle.remove(&stored).is_some()
-            );
+            assert_eq!(names.take(&stored), oracle.remove(&stored).is_some());
         } else {
-            names.insert(&stored, round).unwrap();
+            names.put(&stored, round);
             oracle.insert(&stored, round).unwrap();
         }
         for _ in 0..4 {
@@ -157,18 +151,15 @@ fn as_in_rust() {
     assert_eq!(no_cursor.ask(b"a\0", 0), Err(INVALID));
 }
 
-#[test]
-fn what_stays_is_found_beside_a_writer() {
-    let Some((names, asking)) = set_up() else {
-        return;
-    };
+fn what_stays_is_found_beside_a_writer<K: Kind>() {
+    let (names, asking) = set_up::<K>();
     for (name, value) in [
         ("org", 2),
         ("*.org", 1),
         ("a.org", 8),
         ("www.example.org", 4),
     ] {
-        names.insert(dns_name(name).unwrap(), value).unwrap();
+        names.put(&dns_name(name).unwrap(), value);
     }
     let end = Instant::now() + Duration::from_secs_f64(kernel_seconds());
     let stop = AtomicBool::new(false);
@@ -189,8 +180,8 @@ fn what_stays_is_found_beside_a_writer() {
                 ];
                 let name = dns_name(format!("{}.org", rng.choice(labels).unwrap())).unwrap();
                 match rng.bool() {
-                    true => drop(names.insert(&name, 1).unwrap()),
-                    false => drop(names.remove(&name).unwrap()),
+                    true => names.put(&name, 1),
+                    false => drop(names.take(&name)),
                 }
                 changes += 1;
             }

@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kernel::maps::{Both, Kind, Names, Points, Stores, Trie, all};
+use kernel::maps::{
+    Both, Kind, Names, Number, Points, Stores, TextPoints, TextStores, Texts, TextsBoth, Trie, all,
+    text,
+};
 use kernel::{
     Answers, INVALID, LOOKUP, NO_ENTRY, NO_ORDER, PREFIX, WALK, key, load, lookup, question,
     skipped, word,
@@ -22,18 +25,22 @@ tests_of_maps! {
     both: Both { as_the_oracle refusals }
     store: Stores { as_the_oracle }
     points: Points { as_the_oracle refusals }
+    texts: Texts { as_the_oracle }
+    texts_both: TextsBoth { as_the_oracle }
+    text_points: TextPoints { as_the_oracle }
+    text_stores: TextStores { as_the_oracle }
 }
 
 fn as_the_oracle<K: Kind>() {
     let arena = BpfArena::create(64 << 20).unwrap();
     let map = K::builder(&arena, "names").build().unwrap();
-    let reader = arena.reader::<u64>("names").unwrap();
+    let reader = arena.reader::<Number>("names").unwrap();
     let programs = load(&arena, LOOKUP);
     let window = map.window().number;
     let ask = |what, key: &[u8]| lookup(&programs, what, window, key);
     assert_eq!(ask(2, b""), Err(NO_ENTRY), "it is empty");
     assert!(reader.is_empty().unwrap());
-    assert_eq!(reader.get("").unwrap(), None);
+    assert_eq!(reader.get("").unwrap().map(u64::from), None);
     assert_eq!(reader.verify().unwrap(), 0);
     let mut oracle = Oracle::new();
     let mut rng = fastrand::Rng::with_seed(1);
@@ -51,7 +58,7 @@ fn as_the_oracle<K: Kind>() {
         let other = key(&mut rng, 600, 250..260);
         for name in [&name, &other] {
             let want = oracle.get(name).copied();
-            assert_eq!(reader.get(name).unwrap(), want);
+            assert_eq!(reader.get(name).unwrap().map(u64::from), want);
             // Programs know no longer ones, and an index without entries is none to them.
             for &what in K::WHATS {
                 if name.len() > 254 || (what == 1 && oracle.is_empty()) {
@@ -64,13 +71,17 @@ fn as_the_oracle<K: Kind>() {
                 );
             }
         }
+        let number = |entry: Result<(Vec<u8>, Number), Error>| {
+            let (key, Number(value)) = entry.unwrap();
+            (key, value)
+        };
         let known = |(key, value): (&Vec<u8>, &u64)| (key.clone(), *value);
         if K::HAS_TRIE {
-            let there = reader.from_key(&other).next().map(|entry| entry.unwrap());
+            let there = reader.from_key(&other).next().map(number);
             assert_eq!(there, oracle.range(other.clone()..).next().map(known));
             let prefix = &other[..other.len().min(2)];
             if round % 16 == 0 {
-                let there = reader.prefix(prefix).map(|entry| entry.unwrap());
+                let there = reader.prefix(prefix).map(number);
                 let want = oracle
                     .range(prefix.to_vec()..)
                     .take_while(|(key, _)| key.starts_with(prefix));
@@ -99,7 +110,7 @@ fn as_the_oracle<K: Kind>() {
     assert_eq!(reader.verify().unwrap(), oracle.len());
     let long = vec![5; 3000];
     map.put(&long, 77);
-    assert_eq!(reader.get(&long).unwrap(), Some(77));
+    assert_eq!(reader.get(&long).unwrap(), Some(Number(77)));
     assert_eq!(map.empty(), oracle.len() + 1);
     assert_eq!(ask(2, b"a"), Err(NO_ENTRY));
     assert_eq!(lookup(&programs, 2, 17, b""), Err(INVALID));
@@ -328,4 +339,69 @@ fn changes_while_programs_look_up() {
     });
     map.verify().unwrap();
     assert_eq!(map.len() as u64, stays);
+}
+
+/// A program copies byte strings of all lengths, part by part; of other maps their values.
+#[test]
+fn values_are_copied() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let texts = UserMap::<[u8]>::builder(&arena, "texts")
+        .bytes(32 << 20)
+        .with_index()
+        .build()
+        .unwrap();
+    let wide = UserMap::<[u64; 40]>::builder(&arena, "wide")
+        .build()
+        .unwrap();
+    let programs = load(&arena, LOOKUP);
+    // The value that parts of 256 bytes make.
+    let copied = |window: u32, key: &[u8], len: usize| -> Result<Vec<u8>, i64> {
+        let mut value = Vec::new();
+        loop {
+            let mut data = question([window, value.len() as u32], 16, key);
+            data.resize(16 + 512, 7);
+            programs.answer("sw_ask_value", &mut data);
+            let found = word(&data, 8) as i64;
+            if found < 0 {
+                return Err(found);
+            }
+            assert_eq!(found as usize, len);
+            let part = (len - value.len()).min(256);
+            assert!(data[272 + part..].iter().all(|byte| *byte == 0));
+            value.extend(&data[272..272 + part]);
+            if value.len() == len {
+                return Ok(value);
+            }
+        }
+    };
+    let window = texts.window().number;
+    let mut rng = fastrand::Rng::with_seed(4);
+    for key in [&b""[..], b"key", &[7; 100], &[8; 254]] {
+        for len in [
+            0, 1, 7, 8, 9, 252, 253, 254, 255, 256, 257, 511, 4_000, 65_535, 65_536, 70_001,
+        ] {
+            let value: Vec<u8> = (0..len).map(|_| rng.u8(..)).collect();
+            texts.insert(key, &value).unwrap();
+            assert!(copied(window, key, len) == Ok(value), "{len} bytes");
+        }
+    }
+    // Behind the end there is nothing.
+    let mut data = question([window, 70_001], 16, b"key");
+    data.resize(16 + 512, 7);
+    programs.answer("sw_ask_value", &mut data);
+    assert_eq!(word(&data, 8), 70_001);
+    assert!(data[272..].iter().all(|byte| *byte == 0));
+    assert_eq!(copied(window, b"none", 0), Err(NO_ENTRY));
+    wide.insert("key", std::array::from_fn(|i| i as u64))
+        .unwrap();
+    let value = copied(wide.window().number, b"key", 320).unwrap();
+    assert!(value.chunks_exact(8).map(|part| word(part, 0)).eq(0..40));
+    // The lookups of other tests tell byte strings from others.
+    texts.insert("n", &text(5)).unwrap();
+    assert_eq!(lookup(&programs, 2, window, b"n"), Ok(5));
+    texts.insert("n", &text(5)[1..]).unwrap();
+    assert_eq!(lookup(&programs, 2, window, b"n"), Ok(u64::MAX));
 }

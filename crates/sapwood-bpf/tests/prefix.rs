@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use kernel::maps::{Kind, Names, Texts, Trie};
 use kernel::{Answers, INVALID, NO_ENTRY, PREFIX, load, question, result, skipped};
-use sapwood_bpf::{BpfArena, Programs, UserMap};
+use sapwood_bpf::{BpfArena, Programs, WindowMap};
 
 /// Value and length of the longest stored prefix, or the error.
 fn ask(programs: &Programs, window: u32, key: &[u8]) -> Result<(u64, usize), i64> {
@@ -19,14 +20,11 @@ fn ask(programs: &Programs, window: u32, key: &[u8]) -> Result<(u64, usize), i64
     Ok((value, length as usize))
 }
 
-fn set_up() -> Option<(UserMap<u64>, Programs)> {
-    if skipped() {
-        return None;
-    }
+fn set_up<K: Kind>() -> (WindowMap<K::Map>, Programs) {
     let arena = BpfArena::create(64 << 20).unwrap();
-    let names = UserMap::<u64>::builder(&arena, "names").build().unwrap();
+    let names = K::builder(&arena, "names").build().unwrap();
     let programs = load(&arena, PREFIX);
-    Some((names, programs))
+    (names, programs)
 }
 
 fn random_key(rng: &mut fastrand::Rng, round: u64) -> Vec<u8> {
@@ -46,11 +44,13 @@ fn random_key(rng: &mut fastrand::Rng, round: u64) -> Vec<u8> {
     key
 }
 
-#[test]
-fn as_the_oracle() {
-    let Some((names, programs)) = set_up() else {
-        return;
-    };
+tests_of_maps! {
+    trie: Trie { as_the_oracle a_prefix_that_stays_is_found_beside_a_writer }
+    texts: Texts { as_the_oracle a_prefix_that_stays_is_found_beside_a_writer }
+}
+
+fn as_the_oracle<K: Kind>() {
+    let (names, programs) = set_up::<K>();
     let window = names.window().number;
     let mut oracle = BTreeMap::new();
     let mut rng = fastrand::Rng::with_seed(2);
@@ -66,9 +66,9 @@ fn as_the_oracle() {
         }
         let remove = rng.u64(0..12_000) < round;
         if remove {
-            assert_eq!(names.remove(&key).unwrap(), oracle.remove(&key).is_some());
+            assert_eq!(names.take(&key), oracle.remove(&key).is_some());
         } else {
-            names.insert(&key, round + 1).unwrap();
+            names.put(&key, round + 1);
             oracle.insert(key.clone(), round + 1);
         }
         for _ in 0..3 {
@@ -92,16 +92,13 @@ fn as_the_oracle() {
     assert_eq!(ask(&programs, 17, b""), Err(INVALID));
 }
 
-#[test]
-fn a_prefix_that_stays_is_found_beside_a_writer() {
-    let Some((names, programs)) = set_up() else {
-        return;
-    };
+fn a_prefix_that_stays_is_found_beside_a_writer<K: Kind>() {
+    let (names, programs) = set_up::<K>();
     let window = names.window().number;
     // What stays: "k/" and the key of every other reader's question; what comes and goes: all
     // between and beside them.
-    names.insert("k/", 2).unwrap();
-    names.insert("k/l/m/n/", 8).unwrap();
+    names.put(b"k/", 2);
+    names.put(b"k/l/m/n/", 8);
     let seconds = std::env::var("SAPWOOD_SOAK").map_or(1.0, |text| text.parse().unwrap());
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     let stop = AtomicBool::new(false);
@@ -129,9 +126,9 @@ fn a_prefix_that_stays_is_found_beside_a_writer() {
                 }
                 // The value is the key's length: it proves that value and key belong together.
                 if rng.bool() {
-                    names.insert(&key, key.len() as u64).unwrap();
+                    names.put(key.as_bytes(), key.len() as u64);
                 } else {
-                    names.remove(&key).unwrap();
+                    names.take(key.as_ref());
                 }
                 changes += 1;
             }
@@ -167,5 +164,5 @@ fn a_prefix_that_stays_is_found_beside_a_writer() {
     });
     println!("{changes} changes, {asked} questions");
     assert!(changes > 100 && asked > 100);
-    names.verify().unwrap();
+    names.check();
 }

@@ -9,6 +9,7 @@ mod user;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use kernel::maps::{Both, Kind, Names, Texts, TextsBoth, Trie};
 use kernel::skipped;
 use sapwood_bpf::{BpfArena, UserMap};
 use user::Compiled;
@@ -87,32 +88,31 @@ fn questions(
     text
 }
 
-#[test]
-fn what_rust_wrote_is_read_by_c() {
-    if skipped() {
-        return;
-    }
+tests_of_maps! {
+    trie: Trie { what_rust_wrote_is_read_by_c }
+    both: Both { what_rust_wrote_is_read_by_c }
+    texts: Texts { what_rust_wrote_is_read_by_c }
+    texts_both: TextsBoth { what_rust_wrote_is_read_by_c }
+}
+
+fn what_rust_wrote_is_read_by_c<K: Kind>() {
     let c = Compiled::new("qp_vectors");
-    for (with_index, most) in [(true, 255), (false, 255), (true, 2)] {
+    for most in [255, 2] {
         let arena = BpfArena::create(16 << 20).unwrap();
         let other = UserMap::<u64>::builder(&arena, "other")
             .bytes(1 << 20)
             .build()
             .unwrap();
-        let mut builder = UserMap::<u64>::builder(&arena, "names").bytes(4 << 20);
-        if with_index {
-            builder = builder.with_index();
-        }
-        let names = builder.build().unwrap();
+        let names = K::builder(&arena, "names").bytes(4 << 20).build().unwrap();
         other.insert("other", 1).unwrap();
         let (mut numbers, mut oracle) = (Numbers(most), Oracle::new());
         for i in 1..3000u64 {
             let key = numbers.key(most);
             if numbers.below(5) == 0 {
-                names.remove(&key).unwrap();
+                names.take(&key);
                 oracle.remove(&key);
             } else {
-                names.insert(&key, i).unwrap();
+                names.put(&key, i);
                 oracle.insert(key, i);
             }
         }

@@ -6,8 +6,9 @@ mod kernel;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use kernel::maps::{Kind, Names, TextStores, Texts, Trie};
 use kernel::{Answers, WALK, key, load, question, skipped, word};
-use sapwood_bpf::{BpfArena, Programs, UserMap, Words, layout};
+use sapwood_bpf::{BpfArena, Programs, WindowMap, Words, layout};
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
 
@@ -27,9 +28,9 @@ enum What {
 }
 
 /// A map, and what asks programs about it.
-fn set_up() -> (UserMap<u64>, Asking) {
+fn set_up<K: Kind>() -> (WindowMap<K::Map>, Asking) {
     let arena = BpfArena::create(64 << 20).unwrap();
-    let names = UserMap::builder(&arena, "names").bytes(32 << 20);
+    let names = K::builder(&arena, "names").bytes(32 << 20);
     let names = names.build().unwrap();
     let asking = Asking::new(&arena, names.window().number);
     (names, asking)
@@ -86,12 +87,14 @@ fn known((key, value): (&Vec<u8>, &u64)) -> (Option<Vec<u8>>, u64) {
     ((key.len() < 255).then(|| key.clone()), *value)
 }
 
-#[test]
-fn as_the_oracle() {
-    if skipped() {
-        return;
-    }
-    let (names, asking) = set_up();
+tests_of_maps! {
+    trie: Trie { as_the_oracle walks_beside_a_writer }
+    texts: Texts { as_the_oracle walks_beside_a_writer }
+    text_stores: TextStores { as_the_oracle }
+}
+
+fn as_the_oracle<K: Kind>() {
+    let (names, asking) = set_up::<K>();
     let mut oracle = Oracle::new();
     let mut rng = fastrand::Rng::with_seed(21);
     for what in [What::First, What::Last, What::Next, What::Prev] {
@@ -105,9 +108,9 @@ fn as_the_oracle() {
         // Keys that programs cannot have are walked over all the same.
         let name = key(&mut rng, 300, 290..300);
         if rng.u8(0..5) == 0 {
-            assert_eq!(names.remove(&name).unwrap(), oracle.remove(&name).is_some());
+            assert_eq!(names.take(&name), oracle.remove(&name).is_some());
         } else {
-            names.insert(&name, round).unwrap();
+            names.put(&name, round);
             oracle.insert(name.clone(), round);
         }
         let mut asked = match rng.bool() {
@@ -155,7 +158,7 @@ fn as_the_oracle() {
             assert!(asking.rest().into_iter().eq(oracle.iter().map(known)));
         }
     }
-    while names.compact_step(1000).unwrap() {}
+    while names.tidy(1000) {}
     assert_eq!(asking.ask(What::Begin, b"").0, 0);
     assert!(asking.rest().into_iter().eq(oracle.iter().map(known)));
     assert_eq!(asking.ask(What::Begin, b"").0, 0);
@@ -171,7 +174,7 @@ fn what_cannot_be_walked() {
     if skipped() {
         return;
     }
-    let (names, mut asking) = set_up();
+    let (names, mut asking) = set_up::<Trie>();
     // No such window; a cursor without memory; one that nothing was begun with.
     asking.window = 9;
     for what in [
@@ -214,14 +217,10 @@ fn what_cannot_be_walked() {
     );
 }
 
-#[test]
-fn walks_beside_a_writer() {
-    if skipped() {
-        return;
-    }
-    let (names, asking) = set_up();
+fn walks_beside_a_writer<K: Kind>() {
+    let (names, asking) = set_up::<K>();
     for i in 0..500u64 {
-        names.insert(format!("s/{i:x}"), 0).unwrap();
+        names.put(format!("s/{i:x}").as_bytes(), 0);
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -234,11 +233,11 @@ fn walks_beside_a_writer() {
                     rng.u32(500..2000)
                 );
                 match rng.bool() {
-                    true => drop(names.insert(&key, 1 << 32).unwrap()),
-                    false => drop(names.remove(&key).unwrap()),
+                    true => names.put(key.as_bytes(), 1 << 32),
+                    false => drop(names.take(key.as_bytes())),
                 }
                 if rng.u8(..) == 0 {
-                    names.compact_step(16).unwrap();
+                    names.tidy(16);
                 }
             }
         });

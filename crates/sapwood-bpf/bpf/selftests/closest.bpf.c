@@ -2,6 +2,7 @@
 /* What names lead to, asked for by a test: the name comes as the packet, the answer goes back in its place. */
 #include <linux/bpf.h>
 #include "sapwood/qp_closest.bpf.h"
+#include "number.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -16,9 +17,9 @@ struct ask {
 };
 
 /* The value at a place; 0 of none. */
-static __u64 value(__u64 place)
+static __u64 value(__u32 map, __u64 place)
 {
-	return place ? sw_u64(place) : 0;
+	return place ? sw_number(map, place) : 0;
 }
 
 SEC("xdp")
@@ -33,11 +34,11 @@ int sw_ask_closest(struct xdp_md *ctx)
 	found = &ask->found;
 	ask->result = sw_qp_closest(ask->window, ask->cursor, &ask->name, found);
 	if (!ask->result) {
-		found->exact = value(found->exact);
-		found->ancestor = value(found->ancestor);
-		found->wildcard = value(found->wildcard);
-		found->predecessor = value(found->predecessor);
-		found->cut = value(found->cut);
+		found->exact = value(ask->window, found->exact);
+		found->ancestor = value(ask->window, found->ancestor);
+		found->wildcard = value(ask->window, found->wildcard);
+		found->predecessor = value(ask->window, found->predecessor);
+		found->cut = value(ask->window, found->cut);
 	}
 	return XDP_PASS;
 }

@@ -2,6 +2,7 @@
 /* Lookups asked for by a test: the key comes as the packet, the answer goes back in its place. */
 #include <linux/bpf.h>
 #include "sapwood/qp.bpf.h"
+#include "number.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -35,6 +36,28 @@ int sw_ask(struct xdp_md *ctx)
 		ask->result = -EINVAL;
 	}
 	if (ask->result > 0)
-		ask->value = sw_u64(ask->result);
+		ask->value = sw_number(ask->window, ask->result);
+	return XDP_PASS;
+}
+
+/* A part of a value: of which key, from which byte on; the length of the whole, and the part. */
+struct ask_value {
+	__u32 window;
+	__u32 from;
+	__s64 result;
+	struct sw_key key;
+	struct sw_value value;
+};
+
+SEC("xdp")
+int sw_ask_value(struct xdp_md *ctx)
+{
+	struct ask_value *ask = (void *)(long)ctx->data;
+	long found;
+
+	if ((void *)(ask + 1) > (void *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	found = sw_qp_lookup(ask->window, &ask->key);
+	ask->result = found > 0 ? sw_qp_value(ask->window, found, ask->from, &ask->value) : found;
 	return XDP_PASS;
 }

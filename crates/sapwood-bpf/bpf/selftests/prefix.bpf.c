@@ -2,6 +2,7 @@
 /* Longest prefixes, asked for by a test: the key comes as the packet, the answer goes back in its place. */
 #include <linux/bpf.h>
 #include "sapwood/qp_prefix.bpf.h"
+#include "number.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -21,10 +22,11 @@ int sw_ask_prefix(struct xdp_md *ctx)
 
 	if ((void *)(ask + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
+	sw_use_arena();
 	ask->result = sw_qp_longest_prefix(ask->window, &ask->key);
 	if (ask->result > 0) {
-		ask->value = sw_u64(ask->result);
-		ask->length = sw_u8(ask->result + 8);
+		ask->value = sw_number(ask->window, ask->result);
+		ask->length = sw_u8(ask->result + sw_qp_before_key(sw_window_in(ask->window, SW_QP_KINDS)));
 	}
 	return XDP_PASS;
 }

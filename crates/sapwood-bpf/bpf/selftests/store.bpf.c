@@ -2,6 +2,7 @@
 /* One version of a store, looked at by many lookups: the question comes as the packet. */
 #include <linux/bpf.h>
 #include "sapwood/qp_walk.bpf.h"
+#include "number.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -32,8 +33,8 @@ SW_GLOBAL long sw_walk_same(__u32 map, sw_at cursor, __u64 *value SW_NONNULL)
 		if (found < 0)
 			return found;
 		if (!i)
-			*value = sw_u64(found);
-		else if (*value != sw_u64(found))
+			*value = sw_number(map, found);
+		else if (*value != sw_number(map, found))
 			return -EUCLEAN;
 		found = 0;
 	}
@@ -61,8 +62,8 @@ int sw_ask_version(struct xdp_md *ctx)
 		if (found <= 0)
 			break;
 		if (!i)
-			value = sw_u64(found);
-		else if (value != sw_u64(found)) {
+			value = sw_number(ask->window, found);
+		else if (value != sw_number(ask->window, found)) {
 			found = -EUCLEAN;
 			break;
 		}

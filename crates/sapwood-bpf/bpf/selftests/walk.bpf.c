@@ -2,6 +2,7 @@
 /* Walks and neighbours asked for by a test: the key comes as the packet, the answer goes back in its place. */
 #include <linux/bpf.h>
 #include "sapwood/qp_walk.bpf.h"
+#include "number.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -19,7 +20,7 @@ struct ask {
 #define STEPS (1 << 22)
 
 /* All values of a walk that was begun, mixed so that their order counts; how many there were. */
-SW_GLOBAL long sw_walk_sum(sw_at cursor, __u64 *sum SW_NONNULL)
+SW_GLOBAL long sw_walk_sum(__u32 map, sw_at cursor, __u64 *sum SW_NONNULL)
 {
 	__u64 mixed = 0;
 	long found;
@@ -34,7 +35,7 @@ SW_GLOBAL long sw_walk_sum(sw_at cursor, __u64 *sum SW_NONNULL)
 			*sum = mixed;
 			return i;
 		}
-		mixed = mixed * 31 + sw_u64(found);
+		mixed = mixed * 31 + sw_number(map, found);
 	}
 	return -ELOOP;
 }
@@ -63,7 +64,7 @@ SW_GLOBAL long sw_walk_whole(__u32 map, sw_at cursor, struct sw_key *key SW_NONN
 		error = sw_qp_key(map, found, key);
 		if (error)
 			return error;
-		if (sw_u64(found))
+		if (sw_number(map, found))
 			others++;
 		else
 			zeros++;
@@ -105,7 +106,7 @@ int sw_ask(struct xdp_md *ctx)
 		ask->result = sw_qp_walk_step(ask->cursor);
 		break;
 	case 8:
-		ask->result = sw_walk_sum(ask->cursor, &ask->value);
+		ask->result = sw_walk_sum(ask->window, ask->cursor, &ask->value);
 		return XDP_PASS;
 	case 9:
 		ask->result = sw_walk_whole(ask->window, ask->cursor, &ask->key);
@@ -114,7 +115,7 @@ int sw_ask(struct xdp_md *ctx)
 		ask->result = -EINVAL;
 	}
 	if (ask->result > 0) {
-		ask->value = sw_u64(ask->result);
+		ask->value = sw_number(ask->window, ask->result);
 		if (sw_qp_key(ask->window, ask->result, &ask->key))
 			ask->key.length = 255;
 	}

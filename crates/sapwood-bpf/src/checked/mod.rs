@@ -205,6 +205,21 @@ impl<V: CheckedValue> CheckedReader<V> {
         Ok(Nodes::new(Place::new(memory, at, len), bytes))
     }
 
+    /// That the map has this layout: values of the same type, or byte strings.
+    pub(crate) fn verify_layout(&self, expected: u64) -> Result<(), Error> {
+        let hash = self.arena.memory().u64(self.window.at + 16);
+        match hash.load(Ordering::Relaxed) == expected {
+            true => Ok(()),
+            false => Err(Error::Value {
+                name: self.window.name.clone(),
+                why: match self.value_bytes()? {
+                    Some(bytes) => format!("its values have {bytes} bytes each"),
+                    None => "they are byte strings".to_owned(),
+                },
+            }),
+        }
+    }
+
     fn error(&self, trouble: Trouble) -> Error {
         trouble.error(&self.window.name)
     }

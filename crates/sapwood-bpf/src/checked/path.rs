@@ -779,7 +779,7 @@ mod tests {
             .header(HeaderMode::Page)
             .layout_hash(QpShared::<[u8]>::layout_hash());
         let map = QpShared::<[u8]>::builder()
-            .build_sorted_bytes_in(Arena::create(options).unwrap(), &all)
+            .build_sorted_in(Arena::create(options).unwrap(), &all)
             .unwrap();
         let file = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();

@@ -1,15 +1,17 @@
 //! The maps over byte strings that user space writes, for tests that each of them passes.
 
+use std::borrow::Borrow;
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 
-use sapwood::qp::{PointMap, QpShared, QpStore};
+use sapwood::qp::{Accepts, IntoValue, PointMap, QpShared, QpStore};
 use sapwood_bpf::{
-    BpfArena, CheckedReader, NamesInWindow, UserMap, UserPointMap, UserStore, WindowMapBuilder,
+    BpfArena, CheckedReader, CheckedValue, Error, NamesInWindow, UserMap, UserPointMap, UserStore,
+    WindowMapBuilder, WindowValue,
 };
 
 /// What the maps can do.
-pub trait Names: NamesInWindow<Value = u64> + Debug + Send + Sync {
+pub trait Names: NamesInWindow + Debug + Send + Sync {
     fn put(&self, key: &[u8], value: u64);
     /// Removes a key; whether it was there.
     fn take(&self, key: &[u8]) -> bool;
@@ -26,11 +28,88 @@ pub trait Names: NamesInWindow<Value = u64> + Debug + Send + Sync {
     fn rest(&self);
 }
 
+/// A number that a map holds: as eight bytes, or as a byte string made of it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Number(pub u64);
+
+impl CheckedValue for Number {
+    fn fits(bytes: usize) -> bool {
+        bytes == 8
+    }
+
+    fn of(bytes: &[u8]) -> Option<Number> {
+        let number = u64::from_le_bytes(*bytes.first_chunk()?);
+        (bytes.len() == 8 || bytes == text(number)).then_some(Number(number))
+    }
+
+    fn layout_hash() -> Option<u64> {
+        None
+    }
+}
+
+impl From<Number> for u64 {
+    fn from(Number(number): Number) -> u64 {
+        number
+    }
+}
+
+/// The byte string of a number, as `bpf/selftests/number.h` knows it.
+pub fn text(number: u64) -> Vec<u8> {
+    let most = if number % 64 == 63 { 600 } else { 40 };
+    let mut text = number.to_le_bytes().to_vec();
+    text.extend((8..8 + number % most).map(|i| (number >> (i % 8 * 8) ^ i) as u8));
+    text
+}
+
+/// A value of a map, made of a number.
+pub trait Stored: WindowValue {
+    fn put(map: &impl Puts<Self>, key: &[u8], number: u64);
+    fn number(&self) -> u64;
+}
+
+/// What stores values of any type.
+pub trait Puts<V: ?Sized + WindowValue> {
+    fn put_value<N: IntoValue<V>>(&self, key: &[u8], value: N)
+    where
+        V: Accepts<N>;
+}
+
+impl Stored for u64 {
+    fn put(map: &impl Puts<u64>, key: &[u8], number: u64) {
+        map.put_value(key, number);
+    }
+
+    fn number(&self) -> u64 {
+        *self
+    }
+}
+
+impl Stored for [u8] {
+    fn put(map: &impl Puts<[u8]>, key: &[u8], number: u64) {
+        map.put_value(key, &text(number));
+    }
+
+    fn number(&self) -> u64 {
+        Number::of(self).expect("the byte string of a number").0
+    }
+}
+
 macro_rules! names {
     ($map:ident, $tidy:expr) => {
-        impl Names for $map<u64> {
+        impl<V: ?Sized + WindowValue> Puts<V> for $map<V> {
+            fn put_value<N: IntoValue<V>>(&self, key: &[u8], value: N)
+            where
+                V: Accepts<N>,
+            {
+                if let Err(refused) = self.insert(key, value) {
+                    panic!("{refused}");
+                }
+            }
+        }
+
+        impl<V: ?Sized + Stored + ToOwned<Owned: Borrow<V>> + Debug> Names for $map<V> {
             fn put(&self, key: &[u8], value: u64) {
-                self.insert(key, value).unwrap();
+                V::put(self, key, value);
             }
 
             fn take(&self, key: &[u8]) -> bool {
@@ -38,7 +117,7 @@ macro_rules! names {
             }
 
             fn value(&self, key: &[u8]) -> Option<u64> {
-                self.get(key)
+                self.get(key).map(|value| value.borrow().number())
             }
 
             fn count(&self) -> usize {
@@ -48,7 +127,7 @@ macro_rules! names {
             fn entries(&self) -> Vec<(Vec<u8>, u64)> {
                 let mut all = Vec::new();
                 let _ = self.for_each(|key, value| {
-                    all.push((key.to_vec(), *value));
+                    all.push((key.to_vec(), value.number()));
                     ControlFlow::<()>::Continue(())
                 });
                 all.sort_unstable();
@@ -64,7 +143,7 @@ macro_rules! names {
             }
 
             fn tidy(&self, budget: usize) -> bool {
-                let tidy: fn(&$map<u64>, usize) -> bool = $tidy;
+                let tidy: fn(&$map<V>, usize) -> bool = $tidy;
                 tidy(self, budget)
             }
 
@@ -78,12 +157,23 @@ macro_rules! names {
 names!(QpShared, |map, budget| map.compact_step(budget).unwrap());
 names!(PointMap, |_, _| false);
 
-/// Each change is a commit.
-impl Names for QpStore<u64> {
-    fn put(&self, key: &[u8], value: u64) {
+impl<V: ?Sized + WindowValue> Puts<V> for QpStore<V> {
+    fn put_value<N: IntoValue<V>>(&self, key: &[u8], value: N)
+    where
+        V: Accepts<N>,
+    {
         let mut txn = self.begin();
-        txn.insert(key, value).unwrap();
+        if let Err(refused) = txn.insert(key, value) {
+            panic!("{refused}");
+        }
         txn.commit();
+    }
+}
+
+/// Each change is a commit.
+impl<V: ?Sized + Stored + ToOwned<Owned: Borrow<V>> + Debug> Names for QpStore<V> {
+    fn put(&self, key: &[u8], value: u64) {
+        V::put(self, key, value);
     }
 
     fn take(&self, key: &[u8]) -> bool {
@@ -94,7 +184,7 @@ impl Names for QpStore<u64> {
     }
 
     fn value(&self, key: &[u8]) -> Option<u64> {
-        self.get(key)
+        self.get(key).map(|value| value.borrow().number())
     }
 
     fn count(&self) -> usize {
@@ -104,7 +194,8 @@ impl Names for QpStore<u64> {
     fn entries(&self) -> Vec<(Vec<u8>, u64)> {
         let snapshot = self.snapshot();
         let all = snapshot.iter();
-        all.map(|(key, value)| (key.to_vec(), *value)).collect()
+        all.map(|(key, value)| (key.to_vec(), value.number()))
+            .collect()
     }
 
     fn empty(&self) -> usize {
@@ -197,11 +288,45 @@ impl Kind for Stores {
     }
 }
 
+/// A trie, a trie and an index, and a store, of byte strings.
+pub struct Texts;
+pub struct TextsBoth;
+pub struct TextStores;
+/// An index alone, of byte strings.
+pub struct TextPoints;
+
+macro_rules! texts {
+    ($($texts:ident of $kind:ident, $map:ident, $name:literal, |$arena:ident, $called:ident| $builder:expr;)*) => {
+        $(impl Kind for $texts {
+            type Map = $map<[u8]>;
+            const NAME: &'static str = $name;
+            const HAS_TRIE: bool = $kind::HAS_TRIE;
+            const HAS_INDEX: bool = $kind::HAS_INDEX;
+            const WHATS: &'static [u32] = $kind::WHATS;
+
+            fn builder($arena: &BpfArena, $called: &str) -> WindowMapBuilder<Self::Map> {
+                $builder
+            }
+        })*
+    };
+}
+
+texts! {
+    Texts of Trie, QpShared, "texts", |arena, name| UserMap::builder(arena, name);
+    TextsBoth of Both, QpShared, "texts-both", |arena, name| UserMap::builder(arena, name).with_index();
+    TextPoints of Points, PointMap, "text-points", |arena, name| UserPointMap::builder(arena, name);
+    TextStores of Stores, QpStore, "text-stores", |arena, name| UserStore::builder(arena, name);
+}
+
 /// All entries that a reader finds, in order of keys.
-pub fn all(map: &CheckedReader<u64>) -> Vec<(Vec<u8>, u64)> {
-    let mut all: Vec<_> = map.unordered().map(|entry| entry.unwrap()).collect();
+pub fn all<V: CheckedValue + Into<u64>>(map: &CheckedReader<V>) -> Vec<(Vec<u8>, u64)> {
+    let number = |entry: Result<(Vec<u8>, V), Error>| {
+        let (key, value) = entry.unwrap();
+        (key, value.into())
+    };
+    let mut all: Vec<_> = map.unordered().map(number).collect();
     if map.has_order().unwrap() {
-        assert!(map.iter().map(|entry| entry.unwrap()).eq(all.clone()));
+        assert!(map.iter().map(number).eq(all.clone()));
     }
     all.sort_unstable();
     all

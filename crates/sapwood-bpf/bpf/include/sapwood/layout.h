@@ -24,6 +24,9 @@
 #define SW_KIND_ROUTE 5u
 #define SW_KIND_WORDS 6u
 #define SW_QP_VALUE_BYTES 48u
+#define SW_QP_BYTE_STRINGS 1u
+#define SW_QP_VALUE_U16 254u
+#define SW_QP_VALUE_U32 255u
 #define SW_QP_HAS_INDEX 56u
 #define SW_QP_ONLY_INDEX 2u
 #define SW_QP_ROOT 64u

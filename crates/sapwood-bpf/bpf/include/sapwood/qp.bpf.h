@@ -9,6 +9,12 @@
  *     if (found > 0)                                // the place of the value
  *             value = sw_u64(found);
  *
+ * In a map of byte strings (UserMap<[u8]>) the place is that of an entry, and sw_qp_value copies
+ * its value:
+ *
+ *     struct sw_value text;
+ *     long length = found > 0 ? sw_qp_value(0, found, 0, &text) : found;
+ *
  * Results: the place of a value (positive), or -ENOENT; -EINVAL when there is no such window;
  * -ELOOP when the kernel ended a loop; -EUCLEAN when what was read cannot be a map. A map may have
  * a trie, an index, or both; what asks for order says -EOPNOTSUPP of one that has only an index
@@ -252,6 +258,12 @@ SW_INLINE __u64 sw_key_words(const struct sw_key *key)
 	return key->length / 8 + 1;
 }
 
+/* Bytes of a leaf before its key: those of the value, or none where values are byte strings, which lie behind it. */
+SW_INLINE __u32 sw_qp_before_key(sw_at window)
+{
+	return sw_u32(window + SW_QP_VALUE_BYTES) & ~(__u32)SW_QP_BYTE_STRINGS;
+}
+
 /*
  * The bits in which four words of a leaf and a key differ, of those words that the key has. What
  * lies behind a leaf is read, and not used: no branch depends on the length of a key, as the
@@ -266,8 +278,22 @@ SW_INLINE __u64 sw_qp_differ(sw_at at, const __u64 *words, __u64 left)
 	       ((sw_u64_of(at, 24) ^ words[3]) & d);
 }
 
-/* Whether a leaf has this key. */
-SW_INLINE int sw_qp_is_key(sw_at leaf, __u32 value_bytes, const struct sw_key *key)
+/* Whether a leaf with a byte string, which lies behind the key, has this key. */
+SW_INLINE int sw_qp_is_key_of_string(sw_at leaf, const struct sw_key *key)
+{
+	/* The bytes of the last word that are the key's. */
+	__u64 mine = ~0ull >> ((~(__u32)key->length & 7) * 8);
+	__u32 i, left;
+
+	sw_each_word(i, left, key->length / 8) {
+		if (sw_u64(leaf + i * 8) != sw_key_word(key, i))
+			return 0;
+	}
+	return !left && !((sw_u64(leaf + i * 8) ^ sw_key_word(key, i)) & mine);
+}
+
+/* Whether a leaf with a value of fixed size has this key. */
+SW_INLINE int sw_qp_is_key_of_fixed(sw_at leaf, __u32 value_bytes, const struct sw_key *key)
 {
 	__u64 words = sw_key_words(key);
 	sw_at at = leaf + value_bytes;
@@ -285,6 +311,14 @@ SW_INLINE int sw_qp_is_key(sw_at leaf, __u32 value_bytes, const struct sw_key *k
 			return 0;
 	}
 	return left <= 0;
+}
+
+/* Whether a leaf has this key. */
+SW_INLINE int sw_qp_is_key(sw_at leaf, __u32 value_bytes, const struct sw_key *key)
+{
+	if (value_bytes == SW_QP_BYTE_STRINGS)
+		return sw_qp_is_key_of_string(leaf, key);
+	return sw_qp_is_key_of_fixed(leaf, value_bytes, key);
 }
 
 /*
@@ -746,6 +780,109 @@ SW_INLINE long sw_qp_lookup(__u32 map, const struct sw_key *key)
 		return found;
 	/* There is only the index: without a table it is empty. */
 	return indexed == -ENODATA ? -ENOENT : -EAGAIN;
+}
+
+/* Bytes of a value that a program takes at once. */
+#define SW_VALUE_MAX 256
+
+/* A part of a value: its bytes, and zeros behind. */
+struct sw_value {
+	union {
+		__u64 words[SW_VALUE_MAX / 8];
+		__u8 bytes[SW_VALUE_MAX];
+	};
+};
+
+/* The length of a key, from the byte where it begins; 255 says that two bytes more have it. */
+SW_INLINE __u32 sw_qp_length(sw_at at)
+{
+	__u32 length = sw_u8(at);
+
+	return length == 255 ? sw_u8(at + 1) | (__u32)sw_u8(at + 2) << 8 : length;
+}
+
+/* Where the bytes of a leaf's key are, given where its length is. */
+SW_INLINE sw_at sw_qp_bytes(sw_at at)
+{
+	return sw_u8(at) == 255 ? at + 3 : at + 1;
+}
+
+/*
+ * Where the bytes of an entry's value are, of which `length` becomes the number. A program may read
+ * them there; sw_qp_value copies them.
+ */
+SW_INLINE sw_at sw_qp_value_at(sw_at window, sw_at leaf, __u32 *length)
+{
+	__u32 bytes = sw_u32(window + SW_QP_VALUE_BYTES), first;
+	sw_at at = leaf;
+
+	if (bytes == SW_QP_BYTE_STRINGS) {
+		at = sw_qp_bytes(leaf) + sw_qp_length(leaf);
+		first = sw_u8(at);
+		bytes = first;
+		at++;
+		if (first >= SW_QP_VALUE_U16) {
+			bytes = sw_u8(at) | (__u32)sw_u8(at + 1) << 8;
+			at += 2;
+		}
+		if (first == SW_QP_VALUE_U32) {
+			bytes |= (__u32)sw_u8(at) << 16 | (__u32)sw_u8(at + 1) << 24;
+			at += 2;
+		}
+	}
+	*length = bytes;
+	return at;
+}
+
+/*
+ * Copies bytes of a value: up to SW_VALUE_MAX, from byte `from` on, a number below 2^31. `leaf` is
+ * what a lookup or a walk of this map gave. Returns the length of the whole value, or -EINVAL,
+ * -ELOOP.
+ *
+ *     for (from = 0; from < length; from += SW_VALUE_MAX)
+ *             length = sw_qp_value(TEXTS, found, from, &part);
+ */
+SW_GLOBAL long sw_qp_value(__u32 map, sw_at leaf, __u32 from, struct sw_value *value SW_NONNULL)
+{
+	sw_at window = sw_window_in(map, SW_QP_KINDS), at;
+	__u32 length, left, i, n, byte;
+	__u64 word;
+
+	sw_use_arena();
+	if (!window || from > 0x7fffffff)
+		return -EINVAL;
+	at = sw_qp_value_at(window, leaf, &length) + from;
+	left = from < length ? length - from : 0;
+	sw_each_word(i, n, SW_VALUE_MAX / 8) {
+		word = 0;
+		if (left >= 8) {
+			word = sw_u64(at);
+			left -= 8;
+		} else if (left) {
+			/* What lies behind the last byte is not the value's. */
+			for (byte = sw_zero(); byte < left && byte < 8 && sw_can_loop; byte++)
+				word |= (__u64)sw_u8(at + byte) << (byte & 7) * 8;
+			left = 0;
+		}
+		at += 8;
+		sw_hide(i);
+		value->words[i & (SW_VALUE_MAX / 8 - 1)] = word;
+	}
+	return n ? -ELOOP : (long)length;
+}
+
+/* The first eight bytes of a value, of a shorter one with zeros behind. */
+SW_INLINE __u64 sw_qp_value_word(sw_at window, sw_at leaf)
+{
+	__u32 length, i;
+	sw_at at = sw_qp_value_at(window, leaf, &length);
+	__u64 word = 0;
+
+	if (length >= 8)
+		return sw_u64(at);
+	for (i = sw_zero(); i < length && i < 8 && sw_can_loop; i++)
+		word |= (__u64)sw_u8(at + i) << (i & 7) * 8;
+	return word;
 }
 
 #endif

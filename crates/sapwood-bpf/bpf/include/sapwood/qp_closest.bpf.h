@@ -88,7 +88,7 @@ SW_INLINE __u32 sw_qp_blind_wild(sw_at node, __u32 header, const struct sw_key *
  */
 SW_GLOBAL long sw_qp_wildcard(sw_at window, __u32 cell, const struct sw_key *name SW_NONNULL, __u32 encloser)
 {
-	__u32 value_bytes = sw_u32(window + SW_QP_VALUE_BYTES), header, depth, child, offset;
+	__u32 value_bytes = sw_qp_before_key(window), header, depth, child, offset;
 	sw_at node, at;
 	int byte;
 
@@ -121,11 +121,11 @@ bottom:
 }
 
 /* Takes note of an entry that the name is at or below; they come longest first. */
-SW_INLINE void sw_qp_note_above(struct sw_closest *found, sw_at leaf)
+SW_INLINE void sw_qp_note_above(sw_at window, struct sw_closest *found, sw_at leaf)
 {
 	if (!found->ancestor)
 		found->ancestor = leaf;
-	if (sw_u64(leaf) & found->cut_mask)
+	if (found->cut_mask && sw_qp_value_word(window, leaf) & found->cut_mask)
 		found->cut = leaf;
 }
 
@@ -155,7 +155,7 @@ SW_GLOBAL long sw_qp_above_in(sw_at window, __u32 cell, __u32 pos, const struct 
 		border += base;
 		/* It ends there, and is a name. */
 		if (!sw_u8(bytes + pos) && border <= found->agree && sw_qp_is_name(name, border))
-			sw_qp_note_above(found, sw_qp_node(window, sw_u32(cells + 4 * (pos - 1))));
+			sw_qp_note_above(window, found, sw_qp_node(window, sw_u32(cells + 4 * (pos - 1))));
 	}
 	return pos && !sw_qp_has_above(found) ? -ELOOP : 0;
 }
@@ -171,7 +171,7 @@ SW_GLOBAL long sw_qp_above_on(sw_at cursor, const struct sw_key *name SW_NONNULL
 			      struct sw_closest *found SW_NONNULL)
 {
 	sw_at window = sw_u64(cursor + SW_QP_CURSOR_WINDOW), node, end;
-	__u32 value_bytes = sw_u32(window + SW_QP_VALUE_BYTES), header, offset;
+	__u32 value_bytes = sw_qp_before_key(window), header, offset;
 	__u32 depth = sw_u32(cursor + SW_QP_CURSOR_DEPTH);
 
 	sw_use_arena();
@@ -186,7 +186,7 @@ SW_GLOBAL long sw_qp_above_on(sw_at cursor, const struct sw_key *name SW_NONNULL
 			continue;
 		end = sw_qp_end(window, value_bytes, sw_u32(node + sw_qp_cells_at(header)), offset);
 		if (end && sw_qp_is_prefix(end, value_bytes, offset, name))
-			sw_qp_note_above(found, end);
+			sw_qp_note_above(window, found, end);
 	}
 	return depth && !sw_qp_has_above(found) ? -ELOOP : 0;
 }
@@ -284,8 +284,8 @@ SW_GLOBAL long sw_qp_closest(__u32 map, sw_at cursor, const struct sw_key *name 
 			break;
 	}
 	found->encloser = encloser;
-	if (sw_u8(leaf + sw_u32(window + SW_QP_VALUE_BYTES)) == agree && encloser == agree)
-		sw_qp_note_above(found, leaf);
+	if (sw_u8(leaf + sw_qp_before_key(window)) == agree && encloser == agree)
+		sw_qp_note_above(window, found, leaf);
 	result = cell & SW_QP_CLUSTER ? sw_qp_above_in(window, cell, pos, name, found) : 0;
 	if (!result)
 		result = sw_qp_above_on(cursor, name, found);

@@ -104,7 +104,7 @@ SW_INLINE sw_at sw_qp_prefix_in(sw_at window, sw_at node, __u32 pos, __u32 agree
  */
 SW_GLOBAL long sw_qp_longest_end(sw_at window, const struct sw_key *key SW_NONNULL, __u32 agree)
 {
-	__u32 value_bytes = sw_u32(window + SW_QP_VALUE_BYTES);
+	__u32 value_bytes = sw_qp_before_key(window);
 	__u32 cell = sw_u32(window + SW_QP_ROOT), header, offset, least = 0, depth;
 	long longest = -ENOENT;
 	sw_at node, end;
@@ -162,7 +162,7 @@ SW_GLOBAL long sw_qp_longest_prefix(__u32 map, const struct sw_key *key SW_NONNU
 	cell = sw_u32(window + SW_QP_ROOT);
 	if (!cell)
 		return sw_qp_no_root(window, -ENOENT);
-	value_bytes = sw_u32(window + SW_QP_VALUE_BYTES);
+	value_bytes = sw_qp_before_key(window);
 	for (depth = sw_zero(); depth < SW_QP_DEPTH_MAX && sw_can_loop; depth++) {
 		if (!cell)
 			return -EUCLEAN;

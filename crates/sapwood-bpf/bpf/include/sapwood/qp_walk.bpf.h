@@ -58,20 +58,6 @@ _Static_assert(SW_QP_CURSOR_DEPTH_MAX > SW_KEY_MAX + 1, "keys that programs know
 #define SW_QP_SAME 0x7fffffffu
 #define SW_QP_GREATER 0x80000000u
 
-/* Bytes of a leaf's key; `at` is where the length is: behind the value. Example: sw_qp_length(leaf + value_bytes). */
-SW_INLINE __u32 sw_qp_length(sw_at at)
-{
-	__u32 length = sw_u8(at);
-
-	return length == 255 ? sw_u16(at + 1) : length;
-}
-
-/* Where the bytes of a leaf's key are, given where its length is. */
-SW_INLINE sw_at sw_qp_bytes(sw_at at)
-{
-	return sw_u8(at) == 255 ? at + 3 : at + 1;
-}
-
 /*
  * Copies the key of a leaf of this map: 0, or -E2BIG when it has more than 254 bytes.
  *
@@ -87,14 +73,16 @@ SW_GLOBAL long sw_qp_key(__u32 map, sw_at leaf, struct sw_key *key SW_NONNULL)
 	sw_use_arena();
 	if (!window)
 		return -EINVAL;
-	at = leaf + sw_u32(window + SW_QP_VALUE_BYTES);
+	at = leaf + sw_qp_before_key(window);
 	length = sw_u8(at);
 	if (length > SW_KEY_MAX)
 		return -E2BIG;
 	spare = length + 1;
 	sw_each_word(i, left, SW_KEY_WORDS) {
-		/* Behind the key are zeros to the end of the word, then something else. */
+		/* Behind the key are zeros or the value. */
 		word = spare ? sw_u64(at + i * 8) : 0;
+		if (spare < 8)
+			word &= (1ull << spare * 8) - 1;
 		spare = spare > 8 ? spare - 8 : 0;
 		sw_hide(i);
 		key->words[i & (SW_KEY_WORDS - 1)] = word;
@@ -105,7 +93,7 @@ SW_GLOBAL long sw_qp_key(__u32 map, sw_at leaf, struct sw_key *key SW_NONNULL)
 /* The place of the first byte in which a key and that of a leaf differ, or one of them has ended; SW_QP_SAME when they are equal. */
 SW_INLINE __u32 sw_qp_mismatch(sw_at window, sw_at leaf, const struct sw_key *key)
 {
-	sw_at at = leaf + sw_u32(window + SW_QP_VALUE_BYTES), words;
+	sw_at at = leaf + sw_qp_before_key(window), words;
 	__u32 i, left, shorter, there = sw_qp_length(at), length = key->length, first = sw_zero();
 	__u64 differ, ignore = 0xff;
 
@@ -117,7 +105,10 @@ SW_INLINE __u32 sw_qp_mismatch(sw_at window, sw_at leaf, const struct sw_key *ke
 		if (differ) {
 			/* The lowest byte that is not zero. */
 			first += sw_first_byte((((differ & SW_LOWS) + SW_LOWS) | differ) & SW_HIGHS) - 1;
-			return first < shorter ? first : shorter;
+			if (first < shorter)
+				return first;
+			/* Behind the keys is something else. */
+			break;
 		}
 		ignore = 0;
 		first += 8;
@@ -140,7 +131,7 @@ SW_INLINE int sw_qp_key_byte(const struct sw_key *key, __u32 at)
  */
 SW_GLOBAL __u32 sw_qp_compare(sw_at window, sw_at leaf, const struct sw_key *key SW_NONNULL)
 {
-	sw_at length = leaf + sw_u32(window + SW_QP_VALUE_BYTES);
+	sw_at length = leaf + sw_qp_before_key(window);
 	__u32 at = sw_qp_mismatch(window, leaf, key);
 	int there;
 

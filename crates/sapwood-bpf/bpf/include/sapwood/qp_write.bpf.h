@@ -538,7 +538,7 @@ SW_GLOBAL long sw_kqp_quick(__u64 window, const struct sw_key *key SW_NONNULL, _
 	if (slots) {
 		cell = sw_u32_of(bucket + sw_qp_first_slot(slots), SW_QP_BUCKET_LEAVES);
 		leaf = sw_qp_node(window, cell);
-		if (!sw_kqp_inside(window, cell >> 2) || !sw_qp_is_key(leaf, 8, key))
+		if (!sw_kqp_inside(window, cell >> 2) || !sw_qp_is_key_of_fixed(leaf, 8, key))
 			return -EAGAIN;
 		if (flags == SW_NOEXIST)
 			return -EEXIST;

@@ -15,9 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "sapwood/qp_walk.bpf.h"
+#include "../number.h"
 
 static int wrong;
 static unsigned long line;
+/* The window that is asked about. */
+static __u32 window;
 
 static void same(const char *what, __u64 there, __u64 wanted)
 {
@@ -33,7 +36,7 @@ static __u64 value_of(long found)
 {
 	if (found == -ENOENT)
 		return 0;
-	return found > 0 ? sw_u64(found) : (__u64)found;
+	return found > 0 ? sw_number(window, found) : (__u64)found;
 }
 
 static int read_key(const char *text, struct sw_key *key)
@@ -64,7 +67,7 @@ static void walk(long begun, sw_at cursor, __u64 count, __u64 sum)
 			break;
 		same("a leaf twice", before == (__u64)found, 0);
 		before = found;
-		mixed = mixed * 31 + sw_u64(found);
+		mixed = mixed * 31 + sw_number(window, found);
 		steps++;
 		found = 0;
 	}
@@ -74,7 +77,7 @@ static void walk(long begun, sw_at cursor, __u64 count, __u64 sum)
 }
 
 /* One question. */
-static int answer(const char *what, const char *text, __u64 first, __u64 second, __u32 *window, sw_at cursor)
+static int answer(const char *what, const char *text, __u64 first, __u64 second, sw_at cursor)
 {
 	struct sw_key key, copy;
 	long found;
@@ -82,30 +85,30 @@ static int answer(const char *what, const char *text, __u64 first, __u64 second,
 	if (read_key(text, &key))
 		return -1;
 	if (!strcmp(what, "window")) {
-		*window = first;
+		window = first;
 	} else if (!strcmp(what, "get")) {
-		same("trie", value_of(sw_qp_trie_lookup(*window, &key)), first);
-		found = sw_qp_index_lookup(*window, &key);
+		same("trie", value_of(sw_qp_trie_lookup(window, &key)), first);
+		found = sw_qp_index_lookup(window, &key);
 		if (found != -ENODATA)
 			same("index", value_of(found), first);
-		found = sw_qp_lookup(*window, &key);
+		found = sw_qp_lookup(window, &key);
 		same("lookup", value_of(found), first);
 		if (found > 0) {
-			same("key", sw_qp_key(*window, found, &copy), 0);
+			same("key", sw_qp_key(window, found, &copy), 0);
 			same("bytes", memcmp(&key, &copy, sizeof(key)), 0);
 		}
 	} else if (!strcmp(what, "next")) {
-		same("next", value_of(sw_qp_next(*window, &key)), first);
+		same("next", value_of(sw_qp_next(window, &key)), first);
 	} else if (!strcmp(what, "prev")) {
-		same("prev", value_of(sw_qp_prev(*window, &key)), first);
+		same("prev", value_of(sw_qp_prev(window, &key)), first);
 	} else if (!strcmp(what, "first")) {
-		same("first", value_of(sw_qp_first_leaf(*window)), first);
+		same("first", value_of(sw_qp_first_leaf(window)), first);
 	} else if (!strcmp(what, "last")) {
-		same("last", value_of(sw_qp_last_leaf(*window)), first);
+		same("last", value_of(sw_qp_last_leaf(window)), first);
 	} else if (!strcmp(what, "from")) {
-		walk(sw_qp_walk_from(*window, cursor, &key), cursor, first, second);
+		walk(sw_qp_walk_from(window, cursor, &key), cursor, first, second);
 	} else if (!strcmp(what, "prefix")) {
-		walk(sw_qp_walk_prefix(*window, cursor, &key), cursor, first, second);
+		walk(sw_qp_walk_prefix(window, cursor, &key), cursor, first, second);
 	} else {
 		return -1;
 	}
@@ -118,7 +121,6 @@ int main(int argc, char **argv)
 	FILE *image, *questions;
 	__u64 first, second;
 	char what[16], text[1024], row[2048];
-	__u32 window = 0;
 	long bytes;
 
 	if (argc != 3 || !(image = fopen(argv[1], "rb")) || !(questions = fopen(argv[2], "r")))
@@ -136,7 +138,7 @@ int main(int argc, char **argv)
 		second = 0;
 		if (sscanf(row, "%15s %1023s %" SCNu64 " %" SCNu64, what, text, (uint64_t *)&first,
 			   (uint64_t *)&second) < 3 ||
-		    answer(what, text, first, second, &window, bytes)) {
+		    answer(what, text, first, second, bytes)) {
 			printf("line %lu is no question: %s\n", line, row);
 			wrong = 1;
 		}
