@@ -94,6 +94,11 @@ impl Versions {
         versions
     }
 
+    /// Gives the first version another number.
+    pub(crate) fn begin_at(&self, number: u64) {
+        self.lock().newest = number;
+    }
+
     /// The lock under which a version is published, so that a snapshot gets one version and its
     /// number.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Numbers> {

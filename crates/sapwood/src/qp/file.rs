@@ -8,12 +8,14 @@ use sapwood_arena::{ArenaFull, HeaderError, ImageMap};
 use sapwood_format::header;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::QpMap;
 use super::iter::Iter;
-use super::raw::image::{self, Image, SaveFailed};
+use super::raw::image::{self, Image, SaveFailed, Unread};
 use super::raw::mem::Checked;
+use super::raw::version::stable_arena;
 use super::raw::view::View;
 use super::read::{self, point_methods, read_methods};
+use super::{QpMap, QpStore, Version};
+use crate::Builder;
 use crate::figures::{self, ENTRIES};
 use crate::qp::Value;
 
@@ -197,17 +199,18 @@ impl<V: ?Sized + Value + IntoBytes + Immutable> QpMap<V> {
     /// # Errors
     /// [`SaveError`]; a file that was there before is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        save(&self.view(), self.len(), path.as_ref())
+        save(&self.view(), self.len(), 0, path.as_ref())
     }
 }
 
-/// Saves what a view shows.
+/// Saves what a view shows, and the number of its version.
 pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,
+    version: u64,
     path: &Path,
 ) -> Result<(), SaveError> {
-    image::save(view, len, path).map_err(|failed| SaveError {
+    image::save(view, len, version, path).map_err(|failed| SaveError {
         path: path.to_owned(),
         cause: match failed {
             SaveFailed::Full(full) => SaveCause::ArenaFull(full),
@@ -269,6 +272,12 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
         self.image.len()
     }
 
+    /// The number that the version had which a [`QpSnapshot`](super::QpSnapshot) saved; 0 of a map
+    /// that has no versions.
+    pub fn version(&self) -> Version {
+        Version(self.image.version())
+    }
+
     /// Bytes of the file.
     pub fn file_bytes(&self) -> usize {
         self.image.file_bytes()
@@ -296,6 +305,56 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
 
     read_methods!(['s] 's [&'s ] self Checked);
     point_methods!(['s] 's [&'s ] self Checked);
+}
+
+impl<V: ?Sized + Value + FromBytes + Immutable + Send + Sync + 'static> Builder<QpStore<V>> {
+    /// Loads a store from a file that [`QpSnapshot::save`](super::QpSnapshot::save) or
+    /// [`QpMap::save`] wrote with values of the same size and alignment, after checking all of it.
+    /// O(bytes of the file).
+    ///
+    /// The store's first version has the number that the saved one had, and later ones count on
+    /// from there. What is committed to the store does not change the file.
+    ///
+    /// ```
+    /// use sapwood::qp::QpStore;
+    /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.store", std::process::id()));
+    /// let store = QpStore::new()?;
+    /// let mut txn = store.begin();
+    /// txn.insert("ash", 1u64)?;
+    /// let saved = txn.commit();
+    /// store.snapshot().save(&path)?;
+    ///
+    /// let store = QpStore::<u64>::builder().load(&path)?;
+    /// assert_eq!((store.version(), store.get("ash")), (saved, Some(1)));
+    /// let mut txn = store.begin();
+    /// txn.insert("beech", 2)?;
+    /// assert_eq!(txn.commit().get(), saved.get() + 1);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong.
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn load(self, path: impl AsRef<Path>) -> Result<QpStore<V>, OpenError> {
+        self.load_file(&QpFile::open(&path)?)
+            .map_err(OpenError::at(path.as_ref()))
+    }
+
+    /// A store of a verified file's entries.
+    pub(crate) fn load_file(self, file: &QpFile<V>) -> Result<QpStore<V>, OpenCause> {
+        let arena = stable_arena(self.memory.clone().stable());
+        let arena = arena.map_err(|full| OpenCause::Table(full.into()))?;
+        let tree = file.image.tree(arena).map_err(|unread| match unread {
+            Unread::Full(full) => OpenCause::Table(full.into()),
+            Unread::Corrupt(what) => OpenCause::Corrupt(what),
+        })?;
+        let store = self.build_over(tree, None);
+        store.begin_at(file.version());
+        Ok(store)
+    }
 }
 
 impl<V: ?Sized + Value + FromBytes + Immutable + fmt::Debug> fmt::Debug for QpFile<V> {

@@ -28,8 +28,8 @@ use crate::{Buildable, Builder, Error, OldestSnapshot, Readable};
 /// Address space that a store reserves by default: as much as 31-bit references reach.
 pub(crate) const RESERVE: usize = 8 << 30;
 
-/// The number of a committed version: 0 for the first, one more for each commit that changed
-/// something.
+/// The number of a committed version: 0 for the first, or that of the saved one which was loaded;
+/// one more for each commit that changed something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub(crate) u64);
 
@@ -157,6 +157,11 @@ impl<V: Send + Sync + 'static> QpStore<V> {
 }
 
 impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
+    /// Gives the first version another number.
+    pub(super) fn begin_at(&self, version: Version) {
+        self.shared.versions().begin_at(version.0);
+    }
+
     /// An empty store with a domain of its own.
     ///
     /// # Errors
@@ -468,7 +473,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpSnapshot<V> {
     where
         V: IntoBytes + Immutable,
     {
-        file::save(&self.view(), self.len(), path.as_ref())
+        file::save(&self.view(), self.len(), self.version().0, path.as_ref())
     }
 }
 

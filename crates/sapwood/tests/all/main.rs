@@ -26,6 +26,7 @@ mod order;
 mod route_cache;
 mod same_thread;
 mod saved_routes;
+mod saved_stores;
 mod shared;
 mod surface;
 mod unwinding;

@@ -52,7 +52,7 @@ use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct BitFib<V: Send + Sync + 'static> {
-    store: QpStore<V>,
+    pub(super) store: QpStore<V>,
 }
 
 impl<V: Send + Sync + 'static> Clone for BitFib<V> {
@@ -68,7 +68,7 @@ impl<V: Send + Sync + 'static> Buildable for BitFib<V> {
 }
 
 impl<V: Send + Sync + 'static> Builder<BitFib<V>> {
-    fn store(self) -> Builder<QpStore<V>> {
+    pub(super) fn store(self) -> Builder<QpStore<V>> {
         Builder {
             memory: self.memory,
             domain: self.domain,

@@ -9,11 +9,12 @@ use std::path::Path;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::BitFib;
 use super::code::{self, encode};
 use super::read::bit_methods;
 use super::string::AsBits;
 use crate::qp::{Checked, MAX_KEY, OpenCause, OpenError, QpFile, QpMap, SaveError, View};
-use crate::{Error, Rejected};
+use crate::{Builder, Error, Rejected};
 
 /// First byte of the keys of names.
 const NAME: u8 = 255;
@@ -142,6 +143,44 @@ impl<P: AsBits, V: IntoBytes + FromBytes + Immutable> Extend<(P, V)> for BitFile
 pub struct BitFile<V> {
     file: QpFile<V>,
     names: u32,
+}
+
+impl<V: FromBytes + Immutable + Send + Sync + 'static> Builder<BitFib<V>> {
+    /// Loads a table from a file that [`BitSnapshot::save`](super::BitSnapshot::save) or
+    /// [`BitFileBuilder::save`] wrote with values of the same size and alignment, after checking
+    /// all of it. The table's first version has the number that the saved one had.
+    ///
+    /// ```
+    /// use sapwood::lpm::{BitFib, BitString};
+    /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.bit", std::process::id()));
+    /// let fib = BitFib::new()?;
+    /// fib.insert(BitString::from_number(0b101, 3)?, 7u64)?;
+    /// fib.snapshot().save(&path)?;
+    /// let again = BitFib::<u64>::builder().load(&path)?;
+    /// assert_eq!(again.version(), fib.version());
+    /// assert_eq!(again.get(BitString::from_number(0b101, 3)?), Some(7));
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong. A file with names beside the prefixes is refused.
+    ///
+    /// # Panics
+    /// As [`build`](Self::build).
+    pub fn load(self, path: impl AsRef<Path>) -> Result<BitFib<V>, OpenError> {
+        let path = path.as_ref();
+        let file = BitFile::open(path)?;
+        let store = match file.names {
+            0 => self.store().load_file(&file.file),
+            names => Err(OpenCause::Corrupt(format!(
+                "the file has {names} names beside the table; open it as a BitFile"
+            ))),
+        };
+        Ok(BitFib {
+            store: store.map_err(OpenError::at(path))?,
+        })
+    }
 }
 
 impl<V: FromBytes + Immutable> BitFile<V> {

@@ -70,7 +70,12 @@ impl<V: Send + Sync + 'static> BitSnapshot<V> {
     where
         V: IntoBytes + Immutable,
     {
-        qp::save(&self.trie(), self.len(), path.as_ref())
+        qp::save(
+            &self.trie(),
+            self.len(),
+            self.version().get(),
+            path.as_ref(),
+        )
     }
 }
 

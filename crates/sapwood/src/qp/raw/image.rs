@@ -1,6 +1,7 @@
 //! A trie as an image: built anew in the order of its keys, saved whole, read with every reference
 //! checked.
 
+use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::marker::PhantomData;
 use core::slice;
@@ -11,9 +12,11 @@ use sapwood_arena::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::build::copy_in_order;
+use super::build::{Builder, Pushed, copy_in_order};
 use super::leaf::{LeafOf, Stored, Value};
 use super::mem::Checked;
+use super::span::Span;
+use super::tree::Tree;
 use super::verify::{self, Walked};
 use super::view::View;
 use sapwood_format::header;
@@ -21,6 +24,10 @@ use sapwood_format::header;
 /// Which words of the header a trie uses.
 const ROOT: usize = 0;
 const LEN: usize = 1;
+const VERSION: usize = 2;
+
+/// The greatest number of a version that a file is believed.
+const VERSION_MAX: u64 = u64::MAX / 2;
 
 /// The number of the format of branches, clusters and leaves; one more with each change of it.
 pub(crate) use sapwood_format::header::FORMAT;
@@ -50,10 +57,19 @@ pub(crate) enum SaveFailed {
     Io(std::io::Error),
 }
 
+/// Why a trie was not made of an image.
+pub(crate) enum Unread {
+    /// No memory for it.
+    Full(ArenaFull),
+    /// What is wrong.
+    Corrupt(String),
+}
+
 /// Writes a trie beside `path` and renames it.
 pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     view: &View<'_, V>,
     len: usize,
+    version: u64,
     path: &Path,
 ) -> Result<(), SaveFailed> {
     const {
@@ -69,6 +85,7 @@ pub(crate) fn save<V: ?Sized + Value + IntoBytes + Immutable>(
     let mut header = arena.header(0);
     header.roots[ROOT] = u64::from(root);
     header.roots[LEN] = len as u64;
+    header.roots[VERSION] = version;
     let body: &[u8] = if root == 0 {
         &[]
     } else {
@@ -86,6 +103,7 @@ pub(crate) struct Image<V: ?Sized + Value> {
     map: ImageMap,
     root: u32,
     len: usize,
+    version: u64,
     values: PhantomData<V>,
 }
 
@@ -113,10 +131,15 @@ impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
         if (root == 0) != (len == 0) {
             return Err(alloc::format!("root cell {root:#x} of {len} entries"));
         }
+        let version = roots[VERSION];
+        if version > VERSION_MAX {
+            return Err(alloc::format!("version {version} is too large"));
+        }
         Ok(Image {
             map,
             root,
             len,
+            version,
             values: PhantomData,
         })
     }
@@ -134,6 +157,33 @@ impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A trie of the entries in this arena. The image was verified.
+    ///
+    /// # Errors
+    /// When there is no room, or what is wrong with an image that is changed meanwhile.
+    pub(crate) fn tree(&self, arena: Arena) -> Result<Tree<V>, Unread> {
+        let mut builder = Builder::new(arena);
+        let view = self.view();
+        let mut span = Span::all(view);
+        while let Some(leaf) = span.next() {
+            let (key, value) = view
+                .entry(leaf)
+                .ok_or_else(|| Unread::Corrupt("a leaf is outside".to_owned()))?;
+            // SAFETY: any bytes are a value (`FromBytes`).
+            let value = unsafe { V::copied(value) };
+            match builder.push(key, value) {
+                Ok(Pushed::Added) => {}
+                Ok(_) => return Err(Unread::Corrupt("keys do not ascend".to_owned())),
+                Err((_, full)) => return Err(Unread::Full(full)),
+            }
+        }
+        builder.finish().map_err(Unread::Full)
     }
 
     pub(crate) fn file_bytes(&self) -> usize {

@@ -41,6 +41,12 @@ pub unsafe trait Stored {
     /// A new value of one that came out of a map, which stays in `place` if it is lent.
     fn lend<'a>(taken: Self::Taken, place: &'a mut Option<Self::Taken>) -> Self::New<'a>;
 
+    /// A new value of one that lies elsewhere: a second one bit by bit, or a loan.
+    ///
+    /// # Safety
+    /// Any bytes are a value of this type, or of both values only one is used.
+    unsafe fn copied(value: &Self) -> Self::New<'_>;
+
     /// What the caller of a refused insertion gets back of a new value.
     fn held(new: Self::New<'_>) -> Self::Held;
 
@@ -260,6 +266,12 @@ unsafe impl<T> Stored for T {
     }
 
     #[inline(always)]
+    unsafe fn copied(value: &T) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { ptr::read(value) }
+    }
+
+    #[inline(always)]
     fn held(new: T) -> T {
         new
     }
@@ -365,6 +377,11 @@ unsafe impl Stored for [u8] {
     #[inline(always)]
     fn lend(taken: Box<[u8]>, place: &mut Option<Box<[u8]>>) -> &[u8] {
         place.insert(taken)
+    }
+
+    #[inline(always)]
+    unsafe fn copied(value: &[u8]) -> &[u8] {
+        value
     }
 
     #[inline(always)]
