@@ -93,9 +93,9 @@ pub type UserPointMapBuilder<V> = WindowMapBuilder<PointMap<V>>;
 /// the last commit, and another process [takes it over](WindowMapBuilder::take_over).
 pub type UserStore<V> = WindowMap<QpStore<V>>;
 
-/// A longest-prefix-match table of bit strings in an arena: this process writes it, with all methods
-/// of [`BitFib`], and BPF programs look bit strings up (`sapwood/bits.bpf.h`): an address behind a
-/// network number, an address and a port. For addresses alone, a [`FibMap`](crate::FibMap) is
+/// A longest-prefix-match table of bit strings in an arena: an address behind a network number, an
+/// address and a port. This process writes it, with all methods of [`BitFib`], and BPF programs
+/// look bit strings up (`sapwood/bits.bpf.h`). For addresses alone, a [`FibMap`](crate::FibMap) is
 /// quicker.
 ///
 /// Values are plain bytes, a multiple of 8. Prefixes of more than 1,016 bits may be stored, but no

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Longest-prefix match over bit strings of any length: an address behind a network number, an
- * address and a port. Tables are written by a process (BitFibMap), or by programs: a ProgramMap with
- * a trie, into which sw_qp_insert puts keys that sw_bits_key made.
+ * address and a port. Tables are written by a process (BitFibMap), or by programs: a ProgramMap
+ * with a trie, into which sw_qp_insert puts keys that sw_bits_key made.
  *
  *     struct sw_key key = {};
  *     __u32 bits;
@@ -12,9 +12,10 @@
  * Where addresses alone are looked up, the tables of lpm.bpf.h are quicker.
  *
  * Four bits make a byte of a key; the one to three bits that may be left make one byte more. A byte
- * is the number, from 1 to 30, of a node of the binary tree of depth 4, counted in preorder, so that
- * the order of keys is that of prefixes: each comes right before what it covers. A byte of a query
- * has alternatives: the nodes above it, with which shorter prefixes end. docs/lpm.md has a drawing.
+ * is the number, from 1 to 30, of a node of the binary tree of depth 4, counted in preorder, so
+ * that the order of keys is that of prefixes: each comes right before what it covers. A byte of a
+ * query has alternatives: the nodes above it, with which shorter prefixes end. docs/lpm.md has a
+ * drawing.
  */
 #ifndef SAPWOOD_BITS_BPF_H
 #define SAPWOOD_BITS_BPF_H
@@ -83,7 +84,8 @@ SW_INLINE __u32 sw_bits_count(__u32 bytes, __u32 last)
 }
 
 /*
- * Cuts a key to its first bits: 0, or -EINVAL when it has fewer. So the next shorter prefix is found:
+ * Cuts a key to its first bits: 0, or -EINVAL when it has fewer. So the next shorter prefix is
+ * found:
  *
  *     for (; found > 0 && bits; found = sw_bits_lookup(TABLE, &key, &bits)) {
  *             ...

@@ -90,9 +90,9 @@ impl<V: Send + Sync + 'static> Builder<BitFib<V>> {
         Ok(BitFib { store })
     }
 
-    /// An empty table in an arena that programs in other languages read: a store, as that of
-    /// [`QpStore`] in an arena, whose keys are those of prefixes ([`BitString::key`]). The builder's
-    /// options are not used.
+    /// An empty table in an arena that programs in other languages read: a [`QpStore`], whose keys
+    /// are those of prefixes ([`BitString::key`](super::BitString::key)). The builder's options are
+    /// not used.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] when there is no room for the header.

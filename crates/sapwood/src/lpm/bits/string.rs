@@ -276,8 +276,8 @@ impl BitString {
     /// ```
     /// use sapwood::lpm::BitString;
     /// let prefix = BitString::from_number(0b1010_01, 6)?;
-    /// assert_eq!(prefix.key(), [20, 9]);
-    /// assert_eq!(BitString::from_key(&[20, 9]), Some(prefix));
+    /// assert_eq!(prefix.key(), [22, 9]);
+    /// assert_eq!(BitString::from_key(&[22, 9]), Some(prefix));
     /// assert_eq!(BitString::from_key(b"elm"), None);
     /// # Ok::<(), sapwood::Error>(())
     /// ```
