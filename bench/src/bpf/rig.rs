@@ -50,26 +50,33 @@ impl Questions {
         })
     }
 
-    /// Room for this many questions of one word: an address, and in the upper half the expected
-    /// answer.
-    pub fn room_for_addresses(arena: &BpfArena, name: &str, count: usize) -> Result<Self, String> {
+    /// Room for this many questions of one word, and so many beside it as said.
+    pub fn room_of_words(
+        arena: &BpfArena,
+        name: &str,
+        count: usize,
+        more: usize,
+    ) -> Result<Self, String> {
+        let words = Words::create(arena, name, count * (1 + more)).map_err(|e| e.to_string())?;
         Ok(Self {
-            words: Words::create(arena, name, count).map_err(|e| e.to_string())?,
-            image: 0,
+            words,
+            image: more,
             count: 0,
             passes: 1,
         })
     }
 
-    /// Writes other questions of one word.
+    /// Writes other questions, of whose words as many are taken as there is room for.
     ///
     /// # Panics
     /// When there is no room for this many.
-    pub fn set_addresses(&mut self, questions: impl IntoIterator<Item = (u32, u32)>) {
+    pub fn set_words(&mut self, questions: impl IntoIterator<Item = [u64; 3]>) {
         self.count = 0;
-        for (address, value) in questions {
-            let word = u64::from(address) | u64::from(value) << 32;
-            self.words.set(self.count, word);
+        for question in questions {
+            let at = self.count * (1 + self.image);
+            for (i, word) in question.into_iter().take(1 + self.image).enumerate() {
+                self.words.set(at + i, word);
+            }
             self.count += 1;
         }
     }
@@ -219,7 +226,7 @@ pub fn load(
             "sw_hash" | "sw_hash_noprealloc" => map
                 .set_key_size(key_bytes as u32)
                 .and_then(|()| map.set_max_entries(entries as u32)),
-            "sw_lpm_trie" => map.set_max_entries(entries as u32),
+            tries if tries.starts_with("sw_lpm_trie") => map.set_max_entries(entries as u32),
             _ => Ok(()),
         };
         sized.map_err(|e| e.to_string())?;

@@ -32,10 +32,13 @@
 //! the map of this process called `sapwood-bpf-index` had both, and so had the map that programs
 //! change called `sapwood-bpf`.
 //!
-//! Longest prefixes of IPv4 addresses, cases `lpm-100k` (random prefixes) and `lpm-full` (the
-//! global table, with `--data`), engines `sapwood-bpf` and `kernel-lpm-trie`: `lookup_ns` of
-//! addresses in a random prefix, `hot_ns`, `miss_ns` (where at least a thousand random addresses
-//! are in no prefix), `update_user_ns` (a removal or an insertion) and `memory_mb`.
+//! Longest prefixes, engines `sapwood-bpf` and `kernel-lpm-trie`: `lookup_ns` of addresses in a
+//! random prefix, `hot_ns`, `miss_ns` (where at least a thousand random addresses are in no prefix),
+//! `update_user_ns` (a removal or an insertion) and `memory_mb`. Cases: `lpm-100k` (random IPv4
+//! prefixes) and `lpm-full` (the global table, with `--data`), `lpm6-100k` and `lpm6-full` of IPv6,
+//! and `lpm-bits`, of a network number and an IPv4 address: a `BitFib` in a window. There, engine
+//! `sapwood-bpf-programs` is a table that a program wrote (a `ProgramMap` with a trie), and
+//! `update_bpf_ns` a removal or an insertion by a program; the service of that table is not in it.
 //!
 //! Packets that the program `xdp-route` forwards, by a router with 10,000 routes of each version,
 //! made after the global table, to 64 neighbours on four veth cables; engines

@@ -1,22 +1,28 @@
-//! Longest prefixes of IPv4 addresses.
+//! Longest prefixes: of IPv4 and IPv6 addresses, and of a network number and an address.
 
-use std::net::Ipv4Addr;
+use std::net::Ipv6Addr;
 
-use ipnet::Ipv4Net;
+use ipnet::{Ipv4Net, Ipv6Net};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use sapwood_bpf::{BpfArena, Ipv4Map, objects};
+use sapwood::lpm::BitString;
+use sapwood_bpf::{BitFibMap, BpfArena, Ipv4Map, Ipv6Map, ProgramMap, Programs, objects};
 use sapwood_model::data::routes as model;
 use sapwood_model::oracle::LpmByLength;
-use sapwood_model::oracle::lpm::to_v4;
+use sapwood_model::oracle::lpm::{Prefix, to_v4};
 
-use crate::bpf::rig::{self, Questions};
+use crate::bpf::rig::{self, CHANGES, Questions};
 use crate::clock::CpuClock;
 use crate::report::{Measure, Report, Samples};
 use crate::suite::Options;
 
-pub const CASES: [&str; 2] = ["lpm-100k", "lpm-full"];
+pub const CASES: [&str; 5] = ["lpm-100k", "lpm-full", "lpm6-100k", "lpm6-full", "lpm-bits"];
 
-const ENGINES: [&str; 2] = ["sapwood-bpf", "kernel-lpm-trie"];
+const OURS: &str = "sapwood-bpf";
+const PROGRAMS: &str = "sapwood-bpf-programs";
+const TRIE: &str = "kernel-lpm-trie";
+
+/// The bits of a network number and an address.
+const NETWORK_BITS: u8 = 56;
 
 /// Runs these cases.
 pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
@@ -32,155 +38,436 @@ pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-/// A table, and addresses with the answers to them.
+/// What is looked up, and so by which tables and programs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    V4,
+    V6,
+    Bits,
+}
+
+impl Kind {
+    /// Bits of a query.
+    fn width(self) -> u8 {
+        match self {
+            Kind::V4 => 32,
+            Kind::V6 => 128,
+            Kind::Bits => NETWORK_BITS,
+        }
+    }
+
+    /// Words of a question beside the first.
+    fn words(self) -> usize {
+        match self {
+            Kind::V4 => 0,
+            Kind::V6 | Kind::Bits => 2,
+        }
+    }
+
+    fn engines(self) -> &'static [&'static str] {
+        match self {
+            Kind::V4 | Kind::V6 => &[OURS, TRIE],
+            Kind::Bits => &[OURS, PROGRAMS, TRIE],
+        }
+    }
+
+    /// The map of the object that is the peer.
+    fn trie(self) -> &'static str {
+        match self {
+            Kind::V4 => "sw_lpm_trie",
+            Kind::V6 => "sw_lpm_trie6",
+            Kind::Bits => "sw_lpm_trie_bits",
+        }
+    }
+
+    /// The program that looks up, for an engine, or that does nothing but read the questions.
+    fn program(self, engine: Option<&str>) -> &'static str {
+        match (self, engine) {
+            (Kind::V4, None) => "sw_run_empty",
+            (_, None) => "sw_run3_empty",
+            (Kind::V4, Some(TRIE)) => "sw_run_lpm_trie",
+            (Kind::V6, Some(TRIE)) => "sw_run_trie6",
+            (Kind::Bits, Some(TRIE)) => "sw_run_trie_bits",
+            (Kind::V4, _) => "sw_run_fib",
+            (Kind::V6, _) => "sw_run_fib6",
+            (Kind::Bits, _) => "sw_run_bits",
+        }
+    }
+
+    /// A prefix as the kernel's trie takes it.
+    fn key(self, prefix: Prefix) -> Vec<u8> {
+        let mut key = u32::from(prefix.len).to_ne_bytes().to_vec();
+        key.extend(&prefix.bits.to_be_bytes()[..usize::from(self.width() / 8)]);
+        key
+    }
+}
+
+/// What is asked about some bits, and the value that is expected, 0 for none.
+#[derive(Clone, Copy)]
+struct Question {
+    bits: u128,
+    len: u8,
+    value: u32,
+}
+
+/// Puts questions where programs read them.
+fn set(kind: Kind, to: &mut Questions, questions: impl IntoIterator<Item = Question>) {
+    let words = |question: Question| {
+        let Question { bits, len, value } = question;
+        let value = u64::from(value);
+        match kind {
+            Kind::V4 => [u64::from(u32::from(to_v4(bits))) | value << 32, 0, 0],
+            Kind::V6 | Kind::Bits => {
+                let [high, low] = [(bits >> 64) as u64, bits as u64].map(u64::to_be);
+                [value | u64::from(len) << 32, high, low]
+            }
+        }
+    };
+    to.set_words(questions.into_iter().map(words));
+}
+
+/// A table, and bit strings with the answers to them.
 struct Case {
     name: &'static str,
     how: String,
-    /// Next hops are never 0: that stands for none.
-    routes: Vec<(Ipv4Net, u32)>,
-    hits: Vec<(u32, u32)>,
-    /// Few, or none, where the table covers nearly all addresses.
-    misses: Vec<(u32, u32)>,
+    kind: Kind,
+    /// Values are never 0: that stands for none.
+    routes: Vec<(Prefix, u32)>,
+    hits: Vec<Question>,
+    /// Few, or none, where the table covers nearly all.
+    misses: Vec<Question>,
 }
 
 fn routes(name: &'static str, options: &Options) -> Result<Case, String> {
-    let (prefixes, how) = match name {
-        "lpm-full" => {
+    let random = options.size(100_000, 10_000);
+    let (kind, prefixes, how) = match name {
+        "lpm-full" | "lpm6-full" => {
             let folder = options.data.as_ref().ok_or("--data names no folder")?;
             let file = folder.join("bgp-prefixes-2024-01.txt.gz");
-            let all = model::routes_gz(&file).map_err(|e| e.to_string())?.v4;
+            let file = model::routes_gz(&file).map_err(|e| e.to_string())?;
+            let (kind, all) = match name {
+                "lpm-full" => (Kind::V4, file.v4),
+                _ => (Kind::V6, file.v6),
+            };
             let step = all.len().div_ceil(options.size(all.len(), 20_000)).max(1);
             let some: Vec<_> = all.into_iter().step_by(step).collect();
-            (some, "the global table of January 2024")
+            (kind, some, "the global table of January 2024")
         }
-        _ => (
-            model::random_v4(options.size(100_000, 10_000), 1),
+        "lpm-100k" => (
+            Kind::V4,
+            model::random_v4(random, 1),
             "random prefixes of 8 to 32 bits, seed 1",
         ),
+        "lpm6-100k" => (
+            Kind::V6,
+            random_between(random, 16..=64, |rng| rng.u128(..)),
+            "random prefixes of 16 to 64 bits, seed 1",
+        ),
+        _ => (
+            Kind::Bits,
+            // A thousand networks.
+            random_between(random, 32..=NETWORK_BITS, |rng| {
+                u128::from(rng.u32(..1_000)) << 104 | rng.u128(..) >> 24
+            }),
+            "a network number of 24 bits, of a thousand, and 8 to 32 bits of an address, seed 1",
+        ),
     };
-    let hops = model::next_hops(prefixes.len(), 1);
+    let hops = model::next_hops(prefixes.len(), 1).into_iter();
     let routes: Vec<_> = prefixes
         .iter()
         .copied()
-        .zip(hops.into_iter().map(|hop| hop + 1))
+        .zip(hops.map(|hop| hop + 1))
         .collect();
     let oracle: LpmByLength<u32> = routes.iter().copied().collect();
     let many = options.size(131_072, 8192);
-    let answer = |bits: u128| {
-        let hop = oracle.lookup(bits).map_or(0, |(_, hop)| *hop);
-        (u32::from(to_v4(bits)), hop)
+    let answer = |bits: u128| Question {
+        bits,
+        len: kind.width(),
+        value: oracle.lookup(bits).map_or(0, |(_, value)| *value),
     };
-    let hits = model::addresses_within(&prefixes, 32, many, 2);
-    let misses = model::random_addresses(32, 4 * many, 3);
-    let nets = routes.iter().map(|(prefix, hop)| {
-        let net = Ipv4Net::new_assert(prefix.v4_addr(), prefix.len);
-        (net, *hop)
-    });
-    let mut misses: Vec<_> = misses
-        .into_iter()
-        .map(answer)
-        .filter(|(_, hop)| *hop == 0)
-        .collect();
-    misses.truncate(many);
+    let hits = model::addresses_within(&prefixes, kind.width(), many, 2);
+    let misses = model::random_addresses(kind.width(), 4 * many, 3);
+    let misses = misses.into_iter().map(answer);
     Ok(Case {
         name,
         how: format!("{} prefixes; {how}", routes.len()),
-        routes: nets.collect(),
+        kind,
         hits: hits.into_iter().map(answer).collect(),
-        misses,
+        misses: misses.filter(|one| one.value == 0).take(many).collect(),
+        routes,
     })
 }
 
-/// A prefix as the kernel's trie takes it.
-fn key(net: &Ipv4Net) -> [u8; 8] {
-    let mut key = [0; 8];
-    key[..4].copy_from_slice(&u32::from(net.prefix_len()).to_ne_bytes());
-    key[4..].copy_from_slice(&Ipv4Addr::octets(&net.network()));
-    key
+/// This many different prefixes with lengths in a range.
+fn random_between(
+    count: usize,
+    lengths: std::ops::RangeInclusive<u8>,
+    mut bits: impl FnMut(&mut fastrand::Rng) -> u128,
+) -> Vec<Prefix> {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut seen = std::collections::HashSet::new();
+    let mut all = Vec::new();
+    while all.len() < count {
+        let bits = bits(&mut rng);
+        let prefix = Prefix::truncated(bits, rng.u8(lengths.clone()));
+        if seen.insert(prefix) {
+            all.push(prefix);
+        }
+    }
+    all
 }
 
-/// The tables.
+fn v4(prefix: Prefix) -> Ipv4Net {
+    Ipv4Net::new_assert(prefix.v4_addr(), prefix.len)
+}
+
+fn v6(prefix: Prefix) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::from(prefix.bits), prefix.len)
+}
+
+fn bits(prefix: Prefix) -> Result<BitString, String> {
+    BitString::truncated(&prefix.bits.to_be_bytes(), prefix.len.into()).map_err(|e| e.to_string())
+}
+
+/// The table that this process writes.
+enum Table {
+    V4(Ipv4Map<u32>),
+    V6(Ipv6Map<u32>),
+    Bits(BitFibMap<u64>),
+}
+
+impl Table {
+    fn new(arena: &BpfArena, case: &Case) -> Result<Table, String> {
+        let (name, bytes) = ("routes", 512 << 20);
+        let routes = case.routes.iter().copied();
+        Ok(match case.kind {
+            Kind::V4 => Table::V4(
+                Ipv4Map::builder(arena, name)
+                    .bytes(bytes)
+                    .build_from(routes.map(|(prefix, value)| (v4(prefix), value)))
+                    .map_err(|e| e.to_string())?,
+            ),
+            Kind::V6 => Table::V6(
+                Ipv6Map::builder(arena, name)
+                    .bytes(bytes)
+                    .build_from(routes.map(|(prefix, value)| (v6(prefix), value)))
+                    .map_err(|e| e.to_string())?,
+            ),
+            Kind::Bits => {
+                let table = BitFibMap::builder(arena, name).bytes(bytes).build();
+                let table = table.map_err(|e| e.to_string())?;
+                let mut txn = table.begin();
+                for (prefix, value) in routes {
+                    let value = u64::from(value);
+                    txn.insert(bits(prefix)?, value)
+                        .map_err(|e| e.to_string())?;
+                }
+                txn.commit();
+                table.compact().map_err(|e| e.to_string())?;
+                table.domain().synchronize();
+                table.reclaim(usize::MAX);
+                Table::Bits(table)
+            }
+        })
+    }
+
+    fn window(&self) -> u32 {
+        match self {
+            Table::V4(table) => table.window().number,
+            Table::V6(table) => table.window().number,
+            Table::Bits(table) => table.window().number,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        let bytes = match self {
+            Table::V4(table) => table.memory().total(),
+            Table::V6(table) => table.memory().total(),
+            Table::Bits(table) => table.memory().map.total(),
+        };
+        bytes as u64
+    }
+
+    /// Takes a prefix out and puts it in again.
+    fn change(&self, prefix: Prefix, value: u32) -> Result<(), String> {
+        let said = |error: sapwood::Error| error.to_string();
+        match self {
+            Table::V4(table) => {
+                table.remove(v4(prefix)).map_err(said)?;
+                table.insert(v4(prefix), value).map_err(|e| said(e.error))?;
+            }
+            Table::V6(table) => {
+                table.remove(v6(prefix)).map_err(said)?;
+                table.insert(v6(prefix), value).map_err(|e| said(e.error))?;
+            }
+            Table::Bits(table) => {
+                let (prefix, value) = (bits(prefix)?, value.into());
+                table.remove(&prefix).map_err(said)?;
+                table.insert(&prefix, value).map_err(|e| said(e.error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All tables of a case.
 struct Tables {
-    ours: Ipv4Map<u32>,
+    ours: Table,
+    /// Of bit strings also one that programs write.
+    written: Option<ProgramMap<u64>>,
     trie: MapHandle,
 }
 
 impl Tables {
+    fn window(&self, engine: &str) -> u32 {
+        match &self.written {
+            Some(written) if engine == PROGRAMS => written.window().number,
+            _ => self.ours.window(),
+        }
+    }
+
+    fn bytes(&self, engine: &str) -> Result<u64, String> {
+        match (&self.written, engine) {
+            (_, TRIE) => rig::memlock(&self.trie),
+            (Some(written), PROGRAMS) => {
+                let memory = written.memory().map_err(|e| e.to_string())?;
+                Ok(memory.frontier as u64)
+            }
+            _ => Ok(self.ours.bytes()),
+        }
+    }
+
     /// Takes prefixes out and puts them in again; nanoseconds of processor time a change.
-    fn change(&self, engine: &str, routes: &[(Ipv4Net, u32)]) -> Result<f64, String> {
+    fn change(&self, engine: &str, kind: Kind, routes: &[(Prefix, u32)]) -> Result<f64, String> {
         let clock = CpuClock::start();
-        for (net, hop) in routes {
-            if engine == "sapwood-bpf" {
-                self.ours.remove(*net).map_err(|e| e.to_string())?;
-                self.ours.insert(*net, *hop).map_err(|e| e.to_string())?;
+        for (prefix, value) in routes {
+            if engine == OURS {
+                self.ours.change(*prefix, *value)?;
             } else {
-                let key = key(net);
+                let key = kind.key(*prefix);
                 let put = self.trie.delete(&key);
-                put.and_then(|()| self.trie.update(&key, &hop.to_ne_bytes(), MapFlags::ANY))
+                put.and_then(|()| self.trie.update(&key, &value.to_ne_bytes(), MapFlags::ANY))
                     .map_err(|e| e.to_string())?;
             }
         }
         Ok(clock.elapsed().as_nanos() as f64 / (2 * routes.len()) as f64)
     }
+
+    /// The same by a program.
+    fn change_by_program(
+        &self,
+        engine: &str,
+        programs: &Programs,
+        questions: &Questions,
+    ) -> Result<f64, String> {
+        let names = match engine {
+            TRIE => ["sw_run_trie_bits_remove", "sw_run_trie_bits_insert"],
+            _ => ["sw_run_bits_remove", "sw_run_bits_insert"],
+        };
+        let mut sum = 0.0;
+        for name in names {
+            let window = self.window(engine);
+            let answers =
+                rig::ask_between(programs, name, questions, window, CHANGES, || self.serve())?;
+            if answers.wrong > 0 {
+                return Err(format!("WRONG: {name}: {} changes refused", answers.wrong));
+            }
+            sum += answers.each;
+        }
+        Ok(sum / 2.0)
+    }
+
+    /// Replaces what programs took.
+    fn serve(&self) -> Result<(), String> {
+        match &self.written {
+            Some(written) => written.service().map(drop).map_err(|e| e.to_string()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Case {
+    /// All routes as questions, or as changes.
+    fn all(&self) -> impl Iterator<Item = Question> {
+        self.routes.iter().map(|(prefix, value)| Question {
+            bits: prefix.bits,
+            len: prefix.len,
+            value: *value,
+        })
+    }
+
     fn run(&self, options: &Options, cases_left: usize, report: &mut Report) -> Result<(), String> {
+        let kind = self.kind;
         report.begin(format!("{}: {}", self.name, self.how));
-        let arena = BpfArena::create(1 << 30).map_err(|e| e.to_string())?;
+        let arena = BpfArena::create(2 << 30).map_err(|e| e.to_string())?;
         let programs = rig::load(&arena, objects::BENCH_PREFIXES, 8, self.routes.len())?;
-        let room = |name, count| Questions::room_for_addresses(&arena, name, count);
+        let room = |name, count| Questions::room_of_words(&arena, name, count, kind.words());
         let mut hits = room("hits", self.hits.len())?;
         let mut misses = room("misses", self.misses.len().max(1))?;
         let mut hot = room("hot", 1000)?.again();
-        let ours = Ipv4Map::builder(&arena, "routes")
-            .bytes(512 << 20)
-            .build_from(self.routes.iter().copied())
-            .map_err(|e| e.to_string())?;
+        let mut changes = room("changes", self.routes.len())?;
         let tables = Tables {
-            ours,
-            trie: rig::handle(&programs, "sw_lpm_trie")?,
+            ours: Table::new(&arena, self)?,
+            written: match kind {
+                Kind::Bits => Some(
+                    ProgramMap::builder(&arena, "written")
+                        .bytes(512 << 20)
+                        .max_entries(self.routes.len())
+                        .with_trie()
+                        .build()
+                        .map_err(|e| e.to_string())?,
+                ),
+                _ => None,
+            },
+            trie: rig::handle(&programs, kind.trie())?,
         };
-        for (net, hop) in &self.routes {
-            let hop = hop.to_ne_bytes();
-            let put = tables.trie.update(&key(net), &hop, MapFlags::ANY);
+        for (prefix, value) in &self.routes {
+            let value = value.to_ne_bytes();
+            let put = tables
+                .trie
+                .update(&kind.key(*prefix), &value, MapFlags::ANY);
             put.map_err(|e| e.to_string())?;
         }
-        let mut engines: Vec<_> = ENGINES
-            .into_iter()
+        if tables.written.is_some() {
+            set(kind, &mut changes, self.all());
+            let window = tables.window(PROGRAMS);
+            let name = "sw_run_bits_insert";
+            let put = rig::ask_between(&programs, name, &changes, window, CHANGES, || {
+                tables.serve()
+            })?;
+            if put.wrong > 0 {
+                return Err(format!("WRONG: {} prefixes were not inserted", put.wrong));
+            }
+        }
+        let wanted = kind.engines().iter().copied();
+        let mut engines: Vec<_> = wanted
             .filter(|engine| options.wants_engine(engine))
             .collect();
-        let mut samples = Samples::new(self.name, &ENGINES);
+        let mut samples = Samples::new(self.name, kind.engines());
         for engine in &engines {
-            let bytes = match *engine {
-                "sapwood-bpf" => tables.ours.memory().total() as u64,
-                _ => rig::memlock(&tables.trie)?,
-            };
-            samples.add(engine, &Measure::new("memory_mb", bytes as f64 / 1e6, "MB"));
+            let bytes = tables.bytes(engine)? as f64;
+            samples.add(engine, &Measure::new("memory_mb", bytes / 1e6, "MB"));
         }
         for round in options.rounds(&format!("bpf: {}", self.name), cases_left) {
             let mut rng = fastrand::Rng::with_seed(round.into());
             let mut asked = self.hits.clone();
             rng.shuffle(&mut asked);
-            hot.set_addresses(asked.iter().take(1000).copied());
-            hits.set_addresses(asked);
+            set(kind, &mut hot, asked.iter().take(1000).copied());
+            set(kind, &mut hits, asked);
             let mut asked = self.misses.clone();
             rng.shuffle(&mut asked);
-            misses.set_addresses(asked);
+            set(kind, &mut misses, asked);
             let turn = usize::from(round > 0 && engines.len() > 1);
             engines.rotate_left(turn);
             let mut lists = vec![("lookup_ns", &hits), ("hot_ns", &hot)];
             if self.misses.len() >= 1000 {
                 lists.push(("miss_ns", &misses));
             }
-            let window = tables.ours.window().number;
             for (metric, questions) in lists {
-                let empty = rig::ask(&programs, "sw_run_empty", questions, 0)?.each;
+                let empty = rig::ask(&programs, kind.program(None), questions, 0)?.each;
                 for engine in &engines {
-                    let program = match *engine {
-                        "sapwood-bpf" => "sw_run_fib",
-                        _ => "sw_run_lpm_trie",
-                    };
+                    let program = kind.program(Some(engine));
+                    let window = tables.window(engine);
                     let answers = rig::ask(&programs, program, questions, window)?;
                     if answers.wrong > 0 {
                         return Err(format!(
@@ -195,12 +482,27 @@ impl Case {
             let mut some = self.routes.clone();
             rng.shuffle(&mut some);
             some.truncate(options.size(4096, 512));
-            for engine in &engines {
-                let each = tables.change(engine, &some)?;
+            for engine in engines.iter().filter(|engine| **engine != PROGRAMS) {
+                let each = tables.change(engine, kind, &some)?;
                 samples.add(engine, &Measure::new("update_user_ns", each, "ns"));
             }
+            if kind == Kind::Bits {
+                set(
+                    kind,
+                    &mut changes,
+                    some.iter().map(|(prefix, value)| Question {
+                        bits: prefix.bits,
+                        len: prefix.len,
+                        value: *value,
+                    }),
+                );
+                for engine in engines.iter().filter(|engine| **engine != OURS) {
+                    let each = tables.change_by_program(engine, &programs, &changes)?;
+                    samples.add(engine, &Measure::new("update_bpf_ns", each, "ns"));
+                }
+            }
         }
-        report.end(samples, &["kernel-lpm-trie"]);
+        report.end(samples, &[TRIE]);
         Ok(())
     }
 }

@@ -4,10 +4,13 @@
  * address and a port. Tables are written by a process (BitFibMap), or by programs: a ProgramMap
  * with a trie, into which sw_qp_insert puts keys that sw_bits_key made.
  *
- *     struct sw_key key = {};
+ *     struct sw_key *key = bpf_map_lookup_elem(&keys, &zero);  // a per-processor array, zeros
  *     __u32 bits;
- *     sw_bits_key(&key, (__u8 *)&tenant_and_address, 56);
- *     long found = sw_bits_lookup(TABLE, &key, &bits);  // the place of the value, and the length
+ *     sw_bits_key(key, &tenant_and_address, 56);
+ *     long found = sw_bits_lookup(TABLE, key, &bits);  // the place of the value, and the length
+ *
+ * The key lies in a map or in the packet: a search takes so much of the stack that 256 bytes of a
+ * key do not fit beside it.
  *
  * Where addresses alone are looked up, the tables of lpm.bpf.h are quicker.
  *
@@ -252,8 +255,9 @@ struct sw_bits_way {
 	__u32 trail[SW_BITS_TRAIL];
 	__u32 depth;
 	__u32 cell;
+	/* In how many bytes the query agrees with what is there; in a cluster, with which leaf. */
 	__u32 agree;
-	__u32 spare;
+	__u32 pos;
 };
 
 /* Goes down to the end of a key's way, or past this many branches. */
@@ -290,7 +294,7 @@ SW_GLOBAL long sw_bits_down(sw_at window, __u32 root, const struct sw_key *key S
 	return 0;
 }
 
-/* The longest match at the end of a way, or 0; and in how many bytes the query agrees with what is there. */
+/* The match at the end of a way, if that is a leaf, or 0; and in how many bytes the query agrees with what is there. */
 SW_GLOBAL long sw_bits_end(sw_at window, const struct sw_key *key SW_NONNULL, struct sw_bits_way *way SW_NONNULL)
 {
 	__u32 cell = way->cell, before = sw_qp_before_key(window), header, pos = sw_zero(), agree, length;
@@ -304,8 +308,9 @@ SW_GLOBAL long sw_bits_end(sw_at window, const struct sw_key *key SW_NONNULL, st
 	}
 	agree = sw_qp_agree(leaf, before, key);
 	way->agree = agree;
+	way->pos = pos;
 	if (cell & SW_QP_CLUSTER)
-		return sw_bits_in_cluster(window, node, key, pos, agree);
+		return 0;
 	length = sw_u8(leaf + before);
 	if (length <= agree || (length == agree + 1 && sw_bits_which(sw_bits_others(key, agree),
 								      sw_u8(leaf + before + length))))
@@ -314,13 +319,12 @@ SW_GLOBAL long sw_bits_end(sw_at window, const struct sw_key *key SW_NONNULL, st
 }
 
 /* Goes up a way, as far as its trail is known: the longest match, or 0. */
-SW_GLOBAL long sw_bits_up(sw_at window, const struct sw_key *key SW_NONNULL, struct sw_bits_way *way SW_NONNULL)
+SW_INLINE long sw_bits_up(sw_at window, const struct sw_key *key SW_NONNULL, struct sw_bits_way *way SW_NONNULL)
 {
 	__u32 depth = way->depth, agree = way->agree, i, left;
 	sw_at node;
 	long found;
 
-	sw_use_arena();
 	for (left = sw_zero() + SW_BITS_TRAIL; depth && left && sw_can_loop; left--) {
 		depth--;
 		i = depth;
@@ -342,7 +346,7 @@ SW_GLOBAL long sw_bits_lookup_at(__u32 map, __u32 root, const struct sw_key *key
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS), last;
 	struct sw_bits_way way = {};
-	__u32 length;
+	__u32 length, most;
 	long found;
 
 	sw_use_arena();
@@ -350,17 +354,20 @@ SW_GLOBAL long sw_bits_lookup_at(__u32 map, __u32 root, const struct sw_key *key
 		return -EINVAL;
 	if (!root)
 		return sw_qp_no_root(window, -ENOENT);
-	found = sw_bits_down(window, root, key, &way, SW_QP_DEPTH_MAX);
-	if (!found)
-		found = sw_bits_end(window, key, &way);
-	if (!found)
-		found = sw_bits_up(window, key, &way);
-	/* Branches above those that were remembered. */
-	for (; !found && way.depth && sw_can_loop;) {
-		found = sw_bits_down(window, root, key, &way, way.depth);
+	most = SW_QP_DEPTH_MAX;
+	do {
+		found = sw_bits_down(window, root, key, &way, most);
+		if (!found && most == SW_QP_DEPTH_MAX) {
+			found = sw_bits_end(window, key, &way);
+			if (way.cell & SW_QP_CLUSTER)
+				found = sw_bits_in_cluster(window, sw_qp_node(window, way.cell), key, way.pos,
+							   way.agree);
+		}
+		/* As far as the trail goes back; for the branches above it, down once more. */
 		if (!found)
 			found = sw_bits_up(window, key, &way);
-	}
+		most = way.depth;
+	} while (!found && most && sw_can_loop);
 	if (!found)
 		return way.depth || !sw_can_loop ? -ELOOP : -ENOENT;
 	if (found < 0)
