@@ -57,7 +57,7 @@ cfg_if::cfg_if! {
         pub use loader::{Loader, Programs};
         pub use mirror::{MirrorStats, RouteMirror, RouteMirrorBuilder};
         pub use name_rules::{NameRule, NameRules};
-        pub use names::{Restore, UserMap, UserMapBuilder, UserPointMap, UserPointMapBuilder, UserStore, WindowValue};
+        pub use names::{BitFibMap, Restore, UserMap, UserMapBuilder, UserPointMap, UserPointMapBuilder, UserStore, WindowValue};
         pub use pinned::{PinKind, Pinned, PinnedProgram};
         pub use route_cache::{
             ProgramRouteCache, ProgramRouteCacheBuilder, NextHop, RouteEntry, RouteKey, RouteValue,

@@ -1,5 +1,6 @@
 //! Maps over byte strings that this process writes and programs read.
 
+use sapwood::lpm::BitFib;
 use sapwood::qp::{Accepts, IntoValue, PointMap, QpShared, QpStore, Value};
 use sapwood::{Buildable, Builder};
 use sapwood_arena::Arena;
@@ -91,6 +92,51 @@ pub type UserPointMapBuilder<V> = WindowMapBuilder<PointMap<V>>;
 /// Such a store belongs to the process that made it. When that process dies, programs go on reading
 /// the last commit, and another process [takes it over](WindowMapBuilder::take_over).
 pub type UserStore<V> = WindowMap<QpStore<V>>;
+
+/// A longest-prefix-match table of bit strings in an arena: an address behind a network number, an
+/// address and a port. This process writes it, with all methods of [`BitFib`], and BPF programs
+/// look bit strings up (`sapwood/bits.bpf.h`). For addresses alone, a [`FibMap`](crate::FibMap) is
+/// quicker.
+///
+/// Values are plain bytes, a multiple of 8. Prefixes of more than 1,016 bits may be stored, but no
+/// program finds them.
+///
+/// ```no_run
+/// use sapwood::lpm::BitString;
+/// use sapwood_bpf::{BitFibMap, BpfArena};
+/// let arena = BpfArena::create(256 << 20)?;
+/// let table = BitFibMap::<u64>::builder(&arena, "tenants").build()?;
+/// let net: ipnet::Ipv4Net = "10.0.0.0/8".parse()?;
+/// table.insert(BitString::from_number(7, 24)?.join(BitString::try_from(net)?)?, 1)?;
+/// println!("programs name it {}", table.window().number);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A commit is one store, which programs see whole; one that takes the root once (`sw_qp_root`)
+/// reads one version throughout its run.
+pub type BitFibMap<V> = WindowMap<BitFib<V>>;
+
+impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> MapInWindow for BitFib<V> {
+    type Builder = Builder<BitFib<V>>;
+
+    const KIND: Kind = Kind::Qp;
+
+    fn builder() -> Builder<BitFib<V>> {
+        BitFib::builder()
+    }
+
+    fn layout_hash() -> u64 {
+        QpStore::<V>::layout_hash()
+    }
+
+    fn build_in(
+        builder: Builder<BitFib<V>>,
+        domain: &Domain,
+        memory: Arena,
+    ) -> Result<Self, Error> {
+        Ok(builder.domain(domain).build_in(memory)?)
+    }
+}
 
 /// What a map in a window can hold for a key: plain bytes of a fixed size, a multiple of 8, or byte
 /// strings (`[u8]`). There is nothing to implement.

@@ -4,7 +4,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use sapwood_arena::Arena;
 use sapwood_qsbr::{Domain, Guard};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::code::{self, Key, encode};
 use super::string::AsBits;
@@ -85,6 +87,24 @@ impl<V: Send + Sync + 'static> Builder<BitFib<V>> {
     /// When the backing moves as it grows.
     pub fn build(self) -> Result<BitFib<V>, Error> {
         let store = self.store().build()?;
+        Ok(BitFib { store })
+    }
+
+    /// An empty table in an arena that programs in other languages read: a [`QpStore`], whose keys
+    /// are those of prefixes ([`BitString::key`](super::BitString::key)). The builder's options are
+    /// not used.
+    ///
+    /// # Errors
+    /// [`Error::ArenaFull`] when there is no room for the header.
+    ///
+    /// # Panics
+    /// When the arena moves as it grows, has no header page or is in use, or when a value is not a
+    /// multiple of 8 bytes.
+    pub fn build_in(self, arena: Arena) -> Result<BitFib<V>, Error>
+    where
+        V: FromBytes + IntoBytes + Immutable,
+    {
+        let store = self.store().build_in(arena)?;
         Ok(BitFib { store })
     }
 

@@ -1,5 +1,6 @@
 //! Bit strings, borrowed and owned, and the trait of the types that can be read as one.
 
+use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -8,6 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::{Ipv4Net, Ipv6Net};
 use smallvec::SmallVec;
 
+use super::code;
 use crate::Error;
 
 /// The longest bit string, in bits.
@@ -260,6 +262,27 @@ impl BitString {
         }
         let first = number.checked_shl(128 - bits as u32).unwrap_or(0);
         Self::truncated(&first.to_be_bytes(), bits)
+    }
+
+    /// The bit string of a key that [`key`](Self::key) made; `None` of other bytes.
+    pub fn from_key(key: &[u8]) -> Option<Self> {
+        code::decode(key)
+    }
+
+    /// The bytes that stand for this prefix in ordered maps over byte strings, such as one that
+    /// BPF programs write: a byte for each four bits. Keys are in the order of prefixes.
+    /// `docs/lpm.md` describes them.
+    ///
+    /// ```
+    /// use sapwood::lpm::BitString;
+    /// let prefix = BitString::from_number(0b1010_01, 6)?;
+    /// assert_eq!(prefix.key(), [22, 9]);
+    /// assert_eq!(BitString::from_key(&[22, 9]), Some(prefix));
+    /// assert_eq!(BitString::from_key(b"elm"), None);
+    /// # Ok::<(), sapwood::Error>(())
+    /// ```
+    pub fn key(&self) -> Vec<u8> {
+        code::encode(self.as_prefix()).to_vec()
     }
 
     pub(super) fn from_parts(bytes: SmallVec<[u8; 24]>, len: u16) -> Self {

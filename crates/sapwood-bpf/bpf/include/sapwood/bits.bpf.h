@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Longest-prefix match over bit strings of any length: an address behind a network number, an
+ * address and a port. Tables are written by a process (BitFibMap), or by programs: a ProgramMap
+ * with a trie, into which sw_qp_insert puts keys that sw_bits_key made.
+ *
+ *     struct sw_key key = {};
+ *     __u32 bits;
+ *     sw_bits_key(&key, (__u8 *)&tenant_and_address, 56);
+ *     long found = sw_bits_lookup(TABLE, &key, &bits);  // the place of the value, and the length
+ *
+ * Where addresses alone are looked up, the tables of lpm.bpf.h are quicker.
+ *
+ * Four bits make a byte of a key; the one to three bits that may be left make one byte more. A byte
+ * is the number, from 1 to 30, of a node of the binary tree of depth 4, counted in preorder, so
+ * that the order of keys is that of prefixes: each comes right before what it covers. A byte of a
+ * query has alternatives: the nodes above it, with which shorter prefixes end. docs/lpm.md has a
+ * drawing.
+ */
+#ifndef SAPWOOD_BITS_BPF_H
+#define SAPWOOD_BITS_BPF_H
+
+#include "qp_prefix.bpf.h"
+
+/* The longest bit string that programs look up. */
+#define SW_BITS_MAX (SW_KEY_MAX * 4)
+/* How many branches a search remembers. It descends once more for those above. */
+#define SW_BITS_TRAIL 16
+
+/* The node of the first 1 to 4 bits of four. */
+SW_INLINE __u32 sw_bits_code(__u32 four, __u32 bits)
+{
+	__u32 code = four & 8 ? 16 : 1;
+
+	if (bits > 1)
+		code += four & 4 ? 8 : 1;
+	if (bits > 2)
+		code += four & 2 ? 4 : 1;
+	if (bits > 3)
+		code += four & 1 ? 2 : 1;
+	return code;
+}
+
+/* The nodes above a node, from depth 1 to 3 on, a byte each; its own depth in the fourth byte. */
+SW_INLINE __u32 sw_bits_above(__u32 code)
+{
+	__u32 first = code >= 16 ? 16 : 1, second, third, rest = code - first;
+
+	if (!rest)
+		return 1u << 24;
+	second = first + (rest >= 8 ? 8 : 1);
+	rest = code - second;
+	if (!rest)
+		return first | 2u << 24;
+	third = second + (rest >= 4 ? 4 : 1);
+	if (code == third)
+		return first | second << 8 | 3u << 24;
+	return first | second << 8 | third << 16 | 4u << 24;
+}
+
+/*
+ * Makes the key of the first bits of some bytes, SW_BITS_MAX at most. There are as many bytes as
+ * the bits need, and the key is all zeros before.
+ */
+#define sw_bits_key(key, from, count)                                          \
+	do {                                                                   \
+		const __u8 *sw_from = (const __u8 *)(from);                    \
+		__u32 sw_i, sw_four, sw_left = (count);                        \
+                                                                               \
+		_Static_assert((count) <= SW_BITS_MAX, "a key has 254 bytes at most"); \
+		for (sw_i = 0; sw_i < ((count) + 3) / 4; sw_i++) {             \
+			sw_four = sw_from[sw_i / 2];                           \
+			sw_four = sw_i & 1 ? sw_four & 15 : sw_four >> 4;      \
+			(key)->bytes[sw_i] = (__u8)sw_bits_code(sw_four, sw_left); \
+			sw_left -= 4;                                          \
+		}                                                              \
+		(key)->length = ((count) + 3) / 4;                             \
+	} while (0)
+
+/* How many bits a key of this many bytes has, the last of which is this one. */
+SW_INLINE __u32 sw_bits_count(__u32 bytes, __u32 last)
+{
+	return bytes ? 4 * (bytes - 1) + (sw_bits_above(last & 31) >> 24) : 0;
+}
+
+/*
+ * Cuts a key to its first bits: 0, or -EINVAL when it has fewer. So the next shorter prefix is
+ * found:
+ *
+ *     for (; found > 0 && bits; found = sw_bits_lookup(TABLE, &key, &bits)) {
+ *             ...
+ *             sw_bits_cut(&key, bits - 1);
+ *     }
+ */
+SW_GLOBAL long sw_bits_cut(struct sw_key *key SW_NONNULL, __u32 bits)
+{
+	__u32 length = (bits + 3) / 4, last = ((bits - 1) & 3) + 1, i, left, above, keep;
+	__u64 word;
+
+	if (bits > SW_BITS_MAX || length > key->length)
+		return -EINVAL;
+	if (bits) {
+		i = length;
+		sw_hide(i);
+		i &= SW_KEY_WORDS * 8 - 1;
+		above = sw_bits_above(((__u8 *)key)[i] & 31);
+		if (above >> 24 < last)
+			return -EINVAL;
+		if (above >> 24 > last)
+			((__u8 *)key)[i] = (__u8)(above >> (last - 1) * 8);
+	}
+	/* Zeros behind what stays. */
+	keep = length + 1;
+	key->length = length;
+	sw_each_word(i, left, SW_KEY_WORDS) {
+		word = sw_key_word(key, i);
+		if (keep < 8)
+			word &= (1ull << keep * 8) - 1;
+		keep = keep > 8 ? keep - 8 : 0;
+		sw_hide(i);
+		key->words[i & (SW_KEY_WORDS - 1)] = word;
+	}
+	return left ? -ELOOP : 0;
+}
+
+/*
+ * Whether a leaf's key is this many bytes of the query and, if `last` is not 0, this byte behind
+ * them. It is compared, as a writer may have put it there just now.
+ */
+SW_INLINE int sw_bits_is(sw_at window, sw_at leaf, const struct sw_key *key, __u32 bytes, __u32 last)
+{
+	__u32 before = sw_qp_before_key(window);
+	sw_at at = leaf + before;
+
+	if (sw_u8(at) != bytes + (last ? 1 : 0) || sw_qp_agree(leaf, before, key) < bytes)
+		return 0;
+	return !last || sw_u8(at + 1 + bytes) == last;
+}
+
+/* The alternatives of a byte of the query, as sw_bits_above gives them. */
+SW_INLINE __u32 sw_bits_others(const struct sw_key *key, __u32 at)
+{
+	if (at >= key->length)
+		return 0;
+	return sw_bits_above(sw_key_byte(key, at) & 31) & 0xffffff;
+}
+
+/* Which of these alternatives a byte is: 1 to 3, the one with the most bits, or 0. */
+SW_INLINE __u32 sw_bits_which(__u32 others, __u32 byte)
+{
+	if (!byte)
+		return 0;
+	if (byte == (others >> 16 & 255))
+		return 3;
+	if (byte == (others >> 8 & 255))
+		return 2;
+	return byte == (others & 255);
+}
+
+/*
+ * The leaf in a cluster whose key is this many bytes of the query and this one behind them; 0 if
+ * there is none. The blind search of sw_qp_blind.
+ */
+SW_GLOBAL long sw_bits_other_in(sw_at window, sw_at node, const struct sw_key *key SW_NONNULL,
+				__u32 offset, __u32 other)
+{
+	__u32 header = sw_u32(node), leaves = sw_qp_cluster_leaves(header), base = sw_qp_cluster_base(header);
+	__u32 pos = sw_zero(), lim = pos + 256, i, at, border, byte;
+	sw_at borders = node + sw_qp_cluster_borders_at(header);
+	sw_at bytes = node + sw_qp_cluster_bytes_at(header);
+	sw_at leaf;
+
+	sw_use_arena();
+	for (i = sw_zero() + 1; i < leaves && sw_can_loop; i++) {
+		border = sw_u8(borders + i);
+		if (border >= lim)
+			continue;
+		at = base + border;
+		byte = at < offset ? sw_key_byte(key, at) : other;
+		if (at <= offset && byte >= sw_u8(bytes + i)) {
+			pos = i;
+			lim = 256;
+		} else {
+			lim = border;
+		}
+	}
+	leaf = sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) + (pos & 31) * 4));
+	return sw_bits_is(window, leaf, key, offset, other) ? (long)leaf : 0;
+}
+
+/* The longest match that parts from the query at a branch that it agrees with, or 0. */
+SW_GLOBAL long sw_bits_at_branch(sw_at window, sw_at node, const struct sw_key *key SW_NONNULL)
+{
+	__u32 header = sw_u32(node), offset = sw_qp_offset(header), others, other, cell, i;
+	sw_at leaf;
+
+	sw_use_arena();
+	others = sw_bits_others(key, offset);
+	for (i = sw_zero(); i < 3 && sw_can_loop; i++) {
+		other = others >> 16 & 255;
+		others <<= 8;
+		if (!other)
+			continue;
+		cell = sw_qp_child_cell(node, header, other);
+		/* Alternatives end keys: none is below a branch. */
+		if (!(cell & SW_QP_KIND))
+			continue;
+		leaf = sw_qp_node(window, cell);
+		if (cell & SW_QP_CLUSTER)
+			leaf = sw_bits_other_in(window, leaf, key, offset, other);
+		else if (!sw_bits_is(window, leaf, key, offset, other))
+			leaf = 0;
+		if (leaf)
+			return (long)leaf;
+	}
+	leaf = sw_qp_end(window, sw_qp_before_key(window), sw_u32(node + sw_qp_cells_at(header)), offset);
+	return leaf && sw_bits_is(window, leaf, key, offset, 0) ? (long)leaf : 0;
+}
+
+/*
+ * The longest match among the leaves of a cluster, from leaf `pos` on backwards: the query agrees
+ * with that one in this many bytes; 0 if there is none.
+ */
+SW_GLOBAL long sw_bits_in_cluster(sw_at window, sw_at node, const struct sw_key *key SW_NONNULL, __u32 pos,
+				  __u32 agree)
+{
+	__u32 header = sw_u32(node), base = sw_qp_cluster_base(header), border, length;
+	sw_at borders = node + sw_qp_cluster_borders_at(header);
+	sw_at cells = node + sw_qp_cluster_cells_at(header), leaf, at;
+
+	sw_use_arena();
+	for (pos &= 31; sw_can_loop; pos = (pos - 1) & 31) {
+		leaf = sw_qp_node(window, sw_u32(cells + pos * 4));
+		at = leaf + sw_qp_before_key(window);
+		length = sw_u8(at);
+		if (length <= agree ||
+		    (length == agree + 1 && sw_bits_which(sw_bits_others(key, agree), sw_u8(at + length))))
+			return (long)leaf;
+		/* What has more in common with this leaf than the query has, matches no more than it. */
+		for (; pos && base + sw_u8(borders + pos) > agree && sw_can_loop; pos = (pos - 1) & 31)
+			;
+		if (!pos)
+			return 0;
+		border = base + sw_u8(borders + pos);
+		agree = border < agree ? border : agree;
+	}
+	return -ELOOP;
+}
+
+/* A way down: the branches that it met last, how many these were, and the cell at its end. */
+struct sw_bits_way {
+	__u32 trail[SW_BITS_TRAIL];
+	__u32 depth;
+	__u32 cell;
+	__u32 agree;
+	__u32 spare;
+};
+
+/* Goes down to the end of a key's way, or past this many branches. */
+SW_GLOBAL long sw_bits_down(sw_at window, __u32 root, const struct sw_key *key SW_NONNULL,
+			    struct sw_bits_way *way SW_NONNULL, __u32 most)
+{
+	__u32 cell = root, header, offset, length = key->length, depth, least = sw_zero(), i;
+	sw_at node;
+
+	sw_use_arena();
+	for (depth = sw_zero(); depth < most && sw_can_loop; depth++) {
+		if (!cell)
+			return -EUCLEAN;
+		if (cell & SW_QP_KIND)
+			break;
+		node = sw_qp_node(window, cell);
+		header = sw_u32(node);
+		offset = sw_qp_offset(header);
+		if (sw_less(offset, least))
+			return -EUCLEAN;
+		least = offset + 1;
+		i = depth;
+		sw_hide(i);
+		way->trail[i & (SW_BITS_TRAIL - 1)] = cell;
+		if (offset < length)
+			cell = sw_qp_child_cell(node, header, sw_key_byte(key, offset));
+		else
+			cell = sw_u32(node + sw_qp_cells_at(header));
+	}
+	if (depth < most && !(cell & SW_QP_KIND))
+		return -ELOOP;
+	way->depth = depth;
+	way->cell = cell;
+	return 0;
+}
+
+/* The longest match at the end of a way, or 0; and in how many bytes the query agrees with what is there. */
+SW_GLOBAL long sw_bits_end(sw_at window, const struct sw_key *key SW_NONNULL, struct sw_bits_way *way SW_NONNULL)
+{
+	__u32 cell = way->cell, before = sw_qp_before_key(window), header, pos = sw_zero(), agree, length;
+	sw_at node = sw_qp_node(window, cell), leaf = node;
+
+	sw_use_arena();
+	if (cell & SW_QP_CLUSTER) {
+		header = sw_u32(node);
+		pos = sw_qp_blind(node, header, key);
+		leaf = sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) + 4 * pos));
+	}
+	agree = sw_qp_agree(leaf, before, key);
+	way->agree = agree;
+	if (cell & SW_QP_CLUSTER)
+		return sw_bits_in_cluster(window, node, key, pos, agree);
+	length = sw_u8(leaf + before);
+	if (length <= agree || (length == agree + 1 && sw_bits_which(sw_bits_others(key, agree),
+								      sw_u8(leaf + before + length))))
+		return (long)leaf;
+	return 0;
+}
+
+/* Goes up a way, as far as its trail is known: the longest match, or 0. */
+SW_GLOBAL long sw_bits_up(sw_at window, const struct sw_key *key SW_NONNULL, struct sw_bits_way *way SW_NONNULL)
+{
+	__u32 depth = way->depth, agree = way->agree, i, left;
+	sw_at node;
+	long found;
+
+	sw_use_arena();
+	for (left = sw_zero() + SW_BITS_TRAIL; depth && left && sw_can_loop; left--) {
+		depth--;
+		i = depth;
+		sw_hide(i);
+		node = sw_qp_node(window, way->trail[i & (SW_BITS_TRAIL - 1)]);
+		if (sw_qp_offset(sw_u32(node)) > agree)
+			continue;
+		found = sw_bits_at_branch(window, node, key);
+		if (found)
+			return found;
+	}
+	way->depth = depth;
+	return depth && left ? -ELOOP : 0;
+}
+
+/* As sw_bits_lookup, in the version that sw_qp_root gave in this run of the program. */
+SW_GLOBAL long sw_bits_lookup_at(__u32 map, __u32 root, const struct sw_key *key SW_NONNULL,
+				 __u32 *bits SW_NONNULL)
+{
+	sw_at window = sw_window_in(map, SW_QP_KINDS), last;
+	struct sw_bits_way way = {};
+	__u32 length;
+	long found;
+
+	sw_use_arena();
+	if (!window)
+		return -EINVAL;
+	if (!root)
+		return sw_qp_no_root(window, -ENOENT);
+	found = sw_bits_down(window, root, key, &way, SW_QP_DEPTH_MAX);
+	if (!found)
+		found = sw_bits_end(window, key, &way);
+	if (!found)
+		found = sw_bits_up(window, key, &way);
+	/* Branches above those that were remembered. */
+	for (; !found && way.depth && sw_can_loop;) {
+		found = sw_bits_down(window, root, key, &way, way.depth);
+		if (!found)
+			found = sw_bits_up(window, key, &way);
+	}
+	if (!found)
+		return way.depth || !sw_can_loop ? -ELOOP : -ENOENT;
+	if (found < 0)
+		return found;
+	last = (sw_at)found + sw_qp_before_key(window);
+	length = sw_u8(last);
+	*bits = sw_bits_count(length, sw_u8(last + length));
+	return found;
+}
+
+/*
+ * The entry with the longest prefix of a bit string, itself included: the place of its value, and
+ * how many bits it has. -ENOENT when there is none; -EINVAL, -ELOOP and -EUCLEAN as for
+ * sw_qp_lookup; -EOPNOTSUPP in a map that has only an index.
+ *
+ * What it gives was there and is a prefix. In a map that is changed meanwhile, it may not be the
+ * longest at any one moment; in a version of a store it is.
+ */
+SW_INLINE long sw_bits_lookup(__u32 map, const struct sw_key *key, __u32 *bits)
+{
+	sw_at window = sw_window_in(map, SW_QP_KINDS);
+
+	if (!window)
+		return -EINVAL;
+	return sw_bits_lookup_at(map, sw_acquire_u32(window + SW_QP_ROOT), key, bits);
+}
+
+/*
+ * Whether the prefix of a leaf is covered by that of a key: of the same bits, or of those and more.
+ * A walk from a key (sw_qp_walk_from) gives all that it covers, one after the other:
+ *
+ *     found = sw_qp_walk_from(TABLE, cursor, &key);
+ *     while (!found && (found = sw_qp_walk_step(cursor)) > 0 && sw_bits_covers(TABLE, &key, found))
+ *             ..., found = 0;
+ */
+SW_GLOBAL long sw_bits_covers(__u32 map, const struct sw_key *key SW_NONNULL, sw_at leaf)
+{
+	sw_at window = sw_window_in(map, SW_QP_KINDS), at;
+	__u32 length = key->length, agree, mine, there;
+
+	sw_use_arena();
+	if (!window)
+		return -EINVAL;
+	at = leaf + sw_qp_before_key(window);
+	agree = sw_qp_agree(leaf, sw_qp_before_key(window), key);
+	if (agree >= length)
+		return 1;
+	if (agree + 1 != length || sw_u8(at) < length)
+		return 0;
+	/* The last byte of the key is above the leaf's. */
+	mine = sw_key_byte(key, length - 1);
+	there = sw_bits_above(sw_u8(at + length) & 31);
+	return sw_bits_which(there & 0xffffff, mine) != 0;
+}
+
+#endif
