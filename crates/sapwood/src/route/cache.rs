@@ -29,8 +29,8 @@ use super::stamp::{Span, Stamp, Time};
 ///   hit stay longer than others.
 /// - Readers take no lock. A hit writes nothing that other threads write, except a mark the first
 ///   time that an entry is hit, and counters by more threads than
-///   [`threads`](RouteCacheBuilder::threads). Writers lock one set for some tens of stores; no lock is held while
-///   a resolver runs.
+///   [`threads`](RouteCacheBuilder::threads). Writers lock one set for some tens of stores; no
+///   lock is held while a resolver runs.
 /// - The caller gives the time, in nanoseconds of a monotonic clock. If a thread's time steps back
 ///   all the same, all entries age, so that no entry is fresh any more.
 ///
