@@ -275,16 +275,22 @@ impl Pinned {
     /// As [`kinds`](Self::kinds); then nothing is changed.
     pub fn take_down(self) -> Result<Vec<(String, PinKind)>, Error> {
         let all = self.kinds()?;
-        for (name, kind) in &all {
-            if *kind == PinKind::Link {
-                let path = self.folder.join(name);
-                // Kinds of links that cannot be detached are gone with the last hold.
-                let link = Link::open(&path).map_err(|error| Error::pinned(&path, error))?;
-                let _ = link.detach();
-            }
-        }
+        let links = all.iter().filter(|(_, kind)| *kind == PinKind::Link);
+        self.detach(links.map(|(name, _)| name))?;
         self.remove_pins(all.iter().map(|(name, _)| name))?;
         Ok(all)
+    }
+
+    /// Takes programs off the places of these links, whoever else holds them. The kernel has done
+    /// so when this returns; a link whose pin is removed goes a moment later.
+    pub(crate) fn detach<'n>(&self, links: impl Iterator<Item = &'n String>) -> Result<(), Error> {
+        for name in links {
+            let path = self.folder.join(name);
+            let link = Link::open(&path).map_err(|error| Error::pinned(&path, error))?;
+            // Kinds of links that cannot be detached are gone with the last hold.
+            let _ = link.detach();
+        }
+        Ok(())
     }
 
     /// Removes all pins and the folder. Links first: what nobody else holds is detached, then

@@ -230,7 +230,9 @@ impl PinnedNames {
     }
 
     /// Takes the program off its interfaces, and everything out of the folder, and the folder away.
-    /// Nothing but what [`XdpNames::pin`] makes is removed.
+    /// When this returns, no packet meets the program any more, whoever else holds its places (test
+    /// `bpf_names_stay_when_they_are_pinned` of the program `sapwood`). Nothing but what
+    /// [`XdpNames::pin`] makes is removed.
     ///
     /// # Errors
     /// What the system says: that there is more in the folder. The program is off by then.
@@ -244,7 +246,8 @@ impl PinnedNames {
                 interface(name).is_some() || others.contains(&name.as_str())
             })
             .partition(|name| interface(name).is_some());
-        // The links before the list.
+        // The links before the list: no packet meets a program whose list is gone.
+        self.pins.detach(links.iter())?;
         self.pins.remove_pins(links.iter().chain(&others))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use kernel::{Answers, load, question, skipped, word};
-use sapwood_bpf::{BpfArena, KernelGrace, Programs, UserMap, Way};
+use sapwood_bpf::{BpfArena, Error, KernelGrace, Loader, Programs, UserMap, Way};
 use sapwood_qsbr::Domain;
 
 const DWELL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dwell.bpf.o"));
@@ -111,4 +111,23 @@ fn without_the_kernel_programs_meet_other_entries() {
     let (found, met, removals) = race(&Domain::new(), |_, _| false, Duration::from_secs(30));
     println!("without: {met} of {found} programs met a change, {removals} removals");
     assert!(met > 0);
+}
+
+/// The program of this library that gives pages back: the one that may sleep.
+const FREE_PAGES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/free-pages.bpf.o"));
+
+#[test]
+fn programs_that_may_sleep_are_refused() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(1 << 20).unwrap();
+    let refused = Loader::open(&arena, FREE_PAGES).unwrap().load();
+    assert!(matches!(refused, Err(Error::Sleepable(name)) if name == "sw_free_pages"));
+    // Another name that is allowed does not help.
+    let loader = Loader::open(&arena, FREE_PAGES).unwrap();
+    let refused = loader.allow_sleepable("sw_free").load();
+    assert!(matches!(refused, Err(Error::Sleepable(_))));
+    let loader = Loader::open(&arena, FREE_PAGES).unwrap();
+    loader.allow_sleepable("sw_free_pages").load().unwrap();
 }

@@ -17,9 +17,10 @@
 //! Keys are byte strings of 0 to 65,535 bytes, in lexicographic order; [`key`] makes such keys from
 //! domain names, numbers and tuples. Trade-offs first:
 //!
-//! - A point lookup passes eight to twenty branches: over text three to eight times a hash map's
-//!   time when all of it is in cache, with a point index 1.0 to 1.4 times. Memory is a third to a
-//!   half of a hash map's, with the index half to two thirds.
+//! - A point lookup goes down branches to a cluster of leaves. It takes two to eight times a hash
+//!   map's time, with a point index 0.5 to 1.4 times. Memory beyond the keys is a third to a half
+//!   of a hash map's, with the index half to seven tenths (`docs/figures.md`, lookups and memory of
+//!   names).
 //! - A map of integers only, looked up one by one and never in order, is better kept in a hash map.
 //! - Changing a [`qp::QpStore`] copies the path to the key, which costs a few times an owned
 //!   insertion.

@@ -14,8 +14,8 @@
 //!   lookups with one or two loads. Small tables do with `root_bits(12)`: 32 KiB.
 //! - [`Fib`] and [`IpFib`] store equal values once, so values must be comparable, and cheap to
 //!   compare: next hops, not counters.
-//! - A change copies the nodes on its path. It takes 2.2 to 3.4 times as long as in a tree without
-//!   concurrent readers (prefix-trie, in `docs/figures.md`).
+//! - A change copies the nodes on its path. It takes 2.2 to 4.3 times as long as in a tree without
+//!   concurrent readers (prefix-trie, in `docs/figures.md`: most for random prefixes).
 //!
 //! `docs/lpm.md` has the layout and the measurements.
 

@@ -20,7 +20,8 @@ use crate::{Error, Rejected};
 /// Its changes take nothing from the arena and nothing from the process's heap; only the `clone` of
 /// a value may. The reservation makes room for all blocks that they may retire: 24 bytes outside
 /// the arena for each node and value of the map. Later changes of other kinds, and later
-/// reservations, free these blocks.
+/// reservations, free these blocks. Until then they count as garbage: a hard limit of garbage does
+/// not refuse the reserved changes, so they can pass it.
 ///
 /// ```
 /// use sapwood::maple::MapleMap;

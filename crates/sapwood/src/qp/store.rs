@@ -450,9 +450,9 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpSnapshot<V> {
     read_methods!(['s] 's [&'s ] self Trusted);
     point_methods!(['s] 's [&'s ] self Trusted);
 
-    /// Saves the version for [`QpFile::open`](super::QpFile::open), as [`QpMap::save`] does, and
-    /// with the same bytes; the store may be changed meanwhile. O(entries), with a second copy of
-    /// them in memory.
+    /// Saves the version for [`QpFile::open`](super::QpFile::open), as [`QpMap::save`] does. The
+    /// bytes are the same but for the version's number and the checksum over it; the store may be
+    /// changed meanwhile. O(entries), with a second copy of them in memory.
     ///
     /// ```
     /// use sapwood::qp::{QpFile, QpStore};

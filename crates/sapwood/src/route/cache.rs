@@ -28,8 +28,9 @@ use super::stamp::{Span, Stamp, Time};
 ///   with one entry. A lookup reads the head of one set and, usually, one slot. Entries that were
 ///   hit stay longer than others.
 /// - Readers take no lock. A hit writes nothing that other threads write, except a mark the first
-///   time that an entry is hit. Writers lock one set for some tens of stores; no lock is held while
-///   a resolver runs.
+///   time that an entry is hit, and counters by more threads than
+///   [`threads`](RouteCacheBuilder::threads). Writers lock one set for some tens of stores; no
+///   lock is held while a resolver runs.
 /// - The caller gives the time, in nanoseconds of a monotonic clock. If a thread's time steps back
 ///   all the same, all entries age, so that no entry is fresh any more.
 ///

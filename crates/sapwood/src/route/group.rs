@@ -22,9 +22,10 @@ const FEW: usize = 32;
 /// Schindelhauer and Schomaker 2005): a bucket gets the member whose `-ln(u) / weight` is least,
 /// `u` being a hash of bucket and member. So when a member leaves, only its flows move. When a
 /// member joins or gets more weight, only the flows that it takes move. Groups with the same
-/// members and weights are equal, whatever their history. The method has integers only, so the
-/// answers are the same on every machine (test `golden`) for next hops that hash the same there, as
-/// numbers and strings do.
+/// members and weights are equal, whatever their history, when no two members have the same hash of
+/// 64 bits (test `members_of_one_hash`). The method has integers only, so the answers are the same
+/// on every machine (test `golden`) for next hops that hash the same there, as numbers and strings
+/// do.
 ///
 /// A member's share of the buckets is that of its weight, with the deviation of 2,048 random draws:
 /// with two equal members a standard deviation of 1.1 percent of all flows.
@@ -58,8 +59,8 @@ struct Member<H> {
 }
 
 impl<H: Clone + Eq + Hash> Group<H> {
-    /// A group of members with their weights. The weights of equal members are added. A member of
-    /// weight 0 gets no flow.
+    /// A group of members with their weights. The weights of equal members are added, up to
+    /// `u32::MAX`. A member of weight 0 gets no flow.
     ///
     /// # Panics
     ///
@@ -272,6 +273,35 @@ mod tests {
         assert!((0.02..0.09).contains(&share), "{share}");
         let share = moved(&group, &group.with(5, 20), |_, to| to == 5);
         assert!((0.05..0.13).contains(&share), "{share}");
+    }
+
+    /// Next hops that cannot be told apart by their hash.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    struct Blunt(u32);
+
+    impl Hash for Blunt {
+        fn hash<S: Hasher>(&self, _: &mut S) {}
+    }
+
+    #[test]
+    fn members_of_one_hash() {
+        let group = Group::new((0..5).map(|i| (Blunt(i), i + 1)));
+        // Draws are equal, so the member with the most weight is first in each bucket.
+        assert!(flows().all(|flow| group.member(flow) == Some(&Blunt(4))));
+        let without = group.without(&Blunt(1));
+        assert!(flows().all(|flow| without.member(flow) == Some(&Blunt(4))));
+        assert_eq!(group.without(&Blunt(4)).member(7), Some(&Blunt(3)));
+        assert_eq!(group.members().map(|(_, weight)| weight).sum::<u32>(), 15);
+        // Their order is that in which they came, so equal members do not make equal groups.
+        assert_ne!(without.with(Blunt(1), 2), group);
+    }
+
+    #[test]
+    fn weights_are_added_up_to_the_largest() {
+        let most = Group::new([(1, u32::MAX), (2, u32::MAX), (1, 7)]);
+        assert_eq!(most.weight(&1), Some(u32::MAX));
+        let share = share(&most, 1);
+        assert!((0.45..0.55).contains(&share), "{share}");
     }
 
     /// More members than a byte can number.

@@ -94,7 +94,7 @@ impl<H: NextHop> Groups<H> {
             return 0;
         };
         let (old, uses) = (core::mem::replace(group, new.clone()), *uses);
-        place.0.replace(new.clone());
+        place.0.replace(new.clone(), old.bytes());
         if self.places.get(&old) == Some(&place) {
             self.places.remove(&old);
         }

@@ -34,6 +34,11 @@ use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
 /// not the next hop of a shorter prefix (test `a_group_without_members`). [`RouteView::group`]
 /// tells the two kinds of `None` apart.
 ///
+/// A hard limit of garbage refuses changes of prefixes. Changes of groups
+/// ([`replace_group`](Self::replace_group), [`set_weight`](Self::set_weight),
+/// [`remove_member`](Self::remove_member)) cannot fail: the groups that they replace count as
+/// garbage, and can pass the limit (test `groups_that_are_replaced_count_as_garbage`).
+///
 /// A table is a handle, cheap to clone.
 ///
 /// ```

@@ -158,6 +158,38 @@ fn the_same_entries_give_the_same_bytes() {
 }
 
 #[test]
+fn a_file_of_a_snapshot_has_the_number_of_its_version() {
+    let folder = Folder::quick("number");
+    let path = folder.file("map");
+    let map = sample(300);
+    let bytes = save_bytes(&map, &path);
+    let store = QpStore::from_map(map).unwrap();
+    let saved = |store: &QpStore<u64>| {
+        store.snapshot().save(&path).unwrap();
+        let file = QpFile::<u64>::open(&path).unwrap();
+        assert_eq!(file.version(), store.version());
+        fs::read(&path).unwrap()
+    };
+    assert!(saved(&store) == bytes);
+    // The same entries again, two versions later.
+    for insert in [true, false] {
+        let mut txn = store.begin();
+        match insert {
+            true => assert!(txn.insert("only for now", 1).unwrap().is_none()),
+            false => assert!(txn.remove("only for now").unwrap().is_some()),
+        }
+        txn.commit();
+    }
+    let later = saved(&store);
+    assert_eq!(later.len(), bytes.len());
+    let differ = later.iter().zip(&bytes).filter(|(a, b)| a != b).count();
+    assert!((1..=24).contains(&differ), "{differ} bytes");
+    // A store that was loaded goes on from there.
+    let again = QpStore::<u64>::builder().load(&path).unwrap();
+    assert!(saved(&again) == later);
+}
+
+#[test]
 fn an_open_file_stays_as_it_was_when_it_is_replaced_or_removed() {
     let folder = Folder::new("replaced");
     let path = folder.file("map");

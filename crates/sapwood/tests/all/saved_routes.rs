@@ -9,9 +9,11 @@ use std::path::Path;
 use sapwood::lpm::ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sapwood::lpm::{BitFileBuilder, BitString, IpFib, Ipv4Fib, Ipv6Fib};
 use sapwood::qp::OpenCause;
+use sapwood::qsbr::Domain;
 use sapwood::route::{Group, RouteTable};
+use sapwood::{Builder, Error};
 
-use crate::support::folder::Folder;
+use crate::support::{folder::Folder, lpm as table};
 
 /// One of few prefixes, so that they nest and repeat.
 fn net(rng: &mut fastrand::Rng) -> IpNet {
@@ -22,30 +24,55 @@ fn net(rng: &mut fastrand::Rng) -> IpNet {
     }
 }
 
-#[test]
-fn both_families_change_together() {
-    let mut rng = fastrand::Rng::with_seed(4);
-    let fib = IpFib::builder().root_bits(6).build().unwrap();
+/// The value of the longest prefix of an address.
+fn longest<V>(oracle: &BTreeMap<IpNet, V>, addr: std::net::IpAddr) -> Option<&V> {
+    let covering = oracle.iter().filter(|(net, _)| net.contains(&addr));
+    let longest = covering.max_by_key(|(net, _)| net.prefix_len());
+    longest.map(|(_, value)| value)
+}
+
+/// Whether a change was refused for lack of memory, or of room for garbage.
+fn refused_for_room(error: &Error) -> bool {
+    matches!(error, Error::ArenaFull(_) | Error::GarbageLimit(_))
+}
+
+/// Random transactions of both families. A change that is refused leaves its transaction as it was,
+/// and the rest of the transaction is committed. Garbage stays at the limit. Returns how many were
+/// refused.
+fn change_both(builder: Builder<IpFib<u32>>, seed: u64, rounds: u32, limit: usize) -> usize {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let fib = builder.root_bits(6).build().unwrap();
     let mut oracle = BTreeMap::new();
     let mut kept = Vec::new();
-    for round in 0..200u32 {
+    let mut refused = 0;
+    for round in 0..rounds {
         let mut after = oracle.clone();
         let mut txn = fib.begin();
         for _ in 0..rng.usize(..12) {
             let net = net(&mut rng);
             if rng.u8(..4) == 0 {
                 let net = after.keys().nth(rng.usize(..8)).copied().unwrap_or(net);
-                assert_eq!(txn.remove(net).unwrap().copied(), after.remove(&net));
+                match txn.remove(net) {
+                    Ok(old) => assert_eq!(old.copied(), after.remove(&net)),
+                    Err(error) => {
+                        assert!(refused_for_room(&error), "{error}");
+                        refused += 1;
+                    }
+                }
             } else {
-                let old = txn.insert(net, round).unwrap().copied();
-                assert_eq!(old, after.insert(net, round));
+                match txn.insert(net, round) {
+                    Ok(old) => assert_eq!(old.copied(), after.insert(net, round)),
+                    Err(rejected) => {
+                        assert!(refused_for_room(&rejected.error), "{}", rejected.error);
+                        assert_eq!(rejected.value, round);
+                        refused += 1;
+                    }
+                }
             }
-            let wanted = after
-                .iter()
-                .filter(|(other, _)| other.contains(&net.addr()));
-            let wanted = wanted.max_by_key(|(net, _)| net.prefix_len());
-            assert_eq!(txn.lookup_value(net.addr()), wanted.map(|(_, value)| value));
+            assert_eq!(txn.lookup_value(net.addr()), longest(&after, net.addr()));
+            assert!(fib.domain().garbage() <= limit);
         }
+        assert_eq!(txn.v4().len() + txn.v6().len(), after.len());
         match rng.u8(..3) {
             0 => txn.rollback(),
             _ => {
@@ -53,6 +80,7 @@ fn both_families_change_together() {
                 oracle = after;
             }
         }
+        assert!(fib.domain().garbage() <= limit);
         kept.push((fib.snapshot(), oracle.clone()));
         if kept.len() > 5 {
             let (snapshot, oracle) = kept.swap_remove(rng.usize(..kept.len()));
@@ -64,9 +92,7 @@ fn both_families_change_together() {
             );
             for _ in 0..20 {
                 let addr = net(&mut rng).addr();
-                let wanted = oracle.iter().filter(|(net, _)| net.contains(&addr));
-                let wanted = wanted.max_by_key(|(net, _)| net.prefix_len());
-                assert_eq!(snapshot.lookup_value(addr), wanted.map(|(_, value)| value));
+                assert_eq!(snapshot.lookup_value(addr), longest(&oracle, addr));
             }
         }
         fib.verify().unwrap();
@@ -79,6 +105,132 @@ fn both_families_change_together() {
         .unwrap();
     drop(open);
     assert_eq!(fib.v4().snapshots(), kept.len());
+    drop(kept);
+    fib.v4().reclaim(usize::MAX);
+    fib.v6().reclaim(usize::MAX);
+    assert_eq!(fib.v4().memory().waiting.0, 0);
+    assert_eq!(fib.v6().memory().waiting.0, 0);
+    refused
+}
+
+#[test]
+fn both_families_change_together() {
+    assert_eq!(change_both(IpFib::builder(), 4, 200, usize::MAX), 0);
+}
+
+/// Each of a few requests for memory fails, again and again, also while transactions change.
+#[test]
+fn every_nth_request_fails_in_transactions_of_both_families() {
+    for every in 2..24 {
+        let options = table::loud().fail_every(every);
+        let refused = change_both(IpFib::builder().options(options), every, 60, usize::MAX);
+        assert!(refused > 0, "every {every}");
+    }
+}
+
+#[test]
+fn transactions_of_both_families_at_a_limit_of_garbage() {
+    for limit in [0, 1, 500, 2_000] {
+        let domain = Domain::builder().hard_limit(limit).build();
+        let builder = IpFib::builder().domain(&domain);
+        let refused = change_both(builder, limit as u64, 60, limit);
+        assert!(refused > 0, "limit {limit}");
+        assert_eq!(domain.garbage(), 0, "limit {limit}");
+    }
+}
+
+fn small_group(rng: &mut fastrand::Rng) -> Group<u32> {
+    Group::new((0..rng.u32(..4)).map(|_| (rng.u32(..4), rng.u32(..3))))
+}
+
+/// Random transactions of routes, and changes of members between them, while changes are refused.
+/// Returns how many were.
+fn change_routes(builder: Builder<RouteTable<u32>>, seed: u64, rounds: usize) -> usize {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let table = builder.root_bits(6).build().unwrap();
+    let mut oracle = BTreeMap::<IpNet, Group<u32>>::new();
+    let mut kept = None;
+    let mut refused = 0;
+    for round in 0..rounds {
+        let mut after = oracle.clone();
+        let mut txn = table.begin();
+        for _ in 0..rng.usize(..12) {
+            let net = net(&mut rng);
+            if rng.u8(..4) == 0 {
+                let net = after.keys().nth(rng.usize(..8)).copied().unwrap_or(net);
+                match txn.remove(net) {
+                    Ok(had) => assert_eq!(had, after.remove(&net).is_some()),
+                    Err(error) => {
+                        assert!(refused_for_room(&error), "{error}");
+                        refused += 1;
+                    }
+                }
+            } else {
+                let group = small_group(&mut rng);
+                match txn.insert(net, group.clone()) {
+                    Ok(had) => assert_eq!(had, after.insert(net, group).is_some()),
+                    Err(rejected) => {
+                        assert!(refused_for_room(&rejected.error), "{}", rejected.error);
+                        assert_eq!(rejected.value, group);
+                        refused += 1;
+                    }
+                }
+            }
+            assert_eq!(txn.group(net.addr()), longest(&after, net.addr()));
+        }
+        match rng.u8(..3) {
+            0 => txn.rollback(),
+            _ => {
+                txn.commit();
+                oracle = after;
+            }
+        }
+        table.verify().unwrap();
+        let hop = rng.u32(..4);
+        let changed = oracle.values_mut().filter(|g| g.weight(&hop).is_some());
+        let changed = changed.map(|group| *group = group.without(&hop)).count();
+        assert_eq!(table.remove_member(&hop), changed);
+        table.verify().unwrap();
+        let now = table.snapshot();
+        assert!(
+            now.iter()
+                .eq(oracle.iter().map(|(net, group)| (*net, group)))
+        );
+        if round % 16 == 0 {
+            kept = Some((now, oracle.clone()));
+        }
+        if let Some((snapshot, oracle)) = &kept {
+            let all = oracle.iter().map(|(net, group)| (*net, group));
+            assert!(snapshot.iter().eq(all));
+        }
+    }
+    drop(kept);
+    // One after the other, as often as is needed: a failed request may have its successor granted.
+    for net in oracle.into_keys() {
+        let gone = (0..20).find_map(|_| {
+            table.reclaim(usize::MAX);
+            table.remove(net).ok()
+        });
+        assert!(gone.is_none_or(|group| group.is_some()));
+    }
+    table.verify().unwrap();
+    assert_eq!(table.is_empty(), table.groups() == 0);
+    refused
+}
+
+#[test]
+fn every_nth_request_fails_in_transactions_of_routes() {
+    assert_eq!(change_routes(RouteTable::builder(), 1, 60), 0);
+    for every in 2..24 {
+        let options = table::loud().fail_every(every);
+        let refused = change_routes(RouteTable::builder().options(options), every, 60);
+        assert!(refused > 0, "every {every}");
+    }
+    for limit in [0, 1, 500, 2_000] {
+        let domain = Domain::builder().hard_limit(limit).build();
+        let refused = change_routes(RouteTable::builder().domain(&domain), limit as u64, 60);
+        assert!(refused > 0, "limit {limit}");
+    }
 }
 
 #[test]

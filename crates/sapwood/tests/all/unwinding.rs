@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use crate::support::ledger::{Counted, Ledger, key, map_of, panics, store_of};
 use sapwood::arena::{ArenaOptions, Backing};
-use sapwood::qp::{QpMap, QpStore};
+use sapwood::lpm::IpFib;
+use sapwood::lpm::ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use sapwood::maple::MapleMap;
+use sapwood::qp::{PointMap, QpMap, QpShared, QpStore};
+use sapwood::route::{Group, RouteTable};
 
 // Maps whose values panic when dropped
 
@@ -247,4 +251,205 @@ fn a_value_dropped_by_a_compaction_step_may_use_the_store() {
         store.reclaim(usize::MAX);
     });
     assert_eq!(calls, 50);
+}
+
+// Tables, range maps and maps for many writers whose values panic when dropped
+
+/// A next hop. Its drop panics while bombs are armed.
+#[derive(Clone, Debug)]
+struct Hop(Arc<Armed>, u32);
+
+/// How many drops panic from now on.
+#[derive(Default, Debug)]
+struct Armed(AtomicUsize);
+
+impl Armed {
+    fn hop(self: &Arc<Self>, number: u32) -> Hop {
+        Hop(Arc::clone(self), number)
+    }
+}
+
+impl PartialEq for Hop {
+    fn eq(&self, other: &Self) -> bool {
+        self.1 == other.1
+    }
+}
+
+impl Eq for Hop {}
+
+impl std::hash::Hash for Hop {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.1.hash(state);
+    }
+}
+
+impl Drop for Hop {
+    fn drop(&mut self) {
+        let armed = &self.0.0;
+        if armed.load(Ordering::Relaxed) > 0 && !std::thread::panicking() {
+            armed.fetch_sub(1, Ordering::Relaxed);
+            panic!("a next hop's drop panics");
+        }
+    }
+}
+
+#[test]
+fn a_panic_while_a_transaction_of_both_families_drops_values_leaves_the_tables_usable() {
+    let mut times = 0;
+    for commits in [false, true] {
+        for at in 0..20 {
+            let bombs = Arc::<Armed>::default();
+            let fib = IpFib::builder().root_bits(6).build().unwrap();
+            let net = |i: u32| IpNet::V4(Ipv4Net::new((i << 24).into(), 8).unwrap());
+            let other = |i: u32| IpNet::V6(Ipv6Net::new((u128::from(i) << 120).into(), 8).unwrap());
+            for i in 1..10 {
+                fib.insert(net(i), bombs.hop(i)).unwrap();
+                fib.insert(other(i), bombs.hop(i)).unwrap();
+            }
+            let mut expected = fib.len();
+            let panicked = panics(|| {
+                let mut txn = fib.begin();
+                for i in 1..10 {
+                    if i == at % 10 {
+                        bombs.0.store(1 + (at / 10) as usize, Ordering::Relaxed);
+                    }
+                    drop(txn.insert(net(i), bombs.hop(i + 20)));
+                    drop(txn.remove(other(i)));
+                    drop(txn.insert(other(i), bombs.hop(i + 30)));
+                    drop(txn.remove(net(i)));
+                }
+                match commits {
+                    true => txn.commit(),
+                    false => txn.rollback(),
+                }
+                expected = if commits { 9 } else { 18 };
+                fib.v4().reclaim(usize::MAX);
+                fib.v6().reclaim(usize::MAX);
+            });
+            bombs.0.store(0, Ordering::Relaxed);
+            fib.verify().unwrap();
+            times += usize::from(panicked);
+            if !panicked {
+                assert_eq!(fib.len(), expected);
+            }
+            fib.insert(net(40), bombs.hop(40)).unwrap();
+            fib.verify().unwrap();
+            assert!(fib.try_begin().is_some());
+        }
+    }
+    assert!(times > 20, "{times}");
+}
+
+#[test]
+fn a_panic_while_a_route_table_drops_next_hops_leaves_it_usable() {
+    let mut panicked = 0;
+    for at in 0..60 {
+        let bombs = Arc::<Armed>::default();
+        let table = RouteTable::builder().root_bits(6).build().unwrap();
+        let net = |i: u32| IpNet::V4(Ipv4Net::new((i << 24).into(), 8).unwrap());
+        let group = |i: u32| Group::new([(bombs.hop(i), 1), (bombs.hop(i + 1), 2)]);
+        for i in 1..10 {
+            table.insert(net(i), group(i)).unwrap();
+        }
+        let arm = |step: u32| {
+            bombs
+                .0
+                .store(usize::from(step == at % 12), Ordering::Relaxed)
+        };
+        panicked += usize::from(panics(|| {
+            arm(0);
+            drop(table.insert(net(1), group(30)));
+            arm(1);
+            drop(table.remove(net(2)));
+            arm(2);
+            table.remove_member(&Hop(Arc::default(), 4));
+            arm(3);
+            let mut txn = table.begin();
+            drop(txn.insert(net(5), group(31)));
+            arm(4);
+            drop(txn.remove(net(6)));
+            arm(5 + at / 30);
+            match at % 2 {
+                0 => txn.commit(),
+                _ => txn.rollback(),
+            }
+            arm(7);
+            table.replace_group(&group(7), &group(50));
+            arm(8);
+            drop(table.snapshot());
+            arm(9);
+            table.reclaim(usize::MAX);
+        }));
+        bombs.0.store(0, Ordering::Relaxed);
+        // A count may be too high, so a group stays longer; answers are right.
+        let snapshot = table.snapshot();
+        for (net, group) in snapshot.iter() {
+            assert_eq!(table.get(net).as_ref(), Some(group));
+            assert_eq!(table.lookup(net.addr(), 7).as_ref(), group.member(7));
+        }
+        table.insert(net(40), group(40)).unwrap();
+        assert_eq!(
+            table.lookup(net(40).addr(), 7).map(|hop| hop.1 / 2),
+            Some(20)
+        );
+        assert!(table.try_begin().is_some());
+    }
+    assert!(panicked > 10, "{panicked}");
+}
+
+#[test]
+fn a_panic_while_a_range_map_drops_values_leaves_it_usable() {
+    static L: Ledger = Ledger::new();
+    for at in 0..40u64 {
+        let map = MapleMap::<Counted>::new();
+        for i in 0..40 {
+            let value = if i == at { L.bomb(7) } else { L.value(7) };
+            map.store(10 * i..=10 * i + 8, value).unwrap();
+        }
+        let snapshot = map.snapshot();
+        let panicked = panics(|| {
+            map.store(10 * at + 2..=10 * at + 40, L.value(9)).unwrap();
+            map.clear_range(0..=200).unwrap();
+            map.clear_range(0..=u64::MAX).unwrap();
+            drop(snapshot);
+            map.reclaim(usize::MAX);
+        });
+        assert!(panicked);
+        map.verify().unwrap();
+        assert!(map.is_empty());
+        map.store(0..=u64::MAX, L.value(1)).unwrap();
+        assert_eq!(map.len(), 1);
+        drop(map);
+    }
+    assert_eq!(L.alive(), 0);
+}
+
+#[test]
+fn a_panic_while_a_shared_map_drops_values_leaves_it_usable() {
+    static L: Ledger = Ledger::new();
+    let map = QpShared::<Counted>::builder().with_index().build().unwrap();
+    let points = PointMap::<Counted>::builder().build().unwrap();
+    for round in 0..20 {
+        for i in 0..60 {
+            let value = |i| if i == 13 { L.bomb(i) } else { L.value(i) };
+            map.insert(key(i), value(i)).unwrap();
+            points.insert(key(i), value(i)).unwrap();
+        }
+        let panicked = panics(|| {
+            map.retain(|_, _| false).unwrap();
+            map.reclaim(usize::MAX);
+        });
+        assert!(panicked, "round {round}");
+        assert!(panics(|| {
+            points.retain(|_, _| false).unwrap();
+            points.reclaim(usize::MAX);
+        }));
+        map.verify().unwrap();
+        points.verify().unwrap();
+        while panics(|| _ = (map.retain(|_, _| false), points.retain(|_, _| false))) {}
+        assert_eq!((map.len(), points.len()), (0, 0));
+    }
+    while panics(|| _ = (map.reclaim(usize::MAX), points.reclaim(usize::MAX))) {}
+    drop((map, points));
+    assert_eq!(L.alive(), 0);
 }

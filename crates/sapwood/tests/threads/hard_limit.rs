@@ -267,3 +267,80 @@ fn structures_that_share_a_domain_never_pass_it_together() {
     ranges.reclaim(usize::MAX);
     assert_eq!(domain.garbage(), 0, "what was reserved was given back");
 }
+
+/// Replaces values of a store until the limit refuses that.
+fn fill(store: &QpStore<u64>) {
+    let refused = (0..1_000_000u64).find_map(|i| {
+        let mut txn = store.begin();
+        let refused = txn.insert((i & 63).to_be_bytes(), i).err();
+        txn.commit();
+        refused
+    });
+    is_limit(&refused.unwrap().error);
+}
+
+/// A reservation keeps the room that its store needs, also while another structure takes the rest.
+#[test]
+fn a_reserved_store_does_not_pass_it() {
+    let limit = 32 << 10;
+    let domain = Domain::builder().hard_limit(limit).build();
+    let ranges = MapleMap::builder().domain(&domain).build();
+    for i in 0..500u64 {
+        ranges.store(10 * i..=10 * i + 4, i).unwrap();
+    }
+    ranges.reclaim(usize::MAX);
+    assert_eq!(domain.garbage(), 0);
+    let store = QpStore::builder().domain(&domain).build().unwrap();
+    let snapshots = (store.snapshot(), ranges.snapshot());
+    for stored in [false, true] {
+        // Over many leaves, which all become garbage.
+        let plan = ranges.plan_store(100..=4_000, &7).unwrap();
+        let before = domain.garbage();
+        let reservation = ranges.reserve(plan).unwrap();
+        assert!(domain.garbage() > before + 1_000);
+        if stored {
+            fill(&store);
+            assert!(domain.garbage() > limit - 1_000);
+            reservation.store(7);
+        } else {
+            drop(reservation);
+            assert_eq!(domain.garbage(), before);
+        }
+        ranges.reclaim(0);
+        assert!(domain.garbage() <= limit, "{}", domain.garbage());
+    }
+    let waiting = ranges.memory().waiting.1 + store.memory().waiting.1;
+    assert_eq!(domain.garbage(), waiting);
+    drop(snapshots);
+    ranges.reclaim(usize::MAX);
+    store.reclaim(usize::MAX);
+    assert_eq!(domain.garbage(), 0);
+    ranges.verify().unwrap();
+}
+
+/// A change by a reservation of unknown ranges cannot fail, so its garbage only counts.
+#[test]
+fn reserved_changes_of_unknown_ranges_only_count() {
+    let limit = 4 << 10;
+    let domain = Domain::builder().hard_limit(limit).build();
+    let ranges = MapleMap::builder().domain(&domain).build();
+    for i in 0..1_000u64 {
+        ranges.store(10 * i..=10 * i + 4, i).unwrap();
+    }
+    ranges.reclaim(usize::MAX);
+    let snapshot = ranges.snapshot();
+    let mut unknown = ranges.reserve_unknown(2).unwrap();
+    is_limit(&ranges.clear_range(0..=u64::MAX).unwrap_err());
+    assert_eq!(ranges.len(), 1_000);
+    unknown.clear_range(0..=u64::MAX).unwrap();
+    unknown.store(0..=9, 1).unwrap();
+    drop(unknown);
+    ranges.reclaim(0);
+    assert!(domain.garbage() > limit, "{}", domain.garbage());
+    is_limit(&ranges.store(5..=5, 2).unwrap_err().error);
+    drop(snapshot);
+    ranges.store(5..=5, 2).unwrap();
+    ranges.reclaim(usize::MAX);
+    assert_eq!(domain.garbage(), 0);
+    ranges.verify().unwrap();
+}

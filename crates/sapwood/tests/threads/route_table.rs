@@ -8,6 +8,7 @@ use std::thread;
 use crate::support::route_table::run_table;
 use sapwood::Error;
 use sapwood::lpm::ipnet::{IpNet, Ipv4Net};
+use sapwood::qsbr::Domain;
 use sapwood::route::{Group, RouteTable};
 
 fn ops(usual: u64) -> u64 {
@@ -117,6 +118,33 @@ fn a_full_table_refuses_and_loses_nothing() {
     assert_eq!(rejected.value, Group::single(99));
     assert_eq!((table.len(), table.groups()), (full as usize, 7));
     assert!((0..full).all(|n| table.get(net(n)) == Some(Group::single(n % 7))));
+    table.verify().unwrap();
+}
+
+#[test]
+fn groups_that_are_replaced_count_as_garbage() {
+    let domain = Domain::builder().hard_limit(10_000).build();
+    let builder = RouteTable::builder().root_bits(6).domain(&domain);
+    let table = builder.build().unwrap();
+    let net: IpNet = "10.0.0.0/8".parse().unwrap();
+    table.insert(net, Group::new([(1, 1), (2, 1)])).unwrap();
+    let mut reader = table.reader("still").unwrap();
+    let held = reader.view().group("10.1.2.3".parse().unwrap()).unwrap();
+    for weight in 2..22 {
+        assert_eq!(table.set_weight(&1, weight), 1);
+    }
+    // Each of them with its buckets, beyond the limit.
+    let garbage = domain.garbage();
+    assert!((20 * 2048..20 * 2300).contains(&garbage), "{garbage}");
+    assert!(table.memory().to_string().contains("groups: 1, "));
+    assert_eq!(held.weight(&1), Some(1));
+    // A change of prefixes is refused meanwhile.
+    let refused = table.insert(net, Group::single(3)).unwrap_err();
+    assert!(matches!(refused.error, Error::GarbageLimit(_)));
+    reader.quiescent();
+    table.reclaim(usize::MAX);
+    assert_eq!(domain.garbage(), 0);
+    table.insert(net, Group::single(3)).unwrap();
     table.verify().unwrap();
 }
 

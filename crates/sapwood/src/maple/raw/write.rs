@@ -94,9 +94,23 @@ impl<V> MapleShared<V> {
         draft.is_some() && writer.newest == draft
     }
 
-    /// Holds the blocks that the draft takes, and makes room in the lists, so that carrying the
-    /// draft out takes nothing from the process's heap.
+    /// Holds the blocks that the draft takes, room for its garbage below the limit, and room in the
+    /// lists, so that carrying the draft out takes nothing from the process's heap.
+    /// [`drop_held`](Self::drop_held) gives back what the change did not use.
     pub(crate) fn hold(
+        &self,
+        writer: &mut Writer<V>,
+        put: bool,
+        dropped: &mut Vec<V>,
+    ) -> Result<Vec<Held>, Error> {
+        let held = self.hold_all(writer, put, dropped);
+        if held.is_err() {
+            writer.space.garbage.release();
+        }
+        held
+    }
+
+    fn hold_all(
         &self,
         writer: &mut Writer<V>,
         put: bool,
@@ -107,8 +121,6 @@ impl<V> MapleShared<V> {
         self.list_gone(writer);
         let bytes = self.gone_bytes(writer);
         self.admit(writer, bytes, dropped)?;
-        // The garbage of the change is counted when it is made, and nothing may refuse it then.
-        writer.space.garbage.release();
         self.hold_more(writer)?;
         let (made, left) = (cost.values + cost.nodes, writer.gone.len());
         writer.space.room_for_garbage(left)?;
@@ -139,12 +151,13 @@ impl<V> MapleShared<V> {
         }
     }
 
-    /// Gives back what is left of blocks that were held.
+    /// Gives back what is left of blocks that were held, and of room for garbage.
     pub(crate) fn drop_held(&self, writer: &mut Writer<V>, held: &mut Vec<Held>) {
         for block in held.drain(..) {
             // SAFETY: held, and not used.
             unsafe { writer.space.drop_held(block) };
         }
+        writer.space.garbage.release();
     }
 
     /// Holds more blocks, so that those for later stores suffice after a store that takes none of

@@ -60,14 +60,15 @@ impl<T: Send + Sync + 'static> Slot<T> {
         replaced.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores another value. Readers see the one or the other.
-    pub(crate) fn replace(&self, thing: T) {
+    /// Stores another value. Readers see the one or the other. The old value counts as `bytes` of
+    /// garbage while it waits; no limit refuses it.
+    pub(crate) fn replace(&self, thing: T, bytes: usize) {
         let thing = Box::into_raw(Box::new(thing));
         let mut replaced = self.lock();
         // Release for the new one, Acquire to free the old one on this thread.
         let old = self.thing.swap(thing, Ordering::AcqRel);
         let old = NonNull::new(old).expect("a slot is never empty");
-        replaced.push(Replaced(old), size_of::<T>());
+        replaced.push(Replaced(old), bytes);
         replaced.seal();
     }
 
@@ -111,15 +112,15 @@ mod tests {
         let slot = Slot::new(&domain, Arc::clone(&thing));
         let mut reader = domain.register("reader").unwrap();
         let seen = slot.get(reader.guard());
-        slot.replace(Arc::new(8));
-        assert_eq!(slot.reclaim(9), (0, true));
+        slot.replace(Arc::new(8), 8);
+        assert_eq!((slot.reclaim(9), domain.garbage()), ((0, true), 8));
         assert_eq!((**seen, Arc::strong_count(&thing)), (7, 2));
         reader.quiescent();
         assert_eq!(slot.reclaim(9), (1, false));
         assert_eq!(Arc::strong_count(&thing), 1);
         assert_eq!(**slot.get(reader.guard()), 8);
-        slot.replace(Arc::clone(&thing));
-        slot.replace(Arc::new(9));
+        slot.replace(Arc::clone(&thing), 8);
+        slot.replace(Arc::new(9), 8);
         drop(slot);
         assert_eq!(Arc::strong_count(&thing), 1);
     }
