@@ -20,6 +20,9 @@ pub const BENCH_NAMES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-n
 /// The same of maps that programs write.
 pub const BENCH_WRITES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-writes.bpf.o"));
 
+/// The same of names below stored ones.
+pub const BENCH_CLOSEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-closest.bpf.o"));
+
 /// The same of tables of prefixes.
 pub const BENCH_PREFIXES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-prefixes.bpf.o"));
 

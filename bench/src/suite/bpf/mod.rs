@@ -32,6 +32,10 @@
 //! the map of this process called `sapwood-bpf-index` had both, and so had the map that programs
 //! change called `sapwood-bpf`.
 //!
+//! The case `closest`: names of five labels, none of them stored, each below one of a million
+//! domain names. `closest_ns`: engine `sapwood-bpf` asks `sw_qp_closest` (encloser, wildcard,
+//! predecessor and all), `kernel-hash` looks the five names up that the name and its parents are.
+//!
 //! Longest prefixes, engines `sapwood-bpf` and `kernel-lpm-trie`: `lookup_ns` of addresses in a
 //! random prefix, `hot_ns`, `miss_ns` (if a thousand random addresses or more are in no prefix),
 //! `update_user_ns` (a removal or an insertion) and `memory_mb`. Cases: `lpm-100k` (random IPv4
@@ -80,6 +84,8 @@
 //! kernel frees it all when it closes the arena; `kernel-hash`.
 
 #[cfg(feature = "bpf")]
+mod closest;
+#[cfg(feature = "bpf")]
 mod closing;
 #[cfg(feature = "bpf")]
 mod forward;
@@ -117,7 +123,8 @@ fn ready() -> Result<(), String> {
 #[cfg(feature = "bpf")]
 fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
     let all = || {
-        let maps = names::CASES.into_iter().chain(prefixes::CASES);
+        let maps = names::CASES.into_iter().chain(closest::CASES);
+        let maps = maps.chain(prefixes::CASES);
         maps.chain(forward::CASES).chain(closing::CASES)
     };
     if !all().any(|case| options.wants_case(case)) {
@@ -126,6 +133,7 @@ fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
     }
     println!("{}", report.machine);
     names::run(options, report)?;
+    closest::run(options, report)?;
     prefixes::run(options, report)?;
     forward::run(options, report)?;
     closing::run(options, report)

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What the benchmark measures of names that lie below stored ones: see run.h. */
+#include "run.h"
+#include "sapwood/qp_closest.bpf.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	/* Set by who loads: they depend on the case. */
+	__uint(key_size, 8);
+	__uint(value_size, 8);
+	__uint(max_entries, 1);
+} sw_hash SEC(".maps");
+
+/* The value of the longest stored name above a name; the windows are two numbers in one. */
+SW_INLINE __u64 closest(__u32 windows, const struct sw_key *name)
+{
+	struct sw_closest found = {};
+	sw_at cursor = sw_window(windows >> 8, SW_KIND_WORDS);
+
+	if (sw_qp_closest(windows & 255, cursor, name, &found))
+		return ~0ull;
+	return found.ancestor && !found.exact ? sw_u64(found.ancestor) : 0;
+}
+
+/* Cuts the first label off a name: its last bytes. */
+SW_GLOBAL int sw_up(struct sw_key *name SW_NONNULL)
+{
+	__u32 at = name->length, left;
+
+	sw_use_arena();
+	for (left = at; left && sw_can_loop; left--) {
+		sw_hide(at);
+		at &= 255;
+		((__u8 *)name)[at] = 0;
+		at = (at - 1) & 255;
+		sw_hide(at);
+		at &= 255;
+		if (!((__u8 *)name)[at])
+			break;
+	}
+	name->length = left > 1 ? at : 0;
+	return 0;
+}
+
+/* The same by five lookups of a hash table: the name's, and those of the names above it. */
+SW_INLINE __u64 upwards(struct sw_key *name)
+{
+	__u64 *value, found = 0;
+	__u32 i;
+
+	for (i = sw_zero(); i < 5 && sw_can_loop; i++) {
+		value = bpf_map_lookup_elem(&sw_hash, name);
+		if (value && !found)
+			found = *value;
+		sw_up(name);
+	}
+	return found;
+}
+
+RUN(sw_run_empty, 0)
+RUN(sw_run_closest, closest(map, key))
+RUN(sw_run_up, upwards(key))
