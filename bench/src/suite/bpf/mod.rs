@@ -33,7 +33,7 @@
 //! change called `sapwood-bpf`.
 //!
 //! Longest prefixes, engines `sapwood-bpf` and `kernel-lpm-trie`: `lookup_ns` of addresses in a
-//! random prefix, `hot_ns`, `miss_ns` (where at least a thousand random addresses are in no prefix),
+//! random prefix, `hot_ns`, `miss_ns` (if a thousand random addresses or more are in no prefix),
 //! `update_user_ns` (a removal or an insertion) and `memory_mb`. Cases: `lpm-100k` (random IPv4
 //! prefixes) and `lpm-full` (the global table, with `--data`), `lpm6-100k` and `lpm6-full` of IPv6,
 //! and `lpm-bits`, of a network number and an IPv4 address: a `BitFib` in a window. There, engine

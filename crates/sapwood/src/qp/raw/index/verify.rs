@@ -28,6 +28,17 @@ pub(crate) struct Shape {
     pub(crate) homes: usize,
 }
 
+/// The homes of a table that a third one follows, from the first on, whose keys were moved there.
+/// Chunks that are not there have no keys.
+///
+/// # Safety
+/// The table is in use.
+unsafe fn moved_of(t: Table) -> u32 {
+    // SAFETY: below `total`.
+    let stays = |home: &u32| unsafe { t.bucket(*home) }.is_some_and(|b| !b.load().is_moved());
+    (0..t.homes()).find(stays).unwrap_or(t.homes())
+}
+
 impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     /// Checks that the index holds just these leaves, each once or counted as spilled, and that all
     /// of its counts and accounts are right.
@@ -56,21 +67,27 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
         unsafe {
             let mut tables = vec![Table::at(base, at)];
             let mut taken = table::taken_by(base, at);
-            let next = tables[0].next().load(Ordering::Relaxed);
-            let mut cursor = 0;
+            let mut next = tables[0].next().load(Ordering::Relaxed);
             if next == NOTHING {
                 return Err("a table in use was given up".into());
             }
-            if next != 0 {
-                let new = Table::at(base, next);
-                if new.next().load(Ordering::Relaxed) != 0 {
-                    return Err("a second move began before the first was over".into());
+            // How many homes of each table were moved on.
+            let mut moved = vec![0];
+            while next != 0 {
+                if tables.len() == if self.alone { 3 } else { 2 } {
+                    return Err("another move began before the first was over".into());
                 }
                 let more = table::taken_by(base, next);
                 taken.blocks += more.blocks;
                 taken.bytes += more.bytes;
-                cursor = self.work.cursor.load(Ordering::Relaxed);
+                let new = Table::at(base, next);
+                moved[0] = self.work.cursor.load(Ordering::Relaxed);
+                if let [_, second] = tables[..] {
+                    moved[1] = moved_of(second);
+                }
+                moved.push(0);
                 tables.push(new);
+                next = new.next().load(Ordering::Relaxed);
             }
             if taken != self.taken() {
                 return Err(format!("{taken:?} taken, accounts say {:?}", self.taken()));
@@ -79,8 +96,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             let mut counts: Vec<_> = tables.iter().map(homes).collect();
             let mut live = BTreeMap::new();
             for (i, t) in tables.iter().enumerate() {
-                let from = if i == 0 { cursor } else { 0 };
-                for leaf in self.check_slots(*t, from, &mut counts[i], &mut shape)? {
+                for leaf in self.check_slots(*t, moved[i], &mut counts[i], &mut shape)? {
                     if live.insert(leaf, i).is_some() {
                         return Err(format!("leaf {leaf:#x} is there twice"));
                     }
@@ -88,7 +104,10 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             }
             for leaf in leaves {
                 let hash = self.hash_of(base, leaf);
-                let right = usize::from(next != 0 && tables[0].home(hash) < cursor);
+                let passed = tables.iter().zip(&moved);
+                let right = passed
+                    .take_while(|(t, moved)| t.home(hash) < **moved)
+                    .count();
                 match live.remove(&leaf) {
                     Some(i) if i == right => {}
                     Some(i) => return Err(format!("leaf {leaf:#x} in table {i}")),
@@ -102,8 +121,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
                 return Err(format!("stale leaf {leaf:#x}"));
             }
             for (i, (t, counts)) in tables.iter().zip(&counts).enumerate() {
-                let from = if i == 0 { cursor } else { 0 };
-                shape.sticky += self.check_counts(*t, from, counts)?;
+                shape.sticky += self.check_counts(*t, i, moved[i], counts)?;
             }
         }
         Ok(shape)
@@ -158,12 +176,19 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
     ///
     /// # Safety
     /// As for `verify`.
-    unsafe fn check_counts(&self, t: Table, moved: u32, counts: &[Home]) -> Result<usize, String> {
+    unsafe fn check_counts(
+        &self,
+        t: Table,
+        number: usize,
+        moved: u32,
+        counts: &[Home],
+    ) -> Result<usize, String> {
         let mut sticky = 0;
         for b in 0..t.total() {
             // SAFETY: below `total`.
             let Some(bucket) = (unsafe { t.bucket(b) }) else {
-                if b < moved || t.next().load(Ordering::Relaxed) == 0 {
+                // A table that keys are moved to has the chunks that they need.
+                if b < moved || number > 0 {
                     continue;
                 }
                 return Err(format!("bucket {b} is not there"));
