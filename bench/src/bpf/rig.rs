@@ -240,7 +240,30 @@ pub fn handle(programs: &Programs, name: &str) -> Result<MapHandle, String> {
     MapHandle::try_from(&map).map_err(|e| e.to_string())
 }
 
-/// Bytes that the kernel says a map of its own takes.
+/// Bytes of the kernel's allocations (`kmalloc`) that are in use, for each size.
+pub fn slabs() -> Result<Vec<u64>, String> {
+    let file = "/proc/slabinfo";
+    let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
+    let lines = text.lines().filter(|line| line.starts_with("kmalloc-"));
+    let bytes = lines.filter_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let active: u64 = words.next()?.parse().ok()?;
+        let size: u64 = words.nth(1)?.parse().ok()?;
+        Some(active * size)
+    });
+    Ok(bytes.collect())
+}
+
+/// By how much the allocations of one size grew that grew most: those of a map all of whose nodes
+/// have one size. Other processes allocate meanwhile, mostly of other sizes.
+pub fn grown(before: &[u64], after: &[u64]) -> u64 {
+    let pairs = before.iter().zip(after);
+    let grown = pairs.map(|(before, after)| after.saturating_sub(*before));
+    grown.max().unwrap_or(0)
+}
+
+/// Bytes that the kernel says a map of its own takes. Of an LPM_TRIE these are the prefixes alone,
+/// without the nodes between them and without what their allocations are rounded up to.
 pub fn memlock(map: &MapHandle) -> Result<u64, String> {
     let file = format!("/proc/self/fdinfo/{}", map.as_fd().as_raw_fd());
     let text = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;

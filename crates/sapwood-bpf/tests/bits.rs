@@ -3,7 +3,10 @@
 #![cfg(feature = "kernel")]
 
 mod kernel;
+#[path = "common/user.rs"]
+mod user;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,6 +14,7 @@ use std::time::Duration;
 use kernel::{Answers, Ends, INVALID, NO_ENTRY, load, question, result, skipped, word};
 use sapwood::lpm::BitString;
 use sapwood_bpf::{BitFibMap, BpfArena, ProgramMap, Programs, Words, layout};
+use user::Compiled;
 
 const BITS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bits.bpf.o"));
 
@@ -23,10 +27,13 @@ struct Asking {
     window: u32,
     cursor: u64,
     _scratch: Words,
+    /// What was asked, each question with its answer.
+    asked: RefCell<Vec<u8>>,
 }
 
-/// Where the key is in a question.
+/// Where the key is in a question, and how long a question is.
 const KEY: usize = 40;
+const QUESTION: usize = KEY + 256;
 
 impl Asking {
     fn new(arena: &BpfArena, window: u32) -> Asking {
@@ -36,6 +43,7 @@ impl Asking {
             window,
             cursor: scratch.window().at as u64,
             _scratch: scratch,
+            asked: RefCell::default(),
         }
     }
 
@@ -44,8 +52,51 @@ impl Asking {
         data[8..16].copy_from_slice(&self.cursor.to_ne_bytes());
         data[16..20].copy_from_slice(&bits.to_ne_bytes());
         data[32..40].copy_from_slice(&value.to_ne_bytes());
+        let mut asked = self.asked.borrow_mut();
+        asked.extend_from_slice(&data);
         self.programs.answer(program, &mut data);
+        asked.extend_from_slice(&data);
         data
+    }
+
+    /// Asks a program and C in user space the same about a table; then C about damaged copies,
+    /// where a sanitizer sees what it reads outside.
+    fn same_in_user_space(
+        &self,
+        (arena, c): (&BpfArena, &Compiled),
+        oracle: &Oracle,
+        rng: &mut fastrand::Rng,
+        most: usize,
+    ) {
+        self.asked.borrow_mut().clear();
+        for _ in 0..100 {
+            same_answers(self, oracle, rng, most);
+        }
+        let mut asked = self.asked.take();
+        let mut image = arena.image();
+        c.same_answers(&image, &asked);
+        // The driver sees what is wrong: one value is another.
+        asked[QUESTION + 32] ^= 1;
+        let caught = std::panic::catch_unwind(|| c.same_answers(&image, &asked));
+        assert!(caught.is_err(), "a wrong answer was not seen");
+        let window = arena
+            .windows()
+            .unwrap()
+            .into_iter()
+            .find(|window| window.number == self.window)
+            .unwrap();
+        for answer in asked.chunks_mut(QUESTION).skip(1).step_by(2) {
+            answer[20] = 1;
+        }
+        // Behind the header page, so that damage is met in branches, clusters and leaves.
+        let used = image.len().min(window.at + (256 << 10));
+        for _ in 0..4 {
+            for _ in 0..200 {
+                let at = rng.usize(window.at + 4_096..used);
+                image[at] = rng.u8(..);
+            }
+            c.same_answers(&image, &asked);
+        }
     }
 
     /// Length and value of the longest prefix.
@@ -154,9 +205,10 @@ fn tables_of_this_process() {
     if skipped() {
         return;
     }
+    let c = Compiled::new("bits");
     for (most, rounds, seed) in [(14, 1_500, 1), (70, 1_500, 2), (1_016, 1_200, 3)] {
-        let arena = BpfArena::create(64 << 20).unwrap();
-        let table = BitFibMap::<u64>::builder(&arena, "bits").bytes(32 << 20);
+        let arena = BpfArena::create(16 << 20).unwrap();
+        let table = BitFibMap::<u64>::builder(&arena, "bits").bytes(4 << 20);
         let table = table.build().unwrap();
         let asking = Asking::new(&arena, table.window().number);
         let mut oracle = Oracle::new();
@@ -179,6 +231,9 @@ fn tables_of_this_process() {
                 table.compact().unwrap();
             }
             let seen = same_answers(&asking, &oracle, &mut rng, most);
+            if round == rounds / 2 {
+                asking.same_in_user_space((&arena, &c), &oracle, &mut rng, most);
+            }
             kinds = [kinds[0] + seen[0], kinds[1] + seen[1]];
         }
         assert!(kinds.iter().all(|kind| *kind > 100), "{kinds:?}");
@@ -234,10 +289,11 @@ fn tables_of_programs() {
     if skipped() {
         return;
     }
+    let c = Compiled::new("bits");
     for (most, index, seed) in [(14, false, 1), (70, true, 2), (300, false, 3)] {
-        let arena = BpfArena::create(64 << 20).unwrap();
+        let arena = BpfArena::create(16 << 20).unwrap();
         let table = ProgramMap::<u64>::builder(&arena, "bits")
-            .bytes(32 << 20)
+            .bytes(8 << 20)
             .max_entries(4_000)
             .with_trie();
         let table = if index { table.with_index() } else { table };
@@ -264,6 +320,9 @@ fn tables_of_programs() {
             }
             table.service().unwrap();
             let seen = same_answers(&asking, &oracle, &mut rng, most);
+            if round == rounds / 2 {
+                asking.same_in_user_space((&arena, &c), &oracle, &mut rng, most);
+            }
             kinds = [kinds[0] + seen[0], kinds[1] + seen[1]];
         }
         assert!(kinds.iter().all(|kind| *kind > 100), "{kinds:?}");
@@ -363,4 +422,87 @@ fn what_stays_is_found_beside_a_writer() {
         writer.join().unwrap()
     });
     assert!(commits > 10, "{commits}");
+}
+
+/// Two threads run programs that insert and remove prefixes while a third asks: each answer is a
+/// prefix of the query with its own value, and what stays is found unless a longer one is.
+#[test]
+fn programs_change_a_table_while_programs_look_up() {
+    if skipped() {
+        return;
+    }
+    let arena = BpfArena::create(64 << 20).unwrap();
+    let table = ProgramMap::<u64>::builder(&arena, "bits")
+        .bytes(32 << 20)
+        .max_entries(10_000)
+        .with_trie()
+        .build()
+        .unwrap();
+    let window = table.window().number;
+    let number = |n: u128, bits| BitString::from_number(n, bits).unwrap();
+    let value = |prefix: &BitString| {
+        let bytes = prefix.as_bytes().iter();
+        bytes.fold(prefix.len() as u64 + 1, |sum, byte| {
+            sum << 8 | u64::from(*byte)
+        })
+    };
+    let query = number(0xa5_a5a5_a5a5, 40);
+    let stay = [3, 12, 17].map(|bits| cut(&query, bits));
+    let asking = Asking::new(&arena, window);
+    for prefix in &stay {
+        assert_eq!(asking.change(0, prefix, value(prefix)), 0);
+    }
+    let stop = AtomicBool::new(false);
+    let (done, longest) = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2)
+            .map(|seed| {
+                let (query, stay, stop) = (&query, &stay, &stop);
+                let programs = load(&arena, BITS);
+                scope.spawn(move || {
+                    let mut rng = fastrand::Rng::with_seed(seed);
+                    let mut done = 0u64;
+                    while !stop.load(Ordering::Relaxed) {
+                        let bits = rng.usize(..=40);
+                        let mut prefix = cut(query, bits);
+                        if rng.bool() {
+                            // One that parts from the query somewhere.
+                            let mut bytes = prefix.as_bytes().to_vec();
+                            if let Some(byte) = rng.choice(bytes.iter_mut()) {
+                                *byte ^= 1 << rng.u8(..8);
+                            }
+                            prefix = BitString::truncated(&bytes, bits).unwrap();
+                        }
+                        if stay.contains(&prefix) {
+                            continue;
+                        }
+                        let mut data =
+                            question([u32::from(rng.bool()), window], KEY, &prefix.key());
+                        data[32..40].copy_from_slice(&value(&prefix).to_ne_bytes());
+                        programs.answer("sw_change_bits", &mut data);
+                        done += u64::from(word(&data, 24) == 0);
+                    }
+                    done
+                })
+            })
+            .collect();
+        let ends = Ends(&stop);
+        let until = std::time::Instant::now() + Duration::from_secs(1);
+        let mut longest = 0u64;
+        while std::time::Instant::now() < until {
+            table.service().unwrap();
+            for _ in 0..50 {
+                let (bits, found) = asking.lookup(&query).unwrap();
+                assert_eq!(found, value(&cut(&query, bits)), "{bits}");
+                assert!(bits >= 17, "{bits}");
+                longest += u64::from(bits > 17);
+            }
+            asking.asked.borrow_mut().clear();
+        }
+        drop(ends);
+        let done: u64 = writers.into_iter().map(|one| one.join().unwrap()).sum();
+        (done, longest)
+    });
+    assert!(done > 1_000 && longest > 100, "{done} {longest}");
+    table.service().unwrap();
+    table.verify().unwrap();
 }

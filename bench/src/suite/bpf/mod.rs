@@ -38,10 +38,11 @@
 //!
 //! Longest prefixes, engines `sapwood-bpf` and `kernel-lpm-trie`: `lookup_ns` of addresses in a
 //! random prefix, `hot_ns`, `miss_ns` (if a thousand random addresses or more are in no prefix),
-//! `update_user_ns` (a removal or an insertion) and `memory_mb`. Cases: `lpm-100k` (random IPv4
-//! prefixes) and `lpm-full` (the global table, with `--data`), `lpm6-100k` and `lpm6-full` of IPv6,
-//! and `lpm-bits`, of a network number and an IPv4 address: a `BitFib` in a window. There, engine
-//! `sapwood-bpf-programs` is a table that a program wrote (a `ProgramMap` with a trie), and
+//! `update_user_ns` (a removal or an insertion) and `memory_mb`. The kernel counts an LPM_TRIE's
+//! prefixes alone; `memory_taken_mb` is what its allocations grew by. Cases: `lpm-100k` (random
+//! IPv4 prefixes) and `lpm-full` (the global table, with `--data`), `lpm6-100k` and `lpm6-full` of
+//! IPv6, and `lpm-bits`, of a network number and an IPv4 address: a `BitFib` in a window. There,
+//! engine `sapwood-bpf-programs` is a table that a program wrote (a `ProgramMap` with a trie), and
 //! `update_bpf_ns` a removal or an insertion by a program; the service of that table is not in it.
 //!
 //! Packets that the program `xdp-route` forwards, by a router with 10,000 routes of each version,

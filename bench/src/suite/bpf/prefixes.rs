@@ -421,6 +421,7 @@ impl Case {
             },
             trie: rig::handle(&programs, kind.trie())?,
         };
+        let before = rig::slabs()?;
         for (prefix, value) in &self.routes {
             let value = value.to_ne_bytes();
             let put = tables
@@ -428,6 +429,7 @@ impl Case {
                 .update(&kind.key(*prefix), &value, MapFlags::ANY);
             put.map_err(|e| e.to_string())?;
         }
+        let slabs = rig::grown(&before, &rig::slabs()?);
         if tables.written.is_some() {
             set(kind, &mut changes, self.all());
             let window = tables.window(PROGRAMS);
@@ -447,6 +449,9 @@ impl Case {
         for engine in &engines {
             let bytes = tables.bytes(engine)? as f64;
             samples.add(engine, &Measure::new("memory_mb", bytes / 1e6, "MB"));
+            // Ours has no memory but the arena's.
+            let taken = if *engine == TRIE { slabs as f64 } else { bytes };
+            samples.add(engine, &Measure::new("memory_taken_mb", taken / 1e6, "MB"));
         }
         for round in options.rounds(&format!("bpf: {}", self.name), cases_left) {
             let mut rng = fastrand::Rng::with_seed(round.into());
