@@ -8,6 +8,7 @@
 //! | `txn-TxO` | one reader beside one writer; both do loops of T transactions of O operations |
 //! | `items-N` | a store of N items, one thread: memory, then reads, then writes |
 //! | `commit1-N`, `commit1000-N` | transactions of 1 and of 1000 operations on N items, one thread |
+//! | `save` | snapshots of our store saved to a file over and over, beside transactions of one operation |
 //!
 //! Where nothing else is said a loop is 32 transactions of 32 operations. The number of items stays
 //! within a few hundred of N: the writer puts each key that it removes back a little later.
@@ -22,6 +23,8 @@
 //! | `commit_mops` | transactions, begun, filled and committed, for each second of processor time |
 //! | `commit_max_us` | the longest transaction on the clock; the least of the rounds is the one without noise |
 //! | `commit_p999_us` | the transaction than which one in a thousand took longer |
+//! | `save_ms`, `save_beside_ms` | saving a snapshot of all symbols, on the clock: without a writer, and beside one |
+//! | `commit_beside_wall_mops`, `commit_beside_max_us` | the writer's transactions beside the saving; in `save`, `commit_wall_mops` and `commit_max_us` are the same without |
 //! | `bytes_per_item` | all memory, the keys too, malloc's rounding and headers included |
 
 //!
@@ -29,6 +32,7 @@
 //! between them only the ways to protect readers are compared.
 
 mod run;
+mod save;
 mod work;
 
 use arc_swap::ArcSwap;
@@ -98,7 +102,8 @@ pub fn run(options: &Options) -> Result<Report, String> {
     let symbols = symbols(options);
     let mut cases = cases(options, symbols.keys.len());
     cases.retain(|case| options.wants_case(&case.name));
-    if lanes.is_empty() || cases.is_empty() {
+    let saves = options.wants_case(save::CASE) && options.wants_engine(Sapwood::NAME);
+    if lanes.is_empty() || (cases.is_empty() && !saves) {
         return Err("no such engine or case".into());
     }
     let mut report = Report::new("versions");
@@ -145,6 +150,9 @@ pub fn run(options: &Options) -> Result<Report, String> {
             cases.len() - at,
             &mut report,
         );
+    }
+    if saves {
+        save::run(&Keys::new(&symbols.keys), options, &mut report)?;
     }
     Ok(report)
 }
