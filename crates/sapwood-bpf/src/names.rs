@@ -1,6 +1,6 @@
 //! Maps over byte strings that this process writes and programs read.
 
-use sapwood::lpm::BitFib;
+use sapwood::lpm::{BitFib, BitString};
 use sapwood::qp::{Accepts, IntoValue, PointMap, QpShared, QpStore, Value};
 use sapwood::{Buildable, Builder};
 use sapwood_arena::Arena;
@@ -113,7 +113,9 @@ pub type UserStore<V> = WindowMap<QpStore<V>>;
 /// ```
 ///
 /// A commit is one store, which programs see whole; one that takes the root once (`sw_qp_root`)
-/// reads one version throughout its run.
+/// reads one version throughout its run. When its process dies, another one
+/// [takes the table over](WindowMapBuilder::take_over), whatever kind of map it was, if all keys are
+/// those of prefixes.
 pub type BitFibMap<V> = WindowMap<BitFib<V>>;
 
 impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> MapInWindow for BitFib<V> {
@@ -135,6 +137,29 @@ impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> MapInWindow f
         memory: Arena,
     ) -> Result<Self, Error> {
         Ok(builder.domain(domain).build_in(memory)?)
+    }
+}
+
+impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> NamesInWindow for BitFib<V> {
+    type Value = V;
+
+    fn restore_in(
+        builder: Builder<BitFib<V>>,
+        domain: &Domain,
+        memory: Arena,
+        entries: impl Iterator<Item = Result<(Vec<u8>, V), Error>>,
+        _: bool,
+    ) -> Result<Self, Error> {
+        let entries = in_order(entries)?;
+        let is_prefix = |key: &[u8]| BitString::from_key(key).is_some();
+        if let Some((key, _)) = entries.iter().find(|(key, _)| !is_prefix(key)) {
+            let key = key.escape_ascii();
+            return Err(Error::Damaged(format!(
+                "the key \"{key}\" is not that of a prefix"
+            )));
+        }
+        let builder = builder.domain(domain);
+        Ok(builder.build_of_keys_in(memory, entries)?)
     }
 }
 

@@ -11,9 +11,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kernel::{Answers, Ends, INVALID, NO_ENTRY, load, question, result, skipped, word};
+use kernel::{
+    Answers, Beside, Ends, INVALID, NO_ENTRY, Pins, load, question, result, skipped, word,
+};
 use sapwood::lpm::BitString;
-use sapwood_bpf::{BitFibMap, BpfArena, ProgramMap, Programs, Words, layout};
+use sapwood_bpf::{BitFibMap, BpfArena, Error, ProgramMap, Programs, UserStore, Words, layout};
 use user::Compiled;
 
 const BITS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bits.bpf.o"));
@@ -505,4 +507,77 @@ fn programs_change_a_table_while_programs_look_up() {
     assert!(done > 1_000 && longest > 100, "{done} {longest}");
     table.service().unwrap();
     table.verify().unwrap();
+}
+
+#[test]
+#[ignore = "a part of other tests, in a process of its own"]
+fn child_process() {
+    let Some((_, path)) = Beside::order() else {
+        return;
+    };
+    let arena = BpfArena::open(path).unwrap();
+    let table = BitFibMap::<u64>::builder(&arena, "bits").bytes(16 << 20);
+    let table = table.build().unwrap();
+    let other = UserStore::<u64>::builder(&arena, "other").bytes(1 << 20);
+    let other = other.build().unwrap();
+    let mut txn = other.begin();
+    txn.insert("no prefix", 1).unwrap();
+    txn.commit();
+    let mut rng = fastrand::Rng::with_seed(12);
+    for commit in 1.. {
+        let mut txn = table.begin();
+        for _ in 0..100 {
+            txn.insert(string(&mut rng, 40), commit).unwrap();
+        }
+        txn.insert(BitString::new(), commit).unwrap();
+        txn.commit();
+        if commit % 20 == 0 {
+            println!("ready.");
+        }
+    }
+}
+
+#[test]
+fn a_table_is_taken_over() {
+    if skipped() {
+        return;
+    }
+    let pins = Pins::new("bits");
+    let arena = BpfArena::create(64 << 20).unwrap();
+    arena.pin(pins.path("arena")).unwrap();
+    let mut child = Beside::start("bits", &pins.path("arena"));
+    child.wait_for("ready");
+    child.kill();
+    let reader = arena.reader::<u64>("bits").unwrap();
+    let entries = reader.iter().map(|entry| {
+        let (key, value) = entry.unwrap();
+        (BitString::from_key(&key).unwrap(), value)
+    });
+    let oracle: Oracle = entries.collect();
+    // The last commit is there, whole.
+    let last = oracle[&BitString::new()];
+    assert!(last >= 20 && oracle.values().all(|value| *value <= last));
+    let table = BitFibMap::<u64>::builder(&arena, "bits").bytes(16 << 20);
+    let table = table.take_over().unwrap();
+    table.verify().unwrap();
+    assert!(
+        table
+            .snapshot()
+            .iter()
+            .map(|(p, v)| (p, *v))
+            .eq(oracle.clone())
+    );
+    let asking = Asking::new(&arena, table.window().number);
+    let mut rng = fastrand::Rng::with_seed(13);
+    for _ in 0..50 {
+        same_answers(&asking, &oracle, &mut rng, 60);
+    }
+    // A map with other keys is no table of prefixes, and stays as it is.
+    let refused = BitFibMap::<u64>::builder(&arena, "other").bytes(1 << 20);
+    let refused = refused.take_over().unwrap_err();
+    assert!(matches!(refused, Error::Damaged(_)), "{refused}");
+    assert!(refused.to_string().contains("no prefix"), "{refused}");
+    assert_eq!(arena.reader::<u64>("other").unwrap().len().unwrap(), 1);
+    let other = UserStore::<u64>::builder(&arena, "other").bytes(1 << 20);
+    assert_eq!(other.take_over().unwrap().get("no prefix"), Some(1));
 }

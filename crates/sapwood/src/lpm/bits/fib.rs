@@ -108,6 +108,22 @@ impl<V: Send + Sync + 'static> Builder<BitFib<V>> {
         Ok(BitFib { store })
     }
 
+    /// As [`build_in`](Self::build_in), with entries by the keys of their prefixes, ascending.
+    #[doc(hidden)]
+    pub fn build_of_keys_in<K: AsRef<[u8]>>(
+        self,
+        arena: Arena,
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<BitFib<V>, Error>
+    where
+        V: FromBytes + IntoBytes + Immutable,
+    {
+        let entries = entries.into_iter();
+        let entries = entries.inspect(|(key, _)| debug_assert!(code::is_key(key.as_ref())));
+        let store = self.store().build_sorted_in(arena, entries)?;
+        Ok(BitFib { store })
+    }
+
     /// Builds a table of these prefixes, in any order: the quickest way to fill one, and the best
     /// layout for reading it. Of equal prefixes, the last wins.
     ///
