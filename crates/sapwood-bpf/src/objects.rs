@@ -23,6 +23,9 @@ pub const BENCH_WRITES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-
 /// The same of names below stored ones.
 pub const BENCH_CLOSEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-closest.bpf.o"));
 
+/// Programs that look at the keys of a commit.
+pub const BENCH_STORE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-store.bpf.o"));
+
 /// The same of tables of prefixes.
 pub const BENCH_PREFIXES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bench-prefixes.bpf.o"));
 

@@ -36,6 +36,12 @@
 //! domain names. `closest_ns`: engine `sapwood-bpf` asks `sw_qp_closest` (encloser, wildcard,
 //! predecessor and all), `kernel-hash` looks the five names up that the name and its parents are.
 //!
+//! The case `store`: a thousand keys get another value, by a transaction of a `UserStore`, or by one
+//! system call that updates a hash table (`kernel-hash`). `commit_visible_us`: until a program sees
+//! all of it, by the clock; `half_commits`: of the runs of a program beside a writer without a
+//! pause, the share that saw values of two commits, or missed a key. One such run of ours ends the
+//! suite.
+//!
 //! Longest prefixes, engines `sapwood-bpf` and `kernel-lpm-trie`: `lookup_ns` of addresses in a
 //! random prefix, `hot_ns`, `miss_ns` (if a thousand random addresses or more are in no prefix),
 //! `update_user_ns` (a removal or an insertion) and `memory_mb`. The kernel counts an LPM_TRIE's
@@ -94,6 +100,8 @@ mod forward;
 mod names;
 #[cfg(feature = "bpf")]
 mod prefixes;
+#[cfg(feature = "bpf")]
+mod store;
 
 use super::Options;
 use crate::report::Report;
@@ -125,7 +133,7 @@ fn ready() -> Result<(), String> {
 fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
     let all = || {
         let maps = names::CASES.into_iter().chain(closest::CASES);
-        let maps = maps.chain(prefixes::CASES);
+        let maps = maps.chain(store::CASES).chain(prefixes::CASES);
         maps.chain(forward::CASES).chain(closing::CASES)
     };
     if !all().any(|case| options.wants_case(case)) {
@@ -135,6 +143,7 @@ fn measure(options: &Options, report: &mut Report) -> Result<(), String> {
     println!("{}", report.machine);
     names::run(options, report)?;
     closest::run(options, report)?;
+    store::run(options, report)?;
     prefixes::run(options, report)?;
     forward::run(options, report)?;
     closing::run(options, report)

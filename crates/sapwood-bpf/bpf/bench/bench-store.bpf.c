@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/* What the benchmark measures of commits: whether a run of a program sees one version, or parts of two. */
+#include "run.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(key_size, 8);
+	__uint(value_size, 8);
+	/* Set by who loads. */
+	__uint(max_entries, 1);
+} sw_hash SEC(".maps");
+
+/* A look at many keys, the numbers from 0 on: the packet. */
+struct look {
+	__u32 map;
+	__u32 count;
+	/* What comes back: the value of the first, how many had another, and how many were not there. */
+	__u64 value;
+	__u64 others;
+	__u64 missing;
+};
+
+/* A program that looks at all keys; `place` is an expression with `map`, `root` and `key`. */
+#define LOOK(name, place)                                                      \
+	SEC("xdp")                                                             \
+	int name(struct xdp_md *ctx)                                           \
+	{                                                                      \
+		struct look *look = (void *)(long)ctx->data;                   \
+		__u64 value = 0, others = 0, missing = 0, there;               \
+		__u32 map, root, i, count, zero = 0;                           \
+		struct sw_key *key;                                            \
+                                                                               \
+		if ((void *)(look + 1) > (void *)(long)ctx->data_end)          \
+			return XDP_ABORTED;                                    \
+		key = bpf_map_lookup_elem(&sw_scratch, &zero);                 \
+		if (!key)                                                      \
+			return XDP_ABORTED;                                    \
+		sw_use_arena();                                                \
+		map = look->map;                                               \
+		root = sw_qp_root(map);                                        \
+		(void)root;                                                    \
+		count = look->count;                                           \
+		for (i = sw_zero(); i < count && sw_can_loop; i++) {           \
+			key->words[0] = 4 | (__u64)__builtin_bswap32(i) << 8;  \
+			there = place;                                         \
+			missing += !there;                                     \
+			if (!i)                                                \
+				value = there;                                 \
+			others += there != value;                              \
+		}                                                              \
+		look->value = value;                                           \
+		look->others = others;                                         \
+		look->missing = missing + (i < count);                         \
+		return XDP_PASS;                                               \
+	}
+
+SW_INLINE __u64 of_store(long found)
+{
+	return found > 0 ? sw_u64(found) : 0;
+}
+
+SW_INLINE __u64 of_hash(const struct sw_key *key)
+{
+	__u64 *value = bpf_map_lookup_elem(&sw_hash, key);
+
+	return value ? *value : 0;
+}
+
+LOOK(sw_look_store, of_store(sw_qp_lookup_at(map, root, key)))
+LOOK(sw_look_hash, of_hash(key))
