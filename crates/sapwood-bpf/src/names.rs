@@ -114,8 +114,8 @@ pub type UserStore<V> = WindowMap<QpStore<V>>;
 ///
 /// A commit is one store, which programs see whole; one that takes the root once (`sw_qp_root`)
 /// reads one version throughout its run. When its process dies, another one
-/// [takes the table over](WindowMapBuilder::take_over), whatever kind of map it was, if all keys are
-/// those of prefixes.
+/// [takes the table over](WindowMapBuilder::take_over), whatever kind of map it was, if all keys
+/// are those of prefixes.
 pub type BitFibMap<V> = WindowMap<BitFib<V>>;
 
 impl<V: FromBytes + IntoBytes + Immutable + Send + Sync + 'static> MapInWindow for BitFib<V> {

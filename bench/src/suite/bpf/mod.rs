@@ -36,9 +36,9 @@
 //! domain names. `closest_ns`: engine `sapwood-bpf` asks `sw_qp_closest` (encloser, wildcard,
 //! predecessor and all), `kernel-hash` looks the five names up that the name and its parents are.
 //!
-//! The case `store`: a thousand keys get another value, by a transaction of a `UserStore`, or by one
-//! system call that updates a hash table (`kernel-hash`). `commit_visible_us`: until a program sees
-//! all of it, by the clock; `half_commits`: of the runs of a program beside a writer without a
+//! The case `store`: a thousand keys get another value, by a transaction of a `UserStore`, or by
+//! one system call that updates a hash table (`kernel-hash`). `commit_visible_us`: until a program
+//! sees all of it, by the clock; `half_commits`: of the runs of a program beside a writer without a
 //! pause, the share that saw values of two commits, or missed a key. One such run of ours ends the
 //! suite.
 //!
