@@ -6,7 +6,9 @@ mod kernel;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use kernel::maps::{Both, Kind, Names, Number, Points, TextPoints, Texts, TextsBoth, Trie};
+use kernel::maps::{
+    Both, Kind, Names, Number, Points, Stores, TextPoints, TextStores, Texts, TextsBoth, Trie,
+};
 use kernel::{Beside, Damage, LOOKUP, NODES, Pins, key, load, lookup, skipped, value_of};
 use sapwood_bpf::{BpfArena, CheckedReader, Error};
 use sapwood_format::{self as format, branch, cluster};
@@ -19,7 +21,9 @@ tests_of_maps! {
         written_by_another_process_until_it_is_killed damaged_maps damaged_clusters damaged_indexes
     }
     points: Points { written_by_another_process_until_it_is_killed damaged_maps damaged_indexes }
+    stores: Stores { damaged_maps damaged_tries damaged_clusters }
     texts: Texts { damaged_maps damaged_tries damaged_clusters }
+    text_stores: TextStores { damaged_maps }
     texts_both: TextsBoth { written_by_another_process_until_it_is_killed damaged_indexes }
     text_points: TextPoints { damaged_maps damaged_indexes }
 }

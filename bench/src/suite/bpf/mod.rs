@@ -37,10 +37,10 @@
 //! predecessor and all), `kernel-hash` looks the five names up that the name and its parents are.
 //!
 //! The case `store`: a thousand keys get another value, by a transaction of a `UserStore`, or by
-//! one system call that updates a hash table (`kernel-hash`). `commit_visible_us`: until a program
-//! sees all of it, by the clock; `half_commits`: of the runs of a program beside a writer without a
-//! pause, the share that saw values of two commits, or missed a key. One such run of ours ends the
-//! suite.
+//! one system call that updates a hash table (`kernel-hash`). `commit_visible_us`: by the clock,
+//! until the next run of a program sees all of it, which is asserted; `half_commits`: of the runs
+//! of a program beside a writer without a pause, the share that saw values of two commits, or
+//! missed a key. One such run of ours ends the suite.
 //!
 //! Longest prefixes, engines `sapwood-bpf` and `kernel-lpm-trie`: `lookup_ns` of addresses in a
 //! random prefix, `hot_ns`, `miss_ns` (if a thousand random addresses or more are in no prefix),
