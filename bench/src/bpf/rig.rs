@@ -50,7 +50,7 @@ impl Questions {
         })
     }
 
-    /// Room for this many questions of one word, and so many beside it as said.
+    /// Room for this many questions, each of one word and this many more.
     pub fn room_of_words(
         arena: &BpfArena,
         name: &str,
