@@ -86,6 +86,11 @@ impl Questions {
         Self { passes: 4, ..self }
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
     /// How many there is room for.
     pub fn most(&self) -> usize {
         self.words.len() / (1 + self.image)

@@ -34,7 +34,8 @@
 //!
 //! The case `closest`: names of five labels, none of them stored, each below one of a million
 //! domain names. `closest_ns`: engine `sapwood-bpf` asks `sw_qp_closest` (encloser, wildcard,
-//! predecessor and all), `kernel-hash` looks the five names up that the name and its parents are.
+//! predecessor and all), `kernel-hash` looks the five names up that the name and its parents are;
+//! the time that a program takes to cut the labels off is not counted.
 //!
 //! The case `store`: a thousand keys get another value, by a transaction of a `UserStore`, or by
 //! one system call that updates a hash table (`kernel-hash`). `commit_visible_us`: by the clock,
@@ -49,7 +50,8 @@
 //! IPv4 prefixes) and `lpm-full` (the global table, with `--data`), `lpm6-100k` and `lpm6-full` of
 //! IPv6, and `lpm-bits`, of a network number and an IPv4 address: a `BitFib` in a window. There,
 //! engine `sapwood-bpf-programs` is a table that a program wrote (a `ProgramMap` with a trie), and
-//! `update_bpf_ns` a removal or an insertion by a program; the service of that table is not in it.
+//! `update_bpf_ns` a removal or an insertion by a program, with this process's service of that
+//! table, by processor time.
 //!
 //! Packets that the program `xdp-route` forwards, by a router with 10,000 routes of each version,
 //! made after the global table, to 64 neighbours on four veth cables; engines

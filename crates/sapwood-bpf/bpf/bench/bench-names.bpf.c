@@ -5,26 +5,8 @@
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-#define HASH(name, flags)                                                      \
-	struct {                                                               \
-		__uint(type, BPF_MAP_TYPE_HASH);                               \
-		__uint(map_flags, flags);                                      \
-		/* Set by who loads: they depend on the case. */               \
-		__uint(key_size, 8);                                           \
-		__uint(value_size, 8);                                         \
-		__uint(max_entries, 1);                                        \
-	} name SEC(".maps")
-
 HASH(sw_hash, 0);
 HASH(sw_hash_noprealloc, BPF_F_NO_PREALLOC);
-
-/* The value of a hash's entry, or 0. */
-SW_INLINE __u64 of_hash(void *map, const struct sw_key *key)
-{
-	__u64 *value = bpf_map_lookup_elem(map, key);
-
-	return value ? *value : 0;
-}
 
 /* The value at a place of ours, 0 for "not there", and what cannot be a value for errors. */
 SW_INLINE __u64 of_ours(long found)

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What the benchmark measures of commits: whether a run of a program sees one version, or parts of two. */
+/* What the benchmark measures of commits: whether a program sees one version, or parts of two. */
 #include "run.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(key_size, 8);
-	__uint(value_size, 8);
-	/* Set by who loads. */
-	__uint(max_entries, 1);
-} sw_hash SEC(".maps");
+HASH(sw_hash, 0);
 
 /* A look at many keys, the numbers from 0 on: the packet. */
 struct look {
@@ -61,12 +55,5 @@ SW_INLINE __u64 of_store(long found)
 	return found > 0 ? sw_u64(found) : 0;
 }
 
-SW_INLINE __u64 of_hash(const struct sw_key *key)
-{
-	__u64 *value = bpf_map_lookup_elem(&sw_hash, key);
-
-	return value ? *value : 0;
-}
-
 LOOK(sw_look_store, of_store(sw_qp_lookup_at(map, root, key)))
-LOOK(sw_look_hash, of_hash(key))
+LOOK(sw_look_hash, of_hash(&sw_hash, key))

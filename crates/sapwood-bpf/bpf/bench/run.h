@@ -93,4 +93,23 @@ struct run {
 		return XDP_PASS;                                               \
 	}
 
+/* A hash table of the kernel, with the length of a key in front of it and zeros behind. */
+#define HASH(name, flags)                                                      \
+	struct {                                                               \
+		__uint(type, BPF_MAP_TYPE_HASH);                               \
+		__uint(map_flags, flags);                                      \
+		/* Set by who loads: they depend on the case. */               \
+		__uint(key_size, 8);                                           \
+		__uint(value_size, 8);                                         \
+		__uint(max_entries, 1);                                        \
+	} name SEC(".maps")
+
+/* The value of a hash's entry, or 0. */
+SW_INLINE __u64 of_hash(void *map, const struct sw_key *key)
+{
+	__u64 *value = bpf_map_lookup_elem(map, key);
+
+	return value ? *value : 0;
+}
+
 #endif
