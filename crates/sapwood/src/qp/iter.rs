@@ -7,9 +7,9 @@ use super::raw::mem::{Mem, Trusted};
 use super::raw::span::Span;
 use crate::qp::Value;
 
-/// Entries of a part of a map, in ascending order of keys; from `range`, `prefix` and their like.
+/// The entries of a part of a map, in ascending order of keys: the result of `range` and `prefix`.
 ///
-/// Making it takes two descents, each step amortized O(1).
+/// `range` takes two descents. Each step takes amortized O(1).
 pub struct Range<'a, V: ?Sized + Value, M = Trusted> {
     pub(crate) span: Span<'a, V, M>,
 }
