@@ -20,7 +20,8 @@ use crate::{Error, Rejected};
 /// leaves the transaction as it was before, and the transaction can go on.
 pub struct QpTxn<'s, V: ?Sized + Value + Send + Sync + 'static> {
     shared: &'s StoreShared<V>,
-    // Fields are dropped in order: the lock is released before values are dropped, whose `drop` may use the store.
+    // Fields are dropped in order: the lock is released before values are dropped, whose `drop` may
+    // use the store.
     writer: WriterGuard<'s, Writer<V>>,
     /// Values whose nodes were freed, to be dropped with the transaction.
     values: Vec<V::Held>,

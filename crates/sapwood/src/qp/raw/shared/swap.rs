@@ -1,5 +1,5 @@
-//! What all changes of a shared trie have in common: blocks that nobody knows yet, and the one
-//! store that publishes them, under the locks that it takes.
+//! The parts of all changes of a shared trie: blocks that nobody else knows yet, and the one store
+//! that publishes them under locks.
 
 use sapwood_arena::{Area, ArenaFull, Kind};
 use smallvec::SmallVec;
@@ -14,10 +14,10 @@ use crate::qp::raw::writers::shard::Held;
 use sapwood_format::branch;
 use sapwood_format::cluster::{self, capacity_for};
 
-/// One attempt.
+/// The result of one attempt to change the trie.
 pub(super) enum Tried {
     Done,
-    /// Something changed on the way, or there is room now: begin anew.
+    /// The path has changed, or there is room now: the change begins anew.
     Again,
     Full,
     NoMemory(ArenaFull),
@@ -30,7 +30,7 @@ pub(super) struct New {
     pub(super) hash: u64,
 }
 
-/// What a change does to the entries: it adds a leaf, takes one out, or neither.
+/// The effect of a change on the entries: it adds a leaf, removes one, or neither.
 #[derive(Clone, Copy)]
 pub(super) enum Counts {
     More(New),
@@ -70,7 +70,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// A block for a branch, or for a cluster with this many slots.
+    /// Allocates a block for a branch, or for a cluster with this number of slots.
     pub(super) fn block_for(
         &self,
         held: &mut Held<'_>,
@@ -95,7 +95,8 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// A block for the cluster of this many leaves. One leaf needs none: 0.
+    /// Allocates a block for the cluster of this number of leaves. One leaf needs none; the cell is
+    /// 0 then.
     pub(super) fn block_for_leaves(
         &self,
         held: &mut Held<'_>,
@@ -111,7 +112,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// A block for a branch of this many labels.
+    /// Allocates a block for a branch of this number of labels.
     pub(super) fn block_for_labels(
         &self,
         held: &mut Held<'_>,
@@ -125,15 +126,16 @@ impl<V: ?Sized + Value> Trie<V> {
     /// Frees blocks that were not linked.
     pub(super) fn give_up(&self, held: &mut Held<'_>, blocks: &mut Blocks) {
         for (cell, bytes, kind) in blocks.0.drain(..) {
-            // SAFETY: nobody else knows them.
+            // SAFETY: nobody else knows the blocks.
             unsafe { held.inner.free(&self.depot, ref_of(cell), bytes, kind) };
         }
     }
 
-    /// Writes leaves `from..to` into the block that was got for them; the cell to be linked.
+    /// Writes leaves `from..to` into the block that was allocated for them; returns the cell to be
+    /// linked.
     ///
     /// # Safety
-    /// The block is ours, and that of `block_for_leaves`.
+    /// The block is the one of `block_for_leaves`, and nobody else knows it.
     pub(super) unsafe fn write_leaves(
         &self,
         slots: &Slots,
@@ -149,12 +151,12 @@ impl<V: ?Sized + Value> Trie<V> {
         block
     }
 
-    /// Puts what `fill` makes, once the slot is locked and holds `old`, in the place of that. It
-    /// may find that something else has changed: `None`.
+    /// Locks the slot, if it still holds `old`, and replaces `old` by the cell that `fill` makes.
+    /// `fill` returns `None` if it finds that something else has changed.
     ///
     /// # Safety
-    /// The guard is held; slots were met under it, so their branches are not freed. Blocks are
-    /// ours.
+    /// The guard is held. Slots were found under it, so their branches are not freed. Nobody else
+    /// knows the blocks.
     pub(super) unsafe fn swap(
         &self,
         held: &mut Held<'_>,
@@ -187,8 +189,8 @@ impl<V: ?Sized + Value> Trie<V> {
         Tried::Done
     }
 
-    /// Puts what `fill` makes of the branch `cell`, once that is locked, in its place in `slot`;
-    /// the branch is obsolete afterwards. It may find that a child has changed: `None`.
+    /// Locks the branch `cell` and replaces it in `slot` by the cell that `fill` makes of it. The
+    /// branch is obsolete afterwards. `fill` returns `None` if it finds that a child has changed.
     ///
     /// # Safety
     /// As for `swap`.
@@ -228,7 +230,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Stores a cell, and tells the index.
+    /// Stores a cell, and updates the index.
     ///
     /// # Safety
     /// The slot is locked, and the cell's node is whole.

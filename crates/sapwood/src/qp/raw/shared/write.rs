@@ -1,4 +1,4 @@
-//! Changes of a shared trie. See the folder for the protocol.
+//! Changes of a shared trie. The parent module describes the protocol.
 
 use sapwood_arena::ArenaFull;
 use sapwood_qsbr::GarbageLimit;
@@ -17,10 +17,10 @@ use crate::sync;
 use sapwood_format::branch;
 use sapwood_format::cluster::{self, capacity_for, tag};
 
-/// What one attempt unlinks at most beside a leaf: the largest branch, and two clusters.
+/// The most bytes that one attempt unlinks beside a leaf: the largest branch and two clusters.
 const GARBAGE: usize = node::LARGEST + 2 * cluster::block(cluster::FILL_MAX);
 
-/// The slot that a way leaves a branch by.
+/// The slot by which a path leaves a branch.
 fn slot_of(frame: &Frame) -> Slot {
     Slot::Child {
         branch: frame.cell,
@@ -28,7 +28,7 @@ fn slot_of(frame: &Frame) -> Slot {
     }
 }
 
-/// The slot below this many branches of a way.
+/// The slot of the node below the first `depth` branches of a path.
 fn slot_at(way: &Way, depth: usize) -> Slot {
     match depth.checked_sub(1) {
         None => Slot::Root,
@@ -36,18 +36,18 @@ fn slot_at(way: &Way, depth: usize) -> Slot {
     }
 }
 
-/// The slot of the leaf or cluster at the end of a way.
+/// The slot of the leaf or cluster at the end of a path.
 fn last_slot(way: &Way) -> Slot {
     slot_at(way, way.frames.len())
 }
 
-/// A value that is to be stored: as it was given, or in a leaf that is not linked yet.
+/// A value that is to be stored: as the caller gave it, or in a leaf that is not linked yet.
 enum Kept<'a, V: ?Sized + Value> {
     Value(V::New<'a>),
     Leaf(u32, V::Spare<'a>),
 }
 
-// SAFETY: the leaves were met on ways from the root under the guard, or linked by the change
+// SAFETY: the leaves were found on paths from the root under the guard, or linked by the change
 // itself.
 unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
     unsafe fn write<'a>(
@@ -58,10 +58,10 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
         mode: &mut Mode<'_, V>,
         met: &mut LockContention,
     ) -> Done<V::New<'a>> {
-        // The value, or the leaf that it is in.
+        // The value, or the leaf that holds it.
         let mut value = Kept::<V>::Value(value);
         let hash = self.hash(key);
-        // SAFETY: the guard is held throughout; the leaf is ours until it is linked.
+        // SAFETY: the guard is held throughout; nobody else knows the leaf until it is linked.
         unsafe {
             loop {
                 let way = match mode {
@@ -105,8 +105,8 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
                 };
                 match tried {
                     Tried::Done => return there.map_or(Done::Inserted(leaf), Done::Replaced),
-                    // The test is the user's and may panic: the value goes back to where that drops
-                    // it.
+                    // The test is the user's code and may panic. So the value is taken out of the
+                    // leaf, and a panic drops it.
                     Tried::Again if matches!(mode, Mode::If(_)) => {
                         value = Kept::Value(self.unmake_leaf::<V>(&mut held.inner, leaf, spare));
                     }
@@ -149,7 +149,7 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
                     continue;
                 };
                 self.reserve_attempt(held, key, Some(leaf))?;
-                // What is left may be few enough to join a sibling.
+                // The leaves that are left may be few enough to join a sibling.
                 let few = way.end & CLUSTER == 0 || self.cluster(way.end).leaves() <= JOIN_AT + 1;
                 let tried = self.unlink(held, &way, New { leaf, hash }, met);
                 match tried {
@@ -173,18 +173,18 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
     }
 }
 
-/// The leaf of a key whose way this is, if it is there.
+/// The leaf of the key of this path, if the key is there.
 fn there(way: &Option<Way>) -> Option<u32> {
     let near = way.as_ref()?.near;
     near.part.is_none().then_some(near.leaf)
 }
 
 impl<V: ?Sized + Value> Trie<V> {
-    /// Reserves room for the garbage of one attempt to change a key, and of the leaf that an
+    /// Reserves room for the garbage of one attempt to change a key, and for the leaf that the
     /// operation retires at its end.
     ///
     /// # Safety
-    /// The leaf, if any, was met under the guard.
+    /// The leaf, if any, was found under the guard.
     #[inline]
     unsafe fn reserve_attempt(
         &self,
@@ -193,15 +193,15 @@ impl<V: ?Sized + Value> Trie<V> {
         old: Option<u32>,
     ) -> Result<(), GarbageLimit> {
         let old = old.map(|leaf| self.pointer(leaf).cast_const());
-        // SAFETY: the leaf was met under the guard.
+        // SAFETY: the leaf was found under the guard.
         let leaf = unsafe { LeafOf::<V>::block_of_key(key.len(), old) };
         held.inner.reserve(GARBAGE + leaf)
     }
 
-    /// Whether a mode forbids the change of a key whose leaf is this, or that is not there.
+    /// Whether a mode forbids the change of a key, whose leaf is `there` if it is there.
     ///
     /// # Safety
-    /// The leaf was met under the guard.
+    /// The leaf was found under the guard.
     unsafe fn refuses(&self, mode: &mut Mode<'_, V>, there: Option<u32>) -> bool {
         match (mode, there) {
             (Mode::New, Some(_)) | (Mode::Replace | Mode::If(_), None) => true,
@@ -213,10 +213,10 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// The value, which may be in a leaf that was not linked.
+    /// The value, taken out of its leaf if it is in one that was not linked.
     ///
     /// # Safety
-    /// The leaf, if any, is ours.
+    /// Nobody else knows the leaf, if there is one.
     unsafe fn value_of<'a>(&self, held: &mut Held<'_>, value: Kept<'a, V>) -> V::New<'a> {
         match value {
             Kept::Value(value) => value,
@@ -234,11 +234,11 @@ impl<V: ?Sized + Value> Trie<V> {
         unsafe { Cluster::at(self.pointer(cell)) }
     }
 
-    /// What a leaf or cluster holds. Of a cluster whose slot is not locked, leaves may be replaced
-    /// meanwhile.
+    /// The leaves of a leaf or cluster. Leaves of a cluster whose slot is not locked may be
+    /// replaced meanwhile.
     ///
     /// # Safety
-    /// The leaf or cluster was met under the guard.
+    /// The leaf or cluster was found under the guard.
     unsafe fn slots_of(&self, end: u32) -> Slots {
         // SAFETY: the caller's promise.
         unsafe {
@@ -255,7 +255,7 @@ impl<V: ?Sized + Value> Trie<V> {
     /// Links the first leaf.
     ///
     /// # Safety
-    /// The guard is held; the leaf is ours.
+    /// The guard is held; nobody else knows the leaf.
     unsafe fn link_root(&self, held: &mut Held<'_>, new: New, met: &mut LockContention) -> Tried {
         let blocks = Blocks::default();
         // SAFETY: the caller's promise.
@@ -271,10 +271,11 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Puts a leaf in the place of the key's old one: one store, into the slot or the cluster.
+    /// Replaces the leaf of a key with one store, into the slot or the cluster.
     ///
     /// # Safety
-    /// The guard is held; the way is the key's and led to the old leaf; the new one is ours.
+    /// The guard is held. The path is the key's, and led to the old leaf. Nobody else knows the new
+    /// one.
     unsafe fn replace(
         &self,
         held: &mut Held<'_>,
@@ -313,7 +314,7 @@ impl<V: ?Sized + Value> Trie<V> {
     /// Links the leaf of a key that is absent, or makes room for it.
     ///
     /// # Safety
-    /// The guard is held; the way is the key's; the leaf is ours.
+    /// The guard is held; the path is the key's; nobody else knows the leaf.
     unsafe fn add(
         &self,
         held: &mut Held<'_>,
@@ -349,7 +350,8 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Puts a leaf into the cluster at the end of a way: a copy of that takes its place.
+    /// Puts a leaf into the cluster at the end of a path: a copy with the leaf replaces the
+    /// cluster.
     ///
     /// # Safety
     /// As for `add`.
@@ -390,7 +392,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Makes a cluster of the leaf at the end of a way and another.
+    /// Makes a cluster of the leaf at the end of a path and another leaf.
     ///
     /// # Safety
     /// As for `add`.
@@ -415,7 +417,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Makes two of the cluster at the end of a way.
+    /// Splits the cluster at the end of a path in two.
     ///
     /// # Safety
     /// As for `add`.
@@ -426,8 +428,8 @@ impl<V: ?Sized + Value> Trie<V> {
         met: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
-        // SAFETY: the caller's promise. Only the cells of a cluster change, so all that is asked of
-        // it before its slot is locked stays as it is.
+        // SAFETY: the caller's promise. Only the cells of a cluster change, so all else that is
+        // read before its slot is locked stays the same.
         unsafe {
             let c = self.cluster(way.end);
             let slots = Slots::read(c);
@@ -477,8 +479,8 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Gives a leaf a child of its own, beside the child that the way takes below its branch number
-    /// `depth`.
+    /// Makes a leaf a child of branch number `depth` of a path, beside the child that the path goes
+    /// to.
     ///
     /// # Safety
     /// As for `add`.
@@ -502,7 +504,7 @@ impl<V: ?Sized + Value> Trie<V> {
             Ok(
                 self.swap_branch(held, slot, Counts::More(new), blocks, met, |b| {
                     let mut parts = Parts::read(b);
-                    // Another child may have keys on both sides of the new one.
+                    // Another child there may have keys on both sides of the new one.
                     if parts.cell(frame.index()) != there {
                         return None;
                     }
@@ -515,7 +517,7 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Makes a branch of a leaf and of what hangs below this many branches of a way.
+    /// Makes a branch of a leaf and the node below the first `depth` branches of a path.
     ///
     /// # Safety
     /// As for `add`.
@@ -540,10 +542,10 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Takes the leaf at the end of a way out.
+    /// Unlinks the leaf at the end of a path.
     ///
     /// # Safety
-    /// The guard is held; the way led to the leaf.
+    /// The guard is held; the path led to the leaf.
     unsafe fn unlink(
         &self,
         held: &mut Held<'_>,
@@ -561,8 +563,8 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Takes a leaf out of the cluster at the end of a way: a copy without it takes that's place,
-    /// or the other leaf.
+    /// Removes a leaf from the cluster at the end of a path. A copy without it replaces the
+    /// cluster; of two leaves, the other one does.
     ///
     /// # Safety
     /// As for `unlink`.
@@ -599,8 +601,8 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Takes a leaf out that is a child of the last branch of a way, or alone: the branch is
-    /// replaced by a smaller one, or by its other child.
+    /// Unlinks a leaf that is a child of the last branch of a path, or the only entry. The branch
+    /// is replaced by a smaller one, or by its other child.
     ///
     /// # Safety
     /// As for `unlink`.
@@ -643,8 +645,8 @@ impl<V: ?Sized + Value> Trie<V> {
         }
     }
 
-    /// Joins the cluster where a key was with a sibling, if both are small. When others are in the
-    /// way, or there is no memory or no room for garbage, it stays as it is.
+    /// Joins the cluster where a key was with a sibling, if both are small. If other writers change
+    /// these nodes meanwhile, or without memory or room for garbage, it stays as it is.
     ///
     /// # Safety
     /// The guard is held.
@@ -722,7 +724,7 @@ impl<V: ?Sized + Value> Trie<V> {
     }
 }
 
-/// What is there and a new leaf, in the order of their keys.
+/// The cell that is there and a new leaf, in the order of their keys.
 fn sides(way: &Way, there: u32, leaf: u32) -> (u32, u32) {
     match way.before() {
         true => (leaf, there),
