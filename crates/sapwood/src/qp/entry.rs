@@ -123,7 +123,7 @@ impl<'a, K: AsRef<[u8]>, V> OccupiedEntry<'a, K, V> {
     pub fn remove(self) -> V {
         match self.tree.remove(self.key.as_ref()) {
             Some(value) => value,
-            None => unreachable!("an occupied entry is there"),
+            None => unreachable!("the key of an occupied entry is in the map"),
         }
     }
 }

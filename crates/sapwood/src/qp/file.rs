@@ -140,7 +140,7 @@ pub enum OpenCause {
 impl OpenCause {
     /// The cause for an error of the image, which may be another format of maps or another type of
     /// values.
-    fn of<V: ?Sized + Value>(error: sapwood_arena::OpenError) -> Self {
+    fn from_image_error<V: ?Sized + Value>(error: sapwood_arena::OpenError) -> Self {
         match error {
             sapwood_arena::OpenError::Header(HeaderError::Layout { found, .. })
                 if image::format_of::<V>(found).is_some() =>
@@ -252,7 +252,8 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     /// Opens a file; checks the checksum of its body if `verify_body` is set.
     fn open_at(path: &Path, verify_body: bool) -> Result<Self, OpenCause> {
         let map = ImageMap::open(path, image::layout_hash::<V>(), verify_body);
-        let image = Image::new(map.map_err(OpenCause::of::<V>)?).map_err(OpenCause::Corrupt)?;
+        let image = Image::new(map.map_err(OpenCause::from_image_error::<V>)?)
+            .map_err(OpenCause::Corrupt)?;
         Ok(QpFile { image })
     }
 
@@ -306,7 +307,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable> QpFile<V> {
     /// # Errors
     /// A text that says what is wrong.
     pub fn shape(&self) -> Result<QpShape, String> {
-        self.image.verify().map(QpShape::of)
+        self.image.verify().map(QpShape::from_walk)
     }
 
     read_methods!(['s] 's [&'s ] self Checked);
@@ -416,7 +417,7 @@ impl fmt::Display for QpShape {
 }
 
 impl QpShape {
-    fn of(walked: super::raw::verify::Walked) -> Self {
+    fn from_walk(walked: super::raw::verify::Walked) -> Self {
         QpShape {
             entries: walked.leaves,
             key_bytes: walked.key_bytes,

@@ -281,7 +281,7 @@ impl<V: ?Sized + Value> QpMap<V> {
     /// What the map's memory holds.
     pub fn memory(&self) -> QpMemory {
         match &self.tree {
-            Some(tree) => QpMemory::of(tree),
+            Some(tree) => QpMemory::from_tree(tree),
             None => QpMemory::default(),
         }
     }
@@ -459,7 +459,9 @@ impl<V: ?Sized + Value> Default for QpMap<V> {
 
 impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for QpMap<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entries = self.iter().map(|(k, v)| Shown::of((k.escape_ascii(), v)));
+        let entries = self
+            .iter()
+            .map(|(k, v)| Shown::entry((k.escape_ascii(), v)));
         f.debug_map().entries(entries).finish()
     }
 }

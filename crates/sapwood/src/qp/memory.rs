@@ -30,7 +30,7 @@ pub struct QpMemory {
 }
 
 impl QpMemory {
-    pub(crate) fn of<V: ?Sized + Value>(tree: &Tree<V>) -> Self {
+    pub(crate) fn from_tree<V: ?Sized + Value>(tree: &Tree<V>) -> Self {
         let arena = tree.arena.memory();
         let kind = |kind| figures::kind(&arena, kind);
         QpMemory {
@@ -88,12 +88,12 @@ pub struct QpStoreMemory {
 
 #[cfg(feature = "std")]
 impl QpStoreMemory {
-    pub(crate) fn of<V: ?Sized + Value>(
+    pub(crate) fn from_writer<V: ?Sized + Value>(
         writer: &super::raw::version::Writer<V>,
         snapshots: usize,
     ) -> Self {
         QpStoreMemory {
-            map: QpMemory::of(&writer.tree),
+            map: QpMemory::from_tree(&writer.tree),
             waiting: writer.waiting(),
             snapshots,
         }

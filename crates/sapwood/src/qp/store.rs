@@ -326,7 +326,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
     #[track_caller]
     pub fn memory(&self) -> QpStoreMemory {
         let writer = self.shared.write();
-        QpStoreMemory::of(&writer, self.snapshots())
+        QpStoreMemory::from_writer(&writer, self.snapshots())
     }
 
     /// Walks the newest version and checks every invariant. Compares the accounts with the nodes

@@ -7,12 +7,12 @@ use smallvec::SmallVec;
 use super::leaf::{LeafOf, Value};
 use super::node::{CLUSTER, KIND, LEAF};
 use super::parts::Parts;
+use super::path::{Frames, JOIN_AT, Path, Plan, joined};
 use super::slots::{self, Border, Entry, Slots};
 use super::tree::{
     BRANCH_KIND, CLUSTER_KIND, Link, Owned, Policy, Tree, branch_cell, cluster_cell, ref_of,
 };
 use super::view::{Near, Subtree};
-use super::way::{Frames, JOIN_AT, Plan, Way, joined};
 use sapwood_format::branch;
 use sapwood_format::cluster::{self, FILL_MAX, capacity_for, tag};
 
@@ -149,7 +149,7 @@ impl<V: ?Sized + Value> Tree<V> {
         let frame = frames[depth];
         // SAFETY: the caller's promise.
         unsafe {
-            let link = self.own_way(policy, &frames[..depth])?;
+            let link = self.own_path(policy, &frames[..depth])?;
             let mut parts = Parts::read(self.branch(frame.cell));
             parts.split(frame.index(), left, label, right);
             self.put_branch(policy, link, frame.cell, &parts)
@@ -169,7 +169,7 @@ impl<V: ?Sized + Value> Tree<V> {
     ) -> Result<(), ArenaFull> {
         // SAFETY: the caller's promise.
         unsafe {
-            let link = self.own_way(policy, &frames[..depth])?;
+            let link = self.own_path(policy, &frames[..depth])?;
             let pair = self.make_branch(policy, &Parts::pair(at, left, label, right))?;
             self.set_link(link, pair);
         }
@@ -184,14 +184,14 @@ impl<V: ?Sized + Value> Tree<V> {
         &mut self,
         policy: &mut P,
         key: &[u8],
-        way: &mut Way,
+        path: &mut Path,
         leaf: u32,
     ) -> Result<(), ArenaFull> {
         loop {
-            let Some(plan) = self.view().plan(way, key) else {
+            let Some(plan) = self.view().plan(path, key) else {
                 unreachable!("cells of a trie in trusted memory lead to leaves")
             };
-            let sides = |there, label| match way.before() {
+            let sides = |there, label| match path.before() {
                 true => (leaf, label, there),
                 false => (there, label, leaf),
             };
@@ -199,27 +199,27 @@ impl<V: ?Sized + Value> Tree<V> {
             return unsafe {
                 match plan {
                     Plan::Split => {
-                        self.split(policy, way)?;
-                        let Some(anew) = self.view().way(key) else {
+                        self.split(policy, path)?;
+                        let Some(anew) = self.view().path(key) else {
                             unreachable!("the trie is not empty")
                         };
-                        *way = anew;
+                        *path = anew;
                         continue;
                     }
                     Plan::Label { depth, border } => {
-                        let children = sides(way.cell(depth + 1), border.byte);
-                        self.part_child(policy, &way.frames, depth, children)
+                        let children = sides(path.cell(depth + 1), border.byte);
+                        self.part_child(policy, &path.frames, depth, children)
                     }
                     Plan::Pair { depth, border } => {
-                        let (left, label, right) = sides(way.cell(depth), border.byte);
+                        let (left, label, right) = sides(path.cell(depth), border.byte);
                         let pair = (border.at, left, label, right);
-                        self.part_above(policy, &way.frames, depth, pair)
+                        self.part_above(policy, &path.frames, depth, pair)
                     }
                     Plan::Two { border } => {
-                        let (left, _, right) = sides(way.end, 0);
+                        let (left, _, right) = sides(path.end, 0);
                         let mut slots = self.slots_of(left);
                         slots.push(border, self.entry_of(right));
-                        let link = self.own_way(policy, &way.frames)?;
+                        let link = self.own_path(policy, &path.frames)?;
                         let cell = self.make_cluster(policy, &slots, (0, 2), capacity_for(2))?;
                         self.set_link(link, cell);
                         Ok(())
@@ -234,7 +234,7 @@ impl<V: ?Sized + Value> Tree<V> {
                             cell: leaf,
                             tag: tag(key),
                         };
-                        self.put_into(policy, way, at, entry, (border, behind), anew)
+                        self.put_into(policy, path, at, entry, (border, behind), anew)
                     }
                 }
             };
@@ -248,7 +248,7 @@ impl<V: ?Sized + Value> Tree<V> {
     unsafe fn put_into<P: Policy>(
         &mut self,
         policy: &mut P,
-        way: &Way,
+        path: &Path,
         at: usize,
         entry: Entry,
         (border, behind): (Border, bool),
@@ -257,8 +257,8 @@ impl<V: ?Sized + Value> Tree<V> {
         // SAFETY: the caller's promise. The arena may move with an allocation, so pointers are made
         // anew.
         unsafe {
-            let link = self.own_way(policy, &way.frames)?;
-            let c = self.cluster(way.end);
+            let link = self.own_path(policy, &path.frames)?;
+            let c = self.cluster(path.end);
             let n = c.leaves();
             if P::mutable(c.h) && n < c.capacity() && !anew {
                 let place = (c.p, c.capacity());
@@ -273,14 +273,14 @@ impl<V: ?Sized + Value> Tree<V> {
             } else {
                 let (new, capacity) = self.alloc_cluster(n + 1, capacity)?;
                 let place = (self.pointer(new), capacity);
-                let c = self.cluster(way.end);
+                let c = self.cluster(path.end);
                 slots::insert_leaf(c, place, at, entry, (border, behind), P::BITS);
                 policy.made(new);
                 new
             };
             self.set_link(link, new);
-            let h = self.header(way.end);
-            policy.gone(&mut self.arena, way.end, h);
+            let h = self.header(path.end);
+            policy.gone(&mut self.arena, path.end, h);
         }
         Ok(())
     }
@@ -289,8 +289,8 @@ impl<V: ?Sized + Value> Tree<V> {
     ///
     /// # Safety
     /// As for `link_new`.
-    unsafe fn split<P: Policy>(&mut self, policy: &mut P, way: &Way) -> Result<(), ArenaFull> {
-        let slots = self.slots_of(way.end);
+    unsafe fn split<P: Policy>(&mut self, policy: &mut P, path: &Path) -> Result<(), ArenaFull> {
+        let slots = self.slots_of(path.end);
         let middle = slots.middle();
         let border = slots.border(middle);
         // One of the two gets another leaf next.
@@ -300,15 +300,15 @@ impl<V: ?Sized + Value> Tree<V> {
         let made = self
             .make_cluster(policy, &slots, (middle, slots.len()), room(rest))
             .and_then(|right| {
-                let depth = way.frames.len();
+                let depth = path.frames.len();
                 // SAFETY: the caller's promise; both are new.
                 let linked = unsafe {
-                    if way.parent() == Some(border.at) {
+                    if path.parent() == Some(border.at) {
                         let children = (left, border.byte, right);
-                        self.part_child(policy, &way.frames, depth - 1, children)
+                        self.part_child(policy, &path.frames, depth - 1, children)
                     } else {
                         let pair = (border.at, left, border.byte, right);
-                        self.part_above(policy, &way.frames, depth, pair)
+                        self.part_above(policy, &path.frames, depth, pair)
                     }
                 };
                 linked.inspect_err(|_| self.unmake(policy, right))
@@ -319,8 +319,8 @@ impl<V: ?Sized + Value> Tree<V> {
         }
         // SAFETY: the cluster was unlinked just now.
         unsafe {
-            let h = self.header(way.end);
-            policy.gone(&mut self.arena, way.end, h);
+            let h = self.header(path.end);
+            policy.gone(&mut self.arena, path.end, h);
         }
         Ok(())
     }
@@ -335,12 +335,12 @@ impl<V: ?Sized + Value> Tree<V> {
         key: &[u8],
         leaf: u32,
     ) -> Result<(), ArenaFull> {
-        let Some(way) = self.view().way_of_present(key) else {
+        let Some(path) = self.view().path_of_present(key) else {
             unreachable!("the key is there")
         };
-        debug_assert_eq!(way.near.leaf, leaf);
+        debug_assert_eq!(path.near.leaf, leaf);
         // SAFETY: the path is the key's as it is now.
-        unsafe { self.unlink_at(policy, key, &way) }
+        unsafe { self.unlink_at(policy, key, &path) }
     }
 
     /// Unlinks the leaf at the end of a key's path.
@@ -351,17 +351,17 @@ impl<V: ?Sized + Value> Tree<V> {
         &mut self,
         policy: &mut P,
         key: &[u8],
-        way: &Way,
+        path: &Path,
     ) -> Result<(), ArenaFull> {
-        if way.end & LEAF != 0 {
+        if path.end & LEAF != 0 {
             // SAFETY: the path is that of the trie as it is now.
-            return unsafe { self.remove_child(policy, &way.frames) };
+            return unsafe { self.remove_child(policy, &path.frames) };
         }
-        let i = way.near.index;
+        let i = path.near.index;
         // SAFETY: as above.
         unsafe {
-            let left = self.len_of(way.end) - 1;
-            self.take_out(policy, &way.frames, way.end, (i, i + 1))?;
+            let left = self.len_of(path.end) - 1;
+            self.take_out(policy, &path.frames, path.end, (i, i + 1))?;
             if left <= JOIN_AT {
                 self.join(policy, key);
             }
@@ -392,7 +392,7 @@ impl<V: ?Sized + Value> Tree<V> {
     ) -> Result<(), ArenaFull> {
         // SAFETY: the caller's promise.
         unsafe {
-            let link = self.own_way(policy, frames)?;
+            let link = self.own_path(policy, frames)?;
             let c = self.cluster(end);
             let (h, n, capacity) = (c.h, c.leaves(), c.capacity());
             let left = n - (to - from);
@@ -437,7 +437,7 @@ impl<V: ?Sized + Value> Tree<V> {
         };
         // SAFETY: the caller's promise.
         unsafe {
-            let link = self.own_way(policy, above)?;
+            let link = self.own_path(policy, above)?;
             let mut parts = Parts::read(self.branch(last.cell));
             parts.remove(last.index());
             if parts.children() > 1 {
@@ -453,10 +453,10 @@ impl<V: ?Sized + Value> Tree<V> {
     /// Joins the leaf or cluster that a key leads to with a sibling, if both have few leaves
     /// together. Without memory it stays as it is.
     fn join<P: Policy>(&mut self, policy: &mut P, key: &[u8]) {
-        let Some(way) = self.view().way(key) else {
+        let Some(path) = self.view().path(key) else {
             return;
         };
-        let Some((last, above)) = way.frames.split_last() else {
+        let Some((last, above)) = path.frames.split_last() else {
             return;
         };
         // SAFETY: the path is that of the trie as it is now.
@@ -483,7 +483,7 @@ impl<V: ?Sized + Value> Tree<V> {
             };
             // SAFETY: as above; the children are unlinked before they are freed or retired.
             unsafe {
-                let linked = self.own_way(policy, above).and_then(|link| {
+                let linked = self.own_path(policy, above).and_then(|link| {
                     if parts.children() > 2 {
                         parts.join(left, cell);
                         return self.put_branch(policy, link, last.cell, &parts);
@@ -514,7 +514,7 @@ impl<V: ?Sized + Value> Tree<V> {
             return Ok(tops);
         };
         let Some(frames) = self.view().frames_to(prefix, cell) else {
-            unreachable!("a subtree lies on the way of its prefix")
+            unreachable!("a subtree lies on the path of its prefix")
         };
         // SAFETY: the frames are those of the trie as it is now.
         unsafe {
@@ -538,17 +538,17 @@ impl<V: ?Sized + Value> Tree<V> {
     pub(crate) unsafe fn replace<P: Policy>(
         &mut self,
         policy: &mut P,
-        way: &Way,
+        path: &Path,
         new: u32,
     ) -> Result<(), ArenaFull> {
         // SAFETY: the caller's promise.
         unsafe {
-            let link = self.own_way(policy, &way.frames)?;
-            if way.end & LEAF != 0 {
+            let link = self.own_path(policy, &path.frames)?;
+            if path.end & LEAF != 0 {
                 self.set_link(link, new);
             } else {
-                let end = self.own(policy, link, way.end)?;
-                self.cluster(end).set_cell(way.near.index, new);
+                let end = self.own(policy, link, path.end)?;
+                self.cluster(end).set_cell(path.near.index, new);
             }
         }
         Ok(())
@@ -566,11 +566,11 @@ impl<V: ?Sized + Value> Tree<V> {
             Some(_) => self.find(key),
             None => None,
         };
-        let way = match there {
+        let path = match there {
             Some(_) => None,
-            None => self.view().way(key),
+            None => self.view().path(key),
         };
-        let found = way.as_ref().map(|way| way.near);
+        let found = path.as_ref().map(|path| path.near);
         let found = found.and_then(|Near { leaf, part, .. }| part.is_none().then_some(leaf));
         if let Some(leaf) = there.or(found) {
             // SAFETY: `&mut self`: nobody else reads the value.
@@ -579,7 +579,7 @@ impl<V: ?Sized + Value> Tree<V> {
                 Err(value) => self.insert_over(leaf, key, value).map(Some),
             };
         }
-        self.insert_at(way, key, value).map(|_| None)
+        self.insert_at(path, key, value).map(|_| None)
     }
 
     /// Inserts a key that is absent; returns its leaf.
@@ -588,8 +588,8 @@ impl<V: ?Sized + Value> Tree<V> {
         key: &[u8],
         value: V::New<'a>,
     ) -> Result<u32, (V::New<'a>, ArenaFull)> {
-        let way = self.view().way(key);
-        self.insert_at(way, key, value)
+        let path = self.view().path(key);
+        self.insert_at(path, key, value)
     }
 
     /// Replaces the leaf of a key by a new one; returns the old value.
@@ -601,13 +601,13 @@ impl<V: ?Sized + Value> Tree<V> {
         value: V::New<'a>,
     ) -> Result<V::Taken, (V::New<'a>, ArenaFull)> {
         let new = self.make_leaf(key, value)?;
-        let Some(way) = self.view().way_of_present(key) else {
+        let Some(path) = self.view().path_of_present(key) else {
             unreachable!("the key was found")
         };
         // SAFETY: the path is the key's, which is there; a change in place needs no memory. Once
         // the old leaf is unlinked and the index does not name it, nobody else uses it.
         Ok(unsafe {
-            let replaced = self.replace(&mut Owned, &way, new);
+            let replaced = self.replace(&mut Owned, &path, new);
             debug_assert!(replaced.is_ok());
             self.point_replaced(key, old, new);
             self.take_value(old)
@@ -616,17 +616,17 @@ impl<V: ?Sized + Value> Tree<V> {
 
     fn insert_at<'a>(
         &mut self,
-        way: Option<Way>,
+        path: Option<Path>,
         key: &[u8],
         value: V::New<'a>,
     ) -> Result<u32, (V::New<'a>, ArenaFull)> {
         let spare = V::spare(&value);
         let leaf = self.make_leaf(key, value)?;
-        match way {
+        match path {
             None => self.root = leaf,
-            Some(mut way) => {
+            Some(mut path) => {
                 // SAFETY: `leaf` is new, and the path is the key's.
-                if let Err(full) = unsafe { self.link_new(&mut Owned, key, &mut way, leaf) } {
+                if let Err(full) = unsafe { self.link_new(&mut Owned, key, &mut path, leaf) } {
                     // SAFETY: the leaf was never linked.
                     let value = unsafe { self.take_leaf(leaf) };
                     return Err((V::again(spare, value), full));
@@ -644,12 +644,12 @@ impl<V: ?Sized + Value> Tree<V> {
             // The index tells at once if the key is absent.
             self.find(key)?;
         }
-        let way = self.view().way_of_present(key)?;
-        let leaf = way.near.leaf;
+        let path = self.view().path_of_present(key)?;
+        let leaf = path.near.leaf;
         // SAFETY: the leaf is the key's, and live. The owned policy allocates nothing to unlink it,
         // so that cannot fail. Afterwards nobody else uses the leaf.
         Some(unsafe {
-            let unlinked = self.unlink_at(&mut Owned, key, &way);
+            let unlinked = self.unlink_at(&mut Owned, key, &path);
             debug_assert!(unlinked.is_ok());
             self.len -= 1;
             self.point_removed(leaf);

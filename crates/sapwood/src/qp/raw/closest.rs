@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use super::leaf::Value;
 use super::mem::Mem;
 use super::node::{KIND, LEAF};
+use super::path::Frame;
 use super::view::{Near, View};
-use super::way::Frame;
 
 /// The answer for a name, as leaf cells; 0 where there is none.
 #[derive(Default)]
@@ -45,8 +45,8 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     /// lie beside the path, and the predecessor lies beside its end. The search for the wildcard
     /// begins at the branch of the path at which the wildcard first differs from the name.
     pub(crate) fn closest(&self, name: &[u8], separator: u8) -> Option<Found> {
-        let way = self.way(name)?;
-        let Near { leaf, part, .. } = way.near;
+        let path = self.path(name)?;
+        let Near { leaf, part, .. } = path.near;
         let agree = part.unwrap_or(name.len());
         let encloser = (0..=agree)
             .rev()
@@ -55,16 +55,16 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
             exact: if part.is_none() { leaf } else { 0 },
             exists: agree == name.len(),
             encloser,
-            before: self.before(&way.frames, way.end, way.near).unwrap_or(0),
+            before: self.before(&path.frames, path.end, path.near).unwrap_or(0),
             ..Found::default()
         };
         if !found.exists {
             let wildcard = wildcard_of(&name[..encloser], separator);
-            let parts_at = way.frames.iter().find(|frame| frame.offset() >= encloser);
-            let top = parts_at.map_or(way.end, |frame| frame.cell);
+            let parts_at = path.frames.iter().find(|frame| frame.offset() >= encloser);
+            let top = parts_at.map_or(path.end, |frame| frame.cell);
             found.wildcard = self.find_below(top, &wildcard).unwrap_or(0);
         }
-        self.prefixes_beside(name, &way.frames, way.end, way.near, |leaf| {
+        self.prefixes_beside(name, &path.frames, path.end, path.near, |leaf| {
             let length = self.key(leaf).map_or(0, <[u8]>::len);
             if length <= agree && is_name(name, length, separator) {
                 found.above.push(leaf);

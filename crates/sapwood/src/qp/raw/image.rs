@@ -131,7 +131,9 @@ impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
             .filter(|len| len.saturating_mul(8) <= map.len())
             .ok_or_else(|| alloc::format!("{} entries do not fit the file", roots[LEN]))?;
         if (root == 0) != (len == 0) {
-            return Err(alloc::format!("root cell {root:#x} of {len} entries"));
+            return Err(alloc::format!(
+                "root cell {root:#x} does not fit {len} entries"
+            ));
         }
         let version = roots[VERSION];
         if version > VERSION_MAX {
@@ -197,7 +199,7 @@ impl<V: ?Sized + Value + FromBytes + Immutable> Image<V> {
         let seen = verify::walk(&self.view(), self.len)?;
         if seen.leaves != self.len {
             return Err(alloc::format!(
-                "{} entries where there should be {}",
+                "the walk found {} entries, the header says {}",
                 seen.leaves,
                 self.len
             ));

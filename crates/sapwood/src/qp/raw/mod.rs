@@ -33,6 +33,7 @@ pub(crate) mod mem;
 pub(crate) mod node;
 pub(crate) mod order;
 pub(crate) mod parts;
+pub(crate) mod path;
 pub(crate) mod points;
 #[cfg(feature = "std")]
 pub(crate) mod shared;
@@ -45,6 +46,5 @@ pub(crate) mod verify;
 #[cfg(feature = "std")]
 pub(crate) mod version;
 pub(crate) mod view;
-pub(crate) mod way;
 #[cfg(feature = "std")]
 pub(crate) mod writers;

@@ -272,7 +272,7 @@ impl Arrays {
     /// # Safety
     /// `p` is the block of a cluster with this header.
     #[inline(always)]
-    unsafe fn of(p: *mut u8, h: u32) -> Self {
+    unsafe fn at(p: *mut u8, h: u32) -> Self {
         // SAFETY: the arrays are inside the block; cells are 4-aligned.
         unsafe {
             Arrays {
@@ -287,7 +287,7 @@ impl Arrays {
     /// Zeroes the slots from `n` to `capacity`.
     ///
     /// # Safety
-    /// As for `of`; the block is the caller's to write.
+    /// As for `at`; the block is the caller's to write.
     unsafe fn clear_from(&self, n: usize, capacity: usize) {
         // SAFETY: in bounds of each array.
         unsafe {
@@ -319,7 +319,7 @@ pub(crate) unsafe fn insert_leaf(
     // SAFETY: the caller's promise; there is room for one leaf more.
     unsafe {
         let src = copied(src, dst, capacity);
-        let (from, to) = (Arrays::of(src.p, src.h), Arrays::of(dst, h));
+        let (from, to) = (Arrays::at(src.p, src.h), Arrays::at(dst, h));
         if dst != src.p {
             clear_last(dst, cluster::block(capacity));
             to.clear_from(n + 1, capacity);
@@ -355,7 +355,7 @@ pub(crate) unsafe fn remove_leaf(
     unsafe {
         let src = copied(src, dst, capacity);
         let lost = Slots::lost_border(src, i);
-        let (from, to) = (Arrays::of(src.p, src.h), Arrays::of(dst, h));
+        let (from, to) = (Arrays::at(src.p, src.h), Arrays::at(dst, h));
         if dst != src.p {
             clear_last(dst, cluster::block(capacity));
             to.clear_from(n - 1, capacity);

@@ -12,9 +12,9 @@ use super::mem::{Trusted, byte_of};
 use super::node::{Branch, CLUSTER, Cluster, KIND, LEAF};
 use super::order::Order;
 use super::parts;
+use super::path::Frame;
 use super::points::Points;
 use super::view::View;
-use super::way::Frame;
 use sapwood_format::{self as format, branch, cluster};
 
 /// Accounting kind of branches.
@@ -372,7 +372,7 @@ impl<V: ?Sized + Value> Tree<V> {
     /// # Safety
     /// The frames are those of a path from the root, as it is now.
     #[inline]
-    pub(crate) unsafe fn own_way<P: Policy>(
+    pub(crate) unsafe fn own_path<P: Policy>(
         &mut self,
         policy: &mut P,
         frames: &[Frame],

@@ -162,19 +162,19 @@ impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
         self.seen.leaves += 1;
         let limit = self.limit;
         if self.seen.leaves > limit {
-            return Err(format!(
-                "more than the {limit} entries that there should be"
-            ));
+            return Err(format!("there are more leaves than {limit} entries"));
         }
         if cell & KIND != LEAF {
-            return Err(format!("cell {cell:#x} where there should be a leaf"));
+            return Err(format!("cell {cell:#x} is not a leaf"));
         }
         let key = self
             .view
             .key(cell)
             .ok_or_else(|| format!("leaf cell {cell:#x} is outside the memory"))?;
         if !self.view.order.is_empty() && self.along.next(self.view) != Some(cell) {
-            return Err(format!("leaf {key:?} is not where its order says"));
+            return Err(format!(
+                "leaf {key:?} is not at its place in the order of leaves"
+            ));
         }
         let p = self.view.leaf(cell);
         // SAFETY: the leaf is whole, as its key was read.
@@ -207,7 +207,7 @@ impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
                 let fits = at == part && right >= Some(&byte);
                 if !fits || (byte == 0) != left.is_none() || left >= Some(&byte) {
                     return Err(format!(
-                        "{last:?} and {key:?} part elsewhere than at {at} by byte {byte}"
+                        "{last:?} and {key:?} do not first differ at {at}, by byte {byte}"
                     ));
                 }
             }
@@ -216,7 +216,7 @@ impl<V: ?Sized + Value, M: Mem> Walk<'_, '_, V, M> {
             let both = self.runs.iter().rev().find(|run| run.before < before);
             if let Some(Run { offset, .. }) = both.filter(|run| part < run.offset) {
                 return Err(format!(
-                    "{last:?} and {key:?} part at {part}, above offset {offset}"
+                    "{last:?} and {key:?} differ at {part}, before offset {offset}"
                 ));
             }
         }

@@ -358,20 +358,20 @@ impl<V: ?Sized + Value> Writer<V> {
         value: V::New<'a>,
     ) -> Result<Option<u32>, (V::New<'a>, ArenaFull)> {
         let Writer { tree, cow, .. } = self;
-        let way = tree.view().way(key);
-        let old = way.as_ref().map(|way| way.near);
+        let path = tree.view().path(key);
+        let old = path.as_ref().map(|path| path.near);
         let old = old.and_then(|near| near.part.is_none().then_some(near.leaf));
         let spare = V::spare(&value);
         let leaf = tree.make_leaf(key, value)?;
-        let linked = match way {
+        let linked = match path {
             None => {
                 tree.root = leaf;
                 Ok(())
             }
             // SAFETY: the path is the key's; the leaf is new.
-            Some(way) if old.is_some() => unsafe { tree.replace(cow, &way, leaf) },
+            Some(path) if old.is_some() => unsafe { tree.replace(cow, &path, leaf) },
             // SAFETY: as above.
-            Some(mut way) => unsafe { tree.link_new(cow, key, &mut way, leaf) },
+            Some(mut path) => unsafe { tree.link_new(cow, key, &mut path, leaf) },
         };
         if let Err(full) = linked {
             // SAFETY: the leaf is neither linked nor listed.
@@ -389,12 +389,12 @@ impl<V: ?Sized + Value> Writer<V> {
 
     /// Removes a key in the open transaction; returns its leaf's cell, if it was there.
     pub(crate) fn take(&mut self, key: &[u8]) -> Result<Option<u32>, ArenaFull> {
-        let Some(way) = self.tree.view().way_of_present(key) else {
+        let Some(path) = self.tree.view().path_of_present(key) else {
             return Ok(None);
         };
-        let leaf = way.near.leaf;
+        let leaf = path.near.leaf;
         // SAFETY: the path is the key's, which is there.
-        unsafe { self.tree.unlink_at(&mut self.cow, key, &way) }?;
+        unsafe { self.tree.unlink_at(&mut self.cow, key, &path) }?;
         self.tree.len -= 1;
         self.gone_leaf(leaf);
         Ok(Some(leaf))

@@ -10,7 +10,7 @@ use super::leaf::{LeafOf, Value, mismatch};
 use super::mem::{Mem, Trusted};
 use super::node::{Branch, Cluster, KIND, LEAF};
 use super::order::Run;
-use super::way::Frame;
+use super::path::Frame;
 use sapwood_format::cluster::tag;
 
 /// One version of a trie: a root cell and the memory that it points into, readable for `'a`.
@@ -300,8 +300,8 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// borders tell without a read of the leaf. Above the cluster, a prefix is the key that ends at
     /// a branch's offset.
     pub(crate) fn prefixes_up(&self, key: &[u8], each: impl FnMut(u32) -> bool) -> Option<()> {
-        let way = self.way(key)?;
-        self.prefixes_beside(key, &way.frames, way.end, way.near, each)
+        let path = self.path(key)?;
+        self.prefixes_beside(key, &path.frames, path.end, path.near, each)
     }
 
     /// As `prefixes_up`, for a key whose path is known.

@@ -326,7 +326,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedMap<O, V> {
         let mut removed = 0;
         let mut from = None;
         loop {
-            let (keys, next) = self.read(|view| view.some_keys(from));
+            let (keys, next) = self.read(|view| view.next_keys(from));
             for key in keys {
                 removed += usize::from(remove(&key)?);
             }

@@ -185,6 +185,6 @@ impl<V: ?Sized + Value> FusedIterator for PointMapIter<'_, V> {}
 impl<V: ?Sized + Value + fmt::Debug> fmt::Debug for PointMapIter<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.clone().map(|(k, v)| (k.escape_ascii(), v));
-        f.debug_map().entries(shown.map(Shown::of)).finish()
+        f.debug_map().entries(shown.map(Shown::entry)).finish()
     }
 }

@@ -160,11 +160,11 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
     }
 
     /// The next keys of a walk, and the place where it goes on.
-    pub(super) fn some_keys(
+    pub(super) fn next_keys(
         &self,
         from: Option<Place<O, V>>,
     ) -> (Vec<Vec<u8>>, Option<Place<O, V>>) {
-        self.raw.some_keys(self.guard, from)
+        self.raw.next_keys(self.guard, from)
     }
 
     pub(super) fn put<'a>(
@@ -228,7 +228,7 @@ impl<'g, O: Order, V: ?Sized + Value + Send + Sync + 'static> SharedView<'g, O, 
         match self.change(key, value, &mut Mode::New)? {
             Outcome::Inserted(value) | Outcome::Replaced(value) => Ok(value),
             Outcome::Refused(Some(value), _) => Ok(value),
-            Outcome::Refused(None, _) => unreachable!("a key is there or is inserted"),
+            Outcome::Refused(None, _) => unreachable!("an absent key is inserted"),
         }
     }
 
@@ -433,7 +433,7 @@ impl<O: Order, V: ?Sized + Value + Send + Sync + fmt::Debug + 'static> fmt::Debu
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = self.iter().map(|(k, v)| (k.escape_ascii(), v));
-        f.debug_map().entries(shown.map(Shown::of)).finish()
+        f.debug_map().entries(shown.map(Shown::entry)).finish()
     }
 }
 

@@ -526,7 +526,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
                     return false;
                 }
             }
-            debug_assert_eq!(left, 0, "a key that lies behind is not there");
+            debug_assert_eq!(left, 0, "a key behind its home was not found");
             // This comes before any slot is cleared: a reader that misses a key reads the home
             // again.
             words.set_moved();

@@ -69,7 +69,7 @@ impl<V: ?Sized + Value, const SHARED: bool> Index<V, SHARED> {
             let mut taken = table::taken_by(base, at);
             let mut next = tables[0].next().load(Ordering::Relaxed);
             if next == NOTHING {
-                return Err("a table in use was given up".into());
+                return Err("a table in use was closed".into());
             }
             // The number of homes of each table that were moved on.
             let mut moved = vec![0];

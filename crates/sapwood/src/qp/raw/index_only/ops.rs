@@ -37,7 +37,7 @@ unsafe impl<V: ?Sized + Value> Structure<V> for IndexOnly<V> {
         }
     }
 
-    fn some_keys(&self, _: Guard<'_>, from: Option<u32>) -> (Vec<Vec<u8>>, Option<u32>) {
+    fn next_keys(&self, _: Guard<'_>, from: Option<u32>) -> (Vec<Vec<u8>>, Option<u32>) {
         let mut leaves = Together::new();
         // SAFETY: the guard is held until the keys were copied.
         unsafe {

@@ -20,7 +20,7 @@ use crate::qp::raw::writers::shard::Inner;
 use crate::qp::raw::writers::writer_pool::Blocks;
 
 /// The number of keys that a step of a walk returns.
-const SOME: usize = 64;
+const KEYS_AT_ONCE: usize = 64;
 
 // SAFETY: under a guard, a walk from the root finds leaves that are linked, and so does the index,
 // which holds a leaf until it is unlinked.
@@ -60,14 +60,17 @@ unsafe impl<V: ?Sized + Value> Structure<V> for Trie<V> {
         }
     }
 
-    fn some_keys(
+    fn next_keys(
         &self,
         guard: Guard<'_>,
         from: Option<Vec<u8>>,
     ) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
         let low = from.map_or(Bound::Unbounded, Bound::Excluded);
         let walk = Walk::new(self.guarded_view(guard), low, Bound::Unbounded);
-        let keys: Vec<_> = walk.take(SOME).map(|(key, _)| key.to_vec()).collect();
+        let keys: Vec<_> = walk
+            .take(KEYS_AT_ONCE)
+            .map(|(key, _)| key.to_vec())
+            .collect();
         let next = keys.last().cloned();
         (keys, next)
     }
@@ -108,7 +111,10 @@ impl<V: ?Sized + Value> Trie<V> {
     /// A view of the trie as it is now.
     #[inline(always)]
     pub(crate) fn guarded_view<'g>(&'g self, guard: Guard<'g>) -> View<'g, V, Live> {
-        debug_assert!(guard.belongs_to(self.domain()), "the view has asked");
+        debug_assert!(
+            guard.belongs_to(self.domain()),
+            "the view checked the guard's domain"
+        );
         // SAFETY: the guard, of the trie's domain, is held for 'g.
         unsafe { self.view() }
     }

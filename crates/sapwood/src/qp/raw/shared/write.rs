@@ -8,8 +8,8 @@ use super::trie::{Slot, Trie};
 use crate::qp::raw::leaf::{LeafOf, Value};
 use crate::qp::raw::node::{self, CLUSTER, Cluster, KIND, LEAF};
 use crate::qp::raw::parts::Parts;
+use crate::qp::raw::path::{Frame, JOIN_AT, Path, Plan, joined};
 use crate::qp::raw::slots::{self, Border, Entry, Slots};
-use crate::qp::raw::way::{Frame, JOIN_AT, Plan, Way, joined};
 use crate::qp::raw::writers::lock::LockContention;
 use crate::qp::raw::writers::ops::{Changes, Done, Lack, Mode, Test};
 use crate::qp::raw::writers::shard::{Held, Inner};
@@ -29,16 +29,16 @@ fn slot_of(frame: &Frame) -> Slot {
 }
 
 /// The slot of the node below the first `depth` branches of a path.
-fn slot_at(way: &Way, depth: usize) -> Slot {
+fn slot_at(path: &Path, depth: usize) -> Slot {
     match depth.checked_sub(1) {
         None => Slot::Root,
-        Some(above) => slot_of(&way.frames[above]),
+        Some(above) => slot_of(&path.frames[above]),
     }
 }
 
 /// The slot of the leaf or cluster at the end of a path.
-fn last_slot(way: &Way) -> Slot {
-    slot_at(way, way.frames.len())
+fn last_slot(path: &Path) -> Slot {
+    slot_at(path, path.frames.len())
 }
 
 /// A value that is to be stored: as the caller gave it, or in a leaf that is not linked yet.
@@ -64,11 +64,11 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
         // SAFETY: the guard is held throughout; nobody else knows the leaf until it is linked.
         unsafe {
             loop {
-                let way = match mode {
-                    Mode::Replace | Mode::If(_) => self.view().way_of_present(key),
-                    Mode::Put | Mode::New => self.view().way(key),
+                let path = match mode {
+                    Mode::Replace | Mode::If(_) => self.view().path_of_present(key),
+                    Mode::Put | Mode::New => self.view().path(key),
                 };
-                let there = there(&way);
+                let there = there(&path);
                 if self.refuses(mode, there) {
                     if !self.index_agrees(hash, key, there) {
                         met.locks += 1;
@@ -96,11 +96,11 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
                 };
                 value = Kept::Leaf(leaf, spare);
                 let new = New { leaf, hash };
-                let tried = match way {
+                let tried = match path {
                     None => self.link_root(held, new, met),
-                    Some(way) => match there {
-                        Some(old) => self.replace(held, &way, old, new, met),
-                        None => self.add(held, &way, key, new, met),
+                    Some(path) => match there {
+                        Some(old) => self.replace(held, &path, old, new, met),
+                        None => self.add(held, &path, key, new, met),
                     },
                 };
                 match tried {
@@ -134,13 +134,13 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
         // SAFETY: the guard is held throughout.
         unsafe {
             loop {
-                let way = self.view().way_of_present(key);
-                let leaf = there(&way);
+                let path = self.view().path_of_present(key);
+                let leaf = there(&path);
                 let passes = leaf.is_some_and(|leaf| match &mut test {
                     Some(test) => test(&*LeafOf::<V>::value_ptr(self.pointer(leaf))),
                     None => true,
                 });
-                let (Some(way), Some(leaf), true) = (way, leaf, passes) else {
+                let (Some(path), Some(leaf), true) = (path, leaf, passes) else {
                     if self.index_agrees(hash, key, leaf) {
                         return Ok(None);
                     }
@@ -150,8 +150,8 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
                 };
                 self.reserve_attempt(held, key, Some(leaf))?;
                 // The leaves that are left may be few enough to join a sibling.
-                let few = way.end & CLUSTER == 0 || self.cluster(way.end).leaves() <= JOIN_AT + 1;
-                let tried = self.unlink(held, &way, New { leaf, hash }, met);
+                let few = path.end & CLUSTER == 0 || self.cluster(path.end).leaves() <= JOIN_AT + 1;
+                let tried = self.unlink(held, &path, New { leaf, hash }, met);
                 match tried {
                     Tried::Done => {
                         if few {
@@ -174,8 +174,8 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
 }
 
 /// The leaf of the key of this path, if the key is there.
-fn there(way: &Option<Way>) -> Option<u32> {
-    let near = way.as_ref()?.near;
+fn there(path: &Option<Path>) -> Option<u32> {
+    let near = path.as_ref()?.near;
     near.part.is_none().then_some(near.leaf)
 }
 
@@ -279,20 +279,20 @@ impl<V: ?Sized + Value> Trie<V> {
     unsafe fn replace(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         old: u32,
         new: New,
         met: &mut LockContention,
     ) -> Tried {
-        let slot = last_slot(way);
+        let slot = last_slot(path);
         // SAFETY: the caller's promise. The leaves of a cluster change under the lock of its slot.
         unsafe {
-            if !self.lock_slot(slot, way.end, met) {
+            if !self.lock_slot(slot, path.end, met) {
                 return Tried::Again;
             }
-            let in_cluster = way.end & CLUSTER != 0;
-            let index = way.near.index;
-            if in_cluster && self.cluster(way.end).cell(index) != old {
+            let in_cluster = path.end & CLUSTER != 0;
+            let index = path.near.index;
+            if in_cluster && self.cluster(path.end).cell(index) != old {
                 self.unlock_slot(slot);
                 met.locks += 1;
                 return Tried::Again;
@@ -300,7 +300,7 @@ impl<V: ?Sized + Value> Trie<V> {
             held.begin();
             if in_cluster {
                 sync::point();
-                self.cluster(way.end).set_cell(index, new.leaf);
+                self.cluster(path.end).set_cell(index, new.leaf);
             } else {
                 self.store(slot, new.leaf);
             }
@@ -318,14 +318,14 @@ impl<V: ?Sized + Value> Trie<V> {
     unsafe fn add(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         key: &[u8],
         new: New,
         met: &mut LockContention,
     ) -> Tried {
         // SAFETY: the caller's promise, for the whole body.
         unsafe {
-            let Some(plan) = self.view().plan(way, key) else {
+            let Some(plan) = self.view().plan(path, key) else {
                 unreachable!("cells of a trie in trusted memory lead to leaves")
             };
             let entry = Entry {
@@ -338,13 +338,13 @@ impl<V: ?Sized + Value> Trie<V> {
                     border,
                     behind,
                     anew,
-                } => self.put_into(held, way, (at, entry), (border, behind), anew, new, met),
-                Plan::Two { border } => self.make_two(held, way, entry, border, new, met),
-                Plan::Split => self.split(held, way, met),
+                } => self.put_into(held, path, (at, entry), (border, behind), anew, new, met),
+                Plan::Two { border } => self.make_two(held, path, entry, border, new, met),
+                Plan::Split => self.split(held, path, met),
                 Plan::Label { depth, border } => {
-                    self.put_beside(held, way, depth, border, new, met)
+                    self.put_beside(held, path, depth, border, new, met)
                 }
-                Plan::Pair { depth, border } => self.put_above(held, way, depth, border, new, met),
+                Plan::Pair { depth, border } => self.put_above(held, path, depth, border, new, met),
             };
             result.unwrap_or_else(Tried::NoMemory)
         }
@@ -355,11 +355,11 @@ impl<V: ?Sized + Value> Trie<V> {
     ///
     /// # Safety
     /// As for `add`.
-    #[expect(clippy::too_many_arguments, reason = "what the plan says")]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a plan")]
     unsafe fn put_into(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         (at, entry): (usize, Entry),
         (border, behind): (Border, bool),
         anew: bool,
@@ -369,11 +369,11 @@ impl<V: ?Sized + Value> Trie<V> {
         let mut blocks = Blocks::default();
         // SAFETY: the caller's promise.
         unsafe {
-            let c = self.cluster(way.end);
+            let c = self.cluster(path.end);
             let leaves = c.leaves() + 1;
             let cell = self.block_for_leaves(held, &mut blocks, leaves)?;
             let p = self.pointer(cell);
-            let (slot, counts) = ((last_slot(way), way.end), Counts::More(new));
+            let (slot, counts) = ((last_slot(path), path.end), Counts::More(new));
             let tried = self.swap(held, slot, counts, blocks, met, || {
                 if anew {
                     let mut slots = Slots::read(c);
@@ -386,7 +386,7 @@ impl<V: ?Sized + Value> Trie<V> {
                 Some(cell)
             });
             if let Tried::Done = tried {
-                self.retire_node(&mut held.inner, way.end);
+                self.retire_node(&mut held.inner, path.end);
             }
             Ok(tried)
         }
@@ -399,7 +399,7 @@ impl<V: ?Sized + Value> Trie<V> {
     unsafe fn make_two(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         entry: Entry,
         border: Border,
         new: New,
@@ -409,10 +409,10 @@ impl<V: ?Sized + Value> Trie<V> {
         let cell = self.block_for_leaves(held, &mut blocks, 2)?;
         // SAFETY: the caller's promise.
         unsafe {
-            let mut slots = self.slots_of(way.end);
-            slots.insert(usize::from(!way.before()), entry, border, way.before());
+            let mut slots = self.slots_of(path.end);
+            slots.insert(usize::from(!path.before()), entry, border, path.before());
             self.write_leaves(&slots, (0, 2), cell);
-            let (slot, counts) = ((last_slot(way), way.end), Counts::More(new));
+            let (slot, counts) = ((last_slot(path), path.end), Counts::More(new));
             Ok(self.swap(held, slot, counts, blocks, met, || Some(cell)))
         }
     }
@@ -424,14 +424,14 @@ impl<V: ?Sized + Value> Trie<V> {
     unsafe fn split(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         met: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
         // SAFETY: the caller's promise. Only the cells of a cluster change, so all else that is
         // read before its slot is locked stays the same.
         unsafe {
-            let c = self.cluster(way.end);
+            let c = self.cluster(path.end);
             let slots = Slots::read(c);
             let (middle, n) = (slots.middle(), slots.len());
             let border = slots.border(middle);
@@ -444,14 +444,14 @@ impl<V: ?Sized + Value> Trie<V> {
                 let left = self.write_leaves(&slots, (0, middle), halves.0);
                 (left, self.write_leaves(&slots, (middle, n), halves.1))
             };
-            let tried = match way.frames.split_last() {
+            let tried = match path.frames.split_last() {
                 Some((last, above)) if last.offset() == border.at => {
                     let labels = branch::labels_of(self.branch(last.cell).h) + 1;
                     let cell = self.block_for_labels(held, &mut blocks, labels)?;
-                    let slot = (slot_at(way, above.len()), last.cell);
+                    let slot = (slot_at(path, above.len()), last.cell);
                     self.swap_branch(held, slot, Counts::Same, blocks, met, |b| {
                         let mut parts = Parts::read(b);
-                        if parts.cell(last.index()) != way.end {
+                        if parts.cell(last.index()) != path.end {
                             return None;
                         }
                         let (left, right) = write();
@@ -462,7 +462,7 @@ impl<V: ?Sized + Value> Trie<V> {
                 }
                 _ => {
                     let cell = self.block_for_labels(held, &mut blocks, 1)?;
-                    let slot = (last_slot(way), way.end);
+                    let slot = (last_slot(path), path.end);
                     self.swap(held, slot, Counts::Same, blocks, met, || {
                         let (left, right) = write();
                         let pair = Parts::pair(border.at, left, border.byte, right);
@@ -472,7 +472,7 @@ impl<V: ?Sized + Value> Trie<V> {
                 }
             };
             if let Tried::Done = tried {
-                self.retire_node(&mut held.inner, way.end);
+                self.retire_node(&mut held.inner, path.end);
                 return Ok(Tried::Again);
             }
             Ok(tried)
@@ -487,20 +487,20 @@ impl<V: ?Sized + Value> Trie<V> {
     unsafe fn put_beside(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         depth: usize,
         border: Border,
         new: New,
         met: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
-        let frame = way.frames[depth];
-        let there = way.cell(depth + 1);
+        let frame = path.frames[depth];
+        let there = path.cell(depth + 1);
         // SAFETY: the caller's promise.
         unsafe {
             let labels = branch::labels_of(self.branch(frame.cell).h) + 1;
             let cell = self.block_for_labels(held, &mut blocks, labels)?;
-            let slot = (slot_at(way, depth), frame.cell);
+            let slot = (slot_at(path, depth), frame.cell);
             Ok(
                 self.swap_branch(held, slot, Counts::More(new), blocks, met, |b| {
                     let mut parts = Parts::read(b);
@@ -508,7 +508,7 @@ impl<V: ?Sized + Value> Trie<V> {
                     if parts.cell(frame.index()) != there {
                         return None;
                     }
-                    let (left, right) = sides(way, there, new.leaf);
+                    let (left, right) = sides(path, there, new.leaf);
                     parts.split(frame.index(), left, border.byte, right);
                     parts.write(self.pointer(cell), 0);
                     Some(cell)
@@ -524,7 +524,7 @@ impl<V: ?Sized + Value> Trie<V> {
     unsafe fn put_above(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         depth: usize,
         border: Border,
         new: New,
@@ -532,12 +532,12 @@ impl<V: ?Sized + Value> Trie<V> {
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
         let cell = self.block_for_labels(held, &mut blocks, 1)?;
-        let there = way.cell(depth);
-        let (left, right) = sides(way, there, new.leaf);
+        let there = path.cell(depth);
+        let (left, right) = sides(path, there, new.leaf);
         // SAFETY: the caller's promise.
         unsafe {
             Parts::pair(border.at, left, border.byte, right).write(self.pointer(cell), 0);
-            let (slot, counts) = ((slot_at(way, depth), there), Counts::More(new));
+            let (slot, counts) = ((slot_at(path, depth), there), Counts::More(new));
             Ok(self.swap(held, slot, counts, blocks, met, || Some(cell)))
         }
     }
@@ -549,15 +549,15 @@ impl<V: ?Sized + Value> Trie<V> {
     unsafe fn unlink(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         old: New,
         met: &mut LockContention,
     ) -> Tried {
         // SAFETY: the caller's promise.
         unsafe {
-            let result = match way.end & CLUSTER {
-                0 => self.unlink_child(held, way, old, met),
-                _ => self.take_out(held, way, old, met),
+            let result = match path.end & CLUSTER {
+                0 => self.unlink_child(held, path, old, met),
+                _ => self.take_out(held, path, old, met),
             };
             result.unwrap_or_else(Tried::NoMemory)
         }
@@ -571,18 +571,18 @@ impl<V: ?Sized + Value> Trie<V> {
     unsafe fn take_out(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         old: New,
         met: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
-        let index = way.near.index;
+        let index = path.near.index;
         // SAFETY: the caller's promise.
         unsafe {
-            let c = self.cluster(way.end);
+            let c = self.cluster(path.end);
             let leaves = c.leaves() - 1;
             let cell = self.block_for_leaves(held, &mut blocks, leaves)?;
-            let (slot, counts) = ((last_slot(way), way.end), Counts::Less(old));
+            let (slot, counts) = ((last_slot(path), path.end), Counts::Less(old));
             let tried = self.swap(held, slot, counts, blocks, met, || {
                 if c.cell(index) != old.leaf {
                     return None;
@@ -595,7 +595,7 @@ impl<V: ?Sized + Value> Trie<V> {
                 Some(cell)
             });
             if let Tried::Done = tried {
-                self.retire_node(&mut held.inner, way.end);
+                self.retire_node(&mut held.inner, path.end);
             }
             Ok(tried)
         }
@@ -609,7 +609,7 @@ impl<V: ?Sized + Value> Trie<V> {
     unsafe fn unlink_child(
         &self,
         held: &mut Held<'_>,
-        way: &Way,
+        path: &Path,
         old: New,
         met: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
@@ -617,7 +617,7 @@ impl<V: ?Sized + Value> Trie<V> {
         let counts = Counts::Less(old);
         // SAFETY: the caller's promise.
         unsafe {
-            let Some((last, above)) = way.frames.split_last() else {
+            let Some((last, above)) = path.frames.split_last() else {
                 return Ok(
                     self.swap(held, (Slot::Root, old.leaf), counts, blocks, met, || {
                         Some(0)
@@ -629,7 +629,7 @@ impl<V: ?Sized + Value> Trie<V> {
                 1 => 0,
                 _ => self.block_for_labels(held, &mut blocks, labels - 1)?,
             };
-            let slot = (slot_at(way, above.len()), last.cell);
+            let slot = (slot_at(path, above.len()), last.cell);
             Ok(self.swap_branch(held, slot, counts, blocks, met, |b| {
                 let mut parts = Parts::read(b);
                 if parts.cell(last.index()) != old.leaf {
@@ -659,10 +659,10 @@ impl<V: ?Sized + Value> Trie<V> {
             if end & LEAF == 0 && self.cluster(end).leaves() > JOIN_AT {
                 return;
             }
-            let Some(way) = self.view().way(key).filter(|way| way.end == end) else {
+            let Some(path) = self.view().path(key).filter(|path| path.end == end) else {
                 return;
             };
-            let Some((last, above)) = way.frames.split_last() else {
+            let Some((last, above)) = path.frames.split_last() else {
                 return;
             };
             if self.reserve_attempt(held, key, None).is_err() {
@@ -697,7 +697,7 @@ impl<V: ?Sized + Value> Trie<V> {
                     _ => self.block_for_labels(held, &mut blocks, labels - 1),
                 };
                 let Ok(branch) = branch else { return };
-                let slot = (slot_at(&way, above.len()), last.cell);
+                let slot = (slot_at(&path, above.len()), last.cell);
                 let tried = self.swap_branch(held, slot, Counts::Same, blocks, met, |b| {
                     let mut parts = Parts::read(b);
                     if (parts.cell(left), parts.cell(left + 1)) != (one, two) {
@@ -725,8 +725,8 @@ impl<V: ?Sized + Value> Trie<V> {
 }
 
 /// The cell that is there and a new leaf, in the order of their keys.
-fn sides(way: &Way, there: u32, leaf: u32) -> (u32, u32) {
-    match way.before() {
+fn sides(path: &Path, there: u32, leaf: u32) -> (u32, u32) {
+    match path.before() {
         true => (leaf, there),
         false => (there, leaf),
     }

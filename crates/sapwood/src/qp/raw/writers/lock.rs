@@ -143,7 +143,7 @@ impl Parking {
     pub(crate) fn release(&self, word: &AtomicU32) {
         sync::point();
         let before = word.fetch_and(!STATE, Ordering::Release);
-        debug_assert!(before & LOCKED != 0, "released by who holds it");
+        debug_assert!(before & LOCKED != 0, "only its holder releases a word");
         if before & MARK != 0 {
             self.wake(word);
         }
@@ -155,7 +155,7 @@ impl Parking {
         sync::point();
         // Between the two writes, another writer can only add the mark.
         let mut before = word.load(Ordering::Relaxed);
-        debug_assert!(before & LOCKED != 0, "abandoned by who holds it");
+        debug_assert!(before & LOCKED != 0, "only its holder abandons a word");
         while let Err(now) = word.compare_exchange(
             before,
             before & !LOCKED | MARK,

@@ -161,7 +161,7 @@ pub unsafe trait Structure<V: ?Sized + Value>: Changes<V> {
 
     /// The next keys of a walk that begins at a place, or at the first key. Also returns the next
     /// place, unless the walk is over.
-    fn some_keys(
+    fn next_keys(
         &self,
         guard: Guard<'_>,
         from: Option<Self::Place>,
@@ -189,7 +189,10 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
     /// The leaf cell of a key.
     #[inline]
     fn find_guarded(&self, guard: Guard<'_>, key: &[u8]) -> Option<u32> {
-        debug_assert!(guard.belongs_to(self.domain()), "the view has asked");
+        debug_assert!(
+            guard.belongs_to(self.domain()),
+            "the view checked the guard's domain"
+        );
         // SAFETY: the guard, of the map's domain, is held while the leaf is used under it.
         unsafe { self.find(key) }
     }

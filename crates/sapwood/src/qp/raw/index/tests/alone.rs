@@ -269,7 +269,7 @@ fn equal_hashes_are_refused_when_no_table_helps() {
     world.check();
     assert!(
         world.index.taken().bytes < 1 << 20,
-        "it did not grow for ever"
+        "the table did not grow without end"
     );
     for i in 0..100 {
         world.set(&key(i), false);

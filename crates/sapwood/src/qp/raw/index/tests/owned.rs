@@ -133,10 +133,10 @@ impl World {
         let hash = self.index.hash(key);
         // SAFETY: as above.
         let found = unsafe { self.index.find(self.arena.base(), hash, key) };
-        self.judge(key, found);
+        self.check_answer(key, found);
     }
 
-    fn judge(&mut self, key: &[u8], found: Found) {
+    fn check_answer(&mut self, key: &[u8], found: Found) {
         let expected = self.oracle.get(key).copied();
         match found {
             Found::Leaf(leaf) => assert_eq!(Some(leaf), expected),
@@ -155,7 +155,7 @@ impl World {
         assert_eq!(all.len(), keys.len());
         for (at, (i, found)) in all.into_iter().enumerate() {
             assert_eq!(at, i);
-            self.judge(&keys[i], found);
+            self.check_answer(&keys[i], found);
         }
     }
 

@@ -40,7 +40,7 @@ impl Frame {
 pub(crate) type Frames = SmallVec<[Frame; 16]>;
 
 /// The path from the root to the leaf or cluster of a key, as it was when it was walked.
-pub(crate) struct Way {
+pub(crate) struct Path {
     pub(crate) frames: Frames,
     pub(crate) end: u32,
     pub(crate) near: Near,
@@ -67,7 +67,7 @@ pub(crate) enum Plan {
     Pair { depth: usize, border: Border },
 }
 
-impl Way {
+impl Path {
     /// Whether the key sorts before the leaf nearest to it.
     pub(crate) fn before(&self) -> bool {
         self.near.before
@@ -87,16 +87,16 @@ impl Way {
 impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     /// The path of a key; `None` if the trie is empty.
     #[inline]
-    pub(crate) fn way(&self, key: &[u8]) -> Option<Way> {
+    pub(crate) fn path(&self, key: &[u8]) -> Option<Path> {
         let (frames, end) = self.walk(key)?;
         let near = self.near(end, key)?;
-        Some(Way { frames, end, near })
+        Some(Path { frames, end, near })
     }
 
     /// The path of a key that is there; `None` if it is absent. It finds the leaf by its tag, as
     /// lookups do. This takes less time than a search for the place of a key that may be new.
     #[inline]
-    pub(crate) fn way_of_present(&self, key: &[u8]) -> Option<Way> {
+    pub(crate) fn path_of_present(&self, key: &[u8]) -> Option<Path> {
         let (frames, end) = self.walk(key)?;
         let (index, leaf) = self.place_in(end, key)?;
         let near = Near {
@@ -105,7 +105,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
             part: None,
             before: false,
         };
-        Some(Way { frames, end, near })
+        Some(Path { frames, end, near })
     }
 
     /// Walks down by the bytes of a key to a leaf or cluster; `None` if the trie is empty.
@@ -145,33 +145,36 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
 
     /// The first step of the insertion of an absent key, whose path this is.
     #[inline]
-    pub(crate) fn plan(&self, way: &Way, key: &[u8]) -> Option<Plan> {
-        let part = way.near.part?;
-        let found = self.key(way.near.leaf)?;
-        let border = match way.before() {
+    pub(crate) fn plan(&self, path: &Path, key: &[u8]) -> Option<Plan> {
+        let part = path.near.part?;
+        let found = self.key(path.near.leaf)?;
+        let border = match path.before() {
             true => Border::between(key, found, part),
             false => Border::between(found, key, part),
         };
-        let parent = way.parent();
+        let parent = path.parent();
         if parent.is_some_and(|parent| part < parent) {
-            let depth = way.frames.iter().position(|frame| frame.offset() >= part)?;
-            return Some(match way.frames[depth].offset() == part {
+            let depth = path
+                .frames
+                .iter()
+                .position(|frame| frame.offset() >= part)?;
+            return Some(match path.frames[depth].offset() == part {
                 true => Plan::Label { depth, border },
                 false => Plan::Pair { depth, border },
             });
         }
-        if way.end & LEAF != 0 {
+        if path.end & LEAF != 0 {
             return Some(Plan::Two { border });
         }
-        let c = self.cluster(way.end)?;
+        let c = self.cluster(path.end)?;
         // SAFETY: a cluster that `cluster` returned is whole.
         let fits = is_in_reach(c, part) || unsafe { fits_anew(c, part) };
         if has_room(c) && fits {
             return Some(Plan::Into {
                 // SAFETY: as above; the near leaf is in it.
-                at: unsafe { c.place(way.near.index, part, way.before()) },
+                at: unsafe { c.place(path.near.index, part, path.before()) },
                 border,
-                behind: way.before(),
+                behind: path.before(),
                 anew: !is_in_reach(c, part),
             });
         }
@@ -182,11 +185,11 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
             // The key differs from all leaves of the cluster at a lesser offset than they do among
             // themselves.
             true if parent == Some(part) => Plan::Label {
-                depth: way.frames.len() - 1,
+                depth: path.frames.len() - 1,
                 border,
             },
             true => Plan::Pair {
-                depth: way.frames.len(),
+                depth: path.frames.len(),
                 border,
             },
         })
