@@ -78,11 +78,11 @@ impl<V: ?Sized + Value> IndexOnly<V> {
 
     /// Locks the stripe of a hash.
     #[inline]
-    fn lock(&self, hash: u64, met: &mut LockContention) -> Stripe<'_> {
+    fn lock(&self, hash: u64, contention: &mut LockContention) -> Stripe<'_> {
         // The tag comes from the lowest bits, the home from the highest.
         let word = &*self.stripes[(hash >> 8) as usize & (self.stripes.len() - 1)];
         // A stripe is never obsolete.
-        while self.parking.acquire(word, met).is_none() {}
+        while self.parking.acquire(word, contention).is_none() {}
         Stripe {
             parking: &self.parking,
             word,

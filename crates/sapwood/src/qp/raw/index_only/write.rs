@@ -19,7 +19,7 @@ unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {
         key: &[u8],
         value: V::New<'a>,
         mode: &mut Mode<'_, V>,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Done<V::New<'a>> {
         let hash = self.index.hash(key);
         // SAFETY: the guard is held throughout; the index is changed under the stripe, with the
@@ -36,13 +36,13 @@ unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {
                     }
                     passed = Some(leaf);
                 }
-                let _stripe = self.lock(hash, met);
+                let _stripe = self.lock(hash, contention);
                 let found = self.find_hashed(hash, key);
                 return match (&*mode, found) {
                     (Mode::New, Some(leaf)) => Done::Exists(leaf, value),
                     (Mode::Replace, None) => Done::Absent(value),
                     (Mode::If(_), _) if found != passed => {
-                        met.locks += 1;
+                        contention.locks += 1;
                         continue;
                     }
                     (_, Some(old)) => self.replace(held, hash, key, value, old),
@@ -57,7 +57,7 @@ unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {
         held: &mut Held<'_>,
         key: &[u8],
         mut test: Option<&mut Test<'_, V>>,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Option<u32>, Lack> {
         let hash = self.index.hash(key);
         // SAFETY: as in `write`.
@@ -71,10 +71,10 @@ unsafe impl<V: ?Sized + Value> Changes<V> for IndexOnly<V> {
                         return Ok(None);
                     }
                 }
-                let _stripe = self.lock(hash, met);
+                let _stripe = self.lock(hash, contention);
                 let found = self.find_hashed(hash, key);
                 if test.is_some() && found != passed {
-                    met.locks += 1;
+                    contention.locks += 1;
                     continue;
                 }
                 if let Some(leaf) = found {

@@ -233,7 +233,7 @@ impl<V: ?Sized + Value> Trie<V> {
         slot: Slot,
         cell: u32,
     ) -> Result<Option<u32>, Lack> {
-        let mut met = LockContention::default();
+        let mut contention = LockContention::default();
         // SAFETY: the node is not freed under the guard; nobody else knows the new one until it is
         // stored.
         unsafe {
@@ -247,8 +247,13 @@ impl<V: ?Sized + Value> Trie<V> {
             let is_branch = cell & KIND == 0;
             let copy = || parts::copy_whole(self.pointer(cell), h, size, self.pointer(new), 0);
             let mut moved = false;
-            if !is_branch || self.parking.acquire(self.word_of(cell), &mut met).is_some() {
-                moved = self.lock_slot(slot, cell, &mut met);
+            if !is_branch
+                || self
+                    .parking
+                    .acquire(self.word_of(cell), &mut contention)
+                    .is_some()
+            {
+                moved = self.lock_slot(slot, cell, &mut contention);
                 if moved {
                     copy();
                     held.begin();

@@ -163,19 +163,19 @@ impl<V: ?Sized + Value> Trie<V> {
         (slot, old): (Slot, u32),
         counts: Counts,
         mut blocks: Blocks,
-        met: &mut LockContention,
+        contention: &mut LockContention,
         fill: impl FnOnce() -> Option<u32>,
     ) -> Tried {
         // SAFETY: the caller's promise.
         unsafe {
-            if !self.lock_slot(slot, old, met) {
+            if !self.lock_slot(slot, old, contention) {
                 self.give_up(held, &mut blocks);
                 return Tried::Again;
             }
             let Some(new) = fill() else {
                 self.unlock_slot(slot);
                 self.give_up(held, &mut blocks);
-                met.locks += 1;
+                contention.locks += 1;
                 return Tried::Again;
             };
             if matches!(counts, Counts::More(_)) && !self.reserve_entry() {
@@ -200,7 +200,7 @@ impl<V: ?Sized + Value> Trie<V> {
         (slot, cell): (Slot, u32),
         counts: Counts,
         mut blocks: Blocks,
-        met: &mut LockContention,
+        contention: &mut LockContention,
         fill: impl FnOnce(Branch) -> Option<u32>,
     ) -> Tried {
         // SAFETY: the caller's promise. The cells of the branch must not change while they are
@@ -208,9 +208,9 @@ impl<V: ?Sized + Value> Trie<V> {
         unsafe {
             let word = self.word_of(cell);
             let mut tried = Tried::Again;
-            if self.parking.acquire(word, met).is_some() {
+            if self.parking.acquire(word, contention).is_some() {
                 if let Some(new) = fill(self.plain_branch(cell)) {
-                    if self.lock_slot(slot, cell, met) {
+                    if self.lock_slot(slot, cell, contention) {
                         if !matches!(counts, Counts::More(_)) || self.reserve_entry() {
                             self.make_public(held, slot, new, counts);
                             self.unlock_slot(slot);
@@ -224,7 +224,7 @@ impl<V: ?Sized + Value> Trie<V> {
                 }
                 self.parking.release(word);
             }
-            met.locks += 1;
+            contention.locks += 1;
             self.give_up(held, &mut blocks);
             tried
         }

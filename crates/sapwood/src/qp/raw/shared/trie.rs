@@ -174,17 +174,22 @@ impl<V: ?Sized + Value> Trie<V> {
     /// # Safety
     /// As for `load`.
     #[inline]
-    pub(crate) unsafe fn lock_slot(&self, slot: Slot, cell: u32, met: &mut LockContention) -> bool {
+    pub(crate) unsafe fn lock_slot(
+        &self,
+        slot: Slot,
+        cell: u32,
+        contention: &mut LockContention,
+    ) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             let word = self.word(slot);
-            if self.parking.acquire(word, met).is_none() {
-                met.locks += 1;
+            if self.parking.acquire(word, contention).is_none() {
+                contention.locks += 1;
                 return false;
             }
             if self.load(slot) != cell {
                 self.parking.release(word);
-                met.locks += 1;
+                contention.locks += 1;
                 return false;
             }
         }

@@ -56,7 +56,7 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
         key: &[u8],
         value: V::New<'a>,
         mode: &mut Mode<'_, V>,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Done<V::New<'a>> {
         // The value, or the leaf that holds it.
         let mut value = Kept::<V>::Value(value);
@@ -71,7 +71,7 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
                 let there = there(&path);
                 if self.refuses(mode, there) {
                     if !self.index_agrees(hash, key, there) {
-                        met.locks += 1;
+                        contention.locks += 1;
                         sync::wait();
                         continue;
                     }
@@ -97,10 +97,10 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
                 value = Kept::Leaf(leaf, spare);
                 let new = New { leaf, hash };
                 let tried = match path {
-                    None => self.link_root(held, new, met),
+                    None => self.link_root(held, new, contention),
                     Some(path) => match there {
-                        Some(old) => self.replace(held, &path, old, new, met),
-                        None => self.add(held, &path, key, new, met),
+                        Some(old) => self.replace(held, &path, old, new, contention),
+                        None => self.add(held, &path, key, new, contention),
                     },
                 };
                 match tried {
@@ -128,7 +128,7 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
         held: &mut Held<'_>,
         key: &[u8],
         mut test: Option<&mut Test<'_, V>>,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Option<u32>, Lack> {
         let hash = self.hash(key);
         // SAFETY: the guard is held throughout.
@@ -144,18 +144,18 @@ unsafe impl<V: ?Sized + Value> Changes<V> for Trie<V> {
                     if self.index_agrees(hash, key, leaf) {
                         return Ok(None);
                     }
-                    met.locks += 1;
+                    contention.locks += 1;
                     sync::wait();
                     continue;
                 };
                 self.reserve_attempt(held, key, Some(leaf))?;
                 // The leaves that are left may be few enough to join a sibling.
                 let few = path.end & CLUSTER == 0 || self.cluster(path.end).leaves() <= JOIN_AT + 1;
-                let tried = self.unlink(held, &path, New { leaf, hash }, met);
+                let tried = self.unlink(held, &path, New { leaf, hash }, contention);
                 match tried {
                     Tried::Done => {
                         if few {
-                            self.join(held, key, met);
+                            self.join(held, key, contention);
                         }
                         return Ok(Some(leaf));
                     }
@@ -256,7 +256,12 @@ impl<V: ?Sized + Value> Trie<V> {
     ///
     /// # Safety
     /// The guard is held; nobody else knows the leaf.
-    unsafe fn link_root(&self, held: &mut Held<'_>, new: New, met: &mut LockContention) -> Tried {
+    unsafe fn link_root(
+        &self,
+        held: &mut Held<'_>,
+        new: New,
+        contention: &mut LockContention,
+    ) -> Tried {
         let blocks = Blocks::default();
         // SAFETY: the caller's promise.
         unsafe {
@@ -265,7 +270,7 @@ impl<V: ?Sized + Value> Trie<V> {
                 (Slot::Root, 0),
                 Counts::More(new),
                 blocks,
-                met,
+                contention,
                 || Some(new.leaf),
             )
         }
@@ -282,19 +287,19 @@ impl<V: ?Sized + Value> Trie<V> {
         path: &Path,
         old: u32,
         new: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Tried {
         let slot = last_slot(path);
         // SAFETY: the caller's promise. The leaves of a cluster change under the lock of its slot.
         unsafe {
-            if !self.lock_slot(slot, path.end, met) {
+            if !self.lock_slot(slot, path.end, contention) {
                 return Tried::Again;
             }
             let in_cluster = path.end & CLUSTER != 0;
             let index = path.near.index;
             if in_cluster && self.cluster(path.end).cell(index) != old {
                 self.unlock_slot(slot);
-                met.locks += 1;
+                contention.locks += 1;
                 return Tried::Again;
             }
             held.begin();
@@ -321,7 +326,7 @@ impl<V: ?Sized + Value> Trie<V> {
         path: &Path,
         key: &[u8],
         new: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Tried {
         // SAFETY: the caller's promise, for the whole body.
         unsafe {
@@ -338,13 +343,23 @@ impl<V: ?Sized + Value> Trie<V> {
                     border,
                     behind,
                     anew,
-                } => self.put_into(held, path, (at, entry), (border, behind), anew, new, met),
-                Plan::Two { border } => self.make_two(held, path, entry, border, new, met),
-                Plan::Split => self.split(held, path, met),
+                } => self.put_into(
+                    held,
+                    path,
+                    (at, entry),
+                    (border, behind),
+                    anew,
+                    new,
+                    contention,
+                ),
+                Plan::Two { border } => self.make_two(held, path, entry, border, new, contention),
+                Plan::Split => self.split(held, path, contention),
                 Plan::Label { depth, border } => {
-                    self.put_beside(held, path, depth, border, new, met)
+                    self.put_beside(held, path, depth, border, new, contention)
                 }
-                Plan::Pair { depth, border } => self.put_above(held, path, depth, border, new, met),
+                Plan::Pair { depth, border } => {
+                    self.put_above(held, path, depth, border, new, contention)
+                }
             };
             result.unwrap_or_else(Tried::NoMemory)
         }
@@ -364,7 +379,7 @@ impl<V: ?Sized + Value> Trie<V> {
         (border, behind): (Border, bool),
         anew: bool,
         new: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
         // SAFETY: the caller's promise.
@@ -374,7 +389,7 @@ impl<V: ?Sized + Value> Trie<V> {
             let cell = self.block_for_leaves(held, &mut blocks, leaves)?;
             let p = self.pointer(cell);
             let (slot, counts) = ((last_slot(path), path.end), Counts::More(new));
-            let tried = self.swap(held, slot, counts, blocks, met, || {
+            let tried = self.swap(held, slot, counts, blocks, contention, || {
                 if anew {
                     let mut slots = Slots::read(c);
                     slots.insert(at, entry, border, behind);
@@ -403,7 +418,7 @@ impl<V: ?Sized + Value> Trie<V> {
         entry: Entry,
         border: Border,
         new: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
         let cell = self.block_for_leaves(held, &mut blocks, 2)?;
@@ -413,7 +428,7 @@ impl<V: ?Sized + Value> Trie<V> {
             slots.insert(usize::from(!path.before()), entry, border, path.before());
             self.write_leaves(&slots, (0, 2), cell);
             let (slot, counts) = ((last_slot(path), path.end), Counts::More(new));
-            Ok(self.swap(held, slot, counts, blocks, met, || Some(cell)))
+            Ok(self.swap(held, slot, counts, blocks, contention, || Some(cell)))
         }
     }
 
@@ -425,7 +440,7 @@ impl<V: ?Sized + Value> Trie<V> {
         &self,
         held: &mut Held<'_>,
         path: &Path,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
         // SAFETY: the caller's promise. Only the cells of a cluster change, so all else that is
@@ -449,7 +464,7 @@ impl<V: ?Sized + Value> Trie<V> {
                     let labels = branch::labels_of(self.branch(last.cell).h) + 1;
                     let cell = self.block_for_labels(held, &mut blocks, labels)?;
                     let slot = (slot_at(path, above.len()), last.cell);
-                    self.swap_branch(held, slot, Counts::Same, blocks, met, |b| {
+                    self.swap_branch(held, slot, Counts::Same, blocks, contention, |b| {
                         let mut parts = Parts::read(b);
                         if parts.cell(last.index()) != path.end {
                             return None;
@@ -463,7 +478,7 @@ impl<V: ?Sized + Value> Trie<V> {
                 _ => {
                     let cell = self.block_for_labels(held, &mut blocks, 1)?;
                     let slot = (last_slot(path), path.end);
-                    self.swap(held, slot, Counts::Same, blocks, met, || {
+                    self.swap(held, slot, Counts::Same, blocks, contention, || {
                         let (left, right) = write();
                         let pair = Parts::pair(border.at, left, border.byte, right);
                         pair.write(self.pointer(cell), 0);
@@ -491,7 +506,7 @@ impl<V: ?Sized + Value> Trie<V> {
         depth: usize,
         border: Border,
         new: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
         let frame = path.frames[depth];
@@ -502,7 +517,7 @@ impl<V: ?Sized + Value> Trie<V> {
             let cell = self.block_for_labels(held, &mut blocks, labels)?;
             let slot = (slot_at(path, depth), frame.cell);
             Ok(
-                self.swap_branch(held, slot, Counts::More(new), blocks, met, |b| {
+                self.swap_branch(held, slot, Counts::More(new), blocks, contention, |b| {
                     let mut parts = Parts::read(b);
                     // Another child there may have keys on both sides of the new one.
                     if parts.cell(frame.index()) != there {
@@ -528,7 +543,7 @@ impl<V: ?Sized + Value> Trie<V> {
         depth: usize,
         border: Border,
         new: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
         let cell = self.block_for_labels(held, &mut blocks, 1)?;
@@ -538,7 +553,7 @@ impl<V: ?Sized + Value> Trie<V> {
         unsafe {
             Parts::pair(border.at, left, border.byte, right).write(self.pointer(cell), 0);
             let (slot, counts) = ((slot_at(path, depth), there), Counts::More(new));
-            Ok(self.swap(held, slot, counts, blocks, met, || Some(cell)))
+            Ok(self.swap(held, slot, counts, blocks, contention, || Some(cell)))
         }
     }
 
@@ -551,13 +566,13 @@ impl<V: ?Sized + Value> Trie<V> {
         held: &mut Held<'_>,
         path: &Path,
         old: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Tried {
         // SAFETY: the caller's promise.
         unsafe {
             let result = match path.end & CLUSTER {
-                0 => self.unlink_child(held, path, old, met),
-                _ => self.take_out(held, path, old, met),
+                0 => self.unlink_child(held, path, old, contention),
+                _ => self.take_out(held, path, old, contention),
             };
             result.unwrap_or_else(Tried::NoMemory)
         }
@@ -573,7 +588,7 @@ impl<V: ?Sized + Value> Trie<V> {
         held: &mut Held<'_>,
         path: &Path,
         old: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
         let index = path.near.index;
@@ -583,7 +598,7 @@ impl<V: ?Sized + Value> Trie<V> {
             let leaves = c.leaves() - 1;
             let cell = self.block_for_leaves(held, &mut blocks, leaves)?;
             let (slot, counts) = ((last_slot(path), path.end), Counts::Less(old));
-            let tried = self.swap(held, slot, counts, blocks, met, || {
+            let tried = self.swap(held, slot, counts, blocks, contention, || {
                 if c.cell(index) != old.leaf {
                     return None;
                 }
@@ -611,18 +626,21 @@ impl<V: ?Sized + Value> Trie<V> {
         held: &mut Held<'_>,
         path: &Path,
         old: New,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Tried, ArenaFull> {
         let mut blocks = Blocks::default();
         let counts = Counts::Less(old);
         // SAFETY: the caller's promise.
         unsafe {
             let Some((last, above)) = path.frames.split_last() else {
-                return Ok(
-                    self.swap(held, (Slot::Root, old.leaf), counts, blocks, met, || {
-                        Some(0)
-                    }),
-                );
+                return Ok(self.swap(
+                    held,
+                    (Slot::Root, old.leaf),
+                    counts,
+                    blocks,
+                    contention,
+                    || Some(0),
+                ));
             };
             let labels = branch::labels_of(self.branch(last.cell).h);
             let cell = match labels {
@@ -630,18 +648,20 @@ impl<V: ?Sized + Value> Trie<V> {
                 _ => self.block_for_labels(held, &mut blocks, labels - 1)?,
             };
             let slot = (slot_at(path, above.len()), last.cell);
-            Ok(self.swap_branch(held, slot, counts, blocks, met, |b| {
-                let mut parts = Parts::read(b);
-                if parts.cell(last.index()) != old.leaf {
-                    return None;
-                }
-                parts.remove(last.index());
-                if labels == 1 {
-                    return Some(parts.cell(0));
-                }
-                parts.write(self.pointer(cell), 0);
-                Some(cell)
-            }))
+            Ok(
+                self.swap_branch(held, slot, counts, blocks, contention, |b| {
+                    let mut parts = Parts::read(b);
+                    if parts.cell(last.index()) != old.leaf {
+                        return None;
+                    }
+                    parts.remove(last.index());
+                    if labels == 1 {
+                        return Some(parts.cell(0));
+                    }
+                    parts.write(self.pointer(cell), 0);
+                    Some(cell)
+                }),
+            )
         }
     }
 
@@ -650,7 +670,7 @@ impl<V: ?Sized + Value> Trie<V> {
     ///
     /// # Safety
     /// The guard is held.
-    unsafe fn join(&self, held: &mut Held<'_>, key: &[u8], met: &mut LockContention) {
+    unsafe fn join(&self, held: &mut Held<'_>, key: &[u8], contention: &mut LockContention) {
         // SAFETY: the caller's promise, for the whole body.
         unsafe {
             let Some(end) = self.view().end(key) else {
@@ -698,7 +718,7 @@ impl<V: ?Sized + Value> Trie<V> {
                 };
                 let Ok(branch) = branch else { return };
                 let slot = (slot_at(&path, above.len()), last.cell);
-                let tried = self.swap_branch(held, slot, Counts::Same, blocks, met, |b| {
+                let tried = self.swap_branch(held, slot, Counts::Same, blocks, contention, |b| {
                     let mut parts = Parts::read(b);
                     if (parts.cell(left), parts.cell(left + 1)) != (one, two) {
                         return None;

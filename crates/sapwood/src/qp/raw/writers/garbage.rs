@@ -43,13 +43,13 @@ impl WriterPool {
     pub(crate) fn settle<V: ?Sized + Value>(
         &self,
         inner: &mut Inner,
-        met: LockContention,
+        contention: LockContention,
         values: &mut Vec<V::Held>,
     ) {
         inner.contention.operations += 1;
-        if met.locks > 0 {
+        if contention.locks > 0 {
             inner.contention.met_lock += 1;
-            inner.contention.waited += met.waited;
+            inner.contention.waited += contention.waited;
         }
         let limited = self.domain().hard_limit().is_some();
         if limited || inner.open.len() >= BATCH || inner.open_bytes >= BATCH_BYTES {

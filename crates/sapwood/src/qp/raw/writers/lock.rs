@@ -65,7 +65,7 @@ impl Parking {
 
     /// Locks a word and returns its other bits; `None` if it is obsolete.
     #[inline]
-    pub(crate) fn acquire(&self, word: &AtomicU32, met: &mut LockContention) -> Option<u32> {
+    pub(crate) fn acquire(&self, word: &AtomicU32, contention: &mut LockContention) -> Option<u32> {
         sync::point();
         let h = word.load(Ordering::Relaxed);
         if h & STATE == 0
@@ -75,13 +75,13 @@ impl Parking {
         {
             return Some(h);
         }
-        self.acquire_slow(word, met)
+        self.acquire_slow(word, contention)
     }
 
     #[cold]
     #[inline(never)]
-    fn acquire_slow(&self, word: &AtomicU32, met: &mut LockContention) -> Option<u32> {
-        met.locks += 1;
+    fn acquire_slow(&self, word: &AtomicU32, contention: &mut LockContention) -> Option<u32> {
+        contention.locks += 1;
         #[cfg(not(any(loom, shuttle)))]
         let since = std::time::Instant::now();
         let mut round = 0;
@@ -108,7 +108,7 @@ impl Parking {
         };
         #[cfg(not(any(loom, shuttle)))]
         {
-            met.waited += since.elapsed();
+            contention.waited += since.elapsed();
         }
         got
     }

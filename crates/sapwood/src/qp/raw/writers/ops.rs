@@ -112,7 +112,7 @@ pub unsafe trait Changes<V: ?Sized + Value>: Deref<Target = WriterPool> {
         key: &[u8],
         value: V::New<'a>,
         mode: &mut Mode<'_, V>,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Done<V::New<'a>>;
 
     /// Removes a key if its value passes the test; returns its leaf, which lives as long as the
@@ -128,7 +128,7 @@ pub unsafe trait Changes<V: ?Sized + Value>: Deref<Target = WriterPool> {
         held: &mut Held<'_>,
         key: &[u8],
         test: Option<&mut Test<'_, V>>,
-        met: &mut LockContention,
+        contention: &mut LockContention,
     ) -> Result<Option<u32>, Lack>;
 
     /// Lets the index grow or shrink by a step, if it is time.
@@ -234,7 +234,7 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
     unsafe fn finish(
         &self,
         mut held: Held<'_>,
-        met: LockContention,
+        contention: LockContention,
         entries: isize,
         old: Option<u32>,
     ) -> bool {
@@ -249,7 +249,7 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
             }
             self.step(&mut held.inner);
         }
-        self.settle::<V>(&mut held.inner, met, &mut values);
+        self.settle::<V>(&mut held.inner, contention, &mut values);
         let vacant = self.may_be_vacant(&held.inner);
         drop(held);
         drop(values);
@@ -269,16 +269,16 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
         let mut again = true;
         loop {
             let mut held = self.shard();
-            let mut met = LockContention::default();
+            let mut contention = LockContention::default();
             // SAFETY: the guard is held for 'g; `write` has released its locks.
             let done = unsafe {
-                let done = self.write(&mut held, key, value, mode, &mut met);
+                let done = self.write(&mut held, key, value, mode, &mut contention);
                 let (entries, old) = match done {
                     Done::Inserted(_) => (1, None),
                     Done::Replaced(old) => (0, Some(old)),
                     _ => (0, None),
                 };
-                self.finish(held, met, entries, old);
+                self.finish(held, contention, entries, old);
                 done
             };
             let refused = |value, error| Err(Rejected { value, error });
@@ -315,15 +315,15 @@ pub(crate) trait Operations<V: ?Sized + Value>: Structure<V> {
         let mut again = true;
         loop {
             let mut held = self.shard();
-            let mut met = LockContention::default();
+            let mut contention = LockContention::default();
             // SAFETY: as in `change`.
             let (removed, vacant) = unsafe {
-                let removed = self.remove(&mut held, key, test.as_deref_mut(), &mut met);
+                let removed = self.remove(&mut held, key, test.as_deref_mut(), &mut contention);
                 let old = removed.as_ref().ok().copied().flatten();
                 if old.is_some() {
                     self.return_entry();
                 }
-                let vacant = self.finish(held, met, -isize::from(old.is_some()), old);
+                let vacant = self.finish(held, contention, -isize::from(old.is_some()), old);
                 (removed, vacant)
             };
             match removed {

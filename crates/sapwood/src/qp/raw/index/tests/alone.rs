@@ -127,22 +127,22 @@ impl World {
     /// right.
     fn check(&self) {
         let base = self.arena.base();
-        let mut met = HashMap::new();
+        let mut seen = HashMap::new();
         let mut from = Some(0);
         let mut out = Together::new();
         while let Some(at) = from {
             // SAFETY: as above.
             from = unsafe { self.index.leaves_from(base, at, &mut out) };
             for (_, leaf) in &out {
-                *met.entry(*leaf).or_insert(0) += 1;
+                *seen.entry(*leaf).or_insert(0) += 1;
             }
         }
-        assert_eq!(met.len(), self.oracle.len());
+        assert_eq!(seen.len(), self.oracle.len());
         for (key, leaf) in &self.oracle {
             // SAFETY: as above.
             let found = unsafe { self.index.find(base, self.index.hash(key), key) };
             assert_eq!(found, Found::Leaf(*leaf));
-            assert_eq!(met.get(leaf), Some(&1));
+            assert_eq!(seen.get(leaf), Some(&1));
         }
         let mut all = Vec::new();
         // SAFETY: as above.

@@ -218,20 +218,20 @@ fn alone_while_tables_run_over() {
             })
             .collect();
         let base = Kept(&world).base();
-        let (mut from, mut met) = (Some(0), Vec::new());
+        let (mut from, mut seen) = (Some(0), Vec::new());
         let mut out = super::super::alone::Together::new();
         while let Some(at) = from {
             // SAFETY: nothing is freed.
             from = unsafe { world.index.leaves_from(base, at, &mut out) };
-            met.extend(out.iter().map(|(_, leaf)| *leaf));
+            seen.extend(out.iter().map(|(_, leaf)| *leaf));
         }
         for (i, leaf) in leaves.iter().enumerate() {
-            let times = met.iter().filter(|there| *there == leaf).count();
+            let times = seen.iter().filter(|there| *there == leaf).count();
             assert_eq!(times, 1, "key {i}");
             assert_eq!(world.find(&key(i)), Some(1));
         }
-        met.sort_unstable();
-        assert!(met.windows(2).all(|two| two[0] < two[1]));
+        seen.sort_unstable();
+        assert!(seen.windows(2).all(|two| two[0] < two[1]));
         for writer in writers {
             leaves.extend(writer.join().unwrap());
         }

@@ -134,11 +134,11 @@ fn a_step_of_a_walk_ends_however_many_tables_were_moved() {
         let (next, found) = walk.join().unwrap();
         assert!(next.is_some() && found > 0);
     });
-    let (mut from, mut met) = (Some(0), 0);
+    let (mut from, mut seen) = (Some(0), 0);
     while let Some(at) = from {
         // SAFETY: as above.
         from = unsafe { world.index.leaves_from(base, at, &mut out) };
-        met += out.len();
+        seen += out.len();
     }
-    assert_eq!(met, world.leaves.len());
+    assert_eq!(seen, world.leaves.len());
 }
