@@ -219,10 +219,10 @@ macro_rules! read_methods {
         }
 
         /// The answer of a zone for a name, in one descent. It has the name's own entry, its
-        /// closest encloser, the wildcard there, the predecessor, and the zone cut: the shortest of
-        /// the names at or above the name for which `is_cut` returns true. Each label of `name`
-        /// ends with `separator`; [`dns_name`]($crate::key::dns_name) makes such names, with 0 as
-        /// the separator. See [`Closest`]($crate::qp::Closest).
+        /// closest encloser, the wildcard there, the predecessor, and the zone cut. The cut is the
+        /// shortest of the names at or above the name for which `is_cut` returns true. Each label
+        /// of `name` ends with `separator`; [`dns_name`]($crate::key::dns_name) makes such names,
+        /// with 0 as the separator. See [`Closest`]($crate::qp::Closest).
         pub fn closest$(<$g>)?(
             $($this)+ $self,
             name: impl AsRef<[u8]>,

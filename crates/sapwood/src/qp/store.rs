@@ -305,7 +305,7 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpStore<V> {
 
     /// Moves up to `budget` branches into fresh memory in depth-first order, as a commit of its
     /// own; returns whether there is more to do. Readers neither wait nor retry meanwhile. Repeated
-    /// calls compact the whole map; after the last one, the next call begins anew.
+    /// calls compact the whole map. The call after the last step begins a new compaction.
     ///
     /// # Errors
     /// [`Error::ArenaFull`] or [`Error::GarbageLimit`]; no entry is lost, and a later call goes on

@@ -15,8 +15,9 @@ pub(crate) struct Found {
     pub(crate) exact: u32,
     /// Whether a stored key begins with the name.
     pub(crate) exists: bool,
-    /// The length of the closest encloser in bytes: the longest prefix of the name with which a
-    /// stored key begins and that is empty, ends with a separator, or is the whole name.
+    /// The length of the closest encloser in bytes. It is the longest prefix of the name with which
+    /// a stored key begins, among the empty prefix, those that end with a separator, and the name
+    /// itself.
     pub(crate) encloser: usize,
     /// The leaf of the wildcard below the closest encloser, when the name does not exist.
     pub(crate) wildcard: u32,

@@ -146,7 +146,7 @@ impl Parts {
 /// Zeroes the last word of a block, so that the bytes of saved images are deterministic.
 ///
 /// # Safety
-/// The block, of this many bytes, is the caller's to write.
+/// The block has `block` bytes, and is the caller's to write.
 #[inline(always)]
 pub(super) unsafe fn clear_last(p: *mut u8, block: usize) {
     // SAFETY: a block has at least 8 bytes.

@@ -216,10 +216,8 @@ unsafe fn fits_anew(c: Cluster, at: usize) -> bool {
     high - low <= REACH
 }
 
-/// The leaves of two neighbours in a branch as one cluster, if they may be joined.
-///
-/// # Safety
-/// `left` and `right` are the leaves of the children, and the border is between them.
+/// The leaves of two neighbours in a branch as one cluster, if they may be joined. `left` and
+/// `right` are the leaves of the children, and the border is between them.
 pub(crate) fn joined(left: &Slots, border: Border, right: &Slots) -> Option<Slots> {
     if left.len() + right.len() > JOIN_MAX {
         return None;

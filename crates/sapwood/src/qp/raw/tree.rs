@@ -300,7 +300,7 @@ impl<V: ?Sized + Value> Tree<V> {
     }
 
     /// Bytes of published branches and clusters on the path of a key, and of a cluster that may be
-    /// joined: the most garbage that a change of the key makes, its leaf apart.
+    /// joined. A change of the key makes no more garbage, its leaf apart.
     #[cfg(feature = "std")]
     pub(crate) fn path_bytes(&self, key: &[u8]) -> usize {
         let view = self.view();

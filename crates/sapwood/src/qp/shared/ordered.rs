@@ -178,10 +178,11 @@ impl<V: ?Sized + Value + Send + Sync + 'static> QpShared<V> {
         })
     }
 
-    /// Moves up to `budget` branches into fresh memory, in key order and in clusters that fit cache
-    /// lines, or sweeps the memory that they left; returns whether there is more to do. Readers and
-    /// writers go on meanwhile. Repeated calls compact the whole map; after the last one, the next
-    /// call begins anew. The first step of a compaction makes writers wait for a moment.
+    /// One step of a compaction; returns whether there is more to do. It moves up to `budget`
+    /// branches into fresh memory, in key order and in clusters that fit cache lines, or sweeps the
+    /// memory that they left. Readers and writers go on meanwhile. Repeated calls compact the whole
+    /// map. The call after the last step begins a new compaction. The first step of a compaction
+    /// makes writers wait for a moment.
     ///
     /// Iteration gains most, because neighbours in order become neighbours in memory.
     ///
@@ -249,8 +250,9 @@ impl<'g, V: ?Sized + Value + Send + Sync + 'static> QpSharedView<'g, V> {
         self.iter().next_back()
     }
 
-    /// The entry with the least key greater than `key`, whether `key` itself is there or not: a
-    /// step of a walk that holds no guard between its steps, as the kernel's `get_next_key` does.
+    /// The entry with the least key greater than `key`, whether `key` itself is there or not. A
+    /// walk by such steps need not hold a guard between two of them, as with the kernel's
+    /// `get_next_key`.
     pub fn next_after(&self, key: impl AsRef<[u8]>) -> Option<(&'g [u8], &'g V)> {
         let view = self.view();
         read::seek(view, |c| c.seek_ge(&view, key.as_ref(), true))

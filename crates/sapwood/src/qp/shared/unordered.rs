@@ -18,8 +18,8 @@ use crate::seed::seed;
 ///
 /// - A lookup touches two cache lines, whatever the number of entries. Readers need a guard: a
 ///   [`pin`](SharedMap::pin), or a [`Reader`](crate::Reader). They take no lock, with one
-///   exception: a lookup, or a step of a walk, from which writers have moved eight whole tables in
-///   a row waits until it can look while no table is moved.
+///   exception. If writers move eight whole tables in a row during a lookup or a step of a walk,
+///   the reader waits until it can look while no table is moved.
 /// - An insertion writes the leaf (key and value) and one bucket. Writers of different keys rarely
 ///   contend: they lock one or two buckets, and one of some dozens of stripes, by the hash of the
 ///   key.

@@ -14,9 +14,9 @@
 //!
 //! A walk goes through all hashes in ascending order, by the keys of one home of the current table
 //! at a time. If the home was moved, the walk goes to the next table, but only for the hashes of
-//! the home that it came from, because keys behind them may lie in either table. A key keeps its
-//! hash wherever it is moved. So no key comes twice, and no key that is there throughout is missed.
-//! A step of a walk searches at most as many tables as a lookup, and then takes the turn, too.
+//! the home that it came from. Keys behind them may lie in either table. A key keeps its hash
+//! wherever it is moved. So no key comes twice, and no key that is there throughout is missed. A
+//! step of a walk searches at most as many tables as a lookup, and then takes the turn, too.
 
 use core::sync::atomic::Ordering;
 

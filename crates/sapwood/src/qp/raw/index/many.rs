@@ -2,11 +2,11 @@
 //! read, and then its leaves.
 //!
 //! The third pass uses what the second pass read of a home, so no bucket is read twice. The answer
-//! is right: the home was read without MOVED after the guard began, so a leaf that was read from it
-//! is the key's at that moment, or a newer one, and the guard keeps it alive. A leaf from a bucket
-//! behind the home is one that `look_behind` would find. This holds as long as the guard is held,
-//! so the third pass only compares the key. If the key is another one, that lookup begins anew,
-//! alone.
+//! is right, because the home was read without MOVED after the guard began. So a leaf that was read
+//! from it is the key's at that moment, or a newer one, and the guard keeps it alive. A leaf from a
+//! bucket behind the home is one that `look_behind` would find. This holds as long as the guard is
+//! held, so the third pass only compares the key. If the key is another one, that lookup begins
+//! anew, alone.
 
 use core::ptr;
 use core::sync::atomic::Ordering;

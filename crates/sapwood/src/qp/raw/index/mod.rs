@@ -6,13 +6,13 @@
 //!
 //! # Layout
 //!
-//! Buckets of twelve leaves lie in a table ([`table`]) in the order of the hashes: a key's *home*
-//! is `high half of the hash * homes >> 32`, its tag comes from the low byte. A key whose home is
-//! full lies in the next bucket with room. Its home counts such keys (`out`), and has the greatest
-//! distance at which one lies (`reach`, up to 255, because a table that is nearly full has long
-//! runs of full buckets) and some bits of their tags (`filter`). A key that finds no room there
-//! either is *spilled*: its home only counts it (`spilled`), and lookups that do not find it ask
-//! the trie.
+//! Buckets of twelve leaves lie in a table ([`table`]) in the order of the hashes. A key's *home*
+//! is `high half of the hash * homes >> 32`. Its tag comes from the low byte. A key whose home is
+//! full lies in the next bucket with room. Its home counts such keys (`out`), and has some bits of
+//! their tags (`filter`) and the greatest distance at which one lies (`reach`). The distance may be
+//! 255, because a table that is nearly full has long runs of full buckets. A key that finds no room
+//! there either is *spilled*: its home only counts it (`spilled`), and lookups that do not find it
+//! ask the trie.
 //!
 //! # Growth
 //!
@@ -54,10 +54,10 @@
 //! A leaf that a reader follows is alive. The reader saw the slot in use, or the home without
 //! MOVED, after its guard began. So the leaf was in the index after that, and if it is retired
 //! later, it waits for the guard. Slots of a moved home may name leaves that were freed, but no
-//! lookup uses them: a lookup for this home sees MOVED, no keys of later homes lie there, and
-//! earlier homes are MOVED too, because buckets are moved in order. For the same reason a leaf that
-//! is found in the old table is a right answer: it was the key's leaf at the moment when the home
-//! was read without MOVED.
+//! lookup uses them. A lookup for this home sees MOVED. No keys of later homes lie there. Earlier
+//! homes are MOVED too, because buckets are moved in order. For the same reason a leaf that is
+//! found in the old table is a right answer: it was the key's leaf at the moment when the home was
+//! read without MOVED.
 //!
 //! A key that is absent throughout is never found, because keys are compared whole.
 //!

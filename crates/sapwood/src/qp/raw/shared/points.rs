@@ -2,8 +2,8 @@
 //!
 //! The index and the trie change one after the other, under the locks of branches. A new leaf is
 //! added to the index first and then to the trie. An old leaf is removed from the trie first and
-//! then from the index. Lookups follow the index. So a writer that does nothing (the key is there
-//! already, or is absent) answers only when both agree; otherwise its answer would depend on a
+//! then from the index. Lookups follow the index. So a writer that does nothing, as the key is
+//! there already or is absent, answers only when both agree. Otherwise its answer would depend on a
 //! change that lookups do not see yet.
 
 use super::trie::Trie;
