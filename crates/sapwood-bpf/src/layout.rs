@@ -71,7 +71,7 @@ pub mod page {
     /// The first eight bytes.
     pub const MAGIC: u64 = u64::from_le_bytes(*b"SAPWBPF\0");
     /// The version of the arena's layout; one more with each change of it.
-    pub const VERSION: u32 = 2;
+    pub const VERSION: u32 = 3;
     /// Where the version is.
     pub const VERSION_AT: usize = 8;
     /// Where a zero is.
@@ -121,7 +121,7 @@ pub mod page {
 ///             1344 | entries, branches, their units, units of leaves: u32 each        |   programs, under the lock
 ///             1360 | sequence: u64, one more with each unlocking                      |   programs, under the lock
 ///             1376 | clusters, their units: u32 each                                  |   programs, under the lock
-///             1408 | most entries, parts: u32 each; bytes in use, of them before blocks: u64 each
+///             1408 | most entries, parts: u32 each; bytes in use, of them before blocks: u64 each; longest key: u32
 ///             1472 | scratch                                                          |   programs, under the lock
 /// next pages  4096 | heads of the rings, 128 bytes each: one a size of blocks, retired |
 ///                  | slots of the rings | table | buckets | blocks                     |
@@ -158,6 +158,8 @@ pub mod program_map {
         PARTS: usize = 1412;
         /// Where the bytes from the window's beginning are that are in use.
         FRONTIER: usize = 1416;
+        /// Where the most bytes of a key are.
+        LONGEST: usize = 1432;
         /// Where the scratch of the program that has the lock is.
         SCRATCH: usize = 1472;
         /// The heads of the rings.
@@ -176,7 +178,7 @@ pub mod program_map {
         RING_PROGRAMS: usize = 64;
         /// Classes of blocks, each with a ring; the ring after them has what was retired, and the
         /// last one slabs.
-        CLASSES: usize = 55;
+        CLASSES: usize = 100;
         /// The ring of slabs.
         SLABS: usize = CLASSES + 1;
         /// In the ring of what was retired: the kind of a cell that no node has. It tells of a
@@ -193,7 +195,7 @@ pub mod program_map {
         FIRST: usize = 512;
         /// What is left free at the window's end, in units: no place that programs reckon from a
         /// node lies further from it.
-        MARGIN: usize = 192;
+        MARGIN: usize = 576;
         /// A part of the map: the index.
         INDEX: u32 = 1;
         /// A part of the map: the trie.
@@ -206,8 +208,10 @@ pub mod program_map {
     pub const NODES: usize = 1424;
     /// Where the heads of the rings end.
     pub const HEADS_END: usize = RINGS + (SLABS + 1) * RING_BYTES;
-    /// The longest key.
-    pub const KEY_MAX: usize = 254;
+    /// The longest key that a map can be made for, in bytes.
+    pub const KEY_MAX: usize = 4096;
+    /// The longest key unless the builder says another; it lies in its `struct sw_key`.
+    pub const SHORT_KEY_MAX: usize = 254;
 
     /// The class of blocks for this many units.
     pub fn class(units: usize) -> usize {

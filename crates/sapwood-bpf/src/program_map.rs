@@ -323,6 +323,17 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
         self
     }
 
+    /// Bytes of the longest key: 4,096 at most. Default: 254, the longest that lies in a program's
+    /// `struct sw_key`. Of longer ones the bytes lie in the arena (`key.bpf.h`). Programs that
+    /// insert a longer one get `-EINVAL`.
+    ///
+    /// What lies ready for insertions is reckoned for the longest key: a map for 4,096 bytes takes
+    /// some 3 MB at first, if its window has 50 MB or more.
+    pub fn longest_key(mut self, bytes: usize) -> Self {
+        self.plan.longest = bytes;
+        self
+    }
+
     /// The map has an index. When neither this nor [`with_trie`](Self::with_trie) is said, it has
     /// both.
     ///
@@ -379,7 +390,7 @@ impl<V: FromBytes + IntoBytes + Immutable + 'static> ProgramMapBuilder<V> {
         self
     }
 
-    /// Leaves for this many entries with keys of this length (up to 254) lie ready from the
+    /// Leaves for this many entries with keys of this length lie ready from the
     /// beginning. A map with a trie needs clusters and branches too, which come as they are used.
     pub fn prefill(mut self, key_len: usize, entries: usize) -> Self {
         self.plan.prefill.push((key_len, entries));

@@ -51,6 +51,10 @@ impl Owner {
         let mut plan = Plan::new(value_bytes);
         plan.max_entries = u32(k::MAX) as usize;
         plan.parts = u32(k::PARTS);
+        plan.longest = u32(k::LONGEST) as usize;
+        if plan.longest > k::KEY_MAX {
+            return Err(format!("keys of up to {} bytes", plan.longest));
+        }
         let parts = plan.parts != 0 && plan.parts & !(k::INDEX | k::TRIE) == 0;
         if plan.max_entries > ENTRIES_MAX || !parts {
             return Err(format!(

@@ -2,9 +2,9 @@
 //! of service.
 
 use sapwood_arena::EXTRA_AT;
+use sapwood_format::branch::LARGEST;
 use sapwood_format::bucket::{self, LINE, SLOTS};
-use sapwood_format::header;
-use sapwood_format::reference_of;
+use sapwood_format::{header, leaf, reference_of};
 use sapwood_qsbr::GraceSource;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -37,6 +37,8 @@ const KEPT_MAX: u32 = 64;
 pub(super) struct Plan {
     pub(super) value_bytes: usize,
     pub(super) max_entries: usize,
+    /// Bytes of the longest key.
+    pub(super) longest: usize,
     pub(super) parts: u32,
     pub(super) bytes: Option<usize>,
     pub(super) ring: Option<usize>,
@@ -52,6 +54,7 @@ impl Plan {
         Plan {
             value_bytes,
             max_entries: 65_536,
+            longest: k::SHORT_KEY_MAX,
             parts: 0,
             bytes: None,
             ring: None,
@@ -69,9 +72,13 @@ impl Plan {
             let why = format!("1 to {ENTRIES_MAX}, not {}", self.max_entries);
             return refuse("max_entries", why);
         }
+        if self.longest > k::KEY_MAX {
+            let why = format!("{} bytes at most, not {}", k::KEY_MAX, self.longest);
+            return refuse("longest_key", why);
+        }
         for &(len, _) in &self.prefill {
-            if len > k::KEY_MAX {
-                let why = format!("keys have up to {} bytes, not {len}", k::KEY_MAX);
+            if len > self.longest {
+                let why = format!("keys have up to {} bytes, not {len}", self.longest);
                 return refuse("prefill", why);
             }
         }
@@ -112,7 +119,16 @@ impl Plan {
 
     /// The units of a leaf with a key of this length.
     pub(super) fn leaf_units(&self, key_len: usize) -> usize {
-        self.value_bytes / 8 + key_len / 8 + 1
+        leaf::block(self.value_bytes, key_len) / 8
+    }
+
+    /// The units of the largest block that programs ask for.
+    fn largest(&self) -> usize {
+        let branches = match self.parts & k::TRIE {
+            0 => 0,
+            _ => LARGEST.div_ceil(8),
+        };
+        self.leaf_units(self.longest).max(branches)
     }
 
     /// The capacity of a class's ring: how many blocks it usually has at most, and how many it has
@@ -120,7 +136,7 @@ impl Plan {
     fn ring_of(&self, class: usize) -> (usize, usize) {
         let all = self.ring_size();
         let units = k::units(class);
-        if self.parts & k::TRIE == 0 && units > self.leaf_units(k::KEY_MAX) {
+        if class > k::class(self.largest()) {
             return (1, 0);
         }
         // Large leaves are rarer, large branches rare.
@@ -325,6 +341,7 @@ impl Owner {
         }
         self.set_u32(k::MAX, plan.max_entries as u32);
         self.set_u32(k::PARTS, plan.parts);
+        self.set_u32(k::LONGEST, plan.longest as u32);
         self.set_u64(k::NODES, u64::from(self.blocks.frontier()) * 8);
         self.set_u64(k::FRONTIER, u64::from(self.blocks.frontier()) * 8);
         self.set_u64(root(header::VALUE_BYTES) as usize, plan.value_bytes as u64);

@@ -29,7 +29,7 @@ impl Owner {
 
     /// What the index says of a key.
     pub(super) fn get(&self, key: &[u8]) -> Result<Found, Error> {
-        if key.len() > k::KEY_MAX {
+        if key.len() > self.plan.longest {
             return Ok(Found::Absent);
         }
         let Some(table) = self.table else {

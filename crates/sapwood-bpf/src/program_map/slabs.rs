@@ -55,7 +55,7 @@ pub(super) fn wanted(plan: &Plan, ring: usize, window: usize) -> usize {
         0 => 0,
         _ => nodes_max(),
     };
-    let each = plan.leaf_units(k::KEY_MAX) + nodes;
+    let each = plan.leaf_units(plan.longest) + nodes;
     let insertions = ring.min(INSERTIONS);
     // What is left of a slab may be too small for the next; one is for removals.
     let all = (insertions * each).div_ceil(k::SLAB_UNITS - each) + 1;

@@ -99,7 +99,9 @@ impl Owner {
             Node::Table => return Ok(()),
             Node::Branch => found.branch_units += wanted,
             Node::Cluster => found.cluster_units += wanted,
-            Node::Leaf if units > self.plan.leaf_units(k::KEY_MAX) => return Err("too long a key"),
+            Node::Leaf if units > self.plan.leaf_units(self.plan.longest) => {
+                return Err("too long a key");
+            }
             Node::Leaf => found.leaf_units += wanted,
         }
         if !found.new && self.blocks.given(at) != Some(wanted as u32) {

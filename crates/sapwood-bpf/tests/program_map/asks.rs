@@ -9,6 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use libbpf_rs::ProgramInput;
 use sapwood_bpf::{BpfArena, Loader, Programs};
 
+use crate::kernel::Room;
 pub use crate::side::*;
 
 const SELFTEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/program_map.bpf.o"));
@@ -104,5 +105,26 @@ impl Drop for User {
         // It ends when there are no more questions.
         self.to = None;
         let _ = self.child.wait();
+    }
+}
+
+/// The same with long keys, whose bytes are put into a room of the arena.
+pub struct WithRoom<S> {
+    pub side: S,
+    pub room: Room,
+    pub longest: usize,
+}
+
+impl<S: Side> Side for WithRoom<S> {
+    fn exchange(&mut self, question: &[u8; ASK]) -> [u8; ASK] {
+        self.side.exchange(question)
+    }
+
+    fn longest(&self) -> usize {
+        self.longest
+    }
+
+    fn long_image(&self, key: &[u8]) -> [u8; 256] {
+        self.room.image(key)
     }
 }

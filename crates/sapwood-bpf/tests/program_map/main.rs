@@ -12,10 +12,10 @@ mod side;
 mod storm;
 mod supply;
 
-use asks::{Kernel, User};
+use asks::{Kernel, User, WithRoom};
 use pair::{PARTS, against_the_oracle, key, with};
-use sapwood_bpf::{BpfArena, KernelGrace, ProgramMap};
-use side::Side;
+use sapwood_bpf::{BpfArena, Error, KernelGrace, ProgramMap};
+use side::{ANY, EINVAL, Side, What};
 
 /// Whether the kernel has what is needed; says why not.
 fn can() -> bool {
@@ -66,6 +66,83 @@ fn in_user_space() {
         match User::new(&arena, compiler) {
             Some(mut side) => all_parts(&arena, &mut side, 600, 1),
             None => println!("skipped: no {compiler}"),
+        }
+    }
+}
+
+/// Maps of keys of up to 4,096 bytes, of all parts.
+fn long_keys(arena: &BpfArena, side: impl Side, steps: usize) {
+    let mut side = WithRoom {
+        side,
+        room: kernel::Room::new(arena, "room"),
+        longest: kernel::KEY_MAX,
+    };
+    for (i, parts) in PARTS.into_iter().enumerate() {
+        let mut rng = fastrand::Rng::with_seed(41 + i as u64);
+        let map = with(
+            ProgramMap::<u64>::builder(arena, &format!("long{i}")),
+            parts,
+        );
+        let map = map.max_entries(1000).longest_key(side.longest);
+        let map = map.bytes(48 << 20).build().unwrap();
+        against_the_oracle(&map, &mut side, parts, 1000, &mut rng, steps, 64);
+        // Each is in another; more branches lie above the longest than a path holds.
+        let window = map.window().number;
+        let name = |len: usize| [vec![7; len], vec![8]].concat();
+        let mut lengths: Vec<_> = (0..700).collect();
+        rng.shuffle(&mut lengths);
+        for &len in &lengths {
+            let (done, _) = side.ask(What::Insert, window, ANY, &name(len), &[len as u64]);
+            assert_eq!(done, 0, "{len} bytes");
+            map.service().unwrap();
+        }
+        assert_eq!(map.verify().unwrap().entries, 700);
+        for len in 0..700 {
+            let (found, value) = side.ask(What::Lookup, window, 0, &name(len), &[]);
+            assert!(found > 0 && value[0] == len as u64, "{len}: {found}");
+        }
+        for &len in lengths.iter().rev() {
+            let (done, _) = side.ask(What::Remove, window, 0, &name(len), &[]);
+            assert_eq!(done, 0, "{len} bytes");
+            map.service().unwrap();
+        }
+        assert_eq!(map.verify().unwrap().entries, 0);
+        // A key that is longer than the map's longest.
+        let (refused, _) = side.ask(What::Insert, window, ANY, &vec![1; 4097], &[1]);
+        assert_eq!(refused, EINVAL);
+    }
+    let short = ProgramMap::<u64>::builder(arena, "short").bytes(4 << 20);
+    let short = short.longest_key(100).build().unwrap();
+    for (len, wanted) in [(100, 0), (101, EINVAL), (300, EINVAL)] {
+        let window = short.window().number;
+        let (done, _) = side.ask(What::Insert, window, ANY, &vec![1; len], &[1]);
+        assert_eq!(done, wanted, "{len} bytes");
+    }
+    let refused = ProgramMap::<u64>::builder(arena, "none").longest_key(4097);
+    assert!(matches!(
+        refused.build(),
+        Err(Error::Setting {
+            what: "longest_key",
+            ..
+        })
+    ));
+}
+
+#[test]
+fn long_keys_in_the_kernel() {
+    if can() {
+        let arena = BpfArena::create(256 << 20).unwrap();
+        long_keys(&arena, Kernel::new(&arena), 3000);
+    }
+}
+
+#[test]
+fn long_keys_in_user_space() {
+    if can() {
+        let arena = BpfArena::create(256 << 20).unwrap();
+        match User::new(&arena, "gcc") {
+            Some(side) => long_keys(&arena, side, 1000),
+            None => println!("skipped: no gcc"),
         }
     }
 }

@@ -20,6 +20,19 @@ pub fn key(choices: &mut impl Choices) -> Vec<u8> {
     (0..len).map(|_| choices.below(letters) as u8).collect()
 }
 
+/// Keys of up to this many bytes, made of few letters in long runs: they part at offsets that are
+/// near each other and far from each other, and some are prefixes of others.
+fn long_key(choices: &mut impl Choices, longest: usize) -> Vec<u8> {
+    let mut key = Vec::new();
+    for _ in 0..choices.below(6) {
+        let letter = b'a' + choices.below(3) as u8;
+        let run = [1, 1, 2, 30, 250, 300, 1500][choices.below(7)];
+        key.resize(key.len() + run, letter);
+    }
+    key.truncate(longest);
+    key
+}
+
 /// A map's map of the same contents, and how it is asked.
 struct Pair<'a, V> {
     map: &'a ProgramMap<V>,
@@ -165,7 +178,10 @@ pub fn against_the_oracle<V>(
         if !choices.more() {
             break;
         }
-        let mut key = key(choices);
+        let mut key = match side.longest() {
+            longest if longest > 254 && choices.below(3) > 0 => long_key(choices, longest),
+            _ => key(choices),
+        };
         if choices.flip() && !pair.oracle.is_empty() {
             // One that is there.
             let at = pair.oracle.range(key.clone()..).next();

@@ -34,6 +34,16 @@ pub const ASK: usize = 24 + 64 + 256;
 pub trait Side {
     fn exchange(&mut self, question: &[u8; ASK]) -> [u8; ASK];
 
+    /// Bytes of the longest key that can be asked for.
+    fn longest(&self) -> usize {
+        254
+    }
+
+    /// The image of a key of more than 254 bytes, which lie in the arena.
+    fn long_image(&self, key: &[u8]) -> [u8; 256] {
+        panic!("nowhere to put a key of {} bytes", key.len())
+    }
+
     /// The result, and the value words of a lookup that found something.
     fn ask(
         &mut self,
@@ -50,8 +60,12 @@ pub trait Side {
         for (i, word) in value.iter().enumerate() {
             ask[24 + 8 * i..32 + 8 * i].copy_from_slice(&word.to_ne_bytes());
         }
-        ask[88] = key.len() as u8;
-        ask[89..89 + key.len()].copy_from_slice(key);
+        if key.len() > 254 {
+            ask[88..].copy_from_slice(&self.long_image(key));
+        } else {
+            ask[88] = key.len() as u8;
+            ask[89..89 + key.len()].copy_from_slice(key);
+        }
         let answer = self.exchange(&ask);
         let word = |at: usize| u64::from_ne_bytes(answer[at..at + 8].try_into().unwrap());
         (word(16) as i64, std::array::from_fn(|i| word(24 + 8 * i)))

@@ -5,7 +5,7 @@
 
 #define SW_MAP_EXTRA 0x100000000000ull
 #define SW_MAGIC 0x46504257504153ull
-#define SW_VERSION 2u
+#define SW_VERSION 3u
 #define SW_VERSION_AT 8u
 #define SW_ZERO_AT 12u
 #define SW_SPARE_AT 40u
@@ -85,6 +85,7 @@
 #define SW_KQP_MAX 1408u
 #define SW_KQP_PARTS 1412u
 #define SW_KQP_FRONTIER 1416u
+#define SW_KQP_LONGEST 1432u
 #define SW_KQP_SCRATCH 1472u
 #define SW_KQP_RINGS 4096u
 #define SW_KQP_RING_BYTES 128u
@@ -93,14 +94,14 @@
 #define SW_KQP_RING_KEPT 8u
 #define SW_KQP_RING_USER 12u
 #define SW_KQP_RING_PROGRAMS 64u
-#define SW_KQP_CLASSES 55u
-#define SW_KQP_SLABS 56u
+#define SW_KQP_CLASSES 100u
+#define SW_KQP_SLABS 101u
 #define SW_KQP_CUT 3u
 #define SW_KQP_SLAB_UNITS 1024u
 #define SW_KQP_EXACT 40u
 #define SW_KQP_LEAST 2u
 #define SW_KQP_FIRST 512u
-#define SW_KQP_MARGIN 192u
+#define SW_KQP_MARGIN 576u
 #define SW_KQP_INDEX 1u
 #define SW_KQP_TRIE 2u
 #define SW_KQP_VALUE_MAX 64u

@@ -10,7 +10,7 @@
  *     long found = sw_qp_lookup(ROUTES, &key);      // as in qp.bpf.h
  *     error = sw_qp_remove(ROUTES, &key);
  *
- * Keys have up to 254 bytes. Writers come one after the other, by a lock in the window; readers
+ * Keys have as many bytes as the map was made for, 4,096 at most. Writers come one after the other, by a lock in the window; readers
  * take none. A writer waits for a bounded time only, so it may run anywhere, also in an interrupt
  * of a program that has the lock: then it gets -EBUSY.
  *
@@ -40,14 +40,19 @@ struct sw_qp_value {
 /* How often a writer looks whether the lock is free: some hundred microseconds at most. */
 #define SW_KQP_SPINS 16384
 /* What sw_kqp_seek says besides an offset. */
-#define SW_KQP_SAME 256
-#define SW_KQP_EMPTY 257
-/* More branches than lie above a leaf. */
-#define SW_KQP_DEPTH_MAX 260
+#define SW_KQP_SAME 0x10000
+#define SW_KQP_EMPTY 0x10001
+/* No offset: all are less. */
+#define SW_KQP_NEVER 0x10002
+/* More branches than lie above a leaf; and how many of the lowest the path says. */
+#define SW_KQP_DEPTH_MAX (SW_KEY_MAX + 4)
+#define SW_KQP_PATH_MAX 256
 /*
- * A key is looked for so often: a cluster that is full is split once, and then the key has a place.
+ * A key is looked for so often. A cluster that is full is split once, and then the key has a place;
+ * one that reaches from an early offset to a late one, as long keys may, is split until the key's
+ * neighbours are in a cluster of their own.
  */
-#define SW_KQP_ROUNDS 4
+#define SW_KQP_ROUNDS (SW_QP_FILL_MAX + 4)
 
 /*
  * Scratch: what the steps of an operation tell each other. It lies in the window, and not in
@@ -72,10 +77,10 @@ enum sw_kqp_scratch {
 	SW_KQP_PART = 168, /* where the new key parts from the others */
 	SW_KQP_STEP = 176, /* what it needs */
 	SW_KQP_AT = 184, /* where: the slot in a cluster, the child of a branch */
-	SW_KQP_PATH = 192, /* the way to a leaf: a word for each branch, and one more */
+	SW_KQP_PATH = 192, /* the way to a leaf: a word for each branch, and one more; a ring */
 };
 
-_Static_assert(SW_KQP_SCRATCH + SW_KQP_PATH + (SW_KQP_DEPTH_MAX + 1) * 8 <= SW_KQP_RINGS, "the path fits the header page");
+_Static_assert(SW_KQP_SCRATCH + SW_KQP_PATH + SW_KQP_PATH_MAX * 8 <= SW_KQP_RINGS, "the path fits the header page");
 
 SW_INLINE __u64 sw_kqp_get(sw_at window, __u32 what)
 {
@@ -326,7 +331,20 @@ SW_INLINE void sw_kqp_count(sw_at window, __u32 what, __u32 more)
 #include "qp_write_index.bpf.h"
 #include "qp_write_trie.bpf.h"
 
-/* Writes a key where it lies in a leaf: the words that it has, no more, as another block may follow. */
+/* Writes a long key where it lies in a leaf, with zeros to the end of its last word. */
+SW_GLOBAL int sw_kqp_put_long(__u64 to, const struct sw_key *key SW_NONNULL)
+{
+	__u32 length = sw_key_length(key), head = length < 255 ? 1 : 3, done;
+	__u64 first = length < 255 ? length : 255 | length << 8;
+
+	sw_use_arena();
+	sw_set_u64(to, first | sw_word_of(key->long_at, length) << head * 8);
+	for (done = sw_zero() + 8 - head; done < length && sw_can_loop; done += 8)
+		sw_set_u64(to + done + head, sw_word_of(key->long_at + done, (__s64)length - done));
+	return 0;
+}
+
+/* Writes a short key where it lies in a leaf: the words that it has, no more, as another block may follow. */
 SW_INLINE void sw_kqp_put_key(sw_at at, const struct sw_key *key)
 {
 	const __u64 *words;
@@ -365,13 +383,18 @@ SW_GLOBAL int sw_kqp_write_leaf(__u64 window, const struct sw_key *key SW_NONNUL
 
 	for (i = sw_zero(); i < bytes && sw_can_loop; i += 8)
 		sw_set_u64(leaf + i, sw_kqp_get(window, SW_KQP_VALUE + i));
-	sw_kqp_put_key(leaf + bytes, key);
+	if (sw_key_is_long(key))
+		sw_kqp_put_long(leaf + bytes, key);
+	else
+		sw_kqp_put_key(leaf + bytes, key);
 	return 0;
 }
 
 /* The units of the leaf of a key of this length. */
 SW_INLINE __u32 sw_kqp_leaf_units(sw_at window, __u32 length)
 {
+	if (length >= 255)
+		length += 2;
 	return sw_kqp_value_bytes(window) / 8 + length / 8 + 1;
 }
 
@@ -420,7 +443,7 @@ SW_INLINE long sw_kqp_find(sw_at window, const struct sw_key *key, __u64 hash, _
 /* Goes down to a leaf that the index found, so that there is a path: 0, -EUCLEAN when it is not there, -ELOOP. */
 SW_INLINE long sw_kqp_reach(sw_at window, const struct sw_key *key, __u32 cell)
 {
-	long found = sw_kqp_descend(window, key);
+	long found = sw_kqp_descend(window, key, SW_KQP_NEVER);
 
 	if (found < 0)
 		return found;
@@ -451,7 +474,7 @@ SW_GLOBAL long sw_kqp_replace(__u64 window, const struct sw_key *key SW_NONNULL,
 	error = sw_kqp_room(window, 2);
 	if (error)
 		return error;
-	error = sw_kqp_take(window, sw_kqp_leaf_units(window, key->length), 0, 0, 1);
+	error = sw_kqp_take(window, sw_kqp_leaf_units(window, sw_key_length(key)), 0, 0, 1);
 	if (error)
 		return error;
 	sw_kqp_write_leaf(window, key);
@@ -475,7 +498,7 @@ SW_INLINE long sw_kqp_prepare(sw_at window, const struct sw_key *key, __u32 part
 	long units, error;
 
 	for (round = sw_zero(); round < SW_KQP_ROUNDS && sw_can_loop; round++) {
-		units = sw_kqp_plan(window, part);
+		units = sw_kqp_plan(window, key, part);
 		if (units < 0 || sw_kqp_get(window, SW_KQP_STEP) != SW_KQP_SPLIT)
 			return units;
 		error = sw_kqp_split_plan(window);
@@ -496,7 +519,7 @@ SW_INLINE long sw_kqp_prepare(sw_at window, const struct sw_key *key, __u32 part
 SW_GLOBAL long sw_kqp_make_leaf(__u64 window, const struct sw_key *key SW_NONNULL, __u64 hash,
 				__u32 node)
 {
-	__u32 parts = sw_u32(window + SW_KQP_PARTS), units = sw_kqp_leaf_units(window, key->length);
+	__u32 parts = sw_u32(window + SW_KQP_PARTS), units = sw_kqp_leaf_units(window, sw_key_length(key));
 	long error;
 
 	if (parts & SW_KQP_INDEX) {
@@ -513,13 +536,14 @@ SW_GLOBAL long sw_kqp_make_leaf(__u64 window, const struct sw_key *key SW_NONNUL
 	sw_kqp_write_leaf(window, key);
 	if (parts & SW_KQP_INDEX)
 		sw_kqp_index_put(window, hash, sw_kqp_new_leaf(window));
-	sw_kqp_count(window, SW_KQP_LEAF_UNITS, units);
+	sw_kqp_count(window, SW_KQP_LEAF_UNITS, sw_kqp_block_units(units));
 	sw_kqp_count(window, SW_KQP_COUNT, 1);
 	return 0;
 }
 
 /*
- * What settles most insertions where there is an index and values have one word, in one step: the
+ * What settles most insertions of short keys where there is an index and values have one word, in
+ * one step: the
  * first slot of the key's home that has its tag has the key; or no slot has the tag, no key that is
  * at home there lies elsewhere, and in a map without trie a slot is free. What sw_qp_insert says;
  * or -EAGAIN, when that does not settle it and nothing was done. The lock is held.
@@ -630,7 +654,8 @@ SW_GLOBAL long sw_kqp_remove(__u64 window, const struct sw_key *key SW_NONNULL, 
 	if (node)
 		sw_kqp_retire(window, node);
 	sw_kqp_retire(window, cell);
-	sw_kqp_count(window, SW_KQP_LEAF_UNITS, -sw_kqp_leaf_units(window, key->length));
+	sw_kqp_count(window, SW_KQP_LEAF_UNITS,
+		     -sw_kqp_block_units(sw_kqp_leaf_units(window, sw_key_length(key))));
 	sw_kqp_count(window, SW_KQP_COUNT, -1);
 	return 0;
 }
@@ -641,7 +666,9 @@ SW_INLINE sw_at sw_kqp_open(__u32 map, const struct sw_key *key)
 	sw_at window = sw_window_in(map, 1u << SW_KIND_KERNEL_QP);
 
 	sw_use_arena();
-	return key->length > SW_KEY_SHORT_MAX ? 0 : window;
+	if (!window || sw_key_length(key) > sw_u32(window + SW_KQP_LONGEST))
+		return 0;
+	return sw_key_is_long(key) && key->long_bytes > SW_KEY_MAX ? 0 : window;
 }
 
 /* Takes the lock, and notes the window's bounds, which the arena's header knows. */
@@ -665,7 +692,9 @@ SW_INLINE long sw_kqp_begin(__u32 map, sw_at window)
  */
 SW_GLOBAL __u64 sw_kqp_hash(__u64 window, const struct sw_key *key SW_NONNULL)
 {
-	return sw_u32(window + SW_KQP_PARTS) & SW_KQP_INDEX ? sw_qp_hash(window, key) : 0;
+	if (!(sw_u32(window + SW_KQP_PARTS) & SW_KQP_INDEX))
+		return 0;
+	return sw_key_is_long(key) ? sw_qp_hash_long(window, key) : sw_qp_hash(window, key);
 }
 
 /*
@@ -678,7 +707,7 @@ SW_GLOBAL __u64 sw_kqp_hash(__u64 window, const struct sw_key *key SW_NONNULL)
  * 0; -EEXIST with SW_NOEXIST, -ENOENT with SW_EXIST; -E2BIG: the map has max_entries; -ENOMEM: user
  * space has supplied no block of that size, or has not fetched what was given up; -ENOSPC: no slot
  * near the key's home, in a map without trie; -EBUSY: the lock was not to be had; -EINVAL: no such
- * window, a flag or length that there is not; -ELOOP: the kernel ended a loop; -EUCLEAN: the window
+ * window, a flag that there is not, or a key longer than the map's longest; -ELOOP: the kernel ended a loop; -EUCLEAN: the window
  * holds no map. Nothing was changed when there is an error.
  */
 SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u64 value, __u64 flags)
@@ -694,7 +723,8 @@ SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 	result = sw_kqp_begin(map, window);
 	if (result)
 		return result;
-	if ((sw_u32(window + SW_KQP_PARTS) & SW_KQP_INDEX) && sw_kqp_value_bytes(window) == 8) {
+	if ((sw_u32(window + SW_KQP_PARTS) & SW_KQP_INDEX) && sw_kqp_value_bytes(window) == 8 &&
+	    !sw_key_is_long(key)) {
 		result = sw_kqp_quick(window, key, hash, value, flags);
 		if (result != -EAGAIN) {
 			sw_kqp_unlock(window);

@@ -6,8 +6,8 @@
  * Of a node that readers can reach only cells change. A leaf or a child more or less means another
  * node, which is put into the place of the old one with one store.
  *
- * Keys have up to 254 bytes, so each offset where two of them part is less than 255. All clusters
- * here have the base 0, and any leaves fit into one.
+ * The base of a cluster is 0 as long as all its borders are at offsets up to 255, and so are all
+ * where keys are short. Else it is the least offset of a border when the cluster was written.
  */
 #ifndef SAPWOOD_QP_WRITE_TRIE_BPF_H
 #define SAPWOOD_QP_WRITE_TRIE_BPF_H
@@ -61,7 +61,7 @@ SW_INLINE int sw_kqp_is_cluster(__u32 header)
 {
 	__u32 leaves = (header >> 16) & 0xff, slots = sw_qp_cluster_capacity(header);
 
-	return !(header & 0x8700ffff) && leaves >= 2 && leaves <= slots && slots <= SW_QP_SLOTS_MAX;
+	return !(header & 0x87000000) && leaves >= 2 && leaves <= slots && slots <= SW_QP_SLOTS_MAX;
 }
 
 /* What is noted in the scratch, where it is no more than 32 bits. */
@@ -73,7 +73,7 @@ SW_INLINE __u32 sw_kqp_noted(sw_at window, __u32 what)
 /* The entry of a path: where in the window the cell is, and the offset of its branch. */
 SW_INLINE sw_at sw_kqp_path(sw_at window, __u32 depth)
 {
-	return window + SW_KQP_SCRATCH + SW_KQP_PATH + (__u64)depth * 8;
+	return window + SW_KQP_SCRATCH + SW_KQP_PATH + (__u64)(depth & (SW_KQP_PATH_MAX - 1)) * 8;
 }
 SW_INLINE sw_at sw_kqp_path_slot(sw_at window, __u32 depth)
 {
@@ -91,14 +91,15 @@ SW_INLINE __u32 sw_kqp_child(sw_at branch, sw_at slot)
 }
 
 /*
- * Goes down the branches as a key leads, to a leaf or a cluster: its cell. The path says by which
- * cells, and SW_KQP_DEPTH how many branches there are. The trie must not be empty. -EUCLEAN,
- * -ELOOP.
+ * Goes down the branches as a key leads, to a leaf or a cluster, or to the first branch whose offset
+ * is not before `until`: its cell. The path says by which cells, and SW_KQP_DEPTH how many branches
+ * there are above; to a branch with just that offset the path leads, and one cell further. The trie
+ * must not be empty. -EUCLEAN, -ELOOP.
  */
-SW_GLOBAL long sw_kqp_descend(__u64 window, const struct sw_key *key SW_NONNULL)
+SW_GLOBAL long sw_kqp_descend(__u64 window, const struct sw_key *key SW_NONNULL, __u32 until)
 {
 	__u64 slot = SW_QP_ROOT, limit = sw_kqp_get(window, SW_KQP_LIMIT), child;
-	__u32 cell, header, offset, length = key->length, depth;
+	__u32 cell, header, offset, length = sw_key_length(key), depth;
 	sw_at node;
 
 	for (depth = sw_zero(); depth < SW_KQP_DEPTH_MAX && sw_can_loop; depth++) {
@@ -118,6 +119,11 @@ SW_GLOBAL long sw_kqp_descend(__u64 window, const struct sw_key *key SW_NONNULL)
 		if (offset < length)
 			child = sw_qp_child(node, header, sw_key_byte(key, offset));
 		slot = node - window + sw_qp_cells_at(header) + child * 4;
+		if (offset >= until) {
+			sw_set_u64(sw_kqp_path(window, depth + 1), slot);
+			sw_kqp_set(window, SW_KQP_DEPTH, depth);
+			return cell;
+		}
 	}
 	return -ELOOP;
 }
@@ -151,26 +157,32 @@ SW_GLOBAL long sw_kqp_pick(__u64 window, const struct sw_key *key SW_NONNULL, __
 SW_GLOBAL long sw_kqp_mismatch(__u64 window, const struct sw_key *key SW_NONNULL, __u32 cell)
 {
 	sw_at text = sw_qp_node(window, cell) + sw_kqp_value_bytes(window);
-	__u32 theirs = sw_u8(text), length = key->length, i, left, shorter, at, words, mine;
-	__u32 label = 0;
+	__u32 theirs = sw_qp_length(text), length = sw_key_length(key), i, left, shorter, at, words;
+	__u32 label = 0, mine;
 	__u64 differ = 0;
 
+	/* As if each key had its length in one byte before it. */
+	text = sw_qp_bytes(text) - 1;
 	shorter = theirs < length ? theirs : length;
 	at = shorter;
-	words = shorter / 8 + 1;
-	sw_each_word(i, left, words) {
-		differ = sw_u64(text + i * 8) ^ sw_key_word(key, i);
-		/* The length is no part of the key. */
-		if (!i)
-			differ &= ~0xffull;
-		if (differ) {
-			differ = (((differ & SW_LOWS) + SW_LOWS) | differ) & SW_HIGHS;
-			at = i * 8 + sw_first_byte(differ) - 1;
-			break;
+	if (sw_key_is_long(key)) {
+		at = sw_agree(text + 1, key->long_at, shorter);
+	} else {
+		words = (shorter & 0xff) / 8 + 1;
+		sw_each_word(i, left, words) {
+			differ = sw_u64(text + i * 8) ^ sw_key_word(key, i);
+			/* The length is no part of the key. */
+			if (!i)
+				differ &= ~0xffull;
+			if (differ) {
+				differ = (((differ & SW_LOWS) + SW_LOWS) | differ) & SW_HIGHS;
+				at = i * 8 + sw_first_byte(differ) - 1;
+				break;
+			}
 		}
+		if (!differ && left)
+			return -ELOOP;
 	}
-	if (!differ && left)
-		return -ELOOP;
 	if (at >= shorter) {
 		at = shorter;
 		if (theirs == length)
@@ -196,7 +208,7 @@ SW_GLOBAL long sw_kqp_seek(__u64 window, const struct sw_key *key SW_NONNULL)
 
 	if (!sw_u32(window + SW_QP_ROOT))
 		return SW_KQP_EMPTY;
-	cell = sw_kqp_descend(window, key);
+	cell = sw_kqp_descend(window, key, SW_KQP_NEVER);
 	if (cell < 0)
 		return cell;
 	cell = sw_kqp_pick(window, key, (__u32)cell);
@@ -223,59 +235,134 @@ SW_INLINE sw_at sw_kqp_leaf_slot(sw_at window)
 SW_GLOBAL int sw_kqp_place(__u64 window, __u64 node, __u32 part)
 {
 	__u32 header = sw_u32(node), leaves = sw_qp_cluster_leaves(header), slot;
+	__u32 base = sw_qp_cluster_base(header);
 	sw_at borders = node + sw_qp_cluster_borders_at(header);
 
 	slot = sw_kqp_noted(window, SW_KQP_POS);
 	if (sw_kqp_get(window, SW_KQP_BEFORE)) {
-		while (slot && sw_u8(borders + slot) > part && sw_can_loop)
+		while (slot && base + sw_u8(borders + slot) > part && sw_can_loop)
 			slot--;
 		return slot;
 	}
 	slot++;
-	while (slot < leaves && sw_u8(borders + slot) > part && sw_can_loop)
+	while (slot < leaves && base + sw_u8(borders + slot) > part && sw_can_loop)
 		slot++;
 	return slot;
 }
 
-/*
- * Finds out what a new key needs, and notes it: the step, the cell that it changes, and where in
- * the node of that cell. The units of the node that it makes, 0 if none; or an error.
- */
-SW_GLOBAL long sw_kqp_plan(__u64 window, __u32 part)
+/* The offsets of the borders from slot `from` up to `until`: the least, and the greatest in the upper half. */
+SW_GLOBAL __u64 sw_kqp_borders(__u64 node, __u32 from, __u32 until)
 {
-	__u32 header, cell, depth = sw_kqp_noted(window, SW_KQP_DEPTH), leaves;
-	sw_at slot = window + SW_QP_ROOT, node;
+	__u32 header = sw_u32(node), base = sw_qp_cluster_base(header), border, i;
+	sw_at borders = node + sw_qp_cluster_borders_at(header);
+	__u64 least = 0xffffffff, greatest = 0;
 
-	sw_kqp_set(window, SW_KQP_PART, part);
-	if (part == SW_KQP_EMPTY) {
-		sw_kqp_set(window, SW_KQP_SLOT, slot);
-		sw_kqp_set(window, SW_KQP_STEP, SW_KQP_FIRST_LEAF);
+	sw_hide(least);
+	sw_hide(greatest);
+	for (i = sw_zero() + from; i < until && sw_can_loop; i++) {
+		border = base + sw_u8(borders + i);
+		least = border < least ? border : least;
+		greatest = border > greatest ? border : greatest;
+	}
+	return greatest << 32 | least;
+}
+
+/* The same of the borders of two such ranges together. */
+SW_INLINE __u64 sw_kqp_both(__u64 one, __u64 other)
+{
+	__u64 least = (__u32)one < (__u32)other ? (__u32)one : (__u32)other;
+	__u64 greatest = one >> 32 > other >> 32 ? one >> 32 : other >> 32;
+
+	return greatest << 32 | least;
+}
+
+/* The base of a cluster with these borders; or -E2BIG, when they are too far apart. */
+SW_INLINE long sw_kqp_base(__u64 borders)
+{
+	__u32 least = (__u32)borders, greatest = (__u32)(borders >> 32);
+
+	if (greatest <= 255)
 		return 0;
-	}
-	if (depth && sw_kqp_path_offset(window, depth - 1) > part) {
-		/* Above the leaf's branch: the topmost branch whose offset is not before `part`. */
-		for (depth--; depth && sw_can_loop; depth--) {
-			if (sw_kqp_path_offset(window, depth - 1) < part)
-				break;
-		}
-		if (depth && sw_kqp_path_offset(window, depth - 1) >= part)
-			return -ELOOP;
-		slot = sw_kqp_path_slot(window, depth);
-		sw_kqp_set(window, SW_KQP_SLOT, slot);
-		if (sw_kqp_path_offset(window, depth) != part) {
-			sw_kqp_set(window, SW_KQP_STEP, SW_KQP_TWO_CHILDREN);
-			return 2;
-		}
-		node = sw_qp_node(window, sw_u32(slot));
-		leaves = sw_qp_labels(sw_u32(node));
-		sw_kqp_set(window, SW_KQP_STEP, SW_KQP_MORE_CHILDREN);
-		slot = sw_kqp_path_slot(window, depth + 1);
-		sw_kqp_set(window, SW_KQP_AT, sw_kqp_child(node, slot));
-		return leaves < 256 ? (long)sw_kqp_branch_units(leaves + 1) : -EUCLEAN;
-	}
-	slot = sw_kqp_path_slot(window, depth);
+	return greatest - least <= 255 ? (long)least : -E2BIG;
+}
+
+/* The base of a cluster when one more leaf parts from its neighbour at `part`; or -E2BIG. */
+SW_INLINE long sw_kqp_base_with(sw_at node, __u32 header, __u32 part)
+{
+	__u64 there;
+
+	/* So it is where keys are short. */
+	if (!sw_qp_cluster_base(header) && part <= 255)
+		return 0;
+	there = sw_kqp_borders(node, 1, sw_qp_cluster_leaves(header));
+	return sw_kqp_base(sw_kqp_both(there, (__u64)part << 32 | part));
+}
+
+/* Gives a cluster that is being made a base. */
+SW_INLINE void sw_kqp_set_base(sw_at cluster, __u32 base)
+{
+	if (base)
+		sw_set_u32(cluster, sw_u32(cluster) | (base & 0xffff));
+}
+
+/*
+ * Counts the borders from slot `from` up to `until` from another base than the one before. The
+ * cluster is being made.
+ */
+SW_GLOBAL int sw_kqp_shift(__u64 cluster, __u32 from, __u32 until, __u32 before, __u32 base)
+{
+	sw_at borders = cluster + sw_qp_cluster_borders_at(sw_u32(cluster));
+	__u32 i;
+
+	for (i = sw_zero() + from; i < until && i < SW_QP_SLOTS_MAX && sw_can_loop; i++)
+		sw_set_u8(borders + i, sw_u8(borders + i) + before - base);
+	return 0;
+}
+
+/* Takes note that a new key becomes a child of the branch at this depth of the path, whose offset is `part`: the units of the branch. */
+SW_INLINE long sw_kqp_plan_child(sw_at window, __u32 depth)
+{
+	sw_at slot = sw_kqp_path_slot(window, depth), node = sw_qp_node(window, sw_u32(slot));
+	__u32 labels = sw_qp_labels(sw_u32(node));
+
 	sw_kqp_set(window, SW_KQP_SLOT, slot);
-	cell = sw_u32(slot);
+	sw_kqp_set(window, SW_KQP_STEP, SW_KQP_MORE_CHILDREN);
+	slot = sw_kqp_path_slot(window, depth + 1);
+	sw_kqp_set(window, SW_KQP_AT, sw_kqp_child(node, slot));
+	return labels < 256 ? (long)sw_kqp_branch_units(labels + 1) : -EUCLEAN;
+}
+
+/*
+ * The depth of the topmost branch of the path whose offset is not before `part`, or an error. There
+ * is one. Where the path does not reach so far up, the key leads there once more.
+ */
+SW_INLINE long sw_kqp_above(sw_at window, const struct sw_key *key, __u32 part, __u32 depth)
+{
+	__u32 left = SW_KQP_PATH_MAX - 4;
+	long found;
+
+	for (depth--; depth && left && sw_can_loop; depth--) {
+		if (sw_kqp_path_offset(window, depth - 1) < part)
+			return depth;
+		left--;
+	}
+	if (!depth)
+		return 0;
+	if (left)
+		return -ELOOP;
+	found = sw_kqp_descend(window, key, part);
+	if (found < 0 || found & SW_QP_KIND)
+		return found < 0 ? found : -EUCLEAN;
+	return sw_kqp_noted(window, SW_KQP_DEPTH);
+}
+
+/* sw_kqp_plan, where the key belongs to the leaf or cluster at the end of the path. */
+SW_INLINE long sw_kqp_plan_leaf(sw_at window, __u32 part, __u32 depth)
+{
+	sw_at slot = sw_kqp_path_slot(window, depth), node;
+	__u32 cell = sw_u32(slot), header, leaves;
+
+	sw_kqp_set(window, SW_KQP_SLOT, slot);
 	if (cell & SW_QP_LEAF) {
 		sw_kqp_set(window, SW_KQP_STEP, SW_KQP_TWO_LEAVES);
 		return sw_kqp_cluster_units(2);
@@ -283,13 +370,48 @@ SW_GLOBAL long sw_kqp_plan(__u64 window, __u32 part)
 	node = sw_qp_node(window, cell);
 	header = sw_u32(node);
 	leaves = sw_qp_cluster_leaves(header);
-	if (leaves >= SW_QP_FILL_MAX) {
-		sw_kqp_set(window, SW_KQP_STEP, SW_KQP_SPLIT);
+	if (leaves < SW_QP_FILL_MAX && sw_kqp_base_with(node, header, part) >= 0) {
+		sw_kqp_set(window, SW_KQP_STEP, SW_KQP_MORE_LEAVES);
+		sw_kqp_set(window, SW_KQP_AT, sw_kqp_place(window, node, part));
+		return sw_kqp_cluster_units(leaves + 1);
+	}
+	if (leaves < SW_QP_FILL_MAX && part < (__u32)sw_kqp_borders(node, 1, leaves)) {
+		/* Too far before all of them, which are on one side of it. */
+		if (depth && sw_kqp_path_offset(window, depth - 1) == part)
+			return sw_kqp_plan_child(window, depth - 1);
+		sw_kqp_set(window, SW_KQP_STEP, SW_KQP_TWO_CHILDREN);
+		return 2;
+	}
+	sw_kqp_set(window, SW_KQP_STEP, SW_KQP_SPLIT);
+	return 0;
+}
+
+/*
+ * Finds out what a new key needs, and notes it: the step, the cell that it changes, and where in
+ * the node of that cell. The units of the node that it makes, 0 if none; or an error.
+ */
+SW_GLOBAL long sw_kqp_plan(__u64 window, const struct sw_key *key SW_NONNULL, __u32 part)
+{
+	__u32 depth = sw_kqp_noted(window, SW_KQP_DEPTH);
+	long above;
+
+	sw_kqp_set(window, SW_KQP_PART, part);
+	if (part == SW_KQP_EMPTY) {
+		sw_kqp_set(window, SW_KQP_SLOT, window + SW_QP_ROOT);
+		sw_kqp_set(window, SW_KQP_STEP, SW_KQP_FIRST_LEAF);
 		return 0;
 	}
-	sw_kqp_set(window, SW_KQP_STEP, SW_KQP_MORE_LEAVES);
-	sw_kqp_set(window, SW_KQP_AT, sw_kqp_place(window, node, part));
-	return sw_kqp_cluster_units(leaves + 1);
+	if (!depth || sw_kqp_path_offset(window, depth - 1) <= part)
+		return sw_kqp_plan_leaf(window, part, depth);
+	/* Above the leaf's branch. */
+	above = sw_kqp_above(window, key, part, depth);
+	if (above < 0)
+		return above;
+	if (sw_kqp_path_offset(window, (__u32)above) == part)
+		return sw_kqp_plan_child(window, (__u32)above);
+	sw_kqp_set(window, SW_KQP_SLOT, sw_kqp_path_slot(window, (__u32)above));
+	sw_kqp_set(window, SW_KQP_STEP, SW_KQP_TWO_CHILDREN);
+	return 2;
 }
 
 /* A word whose lowest bits are ones, this many; none for numbers below 0, all for those above 63. */
@@ -425,37 +547,12 @@ SW_INLINE void sw_kqp_put_border(sw_at cluster, __u32 slot, __u32 offset, __u32 
 	sw_set_u8(cluster + sw_qp_cluster_bytes_at(header) + slot, label);
 }
 
-/* As sw_qp_tag_four, of words in the arena. */
-SW_INLINE __u64 sw_kqp_tag_four(sw_at a, sw_at b, sw_at c, sw_at d)
-{
-	return sw_u64(a) * 0x9e3779b185ebca87ull + sw_u64(b) * 0xc2b2ae3d27d4eb4full +
-	       sw_u64(c) * 0x165667b19e3779f9ull + sw_u64(d) * 0x85ebca77c2b2ae63ull;
-}
-
 /* As sw_qp_key_tag, of the key of a leaf: a leaf that was in no cluster has no tag yet. */
-SW_GLOBAL int sw_kqp_leaf_tag(__u64 window, __u32 cell)
+SW_INLINE __u32 sw_kqp_leaf_tag(sw_at window, __u32 cell)
 {
-	sw_at text = sw_qp_node(window, cell) + sw_kqp_value_bytes(window), at = text + 1, last;
-	__u32 length = sw_u8(text), left;
-	__u64 sum = length;
+	sw_at text = sw_qp_node(window, cell) + sw_kqp_value_bytes(window);
 
-	last = at + length - 8;
-	if (length < 8) {
-		/* Zeros follow the key in its word. */
-		sum += (sw_u64(text) >> 8) * 0x9e3779b185ebca87ull;
-	} else if (length <= 32) {
-		if (length < 16)
-			sum += sw_kqp_tag_four(at, last, at, last);
-		else
-			sum += sw_kqp_tag_four(at, at + 8, last - 8, last);
-	} else {
-		for (left = length; left > 32 && sw_can_loop; left -= 32) {
-			sum = sw_qp_tag_mixed(sum + sw_kqp_tag_four(at, at + 8, at + 16, at + 24));
-			at += 32;
-		}
-		sum += sw_kqp_tag_four(last - 24, last - 16, last - 8, last);
-	}
-	return (int)(sw_qp_tag_mixed(sum) >> 56);
+	return sw_qp_tag_at(sw_qp_bytes(text), sw_qp_length(text));
 }
 
 /* The leaves of a leaf or a cluster; a branch counts as too many. */
@@ -471,18 +568,49 @@ SW_INLINE __u32 sw_kqp_leaves(sw_at window, __u32 cell)
 		       SW_QP_FILL_MAX;
 }
 
+/* The base of a cluster; of a leaf 0. */
+SW_INLINE __u32 sw_kqp_base_of(sw_at window, __u32 cell)
+{
+	return cell & SW_QP_CLUSTER ? sw_qp_cluster_base(sw_u32(sw_qp_node(window, cell))) : 0;
+}
+
+/* The borders of two cells, each a leaf or a cluster, which part at this offset: as sw_kqp_borders. */
+SW_INLINE __u64 sw_kqp_united(sw_at window, __u64 cells, __u32 offset)
+{
+	__u32 left = (__u32)cells, right = (__u32)(cells >> 32);
+	__u64 borders = (__u64)offset << 32 | offset;
+
+	/* So it is where keys are short. */
+	if (offset <= 255 && !(sw_kqp_base_of(window, left) | sw_kqp_base_of(window, right)))
+		return borders;
+	if (left & SW_QP_CLUSTER)
+		borders = sw_kqp_both(borders, sw_kqp_borders(sw_qp_node(window, left), 1,
+							      sw_kqp_leaves(window, left)));
+	if (right & SW_QP_CLUSTER)
+		borders = sw_kqp_both(borders, sw_kqp_borders(sw_qp_node(window, right), 1,
+							      sw_kqp_leaves(window, right)));
+	return borders;
+}
+
 /*
  * Writes a cluster of the leaves of two cells, each a leaf or a cluster; where they part, and the
  * label there.
  */
 SW_GLOBAL int sw_kqp_unite(__u64 window, __u64 cells, __u64 to, __u32 offset, __u32 label)
 {
-	__u32 left = (__u32)cells, right = (__u32)(cells >> 32);
+	__u32 left = (__u32)cells, right = (__u32)(cells >> 32), base;
 	__u32 one = sw_kqp_leaves(window, left), leaves = one + sw_kqp_leaves(window, right);
 
 	/* Of what is a leaf alone nothing stays that this takes for a part of a cluster. */
 	sw_kqp_weave(sw_qp_node(window, left), sw_qp_node(window, right), to,
 		     sw_kqp_weaving(leaves, sw_kqp_slots(leaves), one, one), one);
+	base = (__u32)sw_kqp_base(sw_kqp_united(window, cells, offset));
+	if (base | sw_kqp_base_of(window, left) | sw_kqp_base_of(window, right)) {
+		sw_kqp_set_base(to, base);
+		sw_kqp_shift(to, 1, one, sw_kqp_base_of(window, left), base);
+		sw_kqp_shift(to, one + 1, leaves, sw_kqp_base_of(window, right), base);
+	}
+	offset -= base;
 	if (left & SW_QP_LEAF) {
 		sw_kqp_put_leaf(to, 0, left, sw_kqp_leaf_tag(window, left));
 		sw_kqp_put_border(to, 0, 0, 0);
@@ -701,7 +829,8 @@ SW_GLOBAL int sw_kqp_new_tag(const struct sw_key *key SW_NONNULL)
 /* Puts a new leaf into a cluster. */
 SW_GLOBAL int sw_kqp_more_leaves(__u64 window, __u32 leaf, __u32 tag)
 {
-	__u32 at = sw_kqp_noted(window, SW_KQP_AT), border, there, leaves, had;
+	__u32 at = sw_kqp_noted(window, SW_KQP_AT), border, there, leaves, had, base, before;
+	__u32 part = sw_kqp_noted(window, SW_KQP_PART);
 	sw_at slot = sw_kqp_get(window, SW_KQP_SLOT), old, to;
 
 	there = sw_u32(slot);
@@ -712,9 +841,14 @@ SW_GLOBAL int sw_kqp_more_leaves(__u64 window, __u32 leaf, __u32 tag)
 	border = at + sw_kqp_noted(window, SW_KQP_BEFORE);
 	to = sw_ref(window, sw_kqp_noted(window, SW_KQP_NODE));
 	sw_kqp_weave(old, old, to, sw_kqp_weaving(leaves, sw_kqp_slots(leaves), at, border), 1);
+	before = sw_qp_cluster_base(sw_u32(old));
+	base = (__u32)sw_kqp_base_with(old, sw_u32(old), part);
+	if (base | before) {
+		sw_kqp_set_base(to, base);
+		sw_kqp_shift(to, 1, leaves, before, base);
+	}
 	sw_kqp_put_leaf(to, at, leaf, tag);
-	sw_kqp_put_border(to, border, sw_kqp_noted(window, SW_KQP_PART),
-			  sw_kqp_noted(window, SW_KQP_LABEL));
+	sw_kqp_put_border(to, border, part - base, sw_kqp_noted(window, SW_KQP_LABEL));
 	sw_kqp_count_cluster(window, 0, sw_kqp_cluster_units(leaves) - sw_kqp_slots_units(had));
 	sw_publish_u32(slot, sw_kqp_noted(window, SW_KQP_NODE) << 2 | SW_QP_CLUSTER);
 	sw_kqp_retire(window, there);
@@ -819,7 +953,7 @@ SW_GLOBAL int sw_kqp_middle(__u64 node)
  */
 SW_INLINE __u32 sw_kqp_slice(sw_at window, sw_at from, __u32 first, __u32 leaves, __u32 block)
 {
-	__u32 header = sw_u32(from), ref;
+	__u32 header = sw_u32(from), before = sw_qp_cluster_base(header), base = 0, ref;
 	sw_at to;
 
 	if (leaves < 2)
@@ -828,6 +962,11 @@ SW_INLINE __u32 sw_kqp_slice(sw_at window, sw_at from, __u32 first, __u32 leaves
 	to = sw_ref(window, ref);
 	sw_kqp_weave(from, from, to, sw_kqp_weaving(leaves, sw_kqp_slots(leaves), 0, 0),
 		     -(__s32)first);
+	if (before) {
+		base = (__u32)sw_kqp_base(sw_kqp_borders(from, first + 1, first + leaves));
+		sw_kqp_set_base(to, base);
+		sw_kqp_shift(to, 1, leaves, before, base);
+	}
 	sw_kqp_put_border(to, 0, 0, 0);
 	return ref << 2 | SW_QP_CLUSTER;
 }
@@ -849,7 +988,7 @@ SW_GLOBAL long sw_kqp_split_plan(__u64 window)
 	middle = sw_kqp_middle(node);
 	if (!sw_kqp_is_cluster(header) || middle >= leaves)
 		return -EUCLEAN;
-	offset = sw_u8(node + sw_qp_cluster_borders_at(header) + middle);
+	offset = sw_qp_cluster_base(header) + sw_u8(node + sw_qp_cluster_borders_at(header) + middle);
 	sw_kqp_set(window, SW_KQP_AT, middle);
 	sw_kqp_set(window, SW_KQP_PART, offset);
 	sw_kqp_set(window, SW_KQP_LABEL, sw_u8(node + sw_qp_cluster_bytes_at(header) + middle));
@@ -965,6 +1104,7 @@ SW_GLOBAL long sw_kqp_detach_leaf(__u64 window)
 	ref = sw_kqp_noted(window, SW_KQP_NODE);
 	to = sw_ref(window, ref);
 	sw_kqp_weave(node, node, to, sw_kqp_weaving(leaves, slots, at, border), -1);
+	sw_kqp_set_base(to, sw_qp_cluster_base(header));
 	sw_kqp_count_cluster(window, 0, sw_kqp_slots_units(slots) - sw_kqp_slots_units(had));
 	sw_publish_u32(slot, ref << 2 | SW_QP_CLUSTER);
 	return cell;
@@ -1053,12 +1193,14 @@ SW_GLOBAL int sw_kqp_join_at(__u64 window, __u64 slot, __u32 child, __u32 leaves
 	left = sw_u32(cells);
 	right = sw_u32(cells + 4);
 	units = labels > 1 ? sw_kqp_branch_units(labels - 1) : 0;
-	if (offset > SW_KEY_SHORT_MAX || sw_kqp_room(window, 3) ||
+	if (offset > SW_KEY_MAX ||
+	    sw_kqp_base(sw_kqp_united(window, sw_kqp_cells(left, right), offset)) < 0 ||
+	    sw_kqp_room(window, 3) ||
 	    sw_kqp_take(window, 0, sw_kqp_cluster_units(leaves), units, 1))
 		return 0;
 	label = sw_kqp_label(parent, child);
 	/* A key that ends here is the only one of its child. */
-	ref = sw_u8(sw_qp_node(window, left) + sw_kqp_value_bytes(window));
+	ref = sw_qp_length(sw_qp_node(window, left) + sw_kqp_value_bytes(window));
 	if ((left & SW_QP_LEAF) && ref == offset)
 		label = 0;
 	node = sw_kqp_noted(window, SW_KQP_NODE);
