@@ -204,15 +204,15 @@ fn bad_lines() {
     s.run(&["routes", "build", "text", "-o", "old"])
         .code(2)
         .out("")
-        .complains("sapwood: text: line 3: 10.0.0.1/8 has bits set behind its length; 10.0.0.0/8 may be meant\n");
+        .complains("sapwood: text: line 3: 10.0.0.1/8 has bits set after its length; 10.0.0.0/8 may be meant\n");
     assert_eq!(std::fs::read(s.path("old")).unwrap(), b"precious");
     s.run(&["routes", "build", "text", "-o", "t", "--truncate"])
         .code(2)
-        .complains("sapwood: text: line 4: \"host\" is not a prefix: no address\n");
+        .complains("sapwood: text: line 4: \"host\" is not a prefix: it has no address\n");
     s.run(&["routes", "build", "text", "-o", "t", "--skip-bad"])
         .code(0)
-        .complains("sapwood: text: line 3: 10.0.0.1/8 has bits set behind its length; 10.0.0.0/8 may be meant; left out\n")
-        .complains("text: line 4: \"host\" is not a prefix: no address; left out\n")
+        .complains("sapwood: text: line 3: 10.0.0.1/8 has bits set after its length; 10.0.0.0/8 may be meant; left out\n")
+        .complains("text: line 4: \"host\" is not a prefix: it has no address; left out\n")
         .complains("t: 2 routes by 2 next hops in a file of ")
         .complains("; 2 bad and left out\n");
     s.run(&["routes", "build", "text", "-o", "t", "--skip-bad", "--truncate"])
@@ -287,11 +287,11 @@ fn table_dumps() {
         .code(0);
     s.run(&["routes", "build", "rib", "-o", "t", "--peer", "192.0.2.2"])
         .code(2)
-        .complains("sapwood: rib: record 1: at byte 0: there is no peer 192.0.2.2; of 1 there are 192.0.2.1\n");
+        .complains("sapwood: rib: record 1: at byte 0: the dump has no peer 192.0.2.2; its peers (1 in all) are 192.0.2.1\n");
     s.file("cut", &dump[..dump.len() - 1]);
     s.run(&["routes", "build", "cut", "-o", "t"])
         .code(2)
-        .complains("sapwood: cut: record 3: at byte 72: the file ends within it\n");
+        .complains("sapwood: cut: record 3: at byte 72: the file ends within the record\n");
     s.run(&["routes", "build", "cut", "-o", "t", "--skip-bad"])
         .code(2);
     let mut bad = dump.clone();
