@@ -49,7 +49,7 @@ pub fn exit(outcome: Outcome) -> ExitCode {
     let (code, error) = match outcome {
         Ok(Answer::Yes) => return ExitCode::SUCCESS,
         Ok(Answer::No) => return ExitCode::from(1),
-        // The reader of the output has closed the pipe, so nobody misses the rest.
+        // The reader of the output has closed the pipe, so the rest is not needed.
         Err(error) if error.is_broken_pipe() => return ExitCode::SUCCESS,
         Err(error @ Error::Wrong(_)) => (1, error),
         Err(error) => (2, error),

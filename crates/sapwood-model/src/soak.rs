@@ -352,7 +352,7 @@ impl<'m, M: SharedMap + ?Sized> Thread<'m, M> {
             Answer::Done(done) => (!done).then_some(account.seen),
         };
         if let Some(value) = before {
-            assert_eq!(key_of(value), at, "{op} on \"{name}\" met {value:#x}");
+            assert_eq!(key_of(value), at, "{op} on \"{name}\" found {value:#x}");
             account.seen = value;
         }
         let (_, after) = op.apply(before);

@@ -137,7 +137,7 @@ A change of a route or a neighbour in the kernel takes effect after --fresh mill
     Run(RouteArgs),
 }
 
-/// Where the program finds next hops.
+/// The source of the program's next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Hops {
     /// The kernel's own lookup, for each packet
@@ -158,7 +158,7 @@ pub struct RouteArgs {
     /// needs one before packets can be redirected to it.
     #[arg(long, value_name = "NAME")]
     pub pass: Vec<String>,
-    /// Where the program finds next hops.
+    /// The source of next hops.
     #[arg(long, value_enum, default_value = "cache")]
     pub by: Hops,
     /// How many entries the cache has.

@@ -147,7 +147,7 @@ fn two_successful_insert_new() {
         (1, 2, 6, Op::InsertNew(2), Answer::Done(true)),
     ];
     assert_eq!(culprit(&lines), (Op::InsertNew(2), Answer::Done(true)));
-    // With a removal that may come between them there is an order.
+    // There is an order with a removal that may come between them.
     let removed = (2, 3, 8, Op::Remove, value(1));
     history(&[lines[0], lines[1], removed]).check().unwrap();
     // There is no order if the removal began after both had returned.
