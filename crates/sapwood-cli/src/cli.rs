@@ -1,4 +1,4 @@
-//! The arguments and their help.
+//! The arguments of `sapwood` and their help.
 
 #[cfg(feature = "bpf")]
 pub mod bpf;
@@ -15,15 +15,27 @@ use crate::keys::KeyForm;
 use ranges::{MapsArgs, RangesCommand};
 use routes::RoutesCommand;
 
-const EXIT_CODES: &str = "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, no room, different, damaged, a wrong answer in the tour or a bench); \
-2 an error, which stderr explains.";
+/// The exit codes, at the end of the program's help.
+macro_rules! exit_codes {
+    () => {
+        "Exit codes:
+  0  success, or the answer is yes
+  1  the answer is no (absent, no room, different, damaged), or the tour or the bench failed a check
+  2  an error, which stderr explains"
+    };
+}
 
 /// Ordered tables of names, of routes and of ranges: build, query, check and measure them.
 #[derive(Debug, Parser)]
-#[command(name = "sapwood", version, max_term_width = 110, after_help = EXIT_CODES, after_long_help = concat!(
-    "Examples:
+#[command(
+    name = "sapwood",
+    version,
+    max_term_width = 110,
+    after_help = exit_codes!(),
+    after_long_help = concat!(
+        "Examples:
   sapwood names build words.txt -o words.qp     a map of the lines of a file
-  sapwood names prefix words.qp under           what starts with \"under\"
+  sapwood names prefix words.qp under           the entries whose keys start with \"under\"
   sapwood names longest --dns zones.qp www.example.org
                                                 the closest enclosing zone
   sapwood routes build --kernel -o routes.lpm   a table of this machine's routes
@@ -32,76 +44,78 @@ const EXIT_CODES: &str = "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, no
                                                 a map of ranges of numbers
   sapwood ranges alloc ports.ranges 8 'my own'  the lowest room for a new range
   sapwood maps --gap 1G                         the lowest gap among this process's mappings
-  sapwood tour --quick                          what the library does, on this machine's own data
+  sapwood tour --quick                          what the library does, on data of this machine
 
-", "Exit codes: 0 success or \"yes\"; 1 \"no\" (absent, no room, different, damaged, a wrong answer in the tour or a bench); \
-2 an error, which stderr explains."))]
+",
+        exit_codes!()
+    )
+)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What the program can do.
+/// The commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Maps of names (any byte strings) to numbers or texts, in files
+    /// Builds, queries and checks maps of names (any byte strings) to numbers or texts
     #[command(after_help = "Examples:
   sapwood names build words.txt -o words.qp
   sapwood names get words.qp oak
   sapwood names range words.qp --from oa --to ob
   find /usr -print0 | sapwood names build --null - -o usr.qp")]
     Names {
-        /// What to do with them.
+        /// What to do with the maps.
         #[command(subcommand)]
         command: NamesCommand,
     },
-    /// Tables of routes (IPv4 and IPv6 prefixes with next hops), in files
+    /// Builds, queries and checks tables of routes (IPv4 and IPv6 prefixes with next hops)
     #[command(after_help = "Examples:
   sapwood routes build routes.txt -o routes.lpm
   sapwood routes lookup routes.lpm 192.0.2.77 2001:db8::1
   sapwood routes stats routes.lpm
   sapwood routes diff monday.lpm tuesday.lpm")]
     Routes {
-        /// What to do with them.
+        /// What to do with the tables.
         #[command(subcommand)]
         command: RoutesCommand,
     },
-    /// Maps of ranges of numbers (0 to 2^64 - 1) to texts, in files
+    /// Builds, queries, changes and checks maps of ranges of numbers (0 to 2^64 - 1) to texts
     #[command(after_help = "Examples:
   sapwood ranges build ports.txt -o ports.ranges
   sapwood ranges get ports.ranges 443
   sapwood ranges gaps ports.ranges --from 1024 --to 65535 --min 100
   sapwood ranges alloc ports.ranges 10 'my services' --from 1024 --to 65535")]
     Ranges {
-        /// What to do with them.
+        /// What to do with the maps.
         #[command(subcommand)]
         command: RangesCommand,
     },
-    /// What a process has mapped: all of it, what is at an address, where there is room
+    /// Shows a process's memory mappings, the mapping at an address, or the lowest gap of a size
     #[command(long_about = ranges::MAPS)]
     Maps(MapsArgs),
-    /// Maps inside the kernel, and the programs that use them (as root)
+    /// Runs packet filters and routers inside the kernel, and shows their maps (needs root)
     #[cfg(feature = "bpf")]
     #[command(after_help = "Examples:
   sapwood bpf names run blocked.txt -i eth0
   sapwood bpf list
   sapwood bpf dump /sys/fs/bpf/names/arena blocked --dns")]
     Bpf {
-        /// What to do.
+        /// What to do with the maps.
         #[command(subcommand)]
         command: bpf::BpfCommand,
     },
-    /// Shows what the library does, on data of this machine, beside std's maps; every answer is
-    /// checked
+    /// Shows what the library does on data of this machine, next to std's maps, and checks every
+    /// answer
     Tour(TourArgs),
-    /// Prints completions for a shell
+    /// Prints the completions of this program for a shell
     #[command(after_help = "Examples:
   sapwood completions bash > ~/.local/share/bash-completion/completions/sapwood
   sapwood completions zsh > ~/.zfunc/_sapwood
   sapwood completions fish > ~/.config/fish/completions/sapwood.fish")]
     Completions {
-        /// The shell.
+        /// The shell that reads the completions.
         shell: Shell,
     },
     /// Prints a manual page, or writes all of them into a folder
@@ -110,44 +124,48 @@ pub enum Command {
   sapwood man names build | man -l -
   sapwood man --out /usr/local/share/man/man1")]
     Man {
-        /// Write all pages into this folder (made if it is not there).
+        /// Write all pages into this folder, which is created if it does not exist.
         #[arg(long, value_name = "DIR", conflicts_with = "page")]
         out: Option<PathBuf>,
-        /// The command whose page to print, word by word; without any, the program's.
+        /// The command whose page is printed, such as "names build"; without one, the program's
+        /// page.
         #[arg(value_name = "COMMAND")]
         page: Vec<String>,
     },
 }
 
-/// What can be done with maps of names.
+/// The commands on maps of names.
 #[derive(Debug, Subcommand)]
 pub enum NamesCommand {
-    /// Builds a map from a text: one key a line, or key, tab, value
+    /// Builds a map from a text with one key, or a key, a tab and a value, in each line
     #[command(
-        long_about = "Builds a map from a text: one key a line, or key, tab, number.
+        long_about = "Builds a map from a text with one key, or a key, a tab and a number, in each \
+line.
 
-A key is everything before the last tab of a line, as bytes of any value; its number has up to 64 bits. A line without a \
-tab gets its own line number, counted from 1. Empty lines are passed over (an empty key can be given as tab, number). \
-When a key comes twice, the last one wins.
+The key is everything before the last tab of a line and may have any bytes. The number after the \
+tab is decimal and has up to 64 bits. The number of a line without a tab is the line's own, \
+counted from 1. Empty lines are skipped; a line of a tab and a number stores the empty key. When a \
+key comes twice, the last line wins.
 
-With --values text, a key is everything before the first tab, and what is behind it is its text, tabs included; a line \
-without a tab has an empty text. A record has at most 65,557 bytes. The other commands see what a map holds, and print \
-numbers or texts.
+With --values text, the key is everything before the first tab, and its value is everything after \
+that tab, more tabs included. The value of a line without a tab is empty. A record has at most \
+65,557 bytes. The other commands read from the file whether its values are numbers or texts.
 
-Lines that cannot be stored are reported with their numbers and left out, or end everything under --strict. The map \
-is written beside OUT and renamed: OUT is the old file or the whole new one, never anything between.",
+A key has at most 65,535 bytes. A line that cannot be stored is reported with its number and left \
+out; with --strict it is an error, and nothing is written. The map is written to a new file, which \
+is then renamed to OUT: OUT is the old file or the whole new one at any time.",
         after_help = "Examples:
   sapwood names build words.txt -o words.qp
   sapwood names build --dns zones.txt -o zones.qp      (give --dns to the queries, too)
   find /usr -print0 | sapwood names build --null --keys-only - -o usr.qp
   sapwood names build --values text trees.tsv -o trees.qp
-  sapwood names build --strict ids.tsv -o ids.qp       (nothing is written if any line is bad)"
+  sapwood names build --strict ids.tsv -o ids.qp       (writes nothing if any line is bad)"
     )]
     Build(BuildArgs),
     /// Prints the values of keys
     #[command(
-        after_help = "One key: its value. Several, or keys from stdin: key, tab, value. Absent keys are named on \
-stderr, and make the exit code 1.
+        after_help = "For one key, prints its value. For several keys, or keys from stdin, prints \
+key, tab, value in each line. Absent keys are named on stderr; then the exit code is 1.
 
 Examples:
   sapwood names get words.qp oak
@@ -156,15 +174,15 @@ Examples:
   sapwood names get words.qp -- -key-with-a-dash"
     )]
     Get(KeysArgs),
-    /// Says by the exit code whether all keys are there
+    /// Tells by the exit code whether the map has all keys: 0 for yes, 1 for no
     #[command(after_help = "Examples:
   sapwood names has words.qp oak && echo known
   sapwood names has -v words.qp oak elm")]
     Has(HasArgs),
     /// Lists the entries whose keys start with a prefix, in order
     #[command(
-        after_help = "With --dns the prefix is a zone: itself and all names below it. No entry at all is an empty \
-list, and success.
+        after_help = "Prints key, tab, value in each line. With --dns the prefix is a zone: the \
+list has the zone itself and all names below it. An empty list is no error: the exit code is 0.
 
 Examples:
   sapwood names prefix usr.qp /usr/lib/ --limit 20
@@ -174,8 +192,9 @@ Examples:
     Prefix(PrefixArgs),
     /// Lists the entries between two keys, in order
     #[command(
-        after_help = "--from is included and --to is not, unless said otherwise; either may be left out. Neither needs \
-to be stored.
+        after_help = "Prints key, tab, value in each line. The key of --from is included and the \
+key of --to is not; --exclude-from and --include-to change that. Without --from the list begins \
+at the first key, without --to it ends at the last one. The map need not have either key.
 
 Examples:
   sapwood names range words.qp --from oak --to pine
@@ -185,7 +204,8 @@ Examples:
     Range(RangeArgs),
     /// Finds the entry with the least key greater than a key
     #[command(
-        after_help = "The key itself need not be stored. Exit code 1 when there is none.
+        after_help = "Prints key, tab, value. The map need not have the given key. The exit code \
+is 1 when no greater key exists.
 
 Example:
   sapwood names next words.qp oak"
@@ -193,7 +213,8 @@ Example:
     Next(KeyArgs),
     /// Finds the entry with the greatest key less than a key
     #[command(
-        after_help = "The key itself need not be stored. Exit code 1 when there is none.
+        after_help = "Prints key, tab, value. The map need not have the given key. The exit code \
+is 1 when no smaller key exists.
 
 Example:
   sapwood names prev words.qp oak"
@@ -201,8 +222,9 @@ Example:
     Prev(KeyArgs),
     /// Finds the longest stored key that is a prefix of each key
     #[command(
-        after_help = "With --dns that is the closest enclosing zone. Exit code 1 when some key has none. For several \
-keys, or keys from stdin, each answer follows its key and a tab.
+        after_help = "Prints key, tab, value of the entry found; for several keys, or keys from \
+stdin, the given key and a tab come first. With --dns the answer is the closest enclosing zone. \
+The exit code is 1 when a key has no stored prefix.
 
 Examples:
   sapwood names longest --dns zones.qp www.example.org
@@ -215,22 +237,27 @@ Examples:
   sapwood names count words.qp
   sapwood names count --dns zones.qp example.org")]
     Count(CountArgs),
-    /// Shows size and shape
+    /// Shows how many entries a map has, its depth in branches, and its parts in bytes
     #[command(after_help = "Example:
   sapwood names stats words.qp --json")]
     Stats(FileArgs),
     /// Checks a file: header, checksums, and every invariant of the structure
     #[command(
-        after_help = "Exit code 1 when the file is damaged or not a map, 2 when it cannot be read.
+        after_help = "The exit code is 1 when the file is damaged or not a map, and 2 when it \
+cannot be read.
 
 Example:
   sapwood names verify words.qp"
     )]
     Verify(FileArgs),
-    /// Shows what differs between two maps
+    /// Shows the entries that differ between two maps
     #[command(
-        after_help = "Lines are in order of keys: \"+ key value\" only in NEW, \"- key value\" only in OLD, \"~ key old \
-new\" in both with another value, with tabs between. Exit code 1 when anything differs.
+        after_help = "Prints one line for each key that differs, in order of keys, with tabs \
+between the fields:
+  + key value     only NEW has the key
+  - key value     only OLD has the key
+  ~ key old new   both have the key, with different values
+The exit code is 1 when the maps differ.
 
 Examples:
   sapwood names diff monday.qp tuesday.qp
@@ -239,35 +266,35 @@ Examples:
     Diff(DiffArgs),
 }
 
-/// What the keys of a map of names have.
+/// The kind of values that a map of names has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ValueKind {
     /// Numbers of 64 bits.
     Numbers,
-    /// Texts: any bytes, as many as a record has.
+    /// Texts: any bytes, as many as fit a record.
     Text,
 }
 
 /// `names build`.
 #[derive(Debug, Args)]
 pub struct BuildArgs {
-    /// The text; "-" for stdin.
+    /// The text to read; "-" for stdin.
     #[arg(value_name = "FILE")]
     pub input: PathBuf,
-    /// The map to write.
+    /// The file to write.
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
-    /// Keys are domain names: letters in lower case, canonical order of DNSSEC. Queries need --dns,
-    /// too.
+    /// Keys are domain names. They are stored in lower case and in the canonical order of DNSSEC.
+    /// Queries on the map need --dns, too.
     #[arg(long)]
     pub dns: bool,
-    /// Records end in NUL, not in newlines.
+    /// Records end in a NUL byte instead of a newline.
     #[arg(short = '0', long)]
     pub null: bool,
-    /// Whole records are keys, tabs included; numbers are record numbers.
+    /// The whole record is the key, tabs included; its number is the number of the record.
     #[arg(short, long)]
     pub keys_only: bool,
-    /// What keys have.
+    /// The kind of the values.
     #[arg(
         long,
         value_name = "KIND",
@@ -275,143 +302,143 @@ pub struct BuildArgs {
         conflicts_with = "keys_only"
     )]
     pub values: ValueKind,
-    /// Take carriage returns off the ends of lines.
+    /// Remove a carriage return at the end of each line.
     #[arg(long)]
     pub crlf: bool,
     /// Stop at the first record that cannot be stored, and write nothing.
     #[arg(long)]
     pub strict: bool,
-    /// No summary.
+    /// Print no summary.
     #[arg(short, long)]
     pub quiet: bool,
 }
 
-/// What all queries share.
+/// The options that all queries share.
 #[derive(Debug, Args)]
 pub struct Query {
-    /// Keys are domain names; the map was built with --dns.
+    /// Keys are domain names, of a map that was built with --dns.
     #[arg(long, conflicts_with = "hex")]
     pub dns: bool,
-    /// Keys are given and shown in hexadecimal digits.
+    /// Keys are given and printed in hexadecimal digits, two for each byte.
     #[arg(long)]
     pub hex: bool,
-    /// Answers are JSON documents, one a line; a key that is not UTF-8 is {"hex": "…"}.
+    /// Print JSON documents, one in each line; a key that is not UTF-8 is {"hex": "…"}.
     #[arg(long)]
     pub json: bool,
-    /// Answers, and keys on stdin, end in NUL, not in newlines.
+    /// Answers, and keys on stdin, end in a NUL byte instead of a newline.
     #[arg(short = '0', long)]
     pub null: bool,
-    /// Open without reading the whole file to check it. Damage may then give wrong answers, but
-    /// does no harm.
+    /// Open the file without reading and checking all of it. A damaged file may then give wrong
+    /// answers, but it cannot crash the program.
     #[arg(long)]
     pub no_verify: bool,
 }
 
 impl Query {
-    /// How keys are written.
+    /// The form in which keys are given and printed.
     pub fn form(&self) -> KeyForm {
         KeyForm::new(self.dns, self.hex)
     }
 }
 
-/// A map and keys.
+/// The arguments of a query for several keys: a map and the keys.
 #[derive(Debug, Args)]
 pub struct KeysArgs {
     /// The map.
     pub map: PathBuf,
-    /// The keys, as bytes; "-" reads more from stdin, one a line.
+    /// The keys, as bytes; "-" stands for the keys on stdin, one in each line.
     #[arg(value_name = "KEY", required = true)]
     pub keys: Vec<OsString>,
-    /// What all queries share.
+    /// The options of all queries.
     #[command(flatten)]
     pub query: Query,
 }
 
-/// `names has`.
+/// The arguments of `names has`.
 #[derive(Debug, Args)]
 pub struct HasArgs {
-    /// The keys.
+    /// The map and the keys.
     #[command(flatten)]
     pub keys: KeysArgs,
-    /// Say yes or no for each key.
+    /// Print "yes" or "no" for each key.
     #[arg(short, long)]
     pub verbose: bool,
 }
 
-/// A map and a key.
+/// The arguments of a query for one key: a map and the key.
 #[derive(Debug, Args)]
 pub struct KeyArgs {
     /// The map.
     pub map: PathBuf,
     /// The key, as bytes.
     pub key: OsString,
-    /// What all queries share.
+    /// The options of all queries.
     #[command(flatten)]
     pub query: Query,
 }
 
-/// How much of a list, and which way.
+/// How much of a list is printed, and in which order.
 #[derive(Debug, Args)]
 pub struct Listing {
-    /// At most this many entries.
+    /// Print at most this many entries.
     #[arg(short = 'n', long, value_name = "N")]
     pub limit: Option<usize>,
-    /// In descending order.
+    /// List in descending order.
     #[arg(short, long)]
     pub reverse: bool,
 }
 
-/// `names prefix`.
+/// The arguments of `names prefix`.
 #[derive(Debug, Args)]
 pub struct PrefixArgs {
     /// The map.
     pub map: PathBuf,
     /// The prefix, as bytes.
     pub prefix: OsString,
-    /// How much of it.
+    /// How much of the list is printed.
     #[command(flatten)]
     pub listing: Listing,
-    /// What all queries share.
+    /// The options of all queries.
     #[command(flatten)]
     pub query: Query,
 }
 
-/// `names range`.
+/// The arguments of `names range`.
 #[derive(Debug, Args)]
 pub struct RangeArgs {
     /// The map.
     pub map: PathBuf,
-    /// The first key (included).
+    /// List from this key on, itself included.
     #[arg(long, value_name = "KEY")]
     pub from: Option<OsString>,
-    /// Leave out the key of --from itself.
+    /// Leave out the key of --from.
     #[arg(long, requires = "from")]
     pub exclude_from: bool,
-    /// The last key (not included).
+    /// List up to this key, itself not included.
     #[arg(long, value_name = "KEY")]
     pub to: Option<OsString>,
-    /// Include the key of --to itself.
+    /// Include the key of --to.
     #[arg(long, requires = "to")]
     pub include_to: bool,
-    /// How much of it.
+    /// How much of the list is printed.
     #[command(flatten)]
     pub listing: Listing,
-    /// What all queries share.
+    /// The options of all queries.
     #[command(flatten)]
     pub query: Query,
 }
 
-/// `names longest`.
+/// The arguments of `names longest`.
 #[derive(Debug, Args)]
 pub struct LongestArgs {
-    /// The keys.
+    /// The map and the keys.
     #[command(flatten)]
     pub keys: KeysArgs,
-    /// All stored prefixes, shortest first.
+    /// Print all stored prefixes of each key, shortest first.
     #[arg(short, long)]
     pub all: bool,
-    /// Only prefixes that end where a component ends: before or behind this character, or with the
-    /// key.
+    /// Find only prefixes that end where a component ends: right before or after this character,
+    /// or with the key.
     #[arg(short, long, value_name = "C", conflicts_with = "dns", value_parser = one_byte)]
     pub separator: Option<u8>,
 }
@@ -419,54 +446,56 @@ pub struct LongestArgs {
 fn one_byte(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         [byte] => Ok(*byte),
-        _ => Err("one character of one byte is wanted".into()),
+        _ => Err("the separator must be one character of one byte".into()),
     }
 }
 
-/// `names count`.
+/// The arguments of `names count`.
 #[derive(Debug, Args)]
 pub struct CountArgs {
     /// The map.
     pub map: PathBuf,
-    /// Only keys that start with this.
+    /// Count only the keys that start with this.
     pub prefix: Option<OsString>,
-    /// What all queries share.
+    /// The options of all queries.
     #[command(flatten)]
     pub query: Query,
 }
 
-/// A map, looked at as a whole.
+/// The arguments of the commands on a whole map.
 #[derive(Debug, Args)]
 pub struct FileArgs {
     /// The map.
     pub map: PathBuf,
-    /// The answer is a JSON document.
+    /// Print one JSON document.
     #[arg(long)]
     pub json: bool,
 }
 
-/// `names diff`.
+/// The arguments of `names diff`.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The map before.
+    /// The old map.
     pub old: PathBuf,
-    /// The map after.
+    /// The new map.
     pub new: PathBuf,
-    /// Only how many keys were added, removed and changed.
+    /// Print only how many keys were added, removed and changed.
     #[arg(short, long)]
     pub summary: bool,
-    /// What all queries share.
+    /// The options of all queries.
     #[command(flatten)]
     pub query: Query,
 }
 
-/// `tour`.
+/// The arguments of `tour`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Takes about a minute, with --quick about fifteen seconds. It uses the names of the running kernel and \
-the paths below /usr where they can be read, a million generated domain names (--quick: 100,000), a generated table of routes, as many \
-generated ranges as names, what the program itself has mapped, and your files. \
-Writes only to a temporary folder, which it removes.
+    after_help = "The tour takes about a minute, with --quick about fifteen seconds. It uses the \
+symbols of the running kernel and the paths below /usr where it can read them, a million generated \
+domain names (--quick: 100,000), a generated table of routes, as many generated ranges as domain \
+names, the mappings of its own process, and your files. It writes only to a temporary folder, \
+which it removes. Each table names the units of its figures. The exit code is 1 when an answer is \
+wrong.
 
 Examples:
   sapwood tour
@@ -475,18 +504,18 @@ Examples:
   sapwood tour --json > tour.json"
 )]
 pub struct TourArgs {
-    /// Your own keys, one a line.
+    /// Files with keys of your own, one in each line.
     pub files: Vec<PathBuf>,
-    /// Your own routes for the chapter on them: a table, a text or an MRT table dump.
+    /// A file with routes of your own: a table, a text or an MRT table dump.
     #[arg(long, value_name = "FILE")]
     pub routes: Option<PathBuf>,
-    /// A tenth of the domain names and of the ranges, a fifth of the routes, and fewer rounds.
+    /// Use a tenth of the domain names and of the ranges, a fifth of the routes, and fewer rounds.
     #[arg(short, long)]
     pub quick: bool,
-    /// One JSON document with all figures instead of text.
+    /// Print one JSON document with all figures instead of text.
     #[arg(long)]
     pub json: bool,
-    /// At most this many keys of each kind, routes, and ranges.
+    /// Use at most this many keys of each kind, this many routes and this many ranges.
     #[arg(long, hide = true, value_name = "N")]
     pub limit: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! What differs between two sorted lists: what `diff` says of all kinds of files.
+//! Compares two sorted lists, for `diff` of all kinds of files.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::errors::{Answer, Error, Outcome};
 use crate::output::Output;
 
-/// A key whose value is not the same in both lists.
+/// A key whose value differs between the lists.
 pub struct Change<K, V> {
     /// The key.
     pub key: K,
@@ -18,7 +18,7 @@ pub struct Change<K, V> {
 }
 
 impl<K, V> Change<K, V> {
-    /// What begins its line, and its name in a document.
+    /// The first characters of its line, and its name in a document.
     pub fn kind(&self) -> (&'static str, &'static str) {
         match (&self.old, &self.new) {
             (None, _) => ("+ ", "added"),
@@ -28,8 +28,8 @@ impl<K, V> Change<K, V> {
     }
 }
 
-/// Walks both lists in order of keys, side by side, and shows each change or, in a summary, their
-/// numbers.
+/// Walks both lists in order of keys, and prints each change, or for a summary the counts of
+/// changes.
 pub fn run<K: Copy, V: PartialEq>(
     mut out: Output,
     summary: bool,

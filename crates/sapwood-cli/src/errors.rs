@@ -1,28 +1,28 @@
-//! What can go wrong, each with the file it is about.
+//! The outcomes of commands, and their errors with the files that they are about.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// What a command that did not fail has to say.
+/// The answer of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Done, found, equal, sound: exit code 0.
+    /// Done, found, equal or sound: exit code 0.
     Yes,
-    /// Absent, different, damaged: exit code 1.
+    /// Absent, different or damaged: exit code 1.
     No,
 }
 
 impl Answer {
-    /// `Yes` when it is so.
+    /// `Yes` for true.
     pub fn from_bool(yes: bool) -> Self {
         if yes { Answer::Yes } else { Answer::No }
     }
 }
 
-/// How a command ends.
+/// The result of a command.
 pub type Outcome = Result<Answer, Error>;
 
-/// Why a command failed.
+/// The error of a command that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An input cannot be opened or read.
@@ -30,7 +30,7 @@ pub enum Error {
     Read {
         /// The input, `-` for stdin.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// An output cannot be written.
@@ -38,52 +38,52 @@ pub enum Error {
     Write {
         /// The output.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A file is not a map or a table, or is damaged.
+    /// A file is not the expected kind of map or table, or is damaged.
     #[error("{}: {what}", path.display())]
     NotAMap {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
-    /// A record of the input is unacceptable, and it was asked to be strict.
+    /// A record of the input is bad, and the command does not leave bad records out.
     #[error("{}: {unit} {number}: {what}", name(path))]
     Record {
         /// The input, `-` for stdin.
         path: PathBuf,
         /// `line` or `record`.
         unit: &'static str,
-        /// Its number, from 1.
+        /// The number of the record, from 1.
         number: u64,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
-    /// The map or table itself refused, for want of memory.
+    /// A map or table has no memory left for its entries.
     #[error("cannot build the map: {0}")]
     Map(#[from] sapwood::Error),
-    /// Something about the kernel cannot be done.
+    /// A step inside the kernel failed.
     #[cfg(feature = "bpf")]
     #[error(transparent)]
     Bpf(#[from] sapwood_bpf::Error),
-    /// An argument makes no sense.
+    /// An argument or an input cannot be used.
     #[error("{0}")]
     Usage(String),
     /// Standard output cannot be written.
     #[error("cannot write the output: {0}")]
     Stdout(#[from] io::Error),
-    /// The tour met an answer that is wrong.
+    /// The tour or the bench met a wrong answer.
     #[error("wrong answer: {0}")]
     Wrong(String),
-    /// Something that the tour needs is not to be had.
+    /// The tour cannot get something that it needs.
     #[error("the tour cannot go on: {0}")]
     Tour(String),
 }
 
 impl Error {
-    /// For `map_err` on an input.
+    /// Makes a [`Error::Read`] of an error of the system, for `map_err`.
     pub fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Error::Read {
             path: path.into(),
@@ -91,7 +91,7 @@ impl Error {
         }
     }
 
-    /// For `map_err` on an output.
+    /// Makes a [`Error::Write`] of an error of the system, for `map_err`.
     pub fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Error::Write {
             path: path.into(),
@@ -99,7 +99,7 @@ impl Error {
         }
     }
 
-    /// Whether whoever read standard output has gone.
+    /// Whether the reader of standard output has closed the pipe.
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Error::Stdout(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
@@ -113,12 +113,12 @@ fn name(path: &Path) -> std::path::Display<'_> {
     }
 }
 
-/// An input in messages.
+/// The name of an input in messages.
 pub fn shown(input: &Path) -> String {
     name(input).to_string()
 }
 
-/// One line on stderr.
+/// Writes one line to stderr.
 pub fn complain(what: &str) {
     let _ = writeln!(io::stderr(), "sapwood: {what}");
 }

@@ -1,11 +1,11 @@
-//! Measuring, and showing what was measured.
+//! Measures time, and formats figures and tables of figures.
 
 use std::time::{Duration, Instant};
 
 use comfy_table::{CellAlignment, Table, presets};
 use rustix::time::{ClockId, clock_gettime};
 
-/// A table: the first column is text, the others are figures.
+/// Formats a table. The first column is text, the others are figures.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
@@ -19,13 +19,13 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     table.to_string()
 }
 
-/// Time that this thread has had a processor.
+/// The processor time that this thread has used.
 pub fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
-/// A number with commas.
+/// The text of a number with a comma between each three digits.
 pub fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -38,12 +38,12 @@ pub fn grouped(number: usize) -> String {
     text
 }
 
-/// Millions a second.
+/// The rate of `count` operations in `time`, in millions of operations a second.
 pub fn mega(count: usize, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-9) / 1e6
 }
 
-/// A figure with about three digits.
+/// The text of a value with about three digits.
 pub fn figure(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),
@@ -52,13 +52,13 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// The middle one.
+/// The median of the values; of an even number of values, the upper one of the middle two.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The result of `work` and its time.
+/// Runs `work`; returns its result and the time that it took.
 pub fn timed<R>(work: impl FnOnce() -> R) -> (R, Duration) {
     let began = Instant::now();
     let result = std::hint::black_box(work());

@@ -1,23 +1,23 @@
-//! Keys as people give and see them.
+//! The forms in which keys are given and printed.
 
 use std::borrow::Cow;
 
 use sapwood::key::{dns_name, dns_name_to_text};
 use serde_json::{Value, json};
 
-/// How keys are written outside of the map.
+/// The form of keys in arguments, input and output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyForm {
     /// The bytes themselves.
     Bytes,
     /// Hexadecimal digits.
     Hex,
-    /// Domain names, which the map holds in their canonical order.
+    /// Domain names, which a map has in their canonical order.
     Dns,
 }
 
 impl KeyForm {
-    /// As the options say.
+    /// The form that the options ask for.
     pub fn new(dns: bool, hex: bool) -> Self {
         match (dns, hex) {
             (true, _) => KeyForm::Dns,
@@ -26,7 +26,7 @@ impl KeyForm {
         }
     }
 
-    /// The stored key of what somebody wrote.
+    /// Parses a key into its stored bytes.
     pub fn parse<'a>(self, text: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
         match self {
             KeyForm::Bytes => Ok(Cow::Borrowed(text)),
@@ -37,7 +37,7 @@ impl KeyForm {
         }
     }
 
-    /// A stored key, for people and pipes.
+    /// The text of a stored key.
     pub fn show(self, key: &[u8]) -> Result<Cow<'_, [u8]>, String> {
         match self {
             KeyForm::Bytes => Ok(Cow::Borrowed(key)),
@@ -46,8 +46,8 @@ impl KeyForm {
         }
     }
 
-    /// A stored key in a JSON document: a string when it is UTF-8, else (and when hexadecimal
-    /// digits are asked for) an object with its digits.
+    /// A stored key in a JSON document. It is a string if the key is UTF-8; otherwise, and for
+    /// [`KeyForm::Hex`], it is an object with the hexadecimal digits.
     pub fn json(self, key: &[u8]) -> Result<Value, String> {
         match (self, std::str::from_utf8(key)) {
             (KeyForm::Dns, _) => name(key).map(Value::from),
@@ -64,7 +64,7 @@ fn name(key: &[u8]) -> Result<String, String> {
     })
 }
 
-/// Whether a key looks as if it had been made of a domain name.
+/// Whether the bytes of a key are those of a domain name.
 pub fn looks_like_dns(key: &[u8]) -> bool {
     key.len() > 1 && dns_name_to_text(key).is_ok()
 }
@@ -80,7 +80,7 @@ fn hex(key: &[u8]) -> String {
 fn unhex(text: &[u8]) -> Result<Vec<u8>, String> {
     let bad = || {
         let text = text.escape_ascii();
-        format!("\"{text}\" is not a key in hexadecimal digits, two a byte")
+        format!("\"{text}\" is not a key in hexadecimal digits, two for each byte")
     };
     if !text.len().is_multiple_of(2) {
         return Err(bad());
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms_come_back() {
+    fn parsed_keys_print_as_they_were_given() {
         for (form, text, key) in [
             (KeyForm::Bytes, &b"a\xff"[..], &b"a\xff"[..]),
             (KeyForm::Hex, b"61ff", b"a\xff"),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_what_is_not_text() {
+    fn json_has_hexadecimal_digits_for_keys_that_are_not_text() {
         assert_eq!(KeyForm::Bytes.json(b"ab").unwrap(), json!("ab"));
         assert_eq!(KeyForm::Bytes.json(b"\xff").unwrap(), json!({"hex": "ff"}));
         assert_eq!(KeyForm::Hex.json(b"a").unwrap(), json!({"hex": "61"}));

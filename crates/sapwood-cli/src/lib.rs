@@ -1,5 +1,5 @@
-//! What the program `sapwood` is made of: it builds, queries, checks and measures Sapwood tables.
-//! `sapwood-tour` shares its arguments, its input and its output.
+//! The commands of the program `sapwood`, which builds, queries, checks and measures Sapwood
+//! tables. The program `sapwood-tour` uses the same arguments, input and output.
 
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use cli::Command;
 use errors::{Answer, Error, Outcome};
 
-/// Does what a command says. `tour` and `routes bench` are handed to `sapwood-tour`.
+/// Runs a command. For `tour` and `routes bench` it starts the program `sapwood-tour`.
 pub fn run(command: Command) -> Outcome {
     match command {
         Command::Names { command } => names::run(command),
@@ -44,17 +44,17 @@ pub fn run(command: Command) -> Outcome {
     }
 }
 
-/// The exit code of a command that is done; why it failed goes to stderr.
+/// Returns the exit code of a command's outcome, and writes an error to stderr.
 pub fn exit(outcome: Outcome) -> ExitCode {
     let (code, error) = match outcome {
         Ok(Answer::Yes) => return ExitCode::SUCCESS,
         Ok(Answer::No) => return ExitCode::from(1),
-        // Whoever read the output has seen enough.
+        // The reader of the output has closed the pipe, so the rest is not needed.
         Err(error) if error.is_broken_pipe() => return ExitCode::SUCCESS,
         Err(error @ Error::Wrong(_)) => (1, error),
         Err(error) => (2, error),
     };
-    // When stderr is gone too, the exit code is all that is left to say.
+    // If stderr cannot be written either, the exit code alone reports the error.
     errors::complain(&error.to_string());
     ExitCode::from(code)
 }

@@ -1,7 +1,8 @@
-//! The program `sapwood`: builds, queries, checks and measures Sapwood tables.
+//! The program `sapwood` builds, queries, checks and measures Sapwood tables.
 //!
-//! Exit codes: 0 for success and for "yes", 1 for "no" (a key is absent, there is no room, maps
-//! differ, a file is damaged, the tour or a bench met a wrong answer), 2 for an error.
+//! The exit code is 0 for success and for "yes". It is 1 for "no": a key is absent, no gap has
+//! room, maps differ, a file is damaged, or the tour or the bench met a wrong answer. It is 2 for
+//! an error.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Completions and manual pages, made from the arguments' own descriptions.
+//! Completions and manual pages, generated from the descriptions of the arguments.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ pub fn completions(shell: Shell) -> Outcome {
     print(&text)
 }
 
-/// Writes one manual page to stdout, or all of them into a folder.
+/// Writes the manual page of a command to stdout, or all manual pages into a folder.
 pub fn man(out: Option<&Path>, page: &[String]) -> Outcome {
     if let Some(folder) = out {
         std::fs::create_dir_all(folder).map_err(Error::write(folder))?;
@@ -24,7 +24,7 @@ pub fn man(out: Option<&Path>, page: &[String]) -> Outcome {
         return Ok(Answer::Yes);
     }
     let mut root = Cli::command();
-    // Names the pages of subcommands in full.
+    // Gives the pages of subcommands their full names.
     root.build();
     let mut command = &root;
     for name in page {

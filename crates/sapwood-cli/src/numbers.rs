@@ -1,10 +1,10 @@
-//! Numbers of 64 bits as people give and see them: decimal or hexadecimal, sizes with K, M, G.
+//! Reads and prints numbers of 64 bits: decimal or hexadecimal, and sizes with K, M, G or T.
 
 use std::ops::RangeInclusive;
 
 use serde_json::{Value, json};
 
-/// A number, decimal or behind 0x.
+/// Parses a number, decimal or hexadecimal after 0x.
 pub fn number(text: &str) -> Result<u64, String> {
     let digits = |text: &str, radix: u32| {
         !text.is_empty() && text.chars().all(|digit| digit.is_digit(radix))
@@ -22,7 +22,7 @@ pub fn number(text: &str) -> Result<u64, String> {
     u64::from_str_radix(rest, radix).map_err(|_| format!("{} does not fit 64 bits", shown(text)))
 }
 
-/// A size: a number, and K, M, G or T behind it for 1024 of the one before.
+/// Parses a size: a number, and after it K, M, G or T for 2^10, 2^20, 2^30 or 2^40, or nothing.
 pub fn size(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
@@ -33,7 +33,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     };
     let wrong = |_| {
         format!(
-            "\"{}\" is not a size: a number, decimal or 0x…, with K, M, G or T behind it or nothing",
+            "\"{}\" is not a size: a number, decimal or 0x…, and K, M, G or T after it or nothing",
             shown(text)
         )
     };
@@ -47,30 +47,30 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A word of a text, not a novel.
+/// The first 40 characters of a text, escaped, for messages.
 fn shown(text: &str) -> String {
     let start: String = text.chars().take(40).collect();
     start.escape_debug().to_string()
 }
 
-/// How numbers are written in text.
+/// The form of numbers in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     /// Decimal.
     Ten,
-    /// Behind 0x.
+    /// Hexadecimal after 0x.
     Sixteen,
-    /// Behind 0x, all of one length.
+    /// Hexadecimal after 0x, always with 16 digits.
     Address,
 }
 
 impl Base {
-    /// Decimal, unless hexadecimal is wanted.
+    /// Hexadecimal if `hex`, else decimal.
     pub fn new(hex: bool) -> Self {
         if hex { Base::Sixteen } else { Base::Ten }
     }
 
-    /// A number in text.
+    /// The text of a number.
     pub fn show(self, number: u64) -> String {
         match self {
             Base::Ten => number.to_string(),
@@ -79,7 +79,7 @@ impl Base {
         }
     }
 
-    /// Both ends of a range, in a sentence.
+    /// The text of a range: its start, `..=` and its end.
     pub fn span(self, range: &RangeInclusive<u64>) -> String {
         format!(
             "{}..={}",
@@ -89,12 +89,12 @@ impl Base {
     }
 }
 
-/// Numbers in a range, which may be one more than 64 bits can say.
+/// How many numbers a range has: up to 2^64, which does not fit 64 bits.
 pub fn length(range: &RangeInclusive<u64>) -> u128 {
     u128::from(*range.end() - *range.start()) + 1
 }
 
-/// A count in a document. What does not fit 64 bits is 2 to the 64th, which a float says exactly.
+/// A count in a document. A count of 2^64 does not fit 64 bits, so it is a float, which is exact.
 pub fn count_json(count: u128) -> Value {
     match u64::try_from(count) {
         Ok(count) => json!(count),
@@ -102,7 +102,7 @@ pub fn count_json(count: u128) -> Value {
     }
 }
 
-/// Bytes in the largest unit that divides them.
+/// The text of a count of bytes, in the largest unit that divides it.
 pub fn bytes(count: u128) -> String {
     for (unit, shift) in [("T", 40), ("G", 30), ("M", 20), ("K", 10)] {
         if count > 0 && count.trailing_zeros() >= shift {

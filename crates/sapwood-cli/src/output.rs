@@ -1,4 +1,4 @@
-//! Standard output of the queries: text with delimiters, or JSON lines.
+//! Writes the answers of queries to stdout: as text with delimiters, or as JSON lines.
 
 use std::io::{self, BufWriter, StdoutLock, Write};
 
@@ -7,9 +7,9 @@ use serde_json::Value;
 use crate::cli::Query;
 use crate::errors::{Answer, Error, Outcome};
 use crate::keys::KeyForm;
-use crate::names::Held;
+use crate::names::SavedValue;
 
-/// Prints one document, which is all of the answer.
+/// Prints one document as the whole answer.
 pub fn document(value: &Value) -> Outcome {
     let mut out = io::stdout().lock();
     writeln!(out, "{value}")?;
@@ -17,7 +17,7 @@ pub fn document(value: &Value) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// Prints figures, each with its name, for people.
+/// Prints a line of text for each figure: its name and its value.
 pub fn figures(rows: &[(&str, String)]) -> Outcome {
     let mut out = io::stdout().lock();
     for (what, value) in rows {
@@ -27,18 +27,18 @@ pub fn figures(rows: &[(&str, String)]) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// Where answers go.
+/// A buffered writer of answers to stdout.
 pub struct Output {
     out: BufWriter<StdoutLock<'static>>,
-    /// How keys are written.
+    /// The form in which keys are printed.
     pub form: KeyForm,
-    /// Whether documents are wanted.
+    /// Whether answers are JSON documents.
     pub json: bool,
     end: u8,
 }
 
 impl Output {
-    /// As the arguments say.
+    /// A writer in the form that the options of a query ask for.
     pub fn new(query: &Query) -> Self {
         Self {
             out: BufWriter::new(io::stdout().lock()),
@@ -48,7 +48,7 @@ impl Output {
         }
     }
 
-    /// Lines of text, or documents.
+    /// A writer of lines of text, or of documents.
     pub fn lines(json: bool) -> Self {
         Self {
             out: BufWriter::new(io::stdout().lock()),
@@ -58,14 +58,14 @@ impl Output {
         }
     }
 
-    /// One document on a line of its own.
+    /// Writes one document on a line of its own.
     pub fn document(&mut self, value: &Value) -> Result<(), Error> {
         serde_json::to_writer(&mut self.out, value).map_err(io::Error::from)?;
         self.out.write_all(b"\n")?;
         Ok(())
     }
 
-    /// Fields with tabs between them, as they are, and the delimiter.
+    /// Writes fields unchanged, with tabs between them, and the delimiter.
     pub fn fields(&mut self, fields: &[&[u8]]) -> Result<(), Error> {
         for (i, field) in fields.iter().enumerate() {
             if i > 0 {
@@ -77,8 +77,8 @@ impl Output {
         Ok(())
     }
 
-    /// An entry: `key`, tab, value; or `{"key": …, "value": …}`.
-    pub fn entry<V: ?Sized + Held>(&mut self, key: &[u8], value: &V) -> Result<(), Error> {
+    /// Writes an entry: key, tab, value; or `{"key": …, "value": …}`.
+    pub fn entry<V: ?Sized + SavedValue>(&mut self, key: &[u8], value: &V) -> Result<(), Error> {
         if self.json {
             let document = self.entry_json(key, value)?;
             return self.document(&document);
@@ -87,23 +87,27 @@ impl Output {
         self.fields(&[&key, &value.text()])
     }
 
-    /// An entry as a document.
-    pub fn entry_json<V: ?Sized + Held>(&self, key: &[u8], value: &V) -> Result<Value, Error> {
+    /// Returns an entry as a document.
+    pub fn entry_json<V: ?Sized + SavedValue>(
+        &self,
+        key: &[u8],
+        value: &V,
+    ) -> Result<Value, Error> {
         Ok(serde_json::json!({ "key": self.key_json(key)?, "value": value.json() }))
     }
 
-    /// A key as a part of a document.
+    /// Returns a key as a part of a document.
     pub fn key_json(&self, key: &[u8]) -> Result<Value, Error> {
         self.form.json(key).map_err(Error::Usage)
     }
 
-    /// Text for people.
+    /// Writes text unchanged.
     pub fn text(&mut self, text: &str) -> Result<(), Error> {
         self.out.write_all(text.as_bytes())?;
         Ok(())
     }
 
-    /// Everything must have gone out before a command succeeds.
+    /// Flushes the buffer. A command calls this before it reports success.
     pub fn flush(&mut self) -> Result<(), Error> {
         Ok(self.out.flush()?)
     }

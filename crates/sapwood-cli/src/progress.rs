@@ -1,13 +1,13 @@
-//! Progress bars: on stderr, for what takes longer than a moment, and only on a terminal.
+//! Progress bars on stderr: only on a terminal, and only for work that takes long.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How long something may take without a bar.
+/// The time after which work gets a bar.
 const PATIENCE: Duration = Duration::from_millis(600);
 
-/// A bar that shows itself when the work turns out to be long. Gone from the screen when dropped.
+/// A progress bar that appears when the work takes long. Dropping it clears it from the screen.
 pub struct Progress {
     bar: ProgressBar,
     began: Instant,
@@ -15,7 +15,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Counts up to `total`, or without an end.
+    /// A bar that counts up to `total`, or without an end; its unit is bytes or steps.
     pub fn new(what: impl Into<String>, total: Option<u64>, bytes: bool) -> Self {
         let bar = match total {
             Some(total) => ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden()),
@@ -38,10 +38,10 @@ impl Progress {
         }
     }
 
-    /// The work has come to `position`.
+    /// Sets the position that the work has reached.
     pub fn at(&mut self, position: u64) {
         if !self.shown && self.began.elapsed() >= PATIENCE {
-            // Draws nothing when stderr is no terminal.
+            // The target draws nothing when stderr is no terminal.
             self.bar
                 .set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
             self.shown = true;
@@ -49,17 +49,17 @@ impl Progress {
         self.bar.set_position(position);
     }
 
-    /// One step further.
+    /// Moves the position by one.
     pub fn step(&mut self) {
         self.at(self.bar.position() + 1);
     }
 
-    /// Says what is being done now.
+    /// Sets the text that names the current work.
     pub fn doing(&self, what: impl Into<String>) {
         self.bar.set_message(what.into());
     }
 
-    /// Does something that prints, with the bar out of its way.
+    /// Clears the bar from the screen while `work` prints.
     pub fn hide<R>(&self, work: impl FnOnce() -> R) -> R {
         self.bar.suspend(work)
     }

@@ -1,4 +1,4 @@
-//! Records of a text: lines, or ended by NUL, read in bounded memory.
+//! Reads the records of a text, lines or parts that end in NUL, in bounded memory.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -11,13 +11,14 @@ use sapwood::qp::MAX_KEY;
 use crate::errors::{Error, complain};
 use crate::progress::Progress;
 
-/// The longest record that is kept: a key, a tab, the digits of a number, and a carriage return.
+/// The length of the longest record in bytes: a key, a tab, the digits of a number, and a carriage
+/// return.
 pub const LIMIT: usize = MAX_KEY + 1 + 20 + 1;
 
-/// This many bad records are described; the rest are counted.
+/// How many bad records messages describe. The others are only counted.
 const DESCRIBED: u64 = 20;
 
-/// Counts one more record that is left out, and describes it if it is among the first.
+/// Counts a record that is left out, and describes it if it is among the first.
 pub fn leave_out(bad: &mut u64, progress: &Progress, input: &str, what: impl Display) {
     *bad += 1;
     if *bad <= DESCRIBED {
@@ -25,15 +26,15 @@ pub fn leave_out(bad: &mut u64, progress: &Progress, input: &str, what: impl Dis
     }
 }
 
-/// Tells how many more were left out than were described.
-pub fn tell_others(bad: u64, input: &str, which: &str) {
+/// Reports how many records were left out and not described.
+pub fn report_others(bad: u64, input: &str, which: &str) {
     if bad > DESCRIBED {
         let more = bad - DESCRIBED;
         complain(&format!("{input}: {more} more{which}, left out"));
     }
 }
 
-/// Opens a file, or stdin for `-`; also tells its length, if it has one.
+/// Opens a file, or stdin for `-`; returns its length too, if it has one.
 pub fn input(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), Error> {
     if path == Path::new("-") {
         return Ok((Box::new(io::stdin().lock()), None));
@@ -47,13 +48,13 @@ pub fn input(path: &Path) -> Result<(Box<dyn Read>, Option<u64>), Error> {
     Ok((Box::new(file), total))
 }
 
-/// Whether one thing is asked for, so that the answer need not repeat it.
+/// Whether the arguments have one question only, so that the answer need not repeat it.
 pub fn is_single(given: &[impl AsRef<OsStr>]) -> bool {
     given.len() == 1 && given[0].as_ref() != "-"
 }
 
-/// Calls `each` with every argument, and for `-` with every line of stdin that is not blank, as
-/// `parse` understands them.
+/// Parses each argument, and for `-` each line of stdin that is not blank, and calls `each` with
+/// the result.
 pub fn each_given<T>(
     given: &[String],
     parse: impl Fn(&str) -> Result<T, String>,
@@ -85,7 +86,7 @@ pub fn each_given<T>(
     Ok(())
 }
 
-/// A text, record by record.
+/// A reader of the records of a text.
 pub struct Records {
     path: PathBuf,
     reader: BufReader<Box<dyn Read>>,
@@ -93,15 +94,15 @@ pub struct Records {
     buffer: Vec<u8>,
     number: u64,
     bytes: u64,
-    /// Bytes of the whole input, if it has a length.
+    /// The length of the input in bytes, if it has one.
     pub total: Option<u64>,
 }
 
 /// One record, without its delimiter.
 pub enum Record<'a> {
-    /// As it stands.
+    /// The bytes of the record.
     Whole(&'a [u8]),
-    /// Too long to hold a key; its bytes were passed over.
+    /// The length in bytes of a record that is too long to be a key. Its bytes were skipped.
     TooLong(u64),
 }
 
@@ -120,10 +121,10 @@ impl Records {
         })
     }
 
-    /// The next record and its number, from 1.
+    /// Reads the next record; returns its number too, from 1.
     pub fn read(&mut self) -> Result<Option<(u64, Record<'_>)>, Error> {
         self.buffer.clear();
-        // The delimiter may come on top of the limit.
+        // A record of LIMIT bytes has its delimiter after them.
         let read = (&mut self.reader)
             .take(LIMIT as u64 + 1)
             .read_until(self.delimiter, &mut self.buffer)
@@ -147,12 +148,12 @@ impl Records {
         Ok(Some((self.number, Record::Whole(&self.buffer))))
     }
 
-    /// Bytes read so far.
+    /// How many bytes were read so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// What a record is called in messages.
+    /// The word for a record in messages.
     pub fn unit(&self) -> &'static str {
         if self.delimiter == 0 {
             "record"
@@ -162,7 +163,7 @@ impl Records {
     }
 }
 
-/// Says that a key cannot be stored.
+/// The message for a key that is too long to be stored.
 pub fn too_long(bytes: u64) -> String {
     format!("key of {bytes} bytes is too long (the limit is 65,535)")
 }

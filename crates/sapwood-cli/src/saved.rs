@@ -1,4 +1,4 @@
-//! What kind of saved file one is, and whether it is whole.
+//! Tells the kinds of saved files apart, and reports whether a file is sound.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -14,17 +14,17 @@ use crate::names::{Map, is_other_layout, open_error};
 use crate::output::document;
 use crate::ranges::table::looks_like_ranges;
 
-/// Whether the file begins as all saved ones do. One that cannot be read does not; reading it says
-/// why.
+/// Whether the file begins with the magic number of saved files. A file that cannot be read does
+/// not; the command that reads it reports why.
 pub fn is_saved(path: &Path) -> bool {
     let mut start = [0; MAGIC.len()];
-    // A pipe would be missing what was read of it here.
+    // Bytes that this read from a pipe would be lost.
     path.is_file()
         && File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok())
         && start == MAGIC
 }
 
-/// What the file is, by its header; nothing, if it is of no kind that this program writes.
+/// The kind of the file by its header; `None` for kinds that this program does not write.
 pub fn kind(path: &Path) -> Option<&'static str> {
     if Map::open_unverified(path).is_ok() {
         Some("a map of names")
@@ -37,21 +37,21 @@ pub fn kind(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// What was found of a file that is whole.
+/// The figures of a sound file.
 pub struct Sound {
-    /// How many entries, and how they are called.
+    /// The number of entries.
     pub count: usize,
-    /// Their name in texts and documents.
+    /// The word for entries in texts and documents.
     pub what: &'static str,
-    /// Length of the file.
+    /// The length of the file in bytes.
     pub file_bytes: usize,
-    /// What was looked at.
+    /// The parts that were checked.
     pub checked: &'static [&'static str],
 }
 
-/// Says whether a file of a kind is whole: what `verify` says of all kinds. A file that cannot be
-/// read is an error.
-pub fn say_whether_whole(
+/// Prints whether a file of a kind is sound, for `verify` of all kinds. A file that cannot be read
+/// is an error.
+pub fn report_soundness(
     path: &Path,
     kind: &str,
     json: bool,

@@ -1,19 +1,20 @@
-//! Signals while a file is written.
+//! Holds signals back while a command writes a file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
-/// Holds back the signals that would end the program between creating a file and renaming it, and
-/// turns "file too large" from a signal into an error. Without this, a temporary file could be left
-/// behind.
-pub struct Held {
+/// A guard that holds back the signals that would end the program. A file is created and renamed
+/// under it, so that no signal leaves a temporary file behind. Under it, a file that is too large
+/// is an error instead of a signal.
+pub struct HeldSignals {
     came: Vec<(i32, Arc<AtomicBool>)>,
 }
 
-impl Held {
-    /// From here on. A signal that cannot be held is not.
+impl HeldSignals {
+    /// Holds signals back from now on. A signal for which no handler can be registered keeps its
+    /// effect.
     pub fn begin() -> Self {
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
         let hold = |signal| {
@@ -21,7 +22,7 @@ impl Held {
             signal_hook::flag::register(signal, Arc::clone(&flag)).ok()?;
             Some((signal, flag))
         };
-        Held {
+        HeldSignals {
             came: [SIGHUP, SIGINT, SIGTERM]
                 .into_iter()
                 .filter_map(hold)
@@ -30,8 +31,8 @@ impl Held {
     }
 }
 
-impl Drop for Held {
-    /// Does now what a signal that came would have done then.
+impl Drop for HeldSignals {
+    /// Runs the default action of each signal that came meanwhile.
     fn drop(&mut self) {
         for (signal, flag) in &self.came {
             if flag.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! The file that a command writes.
+//! Finds and checks the file that a command writes.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use crate::errors::Error;
 
-/// Where a file goes: the output, or what it links to. What cannot work is refused before a long
-/// text is read.
+/// Returns the path of the file to write: the output, or the file that it links to. An output that
+/// cannot be written is an error here, before a long text is read.
 pub fn target(output: &Path, input: Option<&Path>) -> Result<PathBuf, Error> {
     if output == Path::new("-") {
-        let what = "this cannot go to standard output: -o must name a file";
+        let what = "the output cannot be standard output: -o must name a file";
         return Err(Error::Usage(what.into()));
     }
     let refuse = Error::write(output);
@@ -37,7 +37,7 @@ pub fn target(output: &Path, input: Option<&Path>) -> Result<PathBuf, Error> {
         return Err(refuse(ErrorKind::IsADirectory.into()));
     }
     if !metadata.is_file() {
-        // Renaming over a device or a pipe would remove it.
+        // A rename over a device or a pipe would remove it.
         return Err(refuse(std::io::Error::other("not a regular file")));
     }
     if let Some(Ok(text)) = input.map(fs::metadata)

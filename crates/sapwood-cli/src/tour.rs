@@ -1,5 +1,5 @@
-//! Starts `sapwood-tour`, which has the measurements, the oracles and the rivals that this program
-//! does without.
+//! Starts the program `sapwood-tour`, which has the measurements, the oracles and the rival maps.
+//! This program does not link them.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -8,12 +8,12 @@ use std::process::Command;
 
 use crate::errors::{Error, Outcome};
 
-/// The folder of this package when it was built.
+/// The folder of this package at build time.
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
-/// What the program is called.
+/// The name of the program to start.
 const NAME: &str = "sapwood-tour";
 
-/// Becomes `sapwood-tour` with the same arguments; returns only why it cannot.
+/// Replaces this process by `sapwood-tour` with the same arguments. Returns only an error.
 pub fn start() -> Outcome {
     let Some(mut command) = by_cargo().or_else(beside) else {
         let what = format!(
@@ -26,8 +26,8 @@ pub fn start() -> Outcome {
     Err(Error::Usage(format!("cannot start {NAME}: {error}")))
 }
 
-/// Where cargo runs this program in its checkout: cargo once more, so that what it runs is of
-/// today.
+/// The command that builds and runs `sapwood-tour` by cargo, if cargo runs this program in its
+/// checkout. So the started program is never older than the sources.
 fn by_cargo() -> Option<Command> {
     let cargo = env::var_os("CARGO")?;
     let manifest = Path::new(HERE).with_file_name(NAME).join("Cargo.toml");
@@ -47,7 +47,7 @@ fn by_cargo() -> Option<Command> {
     Some(command)
 }
 
-/// The one that was installed with this program.
+/// The command that runs the `sapwood-tour` that is installed next to this program.
 fn beside() -> Option<Command> {
     let program = env::current_exe().ok()?.with_file_name(NAME);
     program.is_file().then(|| Command::new(program))

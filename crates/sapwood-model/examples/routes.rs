@@ -1,4 +1,4 @@
-//! Compares generated routing tables with a real one: `routes [FILE.gz]`.
+//! Compares generated routing tables with a real one: `cargo run --example routes [FILE.gz]`.
 use sapwood_model::data::routes::{routes_gz, routes_v4, routes_v6};
 use sapwood_model::oracle::Prefix;
 use std::collections::HashSet;
@@ -40,7 +40,7 @@ fn describe(name: &str, table: &[Prefix], width: u8) {
             .filter(|prefix| next(prefix))
             .count()
     );
-    // What a trie with six-bit strides below a root of 18 bits has nodes for.
+    // A trie with strides of six bits below a root of 18 bits has a node for each such block.
     for len in [16, 18, 24, 30, 36, 42]
         .into_iter()
         .filter(|len| *len < width)

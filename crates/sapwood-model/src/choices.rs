@@ -1,6 +1,6 @@
 //! [`Choices`]: the decisions of a test.
 
-/// Where a test takes its decisions from: a seed, or a fuzzer's bytes.
+/// A source of decisions for a test: a seed, or a fuzzer's bytes.
 ///
 /// ```
 /// use sapwood_model::choices::Choices;
@@ -12,17 +12,17 @@ pub trait Choices {
     /// A number below `n`.
     fn below(&mut self, n: usize) -> usize;
 
-    /// Whether there is more to draw from. A seed never ends.
+    /// Whether the source can give more decisions. A seed never ends.
     fn more(&self) -> bool {
         true
     }
 
-    /// One of two.
+    /// True or false.
     fn flip(&mut self) -> bool {
         self.below(2) == 0
     }
 
-    /// One of these.
+    /// One of these values.
     fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }

@@ -2,20 +2,20 @@
 
 use fastrand::Rng;
 
-/// The longest key a Sapwood map takes, in bytes.
+/// The length of the longest key of a Sapwood map, in bytes.
 pub const MAX_KEY: usize = 65_535;
 
-/// A family of keys, each hard in its own way.
+/// A family of awkward keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// 0 to 6 bytes of `{0, 1, 2}`: nearly every pair of keys meets, and most repeat.
+    /// 0 to 6 bytes of `{0, 1, 2}`: nearly all keys share prefixes, and most keys repeat.
     Tiny,
-    /// Prefixes of a few strings full of zeros, the empty key among them: ends of keys beside zero
-    /// bytes.
+    /// Prefixes of a few strings full of zeros, the empty key among them: keys that end where
+    /// others have a zero byte.
     Nested,
-    /// Any first byte, then little: nodes with up to 256 children and their growth and shrinking.
+    /// Any first byte, and few bytes after it: nodes that grow to 256 children and shrink.
     Wide,
-    /// Lengths up to [`MAX_KEY`], and just about 255, 256 and [`MAX_KEY`], with long common
+    /// Lengths up to [`MAX_KEY`], many of them near 255, 256 and [`MAX_KEY`], with long common
     /// prefixes.
     Long,
     /// Names of words, digits and separators, like symbols, paths and domains.
@@ -35,7 +35,7 @@ impl Shape {
         Shape::Binary,
     ];
 
-    /// The shapes whose keys stay below 100 bytes.
+    /// The shapes whose keys have less than 100 bytes.
     pub const SHORT: [Shape; 5] = [
         Shape::Tiny,
         Shape::Nested,
@@ -71,8 +71,8 @@ fn nested(rng: &mut Rng) -> Vec<u8> {
 
 fn wide(rng: &mut Rng) -> Vec<u8> {
     let mut key = vec![rng.u8(..)];
-    // Two in four keys are one byte: the width is at the root. The others widen one level below
-    // `x`.
+    // Half of the keys begin with any byte, so the root has many children. The others do so one
+    // level below `x`.
     match rng.u8(..4) {
         0 => key.push(rng.u8(..4)),
         1 => key.insert(0, b'x'),
@@ -85,10 +85,10 @@ fn long(rng: &mut Rng) -> Vec<u8> {
     let length = match rng.u8(..8) {
         0 => MAX_KEY - rng.usize(..2),
         1 => 254 + rng.usize(..4),
-        // Evenly over the powers of two, so that short ones are as usual as long ones.
+        // Evenly over the powers of two, so that short keys are as frequent as long ones.
         _ => (1_usize << rng.u32(..16)) + rng.usize(..8),
     };
-    // Four stems that agree in their first 4 KiB, and after that never repeat a period of 64 bytes.
+    // Four stems with the same first 4 KiB. After that no period of 64 bytes repeats.
     let stem = rng.u8(..4);
     let mut key: Vec<u8> = (0..length.min(MAX_KEY))
         .map(|at| {
@@ -125,7 +125,7 @@ fn text(rng: &mut Rng) -> Vec<u8> {
     key
 }
 
-/// A key a small step away from `key`: one byte changed, added or dropped, or the key cut short.
+/// A key that differs little from `key`: one byte is changed, added or dropped, or the end is cut.
 #[must_use]
 pub fn near(key: &[u8], rng: &mut Rng) -> Vec<u8> {
     let mut near = key.to_vec();
@@ -144,8 +144,8 @@ pub fn near(key: &[u8], rng: &mut Rng) -> Vec<u8> {
 
 /// An endless source of keys that often repeat.
 ///
-/// Of sixteen keys, thirteen come from the pool, two are [`near`] a pooled one and one is new (and
-/// takes a place in the pool).
+/// Of sixteen keys, thirteen are from the pool, two are [`near`] a key of the pool, and one is new
+/// and replaces a key of the pool.
 ///
 /// ```
 /// use sapwood_model::keys::KeyPool;
@@ -170,8 +170,8 @@ impl KeyPool {
         Self::with_shapes(seed, size, &shapes)
     }
 
-    /// A pool of `size` keys whose shapes are drawn evenly from `shapes`; one named twice comes
-    /// twice as often.
+    /// A pool of `size` keys whose shapes are drawn evenly from `shapes`. A shape that is named
+    /// twice is drawn twice as often.
     ///
     /// # Panics
     ///
@@ -207,7 +207,7 @@ impl KeyPool {
         }
     }
 
-    /// The random numbers that the keys are drawn with, for a caller's other choices.
+    /// The generator that draws the keys, for other choices of the caller.
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }

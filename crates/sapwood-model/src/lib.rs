@@ -1,21 +1,22 @@
 //! Naive oracles, operation generators and data-set generators for Sapwood's tests and benchmarks.
 //!
-//! - [`oracle`]: maps that are obviously right and slow; a porter starts there.
+//! - [`oracle`]: slow maps whose code is their definition; a porter starts there.
 //! - [`keys`]: seeded generators of awkward keys.
 //! - [`ops`]: operations on a map, drawn from a seed or (feature `arbitrary`) from a fuzzer's
-//!   bytes, and what the oracle answers to each.
+//!   bytes, and the oracle's answer to each.
 //! - [`choices`]: the decisions of a test, drawn from a seed or from a fuzzer's bytes.
-//! - [`range_ops`]: the same for maps from ranges of numbers.
-//! - [`history`]: records what threads do to a shared map, and checks that it is linearizable.
-//! - [`shared_ops`]: lets many threads work on few keys of a [`SharedMap`](shared_ops::SharedMap),
-//!   recorded so.
-//! - [`soak`]: lets them work for long, and says what the map must hold at the end.
-//! - [`seed_formulas`]: what the Linux kernel's maple tree asks its allocator for.
+//! - [`range_ops`]: operations on a map from ranges of numbers, and the oracle's answers.
+//! - [`history`]: records the operations of threads on a shared map, and checks that they are
+//!   linearizable.
+//! - [`shared_ops`]: runs many threads on few keys of a [`SharedMap`](shared_ops::SharedMap), and
+//!   records their history.
+//! - [`soak`]: runs them for a long time, and tells what the map must hold at the end.
+//! - [`seed_formulas`]: how many nodes the Linux kernel's maple tree requests before a write.
 //! - [`data`]: key sets, routing tables and range workloads for benchmarks, real ones of this
 //!   machine and generated ones.
 //!
-//! Everything generated is a function of its seed: the same seed gives the same keys on every
-//! machine. Which operations of several threads meet is up to the machine.
+//! All generated data are a function of the seed: the same seed gives the same keys on every
+//! machine. The interleaving of threads differs from run to run.
 //!
 //! ```
 //! use sapwood_model::{ops::OpGen, oracle::ByteMap};

@@ -1,4 +1,4 @@
-//! Operations on a map over byte strings, and what the oracle answers to each.
+//! Operations on a map of byte strings, and the oracle's answer to each.
 
 use std::borrow::Borrow;
 use std::ops::Bound;
@@ -8,8 +8,8 @@ use crate::oracle::ByteMap;
 
 /// One operation on a map from byte strings to `u64`.
 ///
-/// With the feature `arbitrary` it is drawn from a fuzzer's bytes; the keys are then often short
-/// and alike.
+/// With the feature `arbitrary` it can be drawn from a fuzzer's bytes. Such keys are often short
+/// and share prefixes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Op {
@@ -22,12 +22,12 @@ pub enum Op {
     Remove(#[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>),
     /// Look a key up.
     Get(#[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>),
-    /// List what starts with a prefix.
+    /// List the entries whose keys start with a prefix.
     Prefix(
         #[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>,
         Direction,
     ),
-    /// List what lies within two bounds, which may cross.
+    /// List the entries within two bounds, which may cross.
     Range(
         #[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::bound))] Bound<Vec<u8>>,
         #[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::bound))] Bound<Vec<u8>>,
@@ -41,12 +41,12 @@ pub enum Op {
     LongestPrefix(#[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>),
     /// List all keys that are prefixes of this one.
     Ancestors(#[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>),
-    /// List those of them that end at a component; see [`ByteMap::ancestors_sep`].
+    /// List the prefixes of this key that end at a component; see [`ByteMap::ancestors_sep`].
     AncestorsSep(
         #[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>,
         u8,
     ),
-    /// Remove everything that starts with a prefix.
+    /// Remove the entries whose keys start with a prefix.
     RemovePrefix(#[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>),
     /// Remove the entry with the least key.
     PopFirst,
@@ -54,20 +54,20 @@ pub enum Op {
     PopLast,
     /// Keep the entries whose value has this bit (modulo 64) set.
     Retain(u8),
-    /// Keep what is less than the key; the rest leaves the map and is the answer.
+    /// Keep the entries whose keys are less than this key. The others are removed and are the
+    /// answer.
     SplitOff(#[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::key))] Vec<u8>),
-    /// Append a map with these entries, of which a later one replaces an earlier one of the same
-    /// key.
+    /// Append a map of these entries. A later entry replaces an earlier one with the same key.
     Append(#[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::entries))] Vec<(Vec<u8>, u64)>),
-    /// Compact the memory; nothing to be seen changes.
+    /// Compact the memory, which changes no answer.
     Compact,
     /// Look many keys up at once.
     GetMany(#[cfg_attr(feature = "arbitrary", arbitrary(with = fuzz::keys))] Vec<Vec<u8>>),
-    /// Remove everything.
+    /// Remove all entries.
     Clear,
 }
 
-/// Which end an iterator starts at.
+/// The direction of an iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Direction {
@@ -77,19 +77,19 @@ pub enum Direction {
     Backward,
 }
 
-/// An answer to an [`Op`], in a form that a map under test can build too.
+/// The answer to an [`Op`], in a form that a map under test can build, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The operation has no answer: `Retain`, `Append`, `Compact`, `Clear`.
     Done,
-    /// `Insert`, `Remove`, `Get`: the value that was there.
+    /// `Insert`, `Remove`, `Get`: the value before the operation.
     Value(Option<u64>),
     /// `GetMany`: the values, in the order of the keys.
     Values(Vec<Option<u64>>),
     /// `Predecessor`, `Successor`, `LongestPrefix`, `PopFirst`, `PopLast`.
     Entry(Option<(Vec<u8>, u64)>),
-    /// `Prefix`, `Range`, `Ancestors`, `AncestorsSep`, `RemovePrefix`, `SplitOff`; the removed ones
-    /// in key order.
+    /// `Prefix`, `Range`, `Ancestors`, `AncestorsSep`, `RemovePrefix`, `SplitOff`. Removed entries
+    /// are in key order.
     Entries(Vec<(Vec<u8>, u64)>),
 }
 
@@ -110,20 +110,20 @@ fn owned((key, value): (&[u8], impl Borrow<u64>)) -> (Vec<u8>, u64) {
     (key.to_vec(), *value.borrow())
 }
 
-/// What [`Op::Retain`] keeps.
+/// Whether [`Op::Retain`] keeps a value.
 #[must_use]
 pub fn retains(bit: u8, value: u64) -> bool {
     value >> (bit % 64) & 1 == 1
 }
 
-/// A bound of a range as the standard library takes it.
+/// Borrows a bound, for `range` methods.
 #[must_use]
 pub fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
 impl Op {
-    /// Does the operation to the oracle, and returns the answer that every map must give.
+    /// Applies the operation to the oracle; returns the answer that every map must give.
     pub fn apply(&self, map: &mut ByteMap<u64>) -> Outcome {
         match self {
             Op::Insert(key, value) => Outcome::Value(map.insert(key, *value)),
@@ -169,7 +169,7 @@ impl Op {
     }
 }
 
-/// How often each [`Op`] is drawn, relative to the sum. Zero leaves one out.
+/// The weight with which each [`Op`] is drawn. An operation of weight zero is not drawn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // One field for each operation, of the same name.
 pub struct Weights {
@@ -218,7 +218,7 @@ impl Weights {
         clear: 0,
     };
 
-    /// All operations, those that empty the map rarely, so that it grows to some hundreds of
+    /// All operations. Those that empty the map are rare, so that it grows to some hundreds of
     /// entries.
     pub const MIXED: Self = Self {
         insert: 400,
@@ -242,7 +242,7 @@ impl Weights {
         clear: 1,
     };
 
-    /// What one key at a time can do: for maps with concurrent writers.
+    /// The operations on one key, for maps with concurrent writers.
     pub const SINGLE_KEY: Self = Self {
         insert: 4,
         remove: 3,
@@ -281,7 +281,7 @@ impl Default for Weights {
     }
 }
 
-/// An endless source of operations over the keys of a [`KeyPool`].
+/// An endless source of operations on the keys of a [`KeyPool`].
 #[derive(Clone, Debug)]
 pub struct OpGen {
     keys: KeyPool,
@@ -289,13 +289,13 @@ pub struct OpGen {
 }
 
 impl OpGen {
-    /// All operations over keys of all shapes.
+    /// A source of all operations on keys of all shapes.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self::with(KeyPool::new(seed, 400), Weights::MIXED)
     }
 
-    /// Operations drawn by `weights` over `keys`.
+    /// A source of operations on `keys` that are drawn by `weights`.
     ///
     /// # Panics
     ///
@@ -390,15 +390,15 @@ impl Iterator for OpGen {
     }
 }
 
-/// Keys from a fuzzer's bytes.
+/// Draws keys from a fuzzer's bytes.
 #[cfg(feature = "arbitrary")]
 mod fuzz {
     use std::ops::Bound;
 
     use arbitrary::{Arbitrary, Result, Unstructured};
 
-    /// Mostly a few bytes of a small alphabet, so that keys meet; else free bytes, or a long run
-    /// and a tail.
+    /// Mostly a few bytes of a small alphabet, so that keys share prefixes; otherwise any bytes, or
+    /// a long run of one byte and a tail.
     pub(super) fn key(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
         const ALPHABET: [u8; 8] = [0, 1, 2, b'a', b'b', b'/', 254, 255];
         match u.int_in_range(0..=15_u8)? {

@@ -1,22 +1,22 @@
-//! What the Linux kernel's maple tree asks its allocator for before one write, by formula.
+//! The number of nodes that the Linux kernel's maple tree requests before one write, by formula.
 //!
-//! [`worst`] is what it asked for originally, [`vacant`] what it asks for since it tracks how far
-//! up a write can reach. Benchmarks put them beside what a plan here asks for, on the same writes
-//! and heights.
+//! [`worst`] is the original formula. [`vacant`] is the formula since the kernel tracks how far up
+//! a write can reach. Benchmarks compare both with the nodes of a plan of this library, on the same
+//! writes and heights.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What a write does to the tree, in the kernel's terms.
+/// The kind of a write, in the kernel's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Write {
-    /// The range is exactly an entry's: only the value changes.
+    /// The range is exactly that of an entry, so only the value changes.
     ExactFit,
-    /// A new entry behind the last one of a leaf that has room.
+    /// A new entry comes after the last one of a leaf that has room.
     Append,
     /// One bound inside a leaf moves.
     SlotStore,
-    /// A leaf is written anew, and nothing else.
+    /// Only one leaf is written anew.
     NodeStore,
     /// The tree gets its first node.
     NewRoot,
@@ -29,7 +29,7 @@ pub enum Write {
 }
 
 impl Write {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 8] = [
         Self::ExactFit,
         Self::Append,
@@ -42,8 +42,8 @@ impl Write {
     ];
 }
 
-/// The nodes asked for by the worst case of the kind of write, in a tree of `height` levels (1: a
-/// leaf is the root).
+/// The nodes that are requested for the worst case of a kind of write, in a tree of `height`
+/// levels. In a tree of height 1 the root is a leaf.
 ///
 /// ```
 /// use sapwood_model::seed_formulas::{Write, vacant, worst};
@@ -63,11 +63,12 @@ pub fn worst(kind: Write, height: usize) -> usize {
     }
 }
 
-/// The nodes asked for where it is known how far up a write can reach.
+/// The nodes that are requested when it is known how far up a write can reach.
 ///
 /// Levels count from the root, which is level 0. `vacant_height` is one more than the level of the
-/// lowest ancestor that is not full, `sufficient_height` one more than the level of the lowest
-/// ancestor that may lose an entry; 0 if there is none. Heights above `height` count as `height`.
+/// lowest ancestor that is not full. `sufficient_height` is one more than the level of the lowest
+/// ancestor that may lose an entry. Both are 0 if there is no such ancestor. Heights above `height`
+/// count as `height`.
 #[must_use]
 pub fn vacant(kind: Write, height: usize, vacant_height: usize, sufficient_height: usize) -> usize {
     let levels = |known: usize| height.saturating_sub(known);
@@ -80,7 +81,7 @@ pub fn vacant(kind: Write, height: usize, vacant_height: usize, sufficient_heigh
     }
 }
 
-/// How often each number of nodes was asked for.
+/// Counts of writes by the number of nodes that they request.
 ///
 /// ```
 /// use sapwood_model::seed_formulas::Requests;
@@ -95,36 +96,36 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// None yet.
+    /// Counts of no writes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts a write that asks for this many nodes.
+    /// Counts a write that requests this many nodes.
     pub fn add(&mut self, nodes: usize) {
         *self.counts.entry(nodes).or_default() += 1;
     }
 
-    /// How many writes asked for exactly `nodes`.
+    /// How many writes request exactly `nodes` nodes.
     #[must_use]
     pub fn of(&self, nodes: usize) -> u64 {
         self.counts.get(&nodes).copied().unwrap_or(0)
     }
 
-    /// All writes, also those that asked for nothing.
+    /// The number of all writes, also of those that request no node.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// The writes that asked for any nodes.
+    /// The number of writes that request at least one node.
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.writes() - self.of(0)
     }
 
-    /// The nodes of all of them together.
+    /// The sum of the nodes of all writes.
     #[must_use]
     pub fn nodes(&self) -> u64 {
         self.counts
@@ -133,7 +134,7 @@ impl Requests {
             .sum()
     }
 
-    /// The most that one asked for.
+    /// The largest number of nodes that one write requests.
     #[must_use]
     pub fn most(&self) -> usize {
         self.counts.keys().next_back().copied().unwrap_or(0)
@@ -148,8 +149,8 @@ impl FromIterator<usize> for Requests {
     }
 }
 
-/// As the kernel's series prints it: `nodes:writes`, least first, without the writes that need
-/// none.
+/// Writes the counts as the kernel's patch series does: `nodes:writes`, least first, without the
+/// writes that request no node.
 impl fmt::Display for Requests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let asked = self.counts.iter().filter(|(nodes, _)| **nodes > 0);

@@ -1,5 +1,5 @@
-//! Operations on one map by many threads at once, over few keys that a trie splits and merges all
-//! the time.
+//! Runs operations of many threads on one map at once. They use few keys, chosen so that a trie
+//! splits and merges nodes all the time.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,42 +10,42 @@ use fastrand::Rng;
 
 use crate::history::{Answer, History, Op, Recorder};
 
-/// The key was there.
+/// The error of an operation whose key was present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Present;
 
-/// The key was not there.
+/// The error of an operation whose key was absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Absent;
 
-/// A map from byte strings to `u64` that threads share; each operation happens at one moment.
+/// A map from byte strings to `u64` that threads share. Each operation must be linearizable.
 #[allow(clippy::missing_errors_doc)] // The type of the error is the reason.
 pub trait SharedMap: Sync {
     /// The value at a key.
     fn get(&self, key: &[u8]) -> Option<u64>;
-    /// Stores a value; returns the one before.
+    /// Stores a value; returns the value before.
     fn insert(&self, key: &[u8], value: u64) -> Option<u64>;
     /// Stores a value at a key that is absent.
     fn insert_new(&self, key: &[u8], value: u64) -> Result<(), Present>;
-    /// Stores a value at a key that is present; returns the one before.
+    /// Stores a value at a key that is present; returns the value before.
     fn replace(&self, key: &[u8], value: u64) -> Result<u64, Absent>;
     /// Removes a key; returns its value.
     fn remove(&self, key: &[u8]) -> Option<u64>;
-    /// Stores `new` if the value is `expected`; else returns what was in the way.
+    /// Stores `new` if the value is `expected`; otherwise returns the value that the key has.
     fn compare_exchange(&self, key: &[u8], expected: u64, new: u64) -> Result<(), Option<u64>>;
-    /// Stores a value at a key that is absent; returns what is there then.
+    /// Stores a value at a key that is absent; returns the value that the key has after that.
     fn get_or_insert(&self, key: &[u8], value: u64) -> u64;
 
-    /// Called by each thread now and then, between two operations: time to reclaim or to compact.
+    /// Each thread calls this between operations from time to time, to reclaim or to compact.
     fn pause(&self) {}
 }
 
-/// A map that is obviously right: one lock around the standard library's.
+/// The oracle: a `BTreeMap` under one lock.
 #[derive(Debug, Default)]
 pub struct LockedMap(Mutex<BTreeMap<Vec<u8>, u64>>);
 
 impl LockedMap {
-    /// What it holds.
+    /// The entries of the map.
     #[must_use]
     pub fn into_inner(self) -> BTreeMap<Vec<u8>, u64> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
@@ -101,7 +101,7 @@ impl SharedMap for LockedMap {
 }
 
 impl Op {
-    /// Does the operation.
+    /// Runs the operation on a map.
     pub fn call<M: SharedMap + ?Sized>(self, map: &M, key: &[u8]) -> Answer {
         match self {
             Op::Get => Answer::Value(map.get(key)),
@@ -117,9 +117,9 @@ impl Op {
     }
 }
 
-/// `count` keys such that inserts and removals change the shape of a trie again and again: the
-/// empty key, runs of prefixes of each other, siblings at the end and in the middle of long common
-/// parts, zeros, and more children than a small node takes.
+/// Returns `count` keys whose insertions and removals often change the shape of a trie: the empty
+/// key, chains of prefixes, keys that differ at the end or in the middle of long common parts,
+/// zeros, and more children of one node than a small node has.
 #[must_use]
 pub fn hot_keys(count: usize) -> Vec<Vec<u8>> {
     const FIRST: [&[u8]; 16] = [
@@ -141,24 +141,25 @@ pub fn hot_keys(count: usize) -> Vec<Vec<u8>> {
         b"b\xff",
     ];
     let first = FIRST.iter().map(|key| key.to_vec());
-    // Then the children of one node, each with one below it.
+    // Then the children of one node, each with one child of its own.
     let wide = (0..=u8::MAX).flat_map(|byte| [vec![b'w', byte], vec![b'w', byte, byte]]);
     let more = (0_u32..).map(|number| [b"abcdefgh".as_slice(), &number.to_be_bytes()].concat());
     first.chain(wide).chain(more).take(count).collect()
 }
 
-/// How many operations a thread does between two pauses, and before it waits for the others.
+/// How many operations a thread runs between two calls of `pause`.
 const PAUSE: usize = 64;
+/// How many operations a thread runs before it waits for the others.
 const TOGETHER: usize = 16;
 
-/// Where threads wait for each other, so that they go on at one time. They spin: a thread that has
-/// to be woken comes when others have done their part, and would never meet them.
+/// A barrier at which threads wait for each other, so that they go on at the same time. The threads
+/// spin, because a thread that must be woken would go on too late.
 struct Meeting {
     threads: usize,
     arrived: AtomicUsize,
 }
 
-/// It is no use to wait for a thread that has no core, or has panicked.
+/// The longest wait for other threads, as one may have no core or have panicked.
 const PATIENCE: Duration = Duration::from_micros(100);
 
 impl Meeting {
@@ -169,8 +170,8 @@ impl Meeting {
         }
     }
 
-    /// Waits a little for all to come here as often as this thread, which comes for the `times`-th
-    /// time.
+    /// Waits until all threads have called this as often as this thread, which calls it for the
+    /// `times`-th time, or until the wait is too long.
     fn wait(&self, times: usize) {
         self.arrived.fetch_add(1, Ordering::AcqRel);
         let start = Instant::now();
@@ -182,13 +183,13 @@ impl Meeting {
     }
 }
 
-/// Lets threads do random operations on these keys, records all of them, and looks each key up once
-/// before and once after. What the map holds besides is not touched. Every value is written once,
-/// so that each tells where it is from.
+/// Runs random operations of several threads on these keys, and records all of them. It also looks
+/// each key up once before and once after. It does not touch other keys of the map. No value is
+/// written twice, so that each value tells the operation that wrote it.
 ///
 /// # Panics
 ///
-/// If two of the keys are equal, or there is none; and with the map's panic, if that panics.
+/// If two of the keys are equal, or `keys` is empty. A panic of the map is passed on.
 pub fn drive<M: SharedMap + ?Sized>(
     map: &M,
     threads: usize,
@@ -237,12 +238,12 @@ pub fn drive<M: SharedMap + ?Sized>(
     History::merge(logs).starting_with(held)
 }
 
-/// A thread's endless source of operations on keys by their places.
+/// An endless source of operations for one thread. A key is given by its place.
 pub(crate) struct Ops {
     pub(crate) rng: Rng,
-    /// The values of this thread are those with its number in the upper bits.
+    /// The next value. The values of this thread have its number in the upper bits.
     next: u64,
-    /// What the thread last knew of each key.
+    /// The last value of each key that the thread knows.
     known: Vec<Option<u64>>,
 }
 
@@ -251,7 +252,8 @@ impl Ops {
         let thread = thread as u64 + 1;
         Self {
             rng: Rng::with_seed(seed ^ thread.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-            // The seed tells the values of several drives of one map apart.
+            // The seed is a part of the values, so that several drives of one map write different
+            // ones.
             next: thread << 48 | (seed & 0xffff) << 32,
             known: vec![None; keys],
         }
@@ -279,9 +281,9 @@ impl Ops {
         (key, op)
     }
 
-    /// Takes in what an answer says about a key.
+    /// Updates the known value of a key by an answer.
     pub(crate) fn learn(&mut self, key: usize, op: Op, answer: Answer) {
-        // Whatever it held before: what it holds after an operation with this answer.
+        // The value after the operation follows from the value before, which the answer tells.
         let before = match answer {
             Answer::Value(held) | Answer::Exchange(Err(held)) => held,
             Answer::Exchange(Ok(())) => match op {
@@ -289,7 +291,7 @@ impl Ops {
                 _ => None,
             },
             Answer::Done(true) => None,
-            // It is there, and who knows what it is.
+            // The key is present, but its value is not known.
             Answer::Done(false) => return,
         };
         self.known[key] = op.apply(before).1;
@@ -314,14 +316,14 @@ mod tests {
             };
             assert!(keys.iter().any(nested), "{few}");
         }
-        // More children below one branch than a small node has.
+        // One branch has more children than a small node.
         let wide = keys.iter().filter(|key| key.len() == 2 && key[0] == b'w');
         assert!(wide.count() > 100);
     }
 
     #[test]
     fn a_panic_ends_the_drive() {
-        /// Panics on the thread that calls it for the hundredth time.
+        /// A map whose hundredth call panics.
         struct Fragile(LockedMap, AtomicUsize);
 
         impl SharedMap for Fragile {

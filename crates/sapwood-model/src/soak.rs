@@ -1,10 +1,10 @@
-//! A long run of many threads on one map, at whose end it is known what the map must hold.
+//! A long run of many threads on one map. At its end it is known what the map must hold.
 //!
-//! Each key is either a thread's own or shared by all. Nobody else touches a thread's own keys, so
-//! the thread knows each answer from an oracle of its own. Of shared keys the threads keep account:
-//! a key that was inserted once more often than it was removed is there, one inserted as often is
-//! not, and its value is the last one of some thread. Both kinds lie side by side in the order of
-//! the keys.
+//! Each key is either a thread's own or shared by all threads. Other threads do not touch a
+//! thread's own keys, so the thread knows each answer from its own oracle. For shared keys the
+//! threads count insertions and removals. A key with one more insertion than removals must be
+//! present, and its value must be the last one of some thread. A key with as many insertions as
+//! removals must be absent. Keys of both kinds are neighbours in the order of the keys.
 //!
 //! ```
 //! use std::time::Duration;
@@ -29,38 +29,38 @@ use crate::history::{Answer, Op};
 use crate::keys::{KeyPool, Shape};
 use crate::shared_ops::{SharedMap, hot_keys};
 
-/// How long each thread works.
+/// The length of each thread's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// This many operations; the same seed gives each thread the same ones.
+    /// This many operations. The same seed gives each thread the same operations.
     Operations(u64),
-    /// So long on the clock.
+    /// This time by the clock.
     Time(Duration),
 }
 
-/// What the map must hold after a [`soak`].
+/// The entries that the map must have after a [`soak`].
 #[derive(Clone, Debug)]
 pub struct Expected {
     entries: BTreeMap<Vec<u8>, Allowed>,
-    /// Operations of all threads.
+    /// The number of operations of all threads.
     pub operations: u64,
 }
 
-/// What a key that is there may hold.
+/// The values that a present key may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Allowed {
-    /// One thread's own key.
+    /// The only value of a thread's own key.
     Own(u64),
-    /// A shared key: the values that were the last ones of some thread.
+    /// The values of a shared key that were the last ones of some thread.
     Shared(Vec<u64>),
 }
 
-/// Where a map differs from what it must hold.
+/// A difference between a map and the entries that it must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// A key is missing.
     Missing(Vec<u8>),
-    /// A key is there that must not be, or comes twice, or in the wrong place.
+    /// A key must not be present, or comes twice, or is in the wrong place.
     Unexpected(Vec<u8>),
     /// A key has a value that it cannot have.
     Value(Vec<u8>, u64),
@@ -85,25 +85,24 @@ impl fmt::Display for Difference {
 impl std::error::Error for Difference {}
 
 impl Expected {
-    /// How many keys there must be.
+    /// How many keys the map must have.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there must be none.
+    /// Whether the map must be empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The keys that must be there, in their order.
+    /// The keys that the map must have, in their order.
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
         self.entries.keys().map(Vec::as_slice)
     }
 
-    /// Compares with all that the map holds, in the order of its keys. Returns how many entries
-    /// that is.
+    /// Compares with all entries of a map, in the order of its keys. Returns the number of entries.
     ///
     /// # Errors
     ///
@@ -141,26 +140,27 @@ impl Expected {
 /// How many keys are shared.
 const SHARED: usize = 48;
 
-/// Keys that each thread draws its own from, most of them again and again.
+/// The size of the pool from which each thread draws its own keys.
 const POOL: usize = 4000;
 
-/// A thread lets its keys grow to this many, then shrink to so few, and again.
+/// The number of own keys at which a thread begins to remove more than it inserts.
 const FLOOD: usize = if cfg!(miri) { 100 } else { 3000 };
+/// The number of own keys at which it begins to insert more again.
 const EBB: usize = 8;
 
-/// Operations between two looks at the clock, and between two pauses.
+/// How many operations a thread runs between two readings of the clock and two calls of `pause`.
 const PAUSE: u64 = 64;
 
-/// Lets `threads` threads do random operations on a map that is empty at first, checks each answer
-/// that a thread can know, and returns what must be in the map then.
+/// Runs random operations of `threads` threads on a map that is empty at first, checks each answer
+/// that a thread can know, and returns the entries that the map must have at the end.
 ///
-/// Two in three operations are on a thread's own keys, of which there are some thousands; their
-/// number rises and falls, so that nodes grow, split, shrink and merge. The others are on some
+/// Two in three operations are on a thread's own keys, which are up to some thousands. Their number
+/// rises and falls, so that nodes grow, split, shrink and merge. The other operations are on some
 /// dozens of shared keys.
 ///
 /// # Panics
 ///
-/// If an answer is wrong, or if the account of a shared key does not come out even.
+/// If an answer is wrong, or if the insertions and removals of a shared key do not match.
 pub fn soak<M: SharedMap + ?Sized>(map: &M, threads: usize, length: Length, seed: u64) -> Expected {
     let shared = hot_keys(SHARED);
     let start = Barrier::new(threads);
@@ -216,14 +216,14 @@ pub fn soak<M: SharedMap + ?Sized>(map: &M, threads: usize, length: Length, seed
     }
 }
 
-/// What a thread knows of a shared key.
+/// A thread's account of a shared key.
 #[derive(Clone, Copy, Debug)]
 struct Account {
-    /// How often it made the key appear, less how often it made it disappear.
+    /// The thread's insertions of the key, less its removals.
     balance: i64,
-    /// The last thing that it did to the key: the value, or nothing if it removed it.
+    /// The thread's last change of the key: the value, or `None` for a removal.
     last: Option<Option<u64>>,
-    /// A value that it saw there, for exchanges.
+    /// A value of the key that the thread has seen, for exchanges.
     seen: u64,
 }
 
@@ -232,7 +232,7 @@ impl Account {
         Self {
             balance: 0,
             last: None,
-            // Nobody writes that; it names the key like those that are written.
+            // No thread writes this value. It has the key's number like the written ones.
             seen: (key as u64) << 56,
         }
     }
@@ -247,7 +247,7 @@ struct Thread<'m, M: ?Sized> {
     pool: KeyPool,
     own: BTreeMap<Vec<u8>, u64>,
     accounts: Vec<Account>,
-    /// Whether its own keys become more at the moment.
+    /// Whether the number of its own keys rises.
     grows: bool,
     operations: u64,
 }
@@ -290,7 +290,7 @@ impl<'m, M: SharedMap + ?Sized> Thread<'m, M> {
         }
     }
 
-    /// An operation on a key of this thread, of which it knows all.
+    /// Runs an operation on a key of this thread, and checks its answer.
     fn on_own_key(&mut self) {
         let key = self.own_key();
         let held = self.own.get(&key).copied();
@@ -316,7 +316,7 @@ impl<'m, M: SharedMap + ?Sized> Thread<'m, M> {
         }
     }
 
-    /// A key of this thread; when its keys become fewer, most likely one that is there.
+    /// A key of this thread; while their number falls, most likely a stored one.
     fn own_key(&mut self) -> Vec<u8> {
         let mut key = self.pool.key();
         if !self.grows && self.pool.rng().u8(..8) != 0 {
@@ -331,7 +331,7 @@ impl<'m, M: SharedMap + ?Sized> Thread<'m, M> {
         key
     }
 
-    /// An operation on a key of all threads, with its account.
+    /// Runs an operation on a shared key, and updates the account.
     fn on_shared_key(&mut self) {
         let at = self.pool.rng().usize(..self.shared.len());
         let value = self.value(at);
@@ -340,7 +340,7 @@ impl<'m, M: SharedMap + ?Sized> Thread<'m, M> {
         let name = self.shared[at].escape_ascii();
         let account = &mut self.accounts[at];
         let before = match answer {
-            // Its own value shows that it was stored now.
+            // The answer is the thread's own new value, so this operation stored it.
             Answer::Value(Some(there)) if matches!(op, Op::GetOrInsert(_)) && there == value => {
                 None
             }
@@ -352,7 +352,7 @@ impl<'m, M: SharedMap + ?Sized> Thread<'m, M> {
             Answer::Done(done) => (!done).then_some(account.seen),
         };
         if let Some(value) = before {
-            assert_eq!(key_of(value), at, "{op} on \"{name}\" met {value:#x}");
+            assert_eq!(key_of(value), at, "{op} on \"{name}\" found {value:#x}");
             account.seen = value;
         }
         let (_, after) = op.apply(before);
@@ -370,7 +370,7 @@ impl<'m, M: SharedMap + ?Sized> Thread<'m, M> {
             && !self.shared.iter().any(|shared| shared == key)
     }
 
-    /// A value that nobody else writes, and that names the shared key it is for.
+    /// A value that no other operation writes, with the number of its shared key.
     fn value(&self, key: usize) -> u64 {
         (key as u64) << 56 | (self.number as u64 + 1) << 44 | self.operations
     }
@@ -390,7 +390,7 @@ impl<'m, M: SharedMap + ?Sized> Thread<'m, M> {
                 expected,
                 new: value,
             },
-            // Most likely one that fails.
+            // An exchange that most likely fails.
             _ => Op::CompareExchange {
                 expected: value,
                 new: value + 1,
@@ -399,7 +399,7 @@ impl<'m, M: SharedMap + ?Sized> Thread<'m, M> {
     }
 }
 
-/// The shared key that a value names.
+/// The number of the shared key in a value.
 fn key_of(value: u64) -> usize {
     (value >> 56) as usize
 }
@@ -491,7 +491,7 @@ mod tests {
         assert_eq!(check(&[("a", 1), ("b", 4), ("c", 4)]), value);
     }
 
-    /// Forgets one removal in many, or does one insert in many twice as two threads might.
+    /// A map that forgets one removal in many, or lets one insertion in many happen twice.
     struct Forgetful {
         map: LockedMap,
         calls: AtomicU64,
@@ -556,7 +556,7 @@ mod tests {
 
     #[test]
     fn accounts_of_shared_keys_come_out_even_or_the_soak_fails() {
-        // Shared keys only: what threads do to their own is not there to catch it.
+        // Shared keys only, so that the checks of own keys cannot catch it.
         for removals in [true, false] {
             let map = Forgetful {
                 map: LockedMap::default(),

@@ -1,28 +1,28 @@
-//! What a file is, told by its first bytes: compressed or not, text or MRT.
+//! Tells the kind of a file by its first bytes: compressed or not, text or MRT.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
 
-/// Bytes to a read.
+/// Bytes of one read.
 const BUFFER: usize = 1 << 16;
 
-/// How routes are written.
+/// The form in which a file has routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A prefix and a next hop a line.
+    /// Lines of a prefix and a next hop.
     Text,
     /// MRT records.
     Mrt,
 }
 
-/// An input as it was before gzip or bzip2, if one of them was used.
+/// Returns a reader that decompresses an input of gzip or bzip2, and reads any other input
+/// unchanged.
 ///
 /// # Errors
 ///
-/// When the first bytes cannot be read. What is wrong later is an error of the reader that is
-/// returned.
+/// When the first bytes cannot be read. A later fault is an error of the returned reader.
 pub fn decompressed<'a>(input: impl Read + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let (start, rest) = peek(3, input)?;
     let kind = match start[..] {
@@ -38,7 +38,7 @@ pub fn decompressed<'a>(input: impl Read + 'a) -> io::Result<Box<dyn BufRead + '
     })
 }
 
-/// Tells MRT from text: an MRT header has bytes of zero, a text has none.
+/// Tells MRT from text by the first 12 bytes: an MRT header has bytes of zero, a text has none.
 ///
 /// # Errors
 ///
@@ -52,7 +52,7 @@ pub fn format_of<'a>(input: impl BufRead + 'a) -> io::Result<(Format, Box<dyn Bu
     Ok((format, Box::new(Cursor::new(start).chain(rest))))
 }
 
-/// Takes the first bytes, this many, or all that there are.
+/// Takes the first `many` bytes, or all bytes if the input is shorter.
 fn peek<R: Read>(many: u64, mut input: R) -> io::Result<(Vec<u8>, R)> {
     let mut start = Vec::new();
     input.by_ref().take(many).read_to_end(&mut start)?;
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_or_not() {
+    fn compressed_input_is_decompressed() {
         let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gz.write_all(TEXT).unwrap();
         let gz = gz.finish().unwrap();
@@ -84,7 +84,7 @@ mod tests {
         for input in [TEXT, &gz, &bz] {
             assert_eq!(all(input).unwrap(), TEXT);
         }
-        // Files of several parts are one file.
+        // A file of several parts is read as one text.
         for part in [&gz, &bz] {
             let twice = [&part[..], part].concat();
             assert_eq!(all(&twice).unwrap(), [TEXT, TEXT].concat());
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn text_or_not() {
+    fn text_and_mrt_are_told_apart() {
         for (input, format) in [
             (TEXT, Format::Text),
             (b"", Format::Text),

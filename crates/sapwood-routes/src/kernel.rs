@@ -1,10 +1,10 @@
-//! Routes of the running kernel, asked for by rtnetlink.
+//! Reads the routes of the running kernel by rtnetlink.
 
 use ipnet::IpNet;
 
 use crate::{Error, Route, RouteSource};
 
-/// The kernel's routes as they were when they were asked for.
+/// The kernel's routes at the time of [`kernel_routes`].
 #[derive(Debug)]
 pub struct KernelRoutes {
     routes: std::vec::IntoIter<(IpNet, String)>,
@@ -25,21 +25,21 @@ impl RouteSource for KernelRoutes {
     fn remarks(&self) -> Vec<(u64, &'static str)> {
         vec![(
             self.special,
-            "routes that are not unicast, or for some types of service only",
+            "routes that are not unicast, or for one type of service only",
         )]
     }
 }
 
-/// Asks the kernel for the unicast routes of its main table, of both families.
+/// Reads the unicast routes of the kernel's main table, of both families.
 ///
-/// Of several routes for one prefix, the one with the least metric is taken, as the kernel would. A
-/// next hop is the gateway's address (with `%` and the device, when it is a link-local one), or
-/// `dev` and the device when there is no gateway. Several next hops come sorted, with commas
-/// between them, and `weight N` where weights differ from one.
+/// Of several routes for one prefix it takes the one with the least metric, as the kernel does. A
+/// next hop is the address of the gateway, or `dev` and the device if there is no gateway. A
+/// link-local address has `%` and the device after it. Several next hops are sorted, with commas
+/// between them, and `weight N` after each whose weight is not one.
 ///
 /// # Errors
 ///
-/// When the kernel does not answer, or this is not Linux.
+/// When the kernel does not answer, or the system is not Linux.
 #[cfg(target_os = "linux")]
 pub fn kernel_routes() -> std::io::Result<KernelRoutes> {
     let (routes, special) = linux::routes()?;
@@ -50,14 +50,14 @@ pub fn kernel_routes() -> std::io::Result<KernelRoutes> {
     })
 }
 
-/// Says that only Linux can be asked.
+/// Fails, because only Linux has rtnetlink.
 ///
 /// # Errors
 ///
 /// Always.
 #[cfg(not(target_os = "linux"))]
 pub fn kernel_routes() -> std::io::Result<KernelRoutes> {
-    let what = "only Linux can be asked for its routes";
+    let what = "the routes of the system can be read on Linux only";
     Err(std::io::Error::new(std::io::ErrorKind::Unsupported, what))
 }
 
@@ -76,7 +76,7 @@ mod linux {
 
     use crate::dump::{asking, dump};
 
-    /// All routes in order of prefixes, and how many were passed over.
+    /// All routes in order of prefixes, and how many were skipped.
     pub fn routes() -> io::Result<(Vec<(IpNet, String)>, u64)> {
         let socket = asking()?;
         let mut names = HashMap::new();
@@ -122,7 +122,7 @@ mod linux {
         Ok((routes.collect(), special))
     }
 
-    /// A table's number is in the header when it fits there.
+    /// The number of a route's table: the attribute, or the header's field of 8 bits.
     fn table_of(route: &RouteMessage) -> u32 {
         let number = route
             .attributes
@@ -134,7 +134,7 @@ mod linux {
         number.unwrap_or(route.header.table.into())
     }
 
-    /// Prefix and metric of what is a unicast route for all traffic.
+    /// The prefix and the metric of a unicast route for all traffic; `None` for other routes.
     fn unicast(route: &RouteMessage) -> Option<(IpNet, u32)> {
         if route.header.kind != RouteType::Unicast
             || route.header.tos != 0
@@ -160,7 +160,7 @@ mod linux {
         Some((net.trunc(), metric))
     }
 
-    /// Next hops in text; see `kernel_routes`.
+    /// The text of the next hops of a route, as `kernel_routes` describes it.
     fn next_hop(attributes: &[RouteAttribute], names: &HashMap<u32, String>) -> String {
         let many = attributes.iter().find_map(|attribute| match attribute {
             RouteAttribute::MultiPath(hops) => Some(hops),
@@ -173,7 +173,7 @@ mod linux {
             .iter()
             .map(|hop| {
                 let member = one_hop(&hop.attributes, Some(hop.interface_index), names);
-                // The kernel's number is one less.
+                // The kernel's number is the weight less one.
                 match hop.hops {
                     0 => member,
                     more => format!("{member} weight {}", u32::from(more) + 1),
@@ -270,7 +270,7 @@ mod linux {
         }
 
         #[test]
-        fn routes_that_count() {
+        fn only_unicast_routes_for_all_traffic_count() {
             let mut route = RouteMessage::default();
             route.header.address_family = AddressFamily::Inet;
             route.header.kind = RouteType::Unicast;
@@ -303,7 +303,7 @@ mod linux {
                     assert!(routes.iter().all(|(net, _)| net.addr() == net.network()));
                 }
                 Err(error) => {
-                    eprintln!("netlink is not allowed here, so nothing was tested: {error}")
+                    eprintln!("skipped: this system does not allow netlink: {error}")
                 }
             }
         }

@@ -1,8 +1,7 @@
-//! Readers of routes: lines of text, MRT table dumps (`TABLE_DUMP_V2`), the kernel's own table.
+//! Readers of routes: lines of text, MRT table dumps (`TABLE_DUMP_V2`), the kernel's table.
 //!
-//! A reader hands out one [`Route`] at a time and keeps nothing but the record that it reads. What
-//! it meets in a file is somebody else's: every mistake in it is an [`Error`] that says where,
-//! never a panic.
+//! A reader of a file returns one [`Route`] at a time and keeps only the record that it reads.
+//! Files are not trusted: every fault in them is an [`Error`] with its place, never a panic.
 //!
 //! ```
 //! use sapwood_routes::{RouteSource, TextRoutes};
@@ -37,52 +36,52 @@ pub use kernel::{KernelRoutes, kernel_routes};
 pub use mrt::{MrtRoutes, Peer};
 pub use text::{MAX_LINE, TextRoutes, parse_prefix, show_route, without_comment};
 
-/// Where to, and by which way.
+/// A prefix and its next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route<'a> {
-    /// All addresses below this prefix. No bits are set behind its length.
+    /// The prefix. No bits are set after its length.
     pub net: IpNet,
-    /// The next hop in text; empty, if none was given.
+    /// The text of the next hop; empty if the route has none.
     pub next_hop: &'a str,
 }
 
-/// Something that holds routes.
+/// A reader of routes.
 pub trait RouteSource {
-    /// The next route; nothing at the end.
+    /// Reads the next route; `None` at the end.
     ///
     /// # Errors
     ///
-    /// Behind [`Error::Bad`] one may go on with the next record, behind the others there is nothing
-    /// more.
+    /// After [`Error::Bad`] the next call reads the next record. After any other error nothing can
+    /// be read.
     fn next_route(&mut self) -> Result<Option<Route<'_>>, Error>;
 
-    /// What was passed over or changed without being an error, for a summary: how many, and of
-    /// what.
+    /// Counts of records that were skipped or changed without an error, each with its text for a
+    /// summary.
     fn remarks(&self) -> Vec<(u64, &'static str)>;
 }
 
-/// Why there is no next route.
+/// The error of a reader.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The input cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// This line or record is no route; the next one may be.
+    /// A line or record is no route; the next one may be.
     #[error("{0}")]
     Bad(Place),
-    /// From here on nothing can be made out.
+    /// Nothing can be read from this place on.
     #[error("{0}")]
     Broken(Place),
 }
 
-/// What is wrong, and where.
+/// A fault and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{unit} {number}: {what}")]
 pub struct Place {
     /// `line` or `record`.
     pub unit: &'static str,
-    /// Its number, from 1.
+    /// The number of the line or record, from 1.
     pub number: u64,
-    /// What is wrong with it.
+    /// The fault.
     pub what: String,
 }

@@ -1,9 +1,9 @@
-//! Routes of MRT table dumps: the unicast RIBs of `TABLE_DUMP_V2` (RFC 6396, RFC 8050).
+//! Reads routes of MRT table dumps: the unicast RIBs of `TABLE_DUMP_V2` (RFC 6396, RFC 8050).
 //!
-//! bgpkit-parser reads records, the table of peers, and the attributes of the one entry that is
-//! wanted. The walk from entry to entry is made here, because an entry that is cut off must be an
-//! error (bgpkit-parser leaves out the rest) and because of the twenty to sixty entries that a
-//! prefix has in public dumps only one is of use.
+//! bgpkit-parser reads the records, the table of peers, and the attributes of the one entry that is
+//! wanted. This module walks from entry to entry itself, for two reasons: an entry that is cut off
+//! must be an error, but bgpkit-parser leaves out the rest; and of the twenty to sixty entries that
+//! a prefix has in public dumps, only one is needed.
 
 use std::fmt::Write;
 use std::io::{self, Read};
@@ -18,29 +18,30 @@ use ipnet::IpNet;
 
 use crate::{Error, Place, Route, RouteSource};
 
-/// This many peers are named when the wanted one is not there.
+/// How many peers the error names when the dump does not have the wanted one.
 const NAMED: usize = 12;
 
-/// Whose routes are taken.
+/// The peer whose routes are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Peer {
-    /// The first entry of every prefix, whosever it is.
+    /// Take the first entry of every prefix, of any peer.
     #[default]
     First,
-    /// Entries of the peer with this address; prefixes without one are passed over.
+    /// Take the entries of the peer with this address, and skip prefixes without one.
     Address(IpAddr),
 }
 
-/// Reads MRT records.
+/// Reads the routes of an MRT table dump.
 #[derive(Debug)]
 pub struct MrtRoutes<R> {
     input: R,
     peer: Peer,
-    /// Indexes that the wanted peer has, once the table of peers was read.
+    /// The indexes of the wanted peer, after the table of peers was read.
     wanted: Option<Vec<u16>>,
     record: u64,
-    /// Of the current record and behind it, in bytes from the beginning.
+    /// Where the current record begins, in bytes from the beginning of the input.
     from: u64,
+    /// Where the current record ends.
     to: u64,
     next_hop: String,
     prefixes: u64,
@@ -49,7 +50,7 @@ pub struct MrtRoutes<R> {
 }
 
 impl<R: Read> MrtRoutes<R> {
-    /// Begins at the first record.
+    /// A reader that begins at the first record.
     pub fn new(input: R, peer: Peer) -> Self {
         MrtRoutes {
             input,
@@ -65,7 +66,7 @@ impl<R: Read> MrtRoutes<R> {
         }
     }
 
-    /// The next record as it lies there; nothing at the end.
+    /// Reads the next record without parsing its body; `None` at the end.
     fn read_record(&mut self) -> Result<Option<RawMrtRecord>, Error> {
         self.record += 1;
         self.from = self.to;
@@ -80,7 +81,7 @@ impl<R: Read> MrtRoutes<R> {
             ParserError::EofExpected => Ok(None),
             ParserError::IoError(error) | ParserError::EofError(error) => {
                 if error.kind() == io::ErrorKind::UnexpectedEof {
-                    return Err(Error::Broken(self.place("the file ends within it")));
+                    return Err(Error::Broken(self.place("the file ends within the record")));
                 }
                 Err(Error::Io(error))
             }
@@ -96,7 +97,7 @@ impl<R: Read> MrtRoutes<R> {
         }
     }
 
-    /// Finds the indexes of the wanted peer.
+    /// Reads the table of peers, and finds the indexes of the wanted peer.
     fn read_peers(&mut self, record: RawMrtRecord) -> Result<(), Error> {
         let peers = match record.parse().map(|record| record.message) {
             Ok(MrtMessage::TableDumpV2Message(TableDumpV2Message::PeerIndexTable(peers))) => peers,
@@ -113,7 +114,10 @@ impl<R: Read> MrtRoutes<R> {
             let mut there: Vec<IpAddr> = peers.values().map(|peer| peer.peer_ip).collect();
             there.sort();
             there.dedup();
-            let mut what = format!("there is no peer {address}; of {} there are", there.len());
+            let mut what = format!(
+                "the dump has no peer {address}; its peers ({} in all) are",
+                there.len()
+            );
             for peer in there.iter().take(NAMED) {
                 let _ = write!(what, " {peer}");
             }
@@ -123,7 +127,7 @@ impl<R: Read> MrtRoutes<R> {
         Ok(())
     }
 
-    /// The route of a RIB record; nothing, when the wanted peer has none.
+    /// Reads the route of a RIB record; `None` if the wanted peer has no entry.
     fn read_rib(
         &mut self,
         record: &RawMrtRecord,
@@ -131,7 +135,7 @@ impl<R: Read> MrtRoutes<R> {
         paths: bool,
     ) -> Result<Option<IpNet>, String> {
         if self.wanted.is_none() && self.peer != Peer::First {
-            return Err("entries before the table of peers".into());
+            return Err("a RIB record comes before the table of peers".into());
         }
         let body = &record.message_bytes;
         let mut cursor = Cursor { body, at: 0 };
@@ -141,7 +145,7 @@ impl<R: Read> MrtRoutes<R> {
         let mut found = None;
         for _ in 0..cursor.u16()? {
             let peer = cursor.u16()?;
-            cursor.take(if paths { 8 } else { 4 })?; // When it came, and the path's number.
+            cursor.take(if paths { 8 } else { 4 })?; // The time of the entry, and the number of its path.
             let len = usize::from(cursor.u16()?);
             let from = cursor.at;
             cursor.take(len)?;
@@ -155,7 +159,7 @@ impl<R: Read> MrtRoutes<R> {
         }
         if cursor.at != body.len() {
             return Err(format!(
-                "{} bytes behind its last entry",
+                "{} bytes after its last entry",
                 body.len() - cursor.at
             ));
         }
@@ -174,14 +178,14 @@ impl<R: Read> MrtRoutes<R> {
             Some(Safi::Unicast),
             Some(&[prefix]),
         )
-        .map_err(|error| format!("the attributes of {net}: {error}"))?;
+        .map_err(|error| format!("attributes of {net}: {error}"))?;
         let announced = || {
             attributes
                 .get_reachable_nlri()?
                 .next_hop
                 .map(|hop| hop.global_addr())
         };
-        // With IPv6, the old attribute may be there and mean nothing.
+        // An IPv6 entry may also have the old attribute, which has no meaning there.
         let next_hop = match v4 {
             true => attributes.next_hop().or_else(announced),
             false => announced().or_else(|| attributes.next_hop()),
@@ -203,7 +207,7 @@ impl<R: Read> RouteSource for MrtRoutes<R> {
             let Some(record) = self.read_record()? else {
                 if self.prefixes == 0 && self.others > 0 {
                     let what = format!(
-                        "no prefixes: {} records, but none of a TABLE_DUMP_V2 of unicast routes",
+                        "no prefixes: {} records, but none is a unicast RIB of a TABLE_DUMP_V2",
                         self.others
                     );
                     return Err(Error::Broken(self.place(what)));
@@ -241,13 +245,13 @@ impl<R: Read> RouteSource for MrtRoutes<R> {
 
     fn remarks(&self) -> Vec<(u64, &'static str)> {
         vec![
-            (self.foreign, "prefixes without an entry that is wanted"),
+            (self.foreign, "prefixes without an entry of the wanted peer"),
             (self.others, "records of other kinds"),
         ]
     }
 }
 
-/// Reads a body from its beginning on.
+/// A place in the body of a record.
 struct Cursor<'a> {
     body: &'a [u8],
     at: usize,
@@ -257,7 +261,12 @@ impl<'a> Cursor<'a> {
     fn take(&mut self, len: usize) -> Result<&'a [u8], String> {
         let bytes = self.body.get(self.at..self.at + len);
         self.at += len;
-        bytes.ok_or_else(|| format!("{} bytes of it are missing", self.at - self.body.len()))
+        bytes.ok_or_else(|| {
+            format!(
+                "{} bytes of the record are missing",
+                self.at - self.body.len()
+            )
+        })
     }
 
     fn u16(&mut self) -> Result<u16, String> {
@@ -265,8 +274,8 @@ impl<'a> Cursor<'a> {
         Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
-    /// A length in bits and as many bytes as these need. What the last byte holds beyond them means
-    /// nothing.
+    /// Reads a prefix: its length in bits, and as many bytes as it needs. Further bits of the last
+    /// byte have no meaning.
     fn prefix(&mut self, v4: bool) -> Result<IpNet, String> {
         let length = self.take(1)?[0];
         let whole = if v4 { 32 } else { 128 };

@@ -1,4 +1,4 @@
-//! Routes as lines of text: a prefix and what may follow it, the next hop.
+//! Reads and writes routes as lines of text: a prefix, and after it the next hop or nothing.
 
 use std::io::{BufRead, Read};
 use std::net::IpAddr;
@@ -12,9 +12,9 @@ pub const MAX_LINE: usize = 4096;
 
 /// Reads lines of `prefix [next-hop]`.
 ///
-/// White space separates the two; the next hop is the rest of the line, whatever it says. An
-/// address without a length is a host's route. A `#` at the beginning of a line or behind white
-/// space begins a comment. Families may be mixed.
+/// White space separates the prefix from the next hop, which is the rest of the line. An address
+/// without a length is the route to one host. A `#` at the beginning of a line or after white space
+/// begins a comment. A text may have both families.
 #[derive(Debug)]
 pub struct TextRoutes<R> {
     input: R,
@@ -26,8 +26,8 @@ pub struct TextRoutes<R> {
 }
 
 impl<R: BufRead> TextRoutes<R> {
-    /// Begins at the first line. With `truncate`, bits behind a prefix's length are cleared;
-    /// otherwise they make a line bad.
+    /// A reader that begins at the first line. With `truncate` it clears the bits after a prefix's
+    /// length; otherwise such bits make a line bad.
     pub fn new(input: R, truncate: bool) -> Self {
         TextRoutes {
             input,
@@ -39,7 +39,8 @@ impl<R: BufRead> TextRoutes<R> {
         }
     }
 
-    /// The next line without its end; nothing at the end of the input.
+    /// Reads the next line into `line`; `None` at the end of the input. The inner error is the
+    /// fault of a line that is too long.
     fn read_line(&mut self) -> Result<Option<Result<(), String>>, Error> {
         self.line.clear();
         let read = (&mut self.input)
@@ -51,7 +52,7 @@ impl<R: BufRead> TextRoutes<R> {
         self.number += 1;
         if self.line.last() != Some(&b'\n') && read > MAX_LINE {
             self.input.skip_until(b'\n')?;
-            let what = format!("more than {MAX_LINE} bytes");
+            let what = format!("the line has more than {MAX_LINE} bytes");
             return Ok(Some(Err(what)));
         }
         Ok(Some(Ok(())))
@@ -88,7 +89,7 @@ impl<R: BufRead> RouteSource for TextRoutes<R> {
             let (net, exact) = parse_prefix(prefix).map_err(|what| self.bad(what))?;
             if !exact && !self.truncate {
                 return Err(self.bad(format!(
-                    "{prefix} has bits set behind its length; {} may be meant",
+                    "{prefix} has bits set after its length; {} may be meant",
                     net.trunc()
                 )));
             }
@@ -109,8 +110,8 @@ impl<R: BufRead> RouteSource for TextRoutes<R> {
     }
 }
 
-/// The part of a line before a comment, which a `#` begins: the line's first character, or one
-/// behind white space.
+/// The part of a line before its comment. A `#` begins a comment at the beginning of the line or
+/// after white space.
 ///
 /// ```
 /// use sapwood_routes::without_comment;
@@ -127,13 +128,14 @@ pub fn without_comment(line: &str) -> &str {
     }
 }
 
-/// A prefix, or an address for itself alone; and whether all bits behind the length are zero.
+/// Parses a prefix, or an address as the prefix of one host. Also returns whether all bits after
+/// the length are zero.
 ///
 /// # Errors
 ///
-/// Says what is wrong with it.
+/// The fault of the text.
 pub fn parse_prefix(text: &str) -> Result<(IpNet, bool), String> {
-    // A word of a text, not a novel.
+    // A message shows the first 60 characters only.
     let shown = || {
         text.chars()
             .take(60)
@@ -147,7 +149,7 @@ pub fn parse_prefix(text: &str) -> Result<(IpNet, bool), String> {
     };
     let address: IpAddr = address
         .parse()
-        .map_err(|_| format!("\"{}\" is not a prefix: no address", shown()))?;
+        .map_err(|_| format!("\"{}\" is not a prefix: it has no address", shown()))?;
     let whole = if address.is_ipv4() { 32 } else { 128 };
     let length = match length {
         None => whole,
@@ -172,7 +174,7 @@ pub fn parse_prefix(text: &str) -> Result<(IpNet, bool), String> {
     Ok((net, net.addr() == net.network()))
 }
 
-/// The line that reads as this route; nothing, if no line does.
+/// The line that parses as this route, if one does.
 ///
 /// ```
 /// use sapwood_routes::{Route, show_route};
@@ -238,12 +240,12 @@ mod tests {
         assert_eq!(
             routes,
             [
-                "line 1: \"hop\" is not a prefix: no address",
+                "line 1: \"hop\" is not a prefix: it has no address",
                 "line 2: \"10.0.0.0/33\" is not a prefix: its length is more than 32",
                 "line 4: \"::/129\" is not a prefix: its length is more than 128",
-                "line 5: 10.0.0.1/8 has bits set behind its length; 10.0.0.0/8 may be meant",
-                "line 6: more than 4096 bytes",
-                "line 7: \"10.0/8\" is not a prefix: no address",
+                "line 5: 10.0.0.1/8 has bits set after its length; 10.0.0.0/8 may be meant",
+                "line 6: the line has more than 4096 bytes",
+                "line 7: \"10.0/8\" is not a prefix: it has no address",
                 "line 8: \"1.2.3.4/\" is not a prefix: its length is not a number",
                 "line 9: \"1.2.3.4/+8\" is not a prefix: its length is not a number",
                 "line 10: \"::1/8/9\" is not a prefix: its length is not a number",
@@ -252,7 +254,7 @@ mod tests {
             ]
         );
         assert_eq!(read(b"10.0.0.0/8 \xff\n", false).0, ["line 1: not UTF-8"]);
-        // The longest line there may be, with and without an end.
+        // The longest line that is read, with and without its end.
         for end in ["", "\n"] {
             let line = format!("::/0 {}{end}", "y".repeat(MAX_LINE - 5));
             assert_eq!(read(&line, false).0.len(), 1);
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_line_says_is_not_shown() {
+    fn next_hops_that_no_line_can_have_are_not_shown() {
         let net = "::/0".parse().unwrap();
         for next_hop in ["#a", "a #b", " a", "a ", "a\nb", "a\0"] {
             assert_eq!(show_route(&Route { net, next_hop }), None, "{next_hop:?}");

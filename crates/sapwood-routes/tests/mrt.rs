@@ -1,4 +1,4 @@
-//! MRT table dumps: made by bgpkit-parser's encoder and by hand, whole, cut, and garbled.
+//! MRT table dumps of bgpkit-parser's encoder and of this file's own: whole, cut and garbled.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use bgpkit_parser::encoder::MrtRibEncoder;
 use bgpkit_parser::models::Asn;
 use sapwood_routes::{Error, MrtRoutes, Peer, RouteSource};
 
-/// A dump of these entries: prefix, peer, next hop.
+/// A dump of these entries, each a prefix, a peer and a next hop.
 fn encoded(entries: &[(&str, &str, &str)]) -> Vec<u8> {
     let mut encoder = MrtRibEncoder::new();
     for (prefix, peer, next_hop) in entries {
@@ -33,7 +33,7 @@ fn record(subtype: u16, body: &[u8]) -> Vec<u8> {
     record
 }
 
-/// The table of two peers, 192.0.2.1 and 192.0.2.2.
+/// A table of the two peers 192.0.2.1 and 192.0.2.2.
 fn peers() -> Vec<u8> {
     let mut body = vec![9, 9, 9, 9, 0, 0, 0, 2];
     for last in [1, 2] {
@@ -42,7 +42,7 @@ fn peers() -> Vec<u8> {
     record(1, &body)
 }
 
-/// An entry of a RIB: attributes ORIGIN and NEXT_HOP 198.51.100.`last`.
+/// An entry of a RIB with the attributes ORIGIN and NEXT_HOP 198.51.100.`last`.
 fn entry(peer: u8, path: Option<u32>, last: u8) -> Vec<u8> {
     let attributes = [0x40, 1, 1, 0, 0x40, 3, 4, 198, 51, 100, last];
     let mut entry = vec![0, peer, 0, 0, 0, 1];
@@ -52,7 +52,7 @@ fn entry(peer: u8, path: Option<u32>, last: u8) -> Vec<u8> {
     entry
 }
 
-/// A RIB record of a prefix in its wire form.
+/// A RIB record of a prefix, which is given in its wire form.
 fn rib(subtype: u16, prefix: &[u8], entries: &[Vec<u8>]) -> Vec<u8> {
     let mut body = vec![0, 0, 0, 7];
     body.extend(prefix);
@@ -61,7 +61,7 @@ fn rib(subtype: u16, prefix: &[u8], entries: &[Vec<u8>]) -> Vec<u8> {
     record(subtype, &body)
 }
 
-/// All routes and bad records, sorted; and what broke it off.
+/// All routes and bad records, sorted, and the error that ended the reading.
 fn read(bytes: &[u8], peer: Peer) -> (Vec<String>, Option<String>) {
     let mut routes = MrtRoutes::new(bytes, peer);
     let mut all = Vec::new();
@@ -109,11 +109,11 @@ fn the_first_entry_or_a_peers() {
     let bytes = [
         peers(),
         rib(2, &[8, 10], &[entry(1, None, 5), entry(0, None, 6)]),
-        // Bits behind the length mean nothing.
+        // Bits after the length have no meaning.
         rib(2, &[9, 11, 0xff], &[entry(0, None, 7)]),
         rib(8, &[8, 12], &[entry(1, Some(3), 8), entry(1, Some(4), 9)]),
         rib(2, &[8, 13], &[]),
-        // Multicast, and a kind that nobody knows.
+        // A multicast record, and one of an unknown kind.
         rib(3, &[8, 224], &[entry(0, None, 1)]),
         record(99, b"what"),
     ]
@@ -140,14 +140,15 @@ fn the_first_entry_or_a_peers() {
     assert!(routes.is_empty());
     assert_eq!(
         broken.unwrap(),
-        "record 1: at byte 0: there is no peer 192.0.2.3; of 2 there are 192.0.2.1 192.0.2.2"
+        "record 1: at byte 0: the dump has no peer 192.0.2.3; \
+         its peers (2 in all) are 192.0.2.1 192.0.2.2"
     );
     let mut again = MrtRoutes::new(&bytes[..], peer("192.0.2.1"));
     while again.next_route().unwrap().is_some() {}
     assert_eq!(
         again.remarks(),
         [
-            (2, "prefixes without an entry that is wanted"),
+            (2, "prefixes without an entry of the wanted peer"),
             (2, "records of other kinds")
         ]
     );
@@ -157,8 +158,8 @@ fn the_first_entry_or_a_peers() {
 fn next_hops_of_ipv6() {
     let global = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     let local = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
-    // As RFC 6396 wants it, the address alone behind its length; and as in an update, with a family
-    // and a prefix.
+    // The attribute in the form of RFC 6396, only the address after its length, and in the form of
+    // an update, with a family and a prefix.
     let short = [&[16][..], &global].concat();
     let pair = [&[32][..], &global, &local].concat();
     let whole = [&[0, 2, 1, 16][..], &global, &[0, 32, 0x20, 1, 0xd, 0xb9]].concat();
@@ -207,10 +208,10 @@ fn bad_records_are_passed_over() {
             "10.0.0.0/8 198.51.100.1",
             "record 2: at byte 46: a prefix of 33 bits",
             "record 3: at byte 89: 11.0.0.0/8 has no next hop",
-            "record 4: at byte 121: 1 bytes of it are missing",
-            "record 5: at byte 178: 1 bytes behind its last entry",
+            "record 4: at byte 121: 1 bytes of the record are missing",
+            "record 5: at byte 178: 1 bytes after its last entry",
             "record 6: at byte 218: a prefix of 200 bits",
-            "record 7: at byte 237: 1 bytes of it are missing",
+            "record 7: at byte 237: 1 bytes of the record are missing",
         ]
     );
     assert_eq!(broken, None);
@@ -218,7 +219,7 @@ fn bad_records_are_passed_over() {
     let (routes, _) = read(&early, peer("192.0.2.1"));
     assert_eq!(
         routes,
-        ["record 1: at byte 0: entries before the table of peers"]
+        ["record 1: at byte 0: a RIB record comes before the table of peers"]
     );
 }
 
@@ -232,8 +233,8 @@ fn files_that_end_too_early_or_are_something_else() {
     for len in 0..bytes.len() {
         let (routes, broken) = read(&bytes[..len], Peer::First);
         match broken {
-            Some(why) => assert!(why.contains("the file ends within it"), "{why}"),
-            // Between records nothing shows that there were more; alone, the table of peers has no
+            Some(why) => assert!(why.contains("the file ends within the record"), "{why}"),
+            // A file that is cut between records is whole. The table of peers alone has no
             // prefixes.
             None => whole += 1,
         }
@@ -247,7 +248,8 @@ fn files_that_end_too_early_or_are_something_else() {
         record.repeat(2)
     };
     let (_, broken) = read(&updates, Peer::First);
-    let why = "record 3: at byte 40: no prefixes: 2 records, but none of a TABLE_DUMP_V2 of unicast routes";
+    let why = "record 3: at byte 40: no prefixes: 2 records, \
+               but none is a unicast RIB of a TABLE_DUMP_V2";
     assert_eq!(broken.as_deref(), Some(why));
     let mut huge = peers();
     huge[8] = 0x7f;

@@ -1,4 +1,4 @@
-//! A reader, alone and beside a writer that never rests, in turns.
+//! Measures a reader by turns alone and beside a writer that never pauses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -6,24 +6,25 @@ use std::time::{Duration, Instant};
 
 use crate::errors::Error;
 
-/// What a reader got done in a while.
+/// The work of a reader in one slice of time.
 pub struct Pace {
-    /// Lookups, each checked.
+    /// How many lookups it made and checked.
     pub lookups: u64,
-    /// Processor time of its thread.
+    /// The processor time of its thread.
     pub cpu: Duration,
 }
 
-/// What came of it.
+/// The rates of a reader, alone and beside a writer.
 #[derive(Default)]
 pub struct Paces {
-    /// Millions of lookups a second of the reader's processor time, a round each: alone.
+    /// The rate of each round alone, in millions of lookups a second of the reader's processor
+    /// time.
     pub alone: Vec<f64>,
-    /// Beside the writer.
+    /// The rate of each round beside the writer, in the same unit.
     pub beside: Vec<f64>,
-    /// Lookups in all.
+    /// The number of all lookups.
     pub lookups: u64,
-    /// How long the writer wrote.
+    /// The time that the writer wrote.
     pub writing: Duration,
 }
 
@@ -33,8 +34,8 @@ impl Paces {
         pace.lookups as f64 / pace.cpu.as_secs_f64().max(1e-9) / 1e6
     }
 
-    /// Lets the reader read alone, and then beside the writer until the reader has done. `write`
-    /// writes until it is told to stop, and gets the number of the round.
+    /// In each round, runs the reader alone, and then beside the writer until the reader ends.
+    /// `write` gets the number of the round, and writes until the flag tells it to stop.
     pub fn measured(
         rounds: u64,
         mut read: impl FnMut() -> Result<Pace, Error> + Send,

@@ -1,6 +1,6 @@
-//! The program `sapwood-tour`: the measurements of `sapwood`, which starts it for `tour` and for
-//! `routes bench`. It has the oracles and the rivals that the users' program does without. All
-//! other commands are those of `sapwood`.
+//! The program `sapwood-tour` measures for `sapwood`, which starts it for `tour` and `routes
+//! bench`. It links the oracles and the rival maps, which `sapwood` does not. All other commands
+//! are those of `sapwood`.
 
 #![forbid(unsafe_code)]
 

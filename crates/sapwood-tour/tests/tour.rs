@@ -11,14 +11,14 @@ fn a_small_tour() {
     let ran = s.run(&["tour", "--quick", "--limit", "2000", "words"]);
     ran.code(0)
         .says("1. Building maps")
-        .says("6. Speed and memory beside std's maps")
+        .says("6. Speed and memory next to std's maps")
         .says("std BTreeMap")
         .says("7. Routes")
-        .says("every next hop an old or a new one")
+        .says("every next hop was an old or a new one")
         .says("8. Ranges")
-        .says("would have to take")
+        .says("would have to reserve")
         .says("answers checked, all right")
-        // No colours and no bars where nobody sees them.
+        // Output that is no terminal has no colours and no progress bars.
         .quiet();
     assert!(!ran.0.stdout.contains(&0x1b));
     assert_eq!(s.names(), ["words"]);
@@ -80,12 +80,12 @@ fn a_tour_of_ones_own_routes() {
     s.run(&[&tour[..], &["routes"]].concat())
         .code(0)
         .says("2 IPv4 and 0 IPv6 routes of routes.")
-        .says("a table of all routes instead")
+        .says("by a table of all routes instead")
         .quiet();
     s.run(&[&tour[..], &["empty"]].concat())
         .code(2)
         .out("")
-        .complains("empty: no routes to measure with");
+        .complains("empty: it has no routes to measure");
     s.run(&[&tour[..], &["bad"]].concat())
         .code(2)
         .complains("sapwood: bad: line 2: \"10.0.0.0/80\" is not a prefix");
@@ -109,7 +109,7 @@ fn bench() {
         s.run(&[&quick[..], &[file]].concat())
             .code(0)
             .says("| IPv4 Fib ")
-            .says("| IPv6 hash map a length ")
+            .says("| IPv6 hash map per length ")
             .says("IPv4: 4 routes, built in ")
             .says(" changes beside a reader: ")
             .says(" answers checked, all right.\n")
@@ -131,7 +131,7 @@ fn bench() {
     s.file("empty", "");
     s.run(&["routes", "bench", "empty"])
         .code(2)
-        .complains("empty: no routes to measure with");
+        .complains("empty: it has no routes to measure");
     s.run(&["routes", "bench", "none"])
         .code(2)
         .complains("cannot read none: No such file");

@@ -1,5 +1,5 @@
-//! The address space of a process: places are found, stores are planned, and what they need is
-//! reserved, so that nothing can fail where nothing may fail.
+//! The address space of a process: gaps are found, stores are planned, and their memory is
+//! reserved, so that the store itself cannot fail.
 //!
 //! `cargo run --release -p sapwood --example allocator`
 
@@ -13,7 +13,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Range = RangeInclusive<u64>;
 
 const PAGE: u64 = 4096;
-/// What a process may use.
+/// The addresses that a process may use.
 const SPACE: Range = 0x1_0000..=0x7FFF_FFFF;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +28,16 @@ struct AddressSpace {
 }
 
 impl AddressSpace {
-    /// Maps some pages at the lowest place that has room.
+    /// Maps pages at the lowest gap that has room for them.
     fn map(&self, pages: u64, mapping: Mapping) -> Result<Range, Error> {
         Ok(self
             .mappings
             .alloc_range(pages * PAGE, Window::new(SPACE).aligned(PAGE), mapping)?)
     }
 
-    /// Maps pages at a place of the caller's, over what is there. All that can fail comes first;
-    /// then `commit` may take locks, change page tables, and never look back.
+    /// Maps a range that the caller chooses, and replaces what it overlaps. All steps that can fail
+    /// come first. Then `commit` may take locks and change page tables, because no later step
+    /// fails.
     fn map_fixed(
         &self,
         range: Range,
@@ -44,7 +45,7 @@ impl AddressSpace {
         commit: impl FnOnce(),
     ) -> Result<(), Error> {
         let plan = self.mappings.plan_store(range, &mapping)?;
-        // The only step that takes memory. It holds the writers' lock until the store.
+        // This is the only step that takes memory. It holds the writers' lock until the store.
         let reservation = self.mappings.reserve(plan)?;
         commit();
         reservation.store(mapping);
@@ -56,7 +57,7 @@ impl AddressSpace {
     }
 }
 
-/// Uses an address space for a moment.
+/// Maps, reserves and unmaps ranges of an address space.
 pub fn main() -> Result<(), Failure> {
     let space = AddressSpace {
         mappings: MapleMap::new(),
@@ -66,7 +67,7 @@ pub fn main() -> Result<(), Failure> {
     assert_eq!(text, 0x1_0000..=0x1_FFFF);
     assert_eq!(*heap.start(), text.end() + 1);
 
-    // A guard page in the middle of the heap: one entry becomes three.
+    // A guard page in the middle of the heap makes three entries of one.
     let middle = heap.start() + 32 * PAGE;
     let mut committed = false;
     space.map_fixed(middle..=middle + PAGE - 1, Mapping::Guard, || {
@@ -77,13 +78,14 @@ pub fn main() -> Result<(), Failure> {
     assert_eq!(space.mappings.get(middle - 1), Some(Mapping::Anonymous));
     assert_eq!(space.mappings.get(middle), Some(Mapping::Guard));
 
-    // A copy that stays as it is, as a forked process or a core dump wants it.
+    // A snapshot does not change, as a forked process or a core dump needs it.
     let before = space.mappings.snapshot();
 
-    // Where the ranges are not known yet: as many changes as are announced, at their worst.
+    // A reservation for two changes of ranges that are not known yet takes memory for the worst
+    // case.
     let mut later = space.mappings.reserve_unknown(2)?;
     let reader = thread::scope(|scope| {
-        // Faults are served meanwhile, without a lock.
+        // Meanwhile a reader serves page faults without a lock.
         scope
             .spawn(|| space.mappings.read(|view| view.get(*text.start()).copied()))
             .join()
@@ -106,7 +108,7 @@ pub fn main() -> Result<(), Failure> {
     assert_eq!(before.view().get(0x4000_0000), None);
     drop(before);
 
-    // A stack lies as high as it can.
+    // A stack is at the highest gap.
     let top = Window::new(SPACE).aligned(PAGE).from_end();
     let plan = space
         .mappings
@@ -115,7 +117,7 @@ pub fn main() -> Result<(), Failure> {
     assert_eq!(reservation.range(), 0x7FFF_8000..=0x7FFF_FFFF);
     reservation.store(Mapping::Anonymous);
 
-    // What is unmapped is the lowest gap again. What does not fit says so.
+    // The unmapped range is the lowest gap again. A request that does not fit is an error.
     space.unmap(text.clone())?;
     assert_eq!(
         space.mappings.find_gap(16 * PAGE, SPACE),

@@ -1,5 +1,6 @@
-//! Zones of a name server on tokio: which zone answers for a name, while a task commits changes
-//! every ten milliseconds and another one hears of the differences.
+//! The zones of a name server on tokio. Queries find the zone of a name while a task commits
+//! changes every ten milliseconds. At the end a diff of two snapshots tells a secondary server the
+//! changes.
 //!
 //! `cargo run --release -p sapwood --example dns`
 
@@ -12,13 +13,13 @@ use tokio::sync::mpsc;
 use tokio::time::interval;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
-/// Zones by name, in canonical order: a zone and all below it lie side by side.
+/// Zones by name in canonical order, so that a zone and the names below it are one range.
 type Zones = QpStore<Serial>;
 type Serial = u32;
 
 /// The closest zone that encloses a name, with its serial number.
 ///
-/// What is found is copied before the next `.await`: a view must not live across one.
+/// The result is copied before the next `.await`, because a view must not live across one.
 fn zone_of(zones: &Zones, name: &str) -> Result<Option<(String, Serial)>, Failure> {
     let key = dns_name(name)?;
     let found = zones.read(|view| {
@@ -31,7 +32,8 @@ fn zone_of(zones: &Zones, name: &str) -> Result<Option<(String, Serial)>, Failur
     })
 }
 
-/// Collects what changes, and commits it every ten milliseconds: queries see all of it or none.
+/// Collects changes, and commits them every ten milliseconds. A query sees all changes of a commit
+/// or none.
 async fn commit(
     zones: Arc<Zones>,
     mut changes: mpsc::Receiver<(String, Option<Serial>)>,
@@ -46,7 +48,7 @@ async fn commit(
             waiting.push(change);
         }
         if !waiting.is_empty() {
-            // No `.await` between `begin` and `commit`: the compiler refuses it in a spawned task.
+            // The compiler refuses an `.await` between `begin` and `commit` in a spawned task.
             let mut txn = zones.begin();
             for (name, serial) in waiting {
                 match serial {
@@ -62,7 +64,7 @@ async fn commit(
     }
 }
 
-/// What a secondary server has to be told, found without a look at most of what did not change.
+/// The changes to send to a secondary server. The diff skips most of the unchanged zones.
 fn difference(
     old: &sapwood::qp::QpSnapshot<Serial>,
     new: &sapwood::qp::QpSnapshot<Serial>,
@@ -86,7 +88,8 @@ async fn serve() -> Result<(), Failure> {
         txn.insert(dns_name(zone)?, 1)?;
     }
     txn.commit();
-    // A secondary server has this version. It holds back what changes after it: drop it in time.
+    // A secondary server has this version. The snapshot keeps old versions in memory until it is
+    // dropped.
     let sent = zones.snapshot();
 
     let (changes, receiver) = mpsc::channel(64);
@@ -95,7 +98,7 @@ async fn serve() -> Result<(), Failure> {
         let zones = zones.clone();
         async move {
             for _ in 0..1_000 {
-                // Before the commits or after them, but always a zone of example.org or above.
+                // The zone is that before the commits or after them, but it always ends with org.
                 let (zone, _) = zone_of(&zones, "www.dept.Example.org")?.ok_or("no zone")?;
                 assert!(zone.ends_with("org"), "{zone}");
                 tokio::task::yield_now().await;
@@ -117,7 +120,7 @@ async fn serve() -> Result<(), Failure> {
         zone("a.lab.example.org")?,
         Some(("lab.example.org".into(), 1))
     );
-    // Whole labels count, not letters.
+    // Only whole labels match.
     assert_eq!(zone("www.examples.org")?, Some(("org".into(), 1)));
     assert_eq!(zone("example.net")?, None);
 
@@ -130,7 +133,7 @@ async fn serve() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the server for a moment.
+/// Runs the server for 1,000 queries.
 pub fn main() -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -1,7 +1,6 @@
-//! What goes wrong when the maps are misused, and what is said then. Nothing here hangs, and
-//! nothing is lost.
+//! Misuses of the maps, and the panics and errors that report them. No misuse hangs or loses data.
 //!
-//! What the compiler refuses is not here: a reference held across `quiescent`, and a view on
+//! The compiler refuses two other misuses: a reference held across `quiescent`, and a view on
 //! another thread (see the documentation of `Reader` and of `qsbr::Guard`).
 //!
 //! `cargo run --release -p sapwood --example misuse`
@@ -16,7 +15,7 @@ use sapwood::qsbr::{Domain, StallKind};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a panic says.
+/// The message of the panic of `misuse`.
 fn panic_of<R>(misuse: impl FnOnce() -> R) -> Result<String, Failure> {
     match catch_unwind(AssertUnwindSafe(misuse)) {
         Ok(_) => Err("nothing was refused".into()),
@@ -27,7 +26,7 @@ fn panic_of<R>(misuse: impl FnOnce() -> R) -> Result<String, Failure> {
     }
 }
 
-/// A second transaction on the same thread: it would wait for itself.
+/// A second transaction on the same thread panics, because it would wait for the first one.
 fn two_transactions() -> Result<(), Failure> {
     let store = QpStore::<u32>::new()?;
     let mut first = store.begin();
@@ -35,13 +34,13 @@ fn two_transactions() -> Result<(), Failure> {
     let said = panic_of(|| store.begin())?;
     println!("second transaction: {said}");
     assert!(said.contains("would wait for itself"));
-    // The first goes on.
+    // The first transaction still works.
     first.commit();
     assert_eq!(store.get("a"), Some(1));
     Ok(())
 }
 
-/// A view of another domain's reader: its guard protects nothing here.
+/// A view by the guard of another domain panics, because this guard does not protect the store.
 fn foreign_guard() -> Result<(), Failure> {
     let (one, two) = (QpStore::<u32>::new()?, QpStore::<u32>::new()?);
     let reader = one.domain().register("of the first store")?;
@@ -51,8 +50,8 @@ fn foreign_guard() -> Result<(), Failure> {
     Ok(())
 }
 
-/// A snapshot that is kept for ever, at the hard limit of garbage: writers are refused, and the
-/// domain says by whom.
+/// A snapshot that is never dropped brings garbage to the hard limit. Writes are refused, and the
+/// domain names the snapshot.
 fn snapshot_for_ever() -> Result<(), Failure> {
     let domain = Domain::builder()
         .hard_limit(16 << 10)
@@ -79,12 +78,12 @@ fn snapshot_for_ever() -> Result<(), Failure> {
     let named = stalls
         .iter()
         .find(|stall| stall.kind == StallKind::Snapshot);
-    println!("who: {}", named.ok_or("the snapshot is named")?);
+    println!("stalled by: {}", named.ok_or("the snapshot is named")?);
     assert_eq!(
         store.oldest_snapshot().map(|oldest| oldest.version),
         Some(kept.version().get())
     );
-    // Its end frees all, and writers go on.
+    // Dropping the snapshot frees the garbage, and writes succeed again.
     drop(kept);
     store.reclaim(usize::MAX);
     commit(7)?;
@@ -92,7 +91,7 @@ fn snapshot_for_ever() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Torn, foreign and mistyped files.
+/// Files of another value type, truncated files, and files of other programs are refused.
 fn wrong_files() -> Result<(), Failure> {
     let path = std::env::temp_dir().join(format!("sapwood-misuse-{}", std::process::id()));
     let map: QpMap<u32> = (0..500u32).map(|i| (i.to_be_bytes(), i)).collect();
@@ -136,7 +135,7 @@ fn wrong_files() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Does everything wrong once.
+/// Runs each misuse once.
 pub fn main() -> Result<(), Failure> {
     two_transactions()?;
     foreign_guard()?;

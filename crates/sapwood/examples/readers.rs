@@ -1,6 +1,6 @@
-//! Event loops that read while a writer commits: each loop announces a quiescent state once a turn,
-//! and goes offline while it has nothing to do. Nobody waits for anybody, and the memory of old
-//! versions comes back.
+//! Event loops that read while a writer commits. Each loop announces a quiescent state once a turn,
+//! and goes offline while it has nothing to do. Readers and the writer do not wait for each other,
+//! and the memory of old versions is freed.
 //!
 //! `cargo run --release --example readers`
 
@@ -12,12 +12,12 @@ use sapwood::Reader;
 use sapwood::qp::QpStore;
 use sapwood::qsbr::Domain;
 
-/// One event loop: a turn handles a batch of packets, then announces that it holds nothing.
+/// Runs an event loop. A turn handles a batch of packets, and then announces a quiescent state.
 fn event_loop(mut routes: Reader<QpStore<u64>>, stop: &AtomicBool, handled: &AtomicU64) {
     let mut packet = 0u32;
     let mut turns = 0u64;
     while !stop.load(Ordering::Relaxed) {
-        // All packets of a turn see one version, whatever the writer does meanwhile.
+        // All packets of a turn see one version, also while the writer commits.
         let view = routes.view();
         for _ in 0..64 {
             packet = packet.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -25,12 +25,12 @@ fn event_loop(mut routes: Reader<QpStore<u64>>, stop: &AtomicBool, handled: &Ato
             assert!(hop.is_some(), "every route is always there");
             handled.fetch_add(1, Ordering::Relaxed);
         }
-        // No reference lives across this line: the compiler sees to it.
+        // The compiler refuses references that live across this line.
         routes.quiescent();
         turns += 1;
         if turns % 1_000 == 0 {
-            // A real loop would wait for events here. Offline, it holds nothing back however long
-            // it sleeps.
+            // A real loop would wait for events here. While the reader is offline, it delays no
+            // grace period.
             let _offline = routes.offline();
             thread::sleep(Duration::from_millis(1));
         }
@@ -38,8 +38,8 @@ fn event_loop(mut routes: Reader<QpStore<u64>>, stop: &AtomicBool, handled: &Ato
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // At most 16 MiB may wait for readers; a write that would exceed it fails, and can be tried
-    // again.
+    // At most 16 MiB of garbage may wait for readers. A write that would exceed this limit fails,
+    // and can be tried again.
     let domain = Domain::builder()
         .soft_limit(4 << 20)
         .hard_limit(16 << 20)
@@ -72,13 +72,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             most >> 10
         );
         for stall in domain.stalls() {
-            println!("stands still: {stall}");
+            println!("stalled: {stall}");
         }
         Ok(())
     })?;
-    println!("{} lookups beside them", handled.load(Ordering::Relaxed));
+    println!("{} lookups in that time", handled.load(Ordering::Relaxed));
 
-    // The loops have ended: everything that waited can go.
+    // The loops have ended, so all garbage can be freed.
     routes.reclaim(usize::MAX);
     assert_eq!(routes.memory().waiting, (0, 0));
     Ok(())

@@ -1,5 +1,5 @@
-//! A route service: next hops by weight and flow, changed while packets are forwarded, saved to a
-//! file and loaded again.
+//! A route service. It chooses next hops by weight and flow, changes routes while packets are
+//! forwarded, saves the table to a file and loads it again.
 //!
 //! `cargo run --release -p sapwood --example routes`
 
@@ -11,7 +11,7 @@ use std::thread;
 use sapwood::route::{FlowHasher, FlowKey, Group, RouteTable};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
-/// Next hops by number, so that a file holds them.
+/// Next hops are numbers, so that they can be saved to a file.
 type Routes = RouteTable<u32>;
 const HOPS: [&str; 5] = ["upstream", "left", "right", "lab", "up"];
 
@@ -20,16 +20,16 @@ fn hop(name: &str) -> u32 {
     at.expect("a next hop that is listed") as u32
 }
 
-/// A flow from a port of one client to a server.
+/// The hash of a flow from a port of one client to a server.
 fn flow(hasher: &FlowHasher, port: u16, server: SocketAddr) -> u64 {
     let client = SocketAddr::from(([192, 0, 2, 1], port));
     hasher.hash(&FlowKey::new(client, server, FlowKey::UDP))
 }
 
-/// Forwards packets until it is told to stop; returns how many.
+/// Forwards packets until the flag stops it; returns how many.
 fn forward(routes: &Routes, server: SocketAddr, stop: &AtomicBool) -> Result<u64, Failure> {
     let hasher = FlowHasher::random();
-    let mut reader = routes.reader("port 0")?; // one per thread
+    let mut reader = routes.reader("port 0")?; // one for each thread
     let mut packets = 0u64;
     while !stop.load(Relaxed) {
         let view = reader.view();
@@ -38,13 +38,13 @@ fn forward(routes: &Routes, server: SocketAddr, stop: &AtomicBool) -> Result<u64
             assert!(hop.is_some(), "there is always a route");
             packets += 1;
         }
-        // Once a turn: nothing is held here.
+        // Announced once a turn, when no reference is held.
         reader.quiescent();
     }
     Ok(packets)
 }
 
-/// Runs the service for a moment.
+/// Runs the service through changes, a transaction and a file.
 pub fn main() -> Result<(), Failure> {
     let server: SocketAddr = "10.1.2.3:53".parse()?;
     let routes = Routes::new()?;
@@ -55,15 +55,15 @@ pub fn main() -> Result<(), Failure> {
     routes.insert("10.0.0.0/8".parse()?, group(&[("left", 2), ("right", 1)]))?;
     routes.insert("2001:db8::/32".parse()?, group(&[("left", 1)]))?;
 
-    // Two flows of three go left.
+    // Two flows of three go to "left".
     let hasher = FlowHasher::new(1);
     let next = |port| routes.lookup(server.ip(), flow(&hasher, port, server));
     let left = (1_000..4_000).filter(|port| next(*port) == Some(hop("left")));
     let share = left.count() as f64 / 3_000.0;
-    println!("{share:.2} of the flows go left");
+    println!("{share:.2} of the flows go to \"left\"");
     assert!((0.6..0.73).contains(&share));
 
-    // Changes beside packets: each takes effect with one store.
+    // Routes change while packets are forwarded. Each change takes effect with one store.
     let stop = AtomicBool::new(false);
     thread::scope(|scope| -> Result<(), Failure> {
         let port = scope.spawn(|| forward(&routes, server, &stop));
@@ -74,11 +74,11 @@ pub fn main() -> Result<(), Failure> {
         }
         stop.store(true, Relaxed);
         let packets = port.join().expect("no thread panics")?;
-        println!("{packets} packets beside 597 changes");
+        println!("{packets} packets during 597 changes");
         Ok(())
     })?;
 
-    // Only the flows of a next hop that goes move.
+    // Only the flows of a removed next hop change their next hop.
     routes.set_weight(&hop("right"), 1);
     let before: Vec<_> = (1_000..2_000).map(next).collect();
     routes.insert(
@@ -88,7 +88,7 @@ pub fn main() -> Result<(), Failure> {
     routes.remove_member(&hop("up"));
     assert_eq!(before, (1_000..2_000).map(next).collect::<Vec<_>>());
 
-    // Several routes at once: readers see them with one commit for each family.
+    // A transaction changes several routes. Readers see them by one commit for each family.
     let mut txn = routes.begin();
     for lab in 0..16u8 {
         txn.insert(format!("10.{lab}.0.0/16").parse()?, group(&[("lab", 1)]))?;
@@ -97,7 +97,7 @@ pub fn main() -> Result<(), Failure> {
     txn.commit();
     assert_eq!(routes.len(), 18);
 
-    // Saved, and loaded by the next process. A torn file is refused.
+    // The table is saved, and the next process loads it. A truncated file is refused.
     let file = std::env::temp_dir().join(format!("sapwood-routes-{}", std::process::id()));
     routes.snapshot().save(&file)?;
     let loaded = Routes::builder().load(&file)?;

@@ -1,8 +1,8 @@
-//! A symbol table: from a name to its address, from a part of a name to all that begin with it,
-//! from an address to the symbol around it; saved to a file that opens at once.
+//! A symbol table. It finds the address of a name, the names with a prefix, and the symbol of an
+//! address. It is saved to a file that another program maps into its memory.
 //!
-//! Reads `/proc/kallsyms`; where that cannot be read, symbols are made up. Addresses that the
-//! kernel hides are replaced by made-up ones.
+//! The symbols are those of `/proc/kallsyms`, or generated ones where it cannot be read. Generated
+//! addresses replace those that the kernel hides.
 //!
 //! `cargo run --release --example symbols -- vfs_`
 
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use sapwood::qp::{QpFile, QpMap};
 
-/// Names and addresses.
+/// The names of the symbols and their addresses.
 fn symbols() -> BTreeMap<String, u64> {
     let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let mut found: BTreeMap<String, u64> = text
@@ -53,19 +53,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = std::env::args().nth(1).unwrap_or("vfs_".to_owned());
     let symbols = symbols();
 
-    // Sorted entries are built depth-first: the quickest way, and the best to read.
+    // A build from sorted entries is the fastest one, and stores the trie in depth-first order.
     let begun = Instant::now();
     let by_name = QpMap::from_sorted_iter(symbols.iter().map(|(name, address)| (name, *address)))?;
     println!("{} symbols in {:.1?}", by_name.len(), begun.elapsed());
     print!("{}", by_name.memory());
 
-    println!("the first that begin with {start:?}:");
+    println!("the first names that begin with {start:?}:");
     for (name, address) in by_name.prefix(&start).take(5) {
         println!("  {address:#x} {}", String::from_utf8_lossy(name));
     }
 
-    // Addresses as big-endian bytes sort like numbers; the symbol around an address is the last one
-    // at or before it.
+    // Big-endian bytes sort like numbers. The symbol of an address is the last one at or before it.
     let mut by_address = QpMap::new();
     for (name, address) in &symbols {
         by_address
@@ -83,7 +82,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         assert!(base <= somewhere);
     }
 
-    // Many lookups at once are quicker than one by one.
+    // A batch of lookups is faster than single lookups.
     let names: Vec<&String> = symbols.keys().collect();
     let mut addresses = vec![None; names.len()];
     let begun = Instant::now();
@@ -96,7 +95,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .all(|(found, address)| *found == Some(address))
     );
 
-    // Another program opens the file and reads it where it lies.
+    // Another program opens the file and reads it in place.
     let path = std::env::temp_dir().join(format!("sapwood-symbols-{}.qp", std::process::id()));
     by_name.save(&path)?;
     let begun = Instant::now();

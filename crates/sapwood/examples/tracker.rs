@@ -1,5 +1,5 @@
-//! A connection tracker: four threads count packets of flows, a limit holds, and what was not seen
-//! for a while goes.
+//! A connection tracker. Four threads count the packets of flows, the number of connections is
+//! limited, and connections without recent packets are removed.
 //!
 //! `cargo run --release -p sapwood --example tracker`
 
@@ -13,7 +13,7 @@ use sapwood::qp::PointMap;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What is known of a connection. It is changed in place, through readers: no new entry is made.
+/// The state of a connection. Readers change its atomics in place, without a new entry.
 struct Connection {
     packets: AtomicU64,
     last: AtomicU64,
@@ -27,13 +27,13 @@ struct Tracker {
 impl Tracker {
     fn new(most: usize) -> Result<Self, Error> {
         Ok(Self {
-            // Whole keys only: the index without a trie.
+            // Lookups have whole keys only, so the map is an index without a trie.
             connections: PointMap::builder().max_entries(most).build()?,
             refused: AtomicU64::new(0),
         })
     }
 
-    /// Counts a packet of a flow at a time; whether the flow is tracked.
+    /// Counts a packet of a flow at a time; returns whether the flow is tracked.
     fn packet(&self, flow: &[u8], now: u64) -> Result<bool, Error> {
         self.connections.read(|view| {
             let new = || Connection {
@@ -46,7 +46,7 @@ impl Tracker {
                     connection.last.fetch_max(now, Relaxed);
                     Ok(true)
                 }
-                // The table is full: pass the packet, and track nothing.
+                // The table is full, so the packet passes without being tracked.
                 Err(Error::Full { .. }) => {
                     self.refused.fetch_add(1, Relaxed);
                     Ok(false)
@@ -56,7 +56,7 @@ impl Tracker {
         })
     }
 
-    /// Removes what was last seen before a time; returns how many.
+    /// Removes the connections whose last packet came before a time; returns how many.
     fn expire(&self, before: u64) -> Result<usize, Error> {
         let old = |connection: &Connection| connection.last.load(Relaxed) < before;
         let mut keys = Vec::new();
@@ -68,7 +68,7 @@ impl Tracker {
         });
         let mut gone = 0;
         for key in keys {
-            // Asked again: a packet may have come meanwhile.
+            // The condition is checked again, because a packet may have come meanwhile.
             gone += usize::from(
                 self.connections
                     .read(|view| view.remove_if(&key, old).map(|removed| removed.is_some()))?,
@@ -78,13 +78,13 @@ impl Tracker {
     }
 }
 
-/// Tracks generated flows for a moment.
+/// Tracks generated flows.
 pub fn main() -> Result<(), Failure> {
     const FLOWS: u64 = 1_000;
     let tracker = Tracker::new(FLOWS as usize)?;
     let flow = |i: u64| tuple(([192, 0, 2, (i % 250) as u8], i as u16, 6u8));
 
-    // Four threads, each with packets of all flows.
+    // Each of four threads counts a packet of every flow.
     thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|_| {
@@ -107,11 +107,11 @@ pub fn main() -> Result<(), Failure> {
     });
     assert_eq!(packets, Some(4));
 
-    // The limit is exact, and says so.
+    // The limit is exact.
     assert!(!tracker.packet(&flow(FLOWS), FLOWS)?);
     assert_eq!(tracker.refused.load(Relaxed), 1);
 
-    // A flow that is seen again stays.
+    // A connection with a new packet is not removed.
     tracker.packet(&flow(7), FLOWS)?;
     let gone = tracker.expire(FLOWS / 2)?;
     println!(
@@ -121,7 +121,7 @@ pub fn main() -> Result<(), Failure> {
     assert_eq!(gone, FLOWS as usize / 2 - 1);
     assert!(tracker.packet(&flow(FLOWS), FLOWS)?);
 
-    // Nobody reads any more: what was removed can go.
+    // No reader is left, so the removed connections can be freed.
     tracker.connections.reclaim(usize::MAX);
     tracker.connections.verify()?;
     Ok(())

@@ -1,5 +1,4 @@
-//! `sapwood bpf list`, `dump`, `verify` and `unload`: what is in arenas that are pinned, and their
-//! end.
+//! `sapwood bpf list`, `dump`, `verify` and `unload`: show, check and remove pinned arenas.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use crate::cli::bpf::{DumpArgs, ListArgs, PinArgs, VerifyArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::output::Output;
 
-/// `list`.
+/// `list`: prints the windows of pinned arenas.
 pub fn list(args: &ListArgs) -> Outcome {
     sapwood_bpf::check()?;
     let mut paths = Vec::new();
@@ -21,7 +20,7 @@ pub fn list(args: &ListArgs) -> Outcome {
     for path in &paths {
         let arena = match BpfArena::open(path) {
             Ok(arena) => arena,
-            // Programs, links, other maps.
+            // The pin is a program, a link or another map.
             Err(BpfError::NotAnArena { .. } | BpfError::Io { .. }) if !alone => continue,
             Err(error) if alone => return Err(error.into()),
             Err(error) => {
@@ -74,7 +73,7 @@ pub fn list(args: &ListArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// A pinned object, or all that are in a folder and below it, in order.
+/// Finds the pinned object at a path, or all objects in a folder and below it, in order.
 fn find(path: &Path, found: &mut Vec<PathBuf>) -> Result<(), Error> {
     let metadata = std::fs::symlink_metadata(path).map_err(Error::read(path))?;
     if !metadata.is_dir() {
@@ -84,14 +83,14 @@ fn find(path: &Path, found: &mut Vec<PathBuf>) -> Result<(), Error> {
     let mut inside = Vec::new();
     for entry in std::fs::read_dir(path).map_err(Error::read(path))? {
         let entry = entry.map_err(Error::read(path))?;
-        // The kernel's own lists are files of another kind, and links lead to what is found anyway.
+        // A file that a link leads to is found without the link.
         if !entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
             inside.push(entry.path());
         }
     }
     inside.sort();
     for path in inside {
-        // What is gone meanwhile is not there.
+        // An object that was unpinned meanwhile is skipped.
         match find(&path, found) {
             Err(Error::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
             other => other?,
@@ -100,7 +99,7 @@ fn find(path: &Path, found: &mut Vec<PathBuf>) -> Result<(), Error> {
     Ok(())
 }
 
-/// `dump`.
+/// `dump`: prints the entries of a map.
 pub fn dump(args: &DumpArgs) -> Outcome {
     sapwood_bpf::check()?;
     let arena = BpfArena::open(&args.arena)?;
@@ -113,8 +112,7 @@ pub fn dump(args: &DumpArgs) -> Outcome {
         None => Default::default(),
     };
     let limit = args.limit.unwrap_or(usize::MAX);
-    // A map without order gives its entries as they come, and those with a prefix are looked for
-    // among all.
+    // The entries of a map without order come in any order, and a prefix filters all of them.
     let entries: Box<dyn Iterator<Item = _>> = match reader.has_order()? {
         true => Box::new(reader.prefix(&prefix)),
         false => Box::new(reader.unordered()),
@@ -144,7 +142,7 @@ pub fn dump(args: &DumpArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// `verify`.
+/// `verify`: checks a map.
 pub fn verify(args: &VerifyArgs) -> Outcome {
     sapwood_bpf::check()?;
     let arena = BpfArena::open(&args.arena)?;
@@ -175,7 +173,7 @@ pub fn verify(args: &VerifyArgs) -> Outcome {
     Ok(answer)
 }
 
-/// `unload`.
+/// `unload`: detaches the programs and removes the pins of a folder.
 pub fn unload(args: &PinArgs) -> Outcome {
     let gone = Pinned::open(&args.pin)?.take_down()?;
     let mut out = Output::lines(args.json);

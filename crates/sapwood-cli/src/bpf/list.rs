@@ -1,4 +1,4 @@
-//! Lists of names to be blocked, as texts.
+//! Reads lists of names to be blocked.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -8,9 +8,9 @@ use sapwood_bpf::NameRule;
 
 use crate::errors::{Error, shown};
 use crate::progress::Progress;
-use crate::records::{Record, Records, leave_out, tell_others, too_long};
+use crate::records::{Record, Records, leave_out, report_others, too_long};
 
-/// Reads a list. Lines that hold no names are reported and left out, unless it is to be strict.
+/// Reads a list. A line that has no names is reported and left out; under `strict` it is an error.
 pub fn read(path: &Path, strict: bool) -> Result<Vec<(String, NameRule)>, Error> {
     let mut records = Records::open(path, false)?;
     let unit = records.unit();
@@ -42,16 +42,16 @@ pub fn read(path: &Path, strict: bool) -> Result<Vec<(String, NameRule)>, Error>
         }
     }
     drop(progress);
-    tell_others(bad, &shown(path), "");
+    report_others(bad, &shown(path), "");
     Ok(all)
 }
 
-/// The names of a line.
+/// Parses the names of a line, with their rules.
 fn parse(line: &[u8]) -> Result<Vec<(String, NameRule)>, String> {
     let end = line.iter().position(|&byte| byte == b'#');
     let line = &line[..end.unwrap_or(line.len())];
-    let text =
-        std::str::from_utf8(line).map_err(|_| format!("\"{}\" is no text", line.escape_ascii()))?;
+    let text = std::str::from_utf8(line)
+        .map_err(|_| format!("\"{}\" is not UTF-8", line.escape_ascii()))?;
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let hosts = words.len() > 1 && words[0].parse::<IpAddr>().is_ok();
     if hosts {
@@ -92,7 +92,7 @@ mod tests {
             Ok(vec![block("a.example"), block("b.example")])
         );
         assert_eq!(parse(b"::1 a.example"), Ok(vec![block("a.example")]));
-        // An address alone is a name, if an odd one.
+        // An address alone is read as a name.
         assert_eq!(parse(b"10.0.0.1"), Ok(vec![block("10.0.0.1")]));
         assert!(
             parse(b"a.example b.example")
@@ -104,6 +104,6 @@ mod tests {
                 .unwrap_err()
                 .contains("empty label at byte 2")
         );
-        assert!(parse(b"\xff").unwrap_err().contains("is no text"));
+        assert!(parse(b"\xff").unwrap_err().contains("is not UTF-8"));
     }
 }

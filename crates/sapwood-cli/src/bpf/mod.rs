@@ -9,7 +9,7 @@ use crate::cli::bpf::{BpfCommand, NamesCommand, RouteCommand};
 use crate::errors::Outcome;
 use names::Change;
 
-/// Does what the arguments say.
+/// Runs a command.
 pub fn run(command: &BpfCommand) -> Outcome {
     match command {
         BpfCommand::Names { command } => match command {

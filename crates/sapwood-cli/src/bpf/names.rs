@@ -1,4 +1,4 @@
-//! `sapwood bpf names`: DNS queries are dropped by the names that they ask for.
+//! `sapwood bpf names`: drops DNS queries by the names that they ask for.
 
 use std::io::{self, BufRead};
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use crate::output::Output;
 /// The name of the list's window.
 const WINDOW: &str = "blocked";
 
-/// How long a signal may wait.
+/// The longest time until a signal takes effect.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Reads the list and puts the filter on its interfaces.
+/// Reads the list and attaches the filter to its interfaces.
 fn start(args: &FilterArgs) -> Result<XdpNames, Error> {
     sapwood_bpf::check()?;
     let bytes = usize::try_from(args.bytes)
         .ok()
         .and_then(|bytes| bytes.checked_next_multiple_of(4096))
-        .ok_or_else(|| Error::Usage(format!("--bytes {} is too much", args.bytes)))?;
+        .ok_or_else(|| Error::Usage(format!("--bytes {} is too large", args.bytes)))?;
     let interfaces = args
         .interfaces
         .iter()
@@ -53,7 +53,7 @@ fn start(args: &FilterArgs) -> Result<XdpNames, Error> {
     Ok(filter)
 }
 
-/// `load`.
+/// `load`: attaches a filter and pins it.
 pub fn load(args: &LoadArgs) -> Outcome {
     let filter = start(&args.filter)?;
     filter.pin(&args.pin)?;
@@ -61,19 +61,19 @@ pub fn load(args: &LoadArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// What is done to a name.
+/// A change of the rule of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is blocked.
+    /// Blocks the name.
     Block,
-    /// It is an exception.
+    /// Makes the name an exception.
     Allow,
-    /// It has no rule any more.
+    /// Removes the rule of the name.
     Free,
 }
 
 impl Change {
-    /// Does it; what came of it.
+    /// Makes the change; returns the word for its outcome.
     fn make(self, rules: &NameRules, name: &str) -> Result<&'static str, Error> {
         Ok(match self {
             Change::Block => rules.block(name).map(|_| "blocked")?,
@@ -84,7 +84,7 @@ impl Change {
     }
 }
 
-/// The names of the arguments, and of stdin where they say so. All are good.
+/// The names of the arguments, and of stdin for `-`. All of them are domain names.
 fn names(args: &ChangeArgs) -> Result<Vec<String>, Error> {
     let mut all = Vec::new();
     for name in &args.names {
@@ -110,7 +110,7 @@ fn names(args: &ChangeArgs) -> Result<Vec<String>, Error> {
     Ok(all)
 }
 
-/// `block`, `allow`, `free`.
+/// `block`, `allow` and `free`: change the rules of names in a pinned filter.
 pub fn change(args: &ChangeArgs, change: Change) -> Outcome {
     sapwood_bpf::check()?;
     let names = names(args)?;
@@ -118,16 +118,16 @@ pub fn change(args: &ChangeArgs, change: Change) -> Outcome {
     let mut out = Output::lines(args.json);
     let changed = names.iter().try_fold(Answer::Yes, |answer, name| {
         let done = change.make(&rules, name)?;
-        said(&mut out, name, done)?;
+        print_change(&mut out, name, done)?;
         Ok(if done == "absent" { Answer::No } else { answer })
     });
-    // Whatever went wrong: the list stays the filter's.
+    // Also after an error the filter keeps the list.
     rules.leave();
     out.flush()?;
     changed
 }
 
-/// `rule`.
+/// `rule`: prints the rules that apply to names.
 pub fn rule(args: &ChangeArgs) -> Outcome {
     sapwood_bpf::check()?;
     let names = names(args)?;
@@ -144,17 +144,17 @@ pub fn rule(args: &ChangeArgs) -> Outcome {
             if key.pop().is_none() {
                 break None;
             }
-            // The name above: the last label goes, up to the end of the one before.
+            // The name above it: the last label is cut off, up to the end of the label before.
             let end = key.iter().rposition(|&byte| byte == 0);
             key.truncate(end.map_or(0, |end| end + 1));
         };
-        tell(name, found, &mut out)?;
+        print_rule(name, found, &mut out)?;
     }
     out.flush()?;
     Ok(Answer::Yes)
 }
 
-/// `stats`.
+/// `stats`: prints the counts of packets.
 pub fn stats(args: &PinArgs) -> Outcome {
     sapwood_bpf::check()?;
     let counts = PinnedNames::open(&args.pin)?.counts()?;
@@ -164,7 +164,7 @@ pub fn stats(args: &PinArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// `unload`.
+/// `unload`: detaches and unpins the filter.
 pub fn unload(args: &PinArgs) -> Outcome {
     sapwood_bpf::check()?;
     let pins = PinnedNames::open(&args.pin)?;
@@ -176,7 +176,7 @@ pub fn unload(args: &PinArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// Prints counts: name, tab, number a line, or one document.
+/// Prints counts: name, tab, number in each line, or one document.
 fn show(out: &mut Output, counts: &NamesCounts) -> Result<(), Error> {
     if out.json {
         let fields = counts
@@ -192,7 +192,7 @@ fn show(out: &mut Output, counts: &NamesCounts) -> Result<(), Error> {
     out.fields(&[b"packets", counts.total().to_string().as_bytes()])
 }
 
-/// `run`.
+/// `run`: filters packets while the command runs.
 pub fn run(args: &RunArgs) -> Outcome {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
@@ -210,7 +210,7 @@ pub fn run(args: &RunArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// The lines of stdin, read by a thread: a read cannot be ended by a signal.
+/// The lines of stdin. A thread reads them, because a signal cannot interrupt a blocking read.
 fn lines() -> Receiver<io::Result<Vec<u8>>> {
     let (send, receive) = sync_channel(64);
     std::thread::spawn(move || {
@@ -223,7 +223,7 @@ fn lines() -> Receiver<io::Result<Vec<u8>>> {
     receive
 }
 
-/// Does what commands say until they end, or a signal comes.
+/// Runs the commands of stdin until they end or a signal comes.
 fn commands_until(
     filter: &XdpNames,
     commands: Option<&Receiver<io::Result<Vec<u8>>>>,
@@ -253,7 +253,7 @@ fn commands_until(
     Ok(())
 }
 
-/// One command. One that is wrong is complained of, and nothing ends.
+/// Runs a command. The error of a bad command is printed, and the program goes on.
 fn command(filter: &XdpNames, words: &[&str], out: &mut Output) -> Result<(), Error> {
     let done = match words {
         [] => return Ok(()),
@@ -262,35 +262,36 @@ fn command(filter: &XdpNames, words: &[&str], out: &mut Output) -> Result<(), Er
         ["allow", name] => (name, Change::Allow.make(filter.rules(), name)),
         ["free", name] => (name, Change::Free.make(filter.rules(), name)),
         ["rule", name] => match filter.rules().rule_for(name) {
-            Ok(rule) => return tell(name, rule, out),
+            Ok(rule) => return print_rule(name, rule, out),
             Err(error) => (name, Err(error.into())),
         },
         _ => {
             complain(&format!(
-                "\"{}\" is no command; there are: block NAME, allow NAME, free NAME, rule NAME, stats, quit",
+                "\"{}\" is not a command; the commands are block NAME, allow NAME, free NAME, \
+                 rule NAME, stats, quit",
                 words.join(" ").escape_debug()
             ));
             return Ok(());
         }
     };
     match done {
-        // The list is as it was.
+        // A failed change leaves the list as it was.
         (_, Err(error)) => complain(&error.to_string()),
-        (name, Ok(done)) => said(out, name, done)?,
+        (name, Ok(done)) => print_change(out, name, done)?,
     }
     Ok(())
 }
 
-/// What was done to a name.
-fn said(out: &mut Output, name: &str, done: &str) -> Result<(), Error> {
+/// Prints the outcome of a change, and the name.
+fn print_change(out: &mut Output, name: &str, done: &str) -> Result<(), Error> {
     if out.json {
         return out.document(&json!({ "name": name, "done": done }));
     }
     out.fields(&[done.as_bytes(), name.as_bytes()])
 }
 
-/// Which rule holds for a name.
-fn tell(name: &str, rule: Option<(String, NameRule)>, out: &mut Output) -> Result<(), Error> {
+/// Prints the rule that applies to a name, and the name that has it.
+fn print_rule(name: &str, rule: Option<(String, NameRule)>, out: &mut Output) -> Result<(), Error> {
     let (by, word) = match &rule {
         Some((by, NameRule::Block)) => (by.as_str(), "block"),
         Some((by, NameRule::Allow)) => (by.as_str(), "allow"),

@@ -1,4 +1,4 @@
-//! `sapwood bpf route`: packets are forwarded past the kernel, as long as this runs.
+//! `sapwood bpf route`: forwards packets before the kernel's network stack while the command runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,12 +15,12 @@ use crate::cli::bpf::{Hops, RouteArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::output::Output;
 
-/// How long a signal may wait.
+/// The longest time until a signal takes effect.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Between two sweeps of the cache.
+/// The time between two sweeps of the cache.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// `run`.
+/// `run`: forwards packets and prints the counts.
 pub fn run(args: &RouteArgs) -> Outcome {
     sapwood_bpf::check()?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -59,19 +59,19 @@ pub fn run(args: &RouteArgs) -> Outcome {
     out.flush()?;
     if let Some(stats) = stats {
         complain(&format!(
-            "the cache: {} hits, {} misses, {} inserted, {} evicted, {} swept",
+            "cache: {} hits, {} misses, {} entries inserted, {} evicted, {} swept",
             stats.hit, stats.miss, stats.insert, stats.evict, stats.swept
         ));
     }
     Ok(Answer::Yes)
 }
 
-/// The program, loaded so that it asks whom it shall ask.
+/// Loads the program that finds next hops as the arguments ask.
 fn start(args: &RouteArgs) -> Result<XdpRoute, Error> {
     Ok(match args.by {
         Hops::Resolver => XdpRoute::resolver(&BpfArena::create(1 << 20)?)?,
         Hops::Cache => {
-            // A line for each entry, and one for sixteen.
+            // Bytes of a cache line for each entry, and of one more for each sixteen, rounded up.
             let bytes = args.capacity.saturating_mul(80).saturating_add(4 << 20);
             let bytes = bytes.checked_next_multiple_of(4096).unwrap_or(usize::MAX);
             let cache = ProgramRouteCache::builder(&BpfArena::create(bytes)?, "flows")
@@ -92,7 +92,7 @@ fn start(args: &RouteArgs) -> Result<XdpRoute, Error> {
     })
 }
 
-/// Sweeps the cache now and then, until a signal comes or the time is over.
+/// Sweeps the cache each [`SWEEP`] until a signal comes or the time has passed.
 fn work(router: &XdpRoute, args: &RouteArgs, stop: &AtomicBool) -> Result<(), Error> {
     let began = Instant::now();
     let mut swept = began;
@@ -112,7 +112,7 @@ fn work(router: &XdpRoute, args: &RouteArgs, stop: &AtomicBool) -> Result<(), Er
     Ok(())
 }
 
-/// Prints counts: name, tab, number a line, or one document.
+/// Prints counts: name, tab, number in each line, or one document.
 fn show(out: &mut Output, counts: &RouteCounts) -> Result<(), Error> {
     if out.json {
         let fields = counts

@@ -8,32 +8,37 @@ use clap::{Args, Subcommand};
 use crate::keys::KeyForm;
 use crate::numbers::size;
 
-/// How a list of names is written.
+/// The form of a list of names.
 macro_rules! list_form {
     () => {
-        "one name a line, or an address and names, as in a hosts file. \"!\" before a name makes it an exception. \
-Empty lines are passed over, and so is everything from a # on. Lines that hold no names are reported and left out, or end \
-everything under --strict. Of a name that comes twice, the last line holds."
+        "The list has one name in each line, or an address and names, as in a hosts file. \"!\" \
+before a name makes it an exception. Empty lines are skipped, and a comment begins with a #. A \
+line that has no names is reported and left out; with --strict it is an error. When a name comes \
+twice, the last line wins."
     };
 }
-/// What changes do to a list whose owner has ended.
+/// What a change does to a list whose owner has ended.
 macro_rules! change_form {
     () => {
-        "A list has one owner at a time, and the one that made it has ended: so it is copied, which takes about a second for \
-a million names, and room for both in its address space. The filter works on meanwhile. Give many names at once rather than one after the other."
+        "A list has one owner at a time, and the process that made it has ended. So this command \
+copies the list first. The copy takes about a second for a million names, and its address space \
+must have room for both lists. The filter keeps working meanwhile. Each command copies the list \
+once, so give many names to one command."
     };
 }
 
-/// What can be done with maps in the kernel.
+/// The commands on maps in the kernel.
 #[derive(Debug, Subcommand)]
 pub enum BpfCommand {
     /// Drops DNS queries for names of a list, and for names below them, on network interfaces
     #[command(
-        long_about = "Drops DNS queries for names of a list, and for names below them, on network interfaces.
+        long_about = "Drops DNS queries for names of a list, and for names below them, on network \
+interfaces.
 
-A query is a UDP packet to port 53 that arrives on the interface, over IPv4 or IPv6, behind one VLAN tag at most; the name of its \
-first question counts, in any letter case. The closest enclosing name of the list says what becomes of it. Everything else \
-passes as it came: TCP, fragments, compressed names, malformed packets. All packets are counted, each once.",
+A query is a UDP packet to port 53 that arrives on the interface, over IPv4 or IPv6, with one VLAN \
+tag at most. The name of its first question counts, in any letter case. The closest enclosing name \
+of the list decides whether the query is dropped. Everything else passes unchanged: TCP, \
+fragments, compressed names, malformed packets. Each packet is counted once.",
         after_help = "Examples:
   sapwood bpf names run blocked.txt -i eth0
   sapwood bpf names load blocked.txt -i eth0 --pin /sys/fs/bpf/names
@@ -42,60 +47,70 @@ passes as it came: TCP, fragments, compressed names, malformed packets. All pack
   sapwood bpf names unload /sys/fs/bpf/names"
     )]
     Names {
-        /// What to do.
+        /// What to do with the filter.
         #[command(subcommand)]
         command: NamesCommand,
     },
-    /// Forwards IPv4 and IPv6 packets between network interfaces, past the kernel
+    /// Forwards IPv4 and IPv6 packets between network interfaces before the kernel's network stack
     #[command(
-        long_about = "Forwards IPv4 and IPv6 packets between network interfaces, to where the kernel would, without going through it.
+        long_about = "Forwards IPv4 and IPv6 packets between network interfaces before the \
+kernel's network stack sees them, to the next hops that the kernel would choose.
 
-Everything else passes to the kernel as it came, and is counted by the reason: packets for this machine, without a known neighbour, \
-too long, with options, at their last hop. Firewall rules do not see what is forwarded, and sources are not checked.",
+Every other packet passes to the kernel unchanged and is counted by the reason: it is for this \
+machine, its neighbour is not known, it is too long, it has options, or it is at its last hop. \
+Firewall rules do not see forwarded packets, and their source addresses are not checked.",
         after_help = "Examples:
   sapwood bpf route run -i eth0 -i eth1
   sapwood bpf route run -i eth0 -i eth1 --by table --json"
     )]
     Route {
-        /// What to do.
+        /// What to do with the packets.
         #[command(subcommand)]
         command: RouteCommand,
     },
-    /// Lists the arenas that are pinned, and what is in them
+    /// Lists the pinned arenas and the windows in them
     #[command(
-        after_help = "For each window of each arena: path, number, name, kind, and bytes of address space, with tabs between.
+        after_help = "Prints one line for each window of each arena: path, number, name, kind, and \
+bytes of address space, with tabs between.
 
 Examples:
   sapwood bpf list
   sapwood bpf list /sys/fs/bpf/names --json"
     )]
     List(ListArgs),
-    /// Lists the entries of a map in a pinned arena, in order, while others write it
+    /// Lists the entries of a map in a pinned arena, in order, also while others write to it
     #[command(
-        after_help = "Key and value, with a tab between. Values of 8 bytes are shown as numbers, others in hexadecimal digits.
-A map that has only an index gives its entries in any order, and is read whole for those with a prefix.
+        after_help = "Prints key, tab, value in each line. A value of 8 bytes is a number; other \
+values are in hexadecimal digits. The entries of a map without a trie come in any order, and \
+--prefix reads all of them.
 
 Examples:
   sapwood bpf dump /sys/fs/bpf/names/arena blocked --dns
   sapwood bpf dump /sys/fs/bpf/names/arena blocked --dns --prefix example.org --limit 20"
     )]
     Dump(DumpArgs),
-    /// Checks a map in a pinned arena: every invariant of its structure
+    /// Checks every invariant of a map in a pinned arena
     #[command(
-        after_help = "Exit code 1 when it is damaged. A change that is made meanwhile may look like damage.
+        after_help = "The exit code is 1 when the map is damaged. A map that changes during the \
+check may look damaged.
 
 Example:
   sapwood bpf verify /sys/fs/bpf/names/arena blocked"
     )]
     Verify(VerifyArgs),
-    /// Takes down all that is pinned in a folder: programs go off their interfaces, then everything
-    /// is unpinned
+    /// Detaches the programs that are pinned in a folder from their interfaces, and removes all
+    /// pins and the folder
     #[command(
-        long_about = "Takes down all that is pinned in a folder of a BPF file system beside an arena, and the folder, whoever pinned it: programs go off their \
-interfaces, then programs, maps and at last the arena are unpinned. They are gone when no process uses them any more.
+        long_about = "Detaches the programs that are pinned in a folder from their interfaces, and \
+removes all pins and the folder.
 
-A folder without an arena of Sapwood's, or with anything in it that is no pin, is left as it is.",
-        after_help = "For each pin that is gone: link, program, map or arena, and its name, with a tab between.
+The folder must be in a BPF file system and have a pinned arena of Sapwood; it does not matter \
+which process made the pins. The pins of links go first, then those of programs and maps, and at \
+last that of the arena. The kernel frees each object when no process uses it any more.
+
+A folder without an arena of Sapwood, or with a file that is no pin, stays as it is.",
+        after_help = "Prints one line for each removed pin: its kind (link, program, map or arena) \
+and its name, with a tab between.
 
 Examples:
   sapwood bpf unload /sys/fs/bpf/names
@@ -104,16 +119,17 @@ Examples:
     Unload(PinArgs),
 }
 
-/// What can be done with packets to be forwarded.
+/// The commands that forward packets.
 #[derive(Debug, Subcommand)]
 pub enum RouteCommand {
-    /// Forwards packets as long as this runs, and prints what became of them
+    /// Forwards packets while the command runs, and then prints the counts of packets
     #[command(
-        long_about = "Forwards packets as long as this runs: until a signal comes or --seconds are over. Then the program is taken off the \
-interfaces, and what became of all packets is printed.
+        long_about = "Forwards packets until a signal comes or --seconds have passed. Then the \
+command detaches the program from the interfaces, and prints how many packets were forwarded and \
+how many passed to the kernel, by reason: name, tab, number in each line.
 
-A route or neighbour that changes in the kernel takes effect within --fresh (cache), in a millisecond or so (table), or at once \
-(resolver).",
+A change of a route or a neighbour in the kernel takes effect after --fresh milliseconds at most \
+(cache), after about a millisecond (table), or at once (resolver).",
         after_help = "Examples:
   sapwood bpf route run -i eth0 -i eth1
   sapwood bpf route run -i eth0 -i eth1 --by table --seconds 60 --json"
@@ -121,239 +137,264 @@ A route or neighbour that changes in the kernel takes effect within --fresh (cac
     Run(RouteArgs),
 }
 
-/// Whom the program asks for next hops.
+/// The source of the program's next hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Hops {
-    /// The kernel's table, for each packet
+    /// The kernel's own lookup, for each packet
     Resolver,
-    /// A cache of what the kernel said a moment ago
+    /// A cache of the kernel's recent answers
     Cache,
-    /// Tables in the arena that mirror the kernel's
+    /// Tables in the arena that mirror the kernel's tables
     Table,
 }
 
-/// `bpf route run`.
+/// The arguments of `bpf route run`.
 #[derive(Debug, Args)]
 pub struct RouteArgs {
-    /// An interface whose packets are forwarded; give all of them.
+    /// An interface whose packets are forwarded; give the option once for each interface.
     #[arg(short, long = "interface", value_name = "NAME", required = true)]
     pub interfaces: Vec<String>,
-    /// An interface that gets a program which passes everything: the other end of a veth pair, so
-    /// that packets can be sent into it.
+    /// An interface that gets a program which passes every packet. The other end of a veth pair
+    /// needs one before packets can be redirected to it.
     #[arg(long, value_name = "NAME")]
     pub pass: Vec<String>,
-    /// Whom to ask for next hops.
+    /// The source of next hops.
     #[arg(long, value_enum, default_value = "cache")]
     pub by: Hops,
-    /// Entries of the cache.
+    /// How many entries the cache has.
     #[arg(long, value_name = "N", default_value_t = 65_536)]
     pub capacity: usize,
-    /// Milliseconds for which an answer is given again.
+    /// How many milliseconds the cache reuses an answer.
     #[arg(long, value_name = "MS", default_value_t = 100)]
     pub fresh: u64,
-    /// Milliseconds for which an entry keeps its place.
+    /// How many milliseconds an entry that is not refreshed stays in the cache.
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     pub keep: u64,
-    /// Stop after this many seconds.
+    /// Stop after this many seconds; without it, run until a signal comes.
     #[arg(long, value_name = "N")]
     pub seconds: Option<u64>,
-    /// In the kernel's own code rather than in the driver: slower, but for any interface.
+    /// Run the program in the kernel's network stack instead of the driver: slower, but possible on
+    /// every interface.
     #[arg(long)]
     pub generic: bool,
-    /// The answer is a JSON document.
+    /// Print one JSON document.
     #[arg(long)]
     pub json: bool,
 }
 
-/// What can be done with a list of names.
+/// The commands on a filter of names.
 #[derive(Debug, Subcommand)]
 pub enum NamesCommand {
-    /// Drops queries as long as this runs; commands on stdin change the list
+    /// Drops queries while the command runs; commands on stdin change the list
     #[command(
-        long_about = concat!("Drops queries as long as this runs. It ends with its standard input, or by a signal, takes the \
-program off the interfaces and prints what became of all packets.
+        long_about = concat!("Drops queries until stdin ends or a signal comes. Then the command \
+detaches the program from the interfaces, and prints how many packets were dropped and how many \
+passed, by reason: name, tab, number in each line.
 
-Commands, one a line: \"block NAME\", \"allow NAME\" (an exception below a name that is blocked), \"free NAME\" (takes its rule away), \
-\"rule NAME\" (what holds for it, and by which name), \"stats\", \"quit\". A change holds from the next packet on, and loses none.
+It reads commands from stdin, one in each line:
+  block NAME   drops queries for the name and all names below it
+  allow NAME   lets them pass, though a name above is blocked
+  free NAME    removes the rule of the name
+  rule NAME    prints the rule that applies to the name, and the name that has it
+  stats        prints the counts of packets
+  quit         ends the program
+A change applies from the next packet on, and no packet is lost.
 
-The list: ", list_form!()),
+", list_form!()),
         after_help = "Examples:
   sapwood bpf names run blocked.txt -i eth0
   sapwood bpf names run blocked.txt -i eth0 -i eth1 --no-commands
   echo 'block ads.example' | sapwood bpf names run /dev/null -i lo"
     )]
     Run(RunArgs),
-    /// Puts the filter on interfaces and leaves it there, pinned
+    /// Puts the filter on interfaces, and pins it so that it stays there
     #[command(
-        long_about = concat!("Puts the filter on interfaces and leaves it there, pinned in a new folder of a BPF file system: it stays \
-when this has ended, until \"unload\".
+        long_about = concat!("Puts the filter on interfaces, and pins it in a new folder of a BPF \
+file system. The filter stays there after the command has ended, until \"unload\".
 
-The list: ", list_form!()),
+", list_form!()),
         after_help = "Example:
   sapwood bpf names load blocked.txt -i eth0 --pin /sys/fs/bpf/names"
     )]
     Load(LoadArgs),
-    /// Blocks names, and all names below them, in a filter that is pinned
+    /// Blocks names, and all names below them, in a pinned filter
     #[command(
-        long_about = concat!("Blocks names, and all names below them, in a filter that is pinned. ", change_form!()),
+        long_about = concat!("Blocks names, and all names below them, in a pinned filter.
+
+For each name it prints \"blocked\", a tab and the name.
+
+", change_form!()),
         after_help = "Examples:
   sapwood bpf names block /sys/fs/bpf/names ads.example more.example
   sapwood bpf names block /sys/fs/bpf/names - < more.txt"
     )]
     Block(ChangeArgs),
-    /// Lets names pass, though a name above them be blocked
+    /// Lets names pass in a pinned filter, though a name above them is blocked
     #[command(
-        long_about = concat!("Lets queries for names, and for all names below them, pass, though a name above be blocked. ", change_form!()),
+        long_about = concat!("Lets queries for names, and for all names below them, pass, though a \
+name above is blocked.
+
+For each name it prints \"allowed\", a tab and the name.
+
+", change_form!()),
         after_help = "Example:
   sapwood bpf names allow /sys/fs/bpf/names good.ads.example"
     )]
     Allow(ChangeArgs),
-    /// Takes the rules of names away
+    /// Removes the rules of names from a pinned filter
     #[command(
-        long_about = concat!("Takes the rules of names away, so that for each the closest one above it holds, if any. Exit code 1 when a name \
-had none. ", change_form!()),
+        long_about = concat!("Removes the rules of names. Then the rule of the closest name above \
+applies, if one has a rule.
+
+For each name it prints \"freed\" or \"absent\", a tab and the name. The exit code is 1 when a \
+name had no rule.
+
+", change_form!()),
         after_help = "Example:
   sapwood bpf names free /sys/fs/bpf/names ads.example"
     )]
     Free(ChangeArgs),
-    /// Shows which rule holds for names, and by which name
+    /// Shows the rule that applies to names, and the name that has it
     #[command(
-        after_help = "\"block\", \"allow\" or \"none\", the name, and the name that has the rule, with tabs between.
+        after_help = "Prints \"block\", \"allow\" or \"none\", the name, and the name that has the \
+rule, with tabs between.
 
 Example:
   sapwood bpf names rule /sys/fs/bpf/names www.ads.example"
     )]
     Rule(ChangeArgs),
-    /// Shows what became of all packets so far
+    /// Shows how many packets were dropped and how many passed, by reason
     #[command(after_help = "Example:
   sapwood bpf names stats /sys/fs/bpf/names --json")]
     Stats(PinArgs),
-    /// Takes the filter off its interfaces, and prints what became of all packets
+    /// Detaches the filter from its interfaces, unpins it, and prints the counts of packets
     #[command(after_help = "Example:
   sapwood bpf names unload /sys/fs/bpf/names")]
     Unload(PinArgs),
 }
 
-/// A list and interfaces.
+/// The arguments of a filter: a list and interfaces.
 #[derive(Debug, Args)]
 pub struct FilterArgs {
-    /// The list.
+    /// The file of the list.
     #[arg(value_name = "FILE")]
     pub list: PathBuf,
-    /// The interface whose incoming packets are looked at; may be given more than once.
+    /// An interface whose incoming packets are filtered; give the option once for each interface.
     #[arg(short, long = "interface", value_name = "NAME", required = true)]
     pub interfaces: Vec<String>,
-    /// In the kernel's own code rather than in the driver: slower, but for any interface.
+    /// Run the program in the kernel's network stack instead of the driver: slower, but possible on
+    /// every interface.
     #[arg(long)]
     pub generic: bool,
-    /// Address space for the list, 4 GiB at most; memory is taken as it is used.
+    /// Bytes of address space for the list, 8K to 4G; the kernel allocates pages when they are
+    /// used.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     pub bytes: u64,
-    /// Stop at the first line that holds no names.
+    /// Stop at the first line that has no names.
     #[arg(long)]
     pub strict: bool,
 }
 
-/// `bpf names run`.
+/// The arguments of `bpf names run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The list and the interfaces.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// Read no commands: run until a signal comes.
+    /// Read no commands from stdin, and run until a signal comes.
     #[arg(long)]
     pub no_commands: bool,
-    /// Answers are JSON documents, one a line.
+    /// Print JSON documents, one in each line.
     #[arg(long)]
     pub json: bool,
 }
 
-/// `bpf names load`.
+/// The arguments of `bpf names load`.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
     /// The list and the interfaces.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// The folder to pin it in; must not be there.
+    /// The folder for the pins; the command creates it, and it must not exist yet.
     #[arg(long, value_name = "DIR")]
     pub pin: PathBuf,
 }
 
-/// Something that is pinned.
+/// The arguments of the commands on all pins of a folder.
 #[derive(Debug, Args)]
 pub struct PinArgs {
-    /// The folder that it is pinned in.
+    /// The folder with the pins.
     #[arg(value_name = "DIR")]
     pub pin: PathBuf,
-    /// The answer is a JSON document.
+    /// Print one JSON document.
     #[arg(long)]
     pub json: bool,
 }
 
-/// A filter that is pinned, and names.
+/// The arguments of the commands on names in a pinned filter.
 #[derive(Debug, Args)]
 pub struct ChangeArgs {
-    /// The folder that it is pinned in.
+    /// The folder with the filter's pins.
     #[arg(value_name = "DIR")]
     pub pin: PathBuf,
-    /// The names; "-" reads more from stdin, one a line.
+    /// The names; "-" stands for the names on stdin, one in each line.
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
-    /// Answers are JSON documents, one a line.
+    /// Print JSON documents, one in each line.
     #[arg(long)]
     pub json: bool,
 }
 
-/// `bpf list`.
+/// The arguments of `bpf list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// A pinned arena, or a folder to look for them in, and in all folders below.
+    /// A pinned arena, or a folder that is searched for pinned arenas, with all folders below it.
     #[arg(default_value = "/sys/fs/bpf")]
     pub path: PathBuf,
-    /// Answers are JSON documents, one a line.
+    /// Print JSON documents, one in each line.
     #[arg(long)]
     pub json: bool,
 }
 
-/// `bpf dump`.
+/// The arguments of `bpf dump`.
 #[derive(Debug, Args)]
 pub struct DumpArgs {
     /// The pinned arena.
     pub arena: PathBuf,
     /// The name of the map's window.
     pub map: String,
-    /// Only keys that start with this.
+    /// List only the entries whose keys start with this.
     #[arg(long, value_name = "KEY")]
     pub prefix: Option<OsString>,
-    /// At most this many entries.
+    /// List at most this many entries.
     #[arg(short = 'n', long, value_name = "N")]
     pub limit: Option<usize>,
     /// Keys are domain names.
     #[arg(long, conflicts_with = "hex")]
     pub dns: bool,
-    /// Keys are given and shown in hexadecimal digits.
+    /// Keys are given and printed in hexadecimal digits, two for each byte.
     #[arg(long)]
     pub hex: bool,
-    /// Answers are JSON documents, one a line.
+    /// Print JSON documents, one in each line.
     #[arg(long)]
     pub json: bool,
 }
 
 impl DumpArgs {
-    /// How keys are written.
+    /// The form in which keys are given and printed.
     pub fn form(&self) -> KeyForm {
         KeyForm::new(self.dns, self.hex)
     }
 }
 
-/// `bpf verify`.
+/// The arguments of `bpf verify`.
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
     /// The pinned arena.
     pub arena: PathBuf,
     /// The name of the map's window.
     pub map: String,
-    /// The answer is a JSON document.
+    /// Print one JSON document.
     #[arg(long)]
     pub json: bool,
 }

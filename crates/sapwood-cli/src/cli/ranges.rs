@@ -7,30 +7,33 @@ use clap::{Args, Subcommand};
 use super::{FileArgs, Listing};
 use crate::numbers::{number, size};
 
-/// What can be done with maps of ranges.
+/// The commands on maps of ranges.
 #[derive(Debug, Subcommand)]
 pub enum RangesCommand {
-    /// Builds a map from a text: start, end and value a line
+    /// Builds a map from a text with a start, an end and a value in each line
     #[command(
         long_about = "Builds a map of ranges from a text.
 
-A line has the first and the last number of a range (both belong to it; decimal, or hexadecimal behind 0x, of up to 64 bits) \
-and, behind white space, its value, which is the rest of the line and may be anything or nothing. Empty lines are passed \
-over, and so is everything from a # at the beginning of a line or behind white space.
+A line has the first and the last number of a range, and then its value. Both numbers belong to \
+the range; they are decimal, or hexadecimal after 0x, and have up to 64 bits. The value is the \
+rest of the line after white space; it may be empty. Empty lines are skipped. A comment begins \
+with a # at the beginning of a line or after white space.
 
-A line that is no range ends everything, and so does one that overlaps an earlier one, unless --skip-bad is given, which \
-leaves such lines out, or --overwrite, with which later lines win over what they overlap of earlier ones. The map is written beside \
-OUT and renamed: OUT is the old file or the whole new one, never anything between.",
+A line that is no range is an error, and so is a range that overlaps an earlier one; then nothing \
+is written. With --skip-bad such lines are left out. With --overwrite a later range replaces what \
+it overlaps of earlier ones. The map is written to a new file, which is then renamed to OUT: OUT \
+is the old file or the whole new one at any time.",
         after_help = "Examples:
   sapwood ranges build ports.txt -o ports.ranges
   sapwood ranges build --overwrite general.txt -o all.ranges
   printf '0x1000 0x1fff boot\\n' | sapwood ranges build - -o memory.ranges"
     )]
     Build(BuildArgs),
-    /// Shows what is at a number
+    /// Finds the range that has a number
     #[command(
-        after_help = "Start, end and value of the range that holds it, with tabs between; for several numbers, or numbers from \
-stdin, each answer follows its number and a tab. Where nothing is, stderr names the gap, and the exit code is 1.
+        after_help = "Prints start, end and value of the range, with tabs between; for several \
+numbers, or numbers from stdin, the number and a tab come first. When no range has the number, \
+stderr names the gap, and the exit code is 1.
 
 Examples:
   sapwood ranges get memory.ranges 0x1234
@@ -40,7 +43,8 @@ Examples:
     Get(GetArgs),
     /// Lists the ranges, or those that overlap a window, in order
     #[command(
-        after_help = "Start, end and value, with tabs between. Ranges that reach out of the window are shown whole.
+        after_help = "Prints start, end and value of each range, with tabs between. The window is \
+--from and --to; a range that reaches out of it is printed whole.
 
 Examples:
   sapwood ranges list memory.ranges --hex
@@ -49,8 +53,9 @@ Examples:
     List(ListArgs),
     /// Lists the gaps between the ranges, in order
     #[command(
-        after_help = "Start, end and size, with tabs between. Gaps that reach out of the window are cut to it; without one, \
-the first gap begins at 0, and the last one ends with the last number of 64 bits.
+        after_help = "Prints start, end and size of each gap, with tabs between. The size is the \
+count of its numbers. The window is --from and --to; a gap that reaches out of it is cut. Without \
+a window, the first gap may begin at 0, and the last one may end at 2^64 - 1.
 
 Examples:
   sapwood ranges gaps ports.ranges --to 65535
@@ -59,171 +64,180 @@ Examples:
     Gaps(GapsArgs),
     /// Finds room for a new range, stores it there, and writes the file anew
     #[command(
-        long_about = "Finds the lowest gap (or the highest) in which a new range of SIZE numbers fits, stores it there with \
-VALUE, and writes the file anew, beside the old one and renamed; then prints its start and end. When there is no room, \
-the file is as it was, and the exit code is 1.
+        long_about = "Finds the lowest gap (with --highest: the highest) that has room for a new \
+range of SIZE numbers, stores the range there with VALUE, writes a new file, renames it to MAP, \
+and prints the start and the end of the range with a tab between. When no gap has room, the file \
+stays as it was, and the exit code is 1.
 
-Two of these at once wait for each other, so that no room is given twice.",
+Commands that run at the same time wait for each other, so that no two of them take the same \
+numbers.",
         after_help = "Examples:
   sapwood ranges alloc ports.ranges 1 'my service' --from 1024 --to 65535
   sapwood ranges alloc memory.ranges 64K ring --align 4K --hex
   sapwood ranges alloc memory.ranges 2M huge --align 2M --highest --dry-run"
     )]
     Alloc(AllocArgs),
-    /// Shows size and shape
+    /// Shows how many ranges a map has, how many numbers they cover, its gaps, and its parts in
+    /// bytes
     #[command(after_help = "Example:
   sapwood ranges stats memory.ranges --json")]
     Stats(FileArgs),
     /// Checks a file: header, checksums, structure, and that ranges are in order and do not overlap
     #[command(
-        after_help = "Exit code 1 when the file is damaged or not a map of ranges, 2 when it cannot be read.
+        after_help = "The exit code is 1 when the file is damaged or not a map of ranges, and 2 \
+when it cannot be read.
 
 Example:
   sapwood ranges verify memory.ranges"
     )]
     Verify(FileArgs),
-    /// Prints the text that builds the same map
+    /// Prints a text from which "ranges build" makes the same map
     #[command(after_help = "Example:
   sapwood ranges export memory.ranges > memory.txt")]
     Export(ExportArgs),
 }
 
-/// `ranges build`.
+/// The arguments of `ranges build`.
 #[derive(Debug, Args)]
 pub struct BuildArgs {
-    /// The text; "-" for stdin.
+    /// The text to read; "-" for stdin.
     #[arg(value_name = "FILE")]
     pub input: PathBuf,
-    /// The map to write.
+    /// The file to write.
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
-    /// Later lines win over what they overlap of earlier ones.
+    /// Let a later range replace what it overlaps of earlier ones.
     #[arg(long)]
     pub overwrite: bool,
-    /// Leave out lines that are no ranges or overlap earlier ones; the first few are described.
+    /// Leave out lines that are no ranges, or whose ranges overlap earlier ones; stderr describes
+    /// the first 20.
     #[arg(long)]
     pub skip_bad: bool,
-    /// No summary.
+    /// Print no summary.
     #[arg(short, long)]
     pub quiet: bool,
 }
 
-/// How answers are written.
+/// The form of the answers.
 #[derive(Debug, Args)]
 pub struct Form {
-    /// Numbers are shown in hexadecimal digits behind 0x (not in JSON, which has none).
+    /// Print numbers in hexadecimal digits after 0x; in JSON documents they stay decimal.
     #[arg(long)]
     pub hex: bool,
-    /// Answers are JSON documents, one a line.
+    /// Print JSON documents, one in each line.
     #[arg(long)]
     pub json: bool,
 }
 
-/// Which part of all numbers.
+/// The numbers that a command looks at.
 #[derive(Debug, Args)]
 pub struct Window {
-    /// From this number on.
+    /// Begin at this number; without it, at 0.
     #[arg(long, value_name = "N", value_parser = number)]
     pub from: Option<u64>,
-    /// Up to this number, which is included.
+    /// End at this number, itself included; without it, at 2^64 - 1.
     #[arg(long, value_name = "N", value_parser = number)]
     pub to: Option<u64>,
 }
 
-/// `ranges get`.
+/// The arguments of `ranges get`.
 #[derive(Debug, Args)]
 pub struct GetArgs {
     /// The map.
     pub map: PathBuf,
-    /// The numbers, decimal or 0x; "-" reads more from stdin, one a line.
+    /// The numbers, decimal or after 0x; "-" stands for the numbers on stdin, one in each line.
     #[arg(value_name = "INDEX", required = true)]
     pub indices: Vec<String>,
-    /// How answers are written.
+    /// The form of the answers.
     #[command(flatten)]
     pub form: Form,
 }
 
-/// `ranges list`.
+/// The arguments of `ranges list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// The map.
     pub map: PathBuf,
-    /// Which part.
+    /// The numbers to look at.
     #[command(flatten)]
     pub window: Window,
-    /// How much of it.
+    /// How much of the list is printed.
     #[command(flatten)]
     pub listing: Listing,
-    /// How answers are written.
+    /// The form of the answers.
     #[command(flatten)]
     pub form: Form,
 }
 
-/// `ranges gaps`.
+/// The arguments of `ranges gaps`.
 #[derive(Debug, Args)]
 pub struct GapsArgs {
     /// The map.
     pub map: PathBuf,
-    /// Which part.
+    /// The numbers to look at.
     #[command(flatten)]
     pub window: Window,
-    /// Only gaps of at least this many numbers (1024 for each K, and so on with M, G, T).
+    /// List only gaps of at least this many numbers; K, M, G or T after it multiplies it by 2^10,
+    /// 2^20, 2^30 or 2^40.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub min: Option<u64>,
-    /// How answers are written.
+    /// The form of the answers.
     #[command(flatten)]
     pub form: Form,
 }
 
-/// `ranges alloc`.
+/// The arguments of `ranges alloc`.
 #[derive(Debug, Args)]
 pub struct AllocArgs {
     /// The map.
     pub map: PathBuf,
-    /// How many numbers the new range has (1024 for each K, and so on with M, G, T).
+    /// How many numbers the new range has; K, M, G or T after it multiplies it by 2^10, 2^20, 2^30
+    /// or 2^40.
     #[arg(value_parser = size)]
     pub size: u64,
-    /// Its value.
+    /// The value of the new range.
     pub value: String,
-    /// Where to look.
+    /// The numbers that the new range may have.
     #[command(flatten)]
     pub window: Window,
-    /// Its start is a multiple of this, a power of two.
+    /// Let the range start at a multiple of this power of two.
     #[arg(long, value_name = "N", value_parser = size, default_value = "1")]
     pub align: u64,
-    /// The highest place in place of the lowest one.
+    /// Take the highest place instead of the lowest one.
     #[arg(long)]
     pub highest: bool,
-    /// Only say where it would be.
+    /// Print where the range would be, and leave the file as it is.
     #[arg(long)]
     pub dry_run: bool,
-    /// How answers are written.
+    /// The form of the answers.
     #[command(flatten)]
     pub form: Form,
 }
 
-/// `ranges export`.
+/// The arguments of `ranges export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     /// The map.
     pub map: PathBuf,
-    /// Numbers are written in hexadecimal digits behind 0x.
+    /// Print numbers in hexadecimal digits after 0x.
     #[arg(long)]
     pub hex: bool,
 }
 
 /// What `maps` does.
-pub const MAPS: &str = "Shows which addresses a process has mapped, by /proc/PID/maps, and answers questions about them (Linux only).
+pub const MAPS: &str = "Shows the memory mappings of a process, the mapping at an address, or the \
+lowest gap of a size. It reads /proc/PID/maps, so it works on Linux only.
 
-Start, end, size, permissions and name of each mapping, with tabs between; the end is the last address that belongs to it. \
-Sizes are in bytes, with K, M, G or T for 1024 of the one before. Without PID the process is this program itself. Those of \
-other users' processes are shown to root only.";
+For each mapping it prints start, end, size, permissions and name, with tabs between. The end is \
+the last address of the mapping. Sizes are in bytes; K, M, G and T stand for 2^10, 2^20, 2^30 and \
+2^40 bytes. Without PID it shows the mappings of its own process. Only root may see the processes \
+of other users.";
 
-/// `maps`.
+/// The arguments of `maps`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Where nothing is at an address, stderr names the gap, and the exit code is 1; so it is when there is no gap that is large \
-enough.
+    after_help = "When no mapping has the address, stderr names the gap, and the exit code is 1. \
+The exit code is also 1 when no gap is large enough.
 
 Examples:
   sapwood maps
@@ -232,24 +246,24 @@ Examples:
   sapwood maps $$ --json"
 )]
 pub struct MapsArgs {
-    /// The process; this program itself, if not given.
+    /// The number of the process; without it, the process of this program.
     pub pid: Option<u32>,
-    /// What is at this address?
+    /// Show the mapping at this address.
     #[arg(long, value_name = "ADDR", value_parser = number)]
     pub at: Option<u64>,
-    /// Where is the lowest gap of this many bytes?
+    /// Show the lowest gap of this many bytes.
     #[arg(long, value_name = "BYTES", value_parser = size, conflicts_with = "at")]
     pub gap: Option<u64>,
-    /// The gap begins at a multiple of this, a power of two; at a page, if not given.
+    /// Let the gap begin at a multiple of this power of two; without it, at a page.
     #[arg(long, value_name = "N", value_parser = size, requires = "gap")]
     pub align: Option<u64>,
-    /// Where the gap may begin; the lowest address that may be mapped, if not given.
+    /// The lowest address of the gap; without it, the lowest one that a process may map.
     #[arg(long, value_name = "ADDR", value_parser = number, requires = "gap")]
     pub from: Option<u64>,
-    /// Where the gap may end; at the last address, if not given.
+    /// The highest address of the gap; without it, 2^64 - 1.
     #[arg(long, value_name = "ADDR", value_parser = number, requires = "gap")]
     pub to: Option<u64>,
-    /// Answers are JSON documents, one a line.
+    /// Print JSON documents, one in each line.
     #[arg(long)]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! `sapwood maps`: what a process has mapped, as a map of ranges.
+//! `sapwood maps`: the memory mappings of a process as a map of ranges.
 
 pub mod proc;
 
@@ -16,27 +16,27 @@ use crate::output::Output;
 use crate::ranges::query::gap_json;
 use proc::Mapping;
 
-/// The lowest address that a process may map where the system does not say it: its default.
+/// The lowest address that a process may map by default, where the system does not tell it.
 const LOWEST: u64 = 65_536;
 
 /// The mappings of a process.
 pub struct Maps {
-    /// Values are numbers of mappings.
+    /// Maps addresses to places in `mappings`.
     pub map: MapleMap<u32>,
-    /// In order of addresses.
+    /// The mappings in order of addresses.
     pub mappings: Vec<Mapping>,
 }
 
 impl Maps {
-    /// Reads those of a process, or of this one.
-    pub fn of(pid: Option<u32>) -> Result<Self, Error> {
+    /// Reads the mappings of a process; without a number, of this process.
+    pub fn read(pid: Option<u32>) -> Result<Self, Error> {
         let process = pid.map_or("self".into(), |pid| pid.to_string());
         let path = PathBuf::from(format!("/proc/{process}/maps"));
         let text = std::fs::read(&path).map_err(|error| match (pid, error.kind()) {
             _ if !cfg!(target_os = "linux") => {
-                Error::Usage("only Linux tells what a process has mapped".into())
+                Error::Usage("only Linux tells the mappings of a process".into())
             }
-            // The second, if it ended while it was asked.
+            // The file is missing if the process has ended; a read fails with ESRCH if it ends now.
             (Some(pid), io::ErrorKind::NotFound) => no_process(pid),
             (Some(pid), _)
                 if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) =>
@@ -44,7 +44,8 @@ impl Maps {
                 no_process(pid)
             }
             (Some(pid), io::ErrorKind::PermissionDenied) => Error::Usage(format!(
-                "process {pid} is another user's or protects itself: {error}; root may look"
+                "process {pid} is another user's or protects itself: {error}; \
+                 root may read its mappings"
             )),
             _ => Error::read(&path)(error),
         })?;
@@ -56,7 +57,7 @@ impl Maps {
         })?;
         let map = MapleMap::new();
         for (mapping, number) in mappings.iter().zip(0..) {
-            // The table is not made at one moment, so that two of them might overlap.
+            // The kernel does not write the table at one moment, so two mappings may overlap.
             map.store(mapping.range.clone(), number)
                 .map_err(sapwood::Error::from)?;
         }
@@ -72,9 +73,9 @@ fn no_process(pid: u32) -> Error {
     Error::Usage(format!("there is no process {pid}"))
 }
 
-/// Answers.
+/// Answers the question of the arguments.
 pub fn run(args: &MapsArgs) -> Outcome {
-    let maps = Maps::of(args.pid)?;
+    let maps = Maps::read(args.pid)?;
     let mut out = Output::lines(args.json);
     let answer = match (args.at, args.gap) {
         (Some(address), _) => at(&mut out, &maps, address),
@@ -110,7 +111,7 @@ fn line(out: &mut Output, range: &RangeInclusive<u64>, mapping: &Mapping) -> Res
     out.fields(&fields.map(|field| field.as_bytes()).collect::<Vec<_>>())
 }
 
-/// The whole table.
+/// Prints all mappings.
 fn all(out: &mut Output, maps: &Maps) -> Outcome {
     maps.map.read(|view| {
         view.iter().try_for_each(|(range, number)| {
@@ -122,12 +123,12 @@ fn all(out: &mut Output, maps: &Maps) -> Outcome {
         })
     })?;
     if maps.mappings.is_empty() {
-        complain("the process has mapped nothing, as threads of the kernel and what has ended");
+        complain("the process has no mappings: it has ended, or it is a thread of the kernel");
     }
     Ok(Answer::Yes)
 }
 
-/// What is at an address.
+/// Prints the mapping at an address.
 fn at(out: &mut Output, maps: &Maps, address: u64) -> Outcome {
     let (range, number) = maps.map.read(|view| {
         let (range, number) = view.locate(address);
@@ -144,13 +145,13 @@ fn at(out: &mut Output, maps: &Maps, address: u64) -> Outcome {
         let (address, gap) = (Base::Sixteen.show(address), Base::Sixteen.span(&range));
         let size = bytes(length(&range));
         complain(&format!(
-            "nothing at {address}: it lies in the gap {gap} of {size}"
+            "no mapping has {address}: it is in the gap {gap} of {size}"
         ));
     }
     Ok(Answer::from_bool(found.is_some()))
 }
 
-/// The lowest gap.
+/// Prints the lowest gap of a size.
 fn gap(out: &mut Output, maps: &Maps, size: u64, args: &MapsArgs) -> Outcome {
     let (from, to) = (
         args.from.unwrap_or_else(lowest),
@@ -159,7 +160,7 @@ fn gap(out: &mut Output, maps: &Maps, size: u64, args: &MapsArgs) -> Outcome {
     let align = args.align.unwrap_or(rustix::param::page_size() as u64);
     let wrong = |what: String| Err(Error::Usage(what));
     if size == 0 {
-        return wrong("a gap of no bytes is everywhere".into());
+        return wrong("--gap must be at least one byte".into());
     }
     if !align.is_power_of_two() {
         return wrong(format!("--align {align} is not a power of two"));
@@ -167,7 +168,7 @@ fn gap(out: &mut Output, maps: &Maps, size: u64, args: &MapsArgs) -> Outcome {
     let window = from..=to;
     if from > to || length(&window) < size.into() {
         let (window, size) = (Base::Sixteen.span(&window), bytes(size.into()));
-        return wrong(format!("there are no {size} in {window}"));
+        return wrong(format!("{window} is shorter than {size}"));
     }
     let found = maps
         .map

@@ -1,31 +1,32 @@
-//! The lines of /proc/PID/maps.
+//! Parses the lines of /proc/PID/maps.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-/// What the kernel adds to the name of a file that has gone.
+/// The text that the kernel adds to the name of a deleted file.
 const DELETED: &str = " (deleted)";
 
-/// A mapping.
+/// A memory mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its addresses.
+    /// The addresses of the mapping.
     pub range: RangeInclusive<u64>,
-    /// As the kernel writes them: `r-xp`.
+    /// The permissions as the kernel writes them, such as `r-xp`.
     pub permissions: String,
-    /// Where in the file it begins.
+    /// The place in the file where the mapping begins, in bytes.
     pub offset: u64,
     /// The device of the file, as the kernel writes it.
     pub device: String,
-    /// The file's number there; 0, if it is of no file.
+    /// The file's number on its device; 0 if the mapping has no file.
     pub inode: u64,
-    /// The file, or what the kernel calls it; may be empty. What is not UTF-8 is replaced.
+    /// The path of the file, or the kernel's name of the mapping; it may be empty. Bytes that are
+    /// not UTF-8 are replaced.
     pub name: String,
-    /// The file has gone.
+    /// Whether the file is deleted.
     pub deleted: bool,
 }
 
-/// Reads a whole table; the number of a line and what is wrong with it, if one is.
+/// Parses a whole table. The error is the number of a bad line and its fault.
 pub fn parse(text: &[u8]) -> Result<Vec<Mapping>, (u64, String)> {
     let lines = text.split(|byte| *byte == b'\n').zip(1..);
     lines
@@ -37,8 +38,8 @@ pub fn parse(text: &[u8]) -> Result<Vec<Mapping>, (u64, String)> {
         .collect()
 }
 
-/// `start-end permissions offset device inode name`. The end is that of the last byte and one more;
-/// the name is the rest of the line, blanks included.
+/// Parses `start-end permissions offset device inode name`. The end is one after the last address.
+/// The name is the rest of the line, blanks included.
 fn parse_line(line: &str) -> Option<Mapping> {
     let mut rest = line;
     let mut field = || {
@@ -49,7 +50,7 @@ fn parse_line(line: &str) -> Option<Mapping> {
     let [range, permissions, offset, device, inode] = [(); 5].map(|()| field());
     let hex = |digits: &str| u64::from_str_radix(digits, 16).ok();
     let (start, end) = range.split_once('-')?;
-    // The end of the last page there is would be 2 to the 64th.
+    // The end of the last page of all is 2^64, which the kernel writes as 0.
     let (start, end) = (hex(start)?, hex(end)?.wrapping_sub(1));
     if start > end || permissions.is_empty() || device.is_empty() {
         return None;
@@ -146,13 +147,13 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     }
 
     #[test]
-    fn names_that_are_no_text() {
+    fn names_that_are_not_utf_8() {
         let table = parse(b"1000-2000 r--p 00000000 00:00 7 /a\xffb\n").unwrap();
         assert_eq!(table[0].name, "/a\u{fffd}b");
     }
 
     #[test]
-    fn what_is_no_table() {
+    fn bad_lines_are_errors() {
         assert_eq!(parse(b"").unwrap(), []);
         for line in [
             "nonsense",

@@ -1,4 +1,4 @@
-//! `names build`: a text becomes a map.
+//! `names build`: builds a map from a text.
 
 use std::borrow::Cow;
 use std::fs;
@@ -9,11 +9,11 @@ use crate::cli::{BuildArgs, ValueKind};
 use crate::errors::{Answer, Error, Outcome, complain, shown};
 use crate::keys::KeyForm;
 use crate::progress::Progress;
-use crate::records::{LIMIT, Record, Records, leave_out, tell_others, too_long};
-use crate::signals::Held;
+use crate::records::{LIMIT, Record, Records, leave_out, report_others, too_long};
+use crate::signals::HeldSignals;
 use crate::target::target;
 
-/// What the summary tells.
+/// The counts of the summary.
 #[derive(Default)]
 struct Counts {
     key_bytes: u64,
@@ -23,7 +23,7 @@ struct Counts {
     carriage_returns: u64,
 }
 
-/// Builds.
+/// Builds the map and writes it.
 pub fn run(args: &BuildArgs) -> Outcome {
     let target = target(&args.output, Some(&args.input))?;
     let mut records = Records::open(&args.input, args.null)?;
@@ -35,7 +35,7 @@ pub fn run(args: &BuildArgs) -> Outcome {
                 let old = map.insert(key, number).map_err(sapwood::Error::from);
                 Ok(old.map(|old| old.is_some()))
             })?;
-            let _held = Held::begin();
+            let _held = HeldSignals::begin();
             (map.save(&target), map.len(), counts)
         }
         ValueKind::Text => {
@@ -44,7 +44,7 @@ pub fn run(args: &BuildArgs) -> Outcome {
                 let old = map.insert(key, value.unwrap_or_default());
                 Ok(old.map(|old| old.is_some()).map_err(sapwood::Error::from))
             })?;
-            let _held = Held::begin();
+            let _held = HeldSignals::begin();
             (map.save(&target), map.len(), counts)
         }
     };
@@ -56,10 +56,11 @@ pub fn run(args: &BuildArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// What becomes of an entry: it is bad, or it is stored, and was there before.
+/// The outcome of storing an entry: the fault of a bad one, or whether the key was there before.
 type Stored = Result<Result<bool, sapwood::Error>, String>;
 
-/// Reads all records, and stores each: its key, what is behind the tab, its number.
+/// Reads all records, and calls `store` with the key, the part after the tab, and the record's
+/// number.
 fn read(
     args: &BuildArgs,
     records: &mut Records,
@@ -127,10 +128,10 @@ fn read(
     Ok(counts)
 }
 
-/// The key of a record, and what is behind the tab.
+/// The key of a record, and the part after the tab.
 type Parts<'t> = (Cow<'t, [u8]>, Option<&'t [u8]>);
 
-/// Takes a record apart.
+/// Splits a record into its parts.
 fn parse<'t>(text: &'t [u8], form: KeyForm, args: &BuildArgs) -> Result<Parts<'t>, String> {
     let mut bytes = text.iter();
     let tab = match args.values {
@@ -149,10 +150,10 @@ fn parse<'t>(text: &'t [u8], form: KeyForm, args: &BuildArgs) -> Result<Parts<'t
 }
 
 fn parse_number(text: &[u8]) -> Result<u64, String> {
-    // A cell of a table is shown, not a novel.
+    // A message shows the first 40 bytes only.
     let shown = text[..text.len().min(40)].escape_ascii();
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
-        return Err(format!("\"{shown}\" behind the tab is not a number"));
+        return Err(format!("\"{shown}\" after the tab is not a number"));
     }
     std::str::from_utf8(text)
         .ok()
@@ -160,15 +161,15 @@ fn parse_number(text: &[u8]) -> Result<u64, String> {
         .ok_or_else(|| format!("{shown} does not fit 64 bits"))
 }
 
-/// Says how it went.
+/// Prints the summary and the warnings.
 fn report(args: &BuildArgs, entries: usize, counts: &Counts) {
     let input = shown(&args.input);
     let unit = if args.null { "records" } else { "lines" };
-    tell_others(counts.bad, &input, &format!(" bad {unit}"));
+    report_others(counts.bad, &input, &format!(" bad {unit}"));
     if counts.carriage_returns > 0 {
         complain(&format!(
-            "{input}: warning: {} {unit} end in a carriage return, which is now part of the key or made the number bad; \
-             --crlf takes it off",
+            "{input}: warning: {} {unit} end in a carriage return, which is part of the key or \
+             makes the number bad; --crlf removes it",
             counts.carriage_returns
         ));
     }

@@ -1,15 +1,15 @@
-//! `names diff`: what differs between two maps.
+//! `names diff`: shows the entries that differ between two maps.
 
 use sapwood::qp::QpFile;
 use serde_json::json;
 
-use super::{Held, Map, open};
+use super::{Map, SavedValue, open};
 use crate::cli::DiffArgs;
 use crate::diff::{self, Change};
 use crate::errors::{Error, Outcome};
 use crate::output::Output;
 
-/// Compares two maps.
+/// Compares two maps and prints the differences.
 pub fn run(args: &DiffArgs) -> Outcome {
     let verify = !args.query.no_verify;
     let (old, new) = (open(&args.old, verify)?, open(&args.new, verify)?);
@@ -17,7 +17,7 @@ pub fn run(args: &DiffArgs) -> Outcome {
         (Map::Numbers(old), Map::Numbers(new)) => compare(args, [old, new]),
         (Map::Texts(old), Map::Texts(new)) => compare(args, [old, new]),
         _ => Err(Error::Usage(format!(
-            "{} holds {}, and {} {}",
+            "the values of {} are {}, those of {} are {}",
             args.old.display(),
             old.values(),
             args.new.display(),
@@ -26,7 +26,7 @@ pub fn run(args: &DiffArgs) -> Outcome {
     }
 }
 
-fn compare<V: ?Sized + Held>(args: &DiffArgs, maps: [&QpFile<V>; 2]) -> Outcome {
+fn compare<V: ?Sized + SavedValue>(args: &DiffArgs, maps: [&QpFile<V>; 2]) -> Outcome {
     let out = Output::new(&args.query);
     diff::run(
         out,
@@ -37,7 +37,7 @@ fn compare<V: ?Sized + Held>(args: &DiffArgs, maps: [&QpFile<V>; 2]) -> Outcome 
     )
 }
 
-fn line<V: ?Sized + Held>(out: &mut Output, change: &Change<&[u8], &V>) -> Result<(), Error> {
+fn line<V: ?Sized + SavedValue>(out: &mut Output, change: &Change<&[u8], &V>) -> Result<(), Error> {
     let (sign, word) = change.kind();
     let (old, new) = (change.old, change.new);
     if out.json {

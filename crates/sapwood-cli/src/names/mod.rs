@@ -17,16 +17,16 @@ use crate::errors::{Error, Outcome};
 use crate::keys::KeyForm;
 use crate::saved;
 
-/// What a saved map holds for a key.
-pub trait Held: Value + FromBytes + Immutable + PartialEq {
-    /// As a field of a line.
+/// The type of the values of a saved map.
+pub trait SavedValue: Value + FromBytes + Immutable + PartialEq {
+    /// The value as a field of a line.
     fn text(&self) -> Cow<'_, [u8]>;
 
-    /// As a part of a document.
+    /// The value as a part of a document.
     fn json(&self) -> serde_json::Value;
 }
 
-impl Held for u64 {
+impl SavedValue for u64 {
     fn text(&self) -> Cow<'_, [u8]> {
         self.to_string().into_bytes().into()
     }
@@ -36,7 +36,7 @@ impl Held for u64 {
     }
 }
 
-impl Held for [u8] {
+impl SavedValue for [u8] {
     fn text(&self) -> Cow<'_, [u8]> {
         self.into()
     }
@@ -46,15 +46,15 @@ impl Held for [u8] {
     }
 }
 
-/// A saved map.
+/// A saved map of either kind.
 pub enum Map {
-    /// Of names to numbers.
+    /// A map of names to numbers.
     Numbers(QpFile<u64>),
-    /// Of names to texts.
+    /// A map of names to texts.
     Texts(QpFile<[u8]>),
 }
 
-/// Does something with a map of either kind.
+/// Evaluates an expression with the map inside a [`Map`].
 macro_rules! either {
     ($map:expr, $it:ident => $done:expr) => {
         match $map {
@@ -78,7 +78,7 @@ impl Map {
         })
     }
 
-    /// One of texts where the file has another layout than one of numbers.
+    /// The map of numbers; if the file has another layout than such a map, the map of texts.
     fn either_kind(
         numbers: Result<QpFile<u64>, OpenError>,
         texts: impl FnOnce() -> Result<QpFile<[u8]>, OpenError>,
@@ -95,7 +95,7 @@ impl Map {
         }
     }
 
-    /// What the values are called.
+    /// The word for the values.
     pub fn values(&self) -> &'static str {
         match self {
             Map::Numbers(_) => "numbers",
@@ -108,18 +108,18 @@ impl Map {
         either!(self, map => map.len())
     }
 
-    /// Bytes of the file.
+    /// The length of the file in bytes.
     pub fn file_bytes(&self) -> usize {
         either!(self, map => map.file_bytes())
     }
 
-    /// Shape figures.
+    /// The shape of the trie.
     pub fn shape(&self) -> Result<QpShape, String> {
         either!(self, map => map.shape())
     }
 }
 
-/// Does what was asked.
+/// Runs a command.
 pub fn run(command: NamesCommand) -> Outcome {
     match command {
         NamesCommand::Build(args) => build::run(&args),
@@ -147,7 +147,8 @@ pub fn open(path: &Path, verify: bool) -> Result<Map, Error> {
     opened.map_err(|error| open_error(path, "map", error.cause))
 }
 
-/// Whether a file is a sound one with another layout: of another kind, or with other values.
+/// Whether the cause is another layout: the file is sound, but of another kind or with other
+/// values.
 pub fn is_other_layout(cause: &OpenCause) -> bool {
     use arena::{HeaderError, OpenError};
     matches!(
@@ -159,7 +160,7 @@ pub fn is_other_layout(cause: &OpenCause) -> bool {
     )
 }
 
-/// What is wrong with a file that does not open, and is no sound `kind`.
+/// The error of a file that does not open as a `kind`.
 pub fn open_error(path: &Path, kind: &str, error: OpenCause) -> Error {
     let what = match error {
         OpenCause::Image(arena::OpenError::Io(source)) => return Error::read(path)(source),

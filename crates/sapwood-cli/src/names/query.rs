@@ -9,7 +9,7 @@ use std::path::Path;
 use sapwood::qp::QpFile;
 use serde_json::json;
 
-use super::{Held, Map, either, open};
+use super::{Map, SavedValue, either, open};
 use crate::cli::{
     CountArgs, HasArgs, KeyArgs, KeysArgs, Listing, LongestArgs, PrefixArgs, Query, RangeArgs,
 };
@@ -18,12 +18,12 @@ use crate::keys::{KeyForm, looks_like_dns};
 use crate::output::Output;
 use crate::records::{Record, Records, is_single};
 
-/// The values of keys.
+/// Prints the values of keys.
 pub fn get(args: &KeysArgs) -> Outcome {
     either!(open_for(&args.map, &args.query)?, map => values(&map, args))
 }
 
-fn values<V: ?Sized + Held>(map: &QpFile<V>, args: &KeysArgs) -> Outcome {
+fn values<V: ?Sized + SavedValue>(map: &QpFile<V>, args: &KeysArgs) -> Outcome {
     let mut out = Output::new(&args.query);
     let single = is_single(&args.keys);
     let mut all = true;
@@ -47,7 +47,7 @@ fn values<V: ?Sized + Held>(map: &QpFile<V>, args: &KeysArgs) -> Outcome {
     Ok(Answer::from_bool(all))
 }
 
-/// Whether all keys are there.
+/// Answers whether the map has all keys.
 pub fn has(args: &HasArgs) -> Outcome {
     let map = open_for(&args.keys.map, &args.keys.query)?;
     let mut out = Output::new(&args.keys.query);
@@ -70,14 +70,14 @@ pub fn has(args: &HasArgs) -> Outcome {
     Ok(Answer::from_bool(all))
 }
 
-/// The entries below a prefix.
+/// Prints the entries whose keys start with a prefix.
 pub fn prefix(args: &PrefixArgs) -> Outcome {
     let map = open_for(&args.map, &args.query)?;
     let prefix = parse(&args.query, &args.prefix)?;
     either!(map, map => list(&args.query, &args.listing, map.prefix(&*prefix)))
 }
 
-/// The entries between two keys.
+/// Prints the entries between two keys.
 pub fn range(args: &RangeArgs) -> Outcome {
     let map = open_for(&args.map, &args.query)?;
     let bound = |key: &Option<_>| {
@@ -89,7 +89,7 @@ pub fn range(args: &RangeArgs) -> Outcome {
     if let (Some(from), Some(to)) = (&from, &to)
         && from > to
     {
-        complain("warning: --from sorts after --to, so nothing is between them");
+        complain("warning: --from sorts after --to, so no key is between them");
     }
     let from = match &from {
         Some(key) if args.exclude_from => Bound::Excluded(&**key),
@@ -104,7 +104,7 @@ pub fn range(args: &RangeArgs) -> Outcome {
     either!(map, map => list(&args.query, &args.listing, map.range::<[u8], _>((from, to))))
 }
 
-fn list<'a, V: ?Sized + Held + 'a>(
+fn list<'a, V: ?Sized + SavedValue + 'a>(
     query: &Query,
     listing: &Listing,
     entries: impl DoubleEndedIterator<Item = (&'a [u8], &'a V)>,
@@ -121,17 +121,17 @@ fn list<'a, V: ?Sized + Held + 'a>(
     Ok(Answer::Yes)
 }
 
-/// The entry behind a key.
+/// Prints the entry after a key.
 pub fn next(args: &KeyArgs) -> Outcome {
     either!(open_for(&args.map, &args.query)?, map => neighbour(args, |key| map.successor(key)))
 }
 
-/// The entry before a key.
+/// Prints the entry before a key.
 pub fn prev(args: &KeyArgs) -> Outcome {
     either!(open_for(&args.map, &args.query)?, map => neighbour(args, |key| map.predecessor(key)))
 }
 
-fn neighbour<'m, V: ?Sized + Held + 'm>(
+fn neighbour<'m, V: ?Sized + SavedValue + 'm>(
     args: &KeyArgs,
     find: impl FnOnce(&[u8]) -> Option<(&'m [u8], &'m V)>,
 ) -> Outcome {
@@ -148,20 +148,20 @@ fn neighbour<'m, V: ?Sized + Held + 'm>(
     Ok(Answer::from_bool(found.is_some()))
 }
 
-/// The stored prefixes of keys.
+/// Prints the stored prefixes of keys.
 pub fn longest(args: &LongestArgs) -> Outcome {
     either!(open_for(&args.keys.map, &args.keys.query)?, map => prefixes(&map, args))
 }
 
-fn prefixes<V: ?Sized + Held>(map: &QpFile<V>, args: &LongestArgs) -> Outcome {
+fn prefixes<V: ?Sized + SavedValue>(map: &QpFile<V>, args: &LongestArgs) -> Outcome {
     let mut out = Output::new(&args.keys.query);
     let single = is_single(&args.keys.keys);
     let mut all = true;
     each_key(&args.keys, |given, key| {
-        // Its prefixes may be stored, but its bytes were passed over.
+        // Prefixes of this key may be stored, but its bytes were skipped.
         let whole = key.ok_or_else(|| {
             Error::Usage(format!(
-                "{}: too long a key",
+                "{}: the key is too long",
                 String::from_utf8_lossy(given)
             ))
         })?;
@@ -199,7 +199,7 @@ fn prefixes<V: ?Sized + Held>(map: &QpFile<V>, args: &LongestArgs) -> Outcome {
     Ok(Answer::from_bool(all))
 }
 
-/// How many there are.
+/// Prints how many entries the map or a prefix has.
 pub fn count(args: &CountArgs) -> Outcome {
     let map = open_for(&args.map, &args.query)?;
     let mut out = Output::new(&args.query);
@@ -222,7 +222,7 @@ pub fn count(args: &CountArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// Opens a map, and notes when its keys are domain names and nobody said so.
+/// Opens a map, and prints a note if its keys look like domain names and `--dns` is not given.
 fn open_for(path: &Path, query: &Query) -> Result<Map, Error> {
     let map = open(path, !query.no_verify)?;
     if query.form() == KeyForm::Bytes {
@@ -234,7 +234,8 @@ fn open_for(path: &Path, query: &Query) -> Result<Map, Error> {
                 .is_none_or(|k| k.is_empty() || looks_like_dns(k))
         {
             complain(&format!(
-                "note: the keys of {} look like domain names; --dns takes and shows them as such",
+                "note: the keys of {} look like domain names; use --dns to give and print them \
+                 as names",
                 path.display()
             ));
         }
@@ -248,8 +249,8 @@ fn parse(query: &Query, key: &OsStr) -> Result<Vec<u8>, Error> {
     Ok(key.into_owned())
 }
 
-/// Calls `each` with every key as it was given and as it would be stored: nothing, if it is too
-/// long for that.
+/// Calls `each` with each key as it was given and as it is stored; the latter is `None` if the key
+/// is too long to be stored.
 fn each_key(
     args: &KeysArgs,
     mut each: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), Error>,
@@ -285,7 +286,7 @@ fn each_key(
     Ok(())
 }
 
-/// A key of the question in a document.
+/// The key of a question in a document.
 fn given_json(out: &Output, given: &[u8], key: Option<&[u8]>) -> Result<serde_json::Value, Error> {
     match key {
         Some(key) => out.key_json(key),

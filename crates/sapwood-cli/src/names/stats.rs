@@ -1,4 +1,4 @@
-//! `names stats` and `names verify`: a map as a whole.
+//! `names stats` and `names verify`: figures and checks of a whole map.
 
 use serde_json::json;
 
@@ -6,9 +6,9 @@ use super::{Map, open};
 use crate::cli::FileArgs;
 use crate::errors::{Error, Outcome};
 use crate::output::{document, figures};
-use crate::saved::{Sound, say_whether_whole};
+use crate::saved::{Sound, report_soundness};
 
-/// Size and shape.
+/// Prints the size and the shape of a map.
 pub fn stats(args: &FileArgs) -> Outcome {
     let map = open(&args.map, true)?;
     let shape = map.shape().map_err(|what| Error::NotAMap {
@@ -84,7 +84,7 @@ pub fn stats(args: &FileArgs) -> Outcome {
     figures(&rows)
 }
 
-/// Whether the file is whole.
+/// Checks the file and prints whether it is sound.
 pub fn verify(args: &FileArgs) -> Outcome {
     let opened = Map::open(&args.map).map_err(|error| error.cause);
     let opened = opened.map(|map| Sound {
@@ -99,5 +99,5 @@ pub fn verify(args: &FileArgs) -> Outcome {
             "number of entries",
         ],
     });
-    say_whether_whole(&args.map, "map", args.json, opened)
+    report_soundness(&args.map, "map", args.json, opened)
 }

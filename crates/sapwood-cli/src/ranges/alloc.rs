@@ -1,4 +1,4 @@
-//! `ranges alloc`: room for a new range, found and taken.
+//! `ranges alloc`: finds room for a new range and stores it there.
 
 use std::fs::File;
 use std::io;
@@ -20,17 +20,18 @@ use crate::numbers::Base;
 use crate::output::Output;
 use crate::target::target;
 
-/// Finds, stores, writes.
+/// Finds room, stores the range and writes the file.
 pub fn run(args: &AllocArgs) -> Outcome {
     let window = args.window.range()?;
     if show_line(&(0..=0), &args.value, Base::Ten).is_none() {
         let value = args.value.escape_debug();
         let what = format!(
-            "no text says the value \"{value}\": it has white space at an end, a # behind white space, a control character, or is too long"
+            "a text cannot have the value \"{value}\": it begins or ends with white space, \
+             has a # after white space or a control character, or is too long"
         );
         return Err(Error::Usage(what));
     }
-    // A link stays one, and what it links to is replaced.
+    // A link stays a link, and the file that it links to is replaced.
     let target = target(&args.map, None)?;
     let _locked = locked(&target).map_err(Error::read(&args.map))?;
     let (mut ranges, _) = Ranges::open(&args.map)?;
@@ -81,13 +82,13 @@ pub fn run(args: &AllocArgs) -> Outcome {
     Ok(Answer::from_bool(found.is_some()))
 }
 
-/// The file, locked against others that would change it. The lock goes with the file.
+/// Opens the file and locks it against other writers. Dropping the file releases the lock.
 fn locked(path: &Path) -> io::Result<File> {
     loop {
         let file = File::open(path)?;
         retry_on_intr(|| flock(&file, FlockOperation::LockExclusive))
             .map_err(|error| io::Error::other(format!("it cannot be locked: {error}")))?;
-        // Who had the lock before may have put another file here.
+        // The previous holder of the lock may have renamed another file to this path.
         let (ours, now) = (file.metadata()?, path.metadata()?);
         if (ours.dev(), ours.ino()) == (now.dev(), now.ino()) {
             return Ok(file);

@@ -1,4 +1,4 @@
-//! `ranges build`: a text becomes a map.
+//! `ranges build`: builds a map from a text.
 
 use std::fs;
 use std::ops::RangeInclusive;
@@ -11,25 +11,25 @@ use crate::cli::ranges::BuildArgs;
 use crate::errors::{Answer, Error, Outcome, complain, shown};
 use crate::numbers::Base;
 use crate::progress::Progress;
-use crate::records::{Record, Records, leave_out, tell_others};
+use crate::records::{Record, Records, leave_out, report_others};
 use crate::saved::{is_saved, kind};
 use crate::target::target;
 
-/// What the summary tells.
+/// The counts of the summary.
 #[derive(Default)]
 struct Counts {
     bad: u64,
     overlapping: u64,
 }
 
-/// Ranges, and the lines that they came from, by the numbers of their texts.
+/// The ranges, and for each number of a text the line that it came from.
 #[derive(Default)]
 struct Builder {
     ranges: Ranges,
     lines: Vec<u64>,
 }
 
-/// Builds.
+/// Builds the map and writes it.
 pub fn run(args: &BuildArgs) -> Outcome {
     let target = target(&args.output, Some(&args.input))?;
     if is_saved(&args.input) {
@@ -38,7 +38,7 @@ pub fn run(args: &BuildArgs) -> Outcome {
             kind(&args.input).unwrap_or("a saved file"),
         );
         let what = format!(
-            "{input} is {kind} and no text; \"ranges export\" makes a text of a map of ranges"
+            "{input} is {kind}, not a text; \"ranges export\" makes a text from a map of ranges"
         );
         return Err(Error::Usage(what));
     }
@@ -58,7 +58,7 @@ fn read(args: &BuildArgs) -> Result<(Ranges, Counts), Error> {
     let mut counts = Counts::default();
     while let Some((number, record)) = records.read()? {
         let taken = match record {
-            Record::TooLong(bytes) => Err(format!("{bytes} bytes, too long a line")),
+            Record::TooLong(bytes) => Err(format!("a line of {bytes} bytes is too long")),
             Record::Whole(line) => match parse_line(line) {
                 Ok(None) => Ok(()),
                 Ok(Some((range, text))) => builder.take(args, &mut counts, number, range, text)?,
@@ -85,12 +85,12 @@ fn read(args: &BuildArgs) -> Result<(Ranges, Counts), Error> {
         }
     }
     drop(progress);
-    tell_others(counts.bad, &input, "");
+    report_others(counts.bad, &input, "");
     Ok((builder.ranges, counts))
 }
 
 impl Builder {
-    /// Takes the range of a line; inside, what is wrong with the line.
+    /// Stores the range of a line. The inner result has the fault of a bad line.
     fn take(
         &mut self,
         args: &BuildArgs,
@@ -127,7 +127,7 @@ impl Builder {
     }
 }
 
-/// Says how it went.
+/// Prints the summary and the warnings.
 fn report(args: &BuildArgs, ranges: &Ranges, counts: &Counts) {
     let output = args.output.display();
     let count = ranges.map().len();
@@ -145,7 +145,7 @@ fn report(args: &BuildArgs, ranges: &Ranges, counts: &Counts) {
         summary += &format!(" in a file of {} bytes", metadata.len());
     }
     for (count, what) in [
-        (counts.overlapping, "lines overlapped earlier ones and won"),
+        (counts.overlapping, "lines replaced parts of earlier ones"),
         (counts.bad, "bad and left out"),
     ] {
         if count > 0 {

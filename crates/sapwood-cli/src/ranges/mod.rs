@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use crate::cli::ranges::{RangesCommand, Window};
 use crate::errors::{Error, Outcome};
 
-/// Does what was asked.
+/// Runs a command.
 pub fn run(command: &RangesCommand) -> Outcome {
     match command {
         RangesCommand::Build(args) => build::run(args),
@@ -27,7 +27,7 @@ pub fn run(command: &RangesCommand) -> Outcome {
 }
 
 impl Window {
-    /// All numbers from the one end to the other.
+    /// The range of numbers from `--from` to `--to`.
     fn range(&self) -> Result<RangeInclusive<u64>, Error> {
         let (from, to) = (self.from.unwrap_or(0), self.to.unwrap_or(u64::MAX));
         if from > to {

@@ -12,7 +12,7 @@ use crate::numbers::{Base, count_json, length, number};
 use crate::output::Output;
 use crate::records::{each_given, is_single};
 
-/// A range with its value as a document; without one, that is null.
+/// A range with its value as a document. An empty value is null.
 pub fn entry_json(range: &RangeInclusive<u64>, text: &str) -> Value {
     let value = Some(text).filter(|text| !text.is_empty());
     json!({ "start": range.start(), "end": range.end(), "value": value })
@@ -23,7 +23,7 @@ pub fn gap_json(range: &RangeInclusive<u64>) -> Value {
     json!({ "start": range.start(), "end": range.end(), "size": count_json(length(range)) })
 }
 
-/// Prints a range with its value, behind the number that was asked for.
+/// Prints a range with its value, after the number of the question if it is given.
 fn entry(
     out: &mut Output,
     base: Base,
@@ -38,7 +38,7 @@ fn entry(
     out.fields(&fields.map(|field| field.as_bytes()).collect::<Vec<_>>())
 }
 
-/// What is at numbers.
+/// Prints the ranges that have the given numbers.
 pub fn get(args: &GetArgs) -> Outcome {
     let (ranges, _) = Ranges::open(&args.map)?;
     let mut out = Output::lines(args.form.json);
@@ -62,7 +62,7 @@ pub fn get(args: &GetArgs) -> Outcome {
             Some(text) => entry(&mut out, base, (!single).then_some(index), &range, text),
             None => {
                 let (index, gap) = (base.show(index), base.span(&range));
-                complain(&format!("nothing at {index}: it lies in the gap {gap}"));
+                complain(&format!("no range has {index}: it is in the gap {gap}"));
                 Ok(())
             }
         }
@@ -71,7 +71,7 @@ pub fn get(args: &GetArgs) -> Outcome {
     Ok(Answer::from_bool(all))
 }
 
-/// The ranges.
+/// Prints the ranges of a window.
 pub fn list(args: &ListArgs) -> Outcome {
     let window = args.window.range()?;
     let (ranges, _) = Ranges::open(&args.map)?;
@@ -96,7 +96,7 @@ pub fn list(args: &ListArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// The gaps.
+/// Prints the gaps of a window.
 pub fn gaps(args: &GapsArgs) -> Outcome {
     let window = args.window.range()?;
     let (ranges, _) = Ranges::open(&args.map)?;
@@ -127,7 +127,7 @@ fn gap_line(out: &mut Output, form: &Form, gap: &RangeInclusive<u64>) -> Result<
     out.fields(&[start.as_bytes(), end.as_bytes(), size.as_bytes()])
 }
 
-/// The text of a map.
+/// Prints the text from which the same map is built.
 pub fn export(args: &ExportArgs) -> Outcome {
     let (ranges, _) = Ranges::open(&args.map)?;
     let mut out = Output::lines(false);
@@ -136,7 +136,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
         let line = show_line(&range, text, base).ok_or_else(|| Error::NotAMap {
             path: args.map.clone(),
             what: format!(
-                "{}: no text says the value \"{}\"",
+                "{}: a text cannot have the value \"{}\"",
                 base.span(&range),
                 text.escape_debug()
             ),

@@ -1,4 +1,4 @@
-//! `ranges stats` and `ranges verify`: a map as a whole.
+//! `ranges stats` and `ranges verify`: figures and checks of a whole map.
 
 use sapwood::qp::OpenCause;
 use serde_json::{Value, json};
@@ -9,9 +9,9 @@ use crate::cli::FileArgs;
 use crate::errors::Outcome;
 use crate::numbers::{Base, count_json, length};
 use crate::output::{document, figures};
-use crate::saved::{Sound, say_whether_whole};
+use crate::saved::{Sound, report_soundness};
 
-/// Counts.
+/// Prints the counts and sizes of a map.
 pub fn stats(args: &FileArgs) -> Outcome {
     let (ranges, file_bytes) = Ranges::open(&args.map)?;
     let map = ranges.map();
@@ -21,7 +21,7 @@ pub fn stats(args: &FileArgs) -> Outcome {
     let (mut covered, mut gaps, mut largest) = (0u128, 0u64, None);
     map.read(|view| {
         covered = view.iter().map(|(range, _)| length(&range)).sum();
-        // What lies before the first range and behind the last one would drown all others.
+        // The space before the first range and after the last one is no gap between ranges.
         for gap in span.iter().flat_map(|span| view.gaps(span.clone())) {
             gaps += 1;
             if largest
@@ -93,7 +93,7 @@ pub fn stats(args: &FileArgs) -> Outcome {
     figures(&rows)
 }
 
-/// Whether the file is whole.
+/// Checks the file and prints whether it is sound.
 pub fn verify(args: &FileArgs) -> Outcome {
     let opened = Ranges::open_checked(&args.map).and_then(|(ranges, file_bytes)| {
         ranges.map().verify().map_err(OpenCause::Corrupt)?;
@@ -110,5 +110,5 @@ pub fn verify(args: &FileArgs) -> Outcome {
             ],
         })
     });
-    say_whether_whole(&args.map, KIND, args.json, opened)
+    report_soundness(&args.map, KIND, args.json, opened)
 }

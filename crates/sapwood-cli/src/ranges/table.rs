@@ -1,10 +1,10 @@
 //! Maps of ranges in memory, and their files.
 //!
-//! In memory a range's value is the number of its text. A file is a saved trie: for each range one
-//! entry, whose key is the range's start (8 bytes, big-endian) and its text, and whose value is its
-//! end; and one entry more, whose key is too short for that, the mark. Values are two words of 32
-//! bits, of another alignment than the values of maps of names and of another size than those of
-//! tables of routes, so that neither kind is taken for the other.
+//! In memory the value of a range is the number of its text. A file is a saved trie with one entry
+//! for each range: the key is the range's start (8 bytes, big-endian) followed by its text, and the
+//! value is the range's end. One more entry is the mark, whose key is too short for a range. Values
+//! are two words of 32 bits. Their alignment differs from the values of maps of names, and their
+//! size from the values of tables of routes, so that no kind of file opens as another one.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -16,17 +16,17 @@ use sapwood::qp::{OpenCause, QpFile, QpMap, SaveCause};
 use crate::errors::Error;
 use crate::names::open_error;
 use crate::progress::Progress;
-use crate::signals::Held;
+use crate::signals::HeldSignals;
 
 /// The end of a range, most significant word first.
 type End = [u32; 2];
 
-/// The key of the mark. Its value is the number of ranges.
+/// The key of the mark, whose value is the number of ranges.
 const MARK: &[u8] = b"ranges1";
-/// Bytes before the text.
+/// Bytes of a key before the text.
 const TEXT_AT: usize = size_of::<u64>();
 
-/// What kind of file this is, in errors.
+/// The kind of the file in errors.
 pub const KIND: &str = "map of ranges";
 
 fn end_of(end: u64) -> End {
@@ -55,7 +55,7 @@ impl Ranges {
         &self.texts[number as usize]
     }
 
-    /// Keeps a text; its number.
+    /// Adds a text and returns its number.
     pub fn push(&mut self, text: &str) -> Result<u32, sapwood::Error> {
         let number = u32::try_from(self.texts.len()).map_err(|_| sapwood::Error::Full {
             max_entries: self.texts.len(),
@@ -64,12 +64,12 @@ impl Ranges {
         Ok(number)
     }
 
-    /// Opens a file, if everything in it is as it should be.
+    /// Opens a file after checking all of it; returns the map and the bytes of the file.
     pub fn open(path: &Path) -> Result<(Self, usize), Error> {
         Self::open_checked(path).map_err(|error| open_error(path, KIND, error))
     }
 
-    /// Opens a file after checking all of it; the map, and the file's bytes.
+    /// As [`open`](Self::open), with the cause of an error.
     pub fn open_checked(path: &Path) -> Result<(Self, usize), OpenCause> {
         let file = QpFile::<End>::open(path).map_err(|error| error.cause)?;
         let ranges = Self::read(&file).map_err(OpenCause::Corrupt)?;
@@ -78,7 +78,7 @@ impl Ranges {
 
     fn read(file: &QpFile<End>) -> Result<Self, String> {
         let mark = file.get(MARK).copied().map(number_of);
-        let mark = mark.ok_or("it has no mark of a map of ranges")?;
+        let mark = mark.ok_or("it does not have the mark of a map of ranges")?;
         let mut ranges = Ranges::default();
         let mut progress = Progress::new("reading ranges", Some(mark), false);
         let mut before: Option<u64> = None;
@@ -88,7 +88,7 @@ impl Ranges {
             };
             let (start, end) = (u64::from_be_bytes(*start), number_of(*end));
             if start > end {
-                return Err(format!("a range from {start} to {end}"));
+                return Err(format!("a range ends at {end}, before its start {start}"));
             }
             if before.is_some_and(|before| start <= before) {
                 return Err(format!(
@@ -107,7 +107,7 @@ impl Ranges {
         }
         if ranges.texts.len() as u64 != mark {
             let found = ranges.texts.len();
-            return Err(format!("{found} ranges where there should be {mark}"));
+            return Err(format!("it has {found} ranges, but its mark says {mark}"));
         }
         Ok(ranges)
     }
@@ -124,7 +124,7 @@ impl Ranges {
         })
     }
 
-    /// Writes a file: beside `target`, and renamed. `output` is its name in errors.
+    /// Writes a new file and renames it to `target`. `output` is its name in errors.
     pub fn save(&self, target: &Path, output: &Path) -> Result<(), Error> {
         let mut trie = self.map.read(|view| {
             let entries = view.iter().map(|(range, number)| {
@@ -136,7 +136,7 @@ impl Ranges {
         let count = trie.len() as u64;
         trie.insert(MARK, end_of(count))
             .map_err(sapwood::Error::from)?;
-        let _held = Held::begin();
+        let _held = HeldSignals::begin();
         trie.save(target).map_err(|error| match error.cause {
             SaveCause::Io(source) => Error::write(output)(source),
             cause => Error::write(output)(io::Error::other(cause)),
@@ -144,7 +144,7 @@ impl Ranges {
     }
 }
 
-/// Whether this opens as a map of ranges, told by its header.
+/// Whether the header of the file is that of a map of ranges.
 pub fn looks_like_ranges(path: &Path) -> bool {
     QpFile::<End>::open_unverified(path).is_ok()
 }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn files_come_back() {
+    fn saved_maps_open_as_they_were() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("map");
         let mut ranges = Ranges::default();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_of_ranges_is_refused() {
+    fn other_files_are_refused() {
         let key = |start: u64, text: &str| [&start.to_be_bytes()[..], text.as_bytes()].concat();
         let (five, seven, odd) = (
             key(5, "five"),
@@ -212,15 +212,15 @@ mod tests {
         assert_eq!(saved(&[(MARK, 0)]), Ok(0));
         assert_eq!(saved(&[(MARK, 2), (&five, 6), (&seven, 7)]), Ok(2));
         for (entries, why) in [
-            (&[][..], "no mark"),
-            (&[(&five[..], 6)], "no mark"),
-            (&[(MARK, 2), (&five, 6)], "1 ranges where there should be 2"),
+            (&[][..], "not have the mark"),
+            (&[(&five[..], 6)], "not have the mark"),
+            (&[(MARK, 2), (&five, 6)], "1 ranges, but its mark says 2"),
             (
                 &[(MARK, 2), (&five, 7), (&seven, 7)],
                 "7..=7 overlaps the one before it",
             ),
             (&[(MARK, 2), (&five, 5), (&key(5, "fiver"), 5)], "overlaps"),
-            (&[(MARK, 1), (&five, 4)], "a range from 5 to 4"),
+            (&[(MARK, 1), (&five, 4)], "ends at 4, before its start 5"),
             (&[(MARK, 1), (&odd, 9)], "the value of 9..=9 is not UTF-8"),
             (
                 &[(MARK, 1), (b"short", 9)],

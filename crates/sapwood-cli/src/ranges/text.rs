@@ -7,11 +7,11 @@ use sapwood_routes::without_comment;
 
 use crate::numbers::{Base, number};
 
-/// The longest value, in bytes: it is kept in a key, behind the range's start.
+/// The length of the longest value in bytes. A key has it after the range's start.
 pub const MAX_VALUE: usize = MAX_KEY - size_of::<u64>();
 
-/// The range and the value of a line; nothing, if the line is empty or a comment. Otherwise, what
-/// is wrong with it.
+/// Parses a line into a range and its value; `None` if the line is empty or a comment. The error is
+/// the fault of the line.
 pub fn parse_line(line: &[u8]) -> Result<Option<(RangeInclusive<u64>, &str)>, String> {
     let line = std::str::from_utf8(line).map_err(|_| "not UTF-8")?;
     let text = without_comment(line).trim_ascii();
@@ -22,7 +22,7 @@ pub fn parse_line(line: &[u8]) -> Result<Option<(RangeInclusive<u64>, &str)>, St
     let (end, value) = word(rest);
     let start = number(start)?;
     if end.is_empty() {
-        return Err("no end of the range behind its start".into());
+        return Err("no end of the range after its start".into());
     }
     let end = number(end)?;
     if start > end {
@@ -40,7 +40,7 @@ pub fn parse_line(line: &[u8]) -> Result<Option<(RangeInclusive<u64>, &str)>, St
     Ok(Some((start..=end, value)))
 }
 
-/// The first word, and what stands behind it.
+/// The first word of a text, and the rest after it.
 fn word(text: &str) -> (&str, &str) {
     match text.split_once(|c: char| c.is_ascii_whitespace()) {
         Some((word, rest)) => (word, rest.trim_ascii_start()),
@@ -48,7 +48,7 @@ fn word(text: &str) -> (&str, &str) {
     }
 }
 
-/// The line that reads as this range with this value; nothing, if no line does.
+/// The line that parses as this range with this value, if one does.
 pub fn show_line(range: &RangeInclusive<u64>, value: &str, base: Base) -> Option<String> {
     let mut line = format!("{} {}", base.show(*range.start()), base.show(*range.end()));
     if !value.is_empty() {
@@ -92,8 +92,8 @@ mod tests {
     #[test]
     fn bad_lines_say_why() {
         for (line, why) in [
-            (&b"1"[..], "no end of the range behind its start"),
-            (b"1 # 2", "no end of the range behind its start"),
+            (&b"1"[..], "no end of the range after its start"),
+            (b"1 # 2", "no end of the range after its start"),
             (b"one 2", "\"one\" is not a number, decimal or 0x\u{2026}"),
             (b"1 2x", "\"2x\" is not a number, decimal or 0x\u{2026}"),
             (b"1-2 x", "\"1-2\" is not a number, decimal or 0x\u{2026}"),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_line_says_is_not_shown() {
+    fn values_that_no_line_can_have_are_not_shown() {
         for value in ["#a", "a #b", " a", "a ", "a\nb", "a\tb", "a\0"] {
             assert_eq!(show_line(&(1..=2), value, Base::Ten), None, "{value:?}");
         }

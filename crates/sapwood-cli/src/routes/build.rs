@@ -1,4 +1,4 @@
-//! `routes build`: a text, a dump, or what the kernel has becomes a table.
+//! `routes build`: builds a table from a text, a dump, or the routes of the kernel.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use super::table::TableBuilder;
 use crate::cli::routes::BuildArgs;
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::saved::{is_saved, kind};
-use crate::signals::Held;
+use crate::signals::HeldSignals;
 use crate::target::target;
 
-/// Builds.
+/// Builds the table and writes it.
 pub fn run(args: &BuildArgs) -> Outcome {
     let input = args.input.as_deref();
     let target = target(&args.output, input)?;
@@ -20,7 +20,7 @@ pub fn run(args: &BuildArgs) -> Outcome {
         let what = match kind(input) {
             Some(kind) if kind != "a table of routes" => format!("{} is {kind}", input.display()),
             _ => format!(
-                "{} is a table already; \"routes export\" makes a text of it",
+                "{} is a table already; \"routes export\" makes a text from it",
                 input.display()
             ),
         };
@@ -38,14 +38,14 @@ pub fn run(args: &BuildArgs) -> Outcome {
         Ok::<_, Error>(())
     })?;
     {
-        let _held = Held::begin();
+        let _held = HeldSignals::begin();
         table.save(&target, &args.output)?;
     }
     report(args, &name, &table, &counts, duplicates);
     Ok(Answer::Yes)
 }
 
-/// Says how it went.
+/// Prints the summary and the warnings.
 fn report(args: &BuildArgs, input: &str, table: &TableBuilder, counts: &Counts, duplicates: u64) {
     let output = args.output.display();
     if table.len() == 0 {

@@ -1,4 +1,4 @@
-//! `routes diff`: what differs between two tables.
+//! `routes diff`: shows the routes that differ between two tables.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::diff::{self, Change};
 use crate::errors::{Error, Outcome};
 use crate::output::Output;
 
-/// Compares two tables. Numbers are a table's own; names are what counts.
+/// Compares two tables by the names of next hops, as each table numbers its next hops anew.
 pub fn run(args: &DiffArgs) -> Outcome {
     let (old, new) = (Table::open(&args.old, true)?, Table::open(&args.new, true)?);
     let hops = [old.next_hops(), new.next_hops()];
@@ -25,7 +25,7 @@ pub fn run(args: &DiffArgs) -> Outcome {
     diff::run(Output::lines(args.json), args.summary, routes, order, line)
 }
 
-/// Where a prefix is in a table's order.
+/// The sort key of a prefix in a table's order.
 fn place(net: IpNet) -> (bool, IpAddr, u8) {
     (net.addr().is_ipv6(), net.addr(), net.prefix_len())
 }

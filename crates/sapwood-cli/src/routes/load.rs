@@ -1,4 +1,4 @@
-//! Routes in memory, from whatever holds some: a table, a text, a dump.
+//! Loads routes into memory from a table, a text or a dump.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,19 +11,20 @@ use crate::cli::routes::SourceArgs;
 use crate::errors::{Error, shown};
 use crate::saved::is_saved;
 
-/// Routes of both families, each sorted and without repetition; next hops are numbers of names.
+/// Routes of both families, each sorted by prefix and without repetition. A next hop is a place in
+/// `names`.
 #[derive(Default)]
 pub struct Routes {
-    /// Of IPv4.
+    /// The routes of IPv4.
     pub v4: Vec<(Ipv4Net, u32)>,
-    /// Of IPv6.
+    /// The routes of IPv6.
     pub v6: Vec<(Ipv6Net, u32)>,
-    /// Next hops.
+    /// The names of the next hops.
     pub names: Vec<String>,
 }
 
 impl Routes {
-    /// Reads a file.
+    /// Reads the routes of a file.
     pub fn load(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
         let mut routes = Routes::default();
         if is_saved(path) {
@@ -55,11 +56,11 @@ impl Routes {
         Ok(routes)
     }
 
-    /// Reads a file that must have routes.
+    /// As [`load`](Self::load); a file without routes is an error.
     pub fn load_some(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
         let routes = Self::load(path, args)?;
         if routes.v4.is_empty() && routes.v6.is_empty() {
-            let what = format!("{}: no routes to measure with", shown(path));
+            let what = format!("{}: it has no routes to measure", shown(path));
             return Err(Error::Usage(what));
         }
         Ok(routes)
@@ -73,9 +74,9 @@ impl Routes {
     }
 }
 
-/// Sorts, and of equal prefixes keeps the last.
+/// Sorts the routes, and keeps the last one of equal prefixes.
 fn last_of_each<N: Ord + Copy>(routes: &mut Vec<(N, u32)>) {
-    // Stable: equal ones stay in their order.
+    // The sort is stable: equal prefixes stay in their order.
     routes.sort_by_key(|(net, _)| *net);
     routes.dedup_by(|later, earlier| {
         let same = later.0 == earlier.0;

@@ -12,7 +12,7 @@ use crate::cli::routes::RoutesCommand;
 use crate::errors::Outcome;
 use crate::tour;
 
-/// Does what was asked.
+/// Runs a command.
 pub fn run(command: &RoutesCommand) -> Outcome {
     match command {
         RoutesCommand::Build(args) => build::run(args),

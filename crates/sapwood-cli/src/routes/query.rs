@@ -13,13 +13,13 @@ use crate::errors::{Answer, Error, Outcome, complain};
 use crate::output::Output;
 use crate::records::{each_given, is_single};
 
-/// The routes of addresses.
+/// Prints the routes of addresses.
 pub fn lookup(args: &LookupArgs) -> Outcome {
     let table = Table::open(&args.table, !args.no_verify)?;
     let mut out = Output::lines(args.json);
     let single = is_single(&args.addresses);
     let mut all = true;
-    let too_long = |bytes| format!("\"(of {bytes} bytes)\" is not an address");
+    let too_long = |bytes| format!("a line of {bytes} bytes is not an address");
     each_given(&args.addresses, address, too_long, |address| {
         let found = match args.all {
             true => table.matches(address),
@@ -54,12 +54,12 @@ pub fn lookup(args: &LookupArgs) -> Outcome {
     Ok(Answer::from_bool(all))
 }
 
-/// A route as a document; without a next hop, that is null.
+/// A route as a document. An empty next hop is null.
 pub fn document((net, next_hop): &(IpNet, Cow<'_, str>)) -> Value {
     json!({ "prefix": net.to_string(), "next_hop": hop_json(next_hop) })
 }
 
-/// A next hop in a document.
+/// A next hop in a document. An empty one is null.
 pub fn hop_json(next_hop: &str) -> Value {
     match next_hop {
         "" => Value::Null,
@@ -67,14 +67,14 @@ pub fn hop_json(next_hop: &str) -> Value {
     }
 }
 
-/// The address that a text says.
+/// Parses an address.
 fn address(text: &str) -> Result<IpAddr, String> {
     let shown = || text.chars().take(60).collect::<String>();
     text.parse()
         .map_err(|_| format!("\"{}\" is not an address", shown().escape_debug()))
 }
 
-/// The text of a table.
+/// Prints the text from which the same table is built.
 pub fn export(args: &ExportArgs) -> Outcome {
     let table = Table::open(&args.table, true)?;
     let next_hops = table.next_hops();
@@ -84,7 +84,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
         let line = show_route(&Route { net, next_hop }).ok_or_else(|| Error::NotAMap {
             path: args.table.clone(),
             what: format!(
-                "{net}: no text says the next hop \"{}\"",
+                "{net}: a text cannot have the next hop \"{}\"",
                 next_hop.escape_debug()
             ),
         })?;

@@ -1,4 +1,4 @@
-//! Where routes come from: a text, a dump, the kernel; read with a bar for who waits.
+//! Reads routes from a text, a dump or the kernel, with a progress bar.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -13,12 +13,12 @@ use sapwood_routes::{
 use crate::cli::routes::{RouteFormat, SourceArgs};
 use crate::errors::{Error, shown};
 use crate::progress::Progress;
-use crate::records::{input, leave_out, tell_others};
+use crate::records::{input, leave_out, report_others};
 
-/// What the kernel is called where files have names.
+/// The name of the kernel's routes in messages, in place of a file name.
 const KERNEL: &str = "the kernel's routes";
 
-/// Routes that are about to be read.
+/// A source of routes that is open for reading.
 pub struct Source {
     path: PathBuf,
     routes: Box<dyn RouteSource>,
@@ -27,17 +27,17 @@ pub struct Source {
     skip_bad: bool,
 }
 
-/// How reading went.
+/// The counts of a reading.
 #[derive(Default)]
 pub struct Counts {
     /// Lines or records that are no routes.
     pub bad: u64,
-    /// Other things worth a word.
+    /// Other counts, each with its text for the summary.
     pub remarks: Vec<(u64, &'static str)>,
 }
 
 impl Source {
-    /// A file, or stdin for `-`.
+    /// Opens a file, or stdin for `-`.
     pub fn open(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
         let (input, total) = input(path)?;
         let read = Rc::new(Cell::new(0));
@@ -55,7 +55,10 @@ impl Source {
         let routes: Box<dyn RouteSource> = match (format, args.peer) {
             (Format::Text, None) => Box::new(TextRoutes::new(input, args.truncate)),
             (Format::Text, Some(_)) => {
-                let what = format!("{}: a text has no peers to choose from", shown(path));
+                let what = format!(
+                    "{}: a text has no peers, so --peer cannot be used",
+                    shown(path)
+                );
                 return Err(Error::Usage(what));
             }
             (Format::Mrt, peer) => {
@@ -72,7 +75,7 @@ impl Source {
         })
     }
 
-    /// What the running kernel has.
+    /// Opens the routes of the running kernel.
     pub fn kernel() -> Result<Self, Error> {
         let routes = kernel_routes().map_err(Error::read(Path::new(KERNEL)))?;
         Ok(Source {
@@ -84,12 +87,12 @@ impl Source {
         })
     }
 
-    /// Its name in messages.
+    /// The name of the source in messages.
     pub fn name(&self) -> String {
         shown(&self.path)
     }
 
-    /// Reads all routes.
+    /// Reads all routes, and calls `take` with each of them.
     pub fn each(
         mut self,
         mut take: impl FnMut(Route<'_>) -> Result<(), Error>,
@@ -119,7 +122,7 @@ impl Source {
             }
         }
         drop(progress);
-        tell_others(bad, &name, "");
+        report_others(bad, &name, "");
         Ok(Counts {
             bad,
             remarks: self.routes.remarks(),
@@ -127,7 +130,7 @@ impl Source {
     }
 }
 
-/// Counts what is read, as it lies on the disk.
+/// A reader that counts the bytes of the file, before decompression.
 struct Counted<R> {
     input: R,
     read: Rc<Cell<u64>>,

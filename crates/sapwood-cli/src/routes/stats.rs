@@ -1,4 +1,4 @@
-//! `routes stats` and `routes verify`: a table as a whole.
+//! `routes stats` and `routes verify`: figures and checks of a whole table.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,12 +11,12 @@ use super::table::Table;
 use crate::cli::routes::TableArgs;
 use crate::errors::{Answer, Outcome};
 use crate::output::{document, figures};
-use crate::saved::{Sound, say_whether_whole};
+use crate::saved::{Sound, report_soundness};
 
-/// This many next hops are named in the text.
+/// How many next hops the text names.
 const NAMED: usize = 10;
 
-/// Counts of one family.
+/// The counts of one family.
 #[derive(Default)]
 struct Family {
     routes: u64,
@@ -32,7 +32,7 @@ impl Family {
     }
 }
 
-/// Counts.
+/// Prints the counts of routes, by prefix length and by next hop.
 pub fn stats(args: &TableArgs) -> Outcome {
     let table = Table::open(&args.table, true)?;
     let names = table.next_hops();
@@ -46,7 +46,7 @@ pub fn stats(args: &TableArgs) -> Outcome {
     }
     let [v4, v6] = &families;
     let mut hops: Vec<(&str, u64)> = names.iter().map(|name| &**name).zip(by_hop).collect();
-    // What was replaced may have left names behind.
+    // A next hop whose routes were all replaced is still in the list of names.
     hops.retain(|(_, count)| *count > 0);
     hops.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
     let bytes = table.file_bytes();
@@ -99,7 +99,7 @@ pub fn stats(args: &TableArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// Whether the file is whole.
+/// Checks the file and prints whether it is sound.
 pub fn verify(args: &TableArgs) -> Outcome {
     let opened = Table::open_checked(&args.table).map(|table| Sound {
         count: table.len(),
@@ -107,5 +107,5 @@ pub fn verify(args: &TableArgs) -> Outcome {
         file_bytes: table.file_bytes(),
         checked: &["header", "checksums", "structure", "prefixes", "next hops"],
     });
-    say_whether_whole(&args.table, "table of routes", args.json, opened)
+    report_soundness(&args.table, "table of routes", args.json, opened)
 }

@@ -1,8 +1,8 @@
-//! The table file: prefixes of both families as bit strings, and a list of next hops.
+//! The file of a table: prefixes of both families as bit strings, and a list of next hops.
 //!
-//! A prefix is kept behind four bits that say its family, 4 or 6, so that the families do not meet.
-//! Its value is the number of its next hop in the list of names; a route without one has an empty
-//! name.
+//! Four bits before each prefix have its family, 4 or 6, so that prefixes of one family never cover
+//! those of the other. The value of a prefix is the number of its next hop in the list of names. A
+//! route without a next hop has an empty name.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,10 +17,10 @@ use sapwood::qp::{OpenCause, SaveCause};
 use crate::errors::Error;
 use crate::names::open_error;
 
-/// Bits before an address.
+/// Bits of the family before an address.
 const FAMILY: usize = 4;
 
-/// The first bits of an address, behind its family's.
+/// The bits of the family and the first `len` bits of an address.
 fn bits_of(address: IpAddr, len: u8) -> Result<BitString, sapwood::Error> {
     let (family, left): (u128, _) = match address {
         IpAddr::V4(address) => (4, u128::from(address.to_bits()) << 96),
@@ -32,12 +32,12 @@ fn bits_of(address: IpAddr, len: u8) -> Result<BitString, sapwood::Error> {
     Ok(BitPrefix::truncated(&bytes, FAMILY + usize::from(len))?.into())
 }
 
-/// All bits of an address, behind its family's.
+/// The bits of the family and all bits of an address.
 fn whole(address: IpAddr) -> Result<BitString, sapwood::Error> {
     bits_of(address, if address.is_ipv4() { 32 } else { 128 })
 }
 
-/// The prefix that was kept as these bits.
+/// The prefix that has these bits.
 fn net_of(bits: &BitString) -> Option<IpNet> {
     let bits = bits.as_prefix();
     let mut padded = [0; 17];
@@ -57,17 +57,17 @@ fn net_of(bits: &BitString) -> Option<IpNet> {
     IpNet::new(address, len).ok()
 }
 
-/// A table that is going to be a file.
+/// A table that is being built, to be saved as a file.
 #[derive(Default)]
 pub struct TableBuilder {
     table: BitFileBuilder<u32>,
     names: HashMap<Box<str>, u32>,
-    /// How many routes have each next hop.
+    /// How many routes have each next hop, by its number.
     uses: Vec<u32>,
 }
 
 impl TableBuilder {
-    /// Adds or replaces a route; whether it replaced one.
+    /// Adds or replaces a route; returns whether it replaced one.
     pub fn insert(&mut self, net: IpNet, next_hop: &str) -> Result<bool, Error> {
         let number = match self.names.get(next_hop) {
             Some(number) => *number,
@@ -95,12 +95,12 @@ impl TableBuilder {
         self.table.len()
     }
 
-    /// Number of next hops that routes have.
+    /// Number of next hops that at least one route has.
     pub fn next_hops(&self) -> usize {
         self.uses.iter().filter(|uses| **uses > 0).count()
     }
 
-    /// Writes it.
+    /// Writes a new file and renames it to `target`. `output` is its name in errors.
     pub fn save(&self, target: &Path, output: &Path) -> Result<(), Error> {
         self.table.save(target).map_err(|error| match error.cause {
             SaveCause::Io(source) => Error::write(output)(source),
@@ -124,18 +124,18 @@ impl Table {
         opened.map_err(|error| open_error(path, "table of routes", error))
     }
 
-    /// Opens a table, if everything in it is as it should be.
+    /// Opens a table after checking all of it.
     pub fn open_checked(path: &Path) -> Result<Self, OpenCause> {
         let file = BitFile::<u32>::open(path).map_err(|error| error.cause)?;
         for (bits, number) in file.iter() {
             if net_of(&bits).is_none() {
                 return Err(OpenCause::Corrupt(format!(
-                    "{bits} is no prefix of a family"
+                    "{bits} is not a prefix of IPv4 or IPv6"
                 )));
             }
             if *number >= file.names_len() {
                 return Err(OpenCause::Corrupt(format!(
-                    "{bits}: there is no next hop {number}"
+                    "{bits}: the table has no next hop {number}"
                 )));
             }
         }
@@ -147,12 +147,12 @@ impl Table {
         self.0.len()
     }
 
-    /// Bytes of the file.
+    /// The length of the file in bytes.
     pub fn file_bytes(&self) -> usize {
         self.0.file_bytes()
     }
 
-    /// All next hops by their numbers, also those that no route has any more.
+    /// All next hops in order of their numbers, also those that no route has any more.
     pub fn next_hops(&self) -> Vec<Cow<'_, str>> {
         self.0.names().map(String::from_utf8_lossy).collect()
     }
@@ -183,7 +183,7 @@ impl Table {
     fn found(&self, address: IpAddr, len: usize, number: u32) -> Option<(IpNet, Cow<'_, str>)> {
         let len = u8::try_from(len.checked_sub(FAMILY)?).ok()?;
         let net = IpNet::new(address, len).ok()?.trunc();
-        // Only a damaged file has a number without a name.
+        // Only a damaged file has a number for which no name is stored.
         let name = self.0.name(number).unwrap_or_default();
         Some((net, String::from_utf8_lossy(name)))
     }
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_come_back() {
+    fn bits_have_the_prefix_they_were_made_of() {
         for text in [
             "0.0.0.0/0",
             "::/0",

@@ -1,4 +1,4 @@
-//! `sapwood bpf`: filters of DNS queries on real interfaces, pinned arenas, exit codes.
+//! `sapwood bpf`: filters of DNS queries on interfaces, pinned arenas, exit codes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The reason why the kernel part cannot be tested here.
+/// Whether the kernel part cannot be tested here; prints the reason.
 fn skipped() -> bool {
     match sapwood_bpf::check() {
         Ok(()) => false,
@@ -27,7 +27,7 @@ fn skipped() -> bool {
     }
 }
 
-/// A cable, a server at one end of it, and a client at the other.
+/// A client and a server in namespaces of their own, and a veth pair between them.
 struct Lab {
     behind: Netns,
     server: UdpSocket,
@@ -84,7 +84,7 @@ impl Lab {
             .collect()
     }
 
-    /// The program, to be run behind the cable.
+    /// Starts the program in the namespace of the server.
     fn spawn(&self, scratch: &Scratch, args: &[&str]) -> Child {
         self.behind.inside(|| {
             Command::new(PROGRAM)
@@ -98,13 +98,13 @@ impl Lab {
         })
     }
 
-    /// Runs the program behind the cable to its end.
+    /// Runs the program in the namespace of the server to its end.
     fn run(&self, scratch: &Scratch, args: &[&str]) -> Ran {
         Ran(self.spawn(scratch, args).wait_with_output().unwrap())
     }
 }
 
-/// The program while it runs: commands in, lines out. Killed when this is dropped.
+/// A running program with its commands and answers. Dropping this kills it.
 struct Session {
     child: Child,
     lines: Receiver<String>,
@@ -126,13 +126,13 @@ impl Session {
         self.lines.recv_timeout(LIMIT).unwrap()
     }
 
-    /// What a command answers.
+    /// Sends a command; returns its answer.
     fn tell(&mut self, command: &str) -> String {
         writeln!(self.child.stdin.as_mut().unwrap(), "{command}").unwrap();
         self.line()
     }
 
-    /// The rest, until it ends by itself.
+    /// Closes stdin; returns the remaining lines until the program ends.
     fn rest(mut self) -> Vec<String> {
         drop(self.child.stdin.take());
         let rest = self.lines.iter().collect();
@@ -148,7 +148,7 @@ impl Drop for Session {
     }
 }
 
-/// A folder for pins, gone at the end with what is in it.
+/// A folder for pins, removed with the pins when dropped.
 struct Pins(PathBuf);
 
 impl Pins {
@@ -220,7 +220,7 @@ fn bpf_help_and_errors() {
         .code(2)
         .complains("opening /sys/fs/bpf/none-such");
     s.run(&["bpf", "list", "none-such"]).code(2);
-    // Anybody but root is told so, if anybody else may run the program at all.
+    // Other users get an error, if they may run the program at all.
     let other = Command::new(PROGRAM)
         .args(["bpf", "list"])
         .uid(65534)
@@ -237,7 +237,7 @@ fn bpf_names_run() {
     s.file("list", LIST);
     let asked = ["ads.example", "x.GOOD.ads.example", "a.two.test", "org"];
     let mut run = Session::new(lab.spawn(&s, &["bpf", "names", "run", "list", "-i", "s0"]));
-    // It answers when it has begun.
+    // The program answers once the filter is attached.
     assert_eq!(
         run.tell("rule www.ads.example"),
         "block\twww.ads.example\tads.example"
@@ -249,7 +249,7 @@ fn bpf_names_run() {
     assert_eq!(run.tell("rule two.test"), "none\ttwo.test\t");
     assert_eq!(lab.arrive(&asked), [false, true, true, false]);
     assert_eq!(run.tell("allow org"), "allowed\torg");
-    // What is wrong is complained of, and nothing ends.
+    // Bad commands are reported, and the program goes on.
     writeln!(run.child.stdin.as_mut().unwrap(), "block a..b\nnonsense\n").unwrap();
     assert_eq!(run.tell("rule org"), "allow\torg\torg");
     assert_eq!(lab.arrive(&asked), [false, true, true, true]);
@@ -261,7 +261,7 @@ fn bpf_names_run() {
     let rest = run.rest();
     assert_eq!(rest.len(), 11);
     assert_eq!(rest[0], "dropped\t5");
-    // It is off the interface.
+    // The filter is detached from the interface.
     assert_eq!(lab.arrive(&asked), [true; 4]);
 }
 
@@ -298,7 +298,7 @@ fn bpf_names_run_ends_by_a_signal() {
     assert_eq!(lab.arrive(&["ads.example"]), [true]);
 }
 
-/// Has the names of a list blocked on an interface, and pins it.
+/// The arguments that load a filter on an interface and pin it.
 fn load(pins: &Pins) -> [&str; 10] {
     let head = "bpf names load list -i s0 --bytes 64M --pin";
     let mut words = head.split(' ').chain([pins.text()]);
@@ -321,7 +321,7 @@ fn bpf_names_stay_when_they_are_pinned() {
         .complains("s0: 4 names, native mode");
     let asked = ["ads.example", "good.ads.example", "one.test", "org"];
     assert_eq!(lab.arrive(&asked), [false, true, false, true]);
-    // The folder is taken, and the interface.
+    // A second filter fits neither the folder nor the interface.
     lab.run(&s, &load).code(2);
     let other = format!("{}-other", pins.text());
     let load = ["bpf", "names", "load", "list", "-i", "s0", "--pin", &other];
@@ -333,14 +333,15 @@ fn bpf_names_stay_when_they_are_pinned() {
     assert_eq!(documents[0]["dropped"], json!(4));
     assert_eq!(documents[0]["passed"], json!(6));
     let arena = format!("{}/arena", pins.text());
-    let bytes = (64 << 20) - 4096;
-    s.run(&["bpf", "list", pins.text()])
-        .code(0)
-        .out(format!("{arena}\t0\tblocked\tqp\t{bytes}\n"));
+    // Programs make long keys in a window of one page; the list has the rest.
+    let bytes = (64 << 20) - 2 * 4096;
+    s.run(&["bpf", "list", pins.text()]).code(0).out(format!(
+        "{arena}\t0\tblocked/keys\twords\t4096\n{arena}\t1\tblocked\tqp\t{bytes}\n"
+    ));
     let ran = s.run(&["bpf", "list", "--json"]);
     let documents = ran.code(0).documents();
     let ours = documents.iter().find(|one| one["arena"] == json!(arena));
-    assert_eq!(ours.unwrap()["windows"][0]["name"], json!("blocked"));
+    assert_eq!(ours.unwrap()["windows"][1]["name"], json!("blocked"));
     s.run(&["bpf", "dump", &arena, "blocked", "--dns"])
         .code(0)
         .out("ads.example\t1\ngood.ads.example\t0\none.test\t1\ntwo.test\t1\n");
@@ -351,11 +352,11 @@ fn bpf_names_stay_when_they_are_pinned() {
     .out("{\"key\":\"one.test\",\"value\":1}\n");
     s.run(&["bpf", "dump", &arena, "other"])
         .code(2)
-        .complains("it has \"blocked\" (qp)");
+        .complains("it has \"blocked/keys\" (words), \"blocked\" (qp)");
     s.run(&["bpf", "verify", &arena, "blocked"])
         .code(0)
         .out("blocked: 4 entries, sound\n");
-    // Its owner has ended, so others may change it, one after the other.
+    // The owner has ended, so other processes may change the list, one after the other.
     let change = |what: &str, names: &[&str]| {
         s.run_with(
             &[&["bpf", "names", what, pins.text()], names].concat(),
@@ -383,7 +384,7 @@ fn bpf_names_stay_when_they_are_pinned() {
     s.run(&["bpf", "verify", &arena, "blocked"])
         .code(0)
         .out("blocked: 7 entries, sound\n");
-    // The program is off when the command ends, also when another process holds its place.
+    // The program is detached when the command ends, also while another process holds its link.
     let index = || sapwood_bpf::interface_index("s0").unwrap().to_string();
     let held = Pinned::open(&pins.0).unwrap();
     let held = held.link(&lab.behind.inside(index)).unwrap();
@@ -410,7 +411,7 @@ fn bpf_unload_takes_everything_down() {
     s.run(&["bpf", "unload", pins.text()])
         .code(2)
         .complains("No such file or directory");
-    // Nothing that is not ours, or no pin, is touched.
+    // The command removes only pins, and only beside an arena of Sapwood.
     s.run(&["bpf", "unload", "."])
         .code(2)
         .complains("not in a BPF file system");
@@ -441,7 +442,7 @@ fn bpf_unload_takes_everything_down() {
     ));
     assert!(!pins.0.exists());
     assert_eq!(lab.arrive(&["ads.example"]), [true]);
-    // Off also when another process holds its place.
+    // The program is detached also while another process holds its link.
     lab.run(&s, &load).code(0);
     let held = Pinned::open(&pins.0).unwrap().link(&number.to_string());
     let held = held.unwrap();

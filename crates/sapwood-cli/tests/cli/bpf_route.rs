@@ -7,7 +7,7 @@ use crate::netns::Netns;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A client and a server with a router between them, or why there are none.
+/// A client and a server with a router between them; `None` where the test cannot run.
 fn line() -> Option<[Netns; 3]> {
     if let Err(why) = sapwood_bpf::check() {
         assert!(std::env::var_os("SAPWOOD_BPF_MUST_RUN").is_none(), "{why}");
@@ -48,7 +48,7 @@ fn bpf_route_forwards_and_counts() {
         "5",
         "10.62.0.1",
     ];
-    // The kernel forwards, and learns its neighbours.
+    // The kernel forwards these packets, and learns its neighbours.
     let done = client.run_for(&ping, LIMIT);
     assert!(done.status.success(), "{done:?}");
     for by in ["resolver", "cache", "table"] {
@@ -69,7 +69,8 @@ fn bpf_route_forwards_and_counts() {
             "--json",
         ];
         let running = router.start(&args);
-        // It begins to forward somewhere in between: no packet is lost, whoever forwards it.
+        // The program begins to forward between two packets. No packet is lost, whether the kernel
+        // or the program forwards it.
         let mut pinged = 0;
         for _ in 0..3 {
             let done = client.run_for(&ping, LIMIT);

@@ -1,4 +1,4 @@
-//! `sapwood names build`: what goes in, what is refused, and what is left on the disk.
+//! `sapwood names build`: good and bad input, and the files that it leaves.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -13,7 +13,7 @@ fn lines_and_numbers() {
         .out("")
         .complains("map: 4 keys of 12 bytes in a file of ")
         .complains("; 1 lines empty");
-    // Without a number, it is the line's.
+    // A key without a number gets the number of its line.
     s.run(&["names", "prefix", "map", ""])
         .code(0)
         .out("a\tb\t3\nash\t18446744073709551615\nelm\t1\noak\t7\n");
@@ -53,11 +53,11 @@ fn bad_lines_are_reported_and_left_out() {
     let ran = s.run(&["names", "build", "text", "-o", "map"]);
     ran.code(0)
         .complains("text: line 2: key of 65536 bytes is too long (the limit is 65,535); left out")
-        .complains("text: line 3: \"ten\" behind the tab is not a number; left out")
+        .complains("text: line 3: \"ten\" after the tab is not a number; left out")
         .complains("text: line 4: key of 300001 bytes is too long")
         .complains("text: line 6: 18446744073709551616 does not fit 64 bits")
-        .complains("text: line 7: \"-1\" behind the tab is not a number")
-        .complains("text: line 8: \"\" behind the tab is not a number")
+        .complains("text: line 7: \"-1\" after the tab is not a number")
+        .complains("text: line 8: \"\" after the tab is not a number")
         .complains("map: 2 keys of 65536 bytes")
         .complains("; 1 lines came again, the last one won; 6 lines bad and left out");
     s.run(&["names", "get", "map", &longest]).code(0).out("8\n");
@@ -70,7 +70,7 @@ fn strict_stops_at_the_first() {
     let ran = s.run(&["names", "build", "--strict", "text", "-o", "map"]);
     ran.code(2)
         .out("")
-        .complains("sapwood: text: line 2: \"x\" behind the tab is not a number\n");
+        .complains("sapwood: text: line 2: \"x\" after the tab is not a number\n");
     assert_eq!(s.names(), ["text"]);
     let ran = s.run_with(
         &["names", "build", "--strict", "-0", "-", "-o", "map"],
@@ -110,7 +110,7 @@ fn any_bytes_are_keys() {
 fn carriage_returns() {
     let s = Scratch::new();
     s.build("map", "a\r\nb\t2\r\n")
-        .complains("\"2\\r\" behind the tab is not a number")
+        .complains("\"2\\r\" after the tab is not a number")
         .complains("warning: 2 lines end in a carriage return");
     let ran = s.run_with(
         &["names", "build", "--crlf", "-", "-o", "map"],
@@ -172,7 +172,7 @@ fn inputs_that_cannot_be_read() {
         .complains("sapwood: cannot read .: is a directory");
     let locked = s.file("locked", "a\n");
     std::fs::set_permissions(&locked, PermissionsExt::from_mode(0o0)).unwrap();
-    // Root may read everything.
+    // Root may read every file.
     if std::fs::read(&locked).is_err() {
         s.run(&["names", "build", "locked", "-o", "old"])
             .code(2)
@@ -223,7 +223,7 @@ fn a_link_stays_a_link() {
     s.run(&["names", "count", "real"]).code(0).out("1\n");
 }
 
-/// The shell's limit on the size of files counts in 512 or 1024 bytes.
+/// The unit of the shell's limit on the size of files is 512 or 1024 bytes.
 #[test]
 fn a_file_that_grows_too_large_leaves_nothing() {
     let s = Scratch::new();
@@ -250,7 +250,7 @@ fn a_full_disk_leaves_nothing() {
         cat small/map; ls -A small; exit $code' \"$0\" || exit $?";
     let ran = s.shell(script);
     if ran.0.status.code() != Some(2) || !ran.stderr().contains("sapwood") {
-        eprintln!("no file system of one's own here, so nothing was tested: {ran}");
+        eprintln!("skipped: this system allows no file system of one's own: {ran}");
         return;
     }
     ran.complains("sapwood: cannot write small/map: No space left on device")

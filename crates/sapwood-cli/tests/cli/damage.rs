@@ -1,8 +1,8 @@
-//! Files that are not sound maps: every command says so and fails, none crashes.
+//! Files that are not sound maps: every command reports the fault and fails, and none crashes.
 
 use crate::common::Scratch;
 
-/// All commands that open a map, each with the arguments it needs.
+/// All commands that open a map, each with its arguments.
 const QUERIES: [&[&str]; 10] = [
     &["names", "get", "bad", "key"],
     &["names", "has", "bad", "key"],

@@ -1,4 +1,4 @@
-//! The tests of `sapwood`, in one program, so that they are linked once.
+//! The tests of `sapwood` in one binary, so that they are linked once.
 
 #[cfg(feature = "bpf")]
 mod bpf;

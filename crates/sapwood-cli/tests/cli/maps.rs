@@ -1,4 +1,4 @@
-//! `sapwood maps`: what processes have mapped, and where there is room.
+//! `sapwood maps`: the mappings of processes, and the gaps between them.
 #![cfg(target_os = "linux")]
 
 use crate::common::Scratch;
@@ -34,7 +34,7 @@ fn its_own() {
     assert!(name.ends_with("sapwood"), "{name}");
 }
 
-/// A process that stays as it is while it is asked about.
+/// The mappings of a process that sleeps, so that they do not change during the test.
 #[test]
 fn anothers() {
     let s = Scratch::new();
@@ -43,7 +43,7 @@ fn anothers() {
         .spawn()
         .unwrap();
     let pid = other.id().to_string();
-    // It may still be on its way, to this program's image or in its own.
+    // The new process may not yet have replaced its image, or not yet sleep.
     let asleep = || {
         let [exe, status] = ["exe", "status"].map(|file| format!("/proc/{pid}/{file}"));
         let status = std::fs::read_to_string(status).unwrap();
@@ -67,11 +67,11 @@ fn anothers() {
     s.run(&["maps", &pid, "--at", "0x10"])
         .code(1)
         .out("")
-        .complains("sapwood: nothing at 0x10: it lies in the gap 0x0..=0x");
+        .complains("sapwood: no mapping has 0x10: it is in the gap 0x0..=0x");
     let found = &s.run(&["maps", &pid, "--at", "16", "--json"]).documents()[0];
     assert_eq!(found["found"], Value::Null);
     assert_eq!(found["gap"]["start"], 0);
-    // The lowest place behind 64 KiB, found by hand.
+    // The lowest place after 64 KiB, found by a walk over the mappings.
     let (size, align) = (1u64 << 30, 2u64 << 20);
     let mut lowest = align;
     for mapping in &documents {
@@ -110,7 +110,7 @@ fn what_cannot_be_had() {
     for (args, why) in [
         (
             &["maps", "--gap", "0"][..],
-            "a gap of no bytes is everywhere",
+            "--gap must be at least one byte",
         ),
         (
             &["maps", "--gap", "4K", "--align", "3"],
@@ -118,14 +118,14 @@ fn what_cannot_be_had() {
         ),
         (
             &["maps", "--gap", "8K", "--from", "0x1000", "--to", "0x1fff"],
-            "there are no 8K in 0x1000..=0x1fff",
+            "0x1000..=0x1fff is shorter than 8K",
         ),
         (&["maps", "--gap", "many"], "\"many\" is not a size"),
         (&["maps", "--at", "here"], "\"here\" is not a number"),
         (&["maps", "--at", "1", "--gap", "1"], "cannot be used with"),
         (&["maps", "--align", "4K"], "--gap"),
         (&["maps", "self"], "invalid value"),
-        // The kernel counts to four million at most.
+        // The kernel's numbers of processes are below 2^22.
         (
             &["maps", "4294967295"],
             "sapwood: there is no process 4294967295\n",
@@ -133,7 +133,7 @@ fn what_cannot_be_had() {
     ] {
         s.run(args).code(2).out("").complains(why);
     }
-    // The first process is root's.
+    // The first process belongs to root.
     let ran = s.run(&["maps", "1"]);
     match ran.0.status.code() {
         Some(0) => ran.quiet(),

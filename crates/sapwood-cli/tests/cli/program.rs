@@ -1,4 +1,4 @@
-//! The program around the maps: help, completions, manual pages, and how the tour is found.
+//! Help, completions and manual pages of the program, and the start of the tour.
 
 use crate::common::Scratch;
 
@@ -125,7 +125,7 @@ fn the_tour_is_a_program_beside() {
     shell("./sapwood routes bench t --rounds 5")
         .code(7)
         .out("routes bench t --rounds 5\n");
-    // What is wrong with the arguments is told by the program itself.
+    // The program itself reports bad arguments.
     shell("./sapwood tour --nonsense")
         .code(2)
         .complains("--nonsense");

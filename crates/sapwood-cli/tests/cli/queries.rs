@@ -1,4 +1,4 @@
-//! `sapwood names` on maps that are there: every query, its formats and exit codes.
+//! `sapwood names`: every query, its formats and exit codes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -206,10 +206,10 @@ fn longest() {
     );
     s.run(&["names", "longest", "map", "/", "-s", "ab"])
         .code(2)
-        .complains("one character of one byte");
+        .complains("the separator must be one character of one byte");
     s.run_with(&["names", "longest", "map", "-"], &[b'/'; 200_000])
         .code(2)
-        .complains("too long a key");
+        .complains("the key is too long");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn domain_names() {
     assert_eq!(ran.documents(), [json!({"key": "example.net", "value": 4})]);
     s.run(&["names", "get", "zones", "org"])
         .code(1)
-        .complains("note: the keys of zones look like domain names; --dns");
+        .complains("note: the keys of zones look like domain names; use --dns");
     s.run(&["names", "range", "zones", "--hex", "-n1"])
         .out("6e6574006578616d706c6500\t4\n");
     s.run(&["names", "get", "--dns", "--hex", "zones", "org"])
@@ -353,7 +353,7 @@ fn output_that_is_full_is_an_error() {
         .complains("sapwood: cannot write the output: No space left on device");
 }
 
-/// A map of texts, one of which has a tab, one bytes that are no text, and one none.
+/// A map of texts. One text has a tab, one is not UTF-8, and one is empty.
 fn texts() -> Scratch {
     let s = Scratch::new();
     let lines =
@@ -409,7 +409,7 @@ fn texts_are_stored_and_printed() {
     s.run(&["names", "stats", "map"])
         .code(0)
         .says("keys and texts included");
-    // A line that is too long for a record is left out, and says what it is.
+    // A line that is too long for a record is left out, and the message has its length.
     let long = [b"a\t".to_vec(), vec![b'x'; 70_000]].concat();
     s.run_with(
         &["names", "build", "--values", "text", "-", "-o", "long"],
@@ -434,7 +434,7 @@ fn maps_of_texts_differ_by_their_texts() {
     s.build("numbers", "ash\t1\n");
     s.run(&["names", "diff", "map", "numbers"])
         .code(2)
-        .complains("map holds texts, and numbers numbers");
+        .complains("the values of map are texts, those of numbers are numbers");
     s.run_with(
         &["names", "build", "--values", "text", "-k", "-", "-o", "x"],
         b"",

@@ -12,7 +12,7 @@ const TEXT: &str = "# A few ports.
 1024 2047 many
 ";
 
-/// Builds `name` from a text, and expects it to work.
+/// Builds the map `name` from a text, and expects exit code 0.
 fn build(s: &Scratch, name: &str, text: impl AsRef<[u8]>) -> Ran {
     let ran = s.run_with(&["ranges", "build", "-", "-o", name], text.as_ref());
     ran.code(0).out("");
@@ -45,7 +45,7 @@ fn build_says_what_it_made() {
         .says("ranges       0\n");
     s.run(&["ranges", "get", "empty", "0"])
         .code(1)
-        .complains("nothing at 0: it lies in the gap 0..=18446744073709551615\n");
+        .complains("no range has 0: it is in the gap 0..=18446744073709551615\n");
     s.run(&["ranges", "gaps", "empty"])
         .code(0)
         .out("0\t18446744073709551615\t18446744073709551616\n");
@@ -64,11 +64,11 @@ fn get() {
     s.run(&["ranges", "get", "m", "21", "23", "--hex"])
         .code(1)
         .out("0x15\t0x14\t0x15\tftp\n")
-        .complains("sapwood: nothing at 0x17: it lies in the gap 0x17..=0x4f\n");
+        .complains("sapwood: no range has 0x17: it is in the gap 0x17..=0x4f\n");
     s.run_with(&["ranges", "get", "m", "-"], b" 22\r\n\n0x0\n1024")
         .code(1)
         .out("22\t22\t22\tssh\n1024\t1024\t2047\tmany\n")
-        .complains("nothing at 0: it lies in the gap 0..=19\n");
+        .complains("no range has 0: it is in the gap 0..=19\n");
     s.run(&["ranges", "get", "m", "port"])
         .code(2)
         .out("")
@@ -184,7 +184,7 @@ fn many_ranges_come_back() {
     s.run(&["ranges", "verify", "m"])
         .code(0)
         .says("ok: 5000 ranges");
-    // The gaps and the ranges are all there is.
+    // The gaps and the ranges together have all numbers.
     let gaps = s.run(&["ranges", "gaps", "m"]);
     let out = String::from_utf8(gaps.0.stdout.clone()).unwrap();
     let sizes = |text: &str, size: fn(&[u128]) -> u128| -> u128 {
@@ -219,10 +219,10 @@ fn overlaps() {
     s.run(&["ranges", "build", "text", "-o", "m", "--overwrite"])
         .code(0)
         .complains("m: 5 ranges in a file of ")
-        .complains("; 2 lines overlapped earlier ones and won\n");
+        .complains("; 2 lines replaced parts of earlier ones\n");
     s.run(&["ranges", "export", "m"])
         .out("10 14 a\n15 29 c\n30 30 d\n31 34 c\n35 39 b\n");
-    // The same range again, and far up.
+    // The same range again, with large numbers.
     s.run_with(
         &["ranges", "build", "-", "-o", "m"],
         b"0xffff0000000000 0xffff0000000fff a\n0xffff0000000000 0xffff0000000fff b\n",
@@ -231,7 +231,7 @@ fn overlaps() {
     .complains("line 2: 0xffff0000000000..=0xffff0000000fff overlaps 0xffff0000000000..=0xffff0000000fff of line 1\n");
 }
 
-/// Random lines over few numbers, beside what each number should have.
+/// Random lines over few numbers, compared with an array of the values of all numbers.
 #[test]
 fn later_lines_win() {
     let s = Scratch::new();
@@ -275,7 +275,7 @@ fn bad_lines() {
     s.run(&["ranges", "build", "text", "-o", "m", "--skip-bad"])
         .code(0)
         .complains("text: line 3: the range ends at 4, before its start 5; left out\n")
-        .complains("text: line 4: no end of the range behind its start; left out\n")
+        .complains("text: line 4: no end of the range after its start; left out\n")
         .complains("text: line 5: \"x\" is not a number, decimal or 0x…; left out\n")
         .complains("text: line 7: 99999999999999999999 does not fit 64 bits; left out\n")
         .complains("m: 2 ranges in a file of ")
@@ -284,7 +284,7 @@ fn bad_lines() {
     let long = format!("1 2 {}\n3 4 {}\n", "x".repeat(65_527), "y".repeat(70_000));
     s.run_with(&["ranges", "build", "-", "-o", "m"], long.as_bytes())
         .code(2)
-        .complains("sapwood: standard input: line 2: 70005 bytes, too long a line\n");
+        .complains("sapwood: standard input: line 2: a line of 70005 bytes is too long\n");
     s.run_with(
         &["ranges", "build", "-", "-o", "m", "--skip-bad"],
         long.as_bytes(),
@@ -350,7 +350,7 @@ fn alloc() {
     assert_eq!(s.names(), ["m"]);
 }
 
-/// Whatever is wrong, the file is as it was.
+/// After any error the file is as it was.
 #[test]
 fn alloc_whole_or_not_at_all() {
     let s = map();
@@ -395,14 +395,14 @@ fn alloc_whole_or_not_at_all() {
     s.run(&["ranges", "alloc", ".", "1", "x"])
         .code(2)
         .complains("is a directory");
-    // A folder in which nothing can be made: root can, so only others see the error.
+    // A folder in which only root can create files, so root does not see the error.
     let script = "mkdir shut && cp m shut/m && chmod 500 shut && \"$0\" ranges alloc shut/m 1 x; code=$?; chmod 700 shut; exit $code";
     let ran = s.shell(script);
     if ran.0.status.code() == Some(2) {
         ran.complains("sapwood: cannot write shut/m: ");
         assert_eq!(std::fs::read(s.path("shut/m")).unwrap(), before);
     }
-    // A file of no size can be written.
+    // No file may grow beyond the limit.
     let ran = s.shell("ulimit -f 1; exec \"$0\" ranges alloc m 1 x");
     if ran.0.status.code() == Some(2) {
         ran.complains("sapwood: cannot write m: ");
@@ -500,11 +500,11 @@ fn inputs_and_outputs_that_do_not_work() {
     build(&s, "map", TEXT);
     s.run(&["ranges", "build", "map", "-o", "m"])
         .code(2)
-        .complains("sapwood: map is a map of ranges and no text; \"ranges export\" makes a text");
+        .complains("sapwood: map is a map of ranges, not a text; \"ranges export\" makes a text");
     assert_eq!(s.names(), ["map", "text"]);
 }
 
-/// All commands that open a map, each with the arguments it needs.
+/// All commands that open a map, each with its arguments.
 const QUERIES: [&[&str]; 6] = [
     &["ranges", "get", "bad", "20"],
     &["ranges", "list", "bad"],
@@ -558,7 +558,7 @@ fn what_is_no_map() {
     }
 }
 
-/// Each kind of file says what it is to the commands of the others.
+/// The commands on one kind of file name the kind of another file.
 #[test]
 fn kinds_are_told_apart() {
     let s = map();

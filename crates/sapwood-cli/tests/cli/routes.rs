@@ -16,7 +16,7 @@ const TEXT: &str = "# A few routes.
 2001:db8:1::/48
 ";
 
-/// Builds `name` from a text, and expects it to work.
+/// Builds the table `name` from a text, and expects exit code 0.
 fn build(s: &Scratch, name: &str, text: impl AsRef<[u8]>) -> Ran {
     let ran = s.run_with(&["routes", "build", "-", "-o", name], text.as_ref());
     ran.code(0).out("");
@@ -66,7 +66,7 @@ fn lookup() {
         .code(1)
         .out("2001:db8::9\t2001:db8::/32\t2001:db8::1\n")
         .complains("sapwood: no route to 2001:db9::1\n");
-    // Families do not meet: the one's default route is not the other's.
+    // The default route of one family does not cover addresses of the other.
     s.run(&["routes", "lookup", "t", "::", "--all"])
         .code(1)
         .out("");
@@ -204,15 +204,15 @@ fn bad_lines() {
     s.run(&["routes", "build", "text", "-o", "old"])
         .code(2)
         .out("")
-        .complains("sapwood: text: line 3: 10.0.0.1/8 has bits set behind its length; 10.0.0.0/8 may be meant\n");
+        .complains("sapwood: text: line 3: 10.0.0.1/8 has bits set after its length; 10.0.0.0/8 may be meant\n");
     assert_eq!(std::fs::read(s.path("old")).unwrap(), b"precious");
     s.run(&["routes", "build", "text", "-o", "t", "--truncate"])
         .code(2)
-        .complains("sapwood: text: line 4: \"host\" is not a prefix: no address\n");
+        .complains("sapwood: text: line 4: \"host\" is not a prefix: it has no address\n");
     s.run(&["routes", "build", "text", "-o", "t", "--skip-bad"])
         .code(0)
-        .complains("sapwood: text: line 3: 10.0.0.1/8 has bits set behind its length; 10.0.0.0/8 may be meant; left out\n")
-        .complains("text: line 4: \"host\" is not a prefix: no address; left out\n")
+        .complains("sapwood: text: line 3: 10.0.0.1/8 has bits set after its length; 10.0.0.0/8 may be meant; left out\n")
+        .complains("text: line 4: \"host\" is not a prefix: it has no address; left out\n")
         .complains("t: 2 routes by 2 next hops in a file of ")
         .complains("; 2 bad and left out\n");
     s.run(&["routes", "build", "text", "-o", "t", "--skip-bad", "--truncate"])
@@ -253,7 +253,7 @@ fn compressed_texts() {
     assert!(!s.path("d").exists());
 }
 
-/// Two prefixes of one peer, 192.0.2.1, by 198.51.100.1.
+/// A dump of two prefixes of one peer, 192.0.2.1, with the next hop 198.51.100.1.
 fn dump() -> Vec<u8> {
     let record = |subtype: u8, body: &[u8]| {
         let mut record = vec![0, 0, 0, 1, 0, 13, 0, subtype, 0, 0, 0, body.len() as u8];
@@ -287,11 +287,11 @@ fn table_dumps() {
         .code(0);
     s.run(&["routes", "build", "rib", "-o", "t", "--peer", "192.0.2.2"])
         .code(2)
-        .complains("sapwood: rib: record 1: at byte 0: there is no peer 192.0.2.2; of 1 there are 192.0.2.1\n");
+        .complains("sapwood: rib: record 1: at byte 0: the dump has no peer 192.0.2.2; its peers (1 in all) are 192.0.2.1\n");
     s.file("cut", &dump[..dump.len() - 1]);
     s.run(&["routes", "build", "cut", "-o", "t"])
         .code(2)
-        .complains("sapwood: cut: record 3: at byte 72: the file ends within it\n");
+        .complains("sapwood: cut: record 3: at byte 72: the file ends within the record\n");
     s.run(&["routes", "build", "cut", "-o", "t", "--skip-bad"])
         .code(2);
     let mut bad = dump.clone();
@@ -313,7 +313,7 @@ fn table_dumps() {
         .complains("sapwood: rib: line 1: ");
     s.run(&["routes", "build", "text", "-o", "t", "--peer", "192.0.2.1"])
         .code(2)
-        .complains("text: a text has no peers to choose from");
+        .complains("text: a text has no peers");
 }
 
 #[test]
@@ -328,14 +328,14 @@ fn the_kernels_routes() {
     if ran.0.status.code() != Some(0) {
         ran.code(2)
             .complains("sapwood: cannot read the kernel's routes: ");
-        eprintln!("netlink is not allowed here, so nothing was tested: {ran}");
+        eprintln!("skipped: this system does not allow netlink: {ran}");
         return;
     }
     ran.complains(" routes by ");
     s.run(&["routes", "verify", "t"]).code(0);
 }
 
-/// A network of one's own, if the system lets one have it.
+/// The routes of a network namespace, where the system allows one.
 #[test]
 fn the_kernels_routes_as_they_were_made() {
     let s = Scratch::new();
@@ -359,11 +359,11 @@ fn the_kernels_routes_as_they_were_made() {
     let ran = s.shell(script);
     let out = String::from_utf8_lossy(&ran.0.stdout).into_owned();
     let Some(lines) = out.strip_prefix("made\n") else {
-        eprintln!("no network of one's own here, so nothing was tested: {ran}");
+        eprintln!("skipped: this system allows no network namespace: {ran}");
         return;
     };
     ran.code(0).complains("not unicast");
-    // The system adds some of its own, such as fe80::/64.
+    // The kernel adds routes such as fe80::/64.
     for line in [
         "0.0.0.0/0 192.0.2.254",
         "10.0.0.0/8 192.0.2.2",
@@ -402,7 +402,7 @@ fn inputs_and_outputs_that_do_not_work() {
     build(&s, "table", TEXT);
     s.run(&["routes", "build", "table", "-o", "t"])
         .code(2)
-        .complains("sapwood: table is a table already; \"routes export\" makes a text of it");
+        .complains("sapwood: table is a table already; \"routes export\" makes a text from it");
     assert_eq!(s.names(), ["table", "text"]);
 }
 
@@ -419,7 +419,7 @@ fn what_is_no_table() {
         (&documents[0]["ok"], &documents[0]["routes"]),
         (&json!(true), &json!(6))
     );
-    // A map of names is another kind of file.
+    // A map of names is a file of another kind.
     s.build("names", "a\nb\n");
     let names = std::fs::read(s.path("names")).unwrap();
     for (contents, why) in [

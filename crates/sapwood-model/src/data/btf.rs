@@ -1,19 +1,23 @@
-//! The string section of the kernel's type information.
+//! Keys from the string section of the kernel's type information.
 
 use super::{DataSet, Missing};
 
 const NAME: &str = "btf";
 
-/// The strings of `/sys/kernel/btf/vmlinux`: names of types, members and functions; around 125,000.
+/// The strings of `/sys/kernel/btf/vmlinux`: about 125,000 names of types, members and functions.
 ///
 /// # Errors
 ///
-/// If the kernel has no BTF, or it does not read as such.
+/// If the kernel has no BTF, or the file is malformed.
 pub fn btf_strings() -> Result<DataSet, Missing> {
     let file =
         std::fs::read("/sys/kernel/btf/vmlinux").map_err(|error| Missing::new(NAME, error))?;
-    let section = strings(&file)
-        .ok_or_else(|| Missing::new(NAME, "the file has no BTF header of this machine"))?;
+    let section = strings(&file).ok_or_else(|| {
+        Missing::new(
+            NAME,
+            "the file has no BTF header in the byte order of this machine",
+        )
+    })?;
     let keys = section
         .split(|byte| *byte == 0)
         .filter(|name| !name.is_empty())
@@ -25,9 +29,9 @@ pub fn btf_strings() -> Result<DataSet, Missing> {
     ))
 }
 
-/// The string section: the header is `{u16 magic, u8 version, u8 flags, u32 hdr_len, u32 type_off,
-/// u32 type_len, u32 str_off, u32 str_len}` in this machine's byte order, and the offsets count
-/// from its end.
+/// The string section of a file. The header is `{u16 magic, u8 version, u8 flags, u32 hdr_len, u32
+/// type_off, u32 type_len, u32 str_off, u32 str_len}` in the byte order of the machine, and offsets
+/// count from its end.
 fn strings(file: &[u8]) -> Option<&[u8]> {
     let word =
         |at: usize| Some(u32::from_ne_bytes(file.get(at..at + 4)?.try_into().ok()?) as usize);

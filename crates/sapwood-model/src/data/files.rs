@@ -1,4 +1,4 @@
-//! Names that lie about on a machine: kernel symbols, file paths, a list of domains.
+//! Keys from files of the machine: kernel symbols, file paths, a list of domain names.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use super::{DataSet, Missing};
 
-/// The names in `/proc/kallsyms`, without addresses, kinds and modules; around 121,000.
+/// The names in `/proc/kallsyms`, without addresses, kinds and modules; about 121,000.
 ///
 /// # Errors
 ///
-/// If there is no such file or no names in it.
+/// If the file does not exist or has no names.
 pub fn kallsyms() -> Result<DataSet, Missing> {
     const NAME: &str = "kallsyms";
     let text = fs::read("/proc/kallsyms").map_err(|error| Missing::new(NAME, error))?;
     let names = text.split(|byte| *byte == b'\n').filter_map(|line| {
-        // "address kind name", and for a module a tab and "[module]".
+        // A line is "address kind name", and for a module a tab and "[module]".
         let name = line.split(|byte| *byte == b' ' || *byte == b'\t').nth(2)?;
         (!name.is_empty()).then(|| Box::from(name))
     });
@@ -27,8 +27,8 @@ pub fn kallsyms() -> Result<DataSet, Missing> {
     Ok(set)
 }
 
-/// The paths of the files and folders below `root`, at most `limit`, each folder before its
-/// contents and the contents by name. Symbolic links are listed and not followed.
+/// The paths of the files and folders below `root`, at most `limit`. Each folder comes before its
+/// contents, which are sorted by name. Symbolic links are listed but not followed.
 ///
 /// # Errors
 ///
@@ -73,11 +73,12 @@ fn walk(folder: &Path, limit: usize, found: &mut Vec<Box<[u8]>>) {
     }
 }
 
-/// The domain names in a gzipped list, one a line, lower-cased, without a final dot.
+/// The domain names of a gzipped list with one name in each line, in lower case and without a
+/// final dot.
 ///
 /// # Errors
 ///
-/// If the file is not there or does not unpack.
+/// If the file cannot be read or unpacked.
 pub fn domains_gz(file: &Path) -> Result<DataSet, Missing> {
     const NAME: &str = "domains-real";
     let name = file.file_name().unwrap_or_default().to_string_lossy();

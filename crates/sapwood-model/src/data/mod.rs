@@ -1,8 +1,7 @@
-//! Key sets for benchmarks: real ones that this machine has, and generated ones. Routing tables are
-//! in [`routes`], workloads of range maps in [`ranges`].
+//! Key sets for benchmarks: real ones of this machine, and generated ones. Routing tables are in
+//! [`routes`], workloads of range maps in [`ranges`].
 //!
-//! A source that needs something of the machine returns [`Missing`] with the reason where it is not
-//! there.
+//! A source of real keys returns [`Missing`] with the reason if this machine does not have them.
 
 mod btf;
 mod domains;
@@ -23,19 +22,19 @@ use std::fmt;
 
 use fastrand::Rng;
 
-/// A set of distinct keys, in the order in which they were found or made.
+/// A set of distinct keys, in the order in which they were found or generated.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DataSet {
-    /// A short name, as benchmarks call the case.
+    /// A short name, which is also the name of the benchmark case.
     pub name: &'static str,
     /// The keys; no two are equal.
     pub keys: Vec<Box<[u8]>>,
-    /// Where they come from, in a sentence for a report.
+    /// The source of the keys, for reports.
     pub how: String,
 }
 
 impl DataSet {
-    /// A set of the first occurrence of each key.
+    /// A set of the distinct keys of a list, in the order of their first occurrences.
     pub fn distinct(
         name: &'static str,
         how: String,
@@ -55,27 +54,28 @@ impl DataSet {
         self.keys.iter().map(|key| key.len()).sum()
     }
 
-    /// Keeps `limit` keys, drawn evenly from the whole set, in their order; all if there are no
-    /// more.
+    /// Keeps `limit` keys, spread evenly over the whole set, in their order; all keys if the set
+    /// has no more.
     pub fn thin(&mut self, limit: usize) {
         let total = self.keys.len();
         if total > limit {
             let mut at = 0;
             self.keys.retain(|_| {
                 at += 1;
-                // One key is kept wherever this quotient steps.
+                // A key is kept where this quotient changes.
                 at * limit / total != (at - 1) * limit / total
             });
             self.how = format!("{}; {limit} of {total} keys", self.how);
         }
     }
 
-    /// `count` keys that are not in the set and look like it: each is a key of the set with one
-    /// byte, at a random place, replaced by a byte from some key of the set. They may repeat.
+    /// Returns `count` keys that are not in the set but look like its keys: each is a key of the
+    /// set in which one byte, at a random place, is replaced by a byte of some key. They may
+    /// repeat.
     ///
     /// # Panics
     ///
-    /// If the set is so dense that hardly any such key is absent.
+    /// If the set is so dense that it has nearly all such keys.
     #[must_use]
     pub fn mutated(&self, count: usize, seed: u64) -> Vec<Box<[u8]>> {
         let absent = self.mutated_within(count, 100 * (count + 10), seed);
@@ -83,7 +83,7 @@ impl DataSet {
         absent
     }
 
-    /// As many of the same keys as are found in some tries.
+    /// As [`mutated`](Self::mutated), but stops after `tries` tries, with fewer keys.
     #[must_use]
     pub fn mutated_within(&self, count: usize, tries: usize, seed: u64) -> Vec<Box<[u8]>> {
         let mut rng = Rng::with_seed(seed);
@@ -121,12 +121,12 @@ impl fmt::Debug for DataSet {
     }
 }
 
-/// Why a data set is not to be had here.
+/// The reason why this machine does not have a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// The name of the data set.
     pub name: &'static str,
-    /// What was missing or wrong.
+    /// The thing that is missing or wrong.
     pub reason: String,
 }
 
@@ -138,7 +138,7 @@ impl Missing {
         }
     }
 
-    /// Another set in the place of what is missing, whose description says so.
+    /// Returns another set in place of the missing one, with this reason in its description.
     #[must_use]
     pub fn instead(&self, mut set: DataSet) -> DataSet {
         set.how = format!("{self}; {}", set.how);

@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use super::DataSet;
 
-/// `count` distinct random 64-bit numbers as 8 bytes, most significant first.
+/// Generates `count` distinct random keys of 8 bytes.
 #[must_use]
 pub fn random_u64(count: usize, seed: u64) -> DataSet {
     let mut rng = Rng::with_seed(seed);
@@ -17,11 +17,11 @@ pub fn random_u64(count: usize, seed: u64) -> DataSet {
     )
 }
 
-/// `count` distinct keys of 1 to 255 random bytes, each length as likely as another.
+/// Generates `count` distinct keys of 1 to 255 random bytes. All lengths are equally likely.
 ///
 /// # Panics
 ///
-/// If `count` is above 1,000,000, where one-byte keys would run short.
+/// If `count` is above 1,000,000, for which there are too few keys of one byte.
 #[must_use]
 pub fn random_binary(count: usize, seed: u64) -> DataSet {
     assert!(count <= 1_000_000, "at most a million keys");

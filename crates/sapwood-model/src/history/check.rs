@@ -1,41 +1,41 @@
-//! The search for an order of one key's operations (Wing and Gong 1993, with Lowe's memory of what
-//! was tried).
+//! The search for an order of one key's operations: the algorithm of Wing and Gong (1993), with
+//! Lowe's set of situations that were tried.
 //!
-//! At a *cut* no operation is running; all before it come before all after it. So the history is
-//! searched from cut to cut, with all values that the key may hold at each. Within a piece the
-//! search goes from one *situation*, which operations are done and what the key holds, to the next:
-//! an operation may come next if none that is not done returned before it was called. An operation
-//! that only reads, and whose answer fits now, is done at once: if there is an order with it at a
-//! later place, there is the same one with it here.
+//! At a *cut* no operation is running, so all operations before it precede all operations after it.
+//! The search goes from cut to cut, with all values that the key may have at each. Within a piece
+//! it goes from *situation* to situation. A situation is the set of operations that are done, and
+//! the value of the key. An operation may come next if no operation that is not done returned
+//! before its call. An operation that only reads, and whose answer fits the value, comes next at
+//! once: every order that has it at a later place is also an order with it here.
 
 use std::collections::{BTreeSet, HashSet};
 
 use super::Event;
 
-/// How much there was to check.
+/// The figures of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Keys with operations.
+    /// The number of keys with operations.
     pub keys: usize,
-    /// Operations on all of them.
+    /// The number of operations on all keys.
     pub operations: usize,
-    /// Pieces between cuts. Few operations a piece mean that threads hardly met.
+    /// The number of pieces between cuts. If pieces have few operations, threads hardly overlapped.
     pub pieces: usize,
-    /// The operations of the longest piece.
+    /// The number of operations of the longest piece.
     pub longest: usize,
-    /// Situations that the search came to.
+    /// The number of situations that the search reached.
     pub situations: usize,
 }
 
-/// Operations that no order explains.
+/// Operations of one key that have no order.
 pub(super) struct Offence {
-    /// What the key may have held before them.
+    /// The values that the key may have had before them.
     pub held: BTreeSet<Option<u64>>,
-    /// The operations, by their calls.
+    /// The operations in the order of their calls.
     pub events: Vec<Event>,
-    /// The place of the one that was the first to return with no order left.
+    /// The place of the operation at whose return no order is left.
     pub culprit: usize,
-    /// How many of the piece are left out, as the rest has no order without them either.
+    /// How many operations of the piece are left out, because the rest has no order without them.
     pub left_out: usize,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn key(events: &[Event], held: Option<u64>, stats: &mut Stats) -> Res
     Ok(())
 }
 
-/// How many operations there are before the next cut; at least one.
+/// The number of operations before the next cut; at least one.
 fn cut(events: &[Event]) -> usize {
     let mut latest = events[0].returned;
     for (at, event) in events.iter().enumerate().skip(1) {
@@ -72,14 +72,14 @@ fn cut(events: &[Event]) -> usize {
     events.len()
 }
 
-/// Leaves out of a piece what is not needed to see that it has no order. Up to the moment `stuck`
-/// the piece is at fault, whatever comes later; what was still running then may have been done or
-/// not.
+/// Removes operations from a piece while the rest still has no order. The operations that returned
+/// up to the moment `stuck` have no order, whatever comes later. Those that were still running then
+/// may have been done or not.
 fn smallest(piece: &[Event], held: BTreeSet<Option<u64>>, stuck: u64) -> Offence {
     let called_before = piece.iter().filter(|event| event.called < stuck);
     let mut events: Vec<Event> = called_before.copied().collect();
-    // An order of all would be one without the reads: leaving out a read cannot make an order
-    // impossible.
+    // An order of all operations is also an order without the reads, so a removed read cannot be
+    // the reason why the rest has none.
     let mut at = events.len();
     while at > 0 && events.len() <= MINIMIZED {
         at -= 1;
@@ -100,15 +100,15 @@ fn smallest(piece: &[Event], held: BTreeSet<Option<u64>>, stuck: u64) -> Offence
     }
 }
 
-/// Longer pieces are shown as they are, since each read that is left out costs a search.
+/// The largest number of operations of a piece that is minimized, as each step costs a search.
 const MINIMIZED: usize = 2000;
 
-/// Which operations are done: all before `first`, which is not, and those after it whose bit is
-/// set.
+/// The operations that are done, and the value of the key. All operations before `first` are done,
+/// `first` is not, and those after it are done whose bit is set.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Situation {
     first: usize,
-    /// Bits from the place `first + 1` on; no zero word at the end.
+    /// The bits from the place `first + 1` on. The last word is not zero.
     done: Vec<u64>,
     held: Option<u64>,
 }
@@ -136,7 +136,7 @@ impl Situation {
             next.done[bit / 64] |= 1 << (bit % 64);
             return next;
         }
-        // The first one is done now, and so are those that follow it without a gap.
+        // The first operation is done now, and so are those that follow it without a gap.
         let ones: usize = {
             let full = next.done.iter().take_while(|word| **word == u64::MAX);
             let words = full.count();
@@ -164,21 +164,22 @@ impl Situation {
     }
 }
 
-/// All situations of a piece.
+/// The state of the search in a piece.
 struct Search {
     seen: HashSet<Situation>,
-    /// What the key may hold when all is done; empty if there is no order.
+    /// The values that the key may have when all is done; empty if there is no order.
     ends: BTreeSet<Option<u64>>,
-    /// The latest moment up to which there is an order: the return of an operation that has no
-    /// place in any.
+    /// The latest moment up to which there is an order. It is the return of an operation that has
+    /// no place in any order.
     stuck: u64,
 }
 
-/// Later than every return.
+/// A moment later than every return.
 const ALL: u64 = u64::MAX - 1;
 
 impl Search {
-    /// Looks for orders of all that returned up to the moment `until`, and of any of the rest.
+    /// Searches for orders of all operations that returned up to the moment `until`, with any of
+    /// the others.
     fn run(events: &[Event], held: &BTreeSet<Option<u64>>, until: u64) -> Self {
         let mut search = Self {
             seen: HashSet::new(),
@@ -214,8 +215,8 @@ impl Search {
     }
 }
 
-/// Writes what may come next to `next`, with what the key holds after it. Returns the first return
-/// among what is not done, and a read among what may come next, if there is one.
+/// Writes the operations that may come next to `next`, with the value after each. Returns the first
+/// return among the operations that are not done, and a read that may come next, if there is one.
 fn candidates(
     events: &[Event],
     situation: &Situation,
@@ -256,7 +257,7 @@ mod tests {
                 held: None,
             };
             let mut order: Vec<usize> = (0..300).collect();
-            // Near to its place, or far from it.
+            // Each operation stays near its place, or moves far from it.
             let reach = [2, 70, 300][rng.usize(..3)];
             for part in order.chunks_mut(reach) {
                 rng.shuffle(part);

@@ -1,10 +1,9 @@
-//! Histories of operations on a shared map: recorded by its threads, and checked to be
-//! *linearizable*.
+//! Records histories of operations on a shared map, and checks that they are *linearizable*.
 //!
-//! A history is linearizable if every operation could have happened at one moment between its call
-//! and its return, such that all answers are those of one map that does one operation at a time.
-//! Operations on different keys do not concern each other, so each key is checked by itself, as a
-//! place that holds a value or none.
+//! A history is linearizable if each operation can be assigned a moment between its call and its
+//! return, such that a map that runs the operations one at a time at these moments gives the same
+//! answers. Operations on different keys are independent, so each key is checked by itself, as a
+//! register that has a value or none.
 //!
 //! ```
 //! use std::collections::HashMap;
@@ -46,46 +45,46 @@ pub use report::NotLinearizable;
 pub enum Op {
     /// Look the key up. Answers [`Answer::Value`].
     Get,
-    /// Store a value whatever was there. Answers [`Answer::Value`], what was there.
+    /// Store a value. Answers [`Answer::Value`], the value before.
     Insert(u64),
-    /// Store a value if there is none. Answers [`Answer::Done`], whether there was none.
+    /// Store a value if the key is absent. Answers [`Answer::Done`], whether the key was absent.
     InsertNew(u64),
-    /// Store a value if there is one. Answers [`Answer::Value`], the one before.
+    /// Store a value if the key is present. Answers [`Answer::Value`], the value before.
     Replace(u64),
-    /// Remove the key. Answers [`Answer::Value`], what was there.
+    /// Remove the key. Answers [`Answer::Value`], the value before.
     Remove,
     /// Store `new` if the value is `expected`. Answers [`Answer::Exchange`].
     CompareExchange {
-        /// The value that must be there.
+        /// The value that the key must have.
         expected: u64,
         /// The value to store.
         new: u64,
     },
-    /// Store a value if there is none. Answers [`Answer::Value`], what is there then.
+    /// Store a value if the key is absent. Answers [`Answer::Value`], the value after that.
     GetOrInsert(u64),
 }
 
-/// What an operation answered.
+/// The answer of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// A value or none.
     Value(Option<u64>),
-    /// Whether it was done.
+    /// Whether the operation was done.
     Done(bool),
-    /// Done, or the value or its absence that was in the way.
+    /// Done, or the value that the key had instead of the expected one.
     Exchange(Result<(), Option<u64>>),
 }
 
 impl Op {
-    /// What the key holds after this operation was answered so, if it held `held` before; `None` if
-    /// that would have been another answer.
+    /// The value after this operation, if the value before was `held` and the answer was `answer`;
+    /// `None` if the operation cannot give this answer.
     #[must_use]
     pub fn step(self, held: Option<u64>, answer: Answer) -> Option<Option<u64>> {
         let (right, after) = self.apply(held);
         (right == answer).then_some(after)
     }
 
-    /// The answer of a map that does one operation at a time, and what the key holds after it.
+    /// The answer of a map that runs one operation at a time, and the value after the operation.
     #[must_use]
     pub fn apply(self, held: Option<u64>) -> (Answer, Option<u64>) {
         match self {
@@ -105,7 +104,7 @@ impl Op {
         }
     }
 
-    /// Whether, answered so, it left every map as it was.
+    /// Whether an operation with this answer changed nothing.
     fn only_reads(self, answer: Answer) -> bool {
         match (self, answer) {
             (Op::Get, _) => true,
@@ -147,10 +146,10 @@ impl fmt::Display for Answer {
     }
 }
 
-/// An operation with its answer, and when it ran.
+/// An operation with its answer and the stamps of its call and return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Which thread did it.
+    /// The number of its thread.
     pub thread: u32,
     /// The place of its key in the recorder's list.
     pub key: u32,
@@ -158,18 +157,18 @@ pub struct Event {
     pub called: u64,
     /// The stamp after it returned; greater than `called`.
     pub returned: u64,
-    /// What was called.
+    /// The operation.
     pub op: Op,
-    /// What it answered.
+    /// Its answer.
     pub answer: Answer,
 }
 
 /// The clock that the threads of one history share, and the keys that they work on.
 ///
-/// Stamps come from one counter, which each operation steps before its call and after its return.
-/// So the stamps span a little more than the operation itself: an operation that began after
-/// another one had ended has greater stamps, while two whose stamps overlap may have come one after
-/// the other. That can hide an error that is there, and never shows one that is not.
+/// Stamps come from one counter, which each operation increments before its call and after its
+/// return. So the stamps span a little more than the operation: an operation that began after
+/// another one had ended has greater stamps, but two operations whose stamps overlap may have run
+/// one after the other. This can hide an error, but it never reports one that did not happen.
 #[derive(Debug)]
 pub struct Recorder {
     keys: Arc<[Vec<u8>]>,
@@ -178,7 +177,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder for these keys.
+    /// A recorder of operations on these keys.
     pub fn new<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Self {
         Self {
             keys: keys.into_iter().map(|key| key.as_ref().to_vec()).collect(),
@@ -187,7 +186,7 @@ impl Recorder {
         }
     }
 
-    /// An empty log for one more thread.
+    /// An empty log for another thread.
     #[must_use]
     pub fn thread(&self) -> ThreadLog<'_> {
         ThreadLog {
@@ -198,7 +197,7 @@ impl Recorder {
     }
 }
 
-/// What one thread did, in its order.
+/// The operations of one thread, in their order.
 #[derive(Debug)]
 pub struct ThreadLog<'r> {
     recorder: &'r Recorder,
@@ -207,10 +206,10 @@ pub struct ThreadLog<'r> {
 }
 
 impl ThreadLog<'_> {
-    /// Does an operation on the key at the place `key` of the recorder's list, and records it.
+    /// Runs an operation on the key at the place `key` of the recorder's list, and records it.
     ///
-    /// If `call` panics, nothing is recorded; the map may have changed all the same, so the history
-    /// is void.
+    /// If `call` panics, nothing is recorded. The map may have changed, so the history must not be
+    /// checked.
     ///
     /// # Panics
     ///
@@ -218,8 +217,8 @@ impl ThreadLog<'_> {
     pub fn run(&mut self, key: usize, op: Op, call: impl FnOnce() -> Answer) -> Answer {
         assert!(key < self.recorder.keys.len(), "the recorder knows the key");
         let clock = &self.recorder.clock;
-        // SeqCst, as with anything weaker the processor could move a part of the operation out of
-        // its stamps.
+        // SeqCst, because under a weaker ordering the processor could move a part of the operation
+        // before its first stamp or after its second one.
         let called = clock.fetch_add(1, Ordering::SeqCst);
         let answer = call();
         let returned = clock.fetch_add(1, Ordering::SeqCst);
@@ -235,17 +234,17 @@ impl ThreadLog<'_> {
     }
 }
 
-/// What all threads did.
+/// The operations of all threads.
 #[derive(Clone, Debug)]
 pub struct History {
     keys: Arc<[Vec<u8>]>,
-    /// What each key held before the first operation.
+    /// The value of each key before the first operation.
     held: Vec<Option<u64>>,
     events: Vec<Event>,
 }
 
 impl History {
-    /// The history of a map that held none of the keys at first, from all the logs of one recorder.
+    /// The history of a map that had none of the keys at first, from all logs of one recorder.
     ///
     /// # Panics
     ///
@@ -262,30 +261,33 @@ impl History {
             );
             events.extend(log.events);
         }
-        Self::of_events(keys.unwrap_or_default(), events)
+        Self::from_events(keys.unwrap_or_default(), events)
     }
 
-    /// A history that was recorded elsewhere; [`Event::key`] is a place in `keys`.
+    /// A history of events that were recorded elsewhere. [`Event::key`] is a place in `keys`.
     ///
     /// # Panics
     ///
-    /// If there is no such key, or an operation returned before it was called.
+    /// If an event's key is not in `keys`, or an event returned before it was called.
     #[must_use]
-    pub fn of_events(keys: impl Into<Arc<[Vec<u8>]>>, events: Vec<Event>) -> Self {
+    pub fn from_events(keys: impl Into<Arc<[Vec<u8>]>>, events: Vec<Event>) -> Self {
         let keys = keys.into();
         for event in &events {
             assert!((event.key as usize) < keys.len(), "{event:?}: no such key");
-            assert!(event.called < event.returned, "{event:?}: time runs back");
+            assert!(
+                event.called < event.returned,
+                "{event:?}: it returned before its call"
+            );
         }
         let held = vec![None; keys.len()];
         Self { keys, held, events }
     }
 
-    /// Says what each key held before the first operation, in the order of the recorder's list.
+    /// Sets the value of each key before the first operation, in the order of the recorder's list.
     ///
     /// # Panics
     ///
-    /// If there is not one for each key.
+    /// If `held` does not have one value for each key.
     #[must_use]
     pub fn starting_with(mut self, held: Vec<Option<u64>>) -> Self {
         assert_eq!(held.len(), self.keys.len(), "one for each key");
@@ -307,14 +309,14 @@ impl History {
 
     /// Checks that the history is linearizable.
     ///
-    /// Quick while operations overlap with a few dozen others of the same key: what has been tried
-    /// once is not tried again. Histories in which values repeat take longer than those in which
-    /// each is written once.
+    /// The check is quick while an operation overlaps at most a few dozen others of the same key,
+    /// because the search tries no situation twice. A history in which values repeat takes longer
+    /// than one in which each value is written once.
     ///
     /// # Errors
     ///
-    /// [`NotLinearizable`] names the first key, in the recorder's order, whose operations no single
-    /// map can have answered so, and shows the fewest of them from which that is to be seen.
+    /// [`NotLinearizable`] has the first key, in the recorder's order, whose operations are not
+    /// linearizable, and a small set of them that proves it.
     pub fn check(&self) -> Result<Stats, NotLinearizable> {
         let mut of_key: Vec<Vec<Event>> = vec![Vec::new(); self.keys.len()];
         for event in &self.events {

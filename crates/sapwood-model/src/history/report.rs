@@ -1,30 +1,30 @@
-//! How a history that is not linearizable is shown to a human.
+//! The report of a history that is not linearizable.
 
 use std::fmt;
 
 use super::Event;
 use super::check::Offence;
 
-/// Operations on one key that no map can have answered so.
+/// The error of a history whose operations on one key are not linearizable.
 ///
-/// Displayed, it lists them by their calls, one to a line: the thread, the stamps of the call and
-/// the return, the operation and its answer. An arrow marks the first to return for which there is
-/// no place in any order of those before it and those beside it.
+/// `Display` lists the operations in the order of their calls, one in each line: the thread, the
+/// stamps of the call and the return, the operation and its answer. An arrow marks the operation at
+/// whose return no order is left.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NotLinearizable {
     /// The key.
     pub key: Vec<u8>,
-    /// What it may have held before.
+    /// The values that the key may have had before the operations.
     pub held: Vec<Option<u64>>,
     /// The operations.
     pub events: Vec<Event>,
-    /// The place in `events` of the one that is marked.
+    /// The place in `events` of the marked operation.
     pub culprit: usize,
-    /// How many more there were between the same two moments of rest.
+    /// How many other operations ran between the same two cuts.
     pub left_out: usize,
 }
 
-/// Of longer windows the beginning is not shown.
+/// The largest number of operations that are shown; the first ones of more are left out.
 const SHOWN: usize = 60;
 
 impl NotLinearizable {
@@ -68,7 +68,7 @@ impl fmt::Display for NotLinearizable {
     }
 }
 
-// What `unwrap` shows.
+// `unwrap` prints this.
 impl fmt::Debug for NotLinearizable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -1,4 +1,4 @@
-//! Histories that are linearizable and histories that are not, made by hand and recorded.
+//! Tests with histories that are linearizable and histories that are not, written and recorded.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ fn value(value: u64) -> Answer {
 
 const NONE: Answer = Answer::Value(None);
 
-/// A history of one key; a line is thread, call, return, operation and answer.
+/// A history of one key. Each line has thread, call, return, operation and answer.
 fn history(lines: &[(u32, u64, u64, Op, Answer)]) -> History {
     let event = |&(thread, called, returned, op, answer): &(u32, u64, u64, Op, Answer)| Event {
         thread,
@@ -23,10 +23,10 @@ fn history(lines: &[(u32, u64, u64, Op, Answer)]) -> History {
         op,
         answer,
     };
-    History::of_events([b"key".to_vec()], lines.iter().map(event).collect())
+    History::from_events([b"key".to_vec()], lines.iter().map(event).collect())
 }
 
-/// The operation that has no place, with its answer.
+/// The operation that has no place in any order, with its answer.
 fn culprit(lines: &[(u32, u64, u64, Op, Answer)]) -> (Op, Answer) {
     let error = history(lines).check().unwrap_err();
     let event = error.events[error.culprit];
@@ -60,8 +60,8 @@ fn one_after_the_other() {
 
 #[test]
 fn overlapping_operations_may_come_in_any_order() {
-    // Both reads lie within the insert: the first may come before it, the second after it, not the
-    // other way.
+    // Both reads ran during the insert. The first may come before it and the second after it, but
+    // not the other way round.
     let insert = (0, 1, 10, Op::Insert(1), NONE);
     let early = |answer| (1, 2, 3, Op::Get, answer);
     let late = |answer| (1, 4, 5, Op::Get, answer);
@@ -73,7 +73,7 @@ fn overlapping_operations_may_come_in_any_order() {
     let wrong = [insert, early(value(1)), late(NONE)];
     assert_eq!(culprit(&wrong), (Op::Get, NONE));
 
-    // Three writers at once; only their answers say who was first.
+    // Three writers at once; only their answers tell their order.
     history(&[
         (0, 1, 9, Op::Insert(1), value(3)),
         (1, 2, 8, Op::Insert(2), NONE),
@@ -106,7 +106,7 @@ fn value_from_nowhere_and_from_the_future() {
 
 #[test]
 fn lost_update() {
-    // Both exchanged the same value: one of them overwrote the other's.
+    // Both exchanged the same value, so one of them overwrote the value of the other.
     let lines = [
         (0, 1, 2, Op::Insert(1), NONE),
         (
@@ -132,7 +132,7 @@ fn lost_update() {
     ];
     let (op, _) = culprit(&lines);
     assert!(matches!(op, Op::CompareExchange { new: 3, .. }));
-    // Two inserts that both replaced nothing.
+    // Two inserts that both found no value.
     let lines = [
         (1, 3, 7, Op::Insert(2), NONE),
         (2, 4, 8, Op::Insert(3), NONE),
@@ -147,10 +147,10 @@ fn two_successful_insert_new() {
         (1, 2, 6, Op::InsertNew(2), Answer::Done(true)),
     ];
     assert_eq!(culprit(&lines), (Op::InsertNew(2), Answer::Done(true)));
-    // With a removal that may lie between them there is an order.
+    // There is an order with a removal that may come between them.
     let removed = (2, 3, 8, Op::Remove, value(1));
     history(&[lines[0], lines[1], removed]).check().unwrap();
-    // Not if it began after both had returned.
+    // There is no order if the removal began after both had returned.
     let late = (2, 7, 8, Op::Remove, value(1));
     let (op, _) = culprit(&[lines[0], lines[1], late]);
     assert_eq!(op, Op::InsertNew(2));
@@ -164,7 +164,7 @@ fn failing_remove_in_between() {
         (0, 5, 6, Op::Get, value(1)),
     ];
     assert_eq!(culprit(&lines), (Op::Remove, NONE));
-    // A failing operation is a read: it shows what was there.
+    // A failed operation is a read, because its answer tells the value.
     let lines = [
         (0, 1, 2, Op::Insert(1), NONE),
         (1, 3, 4, Op::GetOrInsert(2), value(2)),
@@ -180,14 +180,14 @@ fn failing_remove_in_between() {
 #[test]
 fn what_is_shown_is_what_matters() {
     let mut lines = vec![(0, 1, 2, Op::Insert(1), NONE)];
-    // A piece in which everything overlaps something, with many reads that tell nothing.
+    // A piece in which each operation overlaps another one, with many reads that change nothing.
     lines.push((7, 3, 1000, Op::Get, value(1)));
     for at in 0..40 {
         lines.push((1, 10 + 4 * at, 12 + 4 * at, Op::Get, value(1)));
     }
     lines.push((2, 300, 310, Op::Insert(2), value(1)));
     lines.push((3, 320, 330, Op::Get, value(1)));
-    // Called before the error showed and explained by what was called after it.
+    // A read that was called before the error, with a value that was written after it.
     lines.push((4, 325, 500, Op::Get, value(3)));
     lines.push((5, 400, 450, Op::Insert(3), value(2)));
     let error = history(&lines).check().unwrap_err();
@@ -224,10 +224,10 @@ fn keys_do_not_concern_each_other() {
         event(1, 3, Op::Get, NONE),
         event(1, 5, Op::Get, value(5)),
     ];
-    let history = History::of_events(keys, events);
+    let history = History::from_events(keys, events);
     let error = history.clone().check().unwrap_err();
     assert_eq!((error.key.as_slice(), error.culprit), (&b"b"[..], 0));
-    // The same where the second key held something from the start, and somebody hid it once.
+    // The same with a value of the second key at first, and one read that did not find it.
     let error = history
         .starting_with(vec![None, Some(5)])
         .check()
@@ -237,7 +237,7 @@ fn keys_do_not_concern_each_other() {
 
 #[test]
 fn many_writers_at_once_are_checked_quickly() {
-    // Eight threads that are never at rest together, and every value written twice.
+    // Eight threads without a cut, and each value is written twice.
     let mut held = None;
     let mut rng = fastrand::Rng::with_seed(5);
     let mut lines = Vec::new();
@@ -251,7 +251,7 @@ fn many_writers_at_once_are_checked_quickly() {
         };
         let (answer, after) = op.apply(held);
         held = after;
-        // It happened at 100 + 10 * at, somewhere within.
+        // The operation happens at `moment`, which is between its stamps.
         let moment = 1000 + 10 * at;
         let called = moment - rng.u64(1..40) * 2;
         let returned = moment + rng.u64(..40) * 2 + 1;
@@ -261,13 +261,13 @@ fn many_writers_at_once_are_checked_quickly() {
     assert_eq!(stats.operations, 800);
     assert!(stats.longest > 100, "{stats:?}");
     assert!(stats.situations < 200_000, "{stats:?}");
-    // One answer of a read in the middle becomes what no order allows.
+    // One read in the middle gets an answer that no order allows.
     let read = (400..800).find(|at| lines[*at].3 == Op::Get);
     lines[read.expect("one in five is a read")].4 = value(1000);
     assert_eq!(culprit(&lines), (Op::Get, value(1000)));
 }
 
-/// A map with a defect; the rest is the right one's.
+/// A map with one defect. All else is done by a right map.
 struct Broken {
     map: LockedMap,
     defect: Defect,
@@ -277,13 +277,13 @@ struct Broken {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Defect {
-    /// Some reads are answered from a cache that nobody keeps up to date.
+    /// Some reads are answered from a cache that writers do not update.
     CachedRead,
-    /// It looks whether there is a key, and inserts it a moment later.
+    /// It checks whether a key is present, and inserts it a moment later.
     CheckThenInsert,
-    /// It reads the value and stores another a moment later.
+    /// It reads the value, and stores another one a moment later.
     ReadThenExchange,
-    /// A removal is done, but sometimes says that it found nothing.
+    /// A removal is done, but sometimes answers that the key was absent.
     SilentRemove,
 }
 
@@ -297,7 +297,7 @@ impl Broken {
         }
     }
 
-    /// Every this many calls, if this is the defect.
+    /// Whether this call has the defect: one in `every` calls, if the map has it.
     fn now(&self, defect: Defect, every: u64) -> bool {
         self.defect == defect && self.calls.fetch_add(1, Ordering::Relaxed) % every == 0
     }
@@ -364,12 +364,12 @@ fn a_map_behind_a_lock_is_linearizable() {
     for (threads, keys) in [(2, 1), (4, 8), (8, 16)] {
         let map = LockedMap::default();
         let keys = hot_keys(keys);
-        // Again on the same map: a history may start with keys.
+        // Several times on the same map, because a history may start with stored keys.
         for seed in 0..3 {
             let history = drive(&map, threads, OPERATIONS, &keys, seed);
             let stats = history.check().unwrap();
             assert_eq!(stats.keys, keys.len());
-            // One last look at each key comes after all.
+            // Each key is looked up once more at the end.
             assert_eq!(stats.operations, threads * OPERATIONS + keys.len());
         }
     }

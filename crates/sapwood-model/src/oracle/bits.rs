@@ -1,7 +1,7 @@
-//! [`BitPrefixes`]: a table of prefixes of bit strings, as its definition reads.
+//! [`BitPrefixes`]: a naive table of prefixes of bit strings.
 
-/// Values at prefixes of bit strings; every query looks at all of them. Bits are `bool`s, the first
-/// one first.
+/// A naive table of prefixes of bit strings. Each query looks at all prefixes. A bit string is a
+/// slice of `bool`s, first bit first.
 ///
 /// ```
 /// use sapwood_model::oracle::BitPrefixes;
@@ -32,20 +32,20 @@ impl<V> BitPrefixes<V> {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no prefixes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Puts a value at a prefix; returns the one that was there.
+    /// Stores a value at a prefix; returns the value before.
     pub fn insert(&mut self, prefix: &[bool], value: V) -> Option<V> {
         let old = self.remove(prefix);
         self.entries.push((prefix.to_vec(), value));
         old
     }
 
-    /// Takes the value of a prefix away.
+    /// Removes a prefix; returns its value.
     pub fn remove(&mut self, prefix: &[bool]) -> Option<V> {
         let at = self.entries.iter().position(|(p, _)| p == prefix)?;
         Some(self.entries.swap_remove(at).1)
@@ -91,7 +91,8 @@ impl<V> BitPrefixes<V> {
         found
     }
 
-    /// What `prefix` covers, without itself, and without what something else covers that it covers.
+    /// The stored prefixes that `prefix` covers, without itself and without those that another of
+    /// them covers. In order.
     #[must_use]
     pub fn children(&self, prefix: &[bool]) -> Vec<(&[bool], &V)> {
         let mut inside = self.covered_by(prefix);

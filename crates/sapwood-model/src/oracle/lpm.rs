@@ -1,13 +1,13 @@
-//! [`Lpm`] and [`LpmByLength`]: longest-prefix match over addresses, as its definition reads, and
-//! fast enough for a full table.
+//! [`Lpm`] and [`LpmByLength`]: longest-prefix match over addresses, as its definition, and fast
+//! enough for a full table.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A prefix of an address space of up to 128 bits.
 ///
-/// The order is the one of tables: by address, and of two with the same address the shorter, which
-/// covers the other, comes first.
+/// Prefixes are ordered as in tables: by address, and for the same address by length, so that a
+/// prefix comes before the prefixes that it covers.
 ///
 /// ```
 /// use sapwood_model::oracle::Prefix;
@@ -21,7 +21,7 @@ pub struct Prefix {
     /// The address, left-aligned: bit 127 is its first bit. All bits after the first `len` are
     /// zero.
     pub bits: u128,
-    /// The number of bits that count.
+    /// The number of bits of the prefix.
     pub len: u8,
 }
 
@@ -69,14 +69,14 @@ impl Prefix {
         address & mask(self.len) == self.bits
     }
 
-    /// Whether `other` is this prefix or lies inside it.
+    /// Whether `other` is this prefix or is inside it.
     #[must_use]
     pub fn covers(self, other: Self) -> bool {
         self.len <= other.len && self.contains(other.bits)
     }
 }
 
-/// An IPv4 address, left-aligned as the oracles take it.
+/// An IPv4 address, left-aligned in 128 bits.
 #[must_use]
 pub fn v4_address(address: Ipv4Addr) -> u128 {
     u128::from(address.to_bits()) << 96
@@ -96,10 +96,9 @@ fn mask(len: u8) -> u128 {
 
 /// A naive table of prefixes.
 ///
-/// A `BTreeMap` gives the storage and the order. Every query is the definition of its answer, found
-/// by looking at all prefixes. `width` is the number of bits of an address: 32 for IPv4, 128 for
-/// IPv6, less for tests that go through a whole address space. Addresses are left-aligned at every
-/// width.
+/// A `BTreeMap` gives the storage and the order. Each query is the definition of its answer, and
+/// looks at all prefixes. `width` is the number of bits of an address: 32 for IPv4, 128 for IPv6,
+/// less for tests that try a whole address space. Addresses are left-aligned at every width.
 ///
 /// ```
 /// use sapwood_model::oracle::{Lpm, Prefix};
@@ -151,7 +150,7 @@ impl<V> Lpm<V> {
         self.map.is_empty()
     }
 
-    /// Stores `value` at `prefix` and returns the value that stood there.
+    /// Stores `value` at `prefix`; returns the value before.
     ///
     /// # Panics
     ///
@@ -161,17 +160,17 @@ impl<V> Lpm<V> {
         self.map.insert(prefix, value)
     }
 
-    /// Removes just this prefix and returns its value.
+    /// Removes exactly this prefix; returns its value.
     pub fn remove(&mut self, prefix: Prefix) -> Option<V> {
         self.map.remove(&prefix)
     }
 
-    /// Removes everything.
+    /// Removes all prefixes.
     pub fn clear(&mut self) {
         self.map.clear();
     }
 
-    /// The value of just this prefix.
+    /// The value of exactly this prefix.
     #[must_use]
     pub fn get(&self, prefix: Prefix) -> Option<&V> {
         self.map.get(&prefix)
@@ -196,7 +195,7 @@ impl<V> Lpm<V> {
         found
     }
 
-    /// `prefix` itself, if it is stored, and everything inside it, in order.
+    /// The stored prefixes that `prefix` covers, itself included, in order.
     #[must_use]
     pub fn covered_by(&self, prefix: Prefix) -> Vec<(Prefix, &V)> {
         self.iter()
@@ -204,8 +203,8 @@ impl<V> Lpm<V> {
             .collect()
     }
 
-    /// What lies directly inside `prefix`, whether that is stored or not: the stored prefixes that
-    /// it covers, without itself and without those that another of them covers. In order.
+    /// The stored prefixes directly inside `prefix`, which need not be stored: those that it
+    /// covers, without itself and without those that another of them covers. In order.
     #[must_use]
     pub fn children(&self, prefix: Prefix) -> Vec<(Prefix, &V)> {
         let inside = |child: Prefix| child != prefix && prefix.covers(child);
@@ -232,10 +231,10 @@ fn check(prefix: Prefix, width: u8) {
     );
 }
 
-/// A table of prefixes that is still plain and answers over a million prefixes: one hash map for
-/// each length, tried from the longest to the shortest.
+/// A simple table that is fast enough for a million prefixes: one hash map for each length. A
+/// lookup tries the lengths from the longest to the shortest.
 ///
-/// It is the reference for full tables; [`Lpm`] is the definition that it is tested against.
+/// It is the oracle for full tables. Its own tests compare it with [`Lpm`].
 #[derive(Clone, Debug)]
 pub struct LpmByLength<V> {
     width: u8,
@@ -269,7 +268,7 @@ impl<V> LpmByLength<V> {
         self.len() == 0
     }
 
-    /// Stores `value` at `prefix` and returns the value that stood there.
+    /// Stores `value` at `prefix`; returns the value before.
     ///
     /// # Panics
     ///
@@ -279,14 +278,14 @@ impl<V> LpmByLength<V> {
         self.maps[usize::from(prefix.len)].insert(prefix.bits, value)
     }
 
-    /// Removes just this prefix and returns its value.
+    /// Removes exactly this prefix; returns its value.
     pub fn remove(&mut self, prefix: Prefix) -> Option<V> {
         self.maps
             .get_mut(usize::from(prefix.len))?
             .remove(&prefix.bits)
     }
 
-    /// The value of just this prefix.
+    /// The value of exactly this prefix.
     #[must_use]
     pub fn get(&self, prefix: Prefix) -> Option<&V> {
         self.maps.get(usize::from(prefix.len))?.get(&prefix.bits)
@@ -298,7 +297,7 @@ impl<V> LpmByLength<V> {
         (0..=self.width).rev().find_map(|len| {
             let map = &self.maps[usize::from(len)];
             let prefix = Prefix::truncated(address, len);
-            // Most lengths of a real table are empty: they need no hash.
+            // Most lengths of a real table have no prefixes, so the hash of the bits is not needed.
             let found = (!map.is_empty()).then(|| map.get(&prefix.bits)).flatten();
             Some((prefix, found?))
         })
@@ -306,7 +305,7 @@ impl<V> LpmByLength<V> {
 }
 
 impl<V> FromIterator<(Prefix, V)> for LpmByLength<V> {
-    /// A table over 128 bits, which holds prefixes of every narrower space as well.
+    /// A table over 128 bits, which can have prefixes of every narrower space.
     fn from_iter<I: IntoIterator<Item = (Prefix, V)>>(pairs: I) -> Self {
         let mut table = Self::new(128);
         for (prefix, value) in pairs {
@@ -321,7 +320,7 @@ mod tests {
     use super::*;
     use fastrand::Rng;
 
-    /// A prefix of four bits at most, as text: "" is everything.
+    /// A prefix of four bits at most, from text; "" is the prefix of length 0.
     fn p(bits: &str) -> Prefix {
         let number = u128::from_str_radix(bits, 2).unwrap_or(0);
         Prefix {

@@ -1,17 +1,17 @@
-//! [`ByteMap`]: the ordered map over byte strings, as its definition reads.
+//! [`ByteMap`]: a naive ordered map of byte strings.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 
-/// What a name leads to, as keys.
+/// The answer of [`ByteMap::closest`] for a name; names are keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closest<'a> {
-    /// The name's own key.
+    /// The name itself, if it is stored.
     pub exact: Option<&'a [u8]>,
-    /// A stored key begins with the name.
+    /// Whether a stored key begins with the name.
     pub exists: bool,
-    /// Bytes of the longest beginning of the name, itself or up to a separator, that a stored key
-    /// begins with.
+    /// The length of the encloser in bytes: the longest beginning of the name, itself or up to a
+    /// separator, with which a stored key begins.
     pub encloser: usize,
     /// The longest stored name at or above the name.
     pub ancestor: Option<&'a [u8]>,
@@ -23,11 +23,10 @@ pub struct Closest<'a> {
     pub cut: Option<&'a [u8]>,
 }
 
-/// A naive ordered map over byte strings.
+/// A naive ordered map of byte strings.
 ///
-/// A `BTreeMap` gives the storage and the order (lexicographic by unsigned bytes, a prefix before
-/// what it prefixes). Every other query is the definition of its answer, found by looking at all
-/// keys.
+/// A `BTreeMap` gives the storage and the order: lexicographic by unsigned bytes, a prefix before
+/// longer keys. Every other query is the definition of its answer, and looks at all keys.
 ///
 /// ```
 /// use sapwood_model::oracle::ByteMap;
@@ -70,7 +69,7 @@ impl<V> ByteMap<V> {
         self.map.get(key)
     }
 
-    /// The value at `key`, to change.
+    /// A mutable reference to the value at `key`.
     pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
         self.map.get_mut(key)
     }
@@ -81,7 +80,7 @@ impl<V> ByteMap<V> {
         self.map.contains_key(key)
     }
 
-    /// Stores `value` at `key` and returns the value that stood there.
+    /// Stores `value` at `key`; returns the value before.
     pub fn insert(&mut self, key: &[u8], value: V) -> Option<V> {
         self.map.insert(key.to_vec(), value)
     }
@@ -91,7 +90,7 @@ impl<V> ByteMap<V> {
         self.map.remove(key)
     }
 
-    /// Removes everything.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.map.clear();
     }
@@ -103,7 +102,7 @@ impl<V> ByteMap<V> {
 
     /// The entries whose keys lie within both bounds, in key order, from either end.
     ///
-    /// Unlike `BTreeMap::range`, bounds that cross give nothing rather than a panic.
+    /// Bounds that cross give no entries, while `BTreeMap::range` panics.
     pub fn range<'a>(
         &'a self,
         lower: Bound<&'a [u8]>,
@@ -174,7 +173,7 @@ impl<V> ByteMap<V> {
         found
     }
 
-    /// What a name leads to, whose labels each end with a separator: see [`Closest`].
+    /// The names closest to a name whose labels each end with a separator; see [`Closest`].
     #[must_use]
     pub fn closest(&self, name: &[u8], separator: u8, is_cut: impl Fn(&V) -> bool) -> Closest<'_> {
         let is_name = |n: usize| n == 0 || n == name.len() || name[n - 1] == separator;
@@ -230,12 +229,12 @@ impl<V> ByteMap<V> {
         Vec::from_iter::<BTreeMap<_, _>>(gone)
     }
 
-    /// Keeps the entries that `keep` says yes to; it sees them in key order.
+    /// Keeps the entries for which `keep` returns true. It is called in key order.
     pub fn retain(&mut self, mut keep: impl FnMut(&[u8], &mut V) -> bool) {
         self.map.retain(|key, value| keep(key, value));
     }
 
-    /// Takes the entries whose keys are `key` or greater into a map of their own.
+    /// Removes the entries whose keys are `key` or greater; returns them as a map.
     #[must_use]
     pub fn split_off(&mut self, key: &[u8]) -> Self {
         let (upper, lower) = self
@@ -246,7 +245,7 @@ impl<V> ByteMap<V> {
         Self { map: upper }
     }
 
-    /// Moves all entries of `other` here; where both have a key, the value of `other` stays.
+    /// Moves all entries of `other` to this map. For keys of both maps the value of `other` stays.
     pub fn append(&mut self, other: &mut Self) {
         for (key, value) in other.take() {
             self.map.insert(key, value);
@@ -259,7 +258,7 @@ impl<V> ByteMap<V> {
 }
 
 impl<V: Clone> ByteMap<V> {
-    /// All entries in key order, copied.
+    /// Copies of all entries in key order.
     #[must_use]
     pub fn to_vec(&self) -> Vec<(Vec<u8>, V)> {
         self.map.clone().into_iter().collect()

@@ -1,5 +1,4 @@
-//! Maps and tables that are obviously right: every query is written as its definition, over all
-//! keys.
+//! Naive maps and tables: each query is written as its definition and looks at all keys.
 
 mod bits;
 pub mod lpm;

@@ -1,13 +1,12 @@
-//! [`RangeMap`]: a map from ranges of numbers to values, as its definition reads.
+//! [`RangeMap`]: a naive map from ranges of numbers to values.
 
 use std::ops::RangeInclusive;
 
 /// A naive map from ranges of `u64` that do not overlap to values.
 ///
-/// The entries stand in a vector in their order; every query looks at all of them. Entries that
-/// touch stay apart, also with equal values, unless [`store_coalescing`](Self::store_coalescing)
-/// joins them. All sums are 128 bits wide, so that nothing wraps at the end of the numbers. A range
-/// whose start is above its end panics.
+/// A vector has the entries in their order, and each query looks at all of them. Entries that touch
+/// are not joined, also with equal values, except by [`store_coalescing`](Self::store_coalescing).
+/// All sums have 128 bits, so that none overflows. A range whose start is above its end panics.
 ///
 /// ```
 /// use sapwood_model::oracle::RangeMap;
@@ -53,19 +52,19 @@ impl<V> RangeMap<V> {
             .map(|(start, end, value)| (*start..=*end, value))
     }
 
-    /// The value of the entry that holds `index`.
+    /// The value of the entry that has `index`.
     #[must_use]
     pub fn get(&self, index: u64) -> Option<&V> {
         self.get_entry(index).map(|(_, value)| value)
     }
 
-    /// The entry that holds `index`.
+    /// The entry that has `index`.
     #[must_use]
     pub fn get_entry(&self, index: u64) -> Option<(RangeInclusive<u64>, &V)> {
         self.iter().find(|(range, _)| range.contains(&index))
     }
 
-    /// The entry that holds `index`, or the whole gap around it.
+    /// The entry that has `index`, or the whole gap around it.
     #[must_use]
     pub fn locate(&self, index: u64) -> (RangeInclusive<u64>, Option<&V>) {
         match self.get_entry(index) {
@@ -73,7 +72,7 @@ impl<V> RangeMap<V> {
             None => {
                 let gaps = self.gaps(0..=u64::MAX);
                 let gap = gaps.into_iter().find(|gap| gap.contains(&index));
-                (gap.expect("what no entry holds, a gap holds"), None)
+                (gap.expect("a gap has each index that no entry has"), None)
             }
         }
     }
@@ -102,7 +101,7 @@ impl<V> RangeMap<V> {
         self.iter().rfind(|(range, _)| *range.end() < index)
     }
 
-    /// The entries that have an index in common with `within`, in order, from either end.
+    /// The entries that overlap `within`, in order, from either end.
     pub fn range(
         &self,
         within: RangeInclusive<u64>,
@@ -111,7 +110,7 @@ impl<V> RangeMap<V> {
             .filter(move |(range, _)| overlap(range, &within))
     }
 
-    /// What no entry holds of `within`: the longest possible pieces, in order.
+    /// The gaps in `within`, cut to it, in order.
     #[must_use]
     pub fn gaps(&self, within: RangeInclusive<u64>) -> Vec<RangeInclusive<u64>> {
         let mut gaps = Vec::new();
@@ -128,10 +127,10 @@ impl<V> RangeMap<V> {
         gaps
     }
 
-    /// The lowest `size` indices of `within` that no entry holds and whose first one is a multiple
-    /// of `align`.
+    /// The lowest `size` indices of `within` that no entry has and whose first one is a multiple of
+    /// `align`.
     ///
-    /// Nothing if `size` is 0, `align` is no power of two, or `within` ends before it starts.
+    /// `None` also if `size` is 0, `align` is no power of two, or `within` ends before it starts.
     #[must_use]
     pub fn find_gap(
         &self,
@@ -149,7 +148,7 @@ impl<V> RangeMap<V> {
         })
     }
 
-    /// As [`find_gap`](Self::find_gap), the highest ones.
+    /// As [`find_gap`](Self::find_gap), with the highest such indices.
     #[must_use]
     pub fn find_gap_rev(
         &self,
@@ -169,7 +168,7 @@ impl<V> RangeMap<V> {
         })
     }
 
-    /// Takes the whole entry that holds `index` away.
+    /// Removes the whole entry that has `index`.
     pub fn remove(&mut self, index: u64) -> Option<(RangeInclusive<u64>, V)> {
         let mut entries = self.entries.iter();
         let at = entries.position(|(start, end, _)| (*start..=*end).contains(&index))?;
@@ -177,16 +176,16 @@ impl<V> RangeMap<V> {
         Some((start..=end, value))
     }
 
-    /// Takes everything away.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.entries.clear();
     }
 
-    /// Stores `value` at `range` if no entry holds any of it.
+    /// Stores `value` at `range` if it overlaps no entry.
     ///
     /// # Errors
     ///
-    /// The first entry that is in the way. Nothing has changed then.
+    /// The first entry that it overlaps; then nothing has changed.
     pub fn insert_new(
         &mut self,
         range: RangeInclusive<u64>,
@@ -207,7 +206,7 @@ impl<V> RangeMap<V> {
 }
 
 impl<V: Clone> RangeMap<V> {
-    /// All entries in order, copied.
+    /// Copies of all entries in order.
     #[must_use]
     pub fn to_vec(&self) -> Vec<(RangeInclusive<u64>, V)> {
         self.iter()
@@ -215,8 +214,8 @@ impl<V: Clone> RangeMap<V> {
             .collect()
     }
 
-    /// Leaves nothing at `range`: entries that lie partly inside are cut, one around it becomes
-    /// two.
+    /// Clears `range`. An entry that is partly inside is cut, and one that reaches over both ends
+    /// becomes two.
     pub fn clear_range(&mut self, range: RangeInclusive<u64>) {
         check(&range);
         let (from, to) = (*range.start(), *range.end());
@@ -236,14 +235,14 @@ impl<V: Clone> RangeMap<V> {
         self.entries = left;
     }
 
-    /// Stores `value` at `range`, over whatever is there.
+    /// Stores `value` at `range`, and replaces what it overlaps.
     pub fn store(&mut self, range: RangeInclusive<u64>, value: V) {
         self.clear_range(range.clone());
         self.put(range, value);
     }
 
-    /// Stores as [`store`](Self::store) does, and makes one entry of it and the neighbours that
-    /// touch it and have an equal value; returns the range of that entry.
+    /// Stores as [`store`](Self::store) does, and joins the new entry with neighbours that touch it
+    /// and have an equal value. Returns the range of the joined entry.
     pub fn store_coalescing(&mut self, range: RangeInclusive<u64>, value: V) -> RangeInclusive<u64>
     where
         V: PartialEq,
@@ -262,10 +261,10 @@ impl<V: Clone> RangeMap<V> {
         start..=end
     }
 
-    /// Stores `value` at the lowest `size` free indices of `within` that start at `*next` or behind
-    /// it; failing that, at the lowest ones of all of `within`. `*next` is then the index behind
-    /// them, or the start of `within` if they end at the last index of all. Nothing if there is no
-    /// such place.
+    /// Stores `value` at the lowest `size` free indices of `within` that start at `*next` or after
+    /// it, or if there are none, at the lowest free ones of `within`. Sets `*next` to the index
+    /// after them, or to the start of `within` if they end at the last index of all. Returns `None`
+    /// if there is no free place.
     pub fn alloc_cyclic(
         &mut self,
         size: u64,

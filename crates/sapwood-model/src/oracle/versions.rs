@@ -1,4 +1,4 @@
-//! [`Versions`]: the multi-version store, as a list of whole copies.
+//! [`Versions`]: a naive multi-version store, as a list of whole copies.
 
 use super::ByteMap;
 
@@ -55,7 +55,7 @@ impl<V> Versions<V> {
         self.open.is_some()
     }
 
-    /// Publishes the open transaction and returns its version number.
+    /// Commits the open transaction; returns the number of its version.
     ///
     /// # Panics
     ///
@@ -66,7 +66,7 @@ impl<V> Versions<V> {
         self.latest_version()
     }
 
-    /// Forgets the open transaction.
+    /// Drops the open transaction.
     ///
     /// # Panics
     ///
@@ -75,19 +75,19 @@ impl<V> Versions<V> {
         self.open.take().expect("no transaction is open");
     }
 
-    /// The number of the version that was committed last.
+    /// The number of the last committed version.
     #[must_use]
     pub fn latest_version(&self) -> usize {
         self.committed.len() - 1
     }
 
-    /// The version that was committed last.
+    /// The last committed version.
     #[must_use]
     pub fn latest(&self) -> &ByteMap<V> {
         self.version(self.latest_version())
     }
 
-    /// The map as it was committed as `version`.
+    /// The map of a committed version.
     ///
     /// # Panics
     ///
@@ -112,7 +112,7 @@ impl<V: Clone> Versions<V> {
 }
 
 impl<V: PartialEq> Versions<V> {
-    /// What differs between two versions, in key order.
+    /// The differences between two versions, in key order.
     ///
     /// # Panics
     ///
@@ -126,27 +126,27 @@ impl<V: PartialEq> Versions<V> {
 /// One difference between two maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a, V> {
-    /// The key stands in the new map only.
+    /// Only the new map has the key.
     Added {
         /// The key.
         key: &'a [u8],
-        /// Its value.
+        /// The value in the new map.
         new: &'a V,
     },
-    /// The key stands in the old map only.
+    /// Only the old map has the key.
     Removed {
         /// The key.
         key: &'a [u8],
-        /// The value it had.
+        /// The value in the old map.
         old: &'a V,
     },
-    /// The key stands in both with different values.
+    /// Both maps have the key, with different values.
     Changed {
         /// The key.
         key: &'a [u8],
-        /// The value it had.
+        /// The value in the old map.
         old: &'a V,
-        /// The value it has.
+        /// The value in the new map.
         new: &'a V,
     },
 }
@@ -163,7 +163,7 @@ impl<'a, V> Change<'a, V> {
     }
 }
 
-/// What differs between two maps, in key order. Equal values are no difference.
+/// The differences between two maps, in key order. Equal values are no difference.
 #[must_use]
 pub fn diff<'a, V: PartialEq>(old: &'a ByteMap<V>, new: &'a ByteMap<V>) -> Vec<Change<'a, V>> {
     let mut changes = Vec::new();

@@ -1,7 +1,7 @@
-//! Operations on a map from ranges of `u64` to values, and what the oracle answers to each.
+//! Operations on a map from ranges of `u64` to values, and the oracle's answer to each.
 //!
-//! One generator makes them, over one of several [`Domain`]s, from whatever it is given to choose
-//! by: a random number generator, or a fuzzer's bytes.
+//! One generator draws them over one of several [`Domain`]s. Its choices come from a random number
+//! generator or from a fuzzer's bytes.
 
 use std::ops::RangeInclusive;
 
@@ -9,23 +9,23 @@ use fastrand::Rng;
 
 use crate::oracle::RangeMap;
 
-/// One operation on a map from ranges to `u64`. Ranges, sizes and alignments may be bad ones.
+/// One operation on a map from ranges to `u64`. Its ranges, sizes and alignments may be invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The fields are the arguments of the method that the variant is named after.
 pub enum RangeOp {
-    /// Store over whatever is there.
+    /// Store a range, and replace what it overlaps.
     Store(RangeInclusive<u64>, u64),
-    /// Store, and join with equal neighbours.
+    /// Store a range, and join it with equal neighbours.
     StoreCoalescing(RangeInclusive<u64>, u64),
-    /// Store where nothing is.
+    /// Store a range if it overlaps no entry.
     Insert(RangeInclusive<u64>, u64),
-    /// Take the whole entry that holds an index.
+    /// Remove the whole entry that has an index.
     Erase(u64),
-    /// Leave nothing in a range.
+    /// Clear a range.
     ClearRange(RangeInclusive<u64>),
-    /// Leave nothing.
+    /// Clear the map.
     Clear,
-    /// Store at the lowest place, or at the highest one.
+    /// Store at the lowest free place, or at the highest one.
     Alloc {
         size: u64,
         align: u64,
@@ -33,14 +33,14 @@ pub enum RangeOp {
         highest: bool,
         value: u64,
     },
-    /// Store at the lowest place from `next` on.
+    /// Store at the lowest free place from `next` on.
     AllocCyclic {
         size: u64,
         within: RangeInclusive<u64>,
         next: u64,
         value: u64,
     },
-    /// Ask for the entry or the gap that holds an index.
+    /// Ask for the entry or the gap that has an index.
     Locate(u64),
     /// Ask for the first entry that starts after an index.
     NextAfter(u64),
@@ -52,7 +52,7 @@ pub enum RangeOp {
     Range(RangeInclusive<u64>),
     /// List the gaps in a range.
     Gaps(RangeInclusive<u64>),
-    /// Ask for the lowest place, or for the highest one.
+    /// Ask for the lowest free place, or for the highest one.
     FindGap {
         size: u64,
         align: u64,
@@ -61,18 +61,17 @@ pub enum RangeOp {
     },
 }
 
-/// An answer to a [`RangeOp`], in a form that a map under test can build too.
+/// The answer to a [`RangeOp`], in a form that a map under test can build, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeOutcome {
-    /// `Store`, `Insert`, `ClearRange`, `Clear`: done.
+    /// `Store`, `Insert`, `ClearRange`, `Clear` were done.
     Done,
-    /// `Insert` met this entry first and changed nothing.
+    /// `Insert` overlaps this entry first, and changed nothing.
     Occupied(RangeInclusive<u64>),
-    /// `Alloc`, `AllocCyclic`: there is no such place.
+    /// `Alloc`, `AllocCyclic` found no free place.
     NoGap,
-    /// A writing operation was refused for an argument that no map can do anything with: a range
-    /// that ends before it starts, a window smaller than the size, a size of 0, an alignment that
-    /// is no power of two.
+    /// A writing operation was refused for an invalid argument: a range that ends before it starts,
+    /// a window smaller than the size, a size of 0, or an alignment that is no power of two.
     BadArgument,
     /// `Erase`, `NextAfter`, `PrevBefore`, `End`.
     Entry(Option<(RangeInclusive<u64>, u64)>),
@@ -82,14 +81,14 @@ pub enum RangeOutcome {
     Entries(Vec<(RangeInclusive<u64>, u64)>),
     /// `Gaps`, in order.
     Gaps(Vec<RangeInclusive<u64>>),
-    /// `FindGap`, `Alloc`, `StoreCoalescing`: where.
+    /// `FindGap`, `Alloc`, `StoreCoalescing`: the range.
     At(Option<RangeInclusive<u64>>),
-    /// `AllocCyclic`: where, and from where the next one is to go on.
+    /// `AllocCyclic`: the range, and the index from which the next one goes on.
     Cyclic(RangeInclusive<u64>, u64),
 }
 
 impl RangeOp {
-    /// Whether it may change the map.
+    /// Whether the operation may change the map.
     #[must_use]
     pub fn writes(&self) -> bool {
         !matches!(
@@ -104,8 +103,8 @@ impl RangeOp {
         )
     }
 
-    /// Whether an argument is one that every map refuses (writing ones) or has no answer to
-    /// (questions).
+    /// Whether an argument is invalid: every map refuses such a writing operation, and has no
+    /// answer to such a question.
     #[must_use]
     pub fn is_bad(&self) -> bool {
         let small = |size: u64, within: &RangeInclusive<u64>| {
@@ -135,7 +134,7 @@ impl RangeOp {
         }
     }
 
-    /// Does the operation to the oracle, and returns the answer that every map must give.
+    /// Applies the operation to the oracle; returns the answer that every map must give.
     pub fn apply(&self, map: &mut RangeMap<u64>) -> RangeOutcome {
         use RangeOutcome as Out;
         let owned = |(range, value): (RangeInclusive<u64>, &u64)| (range, *value);
@@ -226,18 +225,18 @@ fn find(
     }
 }
 
-/// Which indices operations are about.
+/// The indices that operations use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Domain {
-    /// Indices 0 to 39: every border of every range is met.
+    /// Indices 0 to 39, so that operations hit every border of every range.
     Tiny,
-    /// The last 40 indices of all.
+    /// The last 40 indices below 2^64.
     Top,
     /// Ranges of 1 to 16 pages of 4096 in the first 4096 pages.
     Pages,
     /// Ranges of 1 to 24 among the first 6000 indices, at any of them.
     Bytes,
-    /// Anywhere, mostly far from each other, of any length up to 2^56.
+    /// Ranges at any index, mostly far from each other, with up to 2^56 indices.
     Scattered,
     /// Short ranges in eight neighbourhoods that are far from each other, the first at 0, the last
     /// at the end.
@@ -247,7 +246,7 @@ pub enum Domain {
 }
 
 impl Domain {
-    /// All of them.
+    /// All domains.
     pub const ALL: [Self; 7] = [
         Self::Tiny,
         Self::Top,
@@ -258,7 +257,7 @@ impl Domain {
         Self::Dense,
     ];
 
-    /// The indices that most ranges lie in.
+    /// The window that has most of the ranges.
     #[must_use]
     pub fn window(self) -> RangeInclusive<u64> {
         match self {
@@ -271,7 +270,7 @@ impl Domain {
         }
     }
 
-    /// What sizes and places are multiples of.
+    /// The unit of sizes and places.
     fn unit(self) -> u64 {
         match self {
             Domain::Pages => 4096,
@@ -287,7 +286,7 @@ impl Domain {
             Domain::Bytes => choices.below(6000),
             Domain::Scattered => choices.any(),
             Domain::Clusters => {
-                // One is at the start of all indices and one at their end. Some ranges stand apart
+                // One neighbourhood is at index 0, and one at the last index. Some ranges are apart
                 // from the rest of their neighbourhood.
                 let (neighbourhood, place) = (choices.below(8), choices.below(600));
                 match (neighbourhood, choices.one_in(64)) {
@@ -300,10 +299,10 @@ impl Domain {
         }
     }
 
-    /// One less than the number of indices.
+    /// The number of indices of a range, less one.
     fn length(self, choices: &mut impl Choices) -> u64 {
         match self {
-            // Squared, so that most are short and some reach far.
+            // A product, so that most ranges are short and some are long.
             Domain::Tiny | Domain::Top => choices.below(7) * choices.below(7),
             Domain::Pages => (choices.below(16) << 12) + 4095,
             Domain::Bytes => choices.below(24),
@@ -316,7 +315,7 @@ impl Domain {
         }
     }
 
-    /// A range, seldom one that ends before it starts.
+    /// A range; rarely one that ends before it starts.
     fn range(self, choices: &mut impl Choices) -> RangeInclusive<u64> {
         let start = self.start(choices);
         if choices.one_in(200) && start > 0 {
@@ -325,7 +324,7 @@ impl Domain {
         start..=start.saturating_add(self.length(choices))
     }
 
-    /// A range that reaches over many others, sometimes over everything.
+    /// A range that overlaps many others, sometimes all of them.
     fn wide(self, choices: &mut impl Choices) -> RangeInclusive<u64> {
         if choices.one_in(12) {
             return 0..=u64::MAX;
@@ -357,13 +356,13 @@ impl Domain {
         }
     }
 
-    /// An operation over this domain. More grows the map than shrinks it if `growing`, else the
-    /// other way about.
+    /// An operation over this domain. If `growing`, most operations grow the map; otherwise most
+    /// shrink it.
     pub fn op(self, choices: &mut impl Choices, growing: bool) -> RangeOp {
         // Few values, so that neighbours are often equal.
         let value = choices.below(4);
         let kind = choices.below(100);
-        // In a map that shrinks, most stores are erasures, some of them of many entries.
+        // While the map shrinks, most stores become erasures, some of them of many entries.
         if !growing && kind < 45 && !choices.one_in(4) {
             return match choices.below(8) {
                 0..=4 => RangeOp::Erase(self.start(choices)),
@@ -415,20 +414,20 @@ impl Domain {
     }
 }
 
-/// Something to choose by.
+/// A source of choices.
 pub trait Choices {
     /// A number below `n`, which is not 0.
     fn below(&mut self, n: u64) -> u64;
 
-    /// Any number.
+    /// Any number of 64 bits.
     fn any(&mut self) -> u64;
 
-    /// Yes, once in `n` times.
+    /// True once in `n` times.
     fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == n - 1
     }
 
-    /// Whether there is nothing more to choose by.
+    /// Whether the source has ended.
     fn ended(&self) -> bool {
         false
     }
@@ -444,8 +443,8 @@ impl Choices for Rng {
     }
 }
 
-/// Choices by a fuzzer's bytes: as many for each number as it may have. Behind their end they are
-/// zeros.
+/// Choices from a fuzzer's bytes. A number takes as many bytes as its bound has. After the end of
+/// the bytes all choices are zero.
 impl Choices for &[u8] {
     fn below(&mut self, n: u64) -> u64 {
         let bytes = (64 - (n - 1).leading_zeros()).div_ceil(8) as usize;
@@ -470,8 +469,7 @@ fn take(from: &mut &[u8], bytes: usize) -> u64 {
         .fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// A source of operations over one domain, in which the map grows for a while and then shrinks
-/// again.
+/// A source of operations over one domain, in which the map grows and shrinks by turns.
 ///
 /// ```
 /// use sapwood_model::oracle::RangeMap;
@@ -492,7 +490,7 @@ pub struct RangeOps<C> {
 }
 
 impl RangeOps<Rng> {
-    /// An endless source, drawn from a seed.
+    /// An endless source of operations drawn from a seed.
     #[must_use]
     pub fn new(domain: Domain, seed: u64) -> Self {
         Self::with(domain, Rng::with_seed(seed))
@@ -500,7 +498,8 @@ impl RangeOps<Rng> {
 }
 
 impl<'a> RangeOps<&'a [u8]> {
-    /// Operations from a fuzzer's bytes, whose first one says the domain; they end with the bytes.
+    /// A source of operations from a fuzzer's bytes. The first byte chooses the domain. The source
+    /// ends with the bytes.
     #[must_use]
     pub fn from_bytes(mut bytes: &'a [u8]) -> Self {
         let domain = bytes.below(Domain::ALL.len() as u64);
@@ -509,7 +508,7 @@ impl<'a> RangeOps<&'a [u8]> {
 }
 
 impl<C: Choices> RangeOps<C> {
-    /// A source that chooses by `choices`.
+    /// A source of operations drawn by `choices`.
     pub fn with(domain: Domain, choices: C) -> Self {
         Self {
             domain,
@@ -518,7 +517,7 @@ impl<C: Choices> RangeOps<C> {
         }
     }
 
-    /// The domain.
+    /// The domain of the operations.
     #[must_use]
     pub fn domain(&self) -> Domain {
         self.domain

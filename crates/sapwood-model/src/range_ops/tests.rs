@@ -1,10 +1,11 @@
-//! What the generators promise.
+//! Tests of what the generators promise.
 
 use super::*;
 use std::collections::HashSet;
 use std::mem::discriminant;
 
-/// The kinds of operations and of outcomes that were met, and the most entries.
+/// Runs operations; returns how many kinds of operations and of outcomes came, and the largest
+/// number of entries.
 fn run(ops: impl Iterator<Item = RangeOp>) -> (usize, usize, usize) {
     let mut map = RangeMap::new();
     let (mut kinds, mut outcomes, mut most) = (HashSet::new(), HashSet::new(), 0);

@@ -1,5 +1,5 @@
-//! What measuring needs to know of a family, and the obvious way to look up: a hash map for each
-//! length of prefix.
+//! The properties of a family that the measurements need, and the rival of `Fib`: a hash map for
+//! each prefix length.
 
 use std::hash::Hash;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -9,22 +9,22 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use sapwood::lpm::{Family, V4, V6};
 use sapwood_model::oracle::Prefix;
 
-/// A family, with addresses also as 128 bits, left-aligned.
+/// A family whose addresses convert to 128 bits, left-aligned.
 pub trait Kind: Family {
-    /// Its name.
+    /// The name of the family.
     const NAME: &'static str;
-    /// The first bits of an address.
+    /// The first bits of an address, the rest cleared.
     type Bits: Copy + Eq + Hash;
 
-    /// The address of these bits.
+    /// The address with these bits.
     fn address(left: u128) -> Self::Addr;
     /// The bits of an address.
     fn left(address: Self::Addr) -> u128;
-    /// The prefix of these bits.
+    /// The prefix with these bits.
     fn join(prefix: Prefix) -> Self::Net;
     /// The bits of a prefix.
     fn split(net: Self::Net) -> Prefix;
-    /// The first bits of an address, the rest cleared.
+    /// The first `len` bits of an address, the rest cleared.
     fn first(address: Self::Addr, len: u8) -> Self::Bits;
 }
 
@@ -84,8 +84,8 @@ impl Kind for V6 {
 
 type Map<K> = HashMap<K, u32, foldhash::fast::RandomState>;
 
-/// A hash map for each length that has prefixes; a lookup asks one after the other, the longest
-/// first.
+/// A hash map for each length that has prefixes. A lookup asks the maps one after the other, the
+/// longest length first.
 pub struct PerLength<F: Kind>(Vec<(u8, Map<F::Bits>)>);
 
 impl<F: Kind> PerLength<F> {
@@ -102,13 +102,13 @@ impl<F: Kind> PerLength<F> {
         PerLength(lengths.filter_map(|(len, map)| Some((len, map?))).collect())
     }
 
-    /// The length of the longest prefix of an address, and its next hop.
+    /// The length of the longest prefix that covers an address, and its next hop.
     #[inline]
     pub fn lookup(&self, address: F::Addr) -> Option<(u8, u32)> {
         self.matches(address).next()
     }
 
-    /// All prefixes of an address, longest first.
+    /// The lengths of all prefixes that cover an address and their next hops, longest first.
     #[inline]
     pub fn matches(&self, address: F::Addr) -> impl Iterator<Item = (u8, u32)> {
         let found = move |(len, map): &(u8, Map<F::Bits>)| {
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_wins() {
+    fn lookups_find_the_longest_prefix() {
         let net = |text: &str| text.parse::<Ipv4Net>().unwrap();
         let table = PerLength::<V4>::new(&[
             (net("0.0.0.0/0"), 1),

@@ -1,4 +1,4 @@
-//! Lookups in a table and in one hash map a length, in turns; all answers are compared.
+//! Measures lookups in a `Fib` and in hash maps by turns, and compares all answers.
 
 use std::hint::black_box;
 
@@ -9,39 +9,39 @@ use super::family::{Kind, PerLength};
 use crate::errors::Error;
 use crate::figures::{median, mega, timed};
 
-/// Addresses to a batch.
+/// The addresses of a batch.
 const BATCH: usize = 32;
 
-/// A table, its rival, and addresses to ask both for.
+/// A table, its rival, and the addresses to look up in both.
 pub struct Course<F: Kind> {
-    /// Ours.
+    /// The table of the library.
     pub fib: Fib<F, u32>,
-    /// The rival, which also knows all answers.
+    /// The rival, which is also the oracle.
     pub maps: PerLength<F>,
-    /// Sorted, without repetition.
+    /// The routes, sorted and without repetition.
     pub routes: Vec<(F::Net, u32)>,
-    /// Out of all there are.
+    /// Random addresses of the whole family.
     random: Vec<F::Addr>,
-    /// Inside of prefixes, drawn evenly.
+    /// Random addresses inside prefixes, which are drawn evenly.
     pub inside: Vec<F::Addr>,
-    /// Seconds that building took, ours and the rival's.
+    /// The seconds to build the table and the rival.
     pub built: [f64; 2],
 }
 
-/// Millions of lookups a second, medians: random addresses, and those inside the table.
+/// Medians in millions of lookups a second, of random addresses and of those inside the table.
 pub struct Speeds {
-    /// Ours, one by one.
+    /// The rates of the table, one by one.
     pub single: [f64; 2],
-    /// Ours, 32 at a time.
+    /// The rates of the table, 32 at a time.
     pub batch: [f64; 2],
-    /// The rival's.
+    /// The rates of the rival.
     pub maps: [f64; 2],
     /// How many answers were compared.
     pub checks: u64,
 }
 
 impl<F: Kind> Course<F> {
-    /// Builds both. There must be routes.
+    /// Builds the table and the rival of at least one route.
     pub fn new(routes: Vec<(F::Net, u32)>, addresses: usize) -> Result<Self, Error> {
         let (fib, ours) = timed(|| Fib::builder().build_from(routes.iter().copied()));
         let (maps, theirs) = timed(|| PerLength::new(&routes));
@@ -62,7 +62,7 @@ impl<F: Kind> Course<F> {
         })
     }
 
-    /// Compares every answer, then measures.
+    /// Compares all answers, and then measures.
     pub fn run(&self, rounds: u64, mut progress: impl FnMut()) -> Result<Speeds, Error> {
         let mut speeds = Speeds {
             single: [0.0; 2],
@@ -117,7 +117,7 @@ impl<F: Kind> Course<F> {
         Ok(speeds)
     }
 
-    /// Compares the answers for all addresses, also prefixes; returns how many.
+    /// Compares next hops and prefix lengths of all addresses; returns how many were compared.
     pub fn compare(&self) -> Result<u64, Error> {
         let snapshot = self.fib.snapshot();
         for address in self.random.iter().chain(&self.inside) {

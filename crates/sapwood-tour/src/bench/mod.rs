@@ -1,4 +1,4 @@
-//! `routes bench`: the library on a table of one's own.
+//! `routes bench`: measures the library on a table of the user.
 
 pub mod family;
 pub mod lookups;
@@ -19,18 +19,18 @@ use crate::routes::load::Routes;
 use family::Kind;
 use lookups::Course;
 
-/// How long a reader reads, alone and beside the writer, in a round.
+/// The time that a reader reads in each round, alone and beside the writer.
 const SLICE: Duration = Duration::from_millis(200);
 
-/// What was measured of a family, in text and as a document.
+/// The figures of a family, as text and as a document.
 pub struct Measured {
-    /// One row of the table of lookups for ours and one for the rival.
+    /// The rows of the table of lookups: one for `Fib` and one for the rival.
     pub rows: Vec<Vec<String>>,
-    /// A sentence on building, memory and updates.
+    /// The text on building and updates.
     pub more: String,
     /// All figures.
     pub figures: Value,
-    /// Answers that were compared.
+    /// How many answers were compared.
     pub checks: u64,
 }
 
@@ -57,7 +57,7 @@ pub fn measure<F: Kind>(
     progress.doing(format!("asking {}", F::NAME));
     let speeds = course.run(rounds, || progress.step())?;
     progress.doing(format!("changing {}", F::NAME));
-    // Before the changes: what they leave behind is not the table's.
+    // Before the updates, whose garbage is no part of the table.
     let bytes = [course.fib.memory().total(), course.maps.bytes()];
     let updated = updates::run(&course, slice, rounds, || progress.step())?;
     let mb = bytes.map(|bytes| figure(bytes as f64 / 1e6));
@@ -72,13 +72,14 @@ pub fn measure<F: Kind>(
     let measured = Measured {
         rows: vec![
             row("Fib", speeds.single, Some(speeds.batch), &mb[0]),
-            row("hash map a length", speeds.maps, None, &mb[1]),
+            row("hash map per length", speeds.maps, None, &mb[1]),
         ],
         more: format!(
             "{}: {} routes, built in {:.0} ms (the hash maps in {:.0} ms)\n  \
-             {} changes beside a reader: {} µs in the middle, {} µs one in a thousand, {} µs the\n  \
-             worst, waits for a processor included\n  \
-             the reader: {} M lookups/s alone, {} M/s beside the writer, every next hop an old or a new one",
+             {} changes beside a reader: median {} µs, 99.9th percentile {} µs, worst {} µs,\n  \
+             waits for a processor included\n  \
+             the reader: {} million lookups a second alone, {} million beside the writer;\n  \
+             every next hop was an old or a new one",
             F::NAME,
             grouped(course.routes.len()),
             course.built[0] * 1e3,
@@ -117,7 +118,7 @@ pub fn measure<F: Kind>(
     Ok((course, measured))
 }
 
-/// Loads, measures, tells.
+/// Loads the routes, measures, and prints the figures.
 pub fn run(args: &BenchArgs) -> Outcome {
     let routes = Routes::load_some(&args.input, &args.source)?;
     let next_hops = routes.names.len();

@@ -1,4 +1,4 @@
-//! Updates of a table while a reader checks every answer.
+//! Measures updates of a table while a reader checks every answer.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,38 +13,38 @@ use crate::beside::{Pace, Paces};
 use crate::errors::Error;
 use crate::figures::{cpu_time, median};
 
-/// This many prefixes are changed again and again.
+/// How many prefixes are changed again and again.
 const CHANGED: usize = 4096;
 /// A next hop that no route of the table has.
 const DETOUR: u32 = u32::MAX;
-/// Lookups between two words with the writer.
+/// How many lookups a view serves.
 const BURST: usize = 256;
 
-/// What came of it.
+/// The figures of the updates and of the reader.
 pub struct Updated {
-    /// Changes that were published while the reader read.
+    /// How many changes were published.
     pub updates: u64,
-    /// Of the time of one change, in microseconds: the middle, one in a thousand, the worst.
+    /// The median, the 99.9th percentile and the worst of the time of one change, in microseconds.
     pub micros: [f64; 3],
-    /// Millions of lookups a second of the reader's processor time: alone, and beside the writer.
+    /// The rate of the reader alone, in millions of lookups a second of its processor time.
     pub alone: f64,
-    /// Beside the writer.
+    /// The rate of the reader beside the writer, in the same unit.
     pub beside: f64,
-    /// Lookups that were checked.
+    /// How many lookups were checked.
     pub lookups: u64,
 }
 
-/// A prefix that is changed, an address that only it decides, and all answers that are right at
-/// some time.
+/// A prefix to change, an address whose answer depends on no other changed prefix, and all answers
+/// that are right at some time.
 struct Target<F: Kind> {
     net: F::Net,
     hop: u32,
     address: F::Addr,
-    /// With the prefix, without it, and with the detour.
+    /// The answers with the prefix, without it, and with the detour.
     right: [Option<u32>; 3],
 }
 
-/// Chooses prefixes such that an address of each has no other of them above it.
+/// Chooses prefixes, each with an address whose next shorter prefix is not among them.
 fn targets<F: Kind>(course: &Course<F>) -> Vec<Target<F>> {
     let mut targets = Vec::new();
     let mut changed: HashSet<Prefix> = HashSet::new();
@@ -76,7 +76,7 @@ fn targets<F: Kind>(course: &Course<F>) -> Vec<Target<F>> {
     targets
 }
 
-/// Reads alone and beside a writer, in turns; leaves the table as it was.
+/// Measures the reader and the writer. The table has the same routes after that.
 pub fn run<F: Kind>(
     course: &Course<F>,
     slice: Duration,
@@ -115,7 +115,7 @@ pub fn run<F: Kind>(
     })
 }
 
-/// Reads for a while.
+/// Reads for `time`, and checks each answer.
 fn read<F: Kind>(fib: &Fib<F, u32>, targets: &[Target<F>], time: Duration) -> Result<Pace, Error> {
     let mut reader = fib
         .reader("reader")
@@ -141,8 +141,9 @@ fn read<F: Kind>(fib: &Fib<F, u32>, targets: &[Target<F>], time: Duration) -> Re
     Ok(Pace { lookups, cpu })
 }
 
-/// Takes routes away, brings them back by a detour, and as they were, until it is stopped:
-/// nanoseconds of each change. One at least, however late the thread gets a core.
+/// Removes a route, inserts it with the detour, and inserts it as it was, until the flag stops it.
+/// Returns the nanoseconds of each change. It changes at least one route, however late its thread
+/// runs.
 fn write<F: Kind>(
     fib: &Fib<F, u32>,
     targets: &[Target<F>],

@@ -9,7 +9,7 @@ use super::{Chapter, Tour, figure, grouped, mega, timed};
 use crate::errors::Error;
 use crate::progress::Progress;
 
-/// Fills a map with each set, key by key and from sorted entries.
+/// The chapter that builds a map of each set, key by key and from sorted entries.
 pub struct Building;
 
 impl Chapter for Building {
@@ -23,10 +23,10 @@ impl Chapter for Building {
 
     fn run(&self, tour: &mut Tour) -> Result<Value, Error> {
         tour.say(
-            "A QpMap is BTreeMap's interface over byte strings, in one flat piece of memory.\n\
-             Keys are inserted one by one in random order; then a second map is built from the sorted\n\
-             entries, which is quickest. \"beyond\" is all memory a key takes beyond its own bytes: 8 of it\n\
-             are its value.\n ",
+            "A QpMap has the interface of BTreeMap for byte strings, in one flat piece of memory. \
+             Keys are inserted one by one in random order; then a second map is built from the \
+             sorted entries. M/s is millions of keys a second. \"beyond\" is the bytes of memory \
+             that a key takes beyond its own bytes; 8 of them are its value.\n ",
         )?;
         let mut progress = Progress::new("building", Some(3 * tour.sets.len() as u64), false);
         let mut sets = std::mem::take(&mut tour.sets);
@@ -57,7 +57,7 @@ impl Chapter for Building {
                 format!("{}: length", set.name)
             })?;
             tour.check(sorted == map, || {
-                format!("{}: built two ways, not equal", set.name)
+                format!("{}: the two maps are not equal", set.name)
             })?;
             for (map, how) in [(&map, "inserted"), (&sorted, "sorted")] {
                 let verdict = map.verify();

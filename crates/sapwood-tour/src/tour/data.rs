@@ -1,4 +1,4 @@
-//! The tour's keys: names that this machine has, generated ones, and the user's.
+//! The keys of the tour: names of this machine, generated names, and the user's keys.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,21 +16,21 @@ use crate::records::{Record, Records};
 const DOMAINS: usize = 1_000_000;
 const QUICK_DOMAINS: usize = 100_000;
 const MOST_PATHS: usize = 200_000;
-/// This many misses, and this many keys for queries, are drawn from a set.
+/// How many misses are generated for a set, and how many keys are drawn from it for lookups.
 pub const SAMPLE: usize = 250_000;
 
-/// Distinct keys, the maps made of them, and keys that are not among them.
+/// Distinct keys, the maps of them, and keys that are not among them.
 pub struct Set {
     pub name: String,
     pub how: String,
-    /// In random order. The value of a key is its place here.
+    /// The keys in random order. The value of a key is its place here.
     pub keys: Vec<Box<[u8]>>,
     pub misses: Vec<Box<[u8]>>,
-    /// Keys are domain names in canonical form.
+    /// Whether the keys are domain names in canonical form.
     pub dns: bool,
-    /// Ours, once the first chapter has built it.
+    /// The map of the keys, after the first chapter has built it.
     pub map: QpMap<u64>,
-    /// The naive one that knows all answers.
+    /// The oracle that has the right answers.
     pub oracle: BTreeMap<Box<[u8]>, u64>,
 }
 
@@ -40,7 +40,7 @@ impl Set {
         rng.shuffle(&mut data.keys);
         data.keys.truncate(limit);
         let count = data.keys.len().min(SAMPLE);
-        // A user's file may be too small or too dense for as many.
+        // A small or dense file may not allow this many misses.
         let misses = data.mutated_within(count, 4 * count, rng.u64(..));
         Set {
             name,
@@ -57,7 +57,7 @@ impl Set {
         self.keys.iter().map(|key| key.len()).sum()
     }
 
-    /// A key as people write it.
+    /// The text of a key.
     pub fn show(&self, key: &[u8]) -> String {
         match dns_name_to_text(key) {
             Ok(name) if self.dns => name,
@@ -75,7 +75,7 @@ impl Set {
     }
 }
 
-/// All sets that are to be had, and why others are not.
+/// All sets that this machine can give, and the reasons why others are missing.
 pub fn load(args: &TourArgs) -> Result<(Vec<Set>, Vec<String>), Error> {
     let limit = args.limit.unwrap_or(usize::MAX);
     let names = limit.min(if args.quick { QUICK_DOMAINS } else { DOMAINS });
@@ -101,7 +101,7 @@ pub fn load(args: &TourArgs) -> Result<(Vec<Set>, Vec<String>), Error> {
     let mut data = domains(names.max(1), 1);
     for key in &mut data.keys {
         *key = dns_name(&key)
-            .map_err(|e| Error::Tour(format!("a generated name is not one: {e}")))?
+            .map_err(|e| Error::Tour(format!("a generated name is not a domain name: {e}")))?
             .into();
     }
     sets.push(Set::new("domain names".into(), data, true, limit));
@@ -143,7 +143,7 @@ fn lines(file: &Path) -> Result<DataSet, Error> {
     Ok(DataSet::distinct("file", how, keys))
 }
 
-/// Keys one behind the other, so that reading them costs every map the same.
+/// Keys stored one after the other, so that reading them costs each map the same.
 pub struct Flat {
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -162,7 +162,7 @@ impl Flat {
         flat
     }
 
-    /// Keys drawn at random, at most `count`.
+    /// At most `count` of the keys, drawn at random.
     pub fn drawn(keys: &[Box<[u8]>], count: usize, seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut order: Vec<usize> = (0..keys.len()).collect();

@@ -10,7 +10,7 @@ use super::data::{Flat, SAMPLE};
 use super::{Chapter, Tour, figure, grouped, mega, timed};
 use crate::errors::Error;
 
-/// Saving, opening, asking, and refusing what is damaged.
+/// The chapter that saves a map, opens and queries the file, and opens damaged copies.
 pub struct Files;
 
 impl Chapter for Files {
@@ -29,8 +29,9 @@ impl Chapter for Files {
         let largest = sets.iter().max_by_key(|set| set.keys.len());
         let set = largest.unwrap_or(&sets[0]);
         tour.say(format!(
-            "A map is saved beside the old file and renamed over it, so that a reader finds one or the other,\n\
-             whole. Opening maps the file into memory; nothing is read into structures. The {}:",
+            "Saving a map writes a new file and renames it over the old one, so that a reader \
+             opens one of the two, whole. Opening maps the file into memory and copies nothing. \
+             The {}:",
             set.name
         ))?;
         let (saved, saving) = timed(|| set.map.save(&path));
@@ -48,9 +49,11 @@ impl Chapter for Files {
         tour.check(ours == sum, || "lookups in a file".into())?;
         let shape = file.shape().map_err(Error::Wrong)?;
         tour.say(format!(
-            "  saved {} bytes ({} beyond each key) in {saving:.0?}, flushed to the disk\n  \
-             opened in {opening:.0?}, or with every byte and branch checked in {checking:.0?}\n  \
-             asked {} M/s; {:.1} branches above a leaf on average, {} at most",
+            "  saved {} bytes ({} for each key beyond its own bytes) in {saving:.0?}, flushed to \
+             the disk\n  \
+             opened in {opening:.0?}, or in {checking:.0?} with a check of every byte and \
+             branch\n  \
+             {} million lookups a second; {:.1} branches above a leaf on average, {} at most",
             grouped(file.file_bytes()),
             figure((file.file_bytes() - shape.key_bytes) as f64 / file.len() as f64),
             figure(mega(asked.len(), hit)),
@@ -59,7 +62,7 @@ impl Chapter for Files {
         ))?;
 
         tour.say("\nDamaged files are refused:")?;
-        // A smaller map, because it is damaged many times.
+        // A smaller map, because many damaged copies of its file are written.
         let small = &sets[0];
         small
             .map
@@ -67,7 +70,7 @@ impl Chapter for Files {
             .map_err(|e| Error::Tour(e.to_string()))?;
         let refused = refusals(tour, &path)?;
         tour.say(format!(
-            "  ... {refused} damaged copies in all, each refused"
+            "  ... {refused} damaged copies in all, and each was refused"
         ))?;
         let figures = json!({
             "set": set.name,
@@ -83,7 +86,7 @@ impl Chapter for Files {
     }
 }
 
-/// Damages a copy in several ways; each must be noticed.
+/// Damages copies of a file in several ways, and checks that none of them opens.
 fn refusals(tour: &mut Tour, path: &Path) -> Result<usize, Error> {
     let whole = fs::read(path).map_err(Error::read(path))?;
     let copy = path.with_extension("damaged");
@@ -108,7 +111,7 @@ fn refusals(tour: &mut Tour, path: &Path) -> Result<usize, Error> {
         fs::write(&copy, bytes).map_err(Error::write(&copy))?;
         let verdict = QpFile::<u64>::open(&copy);
         tour.check(verdict.is_err(), || {
-            format!("a map was opened though {what}")
+            format!("a damaged file was opened: {what}")
         })?;
         if let Err(error) = verdict
             && i < 6

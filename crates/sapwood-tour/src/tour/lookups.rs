@@ -1,4 +1,4 @@
-//! Chapter: asking one map everything.
+//! Chapter: all kinds of lookups in a map.
 
 use std::ops::Bound;
 
@@ -10,7 +10,7 @@ use super::{Chapter, Tour, figure, grouped, mega, timed};
 use crate::errors::Error;
 use crate::progress::Progress;
 
-/// Lookups, misses, scans, prefixes, neighbours, longest prefixes.
+/// The chapter on lookups, misses, scans, prefixes, neighbours and longest prefixes.
 pub struct Lookups;
 
 impl Chapter for Lookups {
@@ -24,10 +24,11 @@ impl Chapter for Lookups {
 
     fn run(&self, tour: &mut Tour) -> Result<Value, Error> {
         tour.say(
-            "Every question is put to BTreeMap, too. In millions of answers a second, on one thread:\n\
-             hit, a lookup of a stored key; batch, 16 at a time with get_many; miss, a key that is not there;\n\
-             scan, entries in order; prefix, the first ten entries below a prefix; next, the entry before or\n\
-             behind a key; longest, the longest stored key that is a prefix of another.\n ",
+            "BTreeMap answers every question, too, and all answers are compared. The figures are \
+             millions of answers a second, on one thread: hit, the lookup of a stored key; batch, \
+             16 keys at a time by get_many; miss, the lookup of a key that is not stored; scan, \
+             all entries in order; prefix, the first ten entries of a prefix; next, the entry \
+             before or after a key; longest, the longest stored key that is a prefix of a key.\n ",
         )?;
         let sets = std::mem::take(&mut tour.sets);
         let mut progress = Progress::new("asking", Some(6 * sets.len() as u64), false);
@@ -71,7 +72,7 @@ impl Chapter for Lookups {
     }
 }
 
-/// Hits one by one and in batches, and misses.
+/// Measures hits one by one and in batches, and misses.
 fn points(tour: &mut Tour, set: &Set) -> Result<[f64; 3], Error> {
     let (map, oracle) = (&set.map, &set.oracle);
     let hits = Flat::drawn(&set.keys, SAMPLE, 1);
@@ -101,7 +102,7 @@ fn points(tour: &mut Tour, set: &Set) -> Result<[f64; 3], Error> {
     ])
 }
 
-/// All entries, forwards and backwards.
+/// Checks all entries forwards and backwards, and measures a walk forwards.
 fn scan(tour: &mut Tour, set: &Set) -> Result<f64, Error> {
     let theirs = || set.oracle.iter().map(|(k, v)| (&**k, v));
     tour.check(set.map.iter().eq(theirs()), || {
@@ -119,7 +120,7 @@ fn scan(tour: &mut Tour, set: &Set) -> Result<f64, Error> {
     Ok(mega(set.map.len(), time))
 }
 
-/// The first entries below parts of keys.
+/// Measures the first ten entries below prefixes, which are the first halves of keys.
 fn prefixes(tour: &mut Tour, set: &Set) -> Result<f64, Error> {
     let asked = Flat::drawn(&set.keys, 20_000, 3);
     let half = |key: &'_ [u8]| key.len().div_ceil(2);
@@ -147,7 +148,7 @@ fn prefixes(tour: &mut Tour, set: &Set) -> Result<f64, Error> {
     Ok(mega(asked.len(), time))
 }
 
-/// Predecessors and successors of keys that are there, and of keys that are not.
+/// Measures predecessors and successors of stored keys, and of keys that are not stored.
 fn neighbours(tour: &mut Tour, set: &Set) -> Result<f64, Error> {
     let drawn = [
         Flat::drawn(&set.keys, 25_000, 4),
@@ -178,7 +179,8 @@ fn neighbours(tour: &mut Tour, set: &Set) -> Result<f64, Error> {
     Ok(mega(2 * asked.len(), time))
 }
 
-/// The longest stored prefix of keys with something behind them, and of keys that are not there.
+/// Measures the longest stored prefix of stored keys with a suffix, and of keys that are not
+/// stored.
 fn longest(tour: &mut Tour, set: &Set) -> Result<f64, Error> {
     let mut asked: Vec<Vec<u8>> = Vec::new();
     for key in Flat::drawn(&set.keys, 20_000, 6).iter() {
@@ -198,7 +200,7 @@ fn longest(tour: &mut Tour, set: &Set) -> Result<f64, Error> {
             .fold(0, u64::wrapping_add)
     });
     for key in &asked {
-        // The naive way: every prefix, longest first.
+        // The oracle tries every prefix, longest first.
         let expected = (0..=key.len())
             .rev()
             .find_map(|len| set.oracle.get_key_value(&key[..len]))
@@ -210,11 +212,12 @@ fn longest(tour: &mut Tour, set: &Set) -> Result<f64, Error> {
     Ok(mega(asked.len(), time))
 }
 
-/// Domain names: a zone is a range, and the longest prefix is the closest enclosing name.
+/// Shows domain names: a zone is a range, and the longest prefix is the closest enclosing name.
 fn zones(tour: &mut Tour, set: &Set) -> Result<(), Error> {
     tour.say(
-        "\nDomain names are stored in the canonical order of DNSSEC (key::dns_name), where a zone is one\n\
-         contiguous range and the longest stored prefix is the closest enclosing name:",
+        "\nDomain names are stored in the canonical order of DNSSEC (key::dns_name). In this \
+         order a zone is one contiguous range, and the longest stored prefix is the closest \
+         enclosing name:",
     )?;
     for (key, _) in set.map.iter().step_by((set.map.len() / 3).max(1)).take(3) {
         let name = format!("host.deep.{}", set.show(key));
@@ -242,7 +245,7 @@ fn zones(tour: &mut Tour, set: &Set) -> Result<(), Error> {
     ))
 }
 
-/// File paths: a folder's ancestors.
+/// Shows file paths: the stored ancestors of the deepest path.
 fn folder(tour: &mut Tour, set: &Set) -> Result<(), Error> {
     let Some((path, _)) = set
         .map
@@ -261,7 +264,7 @@ fn folder(tour: &mut Tour, set: &Set) -> Result<(), Error> {
         "ancestors of a path".into()
     })?;
     tour.say(format!(
-        "\nPaths have stored ancestors at every slash; those of the deepest file: {}",
+        "\nA path has a stored ancestor at every slash. The deepest path has {} of them:",
         ancestors.len()
     ))?;
     for (key, _) in ancestors.iter().take(3) {

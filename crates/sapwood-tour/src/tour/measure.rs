@@ -1,4 +1,4 @@
-//! What memory a map takes, measured in a process of its own.
+//! Measures the memory of a map in a process of its own.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -17,19 +17,20 @@ use super::table::{BTree, Compacted, Foldhash, Std};
 use crate::errors::{Error, Outcome};
 use crate::output::document;
 
-/// How the figures come about, for whoever reads them.
-pub const HOW: &str = "Memory: each map is filled in a process of its own, which reads the keys from a file one by one; the \
-figure is the growth of its resident anonymous memory (RssAnon of /proc/self/status), all costs of the allocator included.";
+/// How memory is measured, for the readers of the figures.
+pub const HOW: &str = "Memory: a process of its own fills each map, and reads the keys from a \
+file one by one. The figure is the growth of its resident anonymous memory (RssAnon of \
+/proc/self/status), all costs of the allocator included.";
 
-/// The first argument of such a process.
+/// The first argument of a process that measures.
 const MEASURE: &str = "measure-memory";
 
-/// Which map to fill.
+/// The map to fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Rival {
-    /// Ours.
+    /// `QpMap`.
     Qp,
-    /// Ours, compacted.
+    /// `QpMap`, compacted.
     QpCompacted,
     /// `std::collections::HashMap`.
     Hash,
@@ -37,28 +38,28 @@ pub enum Rival {
     Foldhash,
     /// `std::collections::BTreeMap`.
     Btree,
-    /// Ours of ranges; each key is a start and an end, 8 bytes each, big-endian.
+    /// `MapleMap`; each key is a start and an end, 8 bytes each, big-endian.
     Ranges,
     /// `std::collections::BTreeMap` from starts to ends.
     RangesBtree,
 }
 
-/// What the process is to do that measures one map.
+/// The arguments of a process that measures one map.
 #[derive(Debug, Parser)]
 pub struct MeasureArgs {
-    /// The map.
+    /// The map to fill.
     pub rival: Rival,
-    /// Keys, each after its length in two bytes, least significant first.
+    /// The file of the keys, each after its length in two bytes, little-endian.
     pub keys: PathBuf,
 }
 
-/// What this process is to measure, if another one started it for that.
+/// The arguments of this process, if it was started to measure.
 pub fn asked() -> Option<MeasureArgs> {
     let mut args = std::env::args_os().skip(1).peekable();
     (args.peek()? == MEASURE).then(|| MeasureArgs::parse_from(args))
 }
 
-/// Writes keys for other processes, each after its length.
+/// Writes the file of the keys, each after its length.
 pub fn write_keys<K: AsRef<[u8]>>(keys: impl Iterator<Item = K>, path: &Path) -> Result<(), Error> {
     let write = || {
         let mut out = BufWriter::new(File::create(path)?);
@@ -73,8 +74,8 @@ pub fn write_keys<K: AsRef<[u8]>>(keys: impl Iterator<Item = K>, path: &Path) ->
     write().map_err(Error::write(path))
 }
 
-/// Starts a process that fills a map with the keys of a file; bytes in all, or why that is not
-/// known.
+/// Starts a process that fills a map with the keys of a file; returns the bytes of the map, or why
+/// they were not measured.
 pub fn bytes(rival: Rival, keys: &Path) -> Result<u64, String> {
     let name = rival.to_possible_value().map(|v| v.get_name().to_owned());
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
@@ -95,7 +96,7 @@ pub trait Fill: Default {
     /// Inserts a key.
     fn put(&mut self, key: &[u8], value: u64) -> Result<(), Error>;
 
-    /// Between inserting and asking; not timed.
+    /// Prepares the map for lookups after all insertions. The time is not measured.
     fn settle(&mut self) -> Result<(), Error> {
         Ok(())
     }
@@ -116,7 +117,7 @@ impl Fill for Spans {
     }
 }
 
-/// The other process: fills one map and prints by how much its memory grew.
+/// Runs in the other process: fills one map and prints by how much its memory grew.
 pub fn run(args: &MeasureArgs) -> Outcome {
     let bytes = match args.rival {
         Rival::Qp => grown::<QpMap<u64>>(&args.keys),
@@ -130,7 +131,7 @@ pub fn run(args: &MeasureArgs) -> Outcome {
     document(&json!({ "bytes": bytes }))
 }
 
-/// A range in a key: its start and its end.
+/// Decodes the range in a key.
 fn range(key: &[u8]) -> Result<RangeInclusive<u64>, Error> {
     let ends = key.split_first_chunk();
     let ends = ends.and_then(|(start, end)| Some((*start, end.try_into().ok()?)));

@@ -1,8 +1,8 @@
-//! `sapwood tour`: what the library does, shown on data of this machine and checked against
-//! `BTreeMap`.
+//! `sapwood tour`: shows what the library does on data of this machine, and checks all answers
+//! against `BTreeMap`.
 //!
-//! A chapter is a file here with a type that is a [`Chapter`], and a line in [`CHAPTERS`]. It says
-//! what it does, does it, holds every answer against the oracle, and returns its figures for
+//! Each chapter is a module here with a type that is a [`Chapter`], and a line in [`CHAPTERS`]. It
+//! prints what it does, compares every answer with the oracle, and returns its figures for
 //! `--json`.
 
 mod building;
@@ -32,15 +32,15 @@ use data::Set;
 
 /// A part of the tour.
 trait Chapter {
-    /// What `--json` calls it.
+    /// The name of the chapter in the document of `--json`.
     fn name(&self) -> &'static str;
-    /// The heading.
+    /// The heading of the chapter.
     fn title(&self) -> &'static str;
-    /// Shows it; returns its figures.
+    /// Runs the chapter and prints its text; returns its figures.
     fn run(&self, tour: &mut Tour) -> Result<Value, Error>;
 }
 
-/// All chapters, in order. Later ones use the maps that the first one builds.
+/// All chapters in order. Later ones use the maps that the first one builds.
 const CHAPTERS: [&dyn Chapter; 9] = [
     &building::Building,
     &lookups::Lookups,
@@ -53,29 +53,34 @@ const CHAPTERS: [&dyn Chapter; 9] = [
     &kernel::Kernel,
 ];
 
-/// What chapters share.
+/// The data and options that all chapters share.
 struct Tour {
-    /// The data, and the maps made of them; the first one is the main example. Never empty.
+    /// The sets of keys with their maps. The first one is the main example; there is at least one.
     sets: Vec<Set>,
-    /// Fewer rounds.
+    /// Whether to run fewer rounds on less data.
     quick: bool,
     json: bool,
-    /// At most this many keys of each kind, routes, and ranges.
+    /// The limit of keys of each kind, of routes and of ranges.
     limit: usize,
-    /// The user's routes, and what they are.
+    /// The user's routes, and the sentence that describes them.
     routes: Option<(Routes, String)>,
     checks: u64,
 }
 
 impl Tour {
-    /// Prints a line of text, unless figures only are wanted.
+    /// Prints text, each of its lines broken into lines of the screen, except for `--json`.
     fn say(&self, text: impl AsRef<str>) -> Result<(), Error> {
+        self.print(&fold(text.as_ref()))
+    }
+
+    /// Prints lines as they are, except for `--json`.
+    fn print(&self, text: &str) -> Result<(), Error> {
         if self.json {
             return Ok(());
         }
-        // Takes colours out where they are not wanted: NO_COLOR, pipes.
+        // This stream drops colours for pipes and under NO_COLOR.
         let mut out = anstream::stdout().lock();
-        for line in text.as_ref().lines() {
+        for line in text.lines() {
             let indent = if line.trim().is_empty() { "" } else { "  " };
             writeln!(out, "{indent}{}", line.trim_end())?;
         }
@@ -92,12 +97,12 @@ impl Tour {
         Ok(out.flush()?)
     }
 
-    /// Prints a table: the first column is text, the others are figures.
+    /// Prints a table. The first column is text, the others are figures.
     fn table(&self, header: &[&str], rows: &[Vec<String>]) -> Result<(), Error> {
-        self.say(table(header, rows))
+        self.print(&table(header, rows))
     }
 
-    /// An answer: right, or the end of the tour.
+    /// Counts an answer that was checked; a wrong one is the error that ends the tour.
     fn check(&mut self, right: bool, what: impl FnOnce() -> String) -> Result<(), Error> {
         self.checks += 1;
         if right {
@@ -108,7 +113,35 @@ impl Tour {
     }
 }
 
-/// Goes through all chapters.
+/// How many bytes of text a line of the screen has at most, if its words allow it.
+const WIDTH: usize = 96;
+
+/// Breaks lines that are too long between words. The parts keep the indentation of the line.
+fn fold(text: &str) -> String {
+    let mut folded = String::new();
+    for line in text.split('\n') {
+        let words = line.trim_start();
+        let indent = &line[..line.len() - words.len()];
+        folded += indent;
+        let mut len = indent.len();
+        for word in words.split(' ') {
+            if len > indent.len() && len + 1 + word.len() > WIDTH {
+                folded = folded + "\n" + indent;
+                len = indent.len();
+            } else if len > indent.len() {
+                folded.push(' ');
+                len += 1;
+            }
+            folded += word;
+            len += word.len();
+        }
+        folded.push('\n');
+    }
+    folded.pop();
+    folded
+}
+
+/// Runs all chapters.
 pub fn run(args: &TourArgs) -> Outcome {
     let began = Instant::now();
     let mut tour = Tour {
@@ -116,11 +149,14 @@ pub fn run(args: &TourArgs) -> Outcome {
         quick: args.quick,
         json: args.json,
         limit: args.limit.unwrap_or(usize::MAX),
-        // At once, so that a mistake in the file is told now.
+        // The file is read first, so that an error in it is reported at once.
         routes: args.routes.as_deref().map(routes::yours).transpose()?,
         checks: 0,
     };
-    tour.heading("Sapwood: ordered maps over byte strings, tables of routes and maps of ranges, with readers that never wait")?;
+    tour.heading(
+        "Sapwood: ordered maps of byte strings, tables of routes, and maps of ranges, \
+         with readers that never lock",
+    )?;
     let (sets, missing) = data::load(args)?;
     for set in &sets {
         tour.say(format!(
@@ -143,7 +179,7 @@ pub fn run(args: &TourArgs) -> Outcome {
     }
     let seconds = began.elapsed().as_secs_f64();
     tour.heading(&format!(
-        "{} answers checked, all right; {seconds:.0} seconds.",
+        "{} answers checked, all right, in {seconds:.0} seconds.",
         grouped(tour.checks as usize)
     ))?;
     if args.json {
@@ -161,4 +197,25 @@ pub fn run(args: &TourArgs) -> Outcome {
         out.flush()?;
     }
     Ok(Answer::Yes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_folded_and_keep_their_indentation() {
+        for text in ["", " ", "short", "\n  a line\nanother\n "] {
+            assert_eq!(fold(text), text);
+        }
+        let words = vec!["eight888"; 20].join(" ");
+        let folded = fold(&format!("first\n  {words}\nlast"));
+        let lines: Vec<&str> = folded.split('\n').collect();
+        assert_eq!(lines.len(), 4, "{folded}");
+        assert!(lines.iter().all(|line| line.len() <= WIDTH), "{folded}");
+        assert!(lines[1..3].iter().all(|line| line.starts_with("  e")));
+        assert_eq!(lines[1..3].join(" ").split_whitespace().count(), 20);
+        let long = "x".repeat(2 * WIDTH);
+        assert_eq!(fold(&long), long);
+    }
 }

@@ -15,38 +15,39 @@ use super::{Chapter, Tour, cpu_time, figure, grouped, median, timed};
 use crate::beside::{Pace, Paces};
 use crate::errors::Error;
 use crate::maps::Maps;
-use crate::numbers::{Base, bytes, length};
+use crate::numbers::{Base, length};
 use crate::progress::Progress;
 
-/// A map of ranges with gap search and exact reservation.
+/// The chapter on maps of ranges, with gap searches and reservations.
 pub struct Ranges;
 
-/// Generated ranges.
+/// How many ranges are generated.
 const GENERATED: usize = 1_000_000;
 const QUICK: usize = 100_000;
-/// One range of this many follows a gap that is larger than all others.
+/// One of this many ranges follows a gap that is larger than the others.
 const RARE: usize = 5_000;
 /// Rounds of lookups and of walks.
 const ROUNDS: usize = 3;
-/// Lookups between two quiescent states.
+/// How many lookups a view serves.
 const A_VIEW: usize = 256;
 
 type Map = MapleMap<u32>;
 type Span = RangeInclusive<u64>;
 
-/// What is asked of both maps.
+/// The ranges, the questions and the changes for both maps.
 struct Course {
-    /// In order. Values are places here.
+    /// The ranges in order. The value of a range is its place here.
     ranges: Vec<Span>,
     shuffled: Vec<u32>,
     indices: Vec<u64>,
     changes: Vec<(Span, Option<u32>)>,
-    /// Where to look for gaps from, and for how many pages.
+    /// The starts of the windows in which gaps are searched: of the common size, and of the rare
+    /// one.
     common: Vec<u64>,
     rare: Vec<u64>,
 }
 
-/// Nanoseconds of one map.
+/// The figures of one map, in nanoseconds an operation.
 #[derive(Default)]
 struct Times {
     name: &'static str,
@@ -66,7 +67,7 @@ impl Times {
         }
     }
 
-    /// A row and a document, with the bytes that a range takes.
+    /// The figures as a row and as a document, with the bytes of a range.
     fn shown(self, bytes: Option<f64>) -> (Vec<String>, Value) {
         let row = [
             ("load_ns", Some(median(self.load))),
@@ -98,8 +99,8 @@ impl Chapter for Ranges {
 
     fn run(&self, tour: &mut Tour) -> Result<Value, Error> {
         tour.say(
-            "A MapleMap maps ranges of numbers to values, and knows the gaps between them. Readers take no lock, one\n\
-             writer at a time stores, cuts and allocates.",
+            "A MapleMap maps ranges of numbers to values, and finds gaps between them. Readers \
+             take no lock. One writer at a time stores, cuts and allocates ranges.",
         )?;
         let process = process(tour)?;
         let mut progress = Progress::new("ranges", Some(9), false);
@@ -118,12 +119,14 @@ fn each(time: Duration, count: usize) -> f64 {
     time.as_nanos() as f64 / count.max(1) as f64
 }
 
-/// What this process has mapped.
+/// Shows the memory mappings of this process.
 fn process(tour: &mut Tour) -> Result<Value, Error> {
-    let maps = match Maps::of(None) {
+    let maps = match Maps::read(None) {
         Ok(maps) => maps,
         Err(why) => {
-            tour.say(format!("  (this process's own map: {why})"))?;
+            tour.say(format!(
+                "  (the mappings of this process are left out: {why})"
+            ))?;
             return Ok(Value::Null);
         }
     };
@@ -143,7 +146,7 @@ fn process(tour: &mut Tour) -> Result<Value, Error> {
     }
     let stack = maps.map.get_entry(here);
     let stack = stack.map(|(range, number)| (range, &maps.mappings[number as usize]));
-    tour.check(stack.is_some(), || "nothing where the stack is".into())?;
+    tour.check(stack.is_some(), || "no mapping has the stack".into())?;
     let mapped: u128 = maps.mappings.iter().map(|m| length(&m.range)).sum();
     let window = 0x1_0000..=u64::MAX;
     let (gap, time) = timed(|| {
@@ -161,12 +164,13 @@ fn process(tour: &mut Tour) -> Result<Value, Error> {
         format!("{} of {}", mapping.full_name(), Base::Sixteen.span(&range))
     });
     tour.say(format!(
-        "\nThis process has mapped {} ranges of addresses, {} in all (\"sapwood maps\" shows them):\n  \
-         this function's variables, at {here:#x}, lie in {name}\n  \
-         the lowest 1 GiB that is free, at a multiple of 2 MiB: {}, found in {time:.0?}",
+        "\nThis process has {} mappings of {} bytes in all (\"sapwood maps\" prints them):\n  \
+         a variable of this function, at {here:#x}, is in {name}\n  \
+         the lowest gap of 1 GiB at a multiple of 2 MiB is {}, found in {time:.0?}",
         maps.mappings.len(),
-        bytes(mapped),
-        gap.as_ref().map_or_else(String::new, |gap| Base::Sixteen.span(gap)),
+        grouped(mapped as usize),
+        gap.as_ref()
+            .map_or_else(String::new, |gap| Base::Sixteen.span(gap)),
     ))?;
     Ok(json!({ "ranges": maps.mappings.len(), "bytes": mapped as u64 }))
 }
@@ -178,7 +182,7 @@ impl Course {
         let mut rng = fastrand::Rng::with_seed(2);
         let mut shuffled: Vec<u32> = (0..ranges.len() as u32).collect();
         rng.shuffle(&mut shuffled);
-        // Small maps are asked less, too.
+        // Small maps get fewer questions.
         let asked = (if quick { 50_000 } else { 250_000 }).min(10 * ranges.len());
         let mut any = |count| (0..count).map(|_| rng.u64(..=end)).collect::<Vec<_>>();
         let (indices, common, rare) = (any(asked), any(asked / 10), any(asked / 1250));
@@ -198,7 +202,7 @@ impl Course {
     }
 }
 
-/// Builds both, asks both, changes both.
+/// Builds, queries and changes both maps, and prints the table of their figures.
 fn beside(
     tour: &mut Tour,
     course: &Course,
@@ -207,9 +211,11 @@ fn beside(
     let count = course.ranges.len();
     progress.hide(|| {
         tour.say(format!(
-            "\n{} generated ranges of 1 to 16 pages, seven of ten behind a gap, stored in random order; then {} stores and\n\
-             clears at random places, which cut what they meet. Nanoseconds each, beside a BTreeMap from starts to ends\n\
-             and values, which are u32; every answer is compared. A gap of 4 pages is common, one of 50 is rare.\n ",
+            "\n{} generated ranges of 1 to 16 pages, seven of ten after a gap, are stored in \
+             random order. Then {} stores and clears at random places cut what they overlap. The \
+             figures are nanoseconds an operation. The rival is a BTreeMap from starts to ends \
+             and values, which are u32. All answers are compared. A gap of 4 pages is common, one \
+             of 50 pages is rare.\n ",
             grouped(count),
             grouped(course.changes.len()),
         ))
@@ -254,7 +260,7 @@ fn beside(
     Ok((map, json!({ "ranges": count, "maps": figures })))
 }
 
-/// Fills both.
+/// Fills both maps.
 fn build(
     course: &Course,
     ours: &mut Times,
@@ -285,7 +291,7 @@ fn build(
     Ok((map, spans))
 }
 
-/// Stores and clears, after which both must be the same.
+/// Stores and clears ranges in both maps, and checks that they are equal after that.
 fn change(
     tour: &mut Tour,
     course: &Course,
@@ -323,7 +329,7 @@ fn change(
     Ok(())
 }
 
-/// Lookups, and all of them in order.
+/// Measures lookups, and a walk over all ranges.
 fn ask(
     tour: &mut Tour,
     course: &Course,
@@ -346,7 +352,7 @@ fn ask(
     });
     theirs.load.push(each(time, course.indices.len()));
     tour.checks += course.indices.len() as u64;
-    tour.check(a == b, || "the maps differ in what is at an index".into())?;
+    tour.check(a == b, || "the maps differ in the values of lookups".into())?;
     let touch = |sum: u64, range: &Span, value: u32| add(sum ^ range.start() ^ range.end(), value);
     let (a, time) = timed(|| {
         view.iter()
@@ -363,7 +369,7 @@ fn ask(
     tour.check(a == b, || "the maps differ in their order".into())
 }
 
-/// Searches for gaps of which there are many, and few.
+/// Measures searches for gaps of a common size and of a rare one.
 fn gaps(
     tour: &mut Tour,
     course: &Course,
@@ -399,7 +405,7 @@ fn gaps(
     Ok(())
 }
 
-/// Bytes of both maps, built in processes of their own; or why that is not known.
+/// The bytes of both maps, each filled in a process of its own, or why they were not measured.
 fn memory(course: &Course, progress: &mut Progress) -> Result<[Result<u64, String>; 2], Error> {
     let folder = tempfile::tempdir().map_err(Error::write(&std::env::temp_dir()))?;
     let path = folder.path().join("ranges");
@@ -415,12 +421,12 @@ fn memory(course: &Course, progress: &mut Progress) -> Result<[Result<u64, Strin
     }))
 }
 
-/// Stores with all their memory taken before they begin.
+/// Checks stores whose memory is reserved before.
 fn reservation(tour: &mut Tour, course: &Course, map: &Map) -> Result<Value, Error> {
     let count = if tour.quick { 5_000 } else { 20_000 };
     let (mut planned, mut most) = (0, 0);
     let before = map.memory().nodes_made;
-    // The same places as before, so that entries are cut again.
+    // Near the places of the changes before, so that entries are cut again.
     for (i, (range, _)) in course.changes.iter().take(count).enumerate() {
         let start = range.start() + PAGE / 2;
         let range = start..=range.end() + PAGE / 2;
@@ -437,7 +443,7 @@ fn reservation(tour: &mut Tour, course: &Course, map: &Map) -> Result<Value, Err
         most = most.max(nodes);
     }
     let memory = map.memory();
-    // What a store would have to take whose range is not known beforehand.
+    // The memory that a store of an unknown range would reserve.
     let later = map.reserve_unknown(1)?;
     let worst = map.memory().reserved.0;
     drop(later);
@@ -450,10 +456,12 @@ fn reservation(tour: &mut Tour, course: &Course, map: &Map) -> Result<Value, Err
     let stores = count.min(course.changes.len());
     let mean = planned as f64 / stores as f64;
     tour.say(format!(
-        "\nA store can take all its memory first: plan_store counts the nodes, reserve takes them and is the only step that\n\
-         can fail, Reservation::store puts them in. {} stores at height {}:\n  \
-         {} nodes planned, {} made: {mean:.2} a store, {most} at most; a store of any range\n  \
-         would have to take {worst} (reserve_unknown)",
+        "\nA store can reserve its memory first: plan_store counts the nodes, reserve allocates \
+         them, and Reservation::store uses them. Only reserve can fail for want of memory. {} \
+         stores at height {}:\n  \
+         {} nodes planned, {} made: {mean:.2} a store, {most} at most; a store of an unknown \
+         range\n  \
+         would have to reserve {worst} (reserve_unknown)",
         grouped(stores),
         memory.height,
         grouped(planned as usize),
@@ -469,13 +477,13 @@ fn reservation(tour: &mut Tour, course: &Course, map: &Map) -> Result<Value, Err
     }))
 }
 
-/// A reader's throughput, alone and beside a writer that never rests.
+/// Measures a reader, alone and beside a writer that never pauses.
 fn readers(tour: &mut Tour, course: &Course) -> Result<Value, Error> {
     let (slice, rounds) = match tour.quick {
         true => (Duration::from_millis(40), 3),
         false => (Duration::from_millis(100), 4),
     };
-    // Small enough that caches do not hide what the writer costs.
+    // Few ranges, so that the processor's caches have them and the cost of the writer shows.
     let ranges = &course.ranges[..course.ranges.len().min(100_000)];
     let map = Map::new();
     for (range, i) in ranges.iter().zip(0..) {
@@ -500,9 +508,10 @@ fn readers(tour: &mut Tour, course: &Course) -> Result<Value, Error> {
     let stores = stores.into_inner();
     let rate = stores as f64 / writing.as_secs_f64();
     tour.say(format!(
-        "\nA reader of {} ranges, and a writer that cuts and overwrites them without a pause; each value seen is an old one\n\
-         or a new one of its range:\n  \
-         alone {} M lookups/s of processor time, beside the writer {} M/s; {} thousand stores a second meanwhile",
+        "\nA reader of {} ranges, and a writer that cuts and overwrites them without a pause. \
+         Each value that the reader finds is an old one or a new one of its range:\n  \
+         {} million lookups a second of CPU time alone, {} million beside the writer;\n  \
+         {} thousand stores a second at the same time",
         grouped(ranges.len()),
         figure(alone),
         figure(beside),
@@ -517,12 +526,12 @@ fn readers(tour: &mut Tour, course: &Course) -> Result<Value, Error> {
     }))
 }
 
-/// Values of a range at place `i` are `i` and more by a multiple of this.
+/// The values of the range at place `i` are `i` plus multiples of this number.
 fn turn(ranges: &[Span]) -> u32 {
     ranges.len() as u32
 }
 
-/// Reads for a while.
+/// Reads for `time`, and checks each value.
 fn read(map: &Map, ranges: &[Span], time: Duration) -> Result<Pace, Error> {
     let mut reader = map
         .reader("reader")
@@ -550,7 +559,8 @@ fn read(map: &Map, ranges: &[Span], time: Duration) -> Result<Pace, Error> {
     Ok(Pace { lookups, cpu })
 }
 
-/// Until it is stopped: the first page of some range by itself, then all of the range as one again.
+/// Writes until the flag stops it: stores the first page of a random range by itself, and then the
+/// whole range as one again.
 fn write(map: &Map, ranges: &[Span], stop: &AtomicBool, stores: &AtomicU64) -> Result<(), Error> {
     let mut rng = fastrand::Rng::with_seed(7);
     while !stop.load(Ordering::Relaxed) {

@@ -12,13 +12,13 @@ use crate::beside::{Pace, Paces};
 use crate::errors::Error;
 use crate::progress::Progress;
 
-/// Throughput of a reader alone and beside a writer that never rests.
+/// The chapter on the rate of a reader, alone and beside a writer that never pauses.
 pub struct Readers;
 
-/// Written together in every transaction, so that a reader that saw one without the other would
-/// know.
+/// Two keys that every transaction writes together. A reader that saw only one of the writes would
+/// find two values.
 const TWINS: [&[u8]; 2] = [b"\0left twin", b"\xffright twin"];
-/// Lookups to a view.
+/// How many lookups a view serves.
 const A_VIEW: usize = 256;
 
 impl Chapter for Readers {
@@ -36,10 +36,11 @@ impl Chapter for Readers {
             false => (Duration::from_millis(300), 7),
         };
         tour.say(
-            "One thread reads without a pause; another one commits transaction after transaction, each of\n\
-             ten changes. The reader takes no lock and writes nothing that the writer would wait for. It\n\
-             checks every value, and that two keys written together are never seen apart. Throughput is by\n\
-             CPU time of the reader's thread, alone and beside the writer in turns.",
+            "One thread reads without a pause. Another one commits transaction after transaction, \
+             each of ten changes. The reader takes no lock, and the writer does not wait for it. \
+             The reader checks every value, and that it never sees one of two keys changed that \
+             are written together. It runs by turns alone and beside the writer; its rate is by \
+             the CPU time of its thread.",
         )?;
         let sets = std::mem::take(&mut tour.sets);
         let set = &sets[0];
@@ -69,8 +70,9 @@ impl Chapter for Readers {
         let commits = commits.into_inner();
         let rate = commits as f64 / writing.as_secs_f64();
         tour.say(format!(
-            "  alone {} M lookups/s, beside the writer {} M/s; pair by pair {:.2} times as many\n  \
-             {} commits meanwhile, {} thousand a second; version {}",
+            "  {} million lookups a second alone, {} million beside the writer (median ratio \
+             {:.2})\n  \
+             {} commits at the same time, {} thousand a second, up to version {}",
             figure(alone),
             figure(beside),
             ratio,
@@ -83,7 +85,7 @@ impl Chapter for Readers {
         while store.reclaim(usize::MAX) > 0 {}
         let memory = store.memory();
         tour.say(format!(
-            "  {} bytes of old versions wait for readers afterwards",
+            "  {} bytes of old versions still wait for readers after the end",
             grouped(memory.waiting.1)
         ))?;
         tour.sets = sets;
@@ -98,7 +100,7 @@ impl Chapter for Readers {
     }
 }
 
-/// Reads for a while, from the place where the last one stopped.
+/// Reads for `time`, from the key where the last call stopped.
 fn read(store: &QpStore<u64>, set: &Set, time: Duration, at: &mut usize) -> Result<Pace, Error> {
     let mut reader = store
         .reader("reader")
@@ -136,7 +138,8 @@ fn read_one_view(view: &QpView<'_, u64>, set: &Set, at: &mut usize) -> Result<()
     Ok(())
 }
 
-/// Writes until it is stopped: the twins, values of old keys, and keys that come and go.
+/// Commits transactions until the flag stops it. Each writes the two keys, replaces values of
+/// stored keys, and inserts or removes other keys.
 fn write(
     store: &QpStore<u64>,
     set: &Set,
@@ -151,7 +154,7 @@ fn write(
             txn.insert(twin, number).map_err(sapwood::Error::from)?;
         }
         for _ in 0..4 {
-            // The same value again: a new leaf all the same.
+            // The same value again, which makes a new leaf, too.
             let i = rng.usize(..set.keys.len());
             txn.insert(&set.keys[i], i as u64)
                 .map_err(sapwood::Error::from)?;

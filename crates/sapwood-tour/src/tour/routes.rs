@@ -18,18 +18,19 @@ use crate::errors::{Error, shown};
 use crate::progress::Progress;
 use crate::routes::load::Routes as Table;
 
-/// Longest-prefix match with readers, and a cache in front of something slow.
+/// The chapter on longest-prefix match, and on a cache of a slow resolver's answers.
 pub struct Routes;
 
-/// Prefixes of a generated table.
+/// How many prefixes of each family a generated table has.
 const GENERATED: [usize; 2] = [300_000, 60_000];
 const QUICK: [usize; 2] = [60_000, 12_000];
-/// What asking for a next hop takes.
+/// The time of one answer of the slow resolver.
 const SLOW: Duration = Duration::from_micros(2);
-/// Entries of the cache, and flows that come back.
+/// How many entries the cache has.
 const CAPACITY: usize = 8192;
+/// How many flows come back.
 const FLOWS: usize = 4096;
-/// Packets between two looks at the clock.
+/// How many packets share one reading of the clock.
 const BURST: usize = 32;
 /// A next hop that no route has.
 const DETOUR: u32 = u32::MAX;
@@ -51,9 +52,10 @@ impl Chapter for Routes {
         };
         tour.say(format!(
             "{how}\n\
-             Ipv4Fib and Ipv6Fib find the longest prefix of an address: 18 bits by one load, then 6 bits a step.\n\
-             Beside them, a hash map for each length, the longest asked first. Addresses are random ones, and\n\
-             ones inside prefixes of the table; batches are of 32. Every answer is compared.\n "
+             Ipv4Fib and Ipv6Fib find the longest prefix of an address: 18 bits by one load, then \
+             6 bits a step. The rival is a hash map for each prefix length; a lookup tries the \
+             longest length first. Addresses are random ones, and ones inside prefixes of the \
+             table; batches have 32. All answers are compared.\n "
         ))?;
         let mut figures = json!({ "how": how });
         let mut all = Vec::new();
@@ -75,7 +77,7 @@ impl Chapter for Routes {
     }
 }
 
-/// Measures a family that has routes.
+/// Measures a family, if it has routes.
 fn family<F: Kind>(
     tour: &mut Tour,
     routes: Vec<(F::Net, u32)>,
@@ -95,7 +97,7 @@ fn family<F: Kind>(
     Ok(Some(course))
 }
 
-/// The user's table, and what to say of it.
+/// The user's table, and the sentence that describes it.
 pub fn yours(file: &Path) -> Result<(Table, String), Error> {
     let table = Table::load_some(file, &SourceArgs::default())?;
     let how = format!(
@@ -107,7 +109,7 @@ pub fn yours(file: &Path) -> Result<(Table, String), Error> {
     Ok((table, how))
 }
 
-/// A table made after the global one, each prefix with one of 64 next hops.
+/// A table generated in the proportions of the global one; each prefix has one of 64 next hops.
 fn generated(tour: &Tour) -> (Table, String) {
     let [v4, v6] = if tour.quick { QUICK } else { GENERATED };
     let count = |most: usize| most.min(tour.limit);
@@ -119,24 +121,26 @@ fn generated(tour: &Tour) -> (Table, String) {
     let hops = next_hops(prefixes.len(), 3);
     table.v6 = prefixes.into_iter().map(V6::join).zip(hops).collect();
     let how = format!(
-        "A generated table in the proportions of the global one: {} IPv4 and {} IPv6 prefixes, {NEXT_HOPS} next\n\
-         hops (drawn by Zipf's law). With --routes it is yours.",
+        "A generated table in the proportions of the global one: {} IPv4 and {} IPv6 prefixes, \
+         with {NEXT_HOPS} next hops drawn by Zipf's law. With --routes the tour uses your table \
+         instead.",
         grouped(table.v4.len()),
         grouped(table.v6.len()),
     );
     (table, how)
 }
 
-/// An address and the hash of a flow to it.
+/// A flow: its address and its hash.
 type Flow = (u128, u32);
 
-/// A cache in front of a resolver that takes its time.
+/// Measures a cache of a slow resolver's answers.
 fn cache<F: Kind>(tour: &mut Tour, course: &Course<F>) -> Result<Value, Error> {
     let packets = if tour.quick { 50_000 } else { 200_000 };
     tour.say(format!(
-        "\nWhere a next hop must be asked for (here: of a resolver that takes {SLOW:.0?}), a RouteCache keeps answers for\n\
-         100 ms, counted from before they were asked for. Of {} packets, four in five are of {FLOWS} flows, the\n\
-         others of a flow of their own; the cache has {CAPACITY} entries, and never more memory than at first.",
+        "\nA RouteCache keeps the answers of a slow resolver, here one of {SLOW:.0?}, for 100 ms \
+         from before the question. Of {} packets, four in five belong to {FLOWS} flows, and each \
+         other one to a flow of its own. The cache has {CAPACITY} entries, and its memory never \
+         grows.",
         grouped(packets)
     ))?;
     let fib = &course.fib;
@@ -211,9 +215,10 @@ fn cache<F: Kind>(tour: &mut Tour, course: &Course<F>) -> Result<Value, Error> {
     tour.check(cache.memory() == memory, || "the cache has grown".into())?;
     let share = stats.hit as f64 * 100.0 / packets as f64;
     tour.say(format!(
-        "  asking for every packet {} ns; with the cache {} ns, {share:.0} % of them answered by it;\n  \
-         a table of all routes instead: {} ns, and nothing to ask for\n  \
-         {} inserted, {} evicted, {} refreshed, {} bytes",
+        "  {} ns a packet by the resolver; {} ns with the cache, which answers {share:.0} % of \
+         the packets;\n  \
+         {} ns by a table of all routes instead, without a resolver\n  \
+         entries of the cache: {} inserted, {} evicted, {} refreshed; {} bytes",
         figure(each(without, asked)),
         figure(each(with, packets)),
         figure(each(straight, packets)),
@@ -237,8 +242,8 @@ fn cache<F: Kind>(tour: &mut Tour, course: &Course<F>) -> Result<Value, Error> {
     }))
 }
 
-/// What the cache says of a route that has changed: the old answer for a while, but not after an
-/// invalidation.
+/// Checks the cache's answers for a route that has changed: the old answer while it is fresh, and
+/// the new one after that or after an invalidation.
 fn after_a_change<F: Kind>(
     tour: &mut Tour,
     course: &Course<F>,
@@ -257,23 +262,23 @@ fn after_a_change<F: Kind>(
             .get_or_resolve(flow, cache.hash(flow), now, resolve)
             .ok()
     };
-    // So that it is young, whatever time has passed.
+    // Inserted anew, so that the answer is fresh however much time has passed.
     cache.insert(flow, cache.hash(flow), now, hop);
     fib.insert(net, DETOUR).map_err(sapwood::Error::from)?;
     let fresh = 100_000_000;
     tour.check(ask(now + fresh / 2) == Some(hop), || {
-        "a young answer".into()
+        "a fresh answer".into()
     })?;
     tour.check(ask(now + fresh + 1) == Some(DETOUR), || {
-        "an answer that is too old".into()
+        "an answer that is no longer fresh".into()
     })?;
     fib.insert(net, hop).map_err(sapwood::Error::from)?;
     cache.invalidate_all();
     tour.check(ask(now + fresh + 2) == Some(hop), || {
-        "an answer that was invalidated".into()
+        "an invalidated answer".into()
     })?;
     tour.say(format!(
-        "  the next hop of {net} changes: the cache tells the old one for 100 ms at most, or until\n  \
-         invalidate_all, which is one store",
+        "  the next hop of {net} changes: the cache gives the old one for 100 ms at most, or \
+         until invalidate_all, which is one store",
     ))
 }

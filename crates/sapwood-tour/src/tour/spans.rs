@@ -1,9 +1,9 @@
-//! Ranges in a `BTreeMap`, as one would write them: the chapter on ranges measures itself by them.
+//! Ranges in a `BTreeMap`: the rival of `MapleMap` in the chapter on ranges.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Ranges that do not overlap, by their starts.
+/// Ranges that do not overlap, in a `BTreeMap` from their starts.
 #[derive(Default)]
 pub struct Spans(BTreeMap<u64, (u64, u32)>);
 
@@ -20,19 +20,19 @@ impl Spans {
         (*end >= index).then_some(*value)
     }
 
-    /// All of them, in order.
+    /// All ranges and values, in order.
     pub fn iter(&self) -> impl Iterator<Item = (RangeInclusive<u64>, u32)> {
         let entries = self.0.iter();
         entries.map(|(start, (end, value))| (*start..=*end, *value))
     }
 
-    /// Stores a range over whatever is there.
+    /// Stores a range, and replaces what it overlaps.
     pub fn store(&mut self, range: RangeInclusive<u64>, value: u32) {
         self.clear(&range);
         self.0.insert(*range.start(), (*range.end(), value));
     }
 
-    /// Leaves nothing in a range.
+    /// Clears a range.
     pub fn clear(&mut self, range: &RangeInclusive<u64>) {
         let (start, end) = (*range.start(), *range.end());
         let mut behind = None;
@@ -47,13 +47,13 @@ impl Spans {
             let first = *first;
             self.0.remove(&first);
         }
-        // Of what was cut, only the last one can reach further.
+        // Of the ranges that were cut, only the last one can reach beyond `end`.
         if let Some((last, value)) = behind.filter(|(last, _)| *last > end) {
             self.0.insert(end + 1, (last, value));
         }
     }
 
-    /// The lowest `size` free indices of a window.
+    /// The lowest gap of `size` indices in a window.
     pub fn find_gap(&self, size: u64, within: RangeInclusive<u64>) -> Option<RangeInclusive<u64>> {
         let mut at = *within.start();
         if let Some((_, (end, _))) = self.0.range(..=at).next_back()
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_the_oracle_says() {
+    fn answers_equal_those_of_the_oracle() {
         let mut rng = fastrand::Rng::with_seed(3);
         let (mut spans, mut oracle) = (Spans::default(), RangeMap::new());
         for value in 0..2000 {

@@ -1,4 +1,4 @@
-//! Chapter: speed and memory beside the maps that everybody has.
+//! Chapter: speed and memory next to the maps of std and hashbrown.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -13,24 +13,24 @@ use super::{Chapter, Tour, figure, grouped, median, mega, timed};
 use crate::errors::Error;
 use crate::progress::Progress;
 
-/// The table.
+/// The chapter on speed and memory.
 pub struct Speed;
 
 /// A map that is measured.
 trait Contender: Fill {
     const KIND: Rival;
     const NAME: &'static str;
-    /// Whether inserting is what makes it so, and worth a figure.
+    /// Whether insertions are measured.
     const INSERTS: bool = true;
-    /// Values of all keys that are there, added up.
+    /// The sum of the values of all stored keys among `keys`.
     fn sum(&self, keys: &Flat) -> u64;
-    /// A sum over all entries in order of keys; nothing, where there is no order.
+    /// A sum over all entries in order of keys; `None` for maps without order.
     fn scan(&self) -> Option<u64> {
         None
     }
 }
 
-/// Reads a key and a value.
+/// Adds a byte of a key and a value to a sum, so that a scan reads both.
 fn touch(sum: u64, key: &[u8], value: u64) -> u64 {
     let middle = key.get(key.len() / 2).copied().unwrap_or(0);
     sum.wrapping_add(u64::from(middle)).wrapping_add(value)
@@ -56,7 +56,7 @@ impl Contender for QpMap<u64> {
     }
 }
 
-/// A map in depth-first order, asked 16 keys at a time.
+/// A compacted map, in depth-first order, whose lookups take 16 keys at a time.
 #[derive(Default)]
 pub struct Compacted(QpMap<u64>);
 
@@ -140,7 +140,7 @@ struct Course<'a> {
     scan_sum: u64,
 }
 
-/// The figures of one contender, in millions a second, a round each.
+/// The figures of one contender for each round, in millions of operations a second.
 struct Results {
     name: &'static str,
     kind: Rival,
@@ -177,7 +177,7 @@ impl Results {
 }
 
 impl Results {
-    /// Medians, as a row and as a document, with the bytes that the map takes.
+    /// The medians as a row and as a document, with the bytes of the map.
     fn shown(self, set: &Set, bytes: Option<&u64>) -> (Vec<String>, Value) {
         let each = bytes.map(|bytes| *bytes as f64 / set.keys.len() as f64);
         let own = set.key_bytes() as f64 / set.keys.len() as f64;
@@ -200,7 +200,7 @@ impl Results {
     }
 }
 
-/// One round of one contender.
+/// Measures one round of one contender.
 fn round<C: Contender>(
     tour: &mut Tour,
     course: &Course<'_>,
@@ -240,17 +240,19 @@ impl Chapter for Speed {
     }
 
     fn title(&self) -> &'static str {
-        "Speed and memory beside std's maps"
+        "Speed and memory next to std's maps"
     }
 
     fn run(&self, tour: &mut Tour) -> Result<Value, Error> {
         tour.say(
-            "Millions of operations a second on one thread; medians of rounds in which all take their turn.\n\
-             Rivals hold Box<[u8]> keys, all values have 8 bytes. Keys are inserted and asked in random order.\n\
-             Scans are in order of keys, which hash maps do not have. A timing on a busy machine is worth\n\
-             little; what counts is the ratio.",
+            "The figures are millions of operations a second on one thread: medians of rounds in \
+             which the maps take turns. The keys of the rivals are Box<[u8]>, and all values have \
+             8 bytes. Insertions and lookups are in random order. Scans are in order of keys, \
+             which hash maps do not have. On a busy machine only the ratios mean something. B/key \
+             is the bytes of a key and its value; \"beyond key\" is the part of them that is not \
+             the key's own bytes.",
         )?;
-        tour.say(fold(measure::HOW))?;
+        tour.say(measure::HOW)?;
         let folder = tempfile::tempdir().map_err(Error::write(&std::env::temp_dir()))?;
         let keys = folder.path().join("keys");
         let sets = std::mem::take(&mut tour.sets);
@@ -270,7 +272,7 @@ impl Chapter for Speed {
     }
 }
 
-/// Measures all contenders on one set, and shows them.
+/// Measures all contenders on one set, and prints the table of their figures.
 fn compare(
     tour: &mut Tour,
     set: &Set,
@@ -305,7 +307,7 @@ fn compare(
     Ok(json!({ "set": set.name, "rounds": rounds, "maps": maps }))
 }
 
-/// All rounds of all contenders on one set.
+/// Runs all rounds of all contenders on one set.
 fn contend(
     tour: &mut Tour,
     course: &Course<'_>,
@@ -326,24 +328,4 @@ fn contend(
         }};
     }
     Ok(contenders![QpMap<u64>, Compacted, Std, Foldhash, BTree])
-}
-
-/// Breaks a sentence into lines.
-fn fold(text: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        if lines
-            .last()
-            .is_some_and(|line| line.len() + word.len() > 96)
-        {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines.join("\n")
 }

@@ -10,7 +10,7 @@ use super::data::Set;
 use super::{Chapter, Tour, grouped, timed};
 use crate::errors::Error;
 
-/// What a commit changes, and for whom.
+/// The chapter on the effects of a commit, on snapshots and on differences.
 pub struct Versions;
 
 type Oracle = BTreeMap<Box<[u8]>, u64>;
@@ -30,17 +30,17 @@ impl Chapter for Versions {
         let store = QpStore::from_map(set.map.clone())?;
         let before = store.snapshot();
         tour.say(format!(
-            "A QpStore holds the {} {}. One transaction adds, removes and changes some:\n\
-             it sees its own changes at once, everybody else sees none of them until it commits.",
+            "A QpStore has the {} {}. One transaction adds, removes and changes some keys. It \
+             sees its own changes at once; readers see none of them until it commits.",
             grouped(store.snapshot().len()),
             set.name
         ))?;
 
         let (now, committing) = commit(tour, set, &store)?;
 
-        tour.say("\nA snapshot keeps its version for as long as it lives, on any thread:")?;
+        tour.say("\nA snapshot keeps its version until it is dropped, on any thread:")?;
         tour.check(same(before.iter(), &set.oracle), || {
-            "a snapshot moved".into()
+            "a snapshot changed".into()
         })?;
         tour.say(format!(
             "  version {}: {} entries; version {}: {} entries",
@@ -59,13 +59,13 @@ impl Chapter for Versions {
     }
 }
 
-/// How many keys are removed, and as many changed.
+/// How many keys are removed, and how many are changed.
 fn part(set: &Set) -> usize {
     (set.keys.len() / 10).min(1000)
 }
 
-/// One transaction, and who sees it when; returns all entries after it, and how long the commit
-/// took.
+/// Runs one transaction, and checks what it and readers see before and after its commit. Returns
+/// all entries after it, and the time of the commit.
 fn commit(tour: &mut Tour, set: &Set, store: &QpStore<u64>) -> Result<(Oracle, Duration), Error> {
     let mut reader = store
         .reader("tour")
@@ -89,50 +89,52 @@ fn commit(tour: &mut Tour, set: &Set, store: &QpStore<u64>) -> Result<(Oracle, D
         now.insert(key.clone(), u64::MAX - i as u64);
     }
     tour.check(same(txn.iter(), &now), || {
-        "a transaction does not see its changes".into()
+        "a transaction does not see its own changes".into()
     })?;
     tour.check(same(view.iter(), &set.oracle), || {
-        "a reader sees too early".into()
+        "a reader's view has an uncommitted change".into()
     })?;
     let fresh = store.read(|newest| same(newest.iter(), &set.oracle));
-    tour.check(fresh, || "an uncommitted change is public".into())?;
+    tour.check(fresh, || "a new view has an uncommitted change".into())?;
     let (version, commit) = timed(|| txn.commit());
     tour.check(same(view.iter(), &set.oracle), || {
-        "a reader's view moved".into()
+        "a reader's view changed".into()
     })?;
     tour.check(same(reader.view().iter(), &now), || {
-        "a commit is not public".into()
+        "a new view does not have the commit".into()
     })?;
     reader.quiescent();
     tour.say(format!(
-        "  committed as version {version} in {commit:.0?}: the view that a reader took before still shows the\n  \
-         old entries, its next view shows the new ones",
+        "  committed as version {version} in {commit:.0?}: the view that a reader took before \
+         still has the old entries, and its next view has the new ones",
     ))?;
     Ok((now, commit))
 }
 
-/// A transaction that leaves no trace.
+/// Rolls a transaction back, and checks that nothing has changed.
 fn rollback(tour: &mut Tour, store: &QpStore<u64>, now: &Oracle) -> Result<(), Error> {
     let version = store.version();
-    tour.say("\nA transaction that is rolled back (or just dropped) leaves no trace:")?;
+    tour.say("\nA transaction that is rolled back or dropped changes nothing:")?;
     let mut txn = store.begin();
     let removed = txn.clear()?;
     txn.insert("only this", 1).map_err(sapwood::Error::from)?;
-    tour.check(txn.len() == 1, || "a cleared transaction".into())?;
+    tour.check(txn.len() == 1, || {
+        "the length of a cleared transaction".into()
+    })?;
     txn.rollback();
     tour.check(store.version() == version, || {
         "a rollback made a version".into()
     })?;
     tour.check(store.read(|view| same(view.iter(), now)), || {
-        "a rollback left a trace".into()
+        "a rollback changed entries".into()
     })?;
     tour.say(format!(
-        "  removed {} entries, rolled back, all there",
+        "  removed {} entries and rolled back: the store has all of them",
         grouped(removed)
     ))
 }
 
-/// The changes between a snapshot and now.
+/// Checks the differences between a snapshot and the newest version.
 fn difference(
     tour: &mut Tour,
     set: &Set,
@@ -140,7 +142,7 @@ fn difference(
     before: &QpSnapshot<u64>,
     store: &QpStore<u64>,
 ) -> Result<Value, Error> {
-    tour.say("\nThe difference between two snapshots skips what they share:")?;
+    tour.say("\nThe difference between two snapshots skips the branches that they share:")?;
     let after = store.snapshot();
     let (changes, time) = timed(|| QpStore::diff(before, &after).collect::<Vec<_>>());
     let (mut added, mut deleted, mut changed) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! Running the program, and a folder to run it in.
+//! Runs the program in a folder of its own.
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// The program that is tested.
+/// The path of the program under test.
 pub const PROGRAM: &str = match (
     option_env!("CARGO_BIN_EXE_sapwood"),
     option_env!("CARGO_BIN_EXE_sapwood-tour"),
@@ -17,16 +17,16 @@ pub const PROGRAM: &str = match (
     _ => panic!("cargo names the program of the package"),
 };
 
-/// A folder of its own, gone when dropped.
+/// A temporary folder, removed when dropped.
 pub struct Scratch(TempDir);
 
 impl Scratch {
-    /// An empty one.
+    /// A new empty folder.
     pub fn new() -> Self {
         Scratch(tempfile::tempdir().unwrap())
     }
 
-    /// The path of a file in it.
+    /// The path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
@@ -38,7 +38,7 @@ impl Scratch {
         path
     }
 
-    /// The names of all files in it, sorted.
+    /// The names of all files in the folder, sorted.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.path()).unwrap();
         let mut names: Vec<_> = entries
@@ -53,14 +53,14 @@ impl Scratch {
         self.run_with(args, b"")
     }
 
-    /// Runs the program in the folder with something on stdin.
+    /// Runs the program in the folder with these bytes on stdin.
     pub fn run_with<A: AsRef<OsStr>>(&self, args: &[A], stdin: &[u8]) -> Ran {
         let mut command = Command::new(PROGRAM);
         command.args(args);
         self.go(command, stdin)
     }
 
-    /// Runs a script of the shell in the folder; `$0` is the program.
+    /// Runs a shell script in the folder; `$0` is the program.
     pub fn shell(&self, script: &str) -> Ran {
         let mut command = Command::new("sh");
         command.args(["-c", script, PROGRAM]);
@@ -83,7 +83,7 @@ impl Scratch {
         Ran(output)
     }
 
-    /// Builds `name` from text, and expects it to work.
+    /// Builds the map `name` from a text, and expects exit code 0.
     pub fn build(&self, name: &str, text: impl AsRef<[u8]>) -> Ran {
         let ran = self.run_with(&["names", "build", "-", "-o", name], text.as_ref());
         ran.code(0);
@@ -91,7 +91,7 @@ impl Scratch {
     }
 }
 
-/// What the program did.
+/// The outcome of a run of the program.
 pub struct Ran(pub Output);
 
 impl Ran {
@@ -110,7 +110,7 @@ impl Ran {
         self
     }
 
-    /// Expects this among what is on stdout.
+    /// Expects this text in stdout.
     #[track_caller]
     pub fn says(&self, text: &str) -> &Self {
         let out = String::from_utf8_lossy(&self.0.stdout);
@@ -118,7 +118,7 @@ impl Ran {
         self
     }
 
-    /// Expects this among what is on stderr.
+    /// Expects this text in stderr.
     #[track_caller]
     pub fn complains(&self, text: &str) -> &Self {
         assert!(self.stderr().contains(text), "no \"{text}\" in:\n{self}");
@@ -137,7 +137,7 @@ impl Ran {
         String::from_utf8_lossy(&self.0.stderr).into_owned()
     }
 
-    /// The documents on stdout, one a line.
+    /// The documents on stdout, one in each line.
     #[track_caller]
     pub fn documents(&self) -> Vec<serde_json::Value> {
         let text = std::str::from_utf8(&self.0.stdout).unwrap();

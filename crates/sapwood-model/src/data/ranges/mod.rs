@@ -1,7 +1,6 @@
-//! Workloads of maps from ranges to values: which ranges are there at first, and what then happens
-//! to them.
+//! Workloads of maps from ranges to values: the ranges of the map at first, and changes of it.
 //!
-//! Values are up to the user; the number of a change is a good one. Ranges are whole pages of
+//! The caller chooses the values, for example the numbers of the changes. Ranges are whole pages of
 //! [`PAGE`] bytes.
 
 mod traces;
@@ -17,33 +16,33 @@ pub use vma::vma;
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 
-/// The last index that a program of 47 bits of address space can use.
+/// The last address of a program with an address space of 47 bits.
 pub const LAST: u64 = (1 << 47) - 1;
 
 /// One change of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Store over whatever is there.
+    /// Store a range, and replace what it overlaps.
     Store(RangeInclusive<u64>),
-    /// Store where nothing is.
+    /// Store a range that overlaps no entry.
     Insert(RangeInclusive<u64>),
-    /// Store at the lowest place of this many indices.
+    /// Store at the lowest free place of a size.
     Alloc {
-        /// How many.
+        /// How many indices.
         size: u64,
-        /// Where to look.
+        /// The window of the search.
         within: RangeInclusive<u64>,
-        /// The place that there is, for maps that cannot look for it.
+        /// The lowest free place, for maps that cannot search for it.
         place: RangeInclusive<u64>,
     },
-    /// Take the entry with exactly this range.
+    /// Remove the entry with exactly this range.
     Erase(RangeInclusive<u64>),
-    /// Leave nothing in a range.
+    /// Clear a range.
     Clear(RangeInclusive<u64>),
 }
 
 impl Change {
-    /// The range that it stores at or empties.
+    /// The range that the change stores or clears.
     #[must_use]
     pub fn range(&self) -> &RangeInclusive<u64> {
         match self {
@@ -55,40 +54,40 @@ impl Change {
         }
     }
 
-    /// Whether something is at its range afterwards.
+    /// Whether the change stores an entry.
     #[must_use]
     pub fn stores(&self) -> bool {
         !matches!(self, Change::Erase(_) | Change::Clear(_))
     }
 }
 
-/// What is there at first, and an endless stream of changes.
+/// The ranges of a map at first, and an endless stream of changes.
 #[derive(Clone, Debug)]
 pub struct Workload<I> {
-    /// Ranges that do not overlap, in order.
+    /// The ranges at first, which do not overlap, in order.
     pub initial: Vec<RangeInclusive<u64>>,
-    /// The changes, each of which counts on those before it.
+    /// The changes. Each is valid only after those before it.
     pub changes: I,
 }
 
-/// Ranges for a map that is only filled, from [`pages`].
+/// Ranges from [`pages`], for a map that is only filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pages {
-    /// In ascending order.
+    /// The ranges in ascending order.
     pub ascending: Vec<RangeInclusive<u64>>,
-    /// The same ones in random order.
+    /// The same ranges in random order.
     pub shuffled: Vec<RangeInclusive<u64>>,
 }
 
-/// `n` ranges of 1 to 16 pages. Seven of ten follow a gap of 1 to 16 pages, the others touch the
-/// one before them.
+/// Generates `n` ranges of 1 to 16 pages. Seven of ten come after a gap of 1 to 16 pages; the
+/// others touch the range before them.
 #[must_use]
 pub fn pages(n: usize, seed: u64) -> Pages {
     pages_with_rare_gaps(n, usize::MAX, seed)
 }
 
-/// As [`pages`], but each `every`th range follows a gap of 64 pages: four times what the other gaps
-/// have at most.
+/// As [`pages`], but each `every`th range comes after a gap of 64 pages. That is four times the
+/// largest of the other gaps.
 ///
 /// # Panics
 ///
@@ -117,10 +116,10 @@ pub fn pages_with_rare_gaps(n: usize, every: usize, seed: u64) -> Pages {
     }
 }
 
-/// `n` changes at random places of 47 bits of address space, each of 1 to 1,000,000 pages: seven of
-/// ten store, three of ten clear.
+/// Generates `n` changes at random places of 47 bits of address space, each of 1 to 1,000,000
+/// pages. Seven of ten store, three of ten clear.
 ///
-/// After some 100,000 of them everything was covered once; from then on there are about 96,000
+/// After some 100,000 changes each page was covered once; from then on there are about 96,000
 /// entries.
 #[must_use]
 pub fn pages_1m_30erase(n: usize, seed: u64) -> Vec<Change> {
@@ -137,8 +136,8 @@ pub fn pages_1m_30erase(n: usize, seed: u64) -> Vec<Change> {
     changes.collect()
 }
 
-/// 256 ranges of 1 to 16 pages that are 2^56 indices apart, and stores of as many pages within 16
-/// pages of them.
+/// A workload of 256 ranges of 1 to 16 pages that are 2^56 indices apart, and of stores of 1 to 16
+/// pages within 16 pages of them.
 #[must_use]
 pub fn sparse_256(seed: u64) -> Workload<impl Iterator<Item = Change> + Clone> {
     let mut rng = Rng::with_seed(seed);
@@ -151,8 +150,8 @@ pub fn sparse_256(seed: u64) -> Workload<impl Iterator<Item = Change> + Clone> {
     Workload { initial, changes }
 }
 
-/// 256 ranges of 1 to 16 pages, each of which touches the one before it, and stores of as many
-/// pages over them.
+/// A workload of 256 ranges of 1 to 16 pages, each of which touches the range before it, and of
+/// stores of 1 to 16 pages over them.
 #[must_use]
 pub fn dense_256(seed: u64) -> Workload<impl Iterator<Item = Change> + Clone> {
     let mut rng = Rng::with_seed(seed);
@@ -171,7 +170,7 @@ pub fn dense_256(seed: u64) -> Workload<impl Iterator<Item = Change> + Clone> {
     Workload { initial, changes }
 }
 
-/// The indices of this many pages from a page on.
+/// The indices of `pages` pages from `page` on.
 fn span(page: u64, pages: u64) -> RangeInclusive<u64> {
     page * PAGE..=page * PAGE + (pages * PAGE - 1)
 }

@@ -1,4 +1,4 @@
-//! What the workloads promise.
+//! Tests of what the workloads promise.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ fn whole_pages(range: &RangeInclusive<u64>) -> u64 {
     (range.end() - range.start()) / PAGE + 1
 }
 
-/// In order and apart; returns how many follow a gap.
+/// Checks that ranges are in order and do not overlap; returns how many come after a gap.
 fn gaps(ranges: &[RangeInclusive<u64>]) -> usize {
     let mut gaps = 0;
     for pair in ranges.windows(2) {
@@ -128,7 +128,7 @@ fn traces_are_address_spaces() {
                 match change {
                     Change::Store(range) => map.store(range.clone(), i),
                     Change::Clear(range) => {
-                        // Nothing is given back that is not there.
+                        // A range that is cleared was mapped as a whole.
                         assert!(map.gaps(range.clone()).is_empty(), "{i}: {range:?}");
                         map.clear_range(range.clone());
                     }

@@ -1,5 +1,5 @@
-//! What three programs do to their address spaces while they start: made after the system calls of
-//! real ones.
+//! Generated changes of the address spaces of three programs while they start, after the system
+//! calls of real programs.
 
 use std::ops::RangeInclusive;
 
@@ -8,23 +8,24 @@ use fastrand::Rng;
 use super::{Change, LAST, PAGE, span};
 use crate::oracle::RangeMap;
 
-/// The changes of one address space, from empty on.
+/// The changes of one address space, which is empty at first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// What program it is.
+    /// The name of the program.
     pub name: &'static str,
     /// Its changes: [`Change::Store`] and [`Change::Clear`].
     pub changes: Vec<Change>,
 }
 
-/// Three traces, always the same:
+/// Three traces, which are the same in each run:
 ///
-/// - `static`: a program without libraries: its image, a heap that grows step by step, a stack that
-///   grows down;
-/// - `dynamic`: one with 24 libraries, each reserved whole and then mapped piece by piece over
-///   that, with large blocks of memory that come and go, and libraries that are unloaded;
-/// - `threads`: the same with 64 threads, each with a stack behind a guard page and some with a
-///   heap of its own that is cut to its alignment; threads end, and others take their places.
+/// - `static`: a program without libraries. It has its image, a heap that grows step by step, and a
+///   stack that grows down.
+/// - `dynamic`: a program with 24 libraries. Each library is reserved whole, and then mapped piece
+///   by piece over the reservation. Large blocks of memory are mapped and unmapped, and libraries
+///   are unloaded.
+/// - `threads`: the same with 64 threads. Each has a stack after a guard page, and some have a heap
+///   that is cut to its alignment. Threads end, and others take their places.
 #[must_use]
 pub fn traces() -> [Trace; 3] {
     [
@@ -63,22 +64,22 @@ pub fn traces() -> [Trace; 3] {
     ]
 }
 
-/// An address space and what was done to it. All numbers are pages.
+/// An address space and its changes. All numbers are pages.
 struct Space {
     mapped: RangeMap<()>,
     changes: Vec<Change>,
     rng: Rng,
-    /// The first page of the heap, and the one behind it.
+    /// The first page of the heap, and the page after its end.
     heap: (u64, u64),
     /// The lowest page of the stack.
     stack: u64,
 }
 
-/// The page behind the last one of the stack.
+/// The page after the last one of the stack.
 const STACK_END: u64 = LAST / PAGE - 0x1000;
-/// Mappings are placed below this, the highest fit first.
+/// The page above all mappings, which are placed at the highest gap below it.
 const MAPS_END: u64 = STACK_END - 0x2_0000;
-/// Pages of a thread's heap, and what its start is a multiple of.
+/// The pages of a thread's heap, whose start is a multiple of this number.
 const THREAD_HEAP: u64 = 0x4000;
 
 impl Space {
@@ -102,7 +103,7 @@ impl Space {
         self.changes.push(Change::Clear(span(page, pages)));
     }
 
-    /// The highest place for a mapping.
+    /// The highest free place for a mapping.
     fn place(&self, pages: u64) -> u64 {
         let within: RangeInclusive<u64> = 0..=MAPS_END * PAGE - 1;
         let found = self.mapped.find_gap_rev(pages * PAGE, PAGE, within);
@@ -115,7 +116,7 @@ impl Space {
         page
     }
 
-    /// The stack, the program's segments, the kernel's own pages, the first of the heap.
+    /// Starts a program: its stack, its segments, the kernel's pages, and the begin of the heap.
     fn exec(&mut self, image: u64, segments: &[u64]) {
         self.grow_stack(1);
         self.segments(image, segments);
@@ -128,8 +129,8 @@ impl Space {
         self.store(from, 33);
     }
 
-    /// Segments one behind the other; the first page of the last one becomes read-only once it is
-    /// relocated.
+    /// Maps segments one after the other. The first page of the last segment becomes read-only
+    /// after its relocation.
     fn segments(&mut self, mut page: u64, segments: &[u64]) {
         for pages in segments {
             self.store(page, *pages);
@@ -139,8 +140,7 @@ impl Space {
         self.store(page - last, 1);
     }
 
-    /// A library: all of its pages are reserved by mapping its start, then its segments are mapped
-    /// over that.
+    /// Maps a library: first all of its pages as a reservation, then its segments over that.
     fn library(&mut self) -> (u64, u64) {
         let mut segment = |most: u64| self.rng.u64(1..=most);
         let segments = [segment(12), segment(200), segment(60), 1 + segment(8)];
@@ -163,7 +163,7 @@ impl Space {
         self.clear(cache, 21);
     }
 
-    /// The heap grows at its end, and sometimes gives its end back.
+    /// Grows the heap at its end, and sometimes shrinks it.
     fn grow_heap(&mut self, times: usize) {
         for _ in 0..times {
             let (from, end) = self.heap;
@@ -185,7 +185,7 @@ impl Space {
         }
     }
 
-    /// Blocks that are mapped, made shorter, given back; and libraries that come and go with them.
+    /// Maps, shortens and unmaps large blocks, and loads and unloads libraries between.
     fn large_blocks(&mut self, times: usize) {
         let mut blocks = Vec::new();
         for _ in 0..times {
@@ -211,8 +211,8 @@ impl Space {
         }
     }
 
-    /// 8 MiB of stack behind a guard page; sometimes a heap, cut out of twice its size and opened
-    /// bit by bit.
+    /// Starts a thread: maps 8 MiB of stack after a guard page, and sometimes a heap, which is cut
+    /// from a mapping of twice its size and opened step by step.
     fn thread(&mut self) -> u64 {
         let stack = self.map(2049);
         self.store(stack + 1, 2048);

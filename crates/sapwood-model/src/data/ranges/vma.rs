@@ -1,4 +1,4 @@
-//! Changes of an address space.
+//! Generated changes of a large address space.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -7,20 +7,20 @@ use fastrand::Rng;
 
 use super::{Change, LAST, PAGE, Workload, span};
 
-/// An address space of `n` ranges, and what a program then does to it: about as many exact erasures
-/// of random entries as inserts into gaps, half of the inserts at the lowest place behind a random
-/// entry, half at an address given.
+/// An address space of `n` ranges, and a program's changes of it: about as many erasures of random
+/// entries as inserts into gaps. Half of the inserts are at the lowest free place after a random
+/// entry, half at a given address.
 ///
-/// Ranges have 1 to 2048 pages at first and 1 to 64 later, short ones more often; six of ten follow
-/// a gap at first. Between three and five quarters of `n` entries are there at any time.
+/// At first ranges have 1 to 2048 pages, later 1 to 64; short ones are more frequent. At first six
+/// of ten come after a gap. The number of entries stays between three and five quarters of `n`.
 ///
 /// # Panics
 ///
-/// If `n` is 0, or so large that the first ranges do not fit into half of 47 bits (above 100
-/// million).
+/// If `n` is 0, or so large that the first ranges do not fit half of an address space of 47 bits
+/// (above 100 million).
 #[must_use]
 pub fn vma(n: usize, seed: u64) -> Workload<impl Iterator<Item = Change> + Clone> {
-    assert!(n > 0, "an address space of something");
+    assert!(n > 0, "the address space has at least one range");
     let mut rng = Rng::with_seed(seed);
     // The lowest pages are never mapped.
     let mut page = 16;
@@ -49,18 +49,18 @@ pub fn vma(n: usize, seed: u64) -> Workload<impl Iterator<Item = Change> + Clone
     }
 }
 
-/// A number of pages up to 2^`bits`; each power of two is as likely as another to be the bound.
+/// A number of pages up to 2^`bits`. Its upper bound is a power of two, and all are equally likely.
 fn pages(rng: &mut Rng, bits: u32) -> u64 {
     let most = 1 << rng.u32(0..=bits);
     rng.u64(1..=most)
 }
 
-/// What is mapped.
+/// The mapped ranges of an address space.
 #[derive(Clone)]
 struct Space {
-    /// Where each entry starts, in no order.
+    /// The starts of all entries, in no order.
     starts: Vec<u64>,
-    /// Start to end.
+    /// The ends of the entries by their starts.
     ends: BTreeMap<u64, u64>,
     usual: usize,
     rng: Rng,
@@ -77,7 +77,7 @@ impl Space {
         if erase {
             let at = self.rng.usize(..there);
             let start = self.starts.swap_remove(at);
-            let end = self.ends.remove(&start).expect("both hold it");
+            let end = self.ends.remove(&start).expect("both have the entry");
             return Change::Erase(start..=end);
         }
         let from = match there {
@@ -96,8 +96,8 @@ impl Space {
                 place,
             };
         }
-        // The first gap behind the entry is used in part or filled, from its start, from its end or
-        // in between.
+        // The first gap after the entry is filled, or used in part: at its start, at its end or
+        // between.
         let (start, bytes) = self.gap(from, PAGE);
         let size = size.min(bytes);
         let room = (bytes - size) / PAGE;
@@ -117,7 +117,8 @@ impl Space {
         self.ends.insert(*place.start(), *place.end());
     }
 
-    /// The first gap of at least `size` bytes at or behind an entry's start: where, and how long.
+    /// The first gap of at least `size` bytes after the start of an entry: its start and its
+    /// length.
     fn gap(&self, from: u64, size: u64) -> (u64, u64) {
         let mut free = from;
         for (start, end) in self.ends.range(from..) {

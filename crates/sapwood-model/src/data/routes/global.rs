@@ -1,58 +1,59 @@
-//! What the global table of January 2024 is like: constants that were counted once.
+//! Properties of the global table of January 2024: constants that were counted once.
 //!
 //! The source is the list `prefixes.txt.gz` in the test data of the Go package bart
 //! (github.com/gaissmai/bart).
 
-/// Prefixes of one length.
+/// The prefixes of one length.
 pub(super) struct Length {
     pub(super) len: u8,
-    /// How many there are.
+    /// How many prefixes of this length there are.
     pub(super) count: u32,
-    /// How many of a thousand lie inside a shorter one.
+    /// How many of a thousand are inside a shorter prefix.
     pub(super) covered: u16,
 }
 
-/// A part of the space that prefixes lie in, and how busy it is.
+/// A part of the address space, and its share of the prefixes.
 pub(super) struct Region {
-    /// The first 16 bits.
+    /// The first 16 bits of the part.
     pub(super) bits: u16,
-    /// How many of them count.
+    /// How many of these bits the part has.
     pub(super) len: u8,
-    /// How many prefixes are in it, in proportion to the others; 0 where the seed decides.
+    /// The share of its prefixes relative to other parts; 0 if the seed decides.
     pub(super) weight: u32,
 }
 
-/// How direct neighbours of one length follow each other.
+/// The runs of direct neighbours of one length.
 #[derive(Clone, Copy)]
 pub(super) struct Runs {
-    /// The share of runs of one.
+    /// The share of runs of one prefix.
     pub(super) single: f64,
-    /// The mean of the others.
+    /// The mean length of the other runs.
     pub(super) mean: f64,
 }
 
-/// All that the model asks of a family.
+/// The properties of a family that the model needs.
 pub(super) struct Global {
     pub(super) width: u8,
     pub(super) lengths: &'static [Length],
     pub(super) regions: fn() -> Vec<Region>,
-    /// The length of the blocks that uncovered longer prefixes share.
+    /// The prefix length of the blocks that uncovered longer prefixes share.
     pub(super) block: u8,
     /// How many such blocks there are.
     pub(super) blocks: u32,
-    /// How busy a block is, from a number between 0 and 1: the busiest first.
+    /// The weight of a block by its place between 0 and 1; the busiest block is at 0.
     pub(super) busy: fn(f64) -> f64,
-    /// Runs of prefixes of a length.
+    /// The runs of prefixes of a length.
     pub(super) runs: fn(u8) -> Runs,
-    /// When one is chosen to cover a prefix of this length: by how much more one that is a bit
-    /// shorter counts.
+    /// The factor of the choice of a covering prefix for a prefix of a length: how much more the
+    /// prefixes that are one bit shorter count.
     pub(super) cover: fn(u8) -> f64,
-    /// Of covering prefixes of one length some are chosen more often: twice the exponent.
+    /// Twice the exponent by which some covering prefixes of one length are chosen more often.
     pub(super) skew: u32,
-    /// The share of runs that start among earlier prefixes of the same length: not more than 64
-    /// such away.
+    /// The share of runs that start near an earlier prefix of the same length: at most 64 prefixes
+    /// of this length away.
     pub(super) near: f64,
-    /// Places at the low end of a covering prefix are chosen more often: twice the exponent.
+    /// Twice the exponent by which places at the low end of a covering prefix are chosen more
+    /// often.
     pub(super) low: u32,
 }
 
@@ -106,8 +107,8 @@ pub(super) const V4: Global = Global {
     },
     block: 16,
     blocks: 13_148,
-    // Of the blocks of the real table, the busiest tenth have more than 92 uncovered prefixes, half
-    // more than 17 and a quarter less than 5.
+    // Of the blocks of the real table, the busiest tenth have more than 92 uncovered prefixes each,
+    // half have more than 17, and a quarter have less than 5.
     busy: |at| (1.0 - at) * (1.0 - at) * (1.0 - at) + 0.01,
     runs: |len| match len {
         24 => Runs {
@@ -176,7 +177,7 @@ pub(super) const V6: Global = Global {
         of(127, 42, 1000),
         of(128, 6, 1000),
     ],
-    // The registries' blocks in 2000::/3, by sixteen bits as the registries hand them out.
+    // The blocks of the registries in 2000::/3, by their first sixteen bits.
     regions: || {
         V6_REGIONS
             .map(|(bits, weight)| Region {
@@ -188,7 +189,7 @@ pub(super) const V6: Global = Global {
     },
     block: 32,
     blocks: 5872,
-    // The busiest hundredth have more than 109 uncovered prefixes, half 2 or less.
+    // The busiest hundredth have more than 109 uncovered prefixes each, half have 2 or less.
     busy: |at| 1.0 / at.max(0.0005),
     runs: |len| match len {
         ..=32 => Runs {
@@ -204,15 +205,15 @@ pub(super) const V6: Global = Global {
             mean: 5.0,
         },
     },
-    // An allocation of /20 is cut into /32s by its holder; further down the size hardly matters.
+    // Holders divide allocations of /20 into /32s. For longer prefixes the size hardly matters.
     cover: |len| if len <= 32 { 2.3 } else { 1.11 },
     skew: 5,
     near: 0.7,
     low: 2,
 };
 
-/// The first sixteen bits of the regions with twenty or more prefixes up to /32, and how many those
-/// are.
+/// The first sixteen bits of the regions with twenty or more prefixes up to /32, and the number of
+/// these prefixes.
 const V6_REGIONS: [(u16, u32); 45] = [
     (0x2001, 902),
     (0x2400, 341),

@@ -1,7 +1,7 @@
-//! The model that places prefixes; what it knows of the real table is in `global`.
+//! The model that places prefixes. The properties of the real table are in `global`.
 //!
-//! Of floating-point arithmetic it uses what is exactly the same on every machine: no powers and
-//! logarithms of the platform's library.
+//! It uses only floating-point operations whose results are the same on every machine: no powers
+//! and logarithms of the platform's library.
 
 use std::collections::HashSet;
 
@@ -10,11 +10,11 @@ use fastrand::Rng;
 use super::global::{Global, Region};
 use crate::oracle::Prefix;
 
-/// How often a place is drawn again when it is taken, or is covered and should not be (or the other
-/// way round).
+/// How often a place is drawn again if it is taken, or if it is covered and should not be, or the
+/// other way round.
 const TRIES: usize = 64;
 
-/// Longer runs are cut.
+/// The length of the longest run. Longer ones are cut.
 const LONGEST_RUN: usize = 1000;
 
 /// The table of a family, sorted.
@@ -42,8 +42,8 @@ fn real_count(global: &Global) -> usize {
         .sum()
 }
 
-/// How many prefixes of each length make up `count`: the real shares rounded down, and one more for
-/// those that lost most by it.
+/// How many of `count` prefixes have each length: the real shares rounded down, and one more for
+/// the lengths that lost most by it.
 fn counts(global: &Global, count: usize) -> Vec<usize> {
     let real = real_count(global);
     let scaled = |index: usize| global.lengths[index].count as usize * count;
@@ -62,23 +62,23 @@ fn counts(global: &Global, count: usize) -> Vec<usize> {
 struct Model<'a> {
     global: &'a Global,
     rng: Rng,
-    /// Regions with the sum of the weights up to and including each.
+    /// The regions, each with the sum of the weights up to and including it.
     regions: Vec<(Prefix, f64)>,
-    /// The blocks for uncovered long prefixes, the busiest first, with such sums.
+    /// The blocks for uncovered long prefixes, the busiest first, each with such a sum.
     blocks: Vec<(Prefix, f64)>,
     /// The prefixes of each length in the order in which they were placed, and as sets.
     placed: Vec<Vec<Prefix>>,
     taken: Vec<HashSet<u128>>,
 }
 
-/// Where a prefix may go.
+/// The places that a prefix may have.
 #[derive(Clone, Copy, PartialEq)]
 enum Cover {
-    /// Inside another.
+    /// Inside another prefix.
     Inside,
-    /// Where nothing covers it.
+    /// Where no prefix covers it.
     Free,
-    /// Wherever there is room: the last resort.
+    /// Anywhere, if no other place was found.
     Any,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Model<'a> {
                 len: region.len,
             };
             let weight = match region.weight {
-                // Unequal, but none is left out: from 1 to 20.
+                // Unequal weights from 1 to 20, so that no region is left out.
                 0 => 1.0 + 19.0 * halves(rng.f64(), 4),
                 given => f64::from(given),
             };
@@ -109,8 +109,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Chooses the blocks where long uncovered prefixes will lie: runs of them, where nothing is
-    /// yet.
+    /// Chooses the blocks for long uncovered prefixes: runs of blocks that have no prefixes yet.
     fn open_blocks(&mut self, count: usize) {
         let len = self.global.block;
         let mut chosen = Vec::new();
@@ -135,7 +134,7 @@ impl<'a> Model<'a> {
         self.blocks = sums(weighed);
     }
 
-    /// Places `count` prefixes of a length, of which the share `covered` lies inside others.
+    /// Places `count` prefixes of a length, of which the share `covered` is inside others.
     fn place(&mut self, len: u8, count: usize, covered: f64) {
         let inside = (count as f64 * covered).round() as usize;
         for (cover, count) in [(Cover::Inside, inside), (Cover::Free, count - inside)] {
@@ -156,7 +155,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// A place for the first prefix of a run, and what holds for all of the run.
+    /// A place for the first prefix of a run, and the cover of the whole run.
     fn start(&mut self, len: u8, cover: Cover) -> (Prefix, Cover) {
         for _ in 0..TRIES {
             let near = self.rng.f64() < self.global.near;
@@ -169,7 +168,7 @@ impl<'a> Model<'a> {
                 return (prefix, cover);
             }
         }
-        // The table is so small or so full that there is no such place.
+        // The table is so small or so full that no such place was found.
         loop {
             let prefix = self.in_region(len);
             if self.fits(prefix, Cover::Any) {
@@ -178,13 +177,13 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// How many prefixes of a length come in a row.
+    /// The length of a run of prefixes of a length.
     fn run(&mut self, len: u8) -> usize {
         let runs = (self.global.runs)(len);
         if self.rng.f64() < runs.single {
             return 1;
         }
-        // Two and a geometric number of others.
+        // Two prefixes, and a geometrically distributed number of others.
         let more = 1.0 - 1.0 / (runs.mean - 1.0);
         let mut run = 2;
         while run < LONGEST_RUN && self.rng.f64() < more {
@@ -193,7 +192,7 @@ impl<'a> Model<'a> {
         run
     }
 
-    /// A random prefix among those around an earlier one of the same length, if there is any.
+    /// A random prefix near an earlier one of the same length, if there is one.
     fn near(&mut self, len: u8) -> Prefix {
         let earlier = &self.placed[usize::from(len)];
         if earlier.is_empty() {
@@ -204,7 +203,7 @@ impl<'a> Model<'a> {
         self.within(around, len)
     }
 
-    /// A random prefix inside one that is there; the whole region where none can cover it.
+    /// A random prefix inside a placed one, or anywhere in a region if no placed one can cover it.
     fn inside(&mut self, len: u8) -> Prefix {
         let factor = (self.global.cover)(len);
         let weight = |parent: u8| {
@@ -230,7 +229,7 @@ impl<'a> Model<'a> {
         let parents = &self.placed[usize::from(parent_len)];
         let at = (skewed * parents.len() as f64) as usize;
         let parent = parents[at.min(parents.len() - 1)];
-        // Holders fill what they have from its low end.
+        // Holders use their blocks from the low end on.
         let low = halves(self.rng.f64(), self.global.low);
         let places = halves(2.0, 2 * u32::from(len - parent_len));
         let offset = (low * places) as u128;
@@ -247,7 +246,7 @@ impl<'a> Model<'a> {
             return self.in_region(len);
         }
         let at = pick(&self.blocks, &mut self.rng);
-        // Large ones lie where small ones are few, or there would be no room for these.
+        // Large prefixes go to blocks with few small ones, so that small ones find room.
         let at = if len <= block + 4 {
             self.blocks.len() - 1 - at
         } else {
@@ -277,7 +276,7 @@ impl<'a> Model<'a> {
             }
     }
 
-    /// Whether a shorter prefix, or with `itself` also the same one, covers it.
+    /// Whether a shorter prefix covers this one, or with `itself`, whether it is placed itself.
     fn is_covered(&self, prefix: Prefix, itself: bool) -> bool {
         let end = usize::from(prefix.len) + usize::from(itself);
         self.taken[..end].iter().zip(0..).any(|(taken, len)| {
@@ -302,14 +301,14 @@ fn halves(base: f64, exponent: u32) -> f64 {
     }
 }
 
-/// The direct neighbour after it; none after the last of the space.
+/// The direct neighbour after a prefix; `None` after the last one of the space.
 fn following(prefix: Prefix) -> Option<Prefix> {
     let step = 1_u128.checked_shl(128 - u32::from(prefix.len))?;
     let bits = prefix.bits.checked_add(step)?;
     Some(Prefix { bits, ..prefix })
 }
 
-/// Each with the sum of the weights up to it.
+/// The prefixes, each with the sum of the weights up to and including it.
 fn sums(weighed: impl Iterator<Item = (Prefix, f64)>) -> Vec<(Prefix, f64)> {
     let mut total = 0.0;
     let summed = weighed.map(|(prefix, weight)| {
@@ -319,7 +318,7 @@ fn sums(weighed: impl Iterator<Item = (Prefix, f64)>) -> Vec<(Prefix, f64)> {
     summed.collect()
 }
 
-/// The index of a prefix, by weight.
+/// The place of a random prefix, drawn by weight.
 fn pick(sums: &[(Prefix, f64)], rng: &mut Rng) -> usize {
     let total = sums.last().map_or(0.0, |(_, sum)| *sum);
     let at = rng.f64() * total;

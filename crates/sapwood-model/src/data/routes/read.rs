@@ -1,4 +1,4 @@
-//! Reading prefixes from text.
+//! Reads prefixes from text.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -21,7 +21,7 @@ pub struct RouteFile {
 ///
 /// # Errors
 ///
-/// If the file is not there, does not unpack, or has a line that is no prefix.
+/// If the file cannot be read or unpacked, or has a line that is no prefix.
 pub fn routes_gz(file: &Path) -> Result<RouteFile, Missing> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let missing = |error| Missing::new("routes", format!("{name}: {error}"));
@@ -29,12 +29,12 @@ pub fn routes_gz(file: &Path) -> Result<RouteFile, Missing> {
     read_prefixes(BufReader::new(flate2::read::GzDecoder::new(packed))).map_err(missing)
 }
 
-/// Reads prefixes, one a line, both families mixed; what follows a prefix after a space is ignored.
+/// Reads prefixes of both families, one in each line. Text after a space is ignored.
 ///
 /// # Errors
 ///
-/// If reading fails, or a line is no prefix or has bits set after the length; the message has its
-/// number.
+/// If reading fails, or if a line is no prefix or has bits set after the length. The message has
+/// the number of the line.
 pub fn read_prefixes(text: impl BufRead) -> io::Result<RouteFile> {
     let mut routes = RouteFile::default();
     for (line, number) in text.lines().zip(1_u64..) {
@@ -45,7 +45,7 @@ pub fn read_prefixes(text: impl BufRead) -> io::Result<RouteFile> {
         let (prefix, is_v4) = parse(word).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("line {number}: no prefix: {word}"),
+                format!("line {number}: not a prefix: {word}"),
             )
         })?;
         let family = if is_v4 {

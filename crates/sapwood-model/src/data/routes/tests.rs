@@ -1,11 +1,11 @@
-//! The generated tables against what is promised of them.
+//! Tests of the properties of generated tables.
 
 use std::path::Path;
 
 use super::*;
 use crate::oracle::LpmByLength;
 
-/// FNV-1a over the first thousand prefixes: a change of the generator must be meant.
+/// FNV-1a over the first thousand prefixes, so that no change of the generator goes unnoticed.
 fn checksum(prefixes: &[Prefix]) -> u64 {
     let bytes = prefixes.iter().take(1000).flat_map(|prefix| {
         let mut bytes = prefix.bits.to_be_bytes().to_vec();
@@ -116,7 +116,7 @@ fn addresses_lie_where_they_should() {
         .filter(|a| whole.lookup(**a).is_some())
         .count();
     assert!(hits < 2500, "{hits}");
-    // Host bits are random all the way down.
+    // All bits after the prefix are random.
     let ever_set = inside.iter().fold(0, |all, address| all | address);
     assert_eq!(ever_set >> 96, u128::from(u32::MAX));
 }
@@ -132,7 +132,7 @@ fn lists_are_read_with_line_numbers() {
     assert_eq!(routes.v6, [Prefix::v6("2001:db8::".parse().unwrap(), 32)]);
     for bad in ["10.0.0.1/8", "10.0.0.0/33", "10.0.0.0", "::/129", "x/8"] {
         let error = read_prefixes(format!("::/0\n{bad}\n").as_bytes()).unwrap_err();
-        assert_eq!(error.to_string(), format!("line 2: no prefix: {bad}"));
+        assert_eq!(error.to_string(), format!("line 2: not a prefix: {bad}"));
     }
     let error = routes_gz(Path::new("/nowhere/none.gz")).unwrap_err();
     assert!(

@@ -1,4 +1,4 @@
-//! What the chapter shows where the kernel has arenas.
+//! The chapter on maps inside the kernel, where the kernel has arenas.
 
 use sapwood_bpf::objects::{self, KEY_MAX, Run};
 use sapwood_bpf::{BpfArena, Loader, Programs, UserMap, Words};
@@ -10,19 +10,19 @@ use crate::progress::Progress;
 use crate::tour::Tour;
 use crate::tour::data::Set;
 
-/// Questions in one run of a program.
+/// How many questions one run of a program answers.
 const RUN: usize = 4096;
-/// Questions of each kind.
+/// How many questions of each kind are asked.
 const QUESTIONS: usize = 65_536;
 const ROUNDS: usize = 5;
 
-/// Questions that lie in the arena.
+/// Questions that are stored in the arena.
 struct Questions {
     words: Words,
     count: usize,
-    /// Questions about names that are there.
+    /// How many questions are about stored names.
     there: u64,
-    /// Words of a key.
+    /// The words of a key.
     image: usize,
 }
 
@@ -49,7 +49,8 @@ impl Questions {
         })
     }
 
-    /// Has a program answer all of them: nanoseconds a question, and wrong answers.
+    /// Runs a program on all questions; returns nanoseconds for each question, and the number of
+    /// wrong answers.
     fn ask(
         &self,
         programs: &Programs,
@@ -63,7 +64,7 @@ impl Questions {
             let at = self.words.window().at + from * bytes;
             let done = Run::new(at, count, self.image, window, count).by(programs, program)?;
             ns += done.ns;
-            // What was not asked was not answered.
+            // A question that the program did not reach counts as a wrong answer.
             wrong += done.wrong + done.left;
         }
         Ok((ns as f64 / self.count.max(1) as f64, wrong))
@@ -71,7 +72,7 @@ impl Questions {
 }
 
 pub fn run(tour: &mut Tour) -> Result<Value, Error> {
-    // Borrowed apart from the counting of answers.
+    // Taken out, so that the sets and the counter of answers can be borrowed at once.
     let sets = std::mem::take(&mut tour.sets);
     let shown = show(tour, &sets[0]);
     tour.sets = sets;
@@ -82,9 +83,9 @@ fn failed(error: sapwood_bpf::Error) -> Error {
     Error::Wrong(format!("in the kernel: {error}"))
 }
 
-/// What is in the kernel, and what is asked there.
+/// The entries of the map in the kernel, and the questions about them.
 struct Course<'a> {
-    /// In a random order; a value is a place, from 1.
+    /// The entries in random order. A value is a place, from 1.
     entries: Vec<(&'a [u8], u64)>,
     hits: Vec<(&'a [u8], u64)>,
     misses: Vec<(&'a [u8], u64)>,
@@ -105,7 +106,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// The programs, with an empty hash table of the kernel.
+    /// Loads the programs with an empty hash map of the kernel.
     fn programs(&self, arena: &BpfArena) -> Result<Programs, sapwood_bpf::Error> {
         let (key, most) = (self.padded() as u32, self.entries.len() as u32);
         Loader::open(arena, objects::BENCH_NAMES)?
@@ -114,12 +115,12 @@ impl<'a> Course<'a> {
             .load()
     }
 
-    /// Bytes of a key in that table: its length, itself, and zeros.
+    /// The bytes of a key in that hash map: its length, the key, and zeros.
     fn padded(&self) -> usize {
         (self.longest + 1).next_multiple_of(8)
     }
 
-    /// Fills that table.
+    /// Fills that hash map.
     fn fill(&self, programs: &Programs) -> Result<(), sapwood_bpf::Error> {
         let mut padded = vec![0u8; self.padded()];
         for (key, value) in &self.entries {
@@ -131,8 +132,8 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Nanoseconds of lookups by the index, by the trie and in the kernel's table: of names that
-    /// are there, and of others.
+    /// Measures the nanoseconds of a lookup by the index, by the trie and in the kernel's hash map:
+    /// first of stored names, then of others.
     fn ask(
         &self,
         tour: &mut Tour,
@@ -148,8 +149,8 @@ impl<'a> Course<'a> {
         for _ in 0..ROUNDS {
             for (list, times) in lists.iter().zip(&mut times) {
                 let (empty, wrong) = list.ask(programs, "sw_run_empty", window).map_err(failed)?;
-                // It looks nothing up, so it is wrong about every name that is there: all questions
-                // were asked.
+                // This program looks nothing up, so its answer is wrong for every stored name. The
+                // count of wrong answers proves that it was asked all questions.
                 tour.check(wrong == list.there, || {
                     format!("{wrong} of {} questions were asked", list.there)
                 })?;
@@ -164,7 +165,8 @@ impl<'a> Course<'a> {
         Ok(times.map(|times| times.map(median)))
     }
 
-    /// A name goes and comes while programs may look: no system call.
+    /// Removes a name and inserts it again, without a system call, and checks that programs see
+    /// both.
     fn change(
         &self,
         tour: &mut Tour,
@@ -212,14 +214,15 @@ fn show(tour: &mut Tour, set: &Set) -> Result<Value, Error> {
     drop(progress);
 
     tour.say(format!(
-        "{}: {} names in a memory that a BPF program shares with this process. Built in {:.0} ms; the kernel's own hash map took {:.0} ms\n\
-         to fill, a system call for each name. A removed name was gone at the program's next lookup, an inserted one there.",
+        "{}: {} names in memory that a BPF program shares with this process. The map was built in \
+         {:.0} ms. The kernel's hash map was filled in {:.0} ms, by a system call for each name. \
+         The next lookup of the program saw the removal of a name, and then its insertion.",
         set.name,
         grouped(course.entries.len()),
         build.as_secs_f64() * 1e3,
         fill.as_secs_f64() * 1e3,
     ))?;
-    tour.say("Lookups inside the kernel, ns, copying the key taken off:")?;
+    tour.say("Nanoseconds of a lookup inside the kernel, without the copy of the key:")?;
     let rows = ["UserMap, index", "UserMap, trie alone", "kernel's HASH"];
     let rows: Vec<Vec<String>> = rows
         .into_iter()

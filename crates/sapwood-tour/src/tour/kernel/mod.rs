@@ -1,4 +1,4 @@
-//! Chapter: the same memory inside the kernel.
+//! Chapter: maps that programs inside the kernel read.
 
 #[cfg(feature = "bpf")]
 mod inside;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Chapter, Tour};
 use crate::errors::Error;
 
-/// Maps that programs in the kernel read, where the kernel can have them.
+/// The chapter on maps inside the kernel, for kernels that have BPF arenas.
 pub struct Kernel;
 
 impl Chapter for Kernel {
@@ -32,7 +32,8 @@ impl Chapter for Kernel {
     fn run(&self, tour: &mut Tour) -> Result<Value, Error> {
         left_out(
             tour,
-            "this program was built without the feature `bpf`; `make tour` builds it with it, as root",
+            "this program was built without the feature `bpf`; \
+             as root, `make tour` builds and runs it with the feature",
         )
     }
 }
