@@ -6,9 +6,9 @@
 //! before and after the change, and from the number of nodes that it made:
 //!
 //! - Only a split leaves more leaves than before.
-//! - Of the other changes, one that stores and leaves at least as many entries did not empty a leaf,
-//!   and one that removes more than one leaf did more than fill one leaf up. Both reached across
-//!   leaves. All others count as changes that fill a leaf up.
+//! - Of the other changes, one that stores and leaves at least as many entries did not empty a
+//!   leaf, and one that removes more than one leaf did more than fill one leaf up. Both reached
+//!   across leaves. All others count as changes that fill a leaf up.
 //! - A change that erases, leaves as many nodes, and made an even number of them moved a leaf's
 //!   upper bound. The kernel's tree never has to do that, so the change counts as a node store.
 //! - A level above the leaves took part if it has more nodes after a split, or fewer after another
