@@ -37,11 +37,12 @@
 //! wildcard, predecessor and all). `kernel-hash` looks up five names: the name and its parents. The
 //! time for cutting the labels off is not counted.
 //!
-//! The cases `long-keys-64`, `-256`, `-1024`, `-4096`: keys of that many bytes, like paths, 64 MiB
-//! of them (131,072 at most); a thousand are asked for over and over. `lookup_ns` and `miss_ns` (one
-//! byte is another): each engine finds its key in memory as it takes it, and copies nothing.
-//! `copied_lookup_ns`: the key's bytes are copied from the kernel's memory first (`sw_key_memory`,
-//! `bpf_probe_read_kernel`). The hash table's keys are the bytes alone.
+//! The cases `long-keys-64`, `-256`, `-1024`, `-4096`: keys of this number of bytes, like paths,
+//! 64 MiB of them (131,072 keys at most). A thousand keys are looked up over and over. For
+//! `lookup_ns` and `miss_ns` (one byte differs) each engine reads the key from memory in its own
+//! form, and copies nothing. For `copied_lookup_ns` the program first copies the key's bytes from
+//! the kernel's memory (`sw_key_memory`, `bpf_probe_read_kernel`). The hash table's keys are the
+//! bytes alone.
 //!
 //! The case `store`: a thousand keys get another value, by a transaction of a `UserStore`, or by
 //! one system call that updates a hash table (`kernel-hash`). `commit_visible_us` is the wall-clock
