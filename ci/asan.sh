@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
-# Accesses outside and after the life of an object, and leaks: the address sanitizer under the
-# libraries' tests.
+# Accesses outside an object or after its life, and leaks: the libraries' tests under the address
+# sanitizer.
 . "$(dirname "$0")/lib.sh"
 x86_64_linux || skip "the sanitizers run on x86_64 Linux here"
 export SAPWOOD_OPS="${SAPWOOD_OPS:-5000}"
-# Large values pass through the stack, which the sanitizer makes larger still.
+# Large values pass through the stack, which the sanitizer enlarges further.
 export RUST_MIN_STACK=16777216
-# A test of forbidden pages wants to see the signal itself.
+# A test of forbidden pages expects the signal itself.
 export ASAN_OPTIONS="handle_segv=0:handle_sigbus=0" LSAN_OPTIONS="suppressions=$PWD/ci/lsan.txt"
-# Sanitizers are an unstable option of a stable compiler; they know of mappings what they see in
-# libc.
+# Sanitizers are an unstable option of a stable compiler. They see mappings only through libc.
 export RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address --cfg rustix_use_libc" CARGO_TARGET_DIR="$TARGET/asan"
-# The libraries have loads of their own for builds with AVX: the tests run with those here, and
-# without in unit.sh.
+# In builds with AVX the libraries use other loads. The tests run with those loads here, and without
+# them in unit.sh.
 if grep -qw avx2 /proc/cpuinfo && grep -qw bmi2 /proc/cpuinfo; then RUSTFLAGS+=" -Ctarget-cpu=x86-64-v3"; fi
 packages=()
 for crate in $LIBRARIES; do packages+=(-p "$crate"); done

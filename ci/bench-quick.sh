@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The benchmarks' shortest runs: they prove that every engine gives the right answers, not how
+# The shortest runs of the benchmarks. They prove that every engine gives the right answers, not how
 # fast it is.
 . "$(dirname "$0")/lib.sh"
-# SUITE:CASES runs these cases of a suite alone.
+# SUITE:CASES runs only these cases of a suite.
 for run in ${*:-names names:threads versions routes cache ranges bpf}; do
     suite=${run%%:*} cases=() features=()
     if [ "$run" != "$suite" ]; then cases=(--cases "${run#*:}"); fi
@@ -11,6 +11,6 @@ for run in ${*:-names names:threads versions routes cache ranges bpf}; do
     run cargo run --locked --release -p sapwood-bench "${features[@]}" -- "$suite" --quick "${cases[@]}" --csv "$csv"
     say "$run: $(($(grep -vc '^#' "$csv") - 1)) results"
 done
-# The same built for this processor: loads of labels and tags are others then.
+# The same runs, built for this processor: it then uses other loads of labels and tags.
 export RUSTFLAGS="-Ctarget-cpu=native" CARGO_TARGET_DIR="$TARGET/native"
 run cargo run --locked --release -p sapwood-bench -- names --quick --cases kallsyms

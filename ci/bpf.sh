@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The maps inside the kernel: the headers as C in user space and as BPF, programs under the
-# verifier, real packets between network namespaces. Where the kernel can run them, a test that
-# was skipped is a failure.
+# verifier, and real packets between network namespaces. Where the kernel can run them, a skipped
+# test is a failure.
 . "$(dirname "$0")/lib.sh"
-# The choice of packages and features is that of unit.sh, so that no crate is compiled again; the
-# names are sapwood-bpf's alone.
+# The choice of packages and features is that of unit.sh, so that no crate is compiled twice; only
+# sapwood-bpf has test programs of these names.
 # shellcheck disable=SC2046,SC2207 # words
 bpf=(run cargo test --locked --no-fail-fast --workspace $(all_features) $(programs crates/sapwood-bpf))
 if ! bpf_tools; then

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# No warning of the compiler or of Clippy, in anything, with all features.
+# No warning of the compiler or of Clippy, in any target, with all features.
 . "$(dirname "$0")/lib.sh"
 # shellcheck disable=SC2046 # two words
 run cargo clippy --locked --workspace --all-targets $(all_features) -- -D warnings
-# What no user can reach is not `pub`. (Older compilers see it otherwise, so it is asked for here.)
+# An item that no user can reach must not be `pub`. Older compilers judge differently, so only this
+# script asks for the lint.
 packages=()
 for crate in $LIBRARIES; do packages+=(-p "$crate"); done
 # shellcheck disable=SC2046

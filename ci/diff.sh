@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The long comparison with the naive oracles: 100 million operations over all kinds of maps and
-# stores. Not in `make test`. SAPWOOD_OPS is the number for each test, SAPWOOD_SEED the first
-# seed. `ci/diff.sh PROGRAM NAME…` runs other tests of the library instead, optimized as these
-# are.
+# stores. Not in `make test`. SAPWOOD_OPS is the number of operations per test, SAPWOOD_SEED the
+# first seed. `ci/diff.sh PROGRAM NAME…` runs other tests of the library instead, optimized in the
+# same way.
 . "$(dirname "$0")/lib.sh"
 [ $# -gt 0 ] || set -- all differential::
 export SAPWOOD_OPS="${SAPWOOD_OPS:-10000000}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All code has rustfmt's default style, the fuzz targets' too.
+# All code has rustfmt's default style, including the fuzz targets.
 . "$(dirname "$0")/lib.sh"
 run cargo fmt --all --check
 run cargo fmt --manifest-path fuzz/Cargo.toml --check

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Every fuzz target, or those named, for FUZZ_SECONDS each (4). What is found lies in
+# Every fuzz target, or the named ones, for FUZZ_SECONDS each (default 4). Findings are in
 # fuzz/artifacts/.
 . "$(dirname "$0")/lib.sh"
 x86_64_linux || skip "fuzzing runs on x86_64 Linux here"
 has cargo-fuzz || fail "cargo-fuzz is missing: run ci/setup.sh"
 seconds=${FUZZ_SECONDS:-4}
-# Reports name functions by the table of symbols.
+# Reports take the names of functions from the symbol table.
 export CARGO_TARGET_DIR="$TARGET/fuzz" CARGO_PROFILE_RELEASE_DEBUG="${CARGO_PROFILE_RELEASE_DEBUG:-0}"
-# program_map needs what BPF programs are built with, but no kernel that runs them. Building all of
-# that with the sanitizer takes minutes, and checking it one, so it is built with FUZZ_KERNEL=1 only
-# (see prove.sh). Its rules are those of sapwood-bpf's tests, which CI runs.
+# program_map needs the build tools of BPF programs, but no kernel that runs them. Building it with
+# the sanitizer takes minutes, and checking it takes one, so only FUZZ_KERNEL=1 builds it (see
+# prove.sh). The tests of sapwood-bpf, which CI runs, check the same rules.
 features=--no-default-features without=program_map
 [ -z "${FUZZ_KERNEL:-}" ] || features=--features=kernel without='^$'
 run cargo "+$NIGHTLY" fuzz build "$features"
@@ -17,7 +17,7 @@ if [ $# -eq 0 ]; then
     # shellcheck disable=SC2046 # names have no spaces
     set -- $(cargo "+$NIGHTLY" fuzz list | grep -v "$without")
 fi
-# Two at a time; each shows what it printed when it is done.
+# Two targets run at a time; each shows its output when it ends.
 export seconds features NIGHTLY
 one() {
     log=$(mktemp)

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The house rules that a search can see: nothing unfinished, nothing of one machine, unsafe code
-# in its rooms only.
+# The house rules that a search can check: nothing unfinished, nothing specific to one machine,
+# unsafe code only in its folders.
 . "$(dirname "$0")/lib.sh"
 bad=0
 
-# There should be no such lines; if there are, prints them under a heading.
+# Fails if there are such lines, and prints them under a heading.
 none() { # heading, lines
     [ -n "$2" ] || return 0
     bad=1
@@ -16,22 +16,22 @@ search() { # pattern, files...
     files "$@" | xargs -0 -r grep -nIE -- "$pattern" /dev/null || true
 }
 
-# This script names what it looks for.
+# This script contains the patterns that it searches for.
 me=':!ci/house.sh'
 
-# A test may run a part of itself in a process of its own; that part is marked as ignored.
+# A test may run a part of itself in another process; that part is marked as ignored.
 none "Left unfinished" "$(search 'todo!\(|unimplemented!\(|dbg!\(|#\[ignore' '*.rs' |
     grep -v 'a part of other tests, in a process of its own' || true)"
 
 host=$(hostname 2>/dev/null || true)
-# A name such as "debian" says nothing; one such as build-7f3a does.
+# A name such as "debian" identifies no machine; one such as build-7f3a does.
 [[ ${#host} -ge 6 && "$host" =~ [0-9] ]] || host=ip-10-0-0-1
 none "Paths and names of one machine" "$(
     search "/work/|/tmp/target-|/root/|/home/[a-z]+/|/Users/[A-Za-z]+/|\bip-[0-9]+-[0-9]+-[0-9]+-[0-9]+\b|\b$host\b" . "$me"
 )"
 
-# Comments do not count, nor do the names of lints.
-none "Unsafe code outside its rooms (sapwood-qsbr, sapwood-arena, */raw/, the bench's allocator and its ways to other languages, the fuzzers' fence and headers)" "$(
+# Comments and names of lints do not count.
+none "Unsafe code outside its folders (sapwood-qsbr, sapwood-arena, */raw/, the bench's allocator and its shims, the fuzzers' fence and headers)" "$(
     search '^[^/"]*\bunsafe( *\{| +impl\b| +fn\b| +trait\b| +extern\b|\()|allow\(unsafe_code\)' '*.rs' |
         grep -vE '^(crates/sapwood-(qsbr|arena)/|crates/sapwood/src/[a-z]+/raw/|crates/sapwood-bpf/src/raw/|bench/src/(alloc|shim)\.rs:|bench/src/(engines/native|routes/dpdk|ranges/native|stores/urcu)/raw\.rs:|fuzz/src/(fence|headers)\.rs:)' || true
 )"
@@ -39,7 +39,7 @@ for lib in crates/sapwood/src/lib.rs crates/sapwood-bpf/src/lib.rs; do
     grep -q '^#!\[deny(unsafe_code)\]' "$lib" || none "Unsafe code is no longer denied" "$lib"
 done
 
-# Code is rustfmt's to break. Tables, blocks of code and addresses of pages cannot be broken.
+# rustfmt breaks lines of code. Tables, code blocks and URLs cannot be broken.
 none "Text of more than 100 columns" "$(
     files '*.md' '*.rs' '*.c' '*.h' '*.sh' | xargs -0 -r perl -CSD -ne '
         $fence = 0 if $. == 1;
@@ -52,14 +52,14 @@ none "Text of more than 100 columns" "$(
 
 for script in ci/*.sh .ci/run; do
     case $script in ci/lib.sh | ci/steps.sh) continue ;; esac
-    [ -x "$script" ] || none "Cannot be run" "$script"
+    [ -x "$script" ] || none "Not executable" "$script"
 done
 
 lines=$(wc -l <README.md)
-[ "$lines" -le 200 ] || none "README.md has more than 200 lines: figures belong into docs/figures.md" "$lines"
+[ "$lines" -le 200 ] || none "README.md has more than 200 lines: figures belong in docs/figures.md" "$lines"
 
 long=$(files '*.rs' | xargs -0 -r wc -l | awk '$2 != "total" && $1 > 600 { print "  " $2 ": " $1 " lines" }')
 [ -z "$long" ] || printf 'Warning: more than 600 lines; has each file one subject?\n%s\n' "$long"
 
 [ $bad = 0 ] || exit 1
-say "The house is in order."
+say "The house rules hold."

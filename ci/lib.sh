@@ -1,9 +1,9 @@
-# Read by the other scripts: where things are, and what is pinned. Not a program.
+# Definitions for the other scripts: locations and pinned versions. Not a program.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Rust by rustup, also where no login shell has set the path.
+# Rust installed by rustup, also where no login shell has set the path.
 PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 export PATH
 
@@ -15,30 +15,29 @@ CARGO_SEMVER_CHECKS=0.51.0
 TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
-# Nothing in CI is debugged, and nothing is compiled twice for being incremental. Reports of
-# sanitizers name functions by the table of symbols.
+# No debug information and no incremental builds, which CI does not use. The sanitizers' reports
+# take the names of functions from the symbol table.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
-# Crates that are meant for others; the rest are tests and tools.
+# Crates for users; the others are tests and tools.
 LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood"
 # Crates that are published.
 PUBLIC="$LIBRARIES sapwood-bpf"
 
-# What the maps in the kernel are built with.
+# The packages that building the maps in the kernel needs.
 BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
-# All features but those for BPF.
+# All features except those for BPF.
 FEATURES="sapwood/usdt,sapwood/tokio,sapwood-model/arbitrary"
 
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
-# A check that this machine cannot do: neither passed nor failed.
+# Ends a check that this machine cannot run; the check has neither passed nor failed.
 skip() { say "skipped: $*"; exit 77; }
 has() { command -v "$1" >/dev/null 2>&1; }
 # Shows a command, then runs it.
 run() { printf '$ %s\n' "$*"; "$@"; }
-# The same for tests that are chosen by parts of their names, which follow `--`. A name that fits
-# no test that passed is a failure: otherwise a test that gets another name would silently run no
-# more.
+# The same for tests that are chosen by parts of their names, which follow `--`. A name that matches
+# no passed test is a failure. Otherwise a renamed test would silently no longer run.
 chosen() {
     local log word before="" names="" code=0
     log=$(mktemp)
@@ -57,28 +56,28 @@ chosen() {
     rm -f "$log"
     return $code
 }
-# Whether BPF programs and their loader can be built here: the same questions that the build
-# script asks.
+# Whether BPF programs and their loader can be built here, by the same conditions as in the build
+# script.
 bpf_tools() {
     [ "$(uname -s)" = Linux ] || return 1
     has "${SAPWOOD_CLANG:-clang-19}" && has pkg-config || return 1
     printf '#include <libelf.h>\n#include <zlib.h>\n' | cc -fsyntax-only -xc - 2>/dev/null
 }
-# Whether the kernel can run them: then no test of them may be skipped.
+# Whether the kernel can run them; if so, no test of them may be skipped.
 bpf_runs() {
     [ "$(id -u)" = 0 ] && [ -e /sys/kernel/btf/vmlinux ] &&
         printf '6.9\n%s\n' "$(uname -r | grep -oE '^[0-9]+\.[0-9]+')" | sort -V -C
 }
-# Makes ready for tests of BPF; where they can run, those that are not in bpf.sh fail rather than
-# be skipped.
+# Prepares for tests of BPF. Where they can run, the tests outside bpf.sh fail instead of being
+# skipped.
 bpf_ready() {
     bpf_runs || return 0
     export SAPWOOD_BPF_MUST_RUN=1
     grep -q ' /sys/fs/bpf bpf ' /proc/mounts || run mount -t bpf bpf /sys/fs/bpf || say "no BPF file system under /sys/fs/bpf"
 }
-# All features that can be built here.
+# The arguments for all features that can be built here.
 all_features() { if bpf_tools; then echo --all-features; else echo "--features $FEATURES"; fi; }
-# The test programs in the folders of crates, as cargo wants them.
+# The test programs in the folders of crates, as arguments of cargo.
 programs() { # folders
     local folder file
     for folder; do
@@ -87,8 +86,8 @@ programs() { # folders
         done
     done | sort -u | sed 's/^/--test /'
 }
-# The tag of the newest release before what is checked out, if there is one.
+# The tag of the newest release before the checked-out commit, if there is one.
 last_release() { git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null || true; }
 x86_64_linux() { [ "$(uname -sm)" = "Linux x86_64" ]; }
-# Tracked files, and new ones that are not ignored.
+# Tracked files, and new files that are not ignored.
 files() { git ls-files -z --cached --others --exclude-standard -- "$@" | sort -zu | while IFS= read -r -d '' f; do [ -f "$f" ] && printf '%s\0' "$f"; done || true; }

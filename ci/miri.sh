@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Undefined behaviour and data races in the unsafe code, by interpretation: the crates below, and
-# short tests of each structure, two at a time. SAPWOOD_OPS makes those against the oracles
-# longer, MIRI_MORE=1 adds the unit tests of the tries, MIRI_ALL=1 takes every test of the
-# libraries (hours).
+# Undefined behaviour and data races in the unsafe code, found by interpretation: the crates below,
+# and short tests of each structure, two at a time. SAPWOOD_OPS lengthens the comparisons with the
+# oracles, MIRI_MORE=1 adds the unit tests of the tries, MIRI_ALL=1 runs every test of the libraries
+# (hours).
 . "$(dirname "$0")/lib.sh"
 cargo "+$NIGHTLY" miri --version >/dev/null 2>&1 || fail "Miri is missing: run ci/setup.sh"
-# Saved files and clocks are the host's.
+# Saved files and clocks come from the host.
 export MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}" CARGO_TARGET_DIR="$TARGET/miri"
 export SAPWOOD_OPS="${SAPWOOD_OPS:-40}"
-# The backtrace of a panic that a test expects takes seconds here.
+# The backtrace of an expected panic takes seconds under Miri.
 export RUST_BACKTRACE="${RUST_BACKTRACE:-0}"
 miri() { chosen cargo "+$NIGHTLY" miri test --locked "$@"; }
 # One choice of packages and features for the tests of the structures, so that nothing is compiled
@@ -20,7 +20,7 @@ if [ -n "${MIRI_ALL:-}" ]; then
     exit
 fi
 
-# Compiled first, because only one can compile at a time.
+# Compiled first, because only one process can compile at a time.
 structures --lib --test all --test threads --no-run
 one() {
     miri -p sapwood-arena --lib -- --skip classes_are_monotone
@@ -28,7 +28,7 @@ one() {
     structures --test all -- differential::map_small_and_dense differential::store_with_poisoned \
         lpm::values_are_dropped_once maple::drops::every maple::drops::values_stay \
         maple::snapshots::a_small_map ${SHOW:-}
-    # Every branch size with every label takes an hour here.
+    # The test of every branch size with every label takes an hour under Miri.
     [ -z "${MIRI_MORE:-}" ] || structures --lib -- qp:: --skip every_size_finds
 }
 other() {
@@ -41,7 +41,7 @@ other() {
 }
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# In the background both end at their first failure.
+# Both run in the background and end at their first failure.
 (one) >"$log" 2>&1 &
 one=$!
 (other) &

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Debian's packages that the checks and the tour need and that are missing: installed as root,
-# else named.
+# The missing Debian packages that the checks and the tour need: installed as root, otherwise named.
 . "$(dirname "$0")/lib.sh"
 
 need=() # without these nothing works
@@ -23,15 +22,14 @@ fi
 if [ "$(id -u)" = 0 ] && has apt-get; then
     export DEBIAN_FRONTEND=noninteractive
     install() { run apt-get install -y -q --no-install-recommends "$@"; }
-    # A list of packages that is there may be old, and an installation that broke off is taken up
-    # again.
+    # An existing package list may be old. An interrupted installation is resumed.
     run apt-get update -q
     if [ ${#need[@]} -gt 0 ]; then
         install "${need[@]}" ca-certificates
     fi
     if [ ${#more[@]} -gt 0 ]; then
         install "${more[@]}" || { run dpkg --configure -a && install "${more[@]}"; } ||
-            say "Not all of these can be had here, so the tests of BPF are skipped: ${more[*]}"
+            say "Not all of these can be installed here, so the tests of BPF are skipped: ${more[*]}"
     fi
     exit 0
 fi

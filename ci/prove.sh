@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The long proofs, which CI does not run: some hours. `ci/prove.sh NAME…` runs only those.
+# The long proofs, which CI does not run: some hours. `ci/prove.sh NAME…` runs only the named ones.
 #
-# Each proof writes its row of docs/proofs.md (or of the file SAPWOOD_PROOFS): when, of which
-# commit, with which result, and how much was done, as read from what the proof printed. Rows of
-# proofs that are not run stay as they are.
+# Each proof writes its row of docs/proofs.md (or of the file SAPWOOD_PROOFS): the date, the commit,
+# the result, and the amount of work, read from the output of the proof. The rows of other proofs
+# stay unchanged.
 . "$(dirname "$0")/lib.sh"
 record=${SAPWOOD_PROOFS:-docs/proofs.md}
 all="differential writers soak histories shuttle loom asan tsan miri fuzz bench-quick"
@@ -13,7 +13,7 @@ for name; do
     case " $all " in *" $name "*) ;; *) fail "There is no proof \"$name\", but: $all" ;; esac
 done
 
-# Each proof in one line: what it shows.
+# The claim of each proof in one line.
 shows() {
     case $1 in
     differential) echo "all kinds of maps and stores answer as the naive oracles do" ;;
@@ -30,7 +30,7 @@ shows() {
     esac
 }
 
-# Its command, with how long it is.
+# The command of a proof, with its length.
 command_of() {
     case $1 in
     differential) echo "SAPWOOD_OPS=${DIFFERENTIAL_OPS:-10000000} ci/diff.sh" ;;
@@ -47,7 +47,7 @@ command_of() {
     esac
 }
 
-# What was done, by what the proof printed.
+# The amount of work, read from the output of the proof.
 counts() { # name, output
     case $1 in
     differential | writers | soak) sum "$2" '[0-9]+ operations' operations ;;
@@ -60,7 +60,7 @@ counts() { # name, output
     esac
 }
 
-# The sum of the numbers that fit a pattern, with what it counts; fails if there is none.
+# The sum of the numbers that match a pattern, with their unit; fails if there is none.
 sum() { # output, pattern, what
     grep -oE "$2" "$1" | grep -oE '[0-9]+' | awk -v what="$3" '
         { n += $1 }
@@ -68,8 +68,8 @@ sum() { # output, pattern, what
     ' | sed -E ':again; s/^([0-9]+)([0-9]{3})/\1,\2/; t again'
 }
 
-# Runs a proof, and leaves in a file what was done. One whose counts cannot be read has proved
-# nothing to record.
+# Runs a proof, and writes the amount of work to a file. A proof whose counts cannot be read has
+# failed.
 prove() { # name, file
     local output code=0
     output=$(mktemp)
@@ -80,15 +80,15 @@ prove() { # name, file
         if [ "$code" = 0 ]; then
             say "counted: $(cat "$2")"
         else
-            say "FAILED: what was done cannot be read from what was printed."
+            say "FAILED: the output does not show the amount of work."
         fi
     fi
     rm -f "$output"
     return "$code"
 }
 
-# Writes the record beside and renames it: with a new row for one proof, and the rows of the
-# others as they were.
+# Writes the new record to another file and renames it: with a new row for one proof, and the former
+# rows of the others.
 write_record() { # name, row
     local name row
     mkdir -p "$(dirname "$record")"
@@ -120,14 +120,14 @@ END
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 [ -z "$(git status --porcelain -- . ':!docs/proofs.md' 2>/dev/null)" ] || commit+=+
 
-# Also the first record, of proofs that have not run.
+# Also writes the first record, with proofs that have not run.
 write_record
 . ci/steps.sh
 for name; do
     counted=$logs/$name.counts
     : >"$counted"
     step "$name" prove "$name" "$counted"
-    # What this machine cannot do leaves the row of one that could.
+    # A step that this machine cannot run keeps the row of a machine that could.
     [ "$result" != skipped ] || continue
     write_record "$name" "| $name | $(shows "$name") | \`$(command_of "$name")\` | $(date -u +%F) | $commit | $result | $(cat "$counted") | $took |"
 done

@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Every command in README.md runs: the code fences marked `sh`; those marked `sh no-check` are
-# left out.
+# Every command in README.md runs: the code fences marked `sh`, but not those marked `sh no-check`.
 #
-# They run in a copy of what git has or would take, so that a file that was forgotten is missing
-# there as it would be in a fresh clone. In order, one shell for each fence; what is built is kept
-# for the next time.
+# The commands run in a copy of the files that git has or would add, so that a forgotten file is
+# missing there, as in a fresh clone. They run in order, with one shell per fence. The build is kept
+# for the next run.
 . "$(dirname "$0")/lib.sh"
 [ -f README.md ] || fail "there is no README.md"
 copy="$TARGET/readme"
 rm -rf "$copy"
 mkdir -p "$copy/clone" "$copy/fences"
 files | tar --null --files-from=- -cf - | tar -xf - -C "$copy/clone"
-# Readers find programs under target/.
+# The commands expect programs under target/.
 mkdir -p "$TARGET/readme-build"
 ln -s "$TARGET/readme-build" "$copy/clone/target"
 awk -v out="$copy/fences" '
@@ -28,7 +27,7 @@ count=0
 for fence in "$copy"/fences/*.sh; do
     [ -e "$fence" ] || fail "README.md has no commands marked sh"
     say "--- $(head -n 1 "$fence" | cut -c3-)"
-    # `make test` among them would run this script again: see test.sh.
+    # One of the commands is `make test`, which would run this script again: see test.sh.
     (cd "$copy/clone" && env -u CARGO_TARGET_DIR CARGO_PROFILE_RELEASE_DEBUG=0 SAPWOOD_INSIDE=1 bash -euxo pipefail "$fence" </dev/null)
     count=$((count + 1))
 done

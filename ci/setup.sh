@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the checks need and what is missing: system packages (as root; else says which),
-# parts of Rust's toolchains, cargo-fuzz, cargo-deny; after the first release cargo-semver-checks.
+# Installs the missing tools of the checks: system packages (as root; otherwise named), components
+# of Rust's toolchains, cargo-fuzz, cargo-deny; after the first release cargo-semver-checks.
 . "$(dirname "$0")/lib.sh"
 
 ci/packages.sh
@@ -8,7 +8,7 @@ ci/packages.sh
 has rustup || fail "Rust comes by rustup; see https://rustup.rs. Install it with:
     curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
 
-# Lists the parts of a toolchain; nothing if it is not there.
+# Lists the components of a toolchain; prints nothing if the toolchain is not installed.
 parts() { rustup component list --toolchain "$1" --installed 2>/dev/null || true; }
 
 rustup toolchain list | grep -q . || run rustup toolchain install stable --profile minimal
@@ -20,7 +20,7 @@ done
 have=$(parts "$NIGHTLY")
 for part in miri rust-src; do
     if ! grep -q "^$part" <<<"$have"; then
-        # The newest nightly may lack a part; the one before has it.
+        # The newest nightly may lack a component; an older one has it.
         run rustup toolchain install "$NIGHTLY" --profile minimal --allow-downgrade -c miri -c rust-src
         break
     fi
@@ -28,10 +28,10 @@ done
 
 if [ -z "$(parts "$MSRV")" ]; then
     run rustup toolchain install "$MSRV" --profile minimal ||
-        say "Rust $MSRV cannot be had here: the check of it falls back on Clippy."
+        say "Rust $MSRV cannot be installed here: msrv.sh uses Clippy instead."
 fi
 
-# The tools' sources are compiled quickly rather than well.
+# The tools are compiled fast, without optimization.
 tool() {
     has "$1" && return
     say "Compiling $1 $2: once, about $3 on two cores."
@@ -40,7 +40,7 @@ tool() {
 }
 tool cargo-fuzz "$CARGO_FUZZ" "a minute"
 tool cargo-deny "$CARGO_DENY" "five minutes"
-# What compares with the last release, as soon as there is one.
+# The tool that compares with the last release, once there is one.
 [ -z "$(last_release)" ] || tool cargo-semver-checks "$CARGO_SEMVER_CHECKS" "ten minutes"
 rm -rf "$TARGET/tools"
-say "Everything is there."
+say "Everything is installed."

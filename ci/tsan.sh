@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Data races: the thread sanitizer under those of the libraries' tests that use threads, the
-# standard library built with it too.
+# Data races: the libraries' tests with threads under the thread sanitizer, which also instruments
+# the standard library.
 . "$(dirname "$0")/lib.sh"
 x86_64_linux || skip "the sanitizers run on x86_64 Linux here"
 export SAPWOOD_OPS="${SAPWOOD_OPS:-5000}"
 export RUST_MIN_STACK=16777216
-# A test of forbidden pages wants to see the signal itself.
+# A test of forbidden pages expects the signal itself.
 export TSAN_OPTIONS="handle_segv=0:handle_sigbus=0"
-# Calls of the kernel that do not go through libc are hidden from the sanitizer, which then takes
-# one thread's old pages for another's. Loads that the compiler does not see into would hide
-# races, so they are replaced by plain ones.
+# System calls that bypass libc are hidden from the sanitizer. It would then take one thread's old
+# pages for another thread's. Loads that the compiler cannot see into would hide races, so plain
+# loads replace them.
 export RUSTFLAGS="-Zsanitizer=thread --cfg rustix_use_libc --cfg sapwood_exact_loads" CARGO_TARGET_DIR="$TARGET/tsan"
 # One choice of packages, so that nothing is compiled twice.
 tsan() {

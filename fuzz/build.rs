@@ -1,4 +1,4 @@
-//! With the feature `kernel`: compiles the headers for BPF programs for user space.
+//! Compiles the headers for BPF programs for user space, with the feature `kernel`.
 
 use std::env;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ fn main() {
     if env::var_os("CARGO_FEATURE_KERNEL").is_none() {
         return;
     }
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo gives one"));
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let run = |command: &mut Command| {
         let status = command.status().expect("a C compiler and ar");
         assert!(status.success(), "{command:?}");

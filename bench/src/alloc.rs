@@ -1,23 +1,24 @@
-//! The counting allocator: what the engines hold, with the rounding and the headers of malloc.
+//! The counting allocator: how many bytes the engines hold, malloc's rounding and headers included.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
-/// The system allocator, which counts while [`counted`] runs and otherwise costs one load and a
-/// branch.
+/// The system allocator. It counts while [`counted`] runs; otherwise each call costs one load and
+/// one branch more.
 pub struct Counting;
 
 static ON: AtomicBool = AtomicBool::new(false);
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
-/// Before each block glibc keeps one word with its size; `malloc_usable_size` does not include it.
+/// glibc keeps the size of each block in one word before it; `malloc_usable_size` does not include
+/// that word.
 const CHUNK_HEADER: i64 = 8;
 
-// SAFETY: every call is passed on to `System` as it came; counting neither allocates nor touches
-// the blocks.
+// SAFETY: every call is passed on to `System` unchanged; counting neither allocates nor touches the
+// blocks.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is the one that `System` asks for.
+        // SAFETY: `System` asks for the same promise that our caller makes.
         let block = unsafe { System.alloc(layout) };
         // SAFETY: the block is null or live.
         unsafe { count(block, 1) };
@@ -25,14 +26,14 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller hands over a live block.
+        // SAFETY: the caller passes a live block.
         unsafe { count(block, -1) };
-        // SAFETY: the caller's promise is the one that `System` asks for.
+        // SAFETY: `System` asks for the same promise that our caller makes.
         unsafe { System.dealloc(block, layout) };
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is the one that `System` asks for.
+        // SAFETY: `System` asks for the same promise that our caller makes.
         let block = unsafe { System.alloc_zeroed(layout) };
         // SAFETY: the block is null or live.
         unsafe { count(block, 1) };
@@ -40,9 +41,9 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: the caller hands over a live block.
+        // SAFETY: the caller passes a live block.
         unsafe { count(block, -1) };
-        // SAFETY: the caller's promise is the one that `System` asks for.
+        // SAFETY: `System` asks for the same promise that our caller makes.
         let moved = unsafe { System.realloc(block, layout, new_size) };
         // A failed realloc leaves the old block as it was.
         let live = if moved.is_null() { block } else { moved };
@@ -52,7 +53,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Adds or takes away the size of a block, when counting.
+/// Adds (`sign` 1) or subtracts (-1) the size of a block while the allocator counts.
 ///
 /// # Safety
 ///
@@ -65,7 +66,8 @@ unsafe fn count(block: *mut u8, sign: i64) {
     }
 }
 
-/// Runs `build` and returns how many bytes it left allocated, on all threads. Not to be nested.
+/// Runs `build` and returns how many bytes it left allocated, on all threads. Calls must not be
+/// nested.
 pub fn counted<T>(build: impl FnOnce() -> T) -> (T, i64) {
     LIVE.store(0, Relaxed);
     ON.store(true, Relaxed);
@@ -74,7 +76,7 @@ pub fn counted<T>(build: impl FnOnce() -> T) -> (T, i64) {
     (built, LIVE.load(Relaxed))
 }
 
-/// Gives free memory back to the system, so that each engine starts from a like heap.
+/// Gives free memory back to the system, so that each engine starts from a similar heap.
 pub fn trim() {
     // SAFETY: malloc_trim takes no pointers and may be called at any time.
     unsafe { libc::malloc_trim(0) };
@@ -89,9 +91,10 @@ mod tests {
 
     #[test]
     fn rounding_and_headers_count() {
-        // Other tests run beside this one, and what their threads allocate and free counts as well:
-        // a moment without much of that is waited for, and the block is not written to, so that it
-        // is short. A count that is wrong is wrong at every moment.
+        // Other tests run beside this one, and the count includes what their threads allocate and
+        // free. The test therefore repeats short attempts until one is undisturbed. It does not
+        // write to the block, so that an attempt is short. A count that is wrong is wrong in every
+        // attempt.
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let (block, bytes) = counted(|| black_box(Vec::<u8>::with_capacity(10_000_001)));

@@ -1,21 +1,21 @@
-//! The time that the thread itself has used.
+//! The processor time of a thread.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A stop watch that stands still while the thread is off its core.
+/// A stop watch that stops while the thread is off its core.
 pub struct CpuClock {
     start: Duration,
 }
 
 impl CpuClock {
-    /// Starts at the thread's time of now.
+    /// Starts at the processor time that the thread has used so far.
     pub fn start() -> Self {
         Self { start: now() }
     }
 
-    /// The processor time since the start; ask on the same thread.
+    /// The processor time since the start; call it on the same thread.
     pub fn elapsed(&self) -> Duration {
         now() - self.start
     }

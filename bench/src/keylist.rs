@@ -1,11 +1,11 @@
-//! Keys and values side by side in memory, in the order in which they are asked for.
+//! Keys and values in consecutive memory, in the order of the lookups.
 
 use fastrand::Rng;
 
-/// Keys one after the other in one block, each with its value.
+/// Keys in one block, one after the other, each with its value.
 ///
-/// Engines are asked with these copies and not with those that they hold, and in the order of the
-/// list: to fetch the question costs all of them the same, and next to nothing.
+/// Engines are asked with these copies and not with the keys that they hold, in the order of the
+/// list. Fetching the next key therefore costs the same for all engines, and almost nothing.
 #[derive(Clone)]
 pub struct KeyList {
     bytes: Vec<u8>,
@@ -30,8 +30,8 @@ impl KeyList {
         list
     }
 
-    /// The keys with values that depend on their place and look random, so that wrong ones do not
-    /// add up.
+    /// The keys with values that depend on their places and look random, so that errors do not
+    /// cancel out in a sum.
     pub fn numbered(keys: &[Box<[u8]>]) -> Self {
         Self::new(keys.iter().zip(0..).map(|(key, at)| (&**key, scramble(at))))
     }
@@ -73,7 +73,7 @@ impl KeyList {
         self.run(0, self.len())
     }
 
-    /// Some keys and values: `count` of them from the place `from` on.
+    /// The `count` keys and values from the place `from` on.
     pub fn run(&self, from: usize, count: usize) -> impl ExactSizeIterator<Item = (&[u8], u64)> {
         let bounds = &self.bounds[from..=from + count];
         let values = &self.values[from..from + count];
@@ -97,7 +97,7 @@ impl KeyList {
         self.picked(places)
     }
 
-    /// The first place with a key that is not less, in a list in the order of the keys.
+    /// The first place whose key is not less than `key`, in a list that is sorted by key.
     pub fn lower_bound(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -111,7 +111,7 @@ impl KeyList {
         low
     }
 
-    /// The place of a key in a list in the order of the keys.
+    /// The place of a key in a list that is sorted by key.
     pub fn place_of(&self, key: &[u8]) -> Option<usize> {
         let at = self.lower_bound(key);
         (at < self.len() && self.key(at) == key).then_some(at)
@@ -137,15 +137,16 @@ impl KeyList {
     }
 }
 
-/// How an engine wants its keys, when it cannot take all byte strings. The change is made before
-/// the clock runs, as a user of the engine would hold keys in the form that it needs.
+/// The form in which an engine needs its keys when it cannot take all byte strings. The keys are
+/// converted before the clock starts, because a user of the engine would keep them in that form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As they are.
+    /// The keys unchanged.
     Plain,
-    /// With a zero byte at the end; for keys without zeros.
+    /// Keys with a zero byte added at the end; only for keys without zeros.
     Terminated,
-    /// Each zero as 0, 255 and at the end 0, 0: no key is a prefix of another, and the order stays.
+    /// Each zero as 0, 255, and 0, 0 at the end. No key is then a prefix of another, and the order
+    /// does not change.
     Escaped,
 }
 
@@ -181,7 +182,7 @@ impl Form {
     }
 }
 
-/// A bijection of 64-bit numbers that leaves no pattern (the finisher of splitmix64).
+/// A bijection of 64-bit numbers whose results look random (the finisher of splitmix64).
 pub fn scramble(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -189,7 +190,7 @@ pub fn scramble(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// What a pass of lookups found.
+/// The result of a pass of lookups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Tally {
@@ -200,7 +201,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Takes one answer in.
+    /// Adds one answer.
     #[inline]
     pub fn add(&mut self, answer: Option<u64>) {
         if let Some(value) = answer {
@@ -221,13 +222,13 @@ impl Tally {
 }
 
 impl Tally {
-    /// Looks all keys up, each only when the answer to the one before is known: the next place is
-    /// worked out from it. A processor cannot overlap such lookups, as it does with those of
-    /// [`of`](Self::of).
+    /// Looks all keys up, each only after the answer to the one before is known: the next place is
+    /// computed from that answer. A processor cannot overlap such lookups, whereas it overlaps
+    /// those of [`of`](Self::of).
     #[inline]
     pub fn chained(keys: &KeyList, mut get: impl FnMut(&[u8]) -> Option<u64>) -> Self {
         let mut tally = Self::default();
-        // Zero, but the compiler must not know.
+        // This is zero, but the compiler must not know it.
         let none = std::hint::black_box(0);
         let mut at = 0;
         while at < keys.len() {
@@ -239,20 +240,20 @@ impl Tally {
     }
 }
 
-/// What a scan met, such that entries out of order show.
+/// The result of a scan, which also shows entries out of order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ScanSum {
-    /// How many entries came.
+    /// The number of entries.
     pub count: u64,
     /// The sum of the values, modulo 2^64.
     pub sum: u64,
-    /// The exclusive or of all key bytes, turned between keys.
+    /// The exclusive or of all key bytes, rotated between keys.
     pub keys: u64,
 }
 
 impl ScanSum {
-    /// Takes one entry in and reads its whole key.
+    /// Adds one entry and reads its whole key.
     #[inline]
     pub fn add(&mut self, key: &[u8], value: u64) {
         let mut folded = 0;
@@ -268,7 +269,7 @@ impl ScanSum {
         self.keys = self.keys.rotate_left(5) ^ folded;
     }
 
-    /// Takes all entries of an iterator in.
+    /// Adds all entries of an iterator.
     #[inline]
     pub fn of<'a>(entries: impl IntoIterator<Item = (&'a [u8], u64)>) -> Self {
         let mut sum = Self::default();
@@ -278,7 +279,7 @@ impl ScanSum {
         sum
     }
 
-    /// Takes in the first `count` entries of what `from` gives for each key.
+    /// For each key, adds the first `count` entries that `from` returns.
     #[inline]
     pub fn ranges<'a, I: Iterator<Item = (&'a [u8], u64)>>(
         starts: &KeyList,

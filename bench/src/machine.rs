@@ -1,4 +1,4 @@
-//! What it ran on and how it was called, as text.
+//! The machine and the command of a run, as text.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub fn description() -> String {
     format!(
         "{processor}, {} cores, Linux {}, {:.0} GiB",
         cores(),
-        // What follows the version is a name that somebody gave their build.
+        // A suffix after the version is the name of somebody's build.
         kernel.trim().split('-').next().unwrap_or_default(),
         kibibytes / 1_048_576.0
     )
@@ -27,14 +27,14 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The value of the first line `name : value`.
+/// The value of the first line `name : value` in a file.
 fn field(file: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// The commit of the sources, with `+` after it when they differ from it.
+/// The commit of the sources, followed by `+` when they differ from it.
 pub fn commit() -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git")
@@ -78,7 +78,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// The command as one would repeat it elsewhere: folders stay out of records, which are published.
+/// The command as it can be repeated elsewhere. Records are published, so it omits folders.
 pub fn command(arguments: impl Iterator<Item = String>) -> String {
     let words: Vec<String> = arguments
         .skip(1)

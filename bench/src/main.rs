@@ -3,18 +3,18 @@
 //! `cargo run --release -p sapwood-bench -- SUITE [--quick] [--json FILE] [--csv FILE] [--data DIR]
 //! …`
 //!
-//! All engines run in one process, one after the other within each round and in another order each
-//! round. Every answer is checked before its time counts. What is reported is the median over the
-//! rounds with the least and the most; ratios between engines are the result, absolute figures are
-//! context.
+//! All engines run in one process, one after the other in each round, and in a different order in
+//! each round. Every answer is checked before its time counts. A result is the median over the
+//! rounds, with the least and the greatest value. The ratios between engines are the result;
+//! absolute figures are context.
 //!
-//! - [`suite`]: what is measured; one module for each suite.
+//! - [`suite`]: the measurements, one module per suite.
 //! - [`engines`]: the maps that the suite `names` compares. [`concurrent`]: those of its group
 //!   `threads`. [`stores`]: those of the suite `versions`. [`routes`], [`ranges`] and [`cache`]:
 //!   those of the suites of these names. [`bpf`], with the feature `bpf`: maps inside the kernel.
 //! - [`shown`]: pictures and tables of recorded results, without a run: the commands `plot` and
 //!   `figures`.
-//! - The rest is the harness: [`keylist`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
+//! - The harness: [`keylist`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
 
 mod alloc;
 #[cfg(feature = "bpf")]
@@ -52,13 +52,13 @@ static ALLOCATOR: alloc::Counting = alloc::Counting;
     args_conflicts_with_subcommands = true
 )]
 struct Arguments {
-    /// What to do instead of measuring.
+    /// A command that runs instead of a measurement.
     #[command(subcommand)]
     command: Option<Command>,
-    /// What to measure.
+    /// The suite to run.
     #[arg(required = true)]
     suite: Option<Suite>,
-    /// Small sets and few rounds; ends within a minute and proves only that everything runs.
+    /// Small sets and few rounds; ends within a minute, and proves only that everything runs.
     #[arg(long)]
     quick: bool,
     /// Write the result as JSON.
@@ -70,27 +70,27 @@ struct Arguments {
     /// Folder with data sets, such as domains-opendns.txt.gz.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Only these cases; `commit1` also means all cases that start with `commit1-`.
+    /// Run only these cases; `commit1` also means all cases that start with `commit1-`.
     #[arg(long, alias = "case", value_name = "A,B", value_delimiter = ',')]
     cases: Vec<String>,
-    /// Only these engines.
+    /// Run only these engines.
     #[arg(long, value_name = "X,Y", value_delimiter = ',')]
     engines: Vec<String>,
-    /// Rounds, of which the median is taken.
+    /// The number of rounds, of which the median is taken.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
 }
 
-/// What needs no run, only records of runs.
+/// The commands that need no run, only records of runs.
 #[derive(Subcommand)]
 enum Command {
-    /// Make SVG pictures of records: the newest ones, as the documents have them, unless records
-    /// are named.
+    /// Make SVG pictures of the named records; without names, make those of the documents, from the
+    /// newest records.
     Plot {
         /// Records of the suites `names` and `versions`.
         #[arg(value_name = "RECORD")]
         records: Vec<PathBuf>,
-        /// Where the pictures go.
+        /// The folder for the pictures.
         #[arg(long, value_name = "DIR", default_value = "docs/pictures")]
         out: PathBuf,
     },
@@ -98,10 +98,10 @@ enum Command {
     ///
     /// A table stands between the lines `<!-- figures: NAME -->` and `<!-- end -->`.
     Figures {
-        /// The pages.
+        /// The pages with the tables.
         #[arg(value_name = "PAGE", default_values = ["docs/figures.md", "README.md"])]
         pages: Vec<PathBuf>,
-        /// Print the pages, and leave the files as they are.
+        /// Print the pages, and leave the files unchanged.
         #[arg(long)]
         print: bool,
     },

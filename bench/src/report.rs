@@ -1,20 +1,20 @@
-//! Results: rows, tables, JSON and CSV.
+//! The results of a run: rows, tables, JSON and CSV.
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use crate::machine;
 
-/// Everything that one run of a suite measured.
+/// The results of one run of a suite.
 #[derive(Serialize)]
 pub struct Report {
     /// The suite's name.
     pub suite: &'static str,
-    /// What it ran on.
+    /// The machine that the suite ran on.
     pub machine: String,
     /// The measurements, by case, engine and metric.
     pub rows: Vec<Row>,
-    /// Why nothing was measured, where that is so.
+    /// Why nothing was measured, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
     /// Remarks about the data and the engines, for the CSV.
@@ -31,15 +31,15 @@ pub struct Row {
     pub engine: &'static str,
     /// What was measured.
     pub metric: &'static str,
-    /// The median over the rounds.
+    /// The median of the rounds.
     pub value: f64,
     /// The unit of the values.
     pub unit: &'static str,
-    /// How many rounds there were.
+    /// The number of rounds.
     pub rounds: usize,
-    /// The least of the rounds.
+    /// The least value of the rounds.
     pub min: f64,
-    /// The most of the rounds.
+    /// The greatest value of the rounds.
     pub max: f64,
 }
 
@@ -64,7 +64,7 @@ impl Measure {
     }
 }
 
-/// The values of one case, as rounds bring them in.
+/// The values of one case, as rounds deliver them.
 pub struct Samples {
     case: String,
     engines: Vec<&'static str>,
@@ -72,7 +72,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// No values yet; rows will come out in the order of `engines`.
+    /// An empty set of values, whose rows will be in the order of `engines`.
     pub fn new(case: &str, engines: &[&'static str]) -> Self {
         Self {
             case: case.to_owned(),
@@ -81,7 +81,7 @@ impl Samples {
         }
     }
 
-    /// Takes a value in.
+    /// Adds a value.
     pub fn add(&mut self, engine: &'static str, measure: &Measure) {
         let row = self
             .rows
@@ -134,19 +134,20 @@ impl Report {
         }
     }
 
-    /// Says something about the data or the engines, here and in the CSV.
+    /// Adds a remark about the data or the engines, to stderr and to the CSV.
     pub fn note(&mut self, note: String) {
         println!("{note}");
         self.notes.push(note);
     }
 
-    /// Begins a case, or says why there is none.
+    /// Begins a case, or says why it is omitted.
     pub fn begin(&mut self, what: String) {
         println!("\n## {what}");
         self.notes.push(what);
     }
 
-    /// Ends a case: shows its medians, also as multiples of those of each base, and takes them in.
+    /// Ends a case: shows its medians, also as multiples of those of each base, and adds them to
+    /// the report.
     pub fn end(&mut self, samples: Samples, bases: &[&str]) {
         let rows = samples.rows();
         println!("{}", table(&rows));
@@ -163,7 +164,7 @@ impl Report {
         serde_json::to_string_pretty(self).expect("numbers and text have a JSON form") + "\n"
     }
 
-    /// The rows as CSV, after comments that say how to get them again.
+    /// The rows as CSV, after comments that say how to repeat the run.
     pub fn to_csv(&self, command: &str) -> String {
         let mut csv = format!(
             "# date: {}\n# commit: {}\n# command: {command}\n# machine: {}\n",
@@ -194,7 +195,7 @@ impl Report {
     }
 }
 
-/// The rows of one case: engines down, metrics across, each with its least and most.
+/// The rows of one case: engines down, metrics across, each value with its least and greatest.
 pub fn table(rows: &[Row]) -> String {
     grid(rows, |row| {
         let [value, min, max] = [row.value, row.min, row.max].map(short);
@@ -206,13 +207,13 @@ pub fn table(rows: &[Row]) -> String {
     })
 }
 
-/// The rows of one case as multiples of one engine's; nothing if it is not among them.
+/// The rows of one case as multiples of one engine's; `None` if that engine is not among them.
 pub fn ratios(rows: &[Row], base: &str) -> Option<String> {
     let of_base = |metric| {
         rows.iter()
             .find(|row| row.engine == base && row.metric == metric)
     };
-    // What only others have has no ratio.
+    // A metric that only other engines have gets no ratio.
     let rows = rows.iter().filter(|row| of_base(row.metric).is_some());
     let rows: Vec<_> = rows.cloned().collect();
     if rows.is_empty() {
@@ -262,7 +263,7 @@ fn grid(rows: &[Row], cell: impl Fn(&Row) -> String) -> String {
     table.to_string()
 }
 
-/// Three significant digits or so.
+/// About three significant digits.
 fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

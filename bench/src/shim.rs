@@ -1,25 +1,25 @@
-//! Libraries of other languages: a shim in C or C++ with plain functions around one, compiled with
-//! `pkg-config` and a compiler when it is first asked for, and loaded. Where the library is not
-//! installed, there is a reason instead.
+//! Libraries of other languages. For each there is a shim in C or C++ with plain functions around
+//! the library. The first use compiles it with `pkg-config` and a compiler, and loads it. Where the
+//! library is not installed, the result is the reason instead.
 
 use std::ffi::{CString, c_void};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// How a shim is made.
+/// How to build a shim.
 pub struct Recipe {
-    /// The library's name for readers.
+    /// The library's name in messages.
     pub library: &'static str,
-    /// How compilers find it.
+    /// How compilers find the library.
     pub link: Link,
     /// `cc` or `c++`.
     pub compiler: &'static str,
-    /// The name of the source, with the ending by which compilers know the language.
+    /// The name of the source file, with the suffix by which compilers know the language.
     pub file: &'static str,
     /// The source.
     pub source: &'static str,
-    /// Arguments of the compiler before the names of files, and after the library's own.
+    /// The compiler's arguments before the names of files, and those after the library's own.
     pub arguments: [&'static [&'static str]; 2],
 }
 
@@ -28,23 +28,24 @@ pub struct Recipe {
 pub enum Link {
     /// `pkg-config` knows it by this name.
     PkgConfig(&'static str),
-    /// It lies where they look, under this name.
+    /// The linker finds it under this name on its own search path.
     Library(&'static str),
-    /// Its sources are put into the shim's folder; the compiler's arguments for them.
+    /// The function unpacks its sources into the shim's folder, and returns the compiler's
+    /// arguments for them.
     Source(fn(&Path) -> Result<String, String>),
 }
 
-/// A shim that was loaded and stays so.
+/// A loaded shim, which stays loaded.
 pub struct Shim(*mut c_void);
 
 impl Recipe {
-    /// Compiles and loads it, or says why not.
+    /// Compiles and loads the shim, or says why that fails.
     pub fn load(&self) -> Result<Shim, String> {
         let name = match self.link {
             Link::PkgConfig(name) | Link::Library(name) => name,
             Link::Source(_) => self.library,
         };
-        // Two shims around one library may be made at the same time.
+        // Two shims around one library may be built at the same time.
         let folder = format!(
             "sapwood-bench-{name}-{}-{:x}",
             std::process::id(),
@@ -58,7 +59,7 @@ impl Recipe {
         loaded
     }
 
-    /// The name of the compiled library.
+    /// Compiles the shim; returns the file name of the library.
     fn compile(&self, folder: &Path) -> Result<CString, String> {
         let name = self.library;
         let flags = self.flags(folder)?;
@@ -103,8 +104,8 @@ impl Recipe {
     }
 
     fn open(&self, file: CString) -> Result<Shim, String> {
-        // SAFETY: the name is a C string. The library is our own, and loading it runs the
-        // constructors of the one that it stands around, which expect to be run so.
+        // SAFETY: the name is a C string. The shim is our own file. Loading it runs the
+        // constructors of the library that it wraps, which expect to run on loading.
         let handle = unsafe { libc::dlopen(file.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         if handle.is_null() {
             return Err(format!("the shim around {} does not load", self.library));
@@ -114,10 +115,10 @@ impl Recipe {
 }
 
 impl Shim {
-    /// The address of the function `shim_NAME`; it stays good.
+    /// The address of the function `shim_NAME`, which stays valid.
     pub fn find(&self, name: &str) -> Result<*mut c_void, String> {
         let name = CString::new(format!("shim_{name}")).map_err(|error| error.to_string())?;
-        // SAFETY: the handle is open and stays so; the name is a C string.
+        // SAFETY: the handle is open and never closed; the name is a C string.
         let found = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         if found.is_null() {
             Err(format!("the shim has no {}", name.to_string_lossy()))

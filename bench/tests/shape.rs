@@ -1,4 +1,4 @@
-//! Runs the program on its smallest cases and checks what it writes.
+//! Runs the program on its smallest cases and checks its output.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::Value;
 
 fn run(suite: &str, arguments: &[&str]) -> (Value, String) {
-    // Tests run side by side, and a suite may be run by several of them.
+    // Tests run in parallel, and several of them may run the same suite.
     static RUNS: AtomicUsize = AtomicUsize::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
@@ -35,8 +35,8 @@ fn run(suite: &str, arguments: &[&str]) -> (Value, String) {
     )
 }
 
-/// Every row has just the promised fields, with sensible values; returns "case engine metric" of
-/// each.
+/// Checks that every row has exactly the promised fields, with sensible values; returns "case
+/// engine metric" of each row.
 fn check(report: &Value, suite: &str) -> Vec<String> {
     assert_eq!(report["suite"], suite);
     assert!(report["machine"].is_string());
@@ -54,7 +54,8 @@ fn check(report: &Value, suite: &str) -> Vec<String> {
             number("min") <= number("value") && number("value") <= number("max"),
             "{row}"
         );
-        // Nobody needs to have waited; everything else takes some time or some bytes.
+        // A wait may be zero, and so may a share and a number of answers; every other value is
+        // positive.
         let least = if ["share", "ns", "answers"].contains(&row["unit"].as_str().unwrap()) {
             0.0
         } else {
@@ -163,7 +164,7 @@ fn versions() {
         "left-right",
         "crossbeam-skipmap",
     ] {
-        // It may not be installed.
+        // The library may not be installed.
         if store.starts_with("urcu") && csv.contains(&format!("# without {store}: ")) {
             continue;
         }
@@ -235,7 +236,7 @@ fn routes() {
 #[test]
 fn cache() {
     let peers = "sapwood,sapwood-apart,quick_cache";
-    // Each names its twin for two threads, too.
+    // Each name also selects the case for two threads.
     let cases = "size-0,size-8,churn,hostile-first";
     let rows = check(
         &run("cache", &["--cases", cases, "--engines", peers]).0,
@@ -294,7 +295,7 @@ fn ranges() {
                 let row = format!("{case} {engine} {metric}");
                 assert!(rows.contains(&row), "no {row}");
             }
-            // What has no gaps is not searched for any.
+            // A map without gaps is not searched for gaps.
             for metric in ["gap_common_ns", "gap_rare_ns"] {
                 let row = format!("{case} {engine} {metric}");
                 assert_eq!(rows.contains(&row), case != "dense-256", "{row}");
@@ -317,7 +318,7 @@ fn ranges() {
     assert!(rows.contains(&"1k range-set-blaze gap_rare_ns".to_owned()));
     assert!(rows.contains(&"dense-256 range-set-blaze store_ns".to_owned()));
     assert!(!rows.contains(&"1k range-set-blaze store_ns".to_owned()));
-    assert!(csv.contains("# vma: without range-set-blaze: it takes out single indices"));
+    assert!(csv.contains("# vma: without range-set-blaze: it removes single indices"));
 }
 
 #[test]
@@ -374,7 +375,7 @@ fn bpf() {
             "update_user_ns",
         ] {
             let row = format!("random-binary {engine} {metric}");
-            // An index has no order to walk in.
+            // An index alone has no order to walk in.
             let is_there = (engine, metric) != ("sapwood-bpf-index", "walk_ns");
             assert_eq!(rows.contains(&row), is_there, "{row}");
         }

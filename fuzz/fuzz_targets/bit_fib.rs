@@ -1,6 +1,6 @@
-//! Transactions on a table of bit strings, with snapshots, a reader that holds what it found, and
-//! memory that runs out. Answers are compared with the naive oracle's, every invariant is checked
-//! after every transaction.
+//! Transactions on a table of bit strings, with snapshots, a reader that holds its findings, and
+//! allocations that fail. The naive oracle checks the answers, and every transaction is followed by
+//! a check of all invariants.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/bits.rs"]

@@ -1,9 +1,7 @@
-//! Files of bit strings that somebody made with evil intent: opened with and without a check, and
-//! asked everything.
+//! Malicious files of bit strings: opened with and without a check, and queried by every method.
 //!
-//! Some inputs are files as they are. Most are changes to the image of a real table with names,
-//! under checksums that are right again, so that the checks behind the checksums are what is
-//! tested.
+//! Some inputs are complete files. Most are changes to the image of a real table with names, sealed
+//! again with valid checksums, so that the fuzzer reaches the checks behind the checksums.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/bitfile.rs"]
@@ -36,7 +34,7 @@ fn open_and_ask(path: &Path, bytes: &[u8], queries: &[BitString]) {
             Err(error) => assert!(!error.to_string().is_empty()),
         }
     }
-    // As values of another size it is another layout.
+    // With values of another size, the layout differs.
     assert!(BitFile::<u32>::open(path).is_err());
 }
 
@@ -50,7 +48,7 @@ fuzz_target!(|bytes: &[u8]| {
     let count = input.below(40);
     let mut queries = prefixes(count, &mut input);
     let mut builder = BitFileBuilder::<u64>::new();
-    // Not all are stored.
+    // Some of the queries are not stored.
     builder.extend(queries.iter().skip(input.below(4)).cloned().zip(0..));
     for i in 0..input.below(6) {
         builder.push_name(format!("name {i}")).unwrap();

@@ -1,6 +1,6 @@
 //! Operations on a table of IPv4 or IPv6 prefixes, with transactions, snapshots, readers that hold
-//! what they found, and memory that runs out. Answers are compared with the naive oracle's, every
-//! invariant is checked after every step.
+//! their findings, and allocations that fail. The naive oracle checks the answers, and every step
+//! is followed by a check of all invariants.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/steps.rs"]

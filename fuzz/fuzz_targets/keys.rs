@@ -1,4 +1,5 @@
-//! Keys of names and tuples: what was encoded comes back, and keys sort like what they stand for.
+//! Keys of names and tuples: decoding returns the encoded values, and keys sort in the order of the
+//! values.
 #![no_main]
 
 use std::net::IpAddr;
@@ -36,7 +37,7 @@ enum Value {
 
 impl Value {
     fn push(&self, key: &mut Vec<u8>) {
-        // Imported here only: `Part::push` would hide `Vec::push` for vectors of bytes.
+        // Imported only here: `Part::push` would hide `Vec::push` for vectors of bytes.
         use sapwood::key::tuple::Part;
         match self {
             Value::U8(v) => v.push(key),
@@ -88,8 +89,8 @@ impl Value {
     }
 }
 
-/// Labels as DNS allows them, as wire form, and the sort key of RFC 4034: labels from the last to
-/// the first, in lower case, compared as strings of unsigned bytes.
+/// Labels as DNS allows them: their wire form, and the sort key of RFC 4034, which has the labels
+/// from the last to the first, in lower case, compared as strings of unsigned bytes.
 fn name_of(labels: &[Vec<u8>], upper: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
     let mut wire = Vec::new();
     let mut order = Vec::new();
@@ -111,7 +112,7 @@ fn name_of(labels: &[Vec<u8>], upper: bool) -> (Vec<u8>, Vec<Vec<u8>>) {
     (wire, order)
 }
 
-/// What RFC 1035 says about wire form without compression.
+/// Whether bytes are an uncompressed wire form by RFC 1035.
 fn is_wire(mut wire: &[u8]) -> bool {
     if wire.len() > 255 {
         return false;
@@ -155,7 +156,7 @@ fn names(input: &Input<'_>) {
     if let Ok(text) = dns_name_to_text(input.raw)
         && let Ok(key) = dns_name(&text)
     {
-        // Only the case can differ: a key has one spelling.
+        // Only the case can differ: a key has only one spelling.
         assert_eq!(key, input.raw.to_ascii_lowercase(), "{text}");
     }
 }
@@ -169,8 +170,8 @@ fn tuples(input: &Input<'_>) {
         one.push(&mut a);
         assert!(a.len() > before);
         values.push(one);
-        // The second tuple has the same types: where the values drawn differ in type, it takes the
-        // first's.
+        // The second tuple has the same types: where the drawn values differ in type, it takes the
+        // value of the first.
         let two = if one.order(two).is_some() { two } else { one };
         two.push(&mut b);
         wanted = wanted.then(one.order(two).unwrap());
@@ -190,7 +191,8 @@ fn tuples(input: &Input<'_>) {
     }
 }
 
-/// Reads free bytes as whatever the input says; what was read makes the same bytes again.
+/// Reads arbitrary bytes as the types that the input chooses; encoding the result gives the same
+/// bytes.
 fn foreign_tuple(input: &Input<'_>) {
     let mut reader = TupleReader::new(input.raw);
     let mut again = Vec::new();
@@ -217,7 +219,7 @@ fn foreign_tuple(input: &Input<'_>) {
         };
         match read {
             Ok(value) => value.push(&mut again),
-            // An error takes nothing.
+            // A failed read consumes no byte.
             Err(error) => assert_eq!(error.at, again.len()),
         }
         assert!(input.raw.starts_with(&again), "{:?}", input.kinds);

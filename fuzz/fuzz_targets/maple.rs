@@ -1,6 +1,6 @@
-//! Operations on a range map with poisoned memory, every answer compared with the naive oracle's,
-//! every invariant checked and every plan compared with what was made after every step. The first
-//! byte says how large nodes are and whether values own memory, the second which indices there are.
+//! Operations on a range map with poisoned memory. The naive oracle checks every answer. Every step
+//! is followed by a check of all invariants, and each plan is compared with the nodes made. The
+//! first byte chooses the size of nodes and whether values own memory, the second the indices.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/maple.rs"]

@@ -1,7 +1,7 @@
-//! Files of ranges that somebody made with evil intent: what is opened is a map in order.
+//! Malicious files of ranges: every file that opens is a map in order.
 //!
-//! Some inputs are files as they are. Most are changes to the image of a real map, under
-//! checksums that are right again, so that the checks behind the checksums are what is tested.
+//! Some inputs are complete files. Most are changes to the image of a real map, sealed again with
+//! valid checksums, so that the fuzzer reaches the checks behind the checksums.
 #![no_main]
 
 use std::fs;
@@ -42,6 +42,6 @@ fuzz_target!(|bytes: &[u8]| {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    // As values of another size it is another layout.
+    // With values of another size, the layout differs.
     assert!(MapleFile::<u32>::open(&scratch.0).is_err());
 });

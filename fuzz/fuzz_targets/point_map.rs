@@ -1,6 +1,6 @@
-//! Operations on a point map by every method that does them; with readers and pins that hold
-//! entries, and memory that runs out. Answers are compared with the naive oracle's, every invariant
-//! is checked after every step.
+//! Operations on a point map by every equivalent method, with readers and pins that hold entries,
+//! and allocations that fail. The naive oracle checks the answers, and every step is followed by a
+//! check of all invariants.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/values.rs"]

@@ -1,7 +1,7 @@
-//! Maps that programs write, in an arena that is plain memory: the headers for programs, compiled
-//! for user space, change and ask them, and each answer is compared with a `BTreeMap`'s; every
-//! invariant is checked again and again. Then words of the window are spoilt: whatever is in it,
-//! readers and the verifier end with an error or an answer.
+//! Maps that programs write, in an arena of plain memory. The headers for programs, compiled for
+//! user space, change and query the maps. A `BTreeMap` checks each answer, and all invariants are
+//! checked repeatedly. Then words of the window are overwritten: whatever they contain, readers and
+//! the verifier end with an error or an answer.
 #![no_main]
 
 #[path = "../../crates/sapwood-bpf/tests/program_map/pair.rs"]
@@ -23,7 +23,7 @@ use side::{ANY, ASK, Side, What};
 
 const BYTES: usize = 2 << 20;
 
-/// The headers, in this process.
+/// The headers, run in this process.
 struct InProcess<'a>(&'a BpfArena);
 
 impl Side for InProcess<'_> {
@@ -37,12 +37,13 @@ fn grace() -> &'static Arc<KernelGrace> {
     GRACE.get_or_init(|| KernelGrace::new().unwrap())
 }
 
-/// Spoils words of a window behind its header page's first words; what they were, for [`mend`].
+/// Overwrites words of a window after the first words of its header page; returns the old words,
+/// for [`mend`].
 fn spoil(arena: &BpfArena, at: usize, len: usize, input: &mut Input<'_>) -> Vec<(u64, [u8; 8])> {
     let memory = File::from(arena.try_clone_fd().unwrap());
     let count = 1 + input.below(40);
     let one = |_| {
-        // Often the root, counts and rings, else nodes.
+        // Often the root, the counts and the rings, otherwise nodes.
         let reach = [len, len.min(16 << 10), len.min(512)][input.below(3)];
         let place = (at + 48 + input.below((reach - 48) / 8) * 8) as u64;
         let word = wrong_word(input, (len / 8) as u32);
@@ -54,7 +55,7 @@ fn spoil(arena: &BpfArena, at: usize, len: usize, input: &mut Input<'_>) -> Vec<
     (0..count).map(one).collect()
 }
 
-/// Makes a window what it was.
+/// Restores the overwritten words of a window.
 fn mend(arena: &BpfArena, spoilt: &[(u64, [u8; 8])]) {
     let memory = File::from(arena.try_clone_fd().unwrap());
     for (place, old) in spoilt.iter().rev() {
@@ -62,7 +63,7 @@ fn mend(arena: &BpfArena, spoilt: &[(u64, [u8; 8])]) {
     }
 }
 
-/// Asks everything that can be asked. Any answer will do, and each ends.
+/// Calls every method. Any answer is right, but each call must end.
 fn ask_all(map: &CheckedReader<u64>, keys: &[Vec<u8>]) {
     for key in keys {
         let _ = map.get(key);
@@ -135,7 +136,7 @@ fn by_user_space(arena: &BpfArena, input: &mut Input<'_>) {
         spoilt.extend(spoil(arena, at, used, input));
         ask_all(&reader, &keys);
     }
-    // Unlike its readers, the owner of such a map believes what it wrote.
+    // Unlike its readers, the owner of such a map trusts what it wrote.
     mend(arena, &spoilt);
     assert_eq!(reader.verify().unwrap(), names.len());
 }

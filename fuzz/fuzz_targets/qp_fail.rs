@@ -1,5 +1,5 @@
-//! Memory that runs out, at every place where it can: an operation that fails leaves everything as
-//! it was, and nothing is lost or dropped twice.
+//! Allocations that fail, at every place where they can: a failed operation changes nothing, and no
+//! value is lost or dropped twice.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use sapwood_model::ops::{Op, as_slice, retains};
 
 type Model = BTreeMap<Vec<u8>, u64>;
 
-/// An arena that is too small, or fails now and then, or both.
+/// An arena that is too small, or fails at times, or both.
 fn options(input: &Input<'_>) -> ArenaOptions {
     let fail = [0, 2, 3, 5, 7, 11, 23, 61][input.below(8)];
     let limit = 1 << (9 + input.below(10));
@@ -31,7 +31,7 @@ fn options(input: &Input<'_>) -> ArenaOptions {
 fn expected(error: &Error) {
     match error {
         Error::ArenaFull(_) | Error::GarbageLimit(_) => {}
-        other => panic!("not for want of memory: {other}"),
+        other => panic!("not an error for lack of memory: {other}"),
     }
 }
 
@@ -43,7 +43,7 @@ fn owned((key, value): (&[u8], &Counted)) -> (Vec<u8>, u64) {
     (key.to_vec(), value.get())
 }
 
-/// The map holds what the model holds, every value once.
+/// Checks that the map holds the entries of the model, each value once.
 fn same(map: &QpMap<Counted>, model: &Model, counter: &Counter) {
     if let Err(wrong) = map.verify() {
         panic!("{wrong}");
@@ -53,7 +53,7 @@ fn same(map: &QpMap<Counted>, model: &Model, counter: &Counter) {
     assert_eq!(counter.alive(), model.len(), "values alive");
 }
 
-/// The value that comes back is the one that was given.
+/// Checks that a rejected value is the one that the caller passed.
 fn given_back(rejected: Rejected<Counted>, value: u64) {
     assert_eq!(rejected.value.get(), value);
     expected(&rejected.error);
@@ -84,7 +84,7 @@ fn change_map(
                 Err(rejected) => given_back(rejected, *value),
             },
         },
-        // A removal needs no memory.
+        // Removing a key needs no memory.
         Op::Remove(key) => assert_eq!(map.remove(key).map(|v| v.get()), model.remove(key)),
         Op::RemovePrefix(prefix) => {
             let before = model.len();
@@ -120,8 +120,9 @@ fn change_map(
             Err(error) => expected(&error),
         },
         Op::Append(list) => {
-            // What is appended lies in an arena that its entries fill, and that does not fail at
-            // random: the place of an entry that does not fit here must still be free there.
+            // The appended map lies in an arena that has no room but for its own entries, and that
+            // never fails at random: if an entry does not fit here, its place there must still be
+            // free.
             let entries: Model = list.iter().cloned().collect();
             let filled = |limit: usize| {
                 let tight = ArenaOptions::default().chunk(512).limit(limit);
@@ -151,7 +152,7 @@ fn change_map(
             }
         }
         Op::Get(_) if input.below(8) == 0 => {
-            // A map made in one go, in an arena like this one: whole, or not at all.
+            // A map built in one call, in an arena like this one, is complete or does not exist.
             let sorted = model.iter().map(|(k, v)| (k, counter.make(*v)));
             match QpMap::from_sorted_iter_in(options(input), sorted) {
                 Ok(copy) => {
@@ -193,8 +194,8 @@ fn same_view(view: QpView<'_, Counted>, model: &Model) {
     same_as(view.iter().map(owned), model);
 }
 
-/// A store whose arena and whose domain have limits, and a reader that is slow to say that it is
-/// quiescent.
+/// A store whose arena and whose domain have limits, and a reader that reports its quiescent states
+/// late.
 fn run_store(input: &Input<'_>) {
     let counter = Counter::default();
     let domain = match input.below(3) {

@@ -1,8 +1,7 @@
-//! Files that somebody made with evil intent: opened with and without a check, and asked
-//! everything.
+//! Malicious files: opened with and without a check, and queried by every method.
 //!
-//! Some inputs are files as they are. Most are changes to the image of a real map, under
-//! checksums that are right again, so that the checks behind the checksums are what is tested.
+//! Some inputs are complete files. Most are changes to the image of a real map, sealed again with
+//! valid checksums, so that the fuzzer reaches the checks behind the checksums.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/mod.rs"]
@@ -20,12 +19,12 @@ use sapwood_fuzz::image::{Change, Scratch, change, changes, fenced};
 use sapwood_fuzz::{Input, keys_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// More entries than any honest image here has; a dishonest one may pretend to have any number.
+/// More entries than any valid image here has; an invalid one may claim any number.
 const CAP: usize = 5_000;
 
-/// A kind of value that is saved.
+/// A type of value that files can hold.
 trait Held: support::Value + FromBytes + IntoBytes + Immutable {
-    /// Reads all of it.
+    /// A sum over the whole value, which reads all of it.
     fn sum(&self) -> u64 {
         self.as_bytes().iter().map(|byte| u64::from(*byte)).sum()
     }
@@ -34,7 +33,7 @@ trait Held: support::Value + FromBytes + IntoBytes + Immutable {
 impl Held for u64 {}
 impl Held for [u8] {}
 
-/// The image of a map made by operations; the keys are for asking.
+/// The image of a map made by operations; `keys` receives keys for queries.
 fn image<V: ?Sized + Held>(input: &Input<'_>, path: &Path, keys: &mut Vec<Vec<u8>>) -> Vec<u8> {
     let mut map = QpMap::<V>::new();
     for op in input.ops(60, 70_000) {
@@ -46,14 +45,14 @@ fn image<V: ?Sized + Held>(input: &Input<'_>, path: &Path, keys: &mut Vec<Vec<u8
     }
     map.save(path).unwrap();
     if let [a, .., b] = &keys[..] {
-        // Names that are not there, but begin like some that are.
+        // Keys that are not stored, but begin like stored ones.
         let longer = [a.as_slice(), b"\0", b.as_slice()].concat();
         keys.push(longer);
     }
     fs::read(path).unwrap()
 }
 
-/// Asks everything. `whole` says that the file passed all checks: then the answers must agree.
+/// Calls every method. `whole` says that the file passed all checks; then the answers must agree.
 fn ask<V: ?Sized + Held>(file: &QpFile<V>, keys: &[Vec<u8>], whole: bool) {
     let mut entries = 0;
     let mut last: Option<&[u8]> = None;
@@ -145,7 +144,7 @@ fn open_and_ask<V: ?Sized + Held>(path: &Path, bytes: &[u8], keys: &[Vec<u8>]) {
             Err(error) => assert!(!error.to_string().is_empty()),
         }
     }
-    // As values of another size it is another layout.
+    // With values of another size, the layout differs.
     assert!(QpFile::<u32>::open(path).is_err());
 }
 
@@ -162,7 +161,7 @@ fn run<V: ?Sized + Held>(bytes: &[u8]) {
         keys.push(b"a".to_vec());
         return open_and_ask::<V>(&scratch.0, &input.rest(), &keys);
     }
-    // From half a megabyte on, many lookups take another way.
+    // From half a megabyte on, batched lookups use another path.
     let large = input.below(24) == 0;
     let whole = image::<V>(&input, &scratch.0, &mut keys);
     let mut changes = changes(&input);

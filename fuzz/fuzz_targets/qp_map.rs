@@ -1,5 +1,5 @@
-//! Operations on an owned map with poisoned memory, with or without a point index, every answer
-//! compared with the naive oracle's, every invariant checked after every step.
+//! Operations on an owned map with poisoned memory, with or without a point index. The naive oracle
+//! checks every answer, and every step is followed by a check of all invariants.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/mod.rs"]

@@ -1,5 +1,5 @@
 //! Transactions, rollbacks, snapshots, differences, steps of compaction and reclamation, in an
-//! order that the input decides; compared with the naive oracle's versions.
+//! order that the input chooses; the versions are compared with the naive oracle's.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/mod.rs"]
@@ -13,7 +13,7 @@ use sapwood::qp::QpStore;
 use sapwood_fuzz::Input;
 
 fn run<V: ?Sized + support::Value>(input: &Input<'_>) {
-    // Pages that may not be touched after they were freed are the sharpest check, and the slowest.
+    // Forbidding freed pages is the strictest check, and the slowest.
     let debug = match input.below(8) {
         0 => DebugMode::Protect,
         _ => DebugMode::Poison,

@@ -1,6 +1,6 @@
-//! Operations on a route cache, on a clock that goes on, leaps and steps back. Answers are the
-//! naive oracle's, and with more keys than slots that or none; every invariant is checked after
-//! every step.
+//! Operations on a route cache, with a clock that advances, jumps ahead and steps back. Answers are
+//! the naive oracle's; with more keys than slots, a lookup may also miss. Every step is followed by
+//! a check of all invariants.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/route_cache.rs"]

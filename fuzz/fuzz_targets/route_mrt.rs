@@ -1,12 +1,12 @@
-//! MRT records that somebody made with evil intent: as they are, and as bodies of records whose
-//! lengths are right, so that what lies behind the framing is reached.
+//! Malicious MRT records: complete inputs, and bodies of records with valid lengths, so that the
+//! fuzzer reaches the code behind the framing.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sapwood_fuzz::Input;
 use sapwood_routes::{Error, MrtRoutes, Peer, RouteSource};
 
-/// Reads everything; returns the routes and how many records were bad.
+/// Reads everything; returns the routes and the number of bad records.
 fn read(bytes: &[u8], peer: Peer) -> (Vec<String>, usize) {
     let mut routes = MrtRoutes::new(bytes, peer);
     let (mut good, mut bad) = (Vec::new(), 0);
@@ -22,13 +22,13 @@ fn read(bytes: &[u8], peer: Peer) -> (Vec<String>, usize) {
                 bad += 1;
             }
         }
-        // A record has a header.
+        // Each record has a header of 12 bytes.
         assert!((good.len() + bad) * 12 <= bytes.len());
     }
     (good, bad)
 }
 
-/// Adds a record with a header as it should be.
+/// Appends a record with a valid header.
 fn record(file: &mut Vec<u8>, kind: u16, subtype: u16, body: &[u8]) {
     file.extend([0; 4]);
     file.extend(kind.to_be_bytes());
@@ -53,7 +53,7 @@ fuzz_target!(|bytes: &[u8]| {
         let Some(mut body) = input.draw::<Vec<u8>>() else {
             break;
         };
-        // A prefix, one entry of the peer that is there, and attributes as they come.
+        // A prefix, one entry of the existing peer, and attributes from the input.
         if input.below(2) == 0 {
             let len = body.len().min(4000) as u16;
             let mut whole = vec![0, 0, 0, 0, 8, 10, 0, 1, 0, 0, 0, 0, 0, 0];

@@ -1,5 +1,5 @@
-//! Operations on a table of routes with groups of next hops, while a reader holds what it found.
-//! Answers are the naive oracle's; every invariant is checked after every step.
+//! Operations on a table of routes with groups of next hops, while a reader holds its findings.
+//! Answers are the naive oracle's; every step is followed by a check of all invariants.
 #![no_main]
 
 #[path = "../../crates/sapwood/tests/support/route_table.rs"]

@@ -1,11 +1,11 @@
-//! Lines of text as routes: every line is a route, nothing, or an error with its number; what was
-//! read is written so that it reads the same.
+//! Lines of text as routes: every line is a route, empty, or an error with its line number. A route
+//! that is written and read again is the same.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use sapwood_routes::{Error, RouteSource, TextRoutes, decompressed, show_route};
 
-/// Routes in lines that read the same, and the numbers of bad lines.
+/// The routes as lines that read the same, and the numbers of bad lines.
 fn read(text: &[u8], truncate: bool) -> (Vec<String>, Vec<u64>) {
     let mut routes = TextRoutes::new(text, truncate);
     let (mut good, mut bad) = (Vec::new(), Vec::new());
@@ -13,7 +13,7 @@ fn read(text: &[u8], truncate: bool) -> (Vec<String>, Vec<u64>) {
         match routes.next_route() {
             Ok(Some(route)) => {
                 assert_eq!(route.net, route.net.trunc());
-                good.push(show_route(&route).expect("a line says it"));
+                good.push(show_route(&route).expect("a line can hold the route"));
             }
             Ok(None) => break,
             Err(Error::Bad(place)) => {
@@ -32,7 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(refused.is_sorted_by(|a, b| a < b) && refused.iter().all(|n| (1..=lines).contains(n)));
     assert!(strict.len() as u64 + refused.len() as u64 <= lines);
     let (lenient, still) = read(bytes, true);
-    // Truncating makes routes of bad lines, and takes none away.
+    // Truncation turns bad lines into routes, and never removes a route.
     assert_eq!(strict.len() + refused.len(), lenient.len() + still.len());
     assert!(still.iter().all(|n| refused.contains(n)));
     let mut written = lenient.join("\n");
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
     written.push('\n');
     assert_eq!(read(written.as_bytes(), true), (lenient, Vec::new()));
 
-    // Whatever pretends to be compressed ends, or fails.
+    // Decompressing any input ends, or fails.
     if let Ok(input) = decompressed(bytes) {
         let mut routes = TextRoutes::new(std::io::Read::take(input, 1 << 20), false);
         while !matches!(routes.next_route(), Ok(None) | Err(Error::Io(_))) {}

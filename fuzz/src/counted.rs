@@ -1,13 +1,13 @@
-//! Values that know how many of them are alive.
+//! Values whose live instances are counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the values made by it.
+/// A counter of the values that it made.
 #[derive(Clone, Default)]
 pub struct Counter(Arc<AtomicUsize>);
 
-/// A number that is counted while it is alive. Its memory is the heap's, so that a sanitizer sees a
+/// A number that counts as long as it is alive. It owns heap memory, so that a sanitizer sees a
 /// second drop.
 pub struct Counted {
     number: Box<u64>,
@@ -24,7 +24,7 @@ impl Counter {
         }
     }
 
-    /// How many are alive.
+    /// The number of live values.
     pub fn alive(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
-//! Makes reads behind the end of a mapped file visible.
+//! Detects reads behind the end of a mapped file.
 //!
-//! The last page of a mapping goes on behind the end of its file, so that a read there is no fault
-//! and the address sanitizer knows nothing of it. A fence tells the sanitizer that those bytes are
+//! The last page of a mapping continues behind the end of its file. A read there is no fault, and
+//! the address sanitizer does not know of the end. A fence tells the sanitizer that those bytes are
 //! out of bounds.
 
 #[cfg(sanitize = "address")]
@@ -16,7 +16,7 @@ mod asan {
         fn __asan_unpoison_memory_region(from: *const c_void, bytes: usize);
     }
 
-    /// The bytes behind the ends of all mappings of a file, forbidden while this lives.
+    /// The bytes behind the ends of all mappings of a file, forbidden while the fence exists.
     pub struct Fence(Vec<(usize, usize)>);
 
     impl Fence {
@@ -33,14 +33,14 @@ mod asan {
             });
             let tails: Vec<_> = tails.collect();
             for &(from, bytes) in &tails {
-                // SAFETY: marks addresses in the sanitizer's shadow; they belong to a mapping that
-                // outlives the fence.
+                // SAFETY: the call marks addresses in the sanitizer's shadow memory. They belong to
+                // a mapping that outlives the fence.
                 unsafe { __asan_poison_memory_region(from as *const c_void, bytes) };
             }
             Fence(tails)
         }
 
-        /// How many mappings end in a fence.
+        /// The number of mappings that end in a fence.
         pub fn count(&self) -> usize {
             self.0.len()
         }
@@ -59,7 +59,7 @@ mod asan {
 #[cfg(sanitize = "address")]
 pub use asan::Fence;
 
-/// Without the sanitizer there is nothing to tell.
+/// The replacement without the sanitizer: it forbids nothing.
 #[cfg(not(sanitize = "address"))]
 pub struct Fence;
 
@@ -70,7 +70,7 @@ impl Fence {
         Fence
     }
 
-    /// None.
+    /// Always 0.
     pub fn count(&self) -> usize {
         0
     }

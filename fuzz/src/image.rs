@@ -1,4 +1,4 @@
-//! Changes to the image of a file, under checksums that are right again.
+//! Changes to the image of a file, sealed again with valid checksums.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use sapwood::arena::{HEADER_LEN, Header};
 use crate::Input;
 use crate::fence::Fence;
 
-/// A file in memory, removed at the end.
+/// The path of a temporary file, which is removed when the value is dropped.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    /// A file of this process that ends in `kind`, not there yet.
+    /// A path that is unique in this process and ends in `kind`; the file does not exist yet.
     pub fn new(kind: &str) -> Self {
         let memory = Path::new("/dev/shm");
         let folder = match memory.is_dir() {
@@ -42,12 +42,12 @@ pub enum Change {
         at: u32,
         value: u32,
     },
-    /// One cell, or header of a branch, in place of another: shared and circular references.
+    /// Copies one cell, or header of a branch, over another: shared and circular references.
     Copy {
         from: u32,
         to: u32,
     },
-    /// A reference that is nearly right.
+    /// Makes a reference slightly wrong.
     Shift {
         at: u32,
         by: i8,
@@ -76,7 +76,7 @@ pub enum Change {
     Generation {
         value: u64,
     },
-    /// Behind the seal's back.
+    /// A change that the seal does not cover.
     Header {
         at: u16,
         bit: u8,
@@ -144,7 +144,7 @@ pub fn changes(input: &Input<'_>) -> Vec<Change> {
     std::iter::from_fn(|| input.draw()).take(40).collect()
 }
 
-/// Makes reads behind the end of an open file of `len` bytes visible.
+/// Forbids reads behind the end of an open file of `len` bytes.
 pub fn fenced(path: &Path, len: usize) -> Fence {
     let fence = Fence::behind(path, len);
     if cfg!(target_os = "linux") && len % 4096 != 0 {

@@ -1,4 +1,4 @@
-//! What the fuzz targets share: operations and decisions drawn from the input.
+//! The common parts of the fuzz targets: operations and decisions drawn from the input.
 #![deny(unsafe_code)]
 #![feature(cfg_sanitize)]
 
@@ -16,17 +16,17 @@ use sapwood::qsbr::Domain;
 use sapwood_model::choices::Choices;
 use sapwood_model::ops::Op;
 
-/// A fuzzer's input, from which operations and decisions are drawn in turn.
+/// A fuzzer's input, from which a target draws operations and decisions in order.
 pub struct Input<'a>(RefCell<Unstructured<'a>>);
 
 impl<'a> Input<'a> {
-    /// Begins at the first byte.
+    /// An input from its first byte on.
     pub fn new(bytes: &'a [u8]) -> Self {
         Input(RefCell::new(Unstructured::new(bytes)))
     }
 
-    /// A number below `n`. Once the input has ended, always the greatest: no rare thing happens
-    /// then.
+    /// A number below `n`. After the end of the input it is always the greatest, so that nothing
+    /// rare happens then.
     pub fn below(&self, n: usize) -> usize {
         let mut input = self.0.borrow_mut();
         if input.is_empty() {
@@ -35,7 +35,7 @@ impl<'a> Input<'a> {
         input.int_in_range(0..=n - 1).unwrap_or(n - 1)
     }
 
-    /// A value, or nothing once the input has ended.
+    /// A value; `None` after the end of the input.
     pub fn draw<T: Arbitrary<'a>>(&self) -> Option<T> {
         let mut input = self.0.borrow_mut();
         if input.is_empty() {
@@ -44,15 +44,15 @@ impl<'a> Input<'a> {
         T::arbitrary(&mut input).ok()
     }
 
-    /// What is left, taken as it is.
+    /// The rest of the input, unchanged.
     pub fn rest(self) -> Vec<u8> {
         let mut input = self.0.into_inner();
         let left = input.len();
         input.bytes(left).unwrap_or_default().to_vec()
     }
 
-    /// Operations until the input ends, at most `most`, with at most `bytes` of keys together:
-    /// every step is followed by a walk over the whole map, so long keys must stay few.
+    /// Operations until the input ends: at most `most`, with at most `bytes` of keys together.
+    /// Every step is followed by a walk over the whole map, so long keys must be few.
     pub fn ops(&self, most: usize, bytes: usize) -> impl Iterator<Item = Op> + use<'_, 'a> {
         let mut left = bytes;
         std::iter::from_fn(move || {
@@ -63,11 +63,10 @@ impl<'a> Input<'a> {
         .take(most)
     }
 
-    /// An arena with address space, in which mistakes are loud; often it is too small, or fails now
-    /// and then. Whether it may fail, too.
+    /// An arena with address space that detects misuse; often it is too small, or fails at times.
+    /// Also returns whether it may fail.
     pub fn arena(&self) -> (ArenaOptions, bool) {
-        // Pages that may not be touched after they were freed are the sharpest check, and the
-        // slowest.
+        // Forbidding freed pages is the strictest check, and the slowest.
         let debug = match self.below(8) {
             0 => DebugMode::Protect,
             1 => DebugMode::Off,
@@ -81,7 +80,7 @@ impl<'a> Input<'a> {
                 options.fail_every([2, 3, 5, 7, 11, 23, 61][self.below(7)]),
                 true,
             ),
-            // Freed pages that are forbidden do not come back before a small arena is full.
+            // Forbidden pages are not reused before a small arena is full.
             1 => {
                 let limit = (8 << 10) << self.below(7);
                 (options.debug(DebugMode::Poison).limit(limit), true)
@@ -94,8 +93,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A domain that often allows little garbage, though as much as any one change of a short key
-    /// makes. Whether it may refuse some, too.
+    /// A domain that often allows little garbage, but at least that of any one change of a short
+    /// key. Also returns whether it may refuse garbage.
     pub fn domain(&self) -> (Domain, bool) {
         match self.below(4) {
             0 => (
@@ -119,7 +118,7 @@ impl Choices for Input<'_> {
     }
 }
 
-/// Bytes of the keys that an operation stores.
+/// The number of key bytes that an operation stores.
 fn key_bytes(op: &Op) -> usize {
     match op {
         Op::Insert(key, _) => key.len(),
@@ -128,7 +127,7 @@ fn key_bytes(op: &Op) -> usize {
     }
 }
 
-/// The keys of an operation, to ask for later.
+/// Adds the keys of an operation to `into`, for later queries.
 pub fn keys_of(op: &Op, into: &mut Vec<Vec<u8>>) {
     match op {
         Op::Insert(key, _)

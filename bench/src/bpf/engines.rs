@@ -1,4 +1,4 @@
-//! The maps over byte strings that are compared: ours, and the kernel's hash tables.
+//! The maps over byte strings that the suite compares: Sapwood's, and the kernel's hash tables.
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sapwood_bpf::{BpfArena, ProgramMap, Programs, UserMap, UserPointMap};
@@ -7,77 +7,77 @@ use super::rig::{self, Questions};
 use crate::clock::CpuClock;
 use crate::keylist::KeyList;
 
-/// A change of keys that are there, or are not, as it must be.
+/// A change of present or absent keys, which must succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Keys that are there go.
+    /// Removes present keys.
     Remove,
-    /// Keys that are not there come.
+    /// Inserts absent keys.
     Insert,
-    /// Keys that are there get the same value once more.
+    /// Stores the same values for present keys again.
     Overwrite,
 }
 
 impl Change {
-    /// In an order that leaves a map as it was.
+    /// All changes, in an order that leaves a map unchanged.
     pub const ALL: [Change; 3] = [Change::Remove, Change::Insert, Change::Overwrite];
 }
 
-/// A map over byte strings, filled, and how programs and this process use it.
+/// A filled map over byte strings, with the means by which programs and this process use it.
 pub trait Engine {
     /// The name in tables and records.
     fn name(&self) -> &'static str;
 
-    /// The program that looks keys up in it.
+    /// The program that looks keys up in the map.
     fn lookup(&self) -> &'static str;
 
-    /// The program that changes it, if one can.
+    /// The program that makes a change, if programs can make it.
     fn program(&self, change: Change) -> Option<&'static str>;
 
-    /// The program that walks over all of it, if one can.
+    /// The program that walks over the whole map, if programs can.
     fn walk(&self) -> Option<&'static str>;
 
-    /// A walk over all of it by this process, if there is one without a system call an entry:
-    /// entries, and the sum of their values.
+    /// Walks over the whole map in this process, if that needs no system call per entry; returns
+    /// the number of entries and the sum of their values.
     fn walk_here(&self) -> Option<(usize, u64)> {
         None
     }
 
-    /// The number of its window, if it lies in one.
+    /// The number of the map's window, if it lies in one.
     fn window(&self) -> u32 {
         0
     }
 
-    /// Changes all these keys, one after the other; nanoseconds of processor time a key.
+    /// Changes all these keys, one after the other; returns nanoseconds of processor time per key.
     fn change(&self, change: Change, keys: &Changed<'_>) -> Result<f64, String>;
 
-    /// The same by one system call for many, if there is one.
+    /// Does the same with system calls that take many keys each, if there are such calls.
     fn change_many(&self, _change: Change, _keys: &Changed<'_>) -> Option<Result<f64, String>> {
         None
     }
 
-    /// What is done between rounds, as by a program that has time.
+    /// Does the work between rounds, as an idle program would.
     fn tidy(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Bytes, all in.
+    /// The memory of the map in bytes, all included.
     fn memory(&self) -> Result<u64, String>;
 }
 
-/// Keys that are changed, in the forms that engines take.
+/// Keys to change, in the forms that engines take.
 pub struct Changed<'a> {
-    /// As they are.
+    /// The keys and values as a list.
     pub list: &'a KeyList,
-    /// As hash tables of the kernel take them.
+    /// The keys in the form of the kernel's hash tables.
     pub padded: Vec<u8>,
-    /// The values, side by side.
+    /// The values, one after the other.
     pub values: Vec<u8>,
     each: usize,
 }
 
 impl<'a> Changed<'a> {
-    /// These keys, padded to this many bytes.
+    /// These keys, each padded to `each` bytes.
     pub fn new(list: &'a KeyList, each: usize) -> Self {
         let values = list.iter().flat_map(|(_, value)| value.to_ne_bytes());
         Self {
@@ -93,7 +93,7 @@ impl<'a> Changed<'a> {
         keys.zip(self.values.chunks_exact(8))
     }
 
-    /// Nanoseconds a key of what `f` does with all.
+    /// Runs `f`, which handles all keys; returns nanoseconds per key.
     fn timed(&self, f: impl FnOnce() -> Result<(), String>) -> Result<f64, String> {
         let clock = CpuClock::start();
         f()?;
@@ -101,19 +101,19 @@ impl<'a> Changed<'a> {
     }
 }
 
-/// What our maps have.
+/// The parts of a map of Sapwood's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
-    /// A trie.
+    /// Only the trie.
     Trie,
-    /// The point index.
+    /// Only the point index.
     Index,
-    /// Both.
+    /// Both the trie and the index.
     Both,
 }
 
 impl Parts {
-    /// The name in tables and records of a map with these.
+    /// The name of a map with these parts in tables and records.
     pub fn name(self) -> &'static str {
         match self {
             Parts::Trie => "sapwood-bpf",
@@ -123,7 +123,7 @@ impl Parts {
     }
 }
 
-/// Our map, which this process writes.
+/// A map of Sapwood's that this process writes.
 pub struct Ours {
     parts: Parts,
     map: Map,
@@ -137,7 +137,7 @@ enum Map {
 impl Ours {
     /// A map with these entries, inserted one by one.
     pub fn new(arena: &BpfArena, parts: Parts, entries: &KeyList) -> Result<Self, String> {
-        // Twice what any case was seen to take, and room for small ones.
+        // Twice the largest size seen in any case, with room for small cases.
         let bytes = (16 << 20) + 256 * entries.len() + 2 * entries.key_bytes();
         let names = |window| UserMap::builder(arena, window).bytes(bytes);
         let map = match parts {
@@ -181,7 +181,7 @@ impl Engine for Ours {
     }
 
     fn walk(&self) -> Option<&'static str> {
-        // Without a trie there is no order that a program could walk in.
+        // Without a trie there is no order in which a program could walk.
         (self.parts != Parts::Index).then_some("sw_run_walk")
     }
 
@@ -231,7 +231,7 @@ impl Engine for Ours {
         match &self.map {
             Map::Names(map) => {
                 while map.compact_step(4096).map_err(|e| e.to_string())? {}
-                // What the compaction left is free when no program reads it any more.
+                // Blocks that the compaction retired are free when no program reads them any more.
                 map.domain().synchronize();
                 map.reclaim(usize::MAX);
             }
@@ -252,7 +252,7 @@ impl Engine for Ours {
     }
 }
 
-/// A hash table of the kernel.
+/// A hash table of the kernel's.
 pub struct Hash {
     name: &'static str,
     lookup: &'static str,
@@ -262,8 +262,8 @@ pub struct Hash {
 }
 
 impl Hash {
-    /// The one of the object that allocates everything when it is made, or the other one, with
-    /// these entries.
+    /// The table with these entries that allocates all memory when it is made, or the one that does
+    /// not.
     pub fn new(
         programs: &Programs,
         preallocated: bool,
@@ -365,15 +365,15 @@ impl Engine for Hash {
     }
 }
 
-/// Our map that programs write: filled by them, serviced by this process.
+/// A map of Sapwood's that programs write: programs fill it, this process serves it.
 pub struct Written {
     name: &'static str,
     map: ProgramMap<u64>,
 }
 
 impl Written {
-    /// A map for these entries with these parts; programs insert them all. `questions` is where
-    /// they are asked to.
+    /// A map with these parts for these entries, which programs insert. Programs read the
+    /// insertions from `questions`.
     pub fn new(
         arena: &BpfArena,
         programs: &Programs,
@@ -405,7 +405,7 @@ impl Written {
         for from in (0..entries.len()).step_by(at_a_time) {
             let count = at_a_time.min(entries.len() - from);
             questions.set(entries.run(from, count));
-            // While wide branches come to be, each insertion takes a block of another size.
+            // While wide branches grow, each insertion takes a block of another size.
             written.ask(programs, Change::Insert, questions, 16)?;
         }
         Ok(written)
@@ -416,7 +416,7 @@ impl Written {
         self.name
     }
 
-    /// Has programs change these keys; nanoseconds a key, without what the loop takes.
+    /// Has programs change these keys; returns nanoseconds per key, without the time of the loop.
     pub fn change(
         &self,
         programs: &Programs,
@@ -426,7 +426,7 @@ impl Written {
         self.ask(programs, change, keys, rig::CHANGES)
     }
 
-    /// The same with this many keys between two fillings of the rings.
+    /// Does the same with this number of keys between two refills of the rings.
     fn ask(
         &self,
         programs: &Programs,
@@ -450,7 +450,7 @@ impl Written {
         Ok(answers.each)
     }
 
-    /// What a thread does all the while: fills the rings.
+    /// Does the work of the serving thread: refills the rings.
     fn service(&self) -> Result<(), String> {
         while self.map.service().map_err(|e| e.to_string())?.given > 0 {}
         Ok(())

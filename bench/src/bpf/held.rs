@@ -1,4 +1,4 @@
-//! For how long the kernel keeps processors from real-time threads.
+//! Measures how long the kernel keeps real-time threads from running.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use rustix::thread::{self as tasks, ClockId, CpuSet, Timespec};
 
 use super::space;
 
-/// A thread sleeps so long at a time: nanoseconds.
+/// The length of one sleep in nanoseconds.
 const SLEEP: u64 = 100_000;
 
-/// A thread on each processor, before which only the kernel goes: it sleeps for a tenth of a
-/// millisecond at a time, and notes the longest that it came too late.
+/// A thread on each processor with a priority above all but the kernel. It sleeps a tenth of a
+/// millisecond at a time, and records the longest delay of its wake-ups.
 pub struct Watch {
     worst: Arc<AtomicU64>,
     ends: Arc<AtomicBool>,
@@ -46,18 +46,18 @@ impl Watch {
             }));
         }
         drop(ready);
-        // The watch ends its threads, also when some of them could not begin.
+        // Dropping the watch ends its threads, also when some of them could not start.
         all_ready.iter().collect::<Result<(), String>>()?;
         watch.worst();
         Ok(watch)
     }
 
-    /// The most, in microseconds, since this was asked last.
+    /// The longest delay in microseconds since the last call.
     pub fn worst(&self) -> f64 {
         self.worst.swap(0, Ordering::Relaxed) as f64 / 1e3
     }
 
-    /// Ends the threads, and says whether they watched to the end.
+    /// Ends the threads; fails if one did not watch to the end.
     pub fn end(mut self) -> Result<(), String> {
         self.join()
     }
@@ -65,7 +65,7 @@ impl Watch {
     fn join(&mut self) -> Result<(), String> {
         self.ends.store(true, Ordering::Relaxed);
         let threads = self.threads.drain(..).map(JoinHandle::join);
-        let gone = || Err("a thread that watches a processor is gone".to_owned());
+        let gone = || Err("a thread that watches a processor has ended".to_owned());
         let ends = threads.map(|end| end.unwrap_or_else(|_| gone()));
         ends.fold(Ok(()), Result::and)
     }
@@ -77,7 +77,7 @@ impl Drop for Watch {
     }
 }
 
-/// Has the calling thread run on this processor, before all others.
+/// Has the calling thread run on this processor, with a priority above all others.
 fn stand(processor: usize) -> Result<(), String> {
     let mut here = CpuSet::new();
     here.set(processor);
@@ -90,7 +90,7 @@ fn stand(processor: usize) -> Result<(), String> {
     .map(drop)
 }
 
-/// Sleeps once, a few times in a row.
+/// Sleeps a few times in a row.
 fn look(worst: &AtomicU64) -> Result<(), String> {
     let mut next = now();
     for _ in 0..100 {
@@ -103,7 +103,7 @@ fn look(worst: &AtomicU64) -> Result<(), String> {
             .map_err(|e| format!("sleeping: {e}"))?;
         let woken = now();
         worst.fetch_max(woken - next, Ordering::Relaxed);
-        // What was slept through is not slept again.
+        // Time that was overslept is not slept again.
         next = woken;
     }
     Ok(())
@@ -130,7 +130,7 @@ mod tests {
             }
         };
         thread::sleep(Duration::from_millis(20));
-        // No thread wakes at once.
+        // No thread wakes without any delay.
         assert!(watch.worst() > 0.0);
         thread::sleep(Duration::from_millis(20));
         assert!(watch.worst() > 0.0);

@@ -1,7 +1,7 @@
 //! Maps inside the kernel, as the suite `bpf` compares them: [`engines`] for whole keys, and
-//! [`rig`], which has programs ask them. [`held`]: for how long the kernel keeps processors to
-//! itself. For packets: namespaces ([`space`]), and a router with its neighbours in them
-//! ([`network`]).
+//! [`rig`], which has programs query them. [`held`] measures how long the kernel keeps processors
+//! to itself. For packets there are namespaces ([`space`]), and a router with its neighbours in
+//! them ([`network`]).
 
 pub mod engines;
 pub mod held;

@@ -1,5 +1,5 @@
-//! A router between a sender and a receiver, with many routes; and frames for it, with what must
-//! become of them.
+//! A router between a sender and a receiver, with many routes; and frames for it, with their
+//! expected results.
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,14 +11,14 @@ use sapwood_model::oracle::{LpmByLength, Prefix};
 
 use super::space::{self, Space};
 
-/// Cables to the receiver, and neighbours at the end of each.
+/// The number of cables to the receiver, and that of the neighbours at the end of each.
 const CABLES: usize = 4;
 const NEIGHBOURS: usize = 16;
 
-/// Bytes of a frame: the least that Ethernet carries.
+/// The number of bytes of a frame: the least that Ethernet carries.
 pub const FRAME: usize = 64;
 
-/// Where packets come in, as the sender and the router see it.
+/// The interface where packets enter, as the sender and the router see it.
 const SENDER: &str = "02:00:00:00:03:02";
 const ENTRY: &str = "02:00:00:00:03:01";
 
@@ -44,7 +44,7 @@ impl Version {
         }
     }
 
-    /// Whether no such address is one of the network's own, or special.
+    /// Whether such an address is neither one of the test network's own nor special.
     fn is_far(self, bits: u128) -> bool {
         let first = (bits >> 120) as u8;
         match self {
@@ -53,7 +53,7 @@ impl Version {
         }
     }
 
-    /// The router's own address (0), or a neighbour's, on a cable to the receiver.
+    /// The router's own address (0), or a neighbour's address, on a cable to the receiver.
     fn near(self, cable: usize, neighbour: usize) -> String {
         let neighbour = match neighbour {
             0 => 1,
@@ -66,30 +66,30 @@ impl Version {
     }
 }
 
-/// A frame, and what the router must make of it.
+/// A frame, and the expected result of the router.
 pub struct Frame {
     pub sent: [u8; FRAME],
     pub forwarded: [u8; FRAME],
 }
 
-/// The namespaces, and the routes of both versions.
+/// The namespaces, with the routes of both versions.
 pub struct Network {
     pub sender: Space,
     pub router: Space,
     pub receiver: Space,
     routes: [Routes; 2],
-    /// For each cable the number of the receiver's interface.
+    /// For each cable, the number of the receiver's interface.
     ends: Vec<u8>,
 }
 
-/// Prefixes, and by which neighbour each goes.
+/// Prefixes, each with its neighbour.
 struct Routes {
     prefixes: Vec<Prefix>,
     hops: LpmByLength<usize>,
 }
 
 impl Network {
-    /// A network whose router has this many routes of either version.
+    /// A network whose router has this number of routes of each version.
     pub fn new(routes: usize) -> Result<Self, String> {
         let [sender, router, receiver] = [Space::new()?, Space::new()?, Space::new()?];
         router.set("ipv4.ip_forward", "1")?;
@@ -146,13 +146,13 @@ impl Network {
         self.routes[version as usize].prefixes.len()
     }
 
-    /// The names of the cables' ends: where packets leave the router, and where they arrive.
+    /// The names of the cables' ends: at the router, where packets leave, and at the receiver.
     pub fn cables() -> impl Iterator<Item = (String, String)> {
         (0..CABLES).map(|cable| (format!("out{cable}"), format!("receive{cable}")))
     }
 
-    /// This many frames of as many flows to random addresses within the routes, with this many hops
-    /// left.
+    /// This number of frames, each of another flow, to random addresses within the routes, with
+    /// `hops` hops left.
     pub fn frames(&self, version: Version, count: usize, hops: u8, seed: u64) -> Vec<Frame> {
         let Routes { prefixes, hops: to } = &self.routes[version as usize];
         let addresses = model::addresses_within(prefixes, version.width(), count, seed);
@@ -169,7 +169,7 @@ impl Network {
         frames.collect()
     }
 
-    /// Has the router's entry take whole frames from the sender also while no program is on it.
+    /// Has the router's entry interface accept whole frames from the sender also without a program.
     pub fn without_program(&self) -> Result<(), String> {
         let mut command = Command::new("ethtool");
         command.args(["-K", "in0", "gro", "on"]);
@@ -180,7 +180,7 @@ impl Network {
 }
 
 impl Frame {
-    /// The frame with this many hops less than were sent, as it comes out.
+    /// The frame as it leaves the router, after this many hops.
     pub fn after(&self, hops: u8) -> [u8; FRAME] {
         let mut frame = self.forwarded;
         if frame[12] == 0x08 {
@@ -216,7 +216,7 @@ fn exit(cable: usize) -> [u8; 6] {
     [2, 0, 0, 0, 2, cable as u8]
 }
 
-/// A neighbour's. The receiver compares the last two bytes.
+/// The hardware address of a neighbour. The receiver compares its last two bytes.
 fn neighbour_mac(end: u8, neighbour: usize) -> [u8; 6] {
     [2, 0, 0, 1, end, neighbour as u8]
 }
@@ -226,7 +226,7 @@ fn mac(bytes: [u8; 6]) -> String {
 }
 
 /// A UDP packet of its own flow, as the sender sends it. Its last bytes are those of the neighbour
-/// that must get it.
+/// that must receive it.
 fn frame(version: Version, flow: usize, to: u128, hops: u8, neighbour: [u8; 6]) -> [u8; FRAME] {
     let mut frame = Vec::with_capacity(FRAME);
     let byte = |text: &str| u8::from_str_radix(text, 16).unwrap_or(0);
@@ -241,7 +241,7 @@ fn frame(version: Version, flow: usize, to: u128, hops: u8, neighbour: [u8; 6]) 
             frame.extend(to_v4(to).octets());
             let sum = checksum(&frame[14..34]);
             frame[24..26].copy_from_slice(&sum.to_be_bytes());
-            // UDP without a checksum.
+            // A UDP header without a checksum.
             frame.extend([port[0], port[1], 0, 9, 0, 30, 0, 0]);
             frame.resize(FRAME - 2, 0);
             frame.extend(&neighbour[4..]);
@@ -252,7 +252,8 @@ fn frame(version: Version, flow: usize, to: u128, hops: u8, neighbour: [u8; 6]) 
             frame.extend(to.to_be_bytes());
             frame.extend([port[0], port[1], 0, 9, 0, 10, 0, 0]);
             frame.extend(&neighbour[4..]);
-            // Over the addresses, the length, the protocol, and all of UDP.
+            // The checksum covers the addresses, the length, the protocol, and the whole UDP
+            // packet.
             let sum = checksum(&[&frame[22..], &[0, 10, 0, 17]].concat());
             frame[60..62].copy_from_slice(&sum.to_be_bytes());
         }

@@ -1,4 +1,4 @@
-//! The arena, the programs, and how they are asked.
+//! The arena, the programs, and the calls that have programs query maps.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -8,32 +8,33 @@ use sapwood_bpf::{BpfArena, Loader, Programs, Words, objects};
 
 use crate::keylist::KeyList;
 
-/// Questions in one call of a program: a millisecond or so.
+/// The number of questions in one call of a program, which then takes about a millisecond.
 const CALL: usize = 4096;
 
-/// Changes in one call, of all engines: between two calls, ours has what it took replaced.
+/// The number of changes in one call, for all engines. Between two calls, Sapwood's service
+/// replaces what the programs took.
 pub const CHANGES: usize = 128;
 
-/// What a program said about a list of questions.
+/// A program's results for a list of questions.
 pub struct Answers {
-    /// Nanoseconds a question, of the call that is the median.
+    /// Nanoseconds per question, in the call with the median time.
     pub each: f64,
-    /// How many answers were not the expected ones.
+    /// The number of unexpected answers.
     pub wrong: u64,
 }
 
-/// Questions in the arena, read by all programs: see [`objects::question`].
+/// Questions in the arena, which all programs read: see [`objects::question`].
 pub struct Questions {
     words: Words,
-    /// Words of each image.
+    /// The number of words of each image.
     image: usize,
     count: usize,
-    /// How often each is asked.
+    /// How often each question is asked.
     passes: usize,
 }
 
 impl Questions {
-    /// Room for this many, with keys of this many bytes at most.
+    /// Room for this number of questions, with keys of at most this many bytes.
     pub fn room(
         arena: &BpfArena,
         name: &str,
@@ -50,7 +51,7 @@ impl Questions {
         })
     }
 
-    /// Room for this many questions, each of one word and this many more.
+    /// Room for this number of questions, each of one word and this many more.
     pub fn room_of_words(
         arena: &BpfArena,
         name: &str,
@@ -66,10 +67,10 @@ impl Questions {
         })
     }
 
-    /// Writes other questions, of whose words as many are taken as there is room for.
+    /// Writes new questions; each takes as many of its words as there is room for.
     ///
     /// # Panics
-    /// When there is no room for this many.
+    /// When there is no room for all questions.
     pub fn set_words(&mut self, questions: impl IntoIterator<Item = [u64; 3]>) {
         self.count = 0;
         for question in questions {
@@ -81,25 +82,25 @@ impl Questions {
         }
     }
 
-    /// The same, to be asked over and over: four times in each call.
+    /// The same questions, asked repeatedly: four times in each call.
     pub fn again(self) -> Self {
         Self { passes: 4, ..self }
     }
 
-    /// How many there are.
+    /// The number of questions.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How many there is room for.
+    /// The number of questions that there is room for.
     pub fn most(&self) -> usize {
         self.words.len() / (1 + self.image)
     }
 
-    /// Writes other questions; keys that are not expected to be there have the value 0.
+    /// Writes new questions; keys that should be absent have the value 0.
     ///
     /// # Panics
-    /// When there is no room for this many.
+    /// When there is no room for all questions.
     pub fn set<'a>(&mut self, questions: impl IntoIterator<Item = (&'a [u8], u64)>) {
         let mut at = 0;
         self.count = 0;
@@ -113,13 +114,13 @@ impl Questions {
     }
 }
 
-/// Bytes of a hash map's keys of a case: what the longest takes with its length, in whole words.
-/// The length in front tells keys apart that differ only in zeros at the end.
+/// The bytes of a hash map's keys in a case: the longest key with its length, in whole words. The
+/// length in front distinguishes keys that differ only in zeros at the end.
 pub fn hash_key(longest: usize) -> usize {
     (longest + 1).next_multiple_of(8)
 }
 
-/// The keys of a list as hash maps take them, one after the other.
+/// The keys of a list in the form of hash maps, one after the other.
 pub fn hash_keys(list: &KeyList, bytes: usize) -> Vec<u8> {
     let mut all = vec![0; list.len() * bytes];
     for ((key, _), to) in list.iter().zip(all.chunks_exact_mut(bytes)) {
@@ -129,7 +130,7 @@ pub fn hash_keys(list: &KeyList, bytes: usize) -> Vec<u8> {
     all
 }
 
-/// Runs a program once over a packet of these words, and returns what it makes of them.
+/// Runs a program once over a packet of these words; returns the packet that the program wrote.
 pub fn call(programs: &Programs, program: &str, packet: &[u64]) -> Result<Vec<u64>, String> {
     let fail = |why: String| format!("{program}: {why}");
     let found = programs.program(program).map_err(|e| e.to_string())?;
@@ -153,7 +154,7 @@ pub fn call(programs: &Programs, program: &str, packet: &[u64]) -> Result<Vec<u6
         .collect())
 }
 
-/// Has the program answer all questions, about the map in this window.
+/// Has the program answer all questions about the map in this window.
 pub fn ask(
     programs: &Programs,
     program: &str,
@@ -163,7 +164,7 @@ pub fn ask(
     ask_between(programs, program, questions, window, CALL, || Ok(()))
 }
 
-/// As [`ask`], as many questions in a call as there are changes.
+/// Does the same as [`ask`], with [`CHANGES`] questions per call.
 pub fn ask_changes(
     programs: &Programs,
     program: &str,
@@ -173,7 +174,8 @@ pub fn ask_changes(
     ask_between(programs, program, questions, window, CHANGES, || Ok(()))
 }
 
-/// As [`ask`], this many questions in a call, and after each call something else is done.
+/// Does the same as [`ask`], with this number of questions per call, and calls `between` after
+/// each.
 pub fn ask_between(
     programs: &Programs,
     program: &str,
@@ -216,8 +218,8 @@ pub fn ask_between(
     })
 }
 
-/// Loads an object whose maps are made for this many entries, its hash tables for keys of this many
-/// bytes.
+/// Loads an object whose maps have room for this many entries, and whose hash tables have keys of
+/// this many bytes.
 pub fn load(
     arena: &BpfArena,
     object: &[u8],
@@ -239,13 +241,13 @@ pub fn load(
     loader.load().map_err(|e| e.to_string())
 }
 
-/// A map of the object, by a handle of its own.
+/// A separate handle for a map of the object.
 pub fn handle(programs: &Programs, name: &str) -> Result<MapHandle, String> {
     let map = programs.map(name).map_err(|e| e.to_string())?;
     MapHandle::try_from(&map).map_err(|e| e.to_string())
 }
 
-/// Bytes of the kernel's allocations (`kmalloc`) that are in use, for each size.
+/// The bytes of the kernel's allocations (`kmalloc`) in use, for each size.
 pub fn slabs() -> Result<Vec<u64>, String> {
     let file = "/proc/slabinfo";
     let text = std::fs::read_to_string(file).map_err(|e| format!("{file}: {e}"))?;
@@ -259,16 +261,16 @@ pub fn slabs() -> Result<Vec<u64>, String> {
     Ok(bytes.collect())
 }
 
-/// By how much the allocations of one size grew that grew most: those of a map all of whose nodes
-/// have one size. Other processes allocate meanwhile, mostly of other sizes.
+/// The growth of the allocations of the size that grew most: those of a map whose nodes all have
+/// one size. Other processes allocate meanwhile, mostly other sizes.
 pub fn grown(before: &[u64], after: &[u64]) -> u64 {
     let pairs = before.iter().zip(after);
     let grown = pairs.map(|(before, after)| after.saturating_sub(*before));
     grown.max().unwrap_or(0)
 }
 
-/// Bytes that the kernel says a map of its own takes. Of an LPM_TRIE these are the prefixes alone,
-/// without the nodes between them and without what their allocations are rounded up to.
+/// The bytes that the kernel reports for a map of its own. For an LPM_TRIE these are only the
+/// prefixes, without the nodes between them and without the rounding of their allocations.
 pub fn memlock(map: &MapHandle) -> Result<u64, String> {
     let file = format!("/proc/self/fdinfo/{}", map.as_fd().as_raw_fd());
     let text = std::fs::read_to_string(&file).map_err(|e| format!("{file}: {e}"))?;

@@ -1,5 +1,5 @@
-//! Network namespaces without names: they and all that is in them go with the last that uses them,
-//! at the latest with this process, however it ends.
+//! Network namespaces without names: the kernel removes a namespace and all that it contains with
+//! its last user, at the latest when this process ends, for whatever reason.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -15,13 +15,13 @@ pub struct Space {
 }
 
 impl Space {
-    /// A new one, with its loopback up.
+    /// A new namespace, with its loopback interface up.
     pub fn new() -> Result<Self, String> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("sapwood-bench-{}-{number}", std::process::id());
         ip(&["netns", "add", &name], "")?;
-        // The name has done its work as soon as there is a file.
+        // The name is not needed any more once the file is open.
         let path = Path::new("/run/netns").join(&name);
         let file = File::open(&path);
         ip(&["netns", "del", &name], "")?;
@@ -31,7 +31,7 @@ impl Space {
         Ok(space)
     }
 
-    /// Calls `f` on a thread that is in the namespace; so is whatever it starts.
+    /// Calls `f` on a thread in the namespace, where the processes that `f` starts run, too.
     pub fn inside<R: Send>(
         &self,
         f: impl FnOnce() -> Result<R, String> + Send,
@@ -57,14 +57,14 @@ impl Space {
         self.inside(|| ip(&["-batch", "-"], lines)).map(drop)
     }
 
-    /// Sets a value of the network's.
+    /// Sets a network parameter.
     pub fn set(&self, key: &str, value: &str) -> Result<(), String> {
         let file = format!("/proc/sys/net/{}", key.replace('.', "/"));
         self.inside(|| fs::write(&file, value).map_err(|e| format!("{file}: {e}")))
     }
 
-    /// A cable to another namespace: the names of both ends, and their hardware addresses. Both are
-    /// up.
+    /// Connects the namespace to another by a cable with these names and hardware addresses at both
+    /// ends. Both ends are up.
     pub fn cable(&self, near: (&str, &str), other: &Self, far: (&str, &str)) -> Result<(), String> {
         let there = format!("/proc/{}/fd/{}", std::process::id(), other.file.as_raw_fd());
         self.ip(&[
@@ -86,8 +86,8 @@ fn ip(arguments: &[&str], lines: &str) -> Result<String, String> {
     run(Command::new("ip").args(arguments), lines)
 }
 
-/// Runs a command to its end, which must be a good one, with these lines as its input, and returns
-/// what it printed.
+/// Runs a command with these lines as its input, and returns its output; fails if the command
+/// fails.
 pub fn run(command: &mut Command, lines: &str) -> Result<String, String> {
     let name = format!("{command:?}");
     let fail = |why: String| format!("{name}: {why}");
@@ -97,7 +97,7 @@ pub fn run(command: &mut Command, lines: &str) -> Result<String, String> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| fail(e.to_string()))?;
-    // Whoever does not read it says why at its end.
+    // A command that does not read its input reports the reason at its end.
     let _ = child
         .stdin
         .take()

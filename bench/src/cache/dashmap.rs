@@ -1,10 +1,10 @@
-//! dashmap, which takes no more when it is full.
+//! dashmap, which refuses new keys when it is full.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::{CacheEngine, Hasher, Key, Value};
 
-/// `DashMap` and a count, because its own locks all shards.
+/// `DashMap` with an entry count beside it, because its own `len` locks all shards.
 pub struct Dashmap {
     map: dashmap::DashMap<Key, Value, Hasher>,
     count: AtomicUsize,

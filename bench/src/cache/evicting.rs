@@ -1,4 +1,4 @@
-//! Caches that make room by themselves: moka and quick_cache.
+//! Caches that evict entries by themselves: moka and quick_cache.
 
 use quick_cache::UnitWeighter;
 use quick_cache::sync::DefaultLifecycle;

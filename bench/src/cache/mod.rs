@@ -2,12 +2,12 @@
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`CacheEngine`] and name the type in `lanes` of
-//! `suite/cache.rs`. All of them use foldhash, unless their name says otherwise: it is the quickest
-//! for such keys.
+//! Write a file here that implements [`CacheEngine`], and name the type in `lanes` of
+//! `suite/cache.rs`. All engines use foldhash, the fastest hash for such keys, unless their names
+//! say otherwise.
 //!
-//! Peers keep no times: what they would need to look at and to store for an entry's age is not
-//! counted against them.
+//! The peers keep no time stamps, so their operations are measured without the work that the age of
+//! an entry would cost.
 
 mod dashmap;
 mod evicting;
@@ -27,27 +27,27 @@ pub type Key = (u128, u32);
 /// A next hop.
 pub type Value = [u8; 32];
 
-/// The hasher of all that can choose.
+/// The hasher of all engines that can choose one.
 type Hasher = foldhash::fast::RandomState;
 
 /// A cache that threads share.
 pub trait CacheEngine: Send + Sync + 'static {
     /// The name in tables and records.
     const NAME: &'static str;
-    /// Whether it is of interest to more threads than one only.
+    /// Whether the engine is only of interest to more than one thread.
     const SEVERAL: bool = false;
 
-    /// An empty cache that holds `capacity` entries. One that cannot evict takes no more, if it is
-    /// `bounded`, as the first route cache did.
+    /// An empty cache that holds `capacity` entries. An engine that cannot evict refuses new keys
+    /// when it is full and `bounded`, as the first route cache did.
     fn new(capacity: usize, bounded: bool) -> Self;
 
-    /// The value of a key, for the thread of this number.
+    /// The value of a key, for the thread with this number.
     fn get(&self, thread: usize, key: &Key) -> Option<Value>;
 
-    /// Stores the value of a key that is likely absent.
+    /// Stores the value of a key that is probably absent.
     fn insert(&self, thread: usize, key: Key, value: Value);
 
-    /// Stores the value of a key that is likely there.
+    /// Stores the value of a key that is probably present.
     fn refresh(&self, thread: usize, key: Key, value: Value) {
         self.insert(thread, key, value);
     }
@@ -55,10 +55,10 @@ pub trait CacheEngine: Send + Sync + 'static {
     /// Removes a key.
     fn remove(&self, thread: usize, key: &Key);
 
-    /// Some time goes by.
+    /// Advances the engine's clock by one step.
     fn tick() {}
 
-    /// Does what it has put off.
+    /// Does the work that the engine has put off.
     fn settle(&self) {}
 }
 
@@ -72,7 +72,7 @@ pub fn value_of(key: &Key) -> Value {
     value
 }
 
-/// The sum of a value's words; from it, wrong answers are known.
+/// The sum of a value's words, by which a wrong value is recognized.
 #[inline]
 pub fn sum_of(value: &Value) -> u64 {
     let words = value

@@ -1,4 +1,4 @@
-//! papaya, which takes no more when it is full.
+//! papaya, which refuses new keys when it is full.
 
 use super::{CacheEngine, Hasher, Key, Value};
 

@@ -1,5 +1,5 @@
-//! Maps of the standard library's kind behind one lock, which take no more when they are full: what
-//! the first route cache was.
+//! Maps like the standard library's behind one lock, which refuse new keys when they are full. The
+//! first route cache was such a map.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::RandomState;
@@ -8,20 +8,20 @@ use parking_lot::RwLock;
 
 use super::{CacheEngine, Hasher, Key, Value};
 
-/// A map, and the most entries that it may have.
+/// A map and its capacity.
 pub struct RwLocked<M> {
     map: RwLock<M>,
     most: usize,
 }
 
-/// A `BTreeMap`, as the first route cache was.
+/// A `BTreeMap`, which the first route cache used.
 pub type BTree = BTreeMap<Key, Value>;
-/// A `HashMap` as it comes.
+/// A `HashMap` with its default hasher.
 pub type SipHash = HashMap<Key, Value, RandomState>;
-/// A `HashMap` with a quicker hash.
+/// A `HashMap` with a faster hasher.
 pub type Foldhash = HashMap<Key, Value, Hasher>;
 
-/// What the lock guards.
+/// The map that the lock guards.
 pub trait Map: Send + Sync + 'static {
     /// The name of the engine.
     const NAME: &'static str;
@@ -31,7 +31,7 @@ pub trait Map: Send + Sync + 'static {
     fn len(&self) -> usize;
     /// The value of a key.
     fn get(&self, key: &Key) -> Option<&Value>;
-    /// The place of a key's value.
+    /// The value of a key, to be changed.
     fn get_mut(&mut self, key: &Key) -> Option<&mut Value>;
     /// Stores a value.
     fn insert(&mut self, key: Key, value: Value);

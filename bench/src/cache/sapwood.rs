@@ -1,4 +1,4 @@
-//! The route cache.
+//! Sapwood's route cache.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,7 +6,7 @@ use sapwood::route::RouteCache;
 
 use super::{CacheEngine, Key, Value};
 
-/// The time, which a switch reads once for a burst of packets.
+/// The time, which a switch reads once per burst of packets.
 static CLOCK: AtomicU64 = AtomicU64::new(1);
 
 #[inline]
@@ -25,7 +25,7 @@ impl CacheEngine for Sapwood {
     }
 
     fn new(capacity: usize, _: bool) -> Self {
-        // Peers' entries do not age.
+        // The entries of the peers do not age, so these must not expire either.
         let hour = std::time::Duration::from_secs(3600);
         let cache = RouteCache::builder().capacity(capacity).threads(8);
         Self(cache.fresh(hour).build())
@@ -47,7 +47,7 @@ impl CacheEngine for Sapwood {
     }
 }
 
-/// A cache for each thread, as a switch has one for each port.
+/// One cache per thread, as a switch has one per port.
 pub struct SapwoodApart([Sapwood; 2]);
 
 impl CacheEngine for SapwoodApart {

@@ -1,4 +1,4 @@
-//! Every engine does what the suite asks of it.
+//! Tests that every engine does what the suite asks of it.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn works<E: CacheEngine>() {
     assert_eq!(cache.get(0, &keys[1]), None, "{}", E::NAME);
 }
 
-/// How many of many keys are still there.
+/// The number of keys that remain after many were inserted.
 fn holds<E: CacheEngine>() -> usize {
     let cache = E::new(64, true);
     let keys = keys(5000);
@@ -57,7 +57,7 @@ fn all_are_bounded() {
     assert_eq!(holds::<RwLocked<Foldhash>>(), 64);
     assert_eq!(holds::<Dashmap>(), 64);
     assert_eq!(holds::<Papaya>(), 64);
-    // These divide their room among shards, or are late.
+    // These divide their capacity among shards, or evict late.
     assert!((32..=64).contains(&holds::<Quick>()));
     assert!((32..=128).contains(&holds::<Moka>()));
 }

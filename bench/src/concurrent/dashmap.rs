@@ -4,7 +4,7 @@ use dashmap::DashMap;
 
 use super::{ConcurrentEngine, Session};
 
-/// `DashMap` with as many shards as it chooses itself.
+/// `DashMap` with its default number of shards.
 pub struct Dashmap(DashMap<Box<[u8]>, u64, foldhash::fast::RandomState>);
 
 impl ConcurrentEngine for Dashmap {

@@ -1,4 +1,4 @@
-//! Masstree: a trie of B+ trees, with a lock in each node for writers.
+//! Masstree: a trie of B+ trees, whose writers lock single nodes.
 
 use masstree::MassTree;
 use seize::{Guard, LocalGuard};
@@ -6,10 +6,10 @@ use seize::{Guard, LocalGuard};
 use super::{ConcurrentEngine, Session};
 use crate::keylist::KeyList;
 
-/// `MassTree` of the crate `masstree`. A run of keys is done under one guard.
+/// `MassTree` of the crate `masstree`. One guard covers a run of keys.
 pub struct Masstree(MassTree<u64>);
 
-/// It panics on longer keys.
+/// The longest key in bytes; the crate panics on longer ones.
 const LONGEST: usize = 256;
 
 /// A thread's guard.

@@ -1,19 +1,20 @@
-//! The maps that the group `threads` compares: byte strings to `u64`, many threads that read and
-//! write.
+//! The maps that the group `threads` compares: from byte strings to `u64`, read and written by many
+//! threads.
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`ConcurrentEngine`] for the map and [`Session`] for what one
-//! thread holds of it, and name the type in [`lanes`]. A session keeps its guard or its
-//! registration between calls, and lets go of what it protects in [`Session::pause`], which comes
-//! after each run of [`RUN`] keys; one that can do many lookups at once overrides
-//! [`Session::lookups`]. A map that knows how often its operations met a lock says so in
-//! [`ConcurrentEngine::waits`]. Two ways to use one map are two engines.
+//! Write a file here that implements [`ConcurrentEngine`] for the map and [`Session`] for the state
+//! of one thread, and name the type in [`lanes`]. A session keeps its guard or its registration
+//! between calls. It releases what the guard protects in [`Session::pause`], which is called after
+//! each run of [`RUN`] keys. An engine with batched lookups overrides [`Session::lookups`]. An
+//! engine that counts its contended operations returns the count from [`ConcurrentEngine::waits`].
+//! Two ways to use one map are two engines.
 //!
 //! # Values
 //!
-//! The low 16 bits of a value are the *stamp*, which says who wrote it and when; the others belong
-//! to the key and never change. So every answer can be judged while others write.
+//! The low 16 bits of a value are the *stamp*: which thread wrote the value, and when. The other
+//! bits belong to the key and never change. A thread can therefore check every answer while others
+//! write.
 
 mod dashmap;
 mod masstree;
@@ -25,7 +26,7 @@ mod skiplist;
 
 use crate::keylist::KeyList;
 
-/// The keys that a thread works on between two pauses.
+/// The number of keys that a thread processes between two pauses.
 pub const RUN: usize = 256;
 
 /// The bits of a value that its writer chooses.
@@ -35,14 +36,14 @@ pub const STAMP: u64 = 0xffff;
 pub trait ConcurrentEngine: Send + Sync + Sized + 'static {
     /// The name in tables and records.
     const NAME: &'static str;
-    /// A known defect by which a few keys get lost. Such a map is measured all the same while it
-    /// misses at most one in a thousand, and losses are reported. Any other wrong answer, and any
-    /// at all of a map without this, ends the run.
+    /// A known defect by which the map loses a few keys. Such a map is measured as long as it
+    /// misses at most one key in a thousand, and its losses are reported. Any other wrong answer
+    /// ends the run, and so does any loss from a map without this note.
     const LOSES_KEYS: Option<&'static str> = None;
-    /// Whether a key is there at every moment while its value is replaced.
+    /// Whether a key stays present while its value is replaced.
     const REPLACES_IN_PLACE: bool = true;
 
-    /// Why it cannot hold these keys, if so.
+    /// Why the map cannot hold these keys, if it cannot.
     fn refuses(keys: &KeyList) -> Option<String> {
         let _ = keys;
         None
@@ -54,33 +55,33 @@ pub trait ConcurrentEngine: Send + Sync + Sized + 'static {
     /// A session, made on the thread that uses it.
     fn session(&self) -> impl Session;
 
-    /// What the operations of all sessions that are over waited, if the map can tell.
+    /// How long the operations of all finished sessions waited, if the map can tell.
     fn waits(&self) -> Option<Waits> {
         None
     }
 
-    /// Bytes it holds beside those of malloc, such as mappings.
+    /// The bytes that the map holds outside malloc's heap, such as mappings.
     fn mapped_bytes(&self) -> usize {
         0
     }
 }
 
-/// One thread's way to use a map.
+/// The state by which one thread uses a map.
 pub trait Session {
     /// The value at a key.
     fn get(&mut self, key: &[u8]) -> Option<u64>;
 
-    /// Stores a value at a key that is absent; returns whether it was.
+    /// Stores a value at an absent key; returns whether the key was absent.
     fn insert(&mut self, key: &[u8], value: u64) -> bool;
 
-    /// Stores a value at a key that is present, in the cheapest way that the map has; returns the
-    /// value before.
+    /// Replaces the value at a present key, by the cheapest operation that the map has; returns the
+    /// old value.
     fn replace(&mut self, key: &[u8], value: u64) -> Option<u64>;
 
     /// Removes a key; returns its value.
     fn remove(&mut self, key: &[u8]) -> Option<u64>;
 
-    /// The thread holds nothing: what others have removed can be freed.
+    /// Says that the thread holds no reference, so that removed entries can be freed.
     fn pause(&mut self) {}
 
     /// Looks a run of keys up.
@@ -88,7 +89,7 @@ pub trait Session {
         Answers::of(keys, from, count, |key, _| self.get(key))
     }
 
-    /// Inserts a run of absent keys; those that were there are missed.
+    /// Inserts a run of absent keys. Keys that were present count as missed.
     fn inserts(&mut self, keys: &KeyList, from: usize, count: usize, stamp: u16) -> Answers {
         Answers::of(keys, from, count, |key, value| {
             self.insert(key, value | u64::from(stamp)).then_some(value)
@@ -108,19 +109,19 @@ pub trait Session {
     }
 }
 
-/// What a run of operations met.
+/// The answers to a run of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
     /// Keys with a value of their own.
     pub right: u64,
-    /// Keys that were not there, or were when they were to be inserted.
+    /// Keys that were absent, or present when they were to be inserted.
     pub missed: u64,
-    /// Keys with a value that was never theirs.
+    /// Keys with a value that never was theirs.
     pub wrong: u64,
 }
 
 impl Answers {
-    /// Asks for a run of keys; `ask` gets the key and its value with an empty stamp.
+    /// Runs `ask` for a run of keys, with each key and its value with an empty stamp.
     #[inline]
     fn of(
         keys: &KeyList,
@@ -139,7 +140,7 @@ impl Answers {
         answers
     }
 
-    /// How many keys were asked for.
+    /// The number of keys that were asked for.
     pub fn count(&self) -> u64 {
         self.right + self.missed + self.wrong
     }
@@ -153,12 +154,12 @@ impl std::ops::AddAssign for Answers {
     }
 }
 
-/// What operations waited.
+/// The contention that operations met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// Operations that met a lock which another thread held.
+    /// The number of operations that met a lock which another thread held.
     pub met: u64,
-    /// For how long they waited, in nanoseconds on the clock.
+    /// How long they waited, in nanoseconds of wall-clock time.
     pub nanoseconds: u64,
 }
 
@@ -173,7 +174,7 @@ impl std::ops::Sub for Waits {
     }
 }
 
-/// An engine whose type is forgotten.
+/// An engine with its type erased.
 pub struct Lane {
     /// [`ConcurrentEngine::NAME`].
     pub name: &'static str,
@@ -187,8 +188,8 @@ pub struct Lane {
     pub new: fn() -> Box<dyn Map>,
 }
 
-/// A map of an engine whose type is forgotten; one call of a session is a whole run of keys.
-#[allow(missing_docs)] // They have the names and the meaning of the methods of `ConcurrentEngine`.
+/// A map of an engine with its type erased; one call of a session is a whole run of keys.
+#[allow(missing_docs)] // They are the methods of `ConcurrentEngine`.
 pub trait Map: Send + Sync {
     fn session(&self) -> Box<dyn Session + '_>;
     fn waits(&self) -> Option<Waits>;

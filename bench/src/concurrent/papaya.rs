@@ -1,4 +1,4 @@
-//! papaya: a hash table that readers never lock.
+//! papaya: a hash table whose readers never lock.
 
 use papaya::{Guard, HashMap, LocalGuard};
 
@@ -6,7 +6,7 @@ use super::{ConcurrentEngine, Session};
 
 type Table = HashMap<Box<[u8]>, u64, foldhash::fast::RandomState>;
 
-/// `papaya::HashMap`. A run of keys is done under one guard.
+/// `papaya::HashMap`. One guard covers a run of keys.
 pub struct Papaya(Table);
 
 /// A thread's guard.
@@ -45,7 +45,7 @@ impl Session for Guarded<'_> {
 
     #[inline]
     fn replace(&mut self, key: &[u8], value: u64) -> Option<u64> {
-        // `update` wants an owned key too.
+        // `update` needs an owned key, too.
         self.map.insert(Box::from(key), value, &self.guard).copied()
     }
 

@@ -1,4 +1,4 @@
-//! hashbrown behind one lock: what a program starts with.
+//! hashbrown behind one lock, the usual first choice of a program.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -16,7 +16,7 @@ pub struct RwLockHashbrown {
     nanoseconds: AtomicU64,
 }
 
-/// A thread, and what it waited.
+/// A thread with the time that it waited for the lock.
 pub struct Waiting<'m> {
     map: &'m RwLockHashbrown,
     waits: Waits,
@@ -83,7 +83,7 @@ impl Session for Waiting<'_> {
 
     #[inline]
     fn insert(&mut self, key: &[u8], value: u64) -> bool {
-        // The key is made before the lock is taken.
+        // The key is allocated before the lock is taken.
         let key = Box::from(key);
         self.write().insert(key, value).is_none()
     }
@@ -97,7 +97,7 @@ impl Session for Waiting<'_> {
 
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Option<u64> {
-        // The key that was removed is dropped after the lock.
+        // The removed key is dropped after the lock is released.
         let removed = self.write().remove_entry(key);
         removed.map(|(_, value)| value)
     }

@@ -4,8 +4,7 @@ use scc::HashMap;
 
 use super::{ConcurrentEngine, Session};
 
-/// `scc::HashMap`. A run of keys is done under one guard, so that the guards of the calls are
-/// cheap.
+/// `scc::HashMap`. One guard covers a run of keys, so that the guards inside the calls are cheap.
 pub struct Scc(HashMap<Box<[u8]>, u64, foldhash::fast::RandomState>);
 
 /// A thread's guard.
@@ -52,7 +51,7 @@ impl Session for Guarded<'_> {
     }
 
     fn pause(&mut self) {
-        // The old one ends before the new one starts: nested, they would be one.
+        // The old guard ends before the new one starts: nested guards would be one.
         drop(self.guard.take());
         self.guard = Some(sdd::Guard::new());
     }

@@ -1,17 +1,17 @@
-//! Ours: the trie alone, the trie with the point index, and the index alone.
+//! Sapwood's maps: the trie alone, the trie with the point index, and the index alone.
 
 use sapwood::Reader;
 use sapwood::qp::{Order, PointMap, QpShared, SharedMap};
 
 use super::{ConcurrentEngine, Session, Waits};
 
-/// A registered thread. A run of keys is done between two quiescent states.
+/// A registered thread. It reports a quiescent state after each run of keys.
 pub struct Registered<'m, O: Order> {
     map: &'m SharedMap<O, u64>,
     reader: Reader<SharedMap<O, u64>>,
 }
 
-/// What a thread frees at most in a pause.
+/// The largest number of retired items that a thread frees in one pause.
 const RECLAIM: usize = 1 << 10;
 
 impl<O: Order> Session for Registered<'_, O> {

@@ -6,7 +6,7 @@ use crossbeam_skiplist::SkipMap;
 
 use super::{ConcurrentEngine, Session};
 
-/// `SkipMap`. A run of keys is done inside one pin, so that the pins of the calls are cheap.
+/// `SkipMap`. One pin covers a run of keys, so that the pins inside the calls are cheap.
 pub struct Skiplist(SkipMap<Box<[u8]>, u64>);
 
 /// A pinned thread.
@@ -17,7 +17,7 @@ pub struct Pinned<'m> {
 
 impl ConcurrentEngine for Skiplist {
     const NAME: &'static str = "crossbeam-skipmap";
-    // It removes the entry and then inserts another.
+    // `SkipMap` removes the entry and then inserts another.
     const REPLACES_IN_PLACE: bool = false;
 
     fn new() -> Self {

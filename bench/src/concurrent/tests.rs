@@ -1,4 +1,4 @@
-//! Every engine's answers, alone and with four threads at once.
+//! Checks every engine's answers, on one thread and on four.
 
 use std::sync::Barrier;
 
@@ -7,7 +7,7 @@ use super::*;
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 300;
 
-/// Awkward keys with values whose stamps are empty.
+/// Unusual keys, with values whose stamps are empty.
 fn awkward() -> KeyList {
     let keys: [&[u8]; 9] = [
         b"",
@@ -23,7 +23,7 @@ fn awkward() -> KeyList {
     KeyList::new(keys.into_iter().zip((1..).map(|at: u64| at << 16)))
 }
 
-/// The same keys with an ending that belongs to a thread.
+/// The same keys, each with a suffix of the thread.
 fn own(thread: u64) -> KeyList {
     let ending = [b'/', thread as u8];
     let keys: Vec<_> = awkward()
@@ -79,8 +79,8 @@ fn every_engine_answers() {
 #[test]
 fn every_engine_answers_four_threads() {
     let shared = awkward();
-    // One that is known to lose keys does so here, too, in one run of ten or twenty: nothing can be
-    // asserted of it.
+    // An engine that is known to lose keys does so here in one run of ten or twenty, so the test
+    // asserts nothing of it.
     for lane in lanes().iter().filter(|lane| lane.loses_keys.is_none()) {
         let name = lane.name;
         let map = (lane.new)();

@@ -7,9 +7,8 @@ use blart::TreeMap;
 use super::{Engine, in_turns};
 use crate::keylist::{Form, KeyList, ScanSum};
 
-/// `blart::TreeMap` with owned keys. No key may be a prefix of another: where the keys differ in
-/// length it gets them with a zero at the end, as C strings, or escaped if they have zeros
-/// themselves.
+/// `blart::TreeMap` with owned keys. No key may be a prefix of another. Keys of different lengths
+/// therefore get a zero byte at the end, as C strings have, or are escaped if they contain zeros.
 pub struct Blart(TreeMap<Box<[u8]>, u64>);
 
 impl Engine for Blart {

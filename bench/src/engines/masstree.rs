@@ -5,19 +5,19 @@ use masstree::{MassTree, RangeBound};
 use super::Engine;
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
 
-/// `MassTree` of the crate `masstree`. A pass runs under one guard.
+/// `MassTree` of the crate `masstree`. One guard covers a pass.
 pub struct Masstree(MassTree<u64>);
 
-/// It panics on longer keys.
+/// The longest key in bytes; the crate panics on longer ones.
 const LONGEST: usize = 256;
 
-/// Inserts under one guard: few enough that what they retire is freed on the way.
+/// Inserts under one guard: few, so that the memory that they retire is freed during the build.
 const GUARDED: usize = 256;
 
 impl Engine for Masstree {
     const NAME: &'static str = "masstree";
-    // Seen with one thread, kernel symbols in random order and MassTree15 too: no guard or type
-    // avoids it.
+    // This was seen with one thread, with kernel symbols in random order, and with MassTree15. No
+    // choice of guard or type avoids it.
     const LOSES_KEYS: Option<&'static str> =
         Some("masstree 0.9.5: get finds no value for some keys that insert took and scan lists");
 

@@ -1,12 +1,12 @@
-//! The maps that the suite `names` compares: byte strings to `u64`, one thread.
+//! The maps that the suite `names` compares: from byte strings to `u64`, used by one thread.
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`Engine`], and name the type in [`lanes`]. An engine that
-//! looks keys up sixteen at a time overrides [`Engine::lookups`]; one that wants to be compacted
-//! before it is read does so in [`Engine::finish`], which is not timed; one whose memory is not
-//! malloc's says how much it has in [`Engine::mapped_bytes`]. Two ways to use one map are two
-//! engines: a second type around the first.
+//! Write a file here that implements [`Engine`], and name the type in [`lanes`]. An engine with
+//! batched lookups overrides [`Engine::lookups`]. An engine that should be compacted before it is
+//! read does so in [`Engine::finish`], which is not timed. An engine that holds memory outside
+//! malloc's heap returns its size from [`Engine::mapped_bytes`]. Two ways to use one map are two
+//! engines: write a second type around the first.
 
 mod art;
 mod masstree;
@@ -25,83 +25,87 @@ use std::time::{Duration, Instant};
 
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
 
-/// A map from byte strings to `u64` as the benchmark uses it.
+/// A map from byte strings to `u64`, as the benchmark uses it.
 pub trait Engine: Sized + 'static {
     /// The name in tables and records.
     const NAME: &'static str;
-    /// Whether [`scan`](Self::scan) comes in the order of the keys. The scan of others is not
-    /// timed.
+    /// Whether [`scan`](Self::scan) visits the entries in the order of the keys. The scans of other
+    /// engines are not timed.
     const ORDERED: bool = true;
-    /// A known defect by which [`get`](Self::get) may miss a few keys that were inserted. Such a
-    /// map is measured all the same while it misses at most one in ten thousand, and each miss is
-    /// reported. Any other wrong answer, and any at all of a map without this, ends the run.
+    /// A known defect by which [`get`](Self::get) may miss a few inserted keys. Such a map is
+    /// measured as long as it misses at most one key in ten thousand, and each miss is reported.
+    /// Any other wrong answer ends the run, and so does any miss of a map without this note.
     const LOSES_KEYS: Option<&'static str> = None;
 
-    /// The form in which it takes these keys, or why it cannot hold them.
+    /// The form in which the engine takes these keys, or why it cannot hold them.
     fn form(keys: &KeyList) -> Result<Form, String> {
         let _ = keys;
         Ok(Form::Plain)
     }
 
-    /// A map with these pairs, inserted one by one in the order of the list. This is timed.
+    /// A map with these pairs, inserted one by one in the order of the list. The call is timed.
     fn build(pairs: &KeyList) -> Self;
 
-    /// Builds once more with a clock around each insertion: the longest. `None` where nobody asked.
+    /// Builds the map once more with a clock around each insertion, and returns the longest time;
+    /// `None` for engines whose longest insertion is not reported.
     fn worst_insert(pairs: &KeyList) -> Option<Duration> {
         let _ = pairs;
         None
     }
 
-    /// What is done between building and reading; not timed.
+    /// Prepares the map for reading, after the build; not timed.
     fn finish(&mut self) {}
 
     /// The value at a key.
     fn get(&self, key: &[u8]) -> Option<u64>;
 
-    /// Looks all keys up in their order; override to look up many at once, or under one guard.
+    /// Looks all keys up in their order. Override it to look up several at once, or under one
+    /// guard.
     fn lookups(&self, keys: &KeyList) -> Tally {
         Tally::of(keys, |key| self.get(key))
     }
 
-    /// Looks all keys up in their order, each when the answer to the one before is known; `None`
-    /// for an engine that takes many at once.
+    /// Looks all keys up in their order, each after the answer to the one before is known; `None`
+    /// for an engine with batched lookups.
     fn chained(&self, keys: &KeyList) -> Option<Tally> {
         Some(Tally::chained(keys, |key| self.get(key)))
     }
 
-    /// Reads all entries, key bytes too, in order.
+    /// Reads all entries in order, key bytes included.
     fn scan(&self) -> ScanSum;
 
-    /// For each key, the first `count` entries that are not less than it, key bytes read. `None`
-    /// for an engine
-    /// without such a search, here and in the methods that follow.
+    /// For each key, reads the first `count` entries that are not less than it, their key bytes
+    /// included. This method and those that follow return `None` for an engine without such a
+    /// search.
     fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
         let _ = (starts, count);
         None
     }
 
-    /// For each key, the last entry that is less than it, key bytes read.
+    /// For each key, reads the last entry that is less than it, key bytes included.
     fn predecessors(&self, keys: &KeyList) -> Option<ScanSum> {
         let _ = keys;
         None
     }
 
-    /// For each key, the entry with the longest key that is a prefix of it, key bytes read.
+    /// For each key, reads the entry with the longest key that is a prefix of it, key bytes
+    /// included.
     fn longest_prefixes(&self, keys: &KeyList) -> Option<ScanSum> {
         let _ = keys;
         None
     }
 
-    /// Takes the keys of one list out and puts the pairs of the other one in, in turns.
+    /// Removes a key of one list and inserts a pair of the other list, alternately, until both
+    /// lists end.
     fn replace(&mut self, old: &KeyList, new: &KeyList);
 
-    /// Bytes it holds beside those of malloc, such as mappings.
+    /// The bytes that the map holds outside malloc's heap, such as mappings.
     fn mapped_bytes(&self) -> usize {
         0
     }
 }
 
-/// An engine whose type is forgotten; one call is a whole pass.
+/// An engine with its type erased; one call is a whole pass.
 #[derive(Clone, Copy)]
 pub struct Lane {
     /// [`Engine::NAME`].
@@ -118,8 +122,8 @@ pub struct Lane {
     pub worst_insert: fn(&KeyList) -> Option<Duration>,
 }
 
-/// A built map of an engine whose type is forgotten; methods as in [`Engine`].
-#[allow(missing_docs)] // They have the names and the meaning of the methods of `Engine`.
+/// A built map of an engine with its type erased; its methods are those of [`Engine`].
+#[allow(missing_docs)] // They are the methods of `Engine`.
 pub trait Built {
     fn finish(&mut self);
     fn get(&self, key: &[u8]) -> Option<u64>;
@@ -175,7 +179,7 @@ impl<E: Engine> Built for E {
     }
 }
 
-/// Takes a key out and puts a pair in, for each place of both lists.
+/// Calls `replace` with a key to remove and a pair to insert, for each place of both lists.
 #[inline]
 fn in_turns(old: &KeyList, new: &KeyList, mut replace: impl FnMut(&[u8], &[u8], u64)) {
     for ((old, _), (new, value)) in old.iter().zip(new.iter()) {
@@ -183,7 +187,7 @@ fn in_turns(old: &KeyList, new: &KeyList, mut replace: impl FnMut(&[u8], &[u8], 
     }
 }
 
-/// The longest of the insertions of all pairs.
+/// The longest time of one insertion, over the insertions of all pairs.
 fn longest(pairs: &KeyList, mut insert: impl FnMut(&[u8], u64)) -> Duration {
     let mut longest = Duration::ZERO;
     for (key, value) in pairs.iter() {
@@ -231,8 +235,8 @@ pub fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// Lets memory that dropped engines have put off be freed, so that it is not counted for the next
-/// one.
+/// Has the memory freed that dropped engines have retired, so that it does not count for the next
+/// engine.
 pub fn settle() {
     for _ in 0..256 {
         crossbeam_epoch::pin().flush();
@@ -259,7 +263,7 @@ mod tests {
         for lane in lanes() {
             let form = match (lane.form)(&list) {
                 Ok(form) => form,
-                // Not installed, or no zeros in keys.
+                // The library is not installed, or the engine takes no keys with zeros.
                 Err(_) if lane.name == "absl-btree" || lane.name == "judysl" => continue,
                 Err(reason) => panic!("{}: {reason}", lane.name),
             };
@@ -284,7 +288,7 @@ mod tests {
                 lane.name
             );
             assert!(!lane.ordered || scan == sorted, "{}", lane.name);
-            // Two keys go, two come.
+            // Two keys are removed, and two are inserted.
             let (old, new) = (pairs.picked([1, 3]), absent.picked([0, 2]));
             built.replace(&old, &new);
             let left = pairs.picked([0, 2, 4, 5, 6]);

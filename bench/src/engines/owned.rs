@@ -1,4 +1,4 @@
-//! Maps that have the methods of the standard library's, with owned keys.
+//! Maps with the methods of the standard library's maps and with owned keys.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -6,15 +6,15 @@ use std::ops::Bound;
 use super::{Engine, in_turns};
 use crate::keylist::{KeyList, ScanSum};
 
-/// hashbrown with foldhash: the fastest that is in wide use, and what others are measured against.
+/// hashbrown with foldhash: the fastest hash map in wide use, and the base of the ratios.
 pub type Foldhash = hashbrown::HashMap<Box<[u8]>, u64, foldhash::fast::RandomState>;
-/// The standard library's, with its default SipHash.
+/// The standard library's hash map, with its default SipHash.
 pub type Std = HashMap<Box<[u8]>, u64>;
 /// The standard library's B-tree.
 pub type Btree = BTreeMap<Box<[u8]>, u64>;
-/// The crate qp-trie: a nibble at a time, safe Rust, vectors of children. It takes the lower nibble
-/// of a byte first, so its order is not that of the bytes (0x52 comes after 0x61), and its scan is
-/// not timed.
+/// The crate qp-trie: it branches on one nibble at a time, in safe Rust, with vectors of children.
+/// It takes the lower nibble of a byte first. Its order is therefore not that of the bytes (0x52
+/// comes after 0x61), and its scan is not timed.
 pub type QpTrie = qp_trie::Trie<Box<[u8]>, u64>;
 
 macro_rules! engines {

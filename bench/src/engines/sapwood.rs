@@ -1,4 +1,5 @@
-//! Ours: as built, compacted, and looked up sixteen at a time; without and with the point index.
+//! Sapwood's `QpMap`: as built, compacted, and with sixteen lookups a call; each without and with
+//! the point index.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -8,11 +9,11 @@ use sapwood::qp::QpMap;
 use super::{Engine, in_turns, longest};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
-/// As random insertions leave it, looked up key by key.
+/// The map as random insertions leave it, looked up key by key.
 pub const AS_BUILT: u8 = 0;
-/// After `compact`.
+/// The map after `compact`.
 pub const COMPACT: u8 = 1;
-/// Sixteen lookups a call.
+/// The map as built, with sixteen lookups a call.
 pub const BATCH16: u8 = 2;
 
 /// `QpMap`, with the point index or without it, used in one of the ways above.
@@ -27,7 +28,7 @@ impl<const INDEX: bool, const USE: u8> Sapwood<INDEX, USE> {
     }
 }
 
-/// Arenas of this size and more are mapped.
+/// Arenas of at least this many bytes are mapped.
 const MAPPED: usize = 256 << 10;
 
 impl<const INDEX: bool, const USE: u8> Engine for Sapwood<INDEX, USE> {
@@ -49,7 +50,7 @@ impl<const INDEX: bool, const USE: u8> Engine for Sapwood<INDEX, USE> {
     }
 
     fn worst_insert(pairs: &KeyList) -> Option<Duration> {
-        // Other uses build in the same way.
+        // The other uses build the map in the same way.
         (USE == AS_BUILT).then(|| {
             let mut map = Self::new();
             longest(pairs, |key, value| {
@@ -86,7 +87,7 @@ impl<const INDEX: bool, const USE: u8> Engine for Sapwood<INDEX, USE> {
     }
 
     fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
-        // The index has no part in these.
+        // The index takes no part in these searches.
         (!INDEX && USE != BATCH16).then(|| {
             ScanSum::ranges(starts, count, |start| {
                 let entries = self
@@ -123,14 +124,14 @@ impl<const INDEX: bool, const USE: u8> Engine for Sapwood<INDEX, USE> {
     }
 }
 
-/// Bytes that a map holds beside those of malloc.
+/// The bytes that a map holds outside malloc's heap.
 pub fn qp_mapped_bytes(map: &QpMap<u64>) -> usize {
     mapped(&map.memory().arena)
 }
 
-/// The same of an owned map's arena.
+/// The bytes that the arena of an owned map holds outside malloc's heap.
 pub fn mapped(arena: &sapwood::arena::Memory) -> usize {
-    // Small arenas lie in malloc's heap, which counts them already.
+    // Small arenas lie in malloc's heap, where they are counted already.
     if arena.reserved >= MAPPED {
         arena.committed
     } else {

@@ -5,11 +5,11 @@ use scc::TreeIndex;
 use super::{Engine, in_turns};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
-/// `TreeIndex`, without its searches in order: `TreeIndex::range` looks through child after child
-/// for a leaf with a lesser key (scc 3.8, `InternalNode::approximate`), and over a million names,
-/// or 100,000 paths, one search was not over after minutes.
+/// `TreeIndex`, without its searches in order. `TreeIndex::range` searches child after child for a
+/// leaf with a lesser key (scc 3.8, `InternalNode::approximate`). Over a million names, or 100,000
+/// paths, one search did not end within minutes.
 ///
-/// A pass of lookups runs under one guard.
+/// One guard covers a pass of lookups.
 pub struct Scc(TreeIndex<Box<[u8]>, u64>);
 
 impl Engine for Scc {

@@ -1,5 +1,5 @@
-//! Ours for many writers, used by one thread: the trie alone, the trie with the point index, and
-//! the index alone.
+//! Sapwood's maps for many writers, used by one thread: the trie alone, the trie with the point
+//! index, and the index alone.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -48,7 +48,7 @@ macro_rules! engines {
                 self.0.get(key)
             }
 
-            /// Under one guard, as a reader has it.
+            /// Looks the keys up under one guard, as a reader does.
             fn lookups(&self, keys: &KeyList) -> Tally {
                 let pin = self.0.pin();
                 Tally::of(keys, |key| pin.view().get(key).copied())

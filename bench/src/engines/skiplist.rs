@@ -7,7 +7,7 @@ use crossbeam_skiplist::SkipMap;
 use super::{Engine, in_turns};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
-/// `SkipMap`. A pass runs inside one pin, so that the pins of the calls are cheap.
+/// `SkipMap`. One pin covers a pass, so that the pins inside the calls are cheap.
 pub struct Skiplist(SkipMap<Box<[u8]>, u64>);
 
 impl Engine for Skiplist {

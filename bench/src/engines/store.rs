@@ -1,4 +1,4 @@
-//! Ours in versions: transactions write, and a view of the newest version is read.
+//! Sapwood's `QpStore`: transactions write, and lookups read a view of the newest version.
 
 use std::ops::Bound;
 
@@ -7,10 +7,10 @@ use sapwood::qp::QpStore;
 use super::Engine;
 use crate::keylist::{KeyList, ScanSum, Tally};
 
-/// `QpStore`. A pass of lookups or searches is under one guard, as a reader has it.
+/// `QpStore`. One guard covers a pass of lookups or searches, as a reader has it.
 pub struct Store(QpStore<u64>);
 
-/// Changes of a transaction.
+/// The number of changes in a transaction.
 const CHANGES: usize = 256;
 
 impl Engine for Store {

@@ -1,8 +1,8 @@
 //! The maps of the case `texts`: byte strings to byte strings of 0 to 1,000 bytes.
 //!
-//! A pair's number stands for a text: it says how long that is, and its first and last byte. Each
-//! engine makes the text anew, stores it, and gives the number of what it finds, for which it reads
-//! both ends of the text.
+//! The number of a pair stands for a text: it gives the text's length, its first byte and its last
+//! byte. Each engine makes the text from the number and stores it. A lookup returns the number of
+//! the text that it finds, for which it reads both ends of the text.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -13,7 +13,7 @@ use super::sapwood::mapped;
 use super::{Engine, Lane, in_turns, lane};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
-/// The longest text.
+/// The length of the longest text in bytes.
 pub const MOST: usize = 1_000;
 
 /// The number of a text.
@@ -23,7 +23,7 @@ fn number(text: &[u8]) -> u64 {
     text.len() as u64 | ends[0] << 10 | ends[1] << 18
 }
 
-/// A number that stands for a text, made of any number.
+/// A number that stands for a text, made from any number.
 pub fn any_number(random: u64) -> u64 {
     let mut text = [0; MOST];
     let len = (random >> 16) as usize % (MOST + 1);
@@ -34,12 +34,12 @@ pub fn any_number(random: u64) -> u64 {
     number(&text[..len])
 }
 
-/// Bytes of the text that a number stands for.
+/// The length in bytes of the text that a number stands for.
 pub fn length(number: u64) -> usize {
     (number & 1023) as usize
 }
 
-/// Where texts are made.
+/// The buffer in which texts are made.
 struct Scratch([u8; MOST]);
 
 impl Scratch {
@@ -47,7 +47,7 @@ impl Scratch {
         Self([b'.'; MOST])
     }
 
-    /// The text of a number.
+    /// Calls `with` with the text of a number.
     #[inline]
     fn text(&mut self, number: u64, with: impl FnOnce(&[u8])) {
         let text = &mut self.0[..length(number)];
@@ -200,7 +200,7 @@ macro_rules! shared {
                 self.0.read(|view| view.get(key).map(number))
             }
 
-            /// Under one guard, as a reader has it.
+            /// Looks the keys up under one guard, as a reader does.
             fn lookups(&self, keys: &KeyList) -> Tally {
                 let pin = self.0.pin();
                 Tally::of(keys, |key| pin.view().get(key).map(number))

@@ -1,5 +1,5 @@
-//! `range-set-blaze`: a `BTreeMap` of starts to ends and values. It makes one entry of equal
-//! neighbours, of which there are none here.
+//! `range-set-blaze`: a `BTreeMap` from starts to ends and values. It merges neighbours of equal
+//! value; the benchmark has none.
 
 use range_set_blaze::RangeMapBlaze;
 
@@ -11,7 +11,7 @@ pub struct Blaze(RangeMapBlaze<u64, u64>);
 impl Engine for Blaze {
     const NAME: &'static str = "range-set-blaze";
     const NO_ERASE: Option<&'static str> =
-        Some("it takes out single indices, or makes another map without the range");
+        Some("it removes single indices, or makes another map without the range");
 
     fn empty() -> Result<Self, String> {
         Ok(Self(RangeMapBlaze::new()))
@@ -42,8 +42,7 @@ impl Engine for Blaze {
     fn gap(&self, Query { size, from, to }: Query) -> Option<u64> {
         let mut at = from;
         if from == 0 {
-            // From the start it can be read like any list; elsewhere it has no iterator that would
-            // begin there.
+            // The map has an iterator from its start, but none that begins at another index.
             for range in self.0.range_values().map(|(range, _)| range) {
                 if *range.start() > to || range.start() - at >= size {
                     break;

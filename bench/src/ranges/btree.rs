@@ -1,21 +1,21 @@
-//! `std::collections::BTreeMap` from a range's start to its end and value, as programs do without a
-//! range map. What a store overlaps is cut here, and gaps are found by a scan.
+//! `std::collections::BTreeMap` from the start of a range to its end and value, as programs do
+//! without a range map. A store cuts the entries that it overlaps, and a scan finds gaps.
 
 use std::collections::BTreeMap;
 
 use super::{Engine, EntrySum, Query};
 
-/// Starts to ends and values.
+/// A map from starts to ends and values.
 #[derive(Default)]
 pub struct BTree(BTreeMap<u64, (u64, u64)>);
 
 impl BTree {
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// All entries in order: start, end, value.
+    /// All entries in order: start, end and value.
     pub fn list(&self) -> Vec<(u64, u64, u64)> {
         let entries = self.0.iter();
         entries
@@ -23,8 +23,8 @@ impl BTree {
             .collect()
     }
 
-    /// Takes out what is within a range, and cuts what lies across its ends. An entry of the same
-    /// start may be left, for somebody who overwrites it.
+    /// Removes the entries within a range and cuts those that extend across its ends. With `leave`,
+    /// an entry with the same start may stay for the caller to overwrite.
     fn cut(&mut self, start: u64, end: u64, leave: bool) {
         while let Some((first, entry)) = self.0.range_mut(..=end).next_back() {
             let (first, (last, value)) = (*first, *entry);

@@ -1,13 +1,12 @@
-//! The range maps that the suite `ranges` compares: ranges of `u64` that do not overlap, each with
-//! a `u64`.
+//! The range maps that the suite `ranges` compares: disjoint ranges of `u64`, each with a `u64`.
 //!
 //! # To add an engine
 //!
 //! Write a file here that implements [`Engine`], and name the type in [`lanes`]. An engine that
-//! takes no ranges out says so in [`Engine::NO_ERASE`]. One whose readers want a guard, or whose
-//! calls cost something by themselves, does a whole pass in [`Engine::loads`] and [`Engine::gaps`].
-//! One whose memory is not malloc's says how much it has in [`Engine::mapped_bytes`]. Only one that
-//! plans its writes has [`Engine::requests`].
+//! cannot remove ranges says so in [`Engine::NO_ERASE`]. An engine whose readers need a guard, or
+//! whose calls have a cost of their own, runs a whole pass in [`Engine::loads`] and
+//! [`Engine::gaps`]. An engine that holds memory outside malloc's heap returns its size from
+//! [`Engine::mapped_bytes`]. Only an engine that plans its writes has [`Engine::requests`].
 
 mod blaze;
 mod btree;
@@ -18,51 +17,51 @@ mod requests;
 mod sapwood;
 pub mod shared;
 
-/// The engine whose answers are taken for right: the plainest one.
+/// The reference engine, whose answers count as right: the simplest one.
 pub use self::btree::BTree as Reference;
 pub use self::requests::Requests;
 
 /// One change of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Stores a value over a range, whatever is there.
+    /// Stores a value over a range, whatever the range contains.
     Store { start: u64, end: u64, value: u64 },
-    /// Takes the whole entry out that holds an index, if there is one.
+    /// Removes the whole entry that contains an index, if there is one.
     Erase { index: u64 },
-    /// Takes out whatever is in a range, and cuts what lies across its ends.
+    /// Removes the contents of a range, and cuts the entries that extend across its ends.
     Clear { start: u64, end: u64 },
-    /// Stores a value at the lowest fit.
+    /// Stores a value at the lowest gap that fits.
     Alloc { within: Query, value: u64 },
 }
 
-/// Where a gap is looked for.
+/// A search for a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// How many indices it must have.
+    /// The number of indices of the gap.
     pub size: u64,
-    /// The first index that it may have.
+    /// The first index that the gap may have.
     pub from: u64,
-    /// The last index that it may have.
+    /// The last index that the gap may have.
     pub to: u64,
 }
 
-/// A map as the benchmark uses it.
+/// A map, as the benchmark uses it.
 pub trait Engine: Sized + 'static {
     /// The name in tables and records.
     const NAME: &'static str;
-    /// Why it can take no ranges out. It is measured where none is.
+    /// Why the engine cannot remove ranges. It is measured only where no range is removed.
     const NO_ERASE: Option<&'static str> = None;
 
-    /// An empty map, or why there is none here.
+    /// An empty map, or why this machine has none.
     fn empty() -> Result<Self, String>;
 
-    /// Stores a value over a range; what is there gives way, and keeps what lies outside.
+    /// Stores a value over a range. Entries that it overlaps keep only what lies outside the range.
     fn store(&mut self, start: u64, end: u64, value: u64);
 
-    /// Takes the whole entry out that holds an index; its value.
+    /// Removes the whole entry that contains an index; returns its value.
     fn erase(&mut self, index: u64) -> Option<u64>;
 
-    /// Takes out whatever is in a range.
+    /// Removes the contents of a range.
     fn clear(&mut self, start: u64, end: u64);
 
     /// The value at an index.
@@ -73,7 +72,7 @@ pub trait Engine: Sized + 'static {
         Tally::of(indices, |index| self.get(index))
     }
 
-    /// Looks all indices up in their order, each when the answer to the one before is known.
+    /// Looks all indices up in their order, each after the answer to the one before is known.
     fn loads_dependent(&self, indices: &[u64]) -> Tally {
         Tally::dependent(indices, |index| self.get(index))
     }
@@ -81,37 +80,39 @@ pub trait Engine: Sized + 'static {
     /// Reads all entries in order.
     fn entries(&self) -> EntrySum;
 
-    /// The lowest start of as many free indices within a window, which is not empty.
+    /// The lowest start of `size` free indices within a window; the window is not empty.
     fn gap(&self, query: Query) -> Option<u64>;
 
-    /// Searches as [`gap`](Self::gap) does.
+    /// Searches for gaps, each as [`gap`](Self::gap) does.
     fn gaps(&self, queries: &[Query]) -> Tally {
         let mut tally = Tally::default();
         queries.iter().for_each(|query| tally.add(self.gap(*query)));
         tally
     }
 
-    /// Stores a value at the lowest start of as many free indices within a window; where.
+    /// Stores a value at the lowest start of `size` free indices within a window; returns the
+    /// start.
     fn alloc(&mut self, within: Query, value: u64) -> Option<u64> {
         let start = self.gap(within)?;
         self.store(start, start + (within.size - 1), value);
         Some(start)
     }
 
-    /// Bytes it holds beside those of malloc as Rust calls it, such as mappings.
+    /// The bytes that the map holds outside the heap that Rust's allocator counts, such as
+    /// mappings.
     fn mapped_bytes(&self) -> usize {
         0
     }
 
-    /// Makes changes, each planned, its nodes reserved and then used: those of `base` to begin
-    /// with, and `changes`, of which it reports.
+    /// Makes the changes of `base` and then `changes`. Each change is planned, its nodes are
+    /// reserved, and then it is carried out. Returns the numbers of nodes for `changes`.
     fn requests(base: &[Op], changes: &[Op]) -> Option<Requests> {
         let _ = (base, changes);
         None
     }
 }
 
-/// What many answers come to, in an order that matters.
+/// A checksum of many answers, which depends on their order.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -120,19 +121,19 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts one answer in.
+    /// Adds one answer.
     #[inline]
     pub fn add(&mut self, answer: Option<u64>) {
         self.found += u64::from(answer.is_some());
         self.mixed = self.mixed.rotate_left(7) ^ answer.unwrap_or(u64::MAX);
     }
 
-    /// The answer, if there was just one.
+    /// The answer, if there was exactly one.
     pub fn only(self) -> Option<u64> {
         (self.found > 0).then_some(self.mixed)
     }
 
-    /// What lookups come to.
+    /// The checksum of the lookups of all indices.
     #[inline]
     pub fn of(indices: &[u64], mut get: impl FnMut(u64) -> Option<u64>) -> Self {
         let mut tally = Self::default();
@@ -142,11 +143,11 @@ impl Tally {
         tally
     }
 
-    /// The same, where each index is read only when the answer to the one before is known.
+    /// The same, where each index is read only after the answer to the one before is known.
     #[inline]
     pub fn dependent(indices: &[u64], mut get: impl FnMut(u64) -> Option<u64>) -> Self {
         let mut tally = Self::default();
-        // Zero, but the compiler must not know.
+        // This is zero, but the compiler must not know it.
         let none = std::hint::black_box(0);
         let mut at = 0;
         while let Some(index) = indices.get(at) {
@@ -158,20 +159,20 @@ impl Tally {
     }
 }
 
-/// What a pass over all entries met.
+/// The result of a pass over all entries.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntrySum {
-    /// How many there are.
+    /// The number of entries.
     pub count: u64,
     /// The sum of the values, modulo 2^64.
     pub values: u64,
-    /// Starts and ends, mixed in their order.
+    /// Starts and ends, mixed in the order of the entries.
     pub bounds: u64,
 }
 
 impl EntrySum {
-    /// Counts one entry in.
+    /// Adds one entry.
     #[inline]
     pub fn add(&mut self, start: u64, end: u64, value: u64) {
         self.count += 1;
@@ -179,7 +180,7 @@ impl EntrySum {
         self.bounds = self.bounds.rotate_left(7) ^ start ^ end.rotate_left(32);
     }
 
-    /// What these entries come to.
+    /// The result for these entries.
     #[inline]
     pub fn of(entries: impl Iterator<Item = (u64, u64, u64)>) -> Self {
         let mut sum = Self::default();
@@ -188,7 +189,7 @@ impl EntrySum {
     }
 }
 
-/// An engine whose type is forgotten.
+/// An engine with its type erased.
 pub struct Lane {
     /// [`Engine::NAME`].
     pub name: &'static str,
@@ -200,10 +201,10 @@ pub struct Lane {
     pub requests: fn(&[Op], &[Op]) -> Option<Requests>,
 }
 
-/// A map of an engine whose type is forgotten; one call is a whole pass.
-#[allow(missing_docs)] // They have the names and the meaning of the methods of `Engine`.
+/// A map of an engine with its type erased; one call is a whole pass.
+#[allow(missing_docs)] // They are the methods of `Engine`.
 pub trait Built {
-    /// Makes changes; the tally is of what was erased, and of where there was room.
+    /// Makes changes; the tally covers the erased values and the places of the gaps found.
     fn apply(&mut self, ops: &[Op]) -> Tally;
     fn answers(&self, indices: &[u64]) -> Vec<Option<u64>>;
     fn loads(&self, indices: &[u64]) -> Tally;
@@ -261,8 +262,7 @@ fn lane<E: Engine>() -> Lane {
     }
 }
 
-/// All engines, in the order in which tables list them; also those that may turn out not to be
-/// here.
+/// All engines, in the order in which tables list them, including those that may not be installed.
 pub fn lanes() -> Vec<Lane> {
     vec![
         lane::<sapwood::Sapwood>(),

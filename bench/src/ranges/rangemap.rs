@@ -1,5 +1,4 @@
-//! `rangemap`: a B-tree of ranges. It makes one entry of equal neighbours, of which there are none
-//! here.
+//! `rangemap`: a B-tree of ranges. It merges neighbours of equal value; the benchmark has none.
 
 use rangemap::RangeInclusiveMap;
 

@@ -1,71 +1,71 @@
-//! How many nodes changes ask for: by their plans, by what was really made, and by the kernel's
-//! formulas.
+//! The number of nodes that changes request: by their plans, by the nodes that they made, and by
+//! the kernel's formulas.
 //!
-//! The formulas want to know of a change what it does to the tree, and how far up. A map does not
-//! tell, so that is found out from how many nodes of which level, and how many entries, there are
-//! before and after a change, and from how many nodes it made:
+//! The formulas need to know the effect of a change on the tree, and the height that it reaches. A
+//! map does not report that. It is derived from the numbers of nodes of each level and of entries
+//! before and after the change, and from the number of nodes that it made:
 //!
 //! - Only a split leaves more leaves than before.
-//! - Of the others, one that stores and leaves no entry less did not empty a leaf, and one that
-//!   does without more than one leaf did more than fill one up: they reached across leaves. All
-//!   others count as those that fill a leaf up.
-//! - One that erases, leaves as many nodes and made an even number of them moved a leaf's upper
-//!   bound, which is nothing that the kernel's tree has to do: it counts as a node store.
-//! - A level above the leaves took part if it has more nodes after a split, or fewer after anything
-//!   else, or if this many nodes were made that it must have.
+//! - Of the other changes, one that stores and leaves at least as many entries did not empty a
+//!   leaf, and one that removes more than one leaf did more than fill one leaf up. Both reached
+//!   across leaves. All others count as changes that fill a leaf up.
+//! - A change that erases, leaves as many nodes, and made an even number of them moved a leaf's
+//!   upper bound. The kernel's tree never has to do that, so the change counts as a node store.
+//! - A level above the leaves took part if it has more nodes after a split, or fewer after another
+//!   change, or if the number of new nodes requires it.
 //!
-//! Of the vacant and the sufficient height only the one that the change met can be known like this;
-//! the other is taken to be no higher. So wherever there is a choice, it is the one by which the
-//! formulas ask for less: what they are said to ask for is a lower bound.
+//! Of the vacant and the sufficient height, only the one that the change met can be derived in this
+//! way; the other is assumed to be no higher. Wherever there is a choice, the count takes the case
+//! in which the formulas request less. The counts of the formulas are therefore lower bounds.
 
 use sapwood_model::seed_formulas::{self as formulas, Write};
 
-/// How often each number of nodes was asked for.
+/// How often each number of nodes was requested.
 pub type Histogram = formulas::Requests;
 
-/// How many nodes some changes asked for.
+/// The numbers of nodes that some changes requested.
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
-    /// By their plans.
+    /// The requests of the plans.
     pub planned: Histogram,
-    /// The nodes that they made.
+    /// The nodes that the changes made.
     pub used: u64,
-    /// By the kernel's formulas, before its series: the worst case.
+    /// The requests of the kernel's formulas before its series: the worst case.
     pub worst: Histogram,
-    /// By those after it: with vacant and sufficient heights.
+    /// The requests of the formulas after that series: with vacant and sufficient heights.
     pub vacant: Histogram,
 }
 
-/// A tree.
+/// The size of a tree.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shape {
-    /// Levels, that of the leaves included; none in an empty tree.
+    /// The number of levels, the leaves included; 0 in an empty tree.
     pub(super) levels: usize,
-    /// Leaves.
+    /// The number of leaves.
     pub(super) leaves: usize,
-    /// All other nodes.
+    /// The number of all other nodes.
     pub(super) inner: usize,
-    /// Entries.
+    /// The number of entries.
     pub(super) entries: usize,
 }
 
-/// A change: what was asked for it, and what it did.
+/// A change: its request and its effect.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
-    /// Whether it stored something.
+    /// Whether the change stored something.
     pub(super) stores: bool,
-    /// The nodes that were asked for.
+    /// The number of nodes that the plan requested.
     pub(super) planned: usize,
-    /// The nodes that were made.
+    /// The number of nodes that the change made.
     pub(super) used: u64,
-    /// The tree that it met.
+    /// The tree before the change.
     pub(super) before: Shape,
-    /// The tree that it left.
+    /// The tree after the change.
     pub(super) after: Shape,
 }
 
 impl Requests {
-    /// Counts a change in.
+    /// Adds a change.
     pub(super) fn add(&mut self, change: Change) {
         self.planned.add(change.planned);
         self.used += change.used;
@@ -79,8 +79,8 @@ impl Requests {
 }
 
 impl Change {
-    /// What it was to the tree, and at how many levels, from the leaves up, more happened than that
-    /// one child of a node was replaced by one.
+    /// The kind of the change for the tree. Also the number of levels, from the leaves up, at which
+    /// more happened than the replacement of one child by another.
     fn kind(self) -> (Write, usize) {
         let Self { before, after, .. } = self;
         let grown = |now: usize, then: usize| now as isize - then as isize;
@@ -91,13 +91,13 @@ impl Change {
             _ if before.levels == 0 => (Write::NewRoot, 0),
             1 => (Write::NodeStore, 0),
             _ if leaves > 0 => {
-                // A new root is none of the nodes that splits add.
+                // A new root is not among the nodes that splits add.
                 let roots = grown(after.levels, before.levels).max(0);
                 let split = 1 + (inner - roots).max(0) as usize;
                 (Write::Split, split.min(before.levels))
             }
             made => {
-                // At most two nodes a level, and one above them.
+                // A change makes at most two nodes per level, and one above them.
                 let least = (made - 1).div_ceil(2);
                 let changed = least.max(1 + (-inner).max(0) as usize);
                 let moved = leaves == 0 && inner == 0 && made.is_multiple_of(2);
@@ -122,10 +122,11 @@ mod tests {
     #[test]
     fn kinds_and_levels() {
         use Write::*;
-        // Levels, leaves, inner nodes, entries.
+        // The fields: levels, leaves, inner nodes, entries.
         let usual = (3, 90, 7, 2000);
         let cases = [
-            // Stores, nodes made, before and after, kind, levels changed, worst, vacant.
+            // The fields: stores, nodes made, before and after, kind, levels changed, worst,
+            // vacant.
             (false, 0, usual, usual, ExactFit, 0, 0, 0),
             (true, 1, (0, 0, 0, 0), (1, 1, 0, 1), NewRoot, 0, 1, 1),
             (true, 1, usual, (3, 90, 7, 2001), NodeStore, 0, 1, 1),

@@ -1,4 +1,4 @@
-//! Ours: `MapleMap`, read through one view, changed by calls of its own.
+//! Sapwood's `MapleMap`, read through one view and changed by single calls.
 
 use ::sapwood::maple::MapleMap;
 
@@ -99,7 +99,7 @@ impl Engine for Sapwood {
     }
 }
 
-/// Plans a change, reserves its nodes and carries it out; how many nodes it asked for.
+/// Plans a change, reserves its nodes and carries it out; returns the number of nodes requested.
 fn planned(map: &MapleMap<u64>, op: &Op) -> usize {
     let store = |plan, value| {
         let reserved = map.reserve(plan).expect("there is memory");
@@ -130,7 +130,7 @@ fn planned(map: &MapleMap<u64>, op: &Op) -> usize {
     }
 }
 
-/// The nodes of the map, and how many it has ever made.
+/// The size of the map's tree, and the number of nodes that the map has made so far.
 fn shape(map: &MapleMap<u64>) -> (Shape, u64) {
     let memory = map.memory();
     let shape = Shape {

@@ -1,9 +1,9 @@
-//! Range maps that threads share: read by some and changed by others at the same time.
+//! Range maps that threads share: some threads read while others change them.
 //!
 //! # To add an engine
 //!
-//! Implement [`Shared`] and name the type in `lanes` of the suite's `beside`. A map that threads
-//! cannot share by itself is put behind a [`Locked`].
+//! Implement [`Shared`] and name the type in `lanes` of the suite's `beside`. Wrap a map that
+//! threads cannot share in [`Locked`].
 
 use ::sapwood::maple::MapleMap;
 use parking_lot::RwLock;
@@ -21,23 +21,24 @@ pub trait Shared: Send + Sync + Sized + 'static {
     /// Stores a value over a range.
     fn store(&self, start: u64, end: u64, value: u64);
 
-    /// Stores a value at the lowest start of as many free indices within a window; where. Nobody
-    /// changes the map between the search and the store.
+    /// Stores a value at the lowest start of `size` free indices within a window; returns the
+    /// start. Nobody changes the map between the search and the store.
     fn alloc(&self, within: Query, value: u64) -> Option<u64>;
 
-    /// Takes the whole entry out that holds an index; its value.
+    /// Removes the whole entry that contains an index; returns its value.
     fn erase(&self, index: u64) -> Option<u64>;
 
     /// Reads all entries in order.
     fn entries(&self) -> EntrySum;
 
-    /// A thread's way to read, made on that thread.
+    /// A reader, made on the thread that uses it.
     fn reader(&self) -> impl Loads;
 }
 
-/// A thread's way to read.
+/// The state by which one thread reads a map.
 pub trait Loads {
-    /// Looks a burst of indices up and hands the answers to `each`; the thread holds nothing after.
+    /// Looks a burst of indices up and passes the answers to `each`; the thread holds no reference
+    /// afterwards.
     fn burst(&mut self, indices: &[u64], each: impl FnMut(Option<u64>));
 }
 
@@ -84,7 +85,7 @@ impl Loads for ::sapwood::Reader<MapleMap<u64>> {
     }
 }
 
-/// A map behind a reader-writer lock, held for one change and for a burst of lookups.
+/// A map behind a reader-writer lock, which is held for one change or for one burst of lookups.
 pub struct Locked<E>(RwLock<E>);
 
 /// A B-tree behind the lock.

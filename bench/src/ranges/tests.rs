@@ -1,14 +1,14 @@
-//! Every engine that is here, against the oracle.
+//! Compares every installed engine with the oracle.
 
 use fastrand::Rng;
 use sapwood_model::oracle::RangeMap;
 
 use super::*;
 
-/// How many indices there are.
+/// The number of indices.
 const WIDTH: u64 = 200;
 
-/// What the oracle says to a change.
+/// Applies a change to the oracle; returns its answers.
 fn apply(oracle: &mut RangeMap<u64>, op: Op) -> Tally {
     let mut tally = Tally::default();
     match op {
@@ -33,7 +33,7 @@ fn gap(oracle: &RangeMap<u64>, Query { size, from, to }: Query) -> Option<u64> {
 
 fn random_query(rng: &mut Rng) -> Query {
     let (a, b) = (rng.u64(..WIDTH), rng.u64(..WIDTH));
-    // From the start is looked for in another way by some.
+    // Some engines search from index 0 with other code.
     let from = if rng.bool() { 0 } else { a.min(b) };
     let to = a.max(b);
     let size = rng.u64(1..12).min(to - from + 1);

@@ -1,4 +1,5 @@
-//! Ours for any string of bits: addresses are looked up as strings of 32 or 128.
+//! Sapwood's table for bit strings of any length: addresses are looked up as strings of 32 or 128
+//! bits.
 
 use std::marker::PhantomData;
 

@@ -1,11 +1,11 @@
-//! `ip_network_table`: a table over both families, each a tree bitmap.
+//! `ip_network_table`: a table over both address families, each of them a tree bitmap.
 
 use ::ip_network_table::IpNetworkTable;
 use ip_network::IpNetwork as Net;
 
 use super::{Engine, Family};
 
-/// `IpNetworkTable`; only one family of it is filled.
+/// `IpNetworkTable`, with routes of one family only.
 pub struct IpNetwork(IpNetworkTable<u32>);
 
 fn net<F: Family>(net: F::Net) -> Net {

@@ -5,10 +5,10 @@ use ::iptrie::{IpPrefix, IpPrefixCovering, IpRootPrefix};
 
 use super::{Engine, Family};
 
-/// What the root has where no route is: no next hop has this number.
+/// The value of the root where there is no route: no next hop has this number.
 const NONE: u32 = u32::MAX;
 
-/// `RTrieMap`, which can be changed. The crate's compressed trie cannot.
+/// `RTrieMap`, which can be changed, unlike the crate's compressed trie.
 pub struct Iptrie<F: Family>(RTrieMap<F::Net, u32>);
 
 impl<F: Family> Engine<F> for Iptrie<F>
@@ -18,7 +18,7 @@ where
 {
     const NAME: &'static str = "iptrie";
     const UNSAFE_REMOVE: Option<&'static str> = Some(
-        "`remove` leaves numbers of entries behind that are past the end of an array, which lookups then read \
+        "`remove` leaves entry numbers that are past the end of an array, where lookups then read \
          unchecked (a debug assertion of the crate finds it)",
     );
 

@@ -1,12 +1,13 @@
-//! The tables that the suite `routes` compares: IP prefixes to a `u32`, the number of a next hop.
+//! The tables that the suite `routes` compares: from IP prefixes to a `u32`, the number of a next
+//! hop.
 //!
 //! # To add an engine
 //!
-//! Write a file here that implements [`Engine`], and name the type in `lanes`. An engine that looks
-//! addresses up many at once overrides nothing: [`Engine::lookups`] is given all of them. One whose
-//! readers need no lock overrides [`Engine::share`]; all others are put behind a [`Locked`]. One
-//! whose memory is not malloc's says how much it has in [`Engine::mapped_bytes`]. Two ways to use
-//! one table are two engines.
+//! Write a file here that implements [`Engine`], and name the type in `lanes`. An engine with
+//! batched lookups overrides nothing: [`Engine::lookups`] gets all addresses at once. An engine
+//! whose readers need no lock overrides [`Engine::share`]; all others are put behind a [`Locked`].
+//! An engine that holds memory outside malloc's heap returns its size from
+//! [`Engine::mapped_bytes`]. Two ways to use one table are two engines.
 
 mod bits;
 mod dpdk;
@@ -28,15 +29,15 @@ use parking_lot::RwLock;
 use sapwood_model::oracle::Prefix;
 use sapwood_model::oracle::lpm::to_v4;
 
-/// IPv4 or IPv6: the types that users of the engines hold.
+/// IPv4 or IPv6, with the types that users of the engines hold.
 pub trait Family: lpm::Family<Addr: Into<IpAddr>> {
-    /// The address in the first bits.
+    /// The address that the first bits hold.
     fn addr(bits: u128) -> Self::Addr;
-    /// The prefix.
+    /// The prefix as the family's type.
     fn net(prefix: Prefix) -> Self::Net;
-    /// The prefix that holds one address.
+    /// The prefix that contains only this address.
     fn host(addr: Self::Addr) -> Self::Net;
-    /// Address and length.
+    /// The address and the length of a prefix.
     fn split(net: Self::Net) -> (Self::Addr, u8);
 }
 
@@ -78,18 +79,18 @@ impl Family for V6 {
     }
 }
 
-/// A table as the benchmark uses it.
+/// A table, as the benchmark uses it.
 pub trait Engine<F: Family>: Sized + Send + Sync + 'static {
     /// The name in tables and records.
     const NAME: &'static str;
-    /// A fault of [`remove`](Self::remove) that forbids to call it, even to find out how wrong it
-    /// is. Such an engine is said to be wrong, and measured without removals.
+    /// A fault of [`remove`](Self::remove) that makes calling it unsound, even to count wrong
+    /// answers. Such an engine is reported as wrong, and is measured without removals.
     const UNSAFE_REMOVE: Option<&'static str> = None;
 
-    /// An empty table with room for these routes, or why there is none here.
+    /// An empty table with room for these routes, or why this machine has none.
     fn empty(routes: &[(F::Net, u32)]) -> Result<Self, String>;
 
-    /// A table with these routes. This is timed.
+    /// A table with these routes. The call is timed.
     fn build(routes: &[(F::Net, u32)]) -> Result<Self, String> {
         let mut table = Self::empty(routes)?;
         for (net, hop) in routes {
@@ -104,15 +105,16 @@ pub trait Engine<F: Family>: Sized + Send + Sync + 'static {
     /// Removes a route.
     fn remove(&mut self, net: F::Net);
 
-    /// Looks all addresses up and hands the answers to `each`, in their order.
+    /// Looks all addresses up and passes the answers to `each`, in their order.
     fn lookups(&self, addrs: &[F::Addr], each: impl FnMut(Option<u32>));
 
-    /// Bytes it holds beside those of malloc, such as mappings; none if it does not tell.
+    /// The bytes that the table holds outside malloc's heap, such as mappings; `None` if it does
+    /// not tell.
     fn mapped_bytes(&self) -> Option<usize> {
         Some(0)
     }
 
-    /// Makes it ready for a writer and a reader at once.
+    /// Prepares the table for one writer and one reader at once.
     fn share(self) -> Box<dyn Shared<F>> {
         Box::new(Locked(RwLock::new(self)))
     }
@@ -120,18 +122,18 @@ pub trait Engine<F: Family>: Sized + Send + Sync + 'static {
 
 /// A table that one thread changes while others read it.
 pub trait Shared<F: Family>: Send + Sync {
-    /// Stores a route; readers see it when this returns.
+    /// Stores a route; readers see it when the call returns.
     fn insert(&self, net: F::Net, hop: u32);
 
-    /// Removes a route; readers do without it when this returns.
+    /// Removes a route; readers no longer see it when the call returns.
     fn remove(&self, net: F::Net);
 
-    /// Looks addresses up, [`BURST`] between two points where it lets the writer in, again and
-    /// again until it is told to stop; returns how many lookups that were.
+    /// Looks addresses up over and over until `stop` says so, [`BURST`] between two points where
+    /// it lets the writer in; returns the number of lookups.
     fn read_until(&self, stop: &Stop, addrs: &[F::Addr]) -> u64;
 }
 
-/// How a writer and a reader know of each other.
+/// The signals between a writer and a reader.
 #[derive(Default)]
 pub struct Stop {
     begun: AtomicBool,
@@ -152,10 +154,11 @@ impl Stop {
     }
 }
 
-/// Lookups under one guard or lock: what a network card delivers at once.
+/// The number of lookups under one guard or lock: the packets that a network card delivers at once.
 pub const BURST: usize = 32;
 
-/// An engine behind a reader-writer lock, as a program would share it that has no better one.
+/// An engine behind a reader-writer lock, as a program would share a table that has no better
+/// means.
 struct Locked<E>(RwLock<E>);
 
 impl<F: Family, E: Engine<F>> Shared<F> for Locked<E> {
@@ -174,7 +177,7 @@ impl<F: Family, E: Engine<F>> Shared<F> for Locked<E> {
     }
 }
 
-/// Runs `read` over the addresses, a burst each time, round and round until told to stop.
+/// Runs `read` over the addresses, one burst at a time and over and over, until told to stop.
 fn bursts<A>(stop: &Stop, addrs: &[A], mut read: impl FnMut(&[A], &mut Tally)) -> u64 {
     let mut tally = Tally::default();
     let mut count = 0;
@@ -192,7 +195,7 @@ fn bursts<A>(stop: &Stop, addrs: &[A], mut read: impl FnMut(&[A], &mut Tally)) -
     count
 }
 
-/// What many lookups answered, in an order that matters.
+/// A checksum of many answers, which depends on their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     found: u64,
@@ -200,14 +203,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts one answer in.
+    /// Adds one answer.
     #[inline]
     pub fn add(&mut self, answer: Option<u32>) {
         self.found += u64::from(answer.is_some());
         self.mixed = self.mixed.rotate_left(7) ^ u64::from(answer.unwrap_or(u32::MAX));
     }
 
-    /// What these answers come to.
+    /// The checksum of these answers.
     pub fn of(answers: &[Option<u32>]) -> Self {
         let mut tally = Self::default();
         answers.iter().for_each(|answer| tally.add(*answer));
@@ -215,10 +218,10 @@ impl Tally {
     }
 }
 
-/// An empty or a full table of some routes, or why there is none here.
+/// Makes an empty or a full table of some routes, or says why this machine has none.
 type Make<F> = fn(&[(<F as lpm::Family>::Net, u32)]) -> Result<Box<dyn Built<F>>, String>;
 
-/// An engine whose type is forgotten.
+/// An engine with its type erased.
 pub struct Lane<F: Family> {
     /// [`Engine::NAME`].
     pub name: &'static str,
@@ -230,8 +233,8 @@ pub struct Lane<F: Family> {
     pub build: Make<F>,
 }
 
-/// A table of an engine whose type is forgotten; one call is a whole pass.
-#[allow(missing_docs)] // They have the names and the meaning of the methods of `Engine`, each for many.
+/// A table of an engine with its type erased; one call is a whole pass.
+#[allow(missing_docs)] // They are the methods of `Engine`, each for many items.
 pub trait Built<F: Family> {
     fn insert(&mut self, routes: &[(F::Net, u32)]);
     fn remove(&mut self, routes: &[(F::Net, u32)]);
@@ -286,11 +289,11 @@ fn lane<F: Family, E: Engine<F>>() -> Lane<F> {
 
 /// The engines of a family, in the order in which tables list them.
 pub trait Lanes: Family {
-    /// All of them, also those that may turn out not to be here.
+    /// All engines of the family, including those that may not be installed.
     fn lanes() -> Vec<Lane<Self>>;
 }
 
-/// Those that have both families.
+/// The engines that have both families.
 macro_rules! common {
     ($family:ty) => {
         vec![

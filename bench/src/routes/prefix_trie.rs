@@ -4,7 +4,7 @@ use ::prefix_trie::{Prefix, PrefixMap};
 
 use super::{Engine, Family};
 
-/// `PrefixMap` over ipnet's prefixes; an address is looked up as the prefix that holds just it.
+/// `PrefixMap` over ipnet's prefixes; an address is looked up as the prefix that contains only it.
 pub struct PrefixTrie<F: Family>(PrefixMap<F::Net, u32>)
 where
     F::Net: Prefix;

@@ -1,17 +1,17 @@
-//! Ours: one address at a time, and thirty-two.
+//! Sapwood's `Fib`: with one address a call, and with thirty-two.
 
 use ::sapwood::lpm;
 
 use super::{BURST, Engine, Family, Shared, Stop, bursts};
 
-/// `Fib`: one lookup a call through a view, or [`BURST`] in a `BATCH`.
+/// `Fib`: one lookup a call through a view, or [`BURST`] lookups if `BATCH`.
 pub struct Sapwood<F: Family, const BATCH: bool>(lpm::Fib<F, u32>);
 
-/// What lookups say of an address without a route, as a packet path would: no next hop has this
+/// The answer of lookups for an address without a route, as in a packet path: no next hop has this
 /// number.
 const NONE: u32 = u32::MAX;
 
-/// As the other engines say it.
+/// The answer in the form of the other engines.
 #[inline]
 fn hop_or_none(hop: u32) -> Option<u32> {
     (hop != NONE).then_some(hop)

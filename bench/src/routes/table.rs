@@ -1,4 +1,5 @@
-//! Ours with groups of next hops: a route has a group, and each flow takes one of its members.
+//! Sapwood's `RouteTable`, with groups of next hops: a route has a group, and each flow takes one
+//! of its members.
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
@@ -8,10 +9,10 @@ use ::sapwood::route::{FamilyRoutes, Group, RouteTable, RouteView};
 
 use super::{BURST, Engine, Family, Shared, Stop, bursts};
 
-/// Members of a group: a next hop stands for a group of as many ports, with equal weights.
+/// The number of members of a group. A next hop is a group of this many ports with equal weights.
 const PORTS: u32 = 4;
 
-/// What lookups say of an address without a route: no group has a port with this number.
+/// The answer of lookups for an address without a route: no group has a port with this number.
 const NONE: u32 = u32::MAX;
 
 /// The routes of a family.
@@ -31,10 +32,11 @@ impl Routes for V6 {
     }
 }
 
-/// `RouteTable`: one lookup a call through a view, or [`BURST`] in a `BATCH`, each of another flow.
+/// `RouteTable`: one lookup a call through a view, or [`BURST`] lookups if `BATCH`, each of another
+/// flow.
 pub struct Table<F: Family, const BATCH: bool> {
     table: RouteTable<u32>,
-    /// The groups of the next hops that were named beforehand.
+    /// The groups of the next hops that were known when the table was built.
     groups: HashMap<u32, Group<u32>>,
     _family: PhantomData<F>,
 }
@@ -45,7 +47,7 @@ fn group(hop: u32) -> Group<u32> {
     Group::new((first..first + PORTS).map(|port| (port, 1)))
 }
 
-/// Hashes of flows: the upper bits of all differ.
+/// The hashes of flows: their upper bits all differ.
 struct Flows(u64);
 
 impl Flows {
@@ -56,13 +58,13 @@ impl Flows {
     }
 }
 
-/// The next hop that a port stands for, as the other engines say it.
+/// The next hop that a port belongs to, in the form of the other engines.
 #[inline]
 fn hop(port: u32) -> Option<u32> {
     (port != NONE).then_some(port / PORTS)
 }
 
-/// The next hops to some addresses.
+/// The next hops for some addresses.
 #[inline(always)]
 fn hops<F: Routes, const BATCH: bool>(
     routes: FamilyRoutes<'_, F, u32>,

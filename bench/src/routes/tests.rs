@@ -1,4 +1,4 @@
-//! Every engine that is here, against the oracle.
+//! Compares every installed engine with the oracle.
 
 use sapwood_model::data::routes::{addresses_within, random_addresses, routes_v4, routes_v6};
 use sapwood_model::oracle::{LpmByLength, Prefix};
@@ -20,7 +20,7 @@ fn agrees<F: Lanes>(mut prefixes: Vec<Prefix>) {
         found.map(|found| found.map(|(_, hop)| *hop)).collect()
     };
     let full: LpmByLength<u32> = pairs.iter().copied().collect();
-    // The default route, too.
+    // A third of the routes, the default route included.
     let some: Vec<_> = routes.iter().copied().rev().step_by(3).collect();
     let mut less = full.clone();
     for (prefix, _) in pairs.iter().rev().step_by(3) {
@@ -34,8 +34,8 @@ fn agrees<F: Lanes>(mut prefixes: Vec<Prefix>) {
         };
         let name = lane.name;
         if name.starts_with("dpdk") {
-            // It may not be here, and not all of it takes a default route: whether it is right is
-            // for the suite to say.
+            // The engine may not be installed, and not every kind takes a default route. The suite,
+            // not this test, checks such answers.
             let answers = built.answers(&addrs);
             assert_eq!(built.tally(&addrs), Tally::of(&answers), "{name}");
             continue;

@@ -1,5 +1,5 @@
 //! `treebitmap`: a tree bitmap of four-bit strides. The crate of that name is no longer published;
-//! this is the copy of it that `ip_network_table` is built on, used directly.
+//! this is the copy of it that `ip_network_table` uses, called directly.
 
 use ip_network_table_deps_treebitmap::IpLookupTable;
 use ip_network_table_deps_treebitmap::address::Address;

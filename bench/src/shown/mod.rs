@@ -1,6 +1,6 @@
-//! What is shown of recorded results: pictures, and tables for the documents.
+//! The presentation of recorded results: pictures, and tables for the documents.
 //!
-//! Both are made from the records under `bench/record` alone, and come out the same each time.
+//! Both are made only from the records under `bench/record`, and are the same each time.
 
 pub mod pages;
 pub mod pictures;
@@ -12,18 +12,18 @@ use std::path::PathBuf;
 
 pub use record::{Record, read_records};
 
-/// Where the repository's records lie.
+/// The folder of the repository's records.
 pub fn records() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("record")
 }
 
 #[cfg(test)]
-/// The repository's root.
+/// The root folder of the repository.
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Three significant digits or so, as people write them.
+/// About three significant digits, as people write them.
 pub fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -36,7 +36,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// A number with a comma before each three digits.
+/// A number with a comma before each group of three digits.
 pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Tables in pages: what stands between two marks is made anew from the records.
+//! Tables in pages: the text between two marks is made anew from the records.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use super::record::Record;
 use super::short;
 use super::tables;
 
-/// The processors that records are of, in the order in which tables have them.
+/// The processors of the records, in the order in which tables show them.
 pub const PROCESSORS: [&str; 2] = ["EPYC", "Xeon"];
 
-/// A table before it is filled in.
+/// A table whose figures are not filled in.
 pub struct Table {
     /// The headings.
     pub head: Vec<String>,
@@ -17,50 +17,51 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// What stands in a place of a table.
+/// The contents of a cell of a table.
 pub enum Cell {
-    /// Text, such as what others have published.
+    /// A text, such as a figure that others have published.
     Text(String),
-    /// A figure of both processors: `EPYC / Xeon`.
+    /// A figure for both processors: `EPYC / Xeon`.
     Both(Ask),
-    /// A name and a figure. All of a row are of one processor: the first that has the row's first.
+    /// A name and a figure. All figures of a row are of one processor: the first one that has the
+    /// row's first figure.
     Named(&'static str, Ask),
 }
 
-/// A figure that a record may have.
+/// A figure that a record may contain.
 #[derive(Clone)]
 pub struct Ask {
     /// The suite.
     pub suite: &'static str,
-    /// The case; with `*` at its end, the first that begins so.
+    /// The case; with `*` at its end, the first case that begins with the rest.
     pub case: &'static str,
-    /// Whose record it has to be: the newest with a row of this engine is taken.
+    /// The engine that decides the record: the newest record with a row of this engine is taken.
     pub ours: &'static str,
-    /// The engine asked for.
+    /// The engine of the figure.
     pub engine: &'static str,
-    /// What was measured.
+    /// The metric.
     pub metric: &'static str,
-    /// How to show it.
+    /// How the figure is shown.
     pub how: How,
 }
 
 /// How a figure is shown.
 #[derive(Clone, Copy)]
 pub enum How {
-    /// As it was recorded.
+    /// The recorded value.
     Plain,
-    /// Nanoseconds an operation as millions a second.
+    /// Nanoseconds per operation, shown as millions per second.
     Rate,
-    /// As a multiple of another engine's.
+    /// A multiple of another engine's value.
     Of(&'static str),
-    /// The same for times: how many times as fast.
+    /// How many times as fast as another engine, for times.
     Faster(&'static str),
-    /// As a multiple of another metric of the same engine.
+    /// A multiple of another metric of the same engine.
     OfMetric(&'static str),
 }
 
 impl Ask {
-    /// The newest record of a processor that has this, and its value.
+    /// The newest record of a processor that has this figure, and its value.
     fn answer<'a>(&self, records: &'a [Record], processor: &str) -> Option<(f64, &'a Record)> {
         let of_processor = records.iter().filter(|r| r.machine.contains(processor));
         for record in of_processor {
@@ -71,7 +72,7 @@ impl Ask {
             if value(self.ours, self.metric).is_none() {
                 continue;
             }
-            // Only this record: figures of two runs are not put side by side.
+            // Use only this record: figures of two runs are not compared.
             let own = value(self.engine, self.metric)?;
             let shown = match self.how {
                 How::Plain => own,
@@ -96,8 +97,8 @@ impl Ask {
 }
 
 impl Table {
-    /// The table as Markdown, and under it the names of its records. Rows without any figure of
-    /// ours, where there should be one, are left out.
+    /// The table as Markdown, with the names of its records below it. Rows that should have a
+    /// figure of ours, and have none, are left out.
     fn markdown(&self, records: &[Record]) -> String {
         let mut used = BTreeSet::new();
         let mut rows = String::new();
@@ -144,7 +145,7 @@ impl Table {
             self.head.join(" | "),
             "|---".repeat(self.head.len())
         );
-        // Without the trailing line, the table would be of no record.
+        // Without the trailing line, no record would belong to the table.
         let names: Vec<_> = used.iter().map(|name| format!("`{name}`")).collect();
         let names = match &names[..] {
             [] => "No record has these figures yet.".to_owned(),
@@ -154,7 +155,7 @@ impl Table {
     }
 }
 
-/// Text in lines of at most a hundred columns.
+/// Text in lines of at most 100 columns.
 fn wrapped(text: &str) -> String {
     let mut lines = String::new();
     let mut column = 0;
@@ -176,7 +177,7 @@ fn wrapped(text: &str) -> String {
 ///
 /// # Errors
 ///
-/// A mark names a table that is not known, or has no end.
+/// A mark names an unknown table, or has no end.
 pub fn renewed(page: &str, records: &[Record]) -> Result<String, String> {
     let mut text = String::new();
     let mut lines = page.lines();
@@ -272,7 +273,7 @@ mod tests {
                     ask("std-btreemap", How::Plain),
                     ask("sapwood", How::Of("std-btreemap")),
                 ],
-                // Not the Xeon's figure beside the EPYC's.
+                // The Xeon's figure must not stand beside the EPYC's.
                 vec![
                     Cell::Text(String::new()),
                     named("ours", "sapwood"),

@@ -1,7 +1,7 @@
 //! Pictures of records: bars in panels, as SVG.
 //!
-//! A picture has a white ground of its own, so that it can be read on light and on dark pages. The
-//! viewer's fonts show the text, and no font of this machine is asked for its measures.
+//! A picture has its own white background, so that it is readable on light and on dark pages. The
+//! viewer's fonts show the text; no font of this machine determines its size.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::pages::PROCESSORS;
 use super::{Record, short};
 
-/// What a record must have for its picture to be whole: suite, case, engine, metric.
+/// The rows that a record must have for a complete picture: suite, case, engine, metric.
 const WHOLE: [[[&str; 4]; 2]; 2] = [
     [
         ["names", "kallsyms", "sapwood-index", "scan_mkeys"],
@@ -25,8 +25,8 @@ const WHOLE: [[[&str; 4]; 2]; 2] = [
     ],
 ];
 
-/// The records that the pictures of the documents are made from: of each suite the newest, on the
-/// first processor that has one.
+/// The records for the pictures of the documents: the newest of each suite, on the first processor
+/// that has one.
 pub fn shown(records: &[Record]) -> Vec<&Record> {
     let newest = |rows: &[[&str; 4]; 2]| {
         PROCESSORS.iter().find_map(|processor| {
@@ -45,7 +45,7 @@ pub fn shown(records: &[Record]) -> Vec<&Record> {
 type Problem = Box<dyn std::error::Error>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// What is drawn: a row of panels, each with the same groups of bars.
+/// A picture: a row of panels, each with the same groups of bars.
 struct Picture {
     title: &'static str,
     groups: Vec<String>,
@@ -57,7 +57,7 @@ struct Picture {
 /// One panel.
 struct Panel {
     title: &'static str,
-    /// For each group, a value for each series, where there is one.
+    /// For each group, the value of each series that has one.
     bars: Vec<Vec<Option<f64>>>,
 }
 
@@ -70,29 +70,35 @@ const PEER: RGBColor = RGBColor(0x54, 0x7D, 0xB0);
 const OTHER: RGBColor = RGBColor(0xD3, 0x8B, 0x34);
 
 const WIDTH: i32 = 880;
-/// Where the panels begin: left of them are the names of the groups.
+/// The left edge of the panels; the names of the groups are left of it.
 const LEFT: i32 = 138;
 const TOP: i32 = 78;
 const BAR: i32 = 11;
 const BETWEEN: i32 = 9;
 const FOOT: i32 = 30;
-/// What a bar's number takes to its right.
+/// The width of a bar's number, to its right.
 const NUMBER: i32 = 38;
 
-/// Makes the picture of a record, and says what its file is called.
+/// Makes the picture of a record; returns the name of its file and its contents.
 pub fn picture(record: &Record) -> Result<(&'static str, String), Problem> {
     let (file, picture) = match record.suite() {
         "names" => ("names.svg", names(record)),
         "versions" => ("readers.svg", readers(record)),
-        other => return Err(format!("{}: no picture of suite {other:?}", record.name).into()),
+        other => {
+            return Err(format!(
+                "{}: there is no picture of the suite {other:?}",
+                record.name
+            )
+            .into());
+        }
     };
     if picture.groups.is_empty() {
-        return Err(format!("{}: has none of what the picture shows", record.name).into());
+        return Err(format!("{}: has no row that the picture shows", record.name).into());
     }
     Ok((file, draw(&picture)?))
 }
 
-/// Makes the pictures of some records in a folder; says what was written.
+/// Makes the pictures of some records in a folder; reports the files written.
 pub fn write<'r>(
     records: impl IntoIterator<Item = &'r Record>,
     folder: &Path,
@@ -108,7 +114,7 @@ pub fn write<'r>(
     Ok(written)
 }
 
-/// Ordered work and point lookups beside a tree and a hash map.
+/// Operations in key order and point lookups, beside a tree and a hash map.
 fn names(record: &Record) -> Picture {
     let sets = [
         ("kallsyms", "kernel symbols, 121k"),
@@ -156,7 +162,7 @@ fn names(record: &Record) -> Picture {
     }
 }
 
-/// Readers alone and beside a writer that is never idle.
+/// Readers alone, and beside a writer that is never idle.
 fn readers(record: &Record) -> Picture {
     let engines = [
         ("sapwood", "QpStore"),
@@ -247,7 +253,7 @@ fn legend(area: &Area, picture: &Picture) -> Result<(), Problem> {
     for (name, colour) in &picture.series {
         area.draw(&Rectangle::new([(x, 34), (x + 11, 45)], colour.filled()))?;
         text(area, name, (x + 16, 40), 12, INK, HPos::Left)?;
-        // About what the name takes in any font without serifs.
+        // The approximate width of the name in any sans-serif font.
         x += 40 + name.len() as i32 * 7;
     }
     Ok(())
@@ -295,7 +301,7 @@ fn text(
     colour: RGBColor,
     side: HPos,
 ) -> Result<(), Problem> {
-    // Without a font's measures, 1.24 of what is asked for is taken for its height.
+    // Without a font's measures, the height is assumed to be 1.24 of the size.
     let height = f64::from(size) * 1.24;
     let style = TextStyle::from(("sans-serif", height).into_font())
         .pos(Pos::new(side, VPos::Center))
@@ -334,11 +340,11 @@ mod tests {
         let (file, svg) = picture(record).unwrap();
         assert_eq!(file, "names.svg");
         assert_eq!(svg, picture(record).unwrap().1);
-        // Lines before any other shape: a white rectangle as large as the picture.
+        // Lines drawn before any other shape: a white rectangle as large as the picture.
         let ground = svg.lines().find(|line| line.contains("<rect")).unwrap();
         assert!(ground.contains("fill=\"#FFFFFF\"") && ground.contains("width=\"880\""));
         assert!(svg.contains(&record.name) && svg.contains("hashbrown"));
-        // The domain names of which an ordered walk loses are in it.
+        // The record must contain the domain names, where a walk in order loses.
         let loses = record
             .value("names", "domains-real", "sapwood", "scan_mkeys")
             .unwrap();
@@ -350,9 +356,9 @@ mod tests {
         let text = "# date: 2026-01-31\nroutes,c,e,m,1,u,1,1,1\n";
         let record = Record::parse("r.csv", text).unwrap();
         let why = picture(&record).unwrap_err().to_string();
-        assert_eq!(why, "r.csv: no picture of suite \"routes\"");
+        assert_eq!(why, "r.csv: there is no picture of the suite \"routes\"");
         let record = Record::parse("r.csv", &text.replace("routes", "names")).unwrap();
         let why = picture(&record).unwrap_err().to_string();
-        assert_eq!(why, "r.csv: has none of what the picture shows");
+        assert_eq!(why, "r.csv: has no row that the picture shows");
     }
 }

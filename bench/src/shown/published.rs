@@ -1,11 +1,11 @@
-//! Tables beside figures that others have published, on other machines: ratios inside a table can
-//! be compared, and nothing else.
+//! Tables beside figures that others have published, from other machines. Only the ratios inside
+//! one table can be compared.
 
 use super::pages::{Cell, How, Table};
 use super::tables::{head, of, text};
 
 pub fn bpf() -> Table {
-    // What was published: hash, qp-trie, their sizes in MiB.
+    // The published figures: hash, qp-trie, and their sizes in MiB.
     type Set = (&'static str, &'static str, Option<[f64; 2]>, [f64; 2]);
     let sets: [Set; 5] = [
         (
@@ -130,10 +130,10 @@ pub fn ranges() -> Table {
     }
 }
 
-/// The published table of readers: how many there were, and for each way its name and figures.
+/// A published table of readers: the numbers of readers; for each method, its name and its figures.
 pub type Readers = ([&'static str; 3], [(&'static str, [&'static str; 3]); 3]);
 
-/// What was published.
+/// The published lookups without a writer.
 pub const ALONE: Readers = (
     ["1", "5", "10"],
     [
@@ -142,7 +142,7 @@ pub const ALONE: Readers = (
         ("QSBR", ["5.32", "6.10", "5.31"]),
     ],
 );
-/// What was published.
+/// The published lookups beside a writer.
 pub const BESIDE: Readers = (
     ["1", "5", "9"],
     [
@@ -151,7 +151,7 @@ pub const BESIDE: Readers = (
         ("QSBR", ["4.83", "5.43", "5.28"]),
     ],
 );
-/// What was published.
+/// The published changes of that writer.
 pub const WRITER: Readers = (
     ["1", "5", "9"],
     [
@@ -160,11 +160,11 @@ pub const WRITER: Readers = (
         ("QSBR", ["72,208", "67,024", "42,400"]),
     ],
 );
-/// The engines here that are nearest to those three.
+/// The engines here that are closest to those three methods.
 const WAYS: [&str; 3] = ["rwlock-qp", "urcu-qp", "sapwood"];
 
 pub fn versions(start: &str, end: &str, metric: &'static str, theirs: &Readers) -> Table {
-    // Tables are few and live as long as the program.
+    // Tables are few and live as long as the program, so the leak is bounded.
     let case = |readers: &str| -> &'static str { format!("{start}{readers}{end}").leak() };
     let (counts, ways) = theirs;
     let mut heads = vec!["".to_owned()];

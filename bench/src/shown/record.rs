@@ -1,4 +1,4 @@
-//! Records: the CSV files that `--csv` writes, read again.
+//! Records: reads the CSV files that `--csv` writes.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ pub struct Record {
     pub name: String,
     /// The day of the run, as `2026-01-31`.
     pub date: String,
-    /// What it ran on.
+    /// The machine of the run.
     pub machine: String,
     rows: Vec<Row>,
 }
@@ -24,9 +24,9 @@ pub struct Row {
     pub case: String,
     /// The engine.
     pub engine: String,
-    /// What was measured.
+    /// The metric.
     pub metric: String,
-    /// The median.
+    /// The median of the rounds.
     pub value: f64,
 }
 
@@ -84,7 +84,7 @@ impl Record {
         })
     }
 
-    /// The value of a row, if the run has it.
+    /// The value of a row, if the run contains it.
     pub fn value(&self, suite: &str, case: &str, engine: &str, metric: &str) -> Option<f64> {
         let mut rows = self.rows.iter();
         let row = rows.find(|row| {
@@ -93,7 +93,7 @@ impl Record {
         row.map(|row| row.value)
     }
 
-    /// The value of the first row whose case begins so.
+    /// The value of the first row whose case begins with a prefix.
     pub fn value_of_cases(
         &self,
         suite: &str,
@@ -111,20 +111,20 @@ impl Record {
         row.map(|row| row.value)
     }
 
-    /// Whether the run has anything of a case.
+    /// Whether the run has any row of a case.
     pub fn has_case(&self, suite: &str, case: &str) -> bool {
         let mut rows = self.rows.iter();
         rows.any(|row| row.suite == suite && row.case == case)
     }
 
-    /// The suite that was run.
+    /// The suite of the run.
     pub fn suite(&self) -> &str {
         self.rows.first().map_or("", |row| &row.suite)
     }
 }
 
-/// All records of a folder that show a release build as it is: not those that were made only to
-/// compare two builds, or two versions of the code. The newest come first.
+/// All records of a folder that show a release build, newest first. Records that were made only to
+/// compare two builds, or two versions of the code, are left out.
 pub fn read_records(folder: &Path) -> Result<Vec<Record>, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut records = Vec::new();
@@ -136,7 +136,8 @@ pub fn read_records(folder: &Path) -> Result<Vec<Record>, String> {
             records.push(Record::read(&file)?);
         }
     }
-    // Of one day, the larger run; then the names decide, so that the order is always the same.
+    // Of one day the larger run comes first; then the names decide, so that the order is always the
+    // same.
     records.sort_by(|a, b| (&b.date, b.rows.len(), &a.name).cmp(&(&a.date, a.rows.len(), &b.name)));
     Ok(records)
 }

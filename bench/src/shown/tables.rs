@@ -1,10 +1,9 @@
-//! What the tables of the pages show: our records. [`published`] has those beside
-//! what others have published.
+//! The tables of the pages from our records. [`published`] has the tables beside published figures.
 
 use super::pages::{Ask, Cell, How, Table};
 use super::published;
 
-/// All tables.
+/// The names of all tables.
 #[cfg(test)]
 pub const NAMES: [&str; 28] = [
     "readme",
@@ -37,7 +36,7 @@ pub const NAMES: [&str; 28] = [
     "bpf-routes",
 ];
 
-/// The table of a name.
+/// The table with a name.
 pub fn named(name: &str) -> Option<Table> {
     Some(match name {
         "readme" => readme(),
@@ -80,7 +79,7 @@ pub fn named(name: &str) -> Option<Table> {
     })
 }
 
-/// The sets of names, by case.
+/// The key sets, with their names and cases.
 const SETS: [(&str, &str); 5] = [
     ("kernel symbols, 121k", "kallsyms"),
     ("BTF strings, 125k", "btf"),
@@ -97,7 +96,7 @@ pub fn head(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// A figure of a record that has `sapwood`, the engine that most suites know.
+/// A figure from a record that has `sapwood`, the engine that most suites have.
 pub fn of(
     suite: &'static str,
     case: &'static str,
@@ -130,7 +129,7 @@ fn ask(
     }
 }
 
-/// Rows that are engines; columns that are a case and a metric.
+/// A table with a row per engine, and a column per case and metric.
 fn engines(
     suite: &'static str,
     engines: &[(&str, &'static str)],
@@ -315,7 +314,7 @@ fn names_ordered() -> Table {
     }
 }
 
-/// Single keys, as multiples of a hash map's speed.
+/// Single-key operations, as multiples of a hash map's speed.
 fn names_points(metric: &'static str, more: &[&'static str]) -> Table {
     let mut lanes = vec!["sapwood", "sapwood-index"];
     lanes.extend(more);
@@ -400,7 +399,7 @@ fn threads() -> Table {
     engines("names", &lanes, &columns)
 }
 
-/// Stores, by engine.
+/// The stores, with their names and engines.
 const STORES: [(&str, &str); 9] = [
     ("`QpStore`", "sapwood"),
     ("same trie, liburcu (QSBR)", "urcu-qsbr-qp"),
@@ -512,7 +511,7 @@ fn ranges(case: &'static str) -> Table {
     engines("ranges", &lanes, &columns)
 }
 
-/// Columns of recorded address spaces, and of maps with readers.
+/// The columns for recorded address spaces, and for maps with readers.
 type Columns = [(&'static str, &'static str); 4];
 const REPLAYED: Columns = [
     ("change, ns", "store_ns"),
@@ -542,7 +541,7 @@ fn ranges_shared(case: &'static str, columns: &Columns) -> Table {
     )
 }
 
-/// The sets that the suite `bpf` has.
+/// The key sets of the suite `bpf`.
 const KERNEL_SETS: [(&str, &str); 5] = [
     SETS[0],
     SETS[1],

@@ -1,4 +1,4 @@
-//! A persistent map, of which each commit swaps the root.
+//! A persistent map whose root each commit swaps.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use parking_lot::{Mutex, MutexGuard};
 use super::{Reader, Seen, Snapshot, Store, Txn, Writer};
 use crate::keylist::KeyList;
 
-/// Keys are shared, because nodes that hold them are copied.
+/// Keys are shared, because the nodes that hold them are copied.
 type Map = OrdMap<Arc<[u8]>, u64>;
 
-/// `arc_swap::ArcSwap<imbl::OrdMap>`; a transaction changes a clone, which shares all nodes at
+/// `arc_swap::ArcSwap<imbl::OrdMap>`. A transaction changes a clone, which shares all nodes at
 /// first.
 pub struct ArcSwapImbl {
     current: ArcSwap<Map>,
     writing: Mutex<()>,
 }
 
-/// Loads the current map for each read transaction.
+/// A reader, which loads the current map for each read transaction.
 pub struct Loader<'s>(&'s ArcSwap<Map>);
 
 /// The one writer.
@@ -28,7 +28,7 @@ pub struct Swapper<'s> {
     _alone: MutexGuard<'s, ()>,
 }
 
-/// The changed clone.
+/// The clone that a transaction changes.
 pub struct Draft<'w> {
     map: Map,
     current: &'w ArcSwap<Map>,
@@ -36,7 +36,8 @@ pub struct Draft<'w> {
 
 impl Store for ArcSwapImbl {
     const NAME: &'static str = "arcswap-imbl";
-    const NOTE: &'static str = "keys are Arc<[u8]>; old nodes are freed by whoever drops them last";
+    const NOTE: &'static str =
+        "keys are Arc<[u8]>; the thread that drops an old node last frees it";
 
     fn new() -> Self {
         Self {

@@ -1,4 +1,5 @@
-//! Two copies of a B-tree, which readers and writer change places on.
+//! Two copies of a B-tree: readers use one while the writer changes the other, and a commit
+//! exchanges them.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +9,11 @@ use parking_lot::{Mutex, MutexGuard};
 use super::{Reader, Seen, Store, Txn, Writer};
 use crate::keylist::KeyList;
 
-/// One copy.
+/// One of the two copies.
 #[derive(Clone, Default)]
 pub struct Map(BTreeMap<Box<[u8]>, u64>);
 
-/// A change in the log, which both copies take in.
+/// A change in the log, which is applied to both copies.
 pub enum Change {
     /// Store a value at a key.
     Insert(Box<[u8]>, u64),
@@ -40,7 +41,7 @@ impl Absorb<Change> for Map {
     }
 }
 
-/// `left_right` over `BTreeMap`; a commit publishes.
+/// `left_right` over `BTreeMap`; a commit publishes the changes.
 pub struct LeftRight {
     write: Mutex<WriteHandle<Map, Change>>,
     readers: ReadHandleFactory<Map>,
@@ -52,7 +53,7 @@ pub struct Left(ReadHandle<Map>);
 /// The one writer.
 pub struct Right<'s>(MutexGuard<'s, WriteHandle<Map, Change>>);
 
-/// Changes that are not published.
+/// Changes that are not yet published.
 pub struct Log<'w>(&'w mut WriteHandle<Map, Change>);
 
 impl Store for LeftRight {

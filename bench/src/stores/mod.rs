@@ -1,15 +1,16 @@
-//! The stores that the suite `versions` compares: byte strings to `u64`, many readers, one writer.
+//! The stores that the suite `versions` compares: from byte strings to `u64`, many readers, one
+//! writer.
 //!
 //! # To add a store
 //!
 //! Write a file here that implements [`Store`] with its [`Reader`], [`Writer`] and [`Txn`], and
 //! name the type in `lanes` of the suite. A store with grace periods reports its quiescent state in
-//! [`Reader::pause`] and reclaims in [`Writer::pause`]: both come between loops of transactions, as
-//! from an event loop. One that needs a library that may not be installed says so in
-//! [`Store::available`].
+//! [`Reader::pause`] and reclaims in [`Writer::pause`]. Both are called between loops of
+//! transactions, as an event loop would call them. A store that needs an optional library says in
+//! [`Store::available`] whether it is installed.
 //!
-//! `sapwood` and all stores whose names end with `-qp` have the same trie: they differ in how
-//! readers are protected.
+//! `sapwood` and all stores whose names end with `-qp` have the same trie. They differ only in how
+//! they protect readers.
 
 mod arcswap;
 mod left_right;
@@ -36,10 +37,10 @@ pub type Snapshot<'s> = Box<dyn Fn(&[u8]) -> Option<u64> + 's>;
 pub trait Store: Send + Sync + Sized + 'static {
     /// The name in tables and records.
     const NAME: &'static str;
-    /// What must be known to compare it fairly, for the notes.
+    /// The facts for a fair comparison, for the notes.
     const NOTE: &'static str;
 
-    /// Why there is none here, if so.
+    /// Why this machine cannot run the store, if so.
     fn available() -> Result<(), String> {
         Ok(())
     }
@@ -50,36 +51,37 @@ pub trait Store: Send + Sync + Sized + 'static {
     /// A reader, made on the thread that uses it.
     fn reader(&self) -> impl Reader;
 
-    /// The writer, made on the thread that uses it; there is one at a time.
+    /// The writer, made on the thread that uses it; only one exists at a time.
     fn writer(&self) -> impl Writer;
 
-    /// A look at the version of now that later commits do not change, if the store can give one.
+    /// A snapshot of the current version, which later commits do not change, if the store has
+    /// snapshots.
     fn snapshot(&self) -> Option<Snapshot<'_>> {
         None
     }
 
-    /// Bytes it holds beside those of malloc, such as mappings.
+    /// The bytes that the store holds outside malloc's heap, such as mappings.
     fn mapped_bytes(&self) -> usize {
         0
     }
 }
 
-/// A thread's way to read.
+/// The state by which one thread reads a store.
 pub trait Reader {
-    /// One read transaction: looks up `count` keys of the list from the place `from` on, in one
-    /// version if the store has versions.
+    /// Runs one read transaction: looks up `count` keys of the list from the place `from` on, in
+    /// one version if the store has versions.
     fn read(&mut self, keys: &KeyList, from: usize, count: usize) -> Seen;
 
-    /// The end of a loop of transactions: the thread holds nothing.
+    /// Ends a loop of transactions: the thread holds no reference.
     fn pause(&mut self) {}
 }
 
-/// The writing thread's way to write.
+/// The state by which the writing thread changes a store.
 pub trait Writer {
     /// Opens a transaction.
     fn begin(&mut self) -> impl Txn;
 
-    /// The end of a loop of transactions: time to reclaim.
+    /// Ends a loop of transactions: the writer may reclaim memory.
     fn pause(&mut self) {}
 }
 
@@ -89,21 +91,21 @@ pub trait Txn {
     fn insert(&mut self, key: &[u8], value: u64);
     /// Removes a key.
     fn remove(&mut self, key: &[u8]);
-    /// Publishes all of it at once, if the store can.
+    /// Publishes all changes at once, if the store can.
     fn commit(self);
 }
 
-/// What reads met.
+/// The answers to reads.
 ///
-/// Values tell whether the writer may touch their key: those of keys that always stand are even. So
-/// a reader can judge each answer while the writer is at work.
+/// A value tells whether the writer may touch its key: values of keys that always stay are even. A
+/// reader can therefore check each answer while the writer works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Keys with the right value.
+    /// The number of keys with the right value.
     pub found: u64,
-    /// Keys that the writer has out at the moment.
+    /// The number of keys that the writer has removed at the moment.
     pub absent: u64,
-    /// Wrong values, and keys that should stand and do not.
+    /// The number of wrong values, and of missing keys that should have stayed.
     pub wrong: u64,
 }
 
@@ -127,7 +129,7 @@ impl Seen {
         seen
     }
 
-    /// How many keys were looked up.
+    /// The number of keys that were looked up.
     pub fn count(&self) -> u64 {
         self.found + self.absent + self.wrong
     }

@@ -1,5 +1,6 @@
-//! Our own trie, where each commit publishes a snapshot and something else than our grace periods
-//! protects the readers: compared with [`Sapwood`](super::Sapwood), the protection alone.
+//! Sapwood's trie with another protection of readers than its own grace periods. Each commit
+//! publishes a snapshot. The comparison with [`Sapwood`](super::Sapwood) shows the cost of the
+//! protection alone.
 
 use std::sync::Arc;
 
@@ -10,19 +11,19 @@ use super::sapwood::{Open, Writing};
 use super::{Reader, Seen, Store, Txn, Writer};
 use crate::keylist::KeyList;
 
-/// What one version of the trie is.
+/// One version of the trie.
 pub type Version = QpSnapshot<u64>;
 
-/// How threads share the newest version.
+/// The means by which threads share the newest version.
 pub trait Protection: Send + Sync + Sized + 'static {
-    /// As [`Store::NAME`].
+    /// See [`Store::NAME`].
     const NAME: &'static str;
-    /// As [`Store::NOTE`].
+    /// See [`Store::NOTE`].
     const NOTE: &'static str;
-    /// What a thread must have to read or to publish.
+    /// The state that a thread needs to read or to publish.
     type Thread;
 
-    /// As [`Store::available`].
+    /// See [`Store::available`].
     fn available() -> Result<(), String> {
         Ok(())
     }
@@ -30,25 +31,25 @@ pub trait Protection: Send + Sync + Sized + 'static {
     /// Shares a first version.
     fn new(first: Version) -> Self;
 
-    /// Makes this thread ready; it is so once at a time.
+    /// Prepares this thread; only one such state exists per thread at a time.
     fn thread(&self) -> Self::Thread;
 
-    /// Calls `f` with the newest version, which stays until `f` returns.
+    /// Calls `f` with the newest version, which stays valid until `f` returns.
     fn read<R>(&self, thread: &Self::Thread, f: impl FnOnce(&Version) -> R) -> R;
 
     /// Replaces the newest version.
     fn publish(&self, thread: &Self::Thread, next: Version);
 
-    /// The thread holds nothing now.
+    /// Says that the thread holds no reference now.
     fn quiescent(thread: &mut Self::Thread) {
         let _ = thread;
     }
 
-    /// Waits until all versions that were replaced are freed.
+    /// Waits until all replaced versions are freed.
     fn settle(&self) {}
 }
 
-/// `QpStore` beside its newest version.
+/// `QpStore`, with its newest version beside it.
 pub struct Published<P> {
     store: QpStore<u64>,
     newest: P,
@@ -170,7 +171,7 @@ impl<P: Protection> Txn for Draft<'_, P> {
 impl Protection for ArcSwap<Version> {
     const NAME: &'static str = "arcswap-qp";
     const NOTE: &'static str = "QpStore, compacted as sapwood is; each commit publishes a snapshot \
-         in an ArcSwap, each read transaction loads it";
+         in an ArcSwap, and each read transaction loads it";
     type Thread = ();
 
     fn new(first: Version) -> Self {

@@ -1,4 +1,4 @@
-//! Maps behind a reader-writer lock: a B-tree, which is what most programs start with, and our own
+//! Maps behind a reader-writer lock: a B-tree, the usual first choice of a program, and Sapwood's
 //! trie.
 
 use std::collections::BTreeMap;
@@ -10,11 +10,11 @@ use super::{Reader, Seen, Store, Txn, Writer};
 use crate::engines::qp_mapped_bytes;
 use crate::keylist::KeyList;
 
-/// A map that one thread owns at a time.
+/// A map that one thread at a time changes.
 pub trait Owned: Default + Send + Sync + 'static {
-    /// As [`Store::NAME`].
+    /// See [`Store::NAME`].
     const NAME: &'static str;
-    /// As [`Store::NOTE`].
+    /// See [`Store::NOTE`].
     const NOTE: &'static str;
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Option<u64>;
@@ -22,7 +22,7 @@ pub trait Owned: Default + Send + Sync + 'static {
     fn insert(&mut self, key: &[u8], value: u64);
     /// Removes a key.
     fn remove(&mut self, key: &[u8]);
-    /// As [`Store::mapped_bytes`].
+    /// See [`Store::mapped_bytes`].
     fn mapped_bytes(&self) -> usize {
         0
     }
@@ -30,7 +30,7 @@ pub trait Owned: Default + Send + Sync + 'static {
 
 impl Owned for BTreeMap<Box<[u8]>, u64> {
     const NAME: &'static str = "rwlock-btreemap";
-    const NOTE: &'static str = "readers wait for the writer and it for them; no snapshots";
+    const NOTE: &'static str = "readers and the writer wait for each other; no snapshots";
 
     fn get(&self, key: &[u8]) -> Option<u64> {
         self.get(key).copied()
@@ -48,7 +48,7 @@ impl Owned for BTreeMap<Box<[u8]>, u64> {
 impl Owned for QpMap<u64> {
     const NAME: &'static str = "rwlock-qp";
     const NOTE: &'static str =
-        "QpMap, changed in place and never compacted; readers wait for the writer and it for them";
+        "QpMap, changed in place and never compacted; readers and the writer wait for each other";
 
     fn get(&self, key: &[u8]) -> Option<u64> {
         self.get(key).copied()
@@ -73,16 +73,16 @@ pub struct Locked<M>(RwLock<M>);
 /// A B-tree behind the lock.
 pub type RwLockBtree = Locked<BTreeMap<Box<[u8]>, u64>>;
 
-/// Our own trie behind the lock.
+/// Sapwood's trie behind the lock.
 pub type RwLockQp = Locked<QpMap<u64>>;
 
-/// Takes the lock for each read transaction.
+/// A reader, which takes the lock for each read transaction.
 pub struct Shared<'s, M>(&'s RwLock<M>);
 
-/// Takes the lock for each write transaction.
+/// A writer, which takes the lock for each write transaction.
 pub struct Exclusive<'s, M>(&'s RwLock<M>);
 
-/// The lock, held.
+/// A transaction, which holds the lock.
 pub struct Held<'w, M>(RwLockWriteGuard<'w, M>);
 
 impl<M: Owned> Store for Locked<M> {

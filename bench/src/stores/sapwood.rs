@@ -1,17 +1,17 @@
-//! Ours.
+//! Sapwood's `QpStore`.
 
 use sapwood::qp::{QpStore, QpTxn as SapwoodTxn};
 
 use super::{Reader, Seen, Snapshot, Store, Txn, Writer};
 use crate::keylist::KeyList;
 
-/// `QpStore`, compacted step by step while it is written to.
+/// `QpStore`, compacted step by step while the writer works.
 pub struct Sapwood(QpStore<u64>);
 
 /// A registered reader.
 pub struct Registered(sapwood::Reader<QpStore<u64>>);
 
-/// The writing side.
+/// The writer.
 pub struct Writing<'s> {
     store: &'s QpStore<u64>,
     commits: u32,
@@ -20,9 +20,9 @@ pub struct Writing<'s> {
 /// An open transaction.
 pub struct Open<'w>(SapwoodTxn<'w, u64>);
 
-/// A step of compaction for each this many commits.
+/// The number of commits per step of compaction.
 const COMPACT_EVERY: u32 = 16;
-/// Branches that a step moves.
+/// The number of branches that a step moves.
 const COMPACT_STEP: usize = 64;
 
 impl Store for Sapwood {
@@ -64,12 +64,12 @@ impl Reader for Registered {
 }
 
 impl<'s> Writing<'s> {
-    /// The writer of a store; there is one at a time.
+    /// The writer of a store; only one exists at a time.
     pub(super) fn new(store: &'s QpStore<u64>) -> Self {
         Self { store, commits: 0 }
     }
 
-    /// Opens a transaction, after a step of compaction if it is time for one.
+    /// Opens a transaction, after a step of compaction if one is due.
     pub(super) fn open(&mut self) -> Open<'s> {
         self.commits += 1;
         if self.commits.is_multiple_of(COMPACT_EVERY) {

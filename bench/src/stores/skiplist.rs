@@ -1,4 +1,4 @@
-//! crossbeam's skip list: lock-free, and without transactions.
+//! crossbeam's skip list: lock-free, but without transactions.
 
 use crossbeam_skiplist::SkipMap;
 
@@ -7,13 +7,13 @@ use crate::keylist::KeyList;
 
 type Map = SkipMap<Box<[u8]>, u64>;
 
-/// `SkipMap`; each change is seen at once, and a commit does nothing.
+/// `SkipMap`; each change is visible at once, and a commit does nothing.
 pub struct Skiplist(Map);
 
-/// Reads under one pin for each transaction.
+/// A reader, with one pin per transaction.
 pub struct Pinned<'s>(&'s Map);
 
-/// Writes at once.
+/// A writer, whose changes are visible at once.
 #[derive(Clone, Copy)]
 pub struct Direct<'s>(&'s Map);
 

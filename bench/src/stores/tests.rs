@@ -1,4 +1,4 @@
-//! Every store that is here: its answers, its snapshots, and readers beside a writer.
+//! Checks every available store: its answers, its snapshots, and its readers beside a writer.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 
 use super::*;
 
-/// Keys with even values stand, those with odd ones move.
+/// Pairs: keys with even values stay, keys with odd values are removed and inserted.
 fn keys(count: u64) -> KeyList {
     let keys: Vec<_> = (0..count).map(|at| format!("key/{}", at * 7919)).collect();
     KeyList::new(keys.iter().map(|key| key.as_bytes()).zip(2..))
@@ -76,7 +76,7 @@ fn answers<S: Store>() -> bool {
         assert_eq!(Seen::of(&keys, 0, count, get), all, "{name}: the snapshot");
     }
 
-    // A value that is replaced is wrong, and a standing key that is gone, too.
+    // A replaced value counts as wrong, and so does a missing key that should have stayed.
     let mut writer = store.writer();
     change(&mut writer, |put| {
         put(keys.key(0), Some(4));
@@ -91,7 +91,8 @@ fn answers<S: Store>() -> bool {
     true
 }
 
-/// Two readers beside a writer: each answer is right before a change or after it.
+/// Runs two readers beside a writer: each answer must be right for the state before or after a
+/// change.
 fn beside(store: &impl Store, keys: &KeyList) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,18 +1,18 @@
-//! The suite `cache`: caches of routes, keys of a destination and a flow's hash, values of 32
-//! bytes.
+//! The suite `cache`: caches of routes. A key is a destination and the hash of a flow; a value has
+//! 32 bytes.
 //!
 //! | case | metric | what it is |
 //! |---|---|---|
-//! | `size-N` | `get_ns` | a lookup among N entries, of a random one of them; of an absent key where N is 0 |
-//! | | `insert_ns` | storing a new key beside N others. Of 8192: caches are full and evict, maps grow |
-//! | | `refresh_ns` | storing a key that is there |
+//! | `size-N` | `get_ns` | a lookup of a random one of N entries; of an absent key where N is 0 |
+//! | | `insert_ns` | storing a new key beside N others; at 8192 caches are full and evict, and maps grow |
+//! | | `refresh_ns` | storing a key that is present |
 //! | `churn` | `churn_ns` | a lookup, and an insertion where it missed: 80 % of 4,096 hot keys, 20 % keys that come once; room for 8,192 |
 //! | `hostile-first` | `hit_rate` | how many lookups of `churn` hit when 16,384 keys that come once came before |
 //!
-//! `-2t`: two threads do the same at once; the mean time of an operation of one thread.
-//! `sapwood-apart` has a cache for each of them. Lookups and refreshes are done where there is room
-//! for 16,384 entries; an entry that a cache has evicted all the same is not asked for, and at most
-//! one in a hundred may be so.
+//! With the suffix `-2t`, two threads do the same at once, and the figure is the mean time of an
+//! operation of one thread. `sapwood-apart` has one cache per thread. Lookups and refreshes run
+//! with room for 16,384 entries. An entry that a cache has evicted nevertheless is not looked up,
+//! and at most one entry in a hundred may be missing in this way.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -28,17 +28,17 @@ const ROOM: usize = 8192;
 const HOT: u64 = 4096;
 const HOSTILE: usize = 16_384;
 
-/// New keys that are inserted between two looks at the clock.
+/// The number of new keys that are inserted between two readings of the clock.
 const BATCH: usize = 512;
 
-/// Lookups that are asked for again and again: few enough that the list of keys itself stays in
-/// cache.
+/// The number of distinct lookups, which are repeated: few enough that the list of keys itself
+/// stays in the processor's cache.
 const LIST: usize = 4096;
 
-/// Operations between two ticks of the engines' clock.
+/// The number of operations between two ticks of the engines' clock.
 const BURST: usize = 64;
 
-/// An engine whose type is forgotten.
+/// An engine with its type erased.
 struct Lane {
     name: &'static str,
     several: bool,
@@ -73,7 +73,7 @@ fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// What to measure.
+/// The kind of measurement.
 #[derive(Clone, Copy)]
 enum Kind {
     Size(usize),
@@ -149,11 +149,11 @@ pub fn run(options: &Options) -> Result<Report, String> {
 
 /// The keys of one round.
 struct Lists {
-    /// As many as the largest size.
+    /// The keys that caches hold, enough for the largest size.
     keys: Vec<Key>,
-    /// Others, for each of two threads.
+    /// Other keys, for each of two threads.
     others: [Vec<Key>; 2],
-    /// What `churn` asks for, for each of two threads.
+    /// The lookups of `churn`, for each of two threads.
     churn: [Vec<Key>; 2],
     lookups: usize,
 }
@@ -181,7 +181,7 @@ impl Lists {
     }
 }
 
-/// Lets threads do some work at once; the mean of their times.
+/// Runs the same work on several threads at once; returns the mean of their times.
 fn together(threads: usize, work: impl Fn(usize) -> Duration + Sync) -> Duration {
     if threads == 1 {
         return work(0);
@@ -208,8 +208,8 @@ fn together(threads: usize, work: impl Fn(usize) -> Duration + Sync) -> Duration
     times.iter().sum::<Duration>() / threads as u32
 }
 
-/// A stop watch. One thread is timed by its own processor time, which others on the machine disturb
-/// less; several by the clock on the wall, so that waiting counts.
+/// A stop watch. It times one thread by the thread's own processor time, which other programs on
+/// the machine disturb less. It times several threads by wall-clock time, so that waiting counts.
 enum Watch {
     Alone(CpuClock),
     Together(Instant),
@@ -231,12 +231,12 @@ impl Watch {
     }
 }
 
-/// A time for each of some operations.
+/// The time per operation, as a measure.
 fn each(metric: &'static str, time: Duration, count: usize) -> Measure {
     Measure::new(metric, time.as_secs_f64() * 1e9 / count as f64, "ns")
 }
 
-/// Does something with each key, and lets time go by.
+/// Runs `act` on each key, and advances the engine's clock.
 #[inline]
 fn bursts<E: CacheEngine>(thread: usize, keys: &[Key], mut act: impl FnMut(&Key)) {
     for burst in keys.chunks(BURST) {
@@ -250,7 +250,7 @@ fn bursts<E: CacheEngine>(thread: usize, keys: &[Key], mut act: impl FnMut(&Key)
 fn filled<E: CacheEngine>(room: usize, keys: &[Key], threads: usize) -> E {
     let cache = E::new(room, false);
     for key in keys {
-        // Caches of threads that have their own are all filled.
+        // Where each thread has its own cache, all caches are filled.
         let owners = if E::SEVERAL { threads } else { 1 };
         (0..owners).for_each(|thread| cache.insert(thread, *key, value_of(key)));
     }
@@ -300,7 +300,7 @@ fn get<E: CacheEngine>(cache: &E, held: &[Key], threads: usize, lists: &Lists) -
                 .map(|key| sum_of(&value_of(key)))
                 .fold(0, u64::wrapping_add),
         };
-        // Once without a clock.
+        // One pass without a clock, to warm up.
         let pass = || {
             let mut sum = 0u64;
             bursts::<E>(thread, &keys, |key| {
@@ -337,8 +337,8 @@ fn refresh<E: CacheEngine>(cache: &E, held: &[Key], threads: usize, count: usize
     each("refresh_ns", time, count / LIST * LIST)
 }
 
-/// Inserts new keys, a batch at a time, and removes them again, unless it is the cache's own work
-/// to make room.
+/// Inserts new keys in batches. Removes each batch again, unless the engine evicts entries by
+/// itself.
 fn insert<E: CacheEngine>(keys: &[Key], threads: usize, lists: &Lists) -> Measure {
     let full = keys.len() == ROOM;
     let cache = filled::<E>(ROOM, keys, threads);
@@ -355,19 +355,19 @@ fn insert<E: CacheEngine>(keys: &[Key], threads: usize, lists: &Lists) -> Measur
                 None => false,
             });
             let there = there.count();
-            // Caches need not take a newcomer when they are full.
+            // A full cache may refuse a new key.
             assert!(
                 there == batch.len() || full || there * 10 >= 9 * batch.len(),
                 "{}: {there}",
                 E::NAME
             );
-            // Maps would grow on and on.
+            // Without removals, maps would grow without bound.
             batch.iter().for_each(|key| cache.remove(thread, key));
             if threads == 1 {
                 cache.settle();
             }
             if full {
-                // The room that it made is used again.
+                // Removes some entries, so that the insertions reuse their room.
                 let gone = keys.iter().skip(thread).step_by(7).take(2 * BATCH);
                 gone.for_each(|key| cache.insert(thread, *key, value_of(key)));
             }
@@ -377,7 +377,7 @@ fn insert<E: CacheEngine>(keys: &[Key], threads: usize, lists: &Lists) -> Measur
     each("insert_ns", time, HOSTILE)
 }
 
-/// One operation of `churn`; whether it hit.
+/// Runs one operation of `churn`; returns whether it hit.
 #[inline]
 fn ask<E: CacheEngine>(cache: &E, thread: usize, key: &Key) -> bool {
     match cache.get(thread, key) {

@@ -1,4 +1,4 @@
-//! The suites, and what they have in common: options, rounds and time boxes.
+//! The suites, and their common parts: options, rounds and time limits.
 
 mod bpf;
 mod cache;
@@ -15,30 +15,30 @@ use clap::ValueEnum;
 
 use crate::report::{Measure, Report};
 
-/// What there is to measure.
+/// The suites.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Suite {
-    /// Maps over seven sets of names and binary keys: lookups, inserts, scans, memory; one thread,
-    /// and many.
+    /// Maps over seven sets of names and binary keys: lookups, inserts, scans and memory, with one
+    /// thread and with many.
     Names,
-    /// Maps that many read while one writes: readers, transactions, commits, event loops; ways to
-    /// protect readers over the same trie.
+    /// Maps with many readers and one writer: readers, transactions, commits and event loops;
+    /// methods to protect readers over the same trie.
     Versions,
     /// Longest-prefix match over routing tables: lookups, also of flows and of bit strings, updates
-    /// beside readers, memory.
+    /// beside readers, and memory.
     Routes,
-    /// Caches of routes: lookups, inserts, refreshes, churn, hit rate; one thread, and two.
+    /// Caches of routes: lookups, inserts, refreshes, churn and hit rate, with one thread and two.
     Cache,
-    /// Maps of ranges: lookups, changes, searches for gaps, memory; the nodes that changes ask for;
-    /// recorded address spaces; readers beside a writer, and many writers.
+    /// Maps of ranges: lookups, changes, searches for gaps, memory, and the nodes that changes
+    /// request; recorded address spaces; readers beside a writer, and many writers.
     Ranges,
-    /// Maps inside the kernel, against the kernel's own: lookups and changes by programs, memory;
-    /// packets forwarded. Needs the feature `bpf`, and root.
+    /// Maps inside the kernel, against the kernel's own: lookups and changes by programs, memory,
+    /// and forwarded packets. Needs the feature `bpf`, and root.
     Bpf,
 }
 
 impl Suite {
-    /// Runs the suite, prints tables on the way, and returns everything that was measured.
+    /// Runs the suite, prints its tables during the run, and returns all measurements.
     pub fn run(self, options: &Options) -> Result<Report, String> {
         match self {
             Suite::Names => names::run(options),
@@ -50,44 +50,44 @@ impl Suite {
         }
     }
 
-    /// The rounds of a suite that wants more than others do.
+    /// The number of rounds of a suite that needs more than the others.
     pub fn rounds(self, quick: bool) -> Option<u32> {
         (matches!(self, Suite::Bpf) && !quick).then_some(9)
     }
 
-    /// What a run of all cases takes at most; the last round may end some minutes later, and no
-    /// other case begins.
+    /// The time limit of a run of all cases. The last round may end some minutes later; no other
+    /// case begins after the limit.
     fn time(self, quick: bool) -> Option<Duration> {
         match self {
             _ if quick => Some(QUICK),
-            // A round of all takes ten minutes, most of them for a million names.
+            // A round of all cases takes ten minutes, most of them for a million names.
             Suite::Names => Some(NAMES),
             _ => None,
         }
     }
 }
 
-/// What the command line says about a run.
+/// The options of a run from the command line.
 pub struct Options {
-    /// Small and short.
+    /// Whether to use small sets and few rounds.
     pub quick: bool,
-    /// Rounds for each case.
+    /// The number of rounds for each case.
     pub rounds: u32,
-    /// Where files with data sets are.
+    /// The folder of data sets.
     pub data: Option<PathBuf>,
     cases: Vec<String>,
     engines: Vec<String>,
     deadline: Option<Instant>,
 }
 
-/// What `--quick` takes at most in all.
+/// The time limit of a run with `--quick`.
 const QUICK: Duration = Duration::from_secs(45);
-/// What the suite `names` takes when neither cases nor rounds are named.
+/// The time limit of the suite `names` when neither cases nor rounds are named.
 const NAMES: Duration = Duration::from_secs(14 * 60);
 
 impl Options {
-    /// Options with five rounds, or two quick ones, unless said otherwise; fewer where the suite's
-    /// time ends before.
+    /// Options with five rounds, or two on a quick run, unless `rounds` says otherwise; fewer
+    /// rounds run when the suite's time ends.
     pub fn new(
         suite: Suite,
         quick: bool,
@@ -111,7 +111,8 @@ impl Options {
         }
     }
 
-    /// Whether to run a case: it is named, or the part before one of its hyphens is, or none is.
+    /// Whether to run a case: no case is named, or this one is, or the part before one of its
+    /// hyphens is.
     pub fn wants_case(&self, case: &str) -> bool {
         let named = |wanted: &String| {
             case.strip_prefix(wanted.as_str())
@@ -125,14 +126,14 @@ impl Options {
         self.engines.is_empty() || self.engines.iter().any(|wanted| wanted == engine)
     }
 
-    /// Those of some cases that are to be run.
+    /// The cases among these that are to be run.
     pub fn chosen<const N: usize>(&self, cases: [&'static str; N]) -> Vec<&'static str> {
         let cases = cases.into_iter();
         cases.filter(|case| self.wants_case(case)).collect()
     }
 
-    /// The rounds of a case, each told on stderr, when `cases_left` cases, it included, share what
-    /// time there is. The first round always comes.
+    /// The rounds of a case, each announced on stderr. `cases_left` cases, this one included, share
+    /// the remaining time. The first round always runs.
     pub fn rounds(&self, case: &str, cases_left: usize) -> impl Iterator<Item = u32> {
         let end = self.deadline.map(|deadline| {
             let now = Instant::now();
@@ -143,7 +144,7 @@ impl Options {
             .inspect(move |round| eprintln!("{case}: round {} of {}", round + 1, self.rounds))
     }
 
-    /// Whether a full run's time is over, so that no other case begins.
+    /// Whether the time limit of a full run has passed, so that no other case begins.
     pub fn is_over(&self) -> bool {
         !self.quick && self.deadline.is_some_and(|end| Instant::now() >= end)
     }

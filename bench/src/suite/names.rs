@@ -1,33 +1,33 @@
 //! The suite `names`: one map, one thread, eight key sets.
 //!
-//! Each round builds every engine from nothing with the keys in a random order, looks all keys up
-//! in another random order, looks absent keys up, scans, seeks, and drops it. Each key was asked
-//! for once before, and its answer compared. In the cases `churned-…`, a million keys were replaced
-//! by others, one at a time and at random, before anything is looked up. Metrics:
+//! Each round builds every engine from empty with the keys in a random order, looks all keys up in
+//! another random order, looks absent keys up, scans, seeks, and drops the map. Before that, each
+//! key is looked up once and its answer compared. In the cases `churned-…`, a million keys are
+//! replaced by others, one at a time and at random, before any lookup. Metrics:
 //!
 //! | metric | what it is |
 //! |---|---|
 //! | `hit_mops` | lookups of present keys a second, in millions; the processor may overlap one with the next |
 //! | `hit_chained_mops` | the same where each lookup waits for the answer to the one before |
-//! | `miss_mops` | lookups of absent keys: present ones with one byte changed, or fresh ones of a random generator |
+//! | `miss_mops` | lookups of absent keys: present keys with one byte changed, or new keys of a random generator |
 //! | `insert_mops` | inserts a second into a map that grows from empty |
-//! | `worst_insert_us` | the longest single insert, in another build with a clock around each; our engines only |
-//! | `scan_mkeys` | entries a second with all key bytes read; maps that keep the order of the bytes only |
-//! | `seek_mops` | searches a second for the first entry that is not less than a key, key bytes and value read; half of the keys are stored; here and below, ordered maps that have such a search only |
+//! | `worst_insert_us` | the longest single insert, in another build with a clock around each; only our engines |
+//! | `scan_mkeys` | entries a second with all key bytes read; only maps that keep the order of the bytes |
+//! | `seek_mops` | searches a second for the first entry that is not less than a key, key bytes and value read; half of the keys are stored; here and below, only ordered maps that have such a search |
 //! | `range10_mops`, `range100_mops` | the same with 10 or 100 entries read from there on; searches a second |
 //! | `pred_mops` | searches for the last entry that is less than a key |
-//! | `longest_mops` | searches for the longest stored prefix of a key; half of the keys are stored, the others stored ones with a part behind |
-//! | `replace_mops` | removals with an insertion of another key each, a second; cases `churned-…` only |
+//! | `longest_mops` | searches for the longest stored prefix of a key; half of the keys are stored keys, the others stored keys with one more part |
+//! | `replace_mops` | pairs of one removal and one insertion of another key, a second; only cases `churned-…` |
 //! | `bytes_per_key` | memory beyond the key bytes, malloc's rounding and headers included |
 //!
 //! In the case `texts`, values are byte strings of 0 to 1,000 bytes; peers hold them as
-//! `Box<[u8]>`. `bytes_per_key` leaves out the bytes of the values as well as those of the keys.
+//! `Box<[u8]>`. `bytes_per_key` excludes the bytes of the values as well as those of the keys.
 //!
-//! Where the kernel does not show its symbols or types, the cases `kallsyms` and `btf` have names
-//! made after a model, and say so.
+//! Where the kernel does not show its symbols or types, the cases `kallsyms` and `btf` use names
+//! generated from a model, and the report says so.
 //!
-//! The cases `threads-…`, for maps that many threads write to, are in [`threads`]; they run when
-//! they are named.
+//! The cases `threads-…`, for maps that many threads write to, are in [`threads`]; they run only
+//! when they are named.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -60,13 +60,13 @@ const CASES: [&str; 13] = [
 /// The case whose values are byte strings.
 const TEXTS: &str = "texts";
 
-/// What the names of cases begin with whose maps are read after replacements of keys.
+/// The prefix of the names of cases whose maps are read after replacements of keys.
 const CHURNED: &str = "churned-";
-/// How many replacements.
+/// The number of replacements.
 const REPLACEMENTS: usize = 1_000_000;
 const QUICK_REPLACEMENTS: usize = 30_000;
 
-/// Each measurement covers this many lookups or more; passes over small sets are repeated.
+/// Each measurement covers at least this many lookups; passes over small sets are repeated.
 const LOOKUPS: usize = 200_000;
 const QUICK_LOOKUPS: usize = 100_000;
 
@@ -97,7 +97,7 @@ pub fn run(options: &Options) -> Result<Report, String> {
     for (at, name) in cases.iter().enumerate() {
         if options.is_over() {
             report.begin(format!(
-                "{name}: left out, as the time is over: use --cases {name}"
+                "{name}: omitted, because the time limit has passed: use --cases {name}"
             ));
             continue;
         }
@@ -121,19 +121,19 @@ pub fn run(options: &Options) -> Result<Report, String> {
 /// A key set.
 pub(super) struct Case {
     name: &'static str,
-    /// How many keys of what there are, and where they come from.
+    /// The number and the origin of the keys, in a line for the report.
     pub(super) how: String,
-    /// What is inserted.
+    /// The pairs that are inserted.
     pub(super) present: KeyList,
-    /// As many others that look alike; they may repeat.
+    /// The same number of absent keys that look similar; they may repeat.
     pub(super) absent: KeyList,
-    /// What is replaced before anything is looked up.
+    /// The replacements before any lookup.
     churn: Option<Churn>,
-    /// Bytes of the values, where these are byte strings.
+    /// The bytes of the values, where these are byte strings.
     value_bytes: usize,
 }
 
-/// Replacements of keys, and what they leave.
+/// Replacements of keys, and the pairs that remain after them.
 struct Churn {
     old: KeyList,
     new: KeyList,
@@ -142,11 +142,11 @@ struct Churn {
 }
 
 impl Churn {
-    /// Each replacement takes a random present key out and puts a random absent one in.
+    /// Each replacement removes a random present key and inserts a random absent one.
     fn new(present: &KeyList, absent: &KeyList, count: usize) -> Self {
         let mut random = fastrand::Rng::with_seed(4);
         let mut taken = std::collections::HashSet::new();
-        // Places in both lists: the absent ones follow the present ones.
+        // Places in both lists together: the absent keys follow the present ones.
         let mut inside: Vec<usize> = (0..present.len()).collect();
         let others = (0..absent.len()).filter(|at| taken.insert(absent.key(*at)));
         let mut outside: Vec<usize> = others.map(|at| present.len() + at).collect();
@@ -175,14 +175,15 @@ impl Churn {
 /// The lists of one round, in the form that an engine needs.
 struct Lists {
     insert: KeyList,
-    /// Keys that are replaced, and pairs that replace them.
+    /// The keys that are replaced, and the pairs that replace them.
     churn: Option<[KeyList; 2]>,
     hit: KeyList,
     miss: KeyList,
     seeks: Seeks,
 }
 
-/// Searches in order: metrics, how many entries each reads, keys, and what a pass must read.
+/// Searches in order: their metrics, the number of entries each reads, their keys, and the result
+/// that a pass must have.
 struct Seeks {
     ranges: [(&'static str, usize, KeyList, ScanSum); 3],
     predecessors: (KeyList, ScanSum),
@@ -190,7 +191,7 @@ struct Seeks {
 }
 
 impl Seeks {
-    /// Up to `count` searches: fewer for those that read more.
+    /// Up to `count` searches; fewer for searches that read more entries.
     fn new(present: &KeyList, absent: &KeyList, count: usize) -> Self {
         let half = (count / 2).min(present.len()).min(absent.len());
         let entries = present.sorted();
@@ -242,7 +243,7 @@ impl Seeks {
 }
 
 impl Case {
-    /// The set of this name, if this machine has it.
+    /// The set with this name, if this machine has it.
     pub(super) fn load(name: &'static str, options: &Options) -> Result<Self, Missing> {
         let million = options.size(1_000_000, 30_000);
         let base = name.strip_prefix(CHURNED);
@@ -313,7 +314,7 @@ impl Case {
             let lists = self.lists(u64::from(round), lookups);
             able.rotate_left(usize::from(round > 0));
             for (lane, form) in &able {
-                // The form is worked out outside of what is timed, and for one engine at a time.
+                // The keys are converted outside the measured time, and for one engine at a time.
                 let dressed = (*form != Form::Plain).then(|| lists.in_form(*form, lookups));
                 let lists = dressed.as_ref().unwrap_or(&lists);
                 let work = || {
@@ -321,14 +322,14 @@ impl Case {
                     let (measures, lost) = time(lane, lists, lookups);
                     (bytes.into_iter().chain(measures), lost)
                 };
-                // An engine that is known to lose keys may do worse: then this round is without it.
+                // An engine that is known to lose keys may fail; then this round runs without it.
                 let done = match lane.loses_keys {
                     None => Ok(work()),
                     Some(_) => catch_unwind(AssertUnwindSafe(work)),
                 };
                 let Ok((measures, lost)) = done else {
                     losses.push(format!(
-                        "WRONG: {}: {}: round {}: wrong answers, and not those that are known of it; \
+                        "WRONG: {}: {}: round {}: wrong answers beyond its known defect; \
                          not measured",
                         self.name,
                         lane.name,
@@ -374,7 +375,7 @@ impl Case {
         }
     }
 
-    /// Builds once without a clock: checks the order, and counts the memory.
+    /// Builds the map once without a clock, to check the order and count the memory.
     fn check(&self, lane: &Lane, lists: &Lists) -> Measure {
         engines::settle();
         let (built, allocated) = alloc::counted(|| {
@@ -399,7 +400,7 @@ impl Case {
                 "{case:?}: order"
             );
         }
-        // Beyond the bytes of the keys as they are, without what a form adds.
+        // The memory beyond the bytes of the original keys, without the bytes that a form adds.
         let present = self
             .churn
             .as_ref()
@@ -427,12 +428,12 @@ impl Lists {
     }
 }
 
-/// One round of one engine, and how many keys it lost.
+/// Runs one round of one engine; returns the number of lost keys, too.
 fn time(lane: &Lane, lists: &Lists, lookups: usize) -> (Vec<Measure>, u64) {
     let passes = lookups.div_ceil(lists.hit.len());
     engines::settle();
     alloc::trim();
-    // A small map is built several times; the last one stays.
+    // A small map is built several times; the last one is kept.
     let mut building = Duration::ZERO;
     let mut built = None;
     for _ in 0..passes {
@@ -476,7 +477,8 @@ fn time(lane: &Lane, lists: &Lists, lookups: usize) -> (Vec<Measure>, u64) {
         }
     }
     if lane.ordered {
-        // The first scan is checked against the order in `check`; each later one against the first.
+        // `check` compares the first scan with the order; each later scan is compared with the
+        // first.
         let expected = built.scan();
         let all = (lists.hit.len() as u64, lists.hit.sum());
         assert_eq!((expected.count, expected.sum), all, "{}", lane.name);
@@ -488,7 +490,7 @@ fn time(lane: &Lane, lists: &Lists, lookups: usize) -> (Vec<Measure>, u64) {
     (measures, lost)
 }
 
-/// Times those searches in order that the engine has.
+/// Times the searches in order that the engine has.
 fn time_seeks(lane: &Lane, built: &dyn Built, seeks: &Seeks, lookups: usize) -> Vec<Measure> {
     let ranges = seeks.ranges.iter().map(|(metric, read, keys, sum)| {
         let time = time_seek(lane, keys, *sum, lookups / read, || {
@@ -508,7 +510,7 @@ fn time_seeks(lane: &Lane, built: &dyn Built, seeks: &Seeks, lookups: usize) -> 
         .collect()
 }
 
-/// How many searches in how long, if the engine has this one.
+/// The number of searches and their time, if the engine has this search.
 fn time_seek(
     lane: &Lane,
     keys: &KeyList,
@@ -517,8 +519,8 @@ fn time_seek(
     pass: impl Fn() -> Option<ScanSum>,
 ) -> Option<(usize, Duration)> {
     let answer = pass()?;
-    // Where a key is lost, a search begins at another one; over some sets of keys one in a hundred
-    // does.
+    // Where a key is lost, a search begins at another one; in some key sets that is one search in a
+    // hundred.
     let lost = answer.count.abs_diff(expected.count) * 20;
     assert!(
         answer == expected || lane.loses_keys.is_some() && lost <= expected.count,
@@ -530,9 +532,9 @@ fn time_seek(
     Some((passes * keys.len(), time))
 }
 
-/// Asks for each key and compares each answer, without a clock. Returns what a pass of lookups must
-/// find, which is everything, and how many keys are lost, which is zero unless the engine is known
-/// to lose some.
+/// Looks each key up and compares each answer, without a clock. Returns the result that a pass of
+/// lookups must have, which is every key, and the number of lost keys, which is zero unless the
+/// engine is known to lose some.
 fn audit(lane: &Lane, built: &dyn Built, lists: &Lists) -> (Tally, u64) {
     let mut tally = Tally::default();
     for (key, value) in lists.hit.iter() {
@@ -565,7 +567,7 @@ fn audit(lane: &Lane, built: &dyn Built, lists: &Lists) -> (Tally, u64) {
     (tally, lost)
 }
 
-/// Times passes that must all give the same answer.
+/// Times passes that must all give the same result.
 fn repeat<T: PartialEq + std::fmt::Debug>(
     passes: usize,
     mut pass: impl FnMut() -> T,
@@ -592,7 +594,7 @@ fn real_domains(options: &Options) -> Result<DataSet, Missing> {
     data::domains_gz(&folder.join("domains-opendns.txt.gz"))
 }
 
-/// As many keys of `others` as `set` has, none of them in it.
+/// The same number of keys of `others` as `set` has, none of them in `set`.
 fn fresh(set: &DataSet, others: DataSet) -> Vec<Box<[u8]>> {
     let present: std::collections::HashSet<_> = set.keys.iter().collect();
     let mut keys = others.keys;

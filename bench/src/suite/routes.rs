@@ -1,36 +1,35 @@
 //! The suite `routes`: longest-prefix match over tables of IP prefixes, each with the number of a
 //! next hop.
 //!
-//! Each round builds every engine from the routes in their order, looks random addresses and
-//! addresses inside the table up, and takes routes out and puts them back while another thread
-//! looks addresses up. Another table of the engine grows from nothing one route at a time in a
-//! random order, and shrinks to nothing so. In the first round each engine's answers are compared
-//! one by one with those of a table of hash maps, one for each length: with all routes, without a
-//! tenth of them, and with it again. In all rounds checksums of the answers are compared, those of
-//! the table that has grown too. An engine that is wrong is measured all the same and said to be
-//! wrong; if it is ours, the run ends.
+//! Each round builds every engine from the routes in their order. It looks up random addresses and
+//! addresses inside the table. It removes routes and inserts them again while another thread looks
+//! addresses up. Another table of the engine grows from empty, one route at a time in a random
+//! order, and shrinks to empty in the same way. In the first round each engine's answers are
+//! compared one by one with those of one hash map per prefix length: with all routes, without a
+//! tenth of them, and with that tenth again. In all rounds checksums of the answers are compared,
+//! also for the table that has grown. An engine that is wrong is measured nevertheless and reported
+//! as wrong; if it is Sapwood's, the run ends.
 //!
 //! | metric | what it is |
 //! |---|---|
-//! | `random_mlps` | lookups a second, in millions, of addresses drawn from the whole space; most of IPv6 are in no prefix |
+//! | `random_mlps` | lookups a second, in millions, of addresses drawn from the whole space; most of those of IPv6 are in no prefix |
 //! | `intable_mlps` | the same of addresses in a random prefix of the table, with random bits after it |
-//! | `insert_ns`, `remove_ns` | one change, seen by readers when it returns, and nobody reading: the mean over all routes in a random order, from the empty table to the full one and back |
-//! | `update_p50_us`, `update_p999_us`, `update_max_us` | one change of the full table until readers see it, with a reader that never rests: random routes out and in again; the clock (some 30 ns) included |
-//! | `reader_mlps` | what that reader got done meanwhile |
-//! | `bytes_per_prefix` | all memory, malloc's rounding and headers included, where the engine tells how much it has |
-//! | `build_ms`, `drop_ms` | the whole table |
-//! | `wrong` | how many of the answers that were compared were wrong |
+//! | `insert_ns`, `remove_ns` | one change, visible to readers when it returns, without any reader: the mean over all routes in a random order, from the empty table to the full one and back |
+//! | `update_p50_us`, `update_p999_us`, `update_max_us` | one change of the full table until readers see it, with a reader that never pauses: random routes removed and inserted again; the clock's own time (some 30 ns) included |
+//! | `reader_mlps` | that reader's lookups, in millions a second |
+//! | `bytes_per_prefix` | all memory, malloc's rounding and headers included, where the engine tells its size |
+//! | `build_ms`, `drop_ms` | building and dropping the whole table |
+//! | `wrong` | the number of wrong answers among those that were compared |
 //!
-//! Times are what the thread itself used of its core; those of the changes beside a reader are of
-//! the clock on the wall, waiting and other programs' turns included. Rates of a reader are by the
-//! wall, too.
+//! Times are the thread's processor time. Times of changes beside a reader are wall-clock time,
+//! waits and other programs' turns included. Rates of a reader are by wall-clock time, too.
 //!
 //! In `sapwood-table` a next hop is a group of four ports with equal weights. Each lookup is of
-//! another flow, and answers the next hop whose port the flow takes. `sapwood-bits` takes prefixes
-//! of any length, and holds these as strings of bits.
+//! another flow, and returns the next hop that owns the port of the flow. `sapwood-bits` takes
+//! prefixes of any length, and holds these prefixes as strings of bits.
 //!
-//! The reader and the writer of an engine that has nothing better share it through
-//! `parking_lot::RwLock`, held for one change and for a burst of 32 lookups.
+//! If an engine has no better means, its reader and its writer share it through
+//! `parking_lot::RwLock`, which is held for one change or for a burst of 32 lookups.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -83,13 +82,13 @@ fn lanes<F: Lanes>(options: &Options) -> Vec<Lane<F>> {
     lanes
 }
 
-/// Prefixes with next hops, and how they came about.
+/// Prefixes with next hops, and a description of their origin.
 struct Table {
     routes: Vec<(Prefix, u32)>,
     how: String,
 }
 
-/// The table of a case, if it can be had.
+/// The table of a case, if it is available.
 fn routes(case: &str, options: &Options) -> Result<Table, data::Missing> {
     let quick = 20_000;
     let (prefixes, hops, how) = match case {
@@ -139,11 +138,11 @@ fn routes(case: &str, options: &Options) -> Result<Table, data::Missing> {
     })
 }
 
-/// Addresses, and what the oracle says to them.
+/// Addresses, and the oracle's answers for them.
 struct Probe<F: Family> {
     addrs: Vec<F::Addr>,
     full: Vec<Option<u32>>,
-    /// Without the routes that are taken out; of as many addresses as were asked for.
+    /// The answers without the removed routes, for the addresses that were asked for.
     less: Vec<Option<u32>>,
 }
 
@@ -165,12 +164,12 @@ impl<F: Family> Probe<F> {
         answers.iter().zip(expected).filter(|(a, b)| a != b).count()
     }
 
-    /// As [`wrong`](Self::wrong), if the tally says that any is.
+    /// The same as [`wrong`](Self::wrong) if the tally differs from the expected one; otherwise 0.
     fn mistakes(&self, built: &dyn Built<F>, tally: Tally, expected: &[Option<u32>]) -> usize {
         if tally == Tally::of(expected) {
             return 0;
         }
-        // A table that was wrong then and is right now has been wrong at least once.
+        // A table that was wrong before and is right now was wrong at least once.
         self.wrong(built, expected).max(1)
     }
 }
@@ -179,11 +178,11 @@ struct Case<F: Family> {
     name: &'static str,
     how: String,
     routes: Vec<(F::Net, u32)>,
-    /// A tenth of them, in a random order.
+    /// A tenth of the routes, in a random order.
     some: Vec<(F::Net, u32)>,
     random: Probe<F>,
     inside: Probe<F>,
-    /// How long the changes beside a reader may take.
+    /// The time limit of the changes beside a reader.
     patience: Duration,
 }
 
@@ -233,7 +232,7 @@ impl<F: Lanes> Case<F> {
                         match bytes {
                             Some(bytes) => samples.add(lane.name, &bytes),
                             None => report.note(format!(
-                                "{}: {} does not tell how much memory it has",
+                                "{}: {} does not report its memory",
                                 self.name, lane.name
                             )),
                         }
@@ -255,7 +254,7 @@ impl<F: Lanes> Case<F> {
                 let (Ok((measures, mistakes)), Ok((changes, more))) =
                     (self.time(lane), self.grow(lane, round))
                 else {
-                    // It could be had in the check, and cannot now.
+                    // The engine was available in the check, and is not now.
                     continue;
                 };
                 for measure in measures.iter().chain(&changes) {
@@ -275,7 +274,7 @@ impl<F: Lanes> Case<F> {
         report.end(samples, &["prefix-trie"]);
     }
 
-    /// Counts the memory, if the engine tells, and the wrong answers.
+    /// Counts the memory, if the engine tells its size, and the wrong answers.
     fn check(&self, lane: &Lane<F>) -> Result<(Option<Measure>, usize), String> {
         alloc::trim();
         let (built, allocated) = alloc::counted(|| (lane.build)(&self.routes));
@@ -302,7 +301,8 @@ impl<F: Lanes> Case<F> {
         Ok((bytes, wrong))
     }
 
-    /// One round of one engine, and how many answers were wrong, if the checksums say that any was.
+    /// Runs one round of one engine; returns the number of wrong answers, too, if the checksums
+    /// show any.
     fn time(&self, lane: &Lane<F>) -> Result<(Vec<Measure>, usize), String> {
         alloc::trim();
         let clock = CpuClock::start();
@@ -350,7 +350,7 @@ impl<F: Lanes> Case<F> {
         Ok((measures, wrong))
     }
 
-    /// Lets a table grow and shrink one route at a time, and counts wrong answers at both ends.
+    /// Has a table grow and shrink one route at a time, and counts wrong answers at both ends.
     fn grow(&self, lane: &Lane<F>, round: u32) -> Result<(Vec<Measure>, usize), String> {
         alloc::trim();
         let mut routes = self.routes.clone();
@@ -379,8 +379,8 @@ impl<F: Lanes> Case<F> {
         Ok((measures, wrong))
     }
 
-    /// Takes routes out and puts each back at once, with a clock around each change, while another
-    /// thread reads.
+    /// Removes routes and inserts each again at once, with a clock around each change, while
+    /// another thread reads.
     fn churn(&self, shared: &dyn Shared<F>) -> Churn {
         let stop = Stop::default();
         let mut latencies = Vec::with_capacity(MOST_CHANGES);
@@ -410,7 +410,7 @@ impl<F: Lanes> Case<F> {
     }
 }
 
-/// The most changes beside a reader.
+/// The largest number of changes beside a reader.
 const MOST_CHANGES: usize = 1_000_000;
 
 struct Churn {

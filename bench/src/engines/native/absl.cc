@@ -1,5 +1,5 @@
-// absl::btree_map with std::string keys, as plain functions. Compiled when the benchmark runs, if
-// Abseil is installed.
+// absl::btree_map with std::string keys, behind plain functions. The benchmark compiles this file
+// when it runs, if Abseil is installed.
 
 #include <absl/container/btree_map.h>
 
@@ -11,8 +11,8 @@
 
 namespace {
 
-// Counts what malloc gives, its rounding and its header included, as the benchmark does for the
-// others.
+// Counts the bytes that malloc gives, its rounding and its headers included, as the benchmark does
+// for the other engines.
 size_t allocated;
 
 template <typename T>
@@ -92,8 +92,8 @@ void shim_insert(Tree *tree, const list *pairs)
 		insert(tree, key_at(pairs, i), pairs->values[i]);
 }
 
-// The answer to each lookup has its bits that are in `mask`, which is zero, added to the next one's
-// place.
+// Adds those bits of each answer that are in `mask`, which is zero, to the place of the next
+// lookup.
 tally shim_lookups(const Tree *tree, const list *keys, int chained, uint64_t mask)
 {
 	tally tally = {0, 0};

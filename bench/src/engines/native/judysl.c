@@ -1,10 +1,10 @@
-// JudySL as plain functions. Compiled when the benchmark runs, if Judy is installed. Keys end with
-// a zero, and have no other.
+// JudySL behind plain functions. The benchmark compiles this file when it runs, if Judy is
+// installed. Each key ends with a zero byte and contains no other.
 
 #include <Judy.h>
 #include <stdlib.h>
 
-// As long as the longest key that the benchmark has, and a zero.
+// The longest key of the benchmark in bytes, and a zero.
 #define LONGEST 4096
 
 struct map {
@@ -68,8 +68,8 @@ void shim_insert(struct map *map, const struct list *pairs)
 		insert(map, key_at(pairs, i), pairs->values[i]);
 }
 
-// The answer to each lookup has its bits that are in `mask`, which is zero, added to the next one's
-// place.
+// Adds those bits of each answer that are in `mask`, which is zero, to the place of the next
+// lookup.
 struct tally shim_lookups(const struct map *map, const struct list *keys, int chained, uint64_t mask)
 {
 	struct tally tally = {0, 0};

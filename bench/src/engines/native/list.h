@@ -1,5 +1,5 @@
-// What the shims around ordered maps of strings share: lists of pairs, and what passes return. C
-// and C++.
+// The types that the shims around ordered maps of strings share, for C and C++: lists of pairs, and
+// the results of passes.
 
 #include <malloc.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-//! Ordered maps of other languages, where their libraries and a compiler are installed. Whole
-//! passes run in C or C++.
+//! Ordered maps of other languages, where their libraries and a compiler are installed. A whole
+//! pass runs in C or C++.
 
 mod raw;
 
@@ -9,19 +9,19 @@ use super::Engine;
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
 use crate::shim::{Link, Recipe};
 
-/// A library: its recipe, and what it can hold.
+/// A library: the recipe of its shim, and the keys that it can hold.
 pub trait Library: 'static {
-    /// As [`Engine::NAME`].
+    /// See [`Engine::NAME`].
     const NAME: &'static str;
-    /// How its shim is made.
+    /// How to build the shim.
     const RECIPE: Recipe;
-    /// As [`Engine::form`].
+    /// See [`Engine::form`].
     fn form(keys: &KeyList) -> Result<Form, String>;
-    /// The shim, or why there is none; found out once.
+    /// The shim, or why there is none; determined once.
     fn shim() -> &'static OnceLock<Result<raw::Functions, String>>;
 }
 
-/// Google's B-tree, with `std::string` keys that are looked up by views.
+/// Google's B-tree, with `std::string` keys and lookups by string views.
 pub struct Absl;
 
 impl Library for Absl {
@@ -60,7 +60,7 @@ impl Library for JudySl {
     };
 
     fn form(keys: &KeyList) -> Result<Form, String> {
-        // What the shim has room for.
+        // The longest key that the shim has room for.
         const LONGEST: usize = 4095;
         if keys.iter().any(|(key, _)| key.contains(&0)) {
             return Err("keys end with their first zero byte".into());

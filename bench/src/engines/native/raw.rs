@@ -1,4 +1,4 @@
-//! The functions of a shim, and maps made of them.
+//! The functions of a shim, and safe maps over them.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -51,7 +51,7 @@ pub struct Functions {
     replace: Replace,
 }
 
-/// The functions, or why there are none; found out once.
+/// The functions, or why there are none; determined once.
 pub(super) fn functions<L: Library>() -> Result<&'static Functions, String> {
     let shim = L::shim().get_or_init(load::<L>);
     shim.as_ref().map_err(String::clone)
@@ -59,9 +59,9 @@ pub(super) fn functions<L: Library>() -> Result<&'static Functions, String> {
 
 fn load<L: Library>() -> Result<Functions, String> {
     let shim = L::RECIPE.load()?;
-    // SAFETY: these are the types of the functions in the shims; a pointer to a map is one to
-    // anything here, and `List`,
-    // `Tally` and `ScanSum` have the fields of the shims' structures in their order.
+    // SAFETY: these are the types of the functions in the shims. A pointer to a map is an untyped
+    // pointer here. `List`, `Tally` and `ScanSum` have the fields of the shims' structures in the
+    // same order.
     unsafe {
         Ok(Functions {
             new: transmute::<*mut c_void, New>(shim.find("new")?),
@@ -77,21 +77,21 @@ fn load<L: Library>() -> Result<Functions, String> {
     }
 }
 
-/// A map, of this thread's own.
+/// A map that belongs to this thread.
 pub(super) struct Map<L> {
     functions: &'static Functions,
     map: *mut c_void,
     library: PhantomData<L>,
 }
 
-// Obligations of all blocks below: the map is live until it is dropped; `&mut` keeps everybody else
-// away where it changes;
-// a list is whole while it is borrowed, its keys as the library's `form` made them.
+// Obligations of all blocks below. The map is live until it is dropped. Functions that change it
+// take `&mut`, so nobody else uses it meanwhile. A list is complete while it is borrowed, and its
+// keys have the library's `form`.
 impl<L: Library> Map<L> {
-    /// An empty map, if the library is here.
+    /// An empty map, if the library is installed.
     pub(super) fn new() -> Result<Self, String> {
         let functions = functions::<L>()?;
-        // SAFETY: it takes nothing, and returns a map or ends the program.
+        // SAFETY: the function takes no argument, and returns a map or ends the program.
         let map = unsafe { (functions.new)() };
         Ok(Self {
             functions,
@@ -100,7 +100,7 @@ impl<L: Library> Map<L> {
         })
     }
 
-    /// What it has allocated.
+    /// The number of bytes that the map has allocated.
     pub(super) fn bytes(&self) -> usize {
         // SAFETY: as above.
         unsafe { (self.functions.bytes)(self.map) }
@@ -112,7 +112,7 @@ impl<L: Library> Map<L> {
         unsafe { (self.functions.insert)(self.map, &List::new(pairs)) };
     }
 
-    /// Looks keys up, if `chained` each when the answer to the one before is known.
+    /// Looks keys up; if `chained`, each after the answer to the one before is known.
     pub(super) fn lookups(&self, keys: &KeyList, chained: bool) -> Tally {
         let (mask, chained) = (std::hint::black_box(0), c_int::from(chained));
         // SAFETY: as above.
@@ -125,19 +125,19 @@ impl<L: Library> Map<L> {
         unsafe { (self.functions.scan)(self.map) }
     }
 
-    /// As [`Engine::ranges`](super::Engine::ranges).
+    /// See [`Engine::ranges`](super::Engine::ranges).
     pub(super) fn ranges(&self, starts: &KeyList, count: usize) -> ScanSum {
         // SAFETY: as above.
         unsafe { (self.functions.ranges)(self.map, &List::new(starts), count) }
     }
 
-    /// As [`Engine::predecessors`](super::Engine::predecessors).
+    /// See [`Engine::predecessors`](super::Engine::predecessors).
     pub(super) fn predecessors(&self, keys: &KeyList) -> ScanSum {
         // SAFETY: as above.
         unsafe { (self.functions.predecessors)(self.map, &List::new(keys)) }
     }
 
-    /// As [`Engine::replace`](super::Engine::replace).
+    /// See [`Engine::replace`](super::Engine::replace).
     pub(super) fn replace(&mut self, old: &KeyList, new: &KeyList) {
         assert_eq!(old.len(), new.len());
         // SAFETY: as above.

@@ -1,4 +1,5 @@
-// What the benchmark asks of absl::btree_map, as plain functions. Compiled when the benchmark runs, if Abseil is installed.
+// absl::btree_map behind the functions that the benchmark calls. The benchmark compiles this file
+// when it runs, if Abseil is installed.
 
 #include <absl/container/btree_map.h>
 #include <malloc.h>
@@ -10,7 +11,8 @@
 
 namespace {
 
-// Counts what malloc gives, its rounding and its header included, as the benchmark does for the others.
+// Counts the bytes that malloc gives, its rounding and its header included, as the benchmark does
+// for the other engines.
 template <typename T>
 struct Counting {
 	using value_type = T;
@@ -51,7 +53,7 @@ struct Map {
 	Tree tree{Allocator(&bytes)};
 };
 
-// The entry that holds the index, or the end.
+// The entry that contains the index, or the end.
 inline Tree::const_iterator holder(const Tree &tree, uint64_t index)
 {
 	auto at = tree.upper_bound(index);
@@ -61,7 +63,8 @@ inline Tree::const_iterator holder(const Tree &tree, uint64_t index)
 	return at->second.last >= index ? at : tree.end();
 }
 
-// Takes out what is within a range, cuts what lies across its ends, and returns where an entry of this start belongs.
+// Removes the entries within a range, cuts those that extend across its ends, and returns the place
+// where an entry with this start belongs.
 Tree::iterator cut(Tree &tree, uint64_t start, uint64_t end)
 {
 	auto at = tree.lower_bound(start);
@@ -137,7 +140,8 @@ int shim_erase(Map *map, uint64_t index, uint64_t *value)
 	return 1;
 }
 
-// The answer to each lookup has its bits that are in `mask`, which is zero, added to the next one's place.
+// Adds those bits of each answer that are in `mask`, which is zero, to the place of the next
+// lookup.
 Tally shim_loads(const Map *map, const uint64_t *indices, size_t count, int dependent, uint64_t mask)
 {
 	Tally tally = {0, 0};

@@ -1,5 +1,5 @@
-//! Maps of other languages, where their libraries and a compiler are installed. Lookups and
-//! iteration are whole passes in C or C++.
+//! Range maps of other languages, where their libraries and a compiler are installed. A whole pass
+//! of lookups or iteration runs in C or C++.
 
 mod raw;
 mod source;
@@ -9,17 +9,17 @@ use std::sync::OnceLock;
 use super::{Engine, EntrySum, Query, Tally};
 use crate::shim::{Link, Recipe};
 
-/// A library and its recipe.
+/// A library and the recipe of its shim.
 pub trait Library: 'static {
-    /// As [`Engine::NAME`].
+    /// See [`Engine::NAME`].
     const NAME: &'static str;
-    /// How its shim is made.
+    /// How to build the shim.
     const RECIPE: Recipe;
-    /// The shim, or why there is none; found out once.
+    /// The shim, or why there is none; determined once.
     fn shim() -> &'static OnceLock<Result<raw::Functions, String>>;
 }
 
-/// Abseil's `absl::btree_map`: starts to ends and values, as `std-btreemap` keeps them, with
+/// Abseil's `absl::btree_map` from starts to ends and values, as `std-btreemap` keeps them, with
 /// cursors instead of repeated searches.
 pub struct Absl;
 
@@ -41,7 +41,7 @@ impl Library for Absl {
 }
 
 /// The kernel's maple tree in user space, from Debian's package linux-source. It has no readers, so
-/// that its nodes are used again at once.
+/// its nodes are reused at once.
 pub struct KernelMaple;
 
 impl Library for KernelMaple {

@@ -1,4 +1,4 @@
-//! The functions of a shim, and maps made of them.
+//! The functions of a shim, and safe maps over them.
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -29,7 +29,7 @@ pub struct Functions {
     gap: Gap,
 }
 
-/// The functions, or why there are none; found out once.
+/// The functions, or why there are none; determined once.
 fn functions<L: Library>() -> Result<&'static Functions, String> {
     let shim = L::shim().get_or_init(load::<L>);
     shim.as_ref().map_err(String::clone)
@@ -37,9 +37,9 @@ fn functions<L: Library>() -> Result<&'static Functions, String> {
 
 fn load<L: Library>() -> Result<Functions, String> {
     let shim = L::RECIPE.load()?;
-    // SAFETY: these are the types of the functions in each source; a pointer to its map is one to
-    // anything here, and `Tally` and `EntrySum` have the fields of its own structures in their
-    // order.
+    // SAFETY: these are the types of the functions in each source. A pointer to the source's map is
+    // an untyped pointer here. `Tally` and `EntrySum` have the fields of the source's structures in
+    // the same order.
     unsafe {
         Ok(Functions {
             new: transmute::<*mut c_void, New>(shim.find("new")?),
@@ -55,7 +55,7 @@ fn load<L: Library>() -> Result<Functions, String> {
     }
 }
 
-/// A map of a library, of this thread's own.
+/// A map of a library, which belongs to this thread.
 pub(super) struct Map<L> {
     functions: &'static Functions,
     map: *mut c_void,
@@ -63,10 +63,10 @@ pub(super) struct Map<L> {
 }
 
 impl<L: Library> Map<L> {
-    /// An empty map, if the library is here.
+    /// An empty map, if the library is installed.
     pub(super) fn new() -> Result<Self, String> {
         let functions = functions::<L>()?;
-        // SAFETY: it takes nothing, and returns a map or ends the program.
+        // SAFETY: the function takes no argument, and returns a map or ends the program.
         let map = unsafe { (functions.new)() };
         Ok(Self {
             functions,
@@ -75,7 +75,7 @@ impl<L: Library> Map<L> {
         })
     }
 
-    /// What it has allocated.
+    /// The number of bytes that the map has allocated.
     pub(super) fn bytes(&self) -> usize {
         // SAFETY: the map is live.
         unsafe { (self.functions.bytes)(self.map) }
@@ -83,20 +83,20 @@ impl<L: Library> Map<L> {
 
     /// Stores a value over a range.
     pub(super) fn store(&mut self, start: u64, end: u64, value: u64) {
-        // SAFETY: the map is live, and `&mut` keeps everybody else away.
+        // SAFETY: the map is live, and `&mut` excludes all other users.
         unsafe { (self.functions.store)(self.map, start, end, value) };
     }
 
-    /// Takes out whatever is in a range.
+    /// Removes the contents of a range.
     pub(super) fn clear(&mut self, start: u64, end: u64) {
         // SAFETY: as for `store`.
         unsafe { (self.functions.clear)(self.map, start, end) };
     }
 
-    /// Takes out the entry that holds an index.
+    /// Removes the entry that contains an index.
     pub(super) fn erase(&mut self, index: u64) -> Option<u64> {
         let mut value = 0;
-        // SAFETY: as for `store`; the value is written before it returns.
+        // SAFETY: as for `store`; the function does not use `value` after it returns.
         let erased = unsafe { (self.functions.erase)(self.map, index, &raw mut value) };
         (erased != 0).then_some(value)
     }
@@ -106,12 +106,12 @@ impl<L: Library> Map<L> {
         self.loads(&[index], false).only()
     }
 
-    /// Looks indices up, if `dependent` each when the answer to the one before is known.
+    /// Looks indices up; if `dependent`, each after the answer to the one before is known.
     pub(super) fn loads(&self, indices: &[u64], dependent: bool) -> Tally {
         let mask = std::hint::black_box(0);
         let (first, count) = (indices.as_ptr(), indices.len());
-        // SAFETY: the map is live, and nobody changes it, which `&mut` in the other functions sees
-        // to. There are as many indices as is said.
+        // SAFETY: the map is live, and nobody changes it, because the functions that do take
+        // `&mut`. `first` points to `count` indices.
         unsafe { (self.functions.loads)(self.map, first, count, c_int::from(dependent), mask) }
     }
 
@@ -124,7 +124,7 @@ impl<L: Library> Map<L> {
     /// The lowest gap within a window.
     pub(super) fn gap(&self, Query { size, from, to }: Query) -> Option<u64> {
         let mut start = 0;
-        // SAFETY: as for `loads`; the start is written before it returns.
+        // SAFETY: as for `loads`; the function does not use `start` after it returns.
         let found = unsafe { (self.functions.gap)(self.map, size, from, to, &raw mut start) };
         (found != 0).then_some(start)
     }

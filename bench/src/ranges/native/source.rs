@@ -1,11 +1,12 @@
-//! The sources of the kernel's maple tree, where Debian's package linux-source is installed. They
-//! are unpacked beside the shim, compiled with it, and removed: nothing of them is kept.
+//! The sources of the kernel's maple tree, where Debian's package linux-source is installed. The
+//! benchmark unpacks them beside the shim, compiles them with it, and removes them: it keeps
+//! nothing of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is unpacked: the tree, the kernel's stand-ins for user space, and the headers of both.
+/// The unpacked parts: the tree, the kernel's stand-ins for user space, and the headers of both.
 const PARTS: [&str; 6] = [
     "*/lib/maple_tree.c",
     "*/tools/testing/radix-tree/*",
@@ -15,7 +16,7 @@ const PARTS: [&str; 6] = [
     "*/include/asm-generic/*",
 ];
 
-/// The newest package that is there.
+/// The newest installed package.
 fn package() -> Option<PathBuf> {
     let there = fs::read_dir("/usr/src").ok()?.flatten();
     let named = there.map(|entry| entry.path()).filter(|path| {
@@ -31,11 +32,11 @@ fn package() -> Option<PathBuf> {
     named.max_by_key(version)
 }
 
-/// Unpacks the sources into a folder; the compiler's arguments for them.
+/// Unpacks the sources into a folder; returns the compiler's arguments for them.
 pub(super) fn maple_tree(folder: &Path) -> Result<String, String> {
     let package = package().ok_or("linux-source is not installed")?;
     let kernel = folder.join("kernel");
-    // What the kernel's own Makefile of these tests writes.
+    // The files that the kernel's own Makefile of these tests generates.
     let generated = folder.join("generated");
     for new in [&kernel, &generated] {
         fs::create_dir_all(new).map_err(|error| error.to_string())?;

@@ -1,9 +1,10 @@
 //! DPDK's tables, where `libdpdk` and a C compiler are installed: `rte_fib` (DIR-24-8), `rte_fib6`
-//! (a trie of 24, then 8 bits) and `rte_lpm6`. Addresses are looked up in bulk, [`BURST`] a call,
-//! by the fastest code that it has for the machine. It gets no reserved huge pages, but asks for
-//! transparent ones. Tables are created with as many second-level tables as the routes need and an
-//! eighth more, and with next hops of four bytes. One that is changed while others read it stands
-//! behind a lock like the other peers.
+//! (a trie of 24, then 8 bits) and `rte_lpm6`.
+//!
+//! Addresses are looked up in bulk, [`BURST`] a call, by the fastest code that DPDK has for the
+//! machine. DPDK gets no reserved huge pages, but asks for transparent ones. Each table is created
+//! with one eighth more second-level tables than the routes need, and with next hops of four bytes.
+//! A table that is changed while others read it stands behind a lock, like the other peers.
 
 mod raw;
 
@@ -26,9 +27,10 @@ pub struct Fib6(Table<[u8; 16]>);
 /// `rte_lpm6`.
 pub struct Lpm6(Table<[u8; 16]>);
 
-/// How many routes to have room for, and how many tables of 256 entries: one for each prefix of 24,
-/// 32, 40… bits that has a longer one inside. `rte_fib6` wants more than it uses: it sets some
-/// aside for each route, whether or not another one needs the same. With less it refuses routes.
+/// The number of routes, and the number of tables of 256 entries, to make room for. There is one
+/// such table for each prefix of 24, 32, 40… bits that contains a longer one. `rte_fib6` needs more
+/// than it uses: it reserves some for each route, even where another route needs the same ones.
+/// With less room it refuses routes.
 fn room<F: Family>(kind: Kind, routes: &[(F::Net, u32)]) -> (usize, usize) {
     let mut inner = HashSet::new();
     let mut apart = 0;
@@ -93,7 +95,7 @@ impl Engine<V4> for Fib {
     }
 }
 
-/// The two for IPv6 differ in name and kind.
+/// The two types for IPv6 differ only in name and kind.
 macro_rules! v6 {
     ($type:ident, $kind:expr, $name:literal) => {
         impl Engine<V6> for $type {

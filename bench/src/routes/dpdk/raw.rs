@@ -1,4 +1,4 @@
-//! The shim around DPDK: its functions, and tables made of them.
+//! The functions of the shim around DPDK, and safe tables over them.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -6,10 +6,11 @@ use std::thread;
 
 use crate::shim::{Link, Recipe};
 
-/// What DPDK may take, in megabytes: address space, which it fills only as far as tables need.
+/// The limit of DPDK's memory in megabytes: address space, which it fills only as far as tables
+/// need.
 const MEGABYTES: &CStr = c"3072";
 
-/// What "no route" is in the tables.
+/// The next hop that stands for "no route" in the tables.
 const NONE: u64 = 0x7fff_ffff;
 
 /// The kinds of tables, as the shim's functions name them.
@@ -26,8 +27,8 @@ const KINDS: [(Kind, &str); 3] = [
     (Kind::Lpm6, "lpm6"),
 ];
 
-/// The functions for one kind. An address is four bytes of the host's order or sixteen of the
-/// network's.
+/// The functions for one kind of table. An address is four bytes in the host's order, or sixteen in
+/// network order.
 #[derive(Clone, Copy)]
 struct Functions {
     new: unsafe extern "C" fn(c_int, u32) -> *mut c_void,
@@ -42,7 +43,7 @@ struct Library {
     functions: [Functions; 3],
 }
 
-/// The library, or why there is none; found out once.
+/// The library, or why there is none; determined once.
 fn library() -> Result<&'static Library, String> {
     static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
     LIBRARY.get_or_init(load).as_ref().map_err(String::clone)
@@ -54,7 +55,7 @@ const RECIPE: Recipe = Recipe {
     compiler: "cc",
     file: "shim.c",
     source: include_str!("shim.c"),
-    // Its memory pools come from a driver that nothing names.
+    // Its memory pools come from a driver that nothing else refers to.
     arguments: [
         &["-DALLOW_EXPERIMENTAL_API"],
         &["-Wl,--no-as-needed", "-lrte_mempool_ring"],
@@ -66,8 +67,8 @@ fn load() -> Result<Library, String> {
     let find = |name: &str| shim.find(name);
     let functions = |kind: &str| -> Result<Functions, String> {
         let find = |what: &str| find(&format!("{kind}_{what}"));
-        // SAFETY: these are the types of the functions in `shim.c`, up to pointers to bytes and to
-        // anything, which are passed alike.
+        // SAFETY: these are the types of the functions in `shim.c`, except that pointers to bytes
+        // are untyped pointers here, which are passed in the same way.
         unsafe {
             Ok(Functions {
                 new: std::mem::transmute::<
@@ -93,7 +94,7 @@ fn load() -> Result<Library, String> {
         }
     };
     let [fib, fib6, lpm6] = KINDS.map(|(_, name)| functions(name));
-    // SAFETY: as above.
+    // SAFETY: these are the types of the functions in `shim.c`.
     let (init, allocated) = unsafe {
         (
             std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> c_int>(find(
@@ -102,7 +103,7 @@ fn load() -> Result<Library, String> {
             std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> u64>(find("allocated")?),
         )
     };
-    // It ties the thread that calls it to a core: that shall not be this one.
+    // `init` pins the thread that calls it to a core, so it runs on a thread of its own.
     // SAFETY: it is called once, with a C string, which DPDK only reads.
     let started = thread::spawn(move || unsafe { init(MEGABYTES.as_ptr()) }).join();
     match started {
@@ -115,7 +116,7 @@ fn load() -> Result<Library, String> {
     }
 }
 
-/// A table of DPDK. `A` is an address as the kind takes it: see [`Functions`].
+/// A table of DPDK. `A` is an address in the form of [`Functions`].
 pub(super) struct Table<A> {
     functions: Functions,
     table: *mut c_void,
@@ -126,12 +127,12 @@ pub(super) struct Table<A> {
 // SAFETY: a table is not bound to a thread.
 unsafe impl<A> Send for Table<A> {}
 
-// SAFETY: through a shared reference it is only looked up, which any number of threads may do.
+// SAFETY: a shared reference only allows lookups, which any number of threads may do.
 unsafe impl<A> Sync for Table<A> {}
 
-/// An address that DPDK takes, in bytes without padding.
+/// An address in DPDK's form, in bytes without padding.
 pub(super) trait Address: Copy + Default {
-    /// Whether tables of the kind take it.
+    /// Whether tables of this kind take such addresses.
     fn suits(kind: Kind) -> bool;
 }
 
@@ -151,7 +152,7 @@ impl Address for [u8; 16] {
 pub(super) const MOST: usize = 64;
 
 impl<A: Address> Table<A> {
-    /// A table for as many routes and further tables of 256 entries.
+    /// A table for this number of routes and of second-level tables of 256 entries.
     pub(super) fn new(kind: Kind, routes: usize, tbl8s: usize) -> Result<Self, String> {
         assert!(A::suits(kind), "an address of another family");
         let library = library()?;
@@ -160,7 +161,7 @@ impl<A: Address> Table<A> {
         let (Ok(routes), Ok(tbl8s)) = (routes, tbl8s) else {
             return Err("too many routes for DPDK".into());
         };
-        // SAFETY: DPDK was started; the functions take any numbers.
+        // SAFETY: DPDK was started; the functions accept all numbers.
         let (table, bytes) = unsafe {
             let before = (library.allocated)();
             let table = (functions.new)(routes, tbl8s);
@@ -168,7 +169,7 @@ impl<A: Address> Table<A> {
         };
         if table.is_null() {
             return Err(format!(
-                "DPDK makes no table for {routes} routes and {tbl8s} tables below the first"
+                "DPDK cannot make a table for {routes} routes and {tbl8s} second-level tables"
             ));
         }
         Ok(Self {
@@ -179,15 +180,15 @@ impl<A: Address> Table<A> {
         })
     }
 
-    /// What it has allocated.
+    /// The number of bytes that the table has allocated.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Stores a route. A refusal shows in the answers.
+    /// Stores a route. If DPDK refuses it, the answers show that.
     pub(super) fn add(&mut self, address: A, len: u8, hop: u32) {
-        // SAFETY: the table is live and of a kind that takes such addresses; `&mut` keeps everybody
-        // else away.
+        // SAFETY: the table is live and of a kind that takes such addresses; `&mut` excludes all
+        // other users.
         unsafe { (self.functions.add)(self.table, (&raw const address).cast(), len, hop) };
     }
 
@@ -201,9 +202,9 @@ impl<A: Address> Table<A> {
     pub(super) fn lookup(&self, addresses: &mut [A], mut each: impl FnMut(Option<u32>)) {
         assert!(addresses.len() <= MOST, "too many at once");
         let mut hops = [NONE; MOST];
-        // SAFETY: the table is live and of a kind that takes such addresses; there are as many as
-        // is said, and room for as many answers. Nobody changes the table meanwhile, which `&mut`
-        // in the other functions sees to.
+        // SAFETY: the table is live and of a kind that takes such addresses. The call passes the
+        // number of addresses, and has room for as many answers. Nobody changes the table
+        // meanwhile, because the functions that do take `&mut`.
         unsafe {
             (self.functions.lookup)(
                 self.table,

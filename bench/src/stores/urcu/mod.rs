@@ -1,5 +1,5 @@
-//! liburcu, where `liburcu-dev` and a C compiler are installed: snapshots of our own trie, each
-//! read in a section of it.
+//! liburcu, where `liburcu-dev` and a C compiler are installed. Readers read snapshots of Sapwood's
+//! trie in its read-side critical sections.
 
 mod raw;
 
@@ -9,24 +9,24 @@ use super::published::{Protection, Published, Version};
 use crate::shim::{Link, Recipe};
 use raw::{Functions, Pointer, Thread};
 
-/// One of liburcu's ways to know of its readers.
+/// A flavour of liburcu, which determines how it tracks readers.
 pub trait Flavour: Send + Sync + 'static {
-    /// As [`Protection::NAME`].
+    /// See [`Protection::NAME`].
     const NAME: &'static str;
-    /// As [`Protection::NOTE`].
+    /// See [`Protection::NOTE`].
     const NOTE: &'static str;
-    /// How its shim is made.
+    /// How to build the shim.
     const RECIPE: Recipe;
-    /// Its number among all flavours.
+    /// The flavour's number among all flavours.
     const NUMBER: usize;
-    /// The shim, or why there is none; found out once.
+    /// The shim, or why there is none; determined once.
     fn shim() -> &'static OnceLock<Result<Functions, String>>;
 }
 
-/// How many flavours there are.
+/// The number of flavours.
 const FLAVOURS: usize = 2;
 
-/// Readers count themselves in and out; whoever frees asks the kernel for their barriers.
+/// Readers count themselves in and out; the thread that frees asks the kernel for their barriers.
 pub struct Memb;
 
 impl Flavour for Memb {
@@ -53,13 +53,13 @@ impl Flavour for Memb {
     }
 }
 
-/// Readers say when they hold nothing, as ours do.
+/// Readers report quiescent states, as Sapwood's do.
 pub struct Qsbr;
 
 impl Flavour for Qsbr {
     const NAME: &'static str = "urcu-qsbr-qp";
-    const NOTE: &'static str = "the same with liburcu-qsbr; threads say after each loop, as ours \
-         do, that they hold nothing, the writer after each commit";
+    const NOTE: &'static str = "the same with liburcu-qsbr; readers report a quiescent state after \
+         each loop, as Sapwood's do, and the writer after each commit";
     const RECIPE: Recipe = Recipe {
         library: "liburcu",
         link: Link::PkgConfig("liburcu-qsbr"),
@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how many of its kind are there.
+    /// A value that counts how many of its kind are alive.
     struct Counted(Arc<AtomicUsize>, u64);
 
     impl Counted {

@@ -1,4 +1,5 @@
-//! The shim around liburcu: its functions, registered threads, and pointers that they read.
+//! The functions of the shim around liburcu, registered threads, and pointers to values that they
+//! read.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -23,7 +24,7 @@ pub struct Functions {
     barrier: Plain,
 }
 
-/// The functions of a flavour, or why there are none; found out once.
+/// The functions of a flavour, or why there are none; determined once.
 pub(super) fn functions<F: Flavour>() -> Result<&'static Functions, String> {
     let shim = F::shim().get_or_init(load::<F>);
     shim.as_ref().map_err(String::clone)
@@ -46,11 +47,11 @@ fn load<F: Flavour>() -> Result<Functions, String> {
 }
 
 thread_local! {
-    /// Of which flavours this thread has a [`Thread`].
+    /// The flavours with which this thread has registered a [`Thread`].
     static REGISTERED: Cell<[bool; FLAVOURS]> = const { Cell::new([false; FLAVOURS]) };
 }
 
-/// Notes whether this thread is registered; whether it was.
+/// Records whether this thread is registered; returns the former value.
 fn note<F: Flavour>(registered: bool) -> bool {
     REGISTERED.with(|all| {
         let mut flavours = all.get();
@@ -60,7 +61,8 @@ fn note<F: Flavour>(registered: bool) -> bool {
     })
 }
 
-/// The thread's registration with a flavour. There is one at a time, and it stays on its thread.
+/// The thread's registration with a flavour. Only one exists per thread at a time, and it stays on
+/// its thread.
 pub struct Thread<F: Flavour> {
     functions: &'static Functions,
     _local: PhantomData<(*const (), F)>,
@@ -71,12 +73,12 @@ impl<F: Flavour> Thread<F> {
     ///
     /// # Panics
     ///
-    /// If it is registered, or liburcu is not here.
+    /// If the thread is already registered, or liburcu is not installed.
     pub(super) fn register() -> Self {
         let functions = functions::<F>().expect("whoever asks has found liburcu");
         assert!(!note::<F>(true), "a thread is registered once at a time");
-        // SAFETY: the thread is not registered, as only this function registers, and what it
-        // returns, which nobody leaks, unregisters.
+        // SAFETY: the thread is not registered, because only this function registers. The value
+        // that it returns unregisters the thread, and nobody leaks it.
         unsafe { (functions.register)() };
         Self {
             functions,
@@ -84,10 +86,10 @@ impl<F: Flavour> Thread<F> {
         }
     }
 
-    /// Says that this thread holds nothing.
+    /// Reports a quiescent state: this thread holds no reference.
     pub(super) fn quiescent(&mut self) {
         // SAFETY: this thread is registered. It is in no section: a section borrows the one
-        // `Thread` of this thread, and `&mut` says that nobody does.
+        // `Thread` of this thread, and `&mut` excludes such a borrow.
         unsafe { (self.functions.quiescent)() };
     }
 }
@@ -100,10 +102,10 @@ impl<F: Flavour> Drop for Thread<F> {
     }
 }
 
-/// A pointer to a value that one thread replaces at a time while others read it.
+/// A pointer to a value that one thread at a time replaces while others read it.
 pub struct Pointer<F: Flavour, T: Send + Sync + 'static> {
     functions: &'static Functions,
-    /// Comes from a box, which nobody else owns.
+    /// The pointer comes from a box that nobody else owns.
     current: AtomicPtr<T>,
     _owned: PhantomData<(T, F)>,
 }
@@ -113,7 +115,7 @@ impl<F: Flavour, T: Send + Sync + 'static> Pointer<F, T> {
     ///
     /// # Panics
     ///
-    /// If liburcu is not here.
+    /// If liburcu is not installed.
     pub(super) fn new(value: T) -> Self {
         Self {
             functions: functions::<F>().expect("whoever asks has found liburcu"),
@@ -122,40 +124,42 @@ impl<F: Flavour, T: Send + Sync + 'static> Pointer<F, T> {
         }
     }
 
-    /// Calls `f` with the value of now, in a section.
+    /// Calls `f` with the current value, in a read-side critical section.
     pub(super) fn read<R>(&self, thread: &Thread<F>, f: impl FnOnce(&T) -> R) -> R {
         let section = Section::new(thread);
-        // SAFETY: the pointer comes from a box. Whoever replaces it lets liburcu free the box after
-        // a grace period, which does not end before this section; `drop` has `&mut`. In the flavour
-        // with quiescent states, this thread announces none before the section ends, as the section
-        // borrows the thread's one registration.
+        // SAFETY: the pointer comes from a box. The thread that replaces it has liburcu free the
+        // box after a grace period, which does not end before this section; `drop` has `&mut`. In
+        // the flavour with quiescent states, this thread announces none before the section ends,
+        // because the section borrows the thread's one registration.
         let result = f(unsafe { &*self.current.load(Ordering::Acquire) });
         drop(section);
         result
     }
 
-    /// Replaces the value; the old one goes when no reader can hold it.
+    /// Replaces the value; liburcu frees the old one when no reader can hold it.
     pub(super) fn replace(&self, thread: &Thread<F>, value: T) {
         let new = Box::into_raw(Box::new(value));
-        // Release: whoever loads the new value sees what was written to it. Acquire: this thread
-        // sees the old one whole, and through liburcu's queue so does the thread that drops it.
+        // Release: a thread that loads the new value sees what was written to it. Acquire: this
+        // thread sees all of the old value, and through liburcu's queue so does the thread that
+        // drops it.
         let old = self.current.swap(new, Ordering::AcqRel);
         let Thread { functions, .. } = thread;
-        // SAFETY: the thread is registered, as liburcu wants it for this. `old` comes from a box of
-        // this type; it is unlinked, so that readers that begin now do not meet it, and this thread
-        // alone was given it. Values are `Send`: liburcu's thread may drop them.
+        // SAFETY: the thread is registered, as liburcu requires for this call. `old` comes from a
+        // box of this type. It is unlinked, so that readers that begin now do not find it, and only
+        // this thread received it from the swap. Values are `Send`, so liburcu's thread may drop
+        // them.
         unsafe { (functions.retire)(old.cast(), release::<T>) };
     }
 
-    /// Waits until all values are gone that were replaced before.
+    /// Waits until all values that were replaced before are freed.
     pub(super) fn barrier(&self) {
-        // SAFETY: any thread may call it. In a section it complains and returns, and nothing here
-        // relies on its wait.
+        // SAFETY: any thread may call it. In a section it prints a complaint and returns, and
+        // nothing here relies on its wait.
         unsafe { (self.functions.barrier)() };
     }
 }
 
-/// Drops what liburcu was given.
+/// Drops a retired value, on liburcu's thread.
 unsafe extern "C" fn release<T>(value: *mut c_void) {
     // SAFETY: `replace` gave this function a box of this type, once.
     drop(unsafe { Box::from_raw(value.cast::<T>()) });
@@ -163,17 +167,17 @@ unsafe extern "C" fn release<T>(value: *mut c_void) {
 
 impl<F: Flavour, T: Send + Sync + 'static> Drop for Pointer<F, T> {
     fn drop(&mut self) {
-        // SAFETY: the pointer comes from a box, and `&mut` says that nobody reads or replaces it.
+        // SAFETY: the pointer comes from a box, and `&mut` excludes readers and writers.
         drop(unsafe { Box::from_raw(*self.current.get_mut()) });
     }
 }
 
-/// A section of this thread, which ends when this is dropped.
+/// A read-side critical section of this thread, which ends when the value is dropped.
 struct Section<'t, F: Flavour>(&'t Thread<F>);
 
 impl<'t, F: Flavour> Section<'t, F> {
     fn new(thread: &'t Thread<F>) -> Self {
-        // SAFETY: this thread is registered. Sections may be within each other.
+        // SAFETY: this thread is registered. Sections may nest.
         unsafe { (thread.functions.enter)() };
         Self(thread)
     }

@@ -1,4 +1,4 @@
-//! What a name leads to, of a name that nobody stored.
+//! The closest stored names to a name that is not stored.
 
 use sapwood::key::dns_name;
 use sapwood::qp::QpMap;
@@ -16,7 +16,7 @@ pub const CASES: [&str; 1] = ["closest"];
 const OURS: &str = "sapwood-bpf";
 const HASH: &str = "kernel-hash";
 
-/// Labels of each name that is asked for; the hash table is asked as often.
+/// The number of labels of each queried name, and so of the lookups in the hash table.
 const LABELS: usize = 5;
 
 /// Runs the case.
@@ -27,8 +27,8 @@ pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-/// The stored names, and names of five labels that are not stored, each below a stored one, with
-/// the value of the longest stored name above it.
+/// The stored names, and absent names of five labels, each below a stored one, with the value of
+/// the longest stored name above it.
 fn lists(options: &Options) -> Result<(KeyList, KeyList, String), String> {
     let set = data::domains(options.size(1_000_000, 30_000), 1);
     let mut stored = QpMap::new();
@@ -82,9 +82,9 @@ fn measure(name: &'static str, options: &Options, report: &mut Report) -> Result
     let ours = Ours::new(&arena, Parts::Trie, &order)?;
     ours.tidy()?;
     let _hash = Hash::new(&programs, true, &all)?;
-    // The program takes both windows as one number.
+    // The program takes both windows in one number.
     let windows = ours.window() | cursor.window().number << 8;
-    // What is subtracted from the table's time has cut the labels off as well.
+    // The loop that is subtracted from the table's time cuts the labels off, too.
     let engines = [
         (OURS, "sw_run_closest", "sw_run_empty", windows),
         (HASH, "sw_run_up", "sw_run_up_empty", 0),

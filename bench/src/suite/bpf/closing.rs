@@ -1,4 +1,4 @@
-//! What the kernel does when a large map goes.
+//! The work of the kernel when a large map is closed.
 
 use std::fs;
 use std::thread;
@@ -20,7 +20,7 @@ pub const CASES: [&str; 1] = ["drop-1m"];
 
 const ENGINES: [&str; 3] = ["sapwood-bpf-index", "sapwood-bpf-at-once", "kernel-hash"];
 
-/// Runs the case, in three rounds at most: filling a map takes far longer than closing it.
+/// Runs the case, with at most three rounds: filling a map takes far longer than closing it.
 pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
     let [case] = CASES;
     if !options.wants_case(case) {
@@ -43,7 +43,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
             };
             let millis = closing(map()?)?;
             samples.add(engine, &Measure::new("drop_ms", millis, "ms"));
-            // Once more: the threads that watch cost processor time of their own.
+            // A second map: the watching threads would add their own processor time.
             let held = watched(map()?);
             match held {
                 Ok((closing, without)) => {
@@ -66,7 +66,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-/// What closes a map.
+/// A function that closes a map.
 type Close = Box<dyn FnOnce() -> Result<(), String>>;
 
 fn ours(keys: &KeyList, in_pieces: bool) -> Result<Close, String> {
@@ -78,7 +78,7 @@ fn ours(keys: &KeyList, in_pieces: bool) -> Result<Close, String> {
     }
     Ok(Box::new(move || {
         drop(map);
-        // Waits for programs that may be running, and then takes its time.
+        // This waits for running programs, and then frees the memory in pieces.
         if in_pieces {
             arena.reclaim().map_err(|e| e.to_string())?;
         }
@@ -113,11 +113,11 @@ fn theirs(keys: &KeyList) -> Result<Close, String> {
     }))
 }
 
-/// How long one looks at what follows.
+/// The length of the observation after closing.
 const WHILE: Duration = Duration::from_millis(500);
 
-/// The longest that a processor was held in the second in which a map is closed, and in the second
-/// before: microseconds.
+/// The longest time that a processor was held in the second in which a map is closed, and in the
+/// second before, in microseconds.
 fn watched(close: Close) -> Result<(f64, f64), String> {
     let watch = Watch::start()?;
     thread::sleep(2 * WHILE);
@@ -130,8 +130,8 @@ fn watched(close: Close) -> Result<(f64, f64), String> {
     Ok((closing, without))
 }
 
-/// Milliseconds of processor time that closing takes: of this thread, and of the kernel's workers
-/// in the second that follows, less what these take in any other second.
+/// The processor time of closing in milliseconds: of this thread, and of the kernel's workers in
+/// the time that follows, less their time in an equal period without closing.
 fn closing(close: Close) -> Result<f64, String> {
     let begin = workers();
     thread::sleep(WHILE);
@@ -144,7 +144,7 @@ fn closing(close: Close) -> Result<f64, String> {
     Ok(own + ((after - before) - (before - begin)).max(0.0))
 }
 
-/// Milliseconds of processor time that the kernel's workers have had.
+/// The processor time that the kernel's workers have used so far, in milliseconds.
 fn workers() -> f64 {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let worked = all.filter_map(|entry| {

@@ -33,22 +33,22 @@ const FIB: &str = "sapwood-xdp-fib";
 const KERNEL: &str = "kernel-forwarding";
 const ENGINES: [&str; 4] = [RESOLVER, CACHE, FIB, KERNEL];
 
-/// The program, and the one that passes everything.
+/// The program, and the program that passes all frames.
 const ROUTE: &str = "sw_xdp_route";
 const PASS: &str = "sw_xdp_pass";
 
-/// What they return: XDP_PASS, XDP_REDIRECT.
+/// Return values of programs: XDP_PASS, XDP_REDIRECT.
 const PASSED: u32 = 2;
 const REDIRECTED: u32 = 4;
 
-/// BPF_F_TEST_XDP_LIVE_FRAMES: frames go where the program sends them.
+/// BPF_F_TEST_XDP_LIVE_FRAMES: the kernel delivers frames where the program sends them.
 const LIVE: u32 = 1 << 1;
 
-/// Hops left of a frame that is sent, as the receiver knows it.
+/// The hops left of a sent frame, which the receiver knows.
 const HOPS: u8 = 64;
 
-/// How often the one frame of a test run is forwarded in a call; it loses a hop each time. Such a
-/// call takes 20 ms or so, as the kernel changes its dispatcher of programs for it.
+/// How often a call of a test run forwards its one frame, which loses a hop each time. Such a call
+/// takes about 20 ms, because the kernel changes its dispatcher of programs for it.
 const AGAIN: u8 = 200;
 
 /// Runs these cases.
@@ -108,7 +108,7 @@ impl Case<'_> {
         report.begin(how);
     }
 
-    /// The program in all its ways that are wanted, answers of the cache fresh for so long.
+    /// The program in each wanted configuration, with cached answers that are fresh for this long.
     fn routers(&self, fresh: Duration) -> Result<Vec<(&'static str, XdpRoute)>, String> {
         let fail = |e: sapwood_bpf::Error| e.to_string();
         let mut all = Vec::new();
@@ -134,7 +134,7 @@ impl Case<'_> {
         Ok(all)
     }
 
-    /// Frames one after the other through BPF_PROG_TEST_RUN.
+    /// Forwards frames one after the other by BPF_PROG_TEST_RUN.
     fn test_runs(
         &self,
         cases_left: usize,
@@ -158,20 +158,20 @@ impl Case<'_> {
         };
         let what = match flows {
             1 => format!("one frame, {repeat} times in each of {} calls", asked.calls),
-            _ => format!("frames of {flows} flows, each in a call of its own"),
+            _ => format!("frames of {flows} flows, each in its own call"),
         };
         self.describe(&what, report);
         let mut routers = self.routers(Duration::from_secs(3600))?;
         let Some((_, first)) = routers.first_mut() else {
             return Ok(Vec::new());
         };
-        // The interface must have been made ready for programs before a frame can come from it.
+        // The interface must be prepared for programs before a frame can come from it.
         let link = self.network.router.inside(|| {
             let link = XdpLink::attach(first.programs(), PASS, asked.interface, None);
             link.map_err(|e| e.to_string())
         })?;
         let mut samples = Samples::new(self.name, &ENGINES);
-        // Once before the clock counts: the cache knows all flows then.
+        // One pass before the measurement fills the cache with all flows.
         for (engine, router) in &routers {
             self.forward(engine, router, &asked)?;
         }
@@ -200,7 +200,7 @@ impl Case<'_> {
         }
         if unknown > 0 {
             report.note(format!(
-                "{}: the cache did not know {unknown} of {} packets, which the kernel's table answered",
+                "{}: the kernel's table answered {unknown} of {} packets, which the cache did not contain",
                 self.name,
                 asked.packets()
             ));
@@ -209,8 +209,8 @@ impl Case<'_> {
         Ok(samples.rows())
     }
 
-    /// Has the program forward all frames, and compares what it counted; also returns how many the
-    /// kernel's table answered.
+    /// Has the program forward all frames, and checks the program's counts; also returns how many
+    /// packets the kernel's table answered.
     fn forward(
         &self,
         engine: &str,
@@ -238,7 +238,7 @@ impl Case<'_> {
         Ok((times, resolved))
     }
 
-    /// Frames from one namespace through another to a third.
+    /// Sends frames from one namespace through another to a third.
     fn between_namespaces(
         &self,
         cases_left: usize,
@@ -302,7 +302,7 @@ impl Case<'_> {
                     let attach = || router.attach(entry, native).map(drop).map_err(fail);
                     self.network.router.inside(attach)?;
                 }
-                // Not counted: caches fill.
+                // This pass is not counted: it fills the caches.
                 self.flood(engine, &ends, Duration::from_millis(20))?;
                 let before = router.as_ref().map(XdpRoute::counts).transpose();
                 let before = before.map_err(fail)?;
@@ -311,7 +311,7 @@ impl Case<'_> {
                     let counts = router.counts().map_err(fail)?.since(&before);
                     if counts.forwarded() < flood.received {
                         return Err(format!(
-                            "WRONG: {engine}: not the one who did it: {counts:?}"
+                            "WRONG: {engine}: the program did not forward all packets: {counts:?}"
                         ));
                     }
                     router.detach(entry);
@@ -326,7 +326,7 @@ impl Case<'_> {
         Ok(samples.rows())
     }
 
-    /// Sends for so long, and waits until nothing more is received.
+    /// Sends for this long, and waits until no more frames arrive.
     fn flood(&self, engine: &str, ends: &Programs, time: Duration) -> Result<Flood, String> {
         const BURST: u32 = 16_384;
         let counts = || {
@@ -381,23 +381,23 @@ struct Flood {
     seconds: f64,
 }
 
-/// Frames for test runs.
+/// The frames for test runs.
 struct Asked {
     frames: Vec<Frame>,
-    /// In each a frame; after the last comes the first.
+    /// The number of calls, one frame each; the first frame follows the last.
     calls: usize,
-    /// How often it is forwarded in a call.
+    /// How often a call forwards its frame.
     repeat: u8,
-    /// Where they come in.
+    /// The interface where the frames come in.
     interface: u32,
 }
 
-/// What all frames took.
+/// The times of all frames.
 struct Times {
-    /// Nanoseconds a packet by the kernel's clock, around the program alone: the median of calls,
-    /// or of the means of 250 calls that forward one packet.
+    /// Nanoseconds per packet by the kernel's clock, which measures only the program: the median of
+    /// the calls, or of the means of 250 calls that forward one packet each.
     kernel: f64,
-    /// Nanoseconds a call by this process's clock, system call and comparison included.
+    /// Nanoseconds per call by this process's clock, the system call and the comparison included.
     call: f64,
 }
 
@@ -406,7 +406,7 @@ impl Asked {
         self.calls as u64 * u64::from(self.repeat)
     }
 
-    /// Has a program answer them all, and compares the answers. The caller is in the router's
+    /// Has a program process all frames, and compares the results. The caller is in the router's
     /// namespace.
     fn by(&self, programs: &Programs, program: &str) -> Result<Times, String> {
         let at_once = if self.repeat > 1 { 1 } else { 250 };
@@ -443,7 +443,7 @@ impl Asked {
         forwarded: bool,
     ) -> Result<Duration, String> {
         let mut got = [0; FRAME];
-        // `struct xdp_md`: where the frame ends, and where it comes in.
+        // The fields of `struct xdp_md`: where the frame ends, and where it comes in.
         let context = [0, FRAME as u32, 0, self.interface, 0, 0];
         let mut context: Vec<u8> = context.into_iter().flat_map(u32::to_ne_bytes).collect();
         let done = program

@@ -19,19 +19,25 @@ pub const CASES: [&str; 4] = [
 const HASH: &str = "kernel-hash";
 const ENGINES: [&str; 3] = ["sapwood-bpf", "sapwood-bpf-index", HASH];
 
-/// Questions in one call of a program.
+/// The number of questions in one call of a program.
 const CALL: usize = 1024;
 
 /// Runs the cases.
 pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
     for name in options.chosen(CASES) {
         let length = name.rsplit('-').next().and_then(|text| text.parse().ok());
-        measure(name, length.expect("a number ends it"), options, report)?;
+        measure(
+            name,
+            length.expect("the name ends with a number"),
+            options,
+            report,
+        )?;
     }
     Ok(())
 }
 
-/// Keys of this length, like paths: folders of a few names, and a name of its own at the end.
+/// Keys of this length, like paths: folders with a small set of names, and a unique name at the
+/// end.
 fn keys(count: usize, length: usize) -> KeyList {
     let mut rng = fastrand::Rng::with_seed(length as u64);
     let key = |at: usize| {
@@ -57,7 +63,7 @@ fn keys(count: usize, length: usize) -> KeyList {
 /// The questions of a round, in the arrays of both kinds.
 struct Asked<'a> {
     programs: &'a Programs,
-    /// Where long keys lie for ours.
+    /// The bytes of the long keys for Sapwood's maps.
     bytes: Words,
     length: usize,
     count: usize,
@@ -89,7 +95,8 @@ impl Asked<'_> {
         Ok(())
     }
 
-    /// Nanoseconds a question, of the call that is the median.
+    /// Has a program answer the questions; returns nanoseconds per question, in the call with the
+    /// median time.
     fn ask(&self, program: &str, window: u32, room: usize) -> Result<f64, String> {
         let mut times = Vec::new();
         for _ in 0..(self.count / CALL).max(4) {
@@ -159,7 +166,7 @@ fn measure(
         let others: Vec<_> = (some.iter().take(CALL))
             .map(|(key, _)| {
                 let mut other = key.to_vec();
-                // No key of the set has it.
+                // No key of the set contains this byte.
                 other[rng.usize(..length)] = b'~';
                 other
             })

@@ -33,7 +33,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-/// A key set without what is too long.
+/// A key set without the keys that are too long.
 struct Case {
     name: &'static str,
     how: String,
@@ -42,7 +42,7 @@ struct Case {
     longest: usize,
 }
 
-/// What is asked in a round.
+/// The questions of a round.
 struct Lists {
     hits: KeyList,
     misses: KeyList,
@@ -74,7 +74,7 @@ impl Case {
 
     fn lists(&self, round: u64, options: &Options) -> Lists {
         let many = options.size(131_072, 8192);
-        // Sets that are smaller are asked for more than once.
+        // Smaller sets are asked more than once.
         let drawn = |list: &KeyList, count: usize, seed: u64| {
             let mut rng = fastrand::Rng::with_seed(seed);
             let mut places = Vec::with_capacity(count);
@@ -87,7 +87,7 @@ impl Case {
             list.picked(places)
         };
         let changes = self.present.shuffled(4 * round + 1);
-        // A quarter at most, so that the map stays what it is.
+        // At most a quarter of the keys, so that the map changes little.
         let changes = changes.picked(0..(changes.len() / 4).min(many / 8));
         Lists {
             hits: drawn(&self.present, many, 4 * round + 2),
@@ -124,7 +124,7 @@ impl Case {
                 _ => Box::new(Hash::new(&programs, false, &all)?),
             });
         }
-        // Their maps are apart, as programs write them.
+        // Programs write to separate maps.
         let writers = rig::load(&arena, objects::BENCH_WRITES, 0, 0)?;
         let mut written = Vec::new();
         for parts in [Parts::Trie, Parts::Index, Parts::Both] {
@@ -199,7 +199,7 @@ impl Case {
         Ok(())
     }
 
-    /// Walks over all of a map, by a program and by this process; nanoseconds an entry.
+    /// Walks over all of a map, by a program and by this process; returns nanoseconds per entry.
     fn walks(
         &self,
         programs: &Programs,
@@ -231,7 +231,7 @@ impl Case {
         Ok(measures)
     }
 
-    /// Changes by this process.
+    /// Measures changes by this process.
     fn changes(&self, engine: &dyn Engine, keys: &Changed<'_>) -> Result<Vec<Measure>, String> {
         let mut sum = 0.0;
         for change in Change::ALL {
@@ -250,7 +250,7 @@ impl Case {
     }
 }
 
-/// What a program took for each change, empty loop subtracted.
+/// Adds a program's time per change, with the empty loop subtracted.
 fn bpf_changes(engine: &'static str, each: [f64; 3], samples: &mut Samples) {
     let [_, insert, overwrite] = each.map(|each| each.max(0.0));
     samples.add(engine, &Measure::new("insert_bpf_ns", insert, "ns"));
@@ -258,7 +258,7 @@ fn bpf_changes(engine: &'static str, each: [f64; 3], samples: &mut Samples) {
     samples.add(engine, &Measure::new("update_bpf_ns", mean, "ns"));
 }
 
-/// A wrong answer ends the run.
+/// Fails if any answer is wrong, which ends the run.
 fn right(engine: &str, what: &str, wrong: u64) -> Result<(), String> {
     match wrong {
         0 => Ok(()),

@@ -1,4 +1,4 @@
-//! Longest prefixes: of IPv4 and IPv6 addresses, and of a network number and an address.
+//! Longest prefixes: of IPv4 and IPv6 addresses, and of a network number with an address.
 
 use std::net::Ipv6Addr;
 
@@ -21,7 +21,7 @@ const OURS: &str = "sapwood-bpf";
 const PROGRAMS: &str = "sapwood-bpf-programs";
 const TRIE: &str = "kernel-lpm-trie";
 
-/// The bits of a network number and an address.
+/// The bits of a network number with an address.
 const NETWORK_BITS: u8 = 56;
 
 /// Runs these cases.
@@ -38,7 +38,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-/// What is looked up, and so by which tables and programs.
+/// The kind of the queries, which determines the tables and the programs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     V4,
@@ -47,7 +47,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Bits of a query.
+    /// The number of bits of a query.
     fn width(self) -> u8 {
         match self {
             Kind::V4 => 32,
@@ -56,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// Words of a question beside the first.
+    /// The number of words of a question after the first.
     fn words(self) -> usize {
         match self {
             Kind::V4 => 0,
@@ -71,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// The map of the object that is the peer.
+    /// The peer's map in the object.
     fn trie(self) -> &'static str {
         match self {
             Kind::V4 => "sw_lpm_trie",
@@ -80,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// The program that looks up, for an engine, or that does nothing but read the questions.
+    /// The program that looks up for an engine, or the one that only reads the questions.
     fn program(self, engine: Option<&str>) -> &'static str {
         match (self, engine) {
             (Kind::V4, None) => "sw_run_empty",
@@ -94,7 +94,7 @@ impl Kind {
         }
     }
 
-    /// A prefix as the kernel's trie takes it.
+    /// A prefix in the form of the kernel's trie.
     fn key(self, prefix: Prefix) -> Vec<u8> {
         let mut key = u32::from(prefix.len).to_ne_bytes().to_vec();
         key.extend(&prefix.bits.to_be_bytes()[..usize::from(self.width() / 8)]);
@@ -102,7 +102,7 @@ impl Kind {
     }
 }
 
-/// What is asked about some bits, and the value that is expected, 0 for none.
+/// A question about some bits, with the expected value, 0 for none.
 #[derive(Clone, Copy)]
 struct Question {
     bits: u128,
@@ -110,7 +110,7 @@ struct Question {
     value: u32,
 }
 
-/// Puts questions where programs read them.
+/// Writes questions where programs read them.
 fn set(kind: Kind, to: &mut Questions, questions: impl IntoIterator<Item = Question>) {
     let words = |question: Question| {
         let Question { bits, len, value } = question;
@@ -126,15 +126,15 @@ fn set(kind: Kind, to: &mut Questions, questions: impl IntoIterator<Item = Quest
     to.set_words(questions.into_iter().map(words));
 }
 
-/// A table, and bit strings with the answers to them.
+/// A table, and bit strings with the expected answers.
 struct Case {
     name: &'static str,
     how: String,
     kind: Kind,
-    /// Values are never 0: that stands for none.
+    /// Values are never 0, which stands for no value.
     routes: Vec<(Prefix, u32)>,
     hits: Vec<Question>,
-    /// Few, or none, where the table covers nearly all.
+    /// Few questions, or none, where the table covers nearly all addresses.
     misses: Vec<Question>,
 }
 
@@ -165,7 +165,7 @@ fn routes(name: &'static str, options: &Options) -> Result<Case, String> {
         ),
         _ => (
             Kind::Bits,
-            // A thousand networks.
+            // Prefixes of a thousand networks.
             random_between(random, 32..=NETWORK_BITS, |rng| {
                 u128::from(rng.u32(..1_000)) << 104 | rng.u128(..) >> 24
             }),
@@ -198,7 +198,7 @@ fn routes(name: &'static str, options: &Options) -> Result<Case, String> {
     })
 }
 
-/// This many different prefixes with lengths in a range.
+/// This number of distinct prefixes with lengths in a range.
 fn random_between(
     count: usize,
     lengths: std::ops::RangeInclusive<u8>,
@@ -288,7 +288,7 @@ impl Table {
         bytes as u64
     }
 
-    /// Takes a prefix out and puts it in again.
+    /// Removes a prefix and inserts it again.
     fn change(&self, prefix: Prefix, value: u32) -> Result<(), String> {
         let said = |error: sapwood::Error| error.to_string();
         match self {
@@ -313,7 +313,7 @@ impl Table {
 /// All tables of a case.
 struct Tables {
     ours: Table,
-    /// Of bit strings also one that programs write.
+    /// For bit strings, also a table that programs write.
     written: Option<ProgramMap<u64>>,
     trie: MapHandle,
 }
@@ -337,7 +337,7 @@ impl Tables {
         }
     }
 
-    /// Takes prefixes out and puts them in again; nanoseconds of processor time a change.
+    /// Removes prefixes and inserts them again; returns nanoseconds of processor time per change.
     fn change(&self, engine: &str, kind: Kind, routes: &[(Prefix, u32)]) -> Result<f64, String> {
         let clock = CpuClock::start();
         for (prefix, value) in routes {
@@ -353,7 +353,7 @@ impl Tables {
         Ok(clock.elapsed().as_nanos() as f64 / (2 * routes.len()) as f64)
     }
 
-    /// The same by a program.
+    /// Does the same by a program.
     fn change_by_program(
         &self,
         engine: &str,
@@ -367,7 +367,8 @@ impl Tables {
         let (mut sum, mut served) = (0.0, 0.0);
         for name in names {
             let window = self.window(engine);
-            // The kernel supplies within its calls: what this process does for ours counts.
+            // The kernel allocates within its calls, so this process's service of Sapwood's table
+            // counts, too.
             let answers = rig::ask_between(programs, name, questions, window, CHANGES, || {
                 if engine == PROGRAMS {
                     let clock = CpuClock::start();
@@ -384,7 +385,7 @@ impl Tables {
         Ok((sum + served / questions.count() as f64) / 2.0)
     }
 
-    /// Replaces what programs took.
+    /// Replaces the blocks that programs took.
     fn serve(&self) -> Result<(), String> {
         match &self.written {
             Some(written) => written.service().map(drop).map_err(|e| e.to_string()),
@@ -394,7 +395,7 @@ impl Tables {
 }
 
 impl Case {
-    /// All routes as questions, or as changes.
+    /// All routes, as questions or as changes.
     fn all(&self) -> impl Iterator<Item = Question> {
         self.routes.iter().map(|(prefix, value)| Question {
             bits: prefix.bits,
@@ -456,7 +457,7 @@ impl Case {
         for engine in &engines {
             let bytes = tables.bytes(engine)? as f64;
             samples.add(engine, &Measure::new("memory_mb", bytes / 1e6, "MB"));
-            // Ours has no memory but the arena's.
+            // Sapwood's tables have no memory outside the arena.
             let taken = if *engine == TRIE { slabs as f64 } else { bytes };
             samples.add(engine, &Measure::new("memory_taken_mb", taken / 1e6, "MB"));
         }

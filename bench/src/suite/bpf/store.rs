@@ -15,7 +15,7 @@ pub const CASES: [&str; 1] = ["store"];
 const OURS: &str = "sapwood-bpf";
 const HASH: &str = "kernel-hash";
 
-/// Keys that a commit changes, all of them to the number of the commit.
+/// The number of keys of a commit, which sets all of them to the number of the commit.
 const KEYS: u32 = 1_000;
 
 /// Runs the case.
@@ -26,14 +26,14 @@ pub fn run(options: &Options, report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-/// What programs look at.
+/// The maps that programs read.
 struct Maps {
     store: UserStore<u64>,
     hash: MapHandle,
 }
 
 impl Maps {
-    /// Gives all keys this value.
+    /// Sets all keys to this value.
     fn change(&self, engine: &str, value: u64) -> Result<(), String> {
         if engine == OURS {
             let mut txn = self.store.begin();
@@ -56,7 +56,8 @@ impl Maps {
     }
 }
 
-/// What a program saw: the value of the first key, and how many keys had another one, or none.
+/// Runs the program; returns the value of the first key, and the number of keys with another value
+/// or none.
 fn look(programs: &Programs, engine: &str, window: u32) -> Result<(u64, u64), String> {
     let program = if engine == OURS {
         "sw_look_store"
@@ -69,7 +70,7 @@ fn look(programs: &Programs, engine: &str, window: u32) -> Result<(u64, u64), St
         0 => Ok((seen[1], seen[2])),
         // A lookup beside a writer may miss a key of the kernel's table.
         missing if engine == HASH => Ok((seen[1], seen[2].max(missing))),
-        missing => Err(format!("WRONG: {engine}: {missing} keys are not there")),
+        missing => Err(format!("WRONG: {engine}: {missing} keys are missing")),
     }
 }
 
@@ -93,7 +94,7 @@ fn measure(name: &'static str, options: &Options, report: &mut Report) -> Result
             if !options.wants_engine(engine) {
                 continue;
             }
-            // Alone: a commit is seen by the next run.
+            // Without other activity: the next run of a program must see the commit.
             let mut times = Vec::new();
             let begins = Instant::now();
             while begins.elapsed() < time {
@@ -109,7 +110,7 @@ fn measure(name: &'static str, options: &Options, report: &mut Report) -> Result
             times.sort_by(f64::total_cmp);
             let visible = times[times.len() / 2];
             samples.add(engine, &Measure::new("commit_visible_us", visible, "us"));
-            // Beside programs that look all the time.
+            // Beside programs that read without a pause.
             let stop = AtomicBool::new(false);
             let (runs, halves) = std::thread::scope(|scope| {
                 let looks = scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! Threads that read a range map beside one that changes it, and threads that all change it.
+//! Range maps with readers beside one writer, and with several writers.
 
 use std::collections::VecDeque;
 use std::sync::Barrier;
@@ -16,7 +16,7 @@ use crate::ranges::{Engine, Op, Query, Reference, Tally};
 use crate::report::{Measure, Report, Samples};
 use crate::suite::{Options, mega_rate, mops};
 
-/// The cases, with how many readers and writers each has.
+/// The cases, each with its numbers of readers and writers.
 const CASES: [(&str, usize, usize); 5] = [
     ("beside-1w1r", 1, 1),
     ("beside-1w2r", 2, 1),
@@ -30,7 +30,7 @@ pub(super) fn names() -> [&'static str; 5] {
     CASES.map(|(name, ..)| name)
 }
 
-/// An engine whose type is forgotten.
+/// An engine with its type erased.
 struct Lane {
     name: &'static str,
     run: fn(&Work, Duration) -> Vec<Measure>,
@@ -53,23 +53,23 @@ pub(super) fn wanted(options: &Options) -> bool {
     lanes().iter().any(|lane| options.wants_engine(lane.name))
 }
 
-/// Ranges in all regions.
+/// The number of ranges in all regions together.
 const RANGES: usize = 1_000;
 /// The number of indices of a writer's region.
 const REGION: u64 = 1 << 40;
-/// Lookups between two points where a reader holds nothing.
+/// The number of lookups between two points where a reader holds no reference.
 const BURST: usize = 32;
 
-/// What a map begins with, and what is looked up.
+/// The initial contents of a map, and the lookups.
 struct Work {
     readers: usize,
     writers: usize,
-    /// Ranges with even values, which stay.
+    /// Ranges with even values, which stay mapped.
     standing: Vec<Op>,
-    /// What a writer has mapped at most.
+    /// The largest number of ranges that a writer has mapped at once.
     most: usize,
     probes: Vec<u64>,
-    /// What stands at each probe; 0 for nothing.
+    /// The value that stays at each probe; 0 where none does.
     stands: Vec<u64>,
 }
 
@@ -111,20 +111,21 @@ fn stored(ops: &[Op]) -> Reference {
     map
 }
 
-/// What a writer does, turn by turn: it maps a range of 1 to 16 pages at the lowest fit in its
-/// region and, when it has mapped enough, unmaps one that it had mapped.
+/// The changes of a writer, turn by turn. A turn maps a range of 1 to 16 pages at the lowest gap
+/// that fits in the writer's region. When enough is mapped, it also unmaps one range that the
+/// writer mapped before.
 struct Turns {
     rng: Rng,
     region: u64,
     mapped: VecDeque<u64>,
     most: usize,
     value: u64,
-    /// Where ranges were mapped, and what was unmapped.
+    /// The places of the mapped ranges, and the unmapped values.
     tally: Tally,
     count: usize,
 }
 
-/// A map as a writer uses it: the engine under test, or the one that it is compared with.
+/// A map as a writer uses it: the tested engine or the reference.
 trait Changes {
     fn alloc(&mut self, within: Query, value: u64) -> Option<u64>;
     fn erase(&mut self, index: u64) -> Option<u64>;
@@ -163,7 +164,7 @@ impl Turns {
         }
     }
 
-    /// One turn; the time of the mapping.
+    /// Runs one turn; returns the time of the mapping.
     fn take(&mut self, map: &mut impl Changes) -> Duration {
         let within = Query {
             size: self.rng.u64(1..=16) * model::PAGE,
@@ -174,7 +175,7 @@ impl Turns {
         let place = map.alloc(within, self.value);
         let time = start.elapsed();
         self.tally.add(place);
-        // Values of what is mapped are odd.
+        // The values of mapped ranges are odd.
         self.value += 2;
         self.mapped.push_back(place.expect("a region has room"));
         if self.mapped.len() > self.most {
@@ -187,7 +188,7 @@ impl Turns {
         time
     }
 
-    /// How many changes these turns were.
+    /// The number of changes in these turns.
     fn changes(&self) -> usize {
         2 * self.count - self.mapped.len()
     }
@@ -201,9 +202,9 @@ pub(super) fn run_case(name: &str, options: &Options, cases_left: usize, report:
     let mut lanes = lanes();
     lanes.retain(|lane| options.wants_engine(lane.name));
     let who = match readers {
-        0 => format!("{writers} threads that change it, each in a region of its own"),
-        1 => "a thread that reads it beside one that changes it".into(),
-        _ => format!("{readers} threads that read it beside one that changes it"),
+        0 => format!("{writers} writers, each in its own region"),
+        1 => "a reader beside a writer".into(),
+        _ => format!("{readers} readers beside a writer"),
     };
     report.begin(format!(
         "{name}: an address space of {} ranges, {who}: lowest fit of 1 to 16 pages, exact erasure",
@@ -224,7 +225,7 @@ pub(super) fn run_case(name: &str, options: &Options, cases_left: usize, report:
     report.end(samples, &[RwLockBtree::NAME]);
 }
 
-/// One round of one engine.
+/// Runs one round of one engine.
 fn run_engine<S: Shared>(work: &Work, window: Duration) -> Vec<Measure> {
     let map = S::new();
     for op in &work.standing {
@@ -266,22 +267,22 @@ fn run_engine<S: Shared>(work: &Work, window: Duration) -> Vec<Measure> {
     measures
 }
 
-/// What readers did, all together.
+/// The results of all readers together.
 #[derive(Default)]
 struct Reads {
     count: usize,
     time: Duration,
 }
 
-/// What a writer did.
+/// The results of a writer.
 struct Writer {
     turns: Turns,
-    /// How long each mapping took.
+    /// The time of each mapping.
     nanoseconds: Vec<u64>,
     time: Duration,
 }
 
-/// Lets the readers and some writers work for a while.
+/// Runs the readers and some writers for a while.
 fn threads<S: Shared>(
     map: &S,
     work: &Work,
@@ -324,7 +325,7 @@ fn threads<S: Shared>(
     })
 }
 
-/// Looks indices up, a burst at a time and at least one, until told to stop.
+/// Looks indices up, one burst at a time and at least one, until told to stop.
 fn read(
     reader: &mut impl Loads,
     work: &Work,
@@ -332,7 +333,7 @@ fn read(
     stop: &AtomicBool,
     name: &str,
 ) -> Reads {
-    // Each reader starts elsewhere.
+    // Each reader starts at another place.
     let mut from = work.probes.len() * number / work.readers / BURST * BURST;
     let (mut count, mut wrong) = (0, 0);
     let start = Instant::now();
@@ -354,8 +355,8 @@ fn read(
     Reads { count, time }
 }
 
-/// Whether an answer can be: what stands there or, where nothing does, nothing or what a writer has
-/// mapped there.
+/// Whether an answer is possible: the value that stays there or, where none does, no value or an
+/// odd one, which a writer has mapped there.
 fn is_right(answer: Option<u64>, stands: u64) -> bool {
     match (answer, stands) {
         (None, 0) => true,
@@ -364,7 +365,7 @@ fn is_right(answer: Option<u64>, stands: u64) -> bool {
     }
 }
 
-/// Takes turns, at least one, until told to stop.
+/// Runs turns, at least one, until told to stop.
 fn write<S: Shared>(map: &S, mut turns: Turns, stop: &AtomicBool) -> Writer {
     let mut map = map;
     let mut nanoseconds = Vec::with_capacity(1 << 20);

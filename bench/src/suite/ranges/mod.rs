@@ -1,39 +1,39 @@
-//! The suite `ranges`: maps of ranges of `u64` that do not overlap to a `u64`.
+//! The suite `ranges`: maps from disjoint ranges of `u64` to a `u64`.
 //!
-//! In the cases `1k`, `100k`, `1m` and `bytes-1m` a map is built of ranges in a random order, read,
-//! and then changed; in the others it is made by a stream of changes, and then read. Each round
-//! does so with every engine. All answers are compared with those of `std-btreemap`: one by one in
-//! the first round, by checksums in all; the run ends where any differs.
+//! In the cases `1k`, `100k`, `1m` and `bytes-1m` a map is built from ranges in a random order,
+//! read, and then changed. In the other cases a stream of changes builds the map, which is then
+//! read. Each round does so with every engine. All answers are compared with those of
+//! `std-btreemap`: one by one in the first round, by checksums in all rounds. The run ends at the
+//! first difference.
 //!
-//! In the cases `replay-…` the stream is what real programs had mapped and unmapped, recorded: see
+//! In the cases `replay-…` the stream is a recording of what real programs mapped and unmapped: see
 //! [`replay`].
 //!
 //! In the cases `beside-1wNr` and `writers-N` threads share the map: see [`beside`]. A writer maps
-//! ranges at the lowest fit in its region of an address space and unmaps them again. Meanwhile N
-//! readers look indices up, or N writers change the map, each in a region of its own. Readers judge
-//! each answer. What the writers were answered, and the entries that they left, are compared with
-//! what `std-btreemap` answers to the same changes.
+//! ranges at the lowest gap that fits in its region of an address space, and unmaps them again.
+//! Meanwhile N readers look indices up, or N writers change the map, each in a region of its own.
+//! Readers check each answer. The answers to the writers, and the entries that they left, are
+//! compared with those of `std-btreemap` after the same changes.
 //!
 //! | metric | what it is |
 //! |---|---|
-//! | `load_ns`, `load_dependent_ns` | one lookup of a random index from 0 to the last end, in ranges or in gaps; dependent: each when the answer to the one before is known |
-//! | `iter_ns` | reading all entries in order, for each of them |
-//! | `gap_common_ns` | the lowest fit of a size that half of all gaps have, within a random window |
+//! | `load_ns`, `load_dependent_ns` | one lookup of a random index from 0 to the last end, in ranges or in gaps; dependent: each after the answer to the one before is known |
+//! | `iter_ns` | reading all entries in order, per entry |
+//! | `gap_common_ns` | the search for the lowest gap of a size that half of all gaps have, within a random window |
 //! | `gap_rare_ns` | the same from the start, of a size that only one gap near the end has; of the largest gap, wherever it is, after a stream |
-//! | `store_ns` | one change: of a built map, a range like its own stored at a random place, or the entry at one erased; otherwise one of the stream's |
+//! | `store_ns` | one change. Of a built map: storing a range like its own at a random place, or erasing the entry at one. Otherwise one of the stream's changes |
 //! | `bytes_per_entry` | all memory of the map as built, malloc's rounding and headers included |
-//! | `nodes_requested` | what the plans of the same changes ask for |
-//! | `nodes_used` | the nodes that were made for them |
-//! | `nodes_requested_worst`, `nodes_requested_vacant` | what the kernel's formulas ask for them at the heights of our tree: before its series, and with vacant and sufficient heights |
-//!
+//! | `nodes_requested` | the nodes that the plans of the same changes request |
+//! | `nodes_used` | the nodes that these changes made |
+//! | `nodes_requested_worst`, `nodes_requested_vacant` | the nodes that the kernel's formulas request for them at the heights of our tree: before its series, and with vacant and sufficient heights |
 //! | `load_mops` | in `beside-1wNr`: lookups of all readers beside the writer, in millions a second |
 //! | `load_alone_mops` | the same before the writer begins |
 //! | `change_mops` | changes of all writers, in millions a second |
 //! | `p50_us`, `p99_us`, `worst_us` | one mapping beside the other threads: the search for the lowest gap of n pages, and the store there |
 //!
-//! Times of one thread are what it used of its core, those of several are of the clock on the wall.
-//! Ours is read through one view, and takes and leaves its lock for each change; the peers have
-//! none where one thread works, and a lock in the other cases.
+//! Times of one thread are its processor time, times of several threads are wall-clock time.
+//! Sapwood's map is read through one view, and acquires and releases its lock for each change. The
+//! peers have no lock where one thread works, and have one in the other cases.
 
 mod beside;
 mod replay;
@@ -120,9 +120,9 @@ fn run_case(
     report.end(samples, &[ranges::REFERENCE]);
 }
 
-/// The requests for nodes as the kernel's series prints them.
+/// The requests for nodes in the form in which the kernel's series prints them.
 fn histograms(requests: &Requests) -> [String; 3] {
-    // Those that had nothing to do are not counted.
+    // Changes that had nothing to do are not counted.
     let writes = requests.planned.asked();
     [
         ("planned", &requests.planned),
@@ -136,7 +136,7 @@ fn histograms(requests: &Requests) -> [String; 3] {
     })
 }
 
-/// Compares all answers, counts the memory, and asks for the plans.
+/// Compares all answers, counts the memory, and collects the requests of the plans.
 fn check(work: &Work, lane: &Lane) -> Result<(Vec<Measure>, Option<Requests>), String> {
     let (name, expected) = (lane.name, &work.expected);
     if work.stream && !changes(work, lane) {
@@ -179,13 +179,13 @@ fn check(work: &Work, lane: &Lane) -> Result<(Vec<Measure>, Option<Requests>), S
     Ok((measures, requests))
 }
 
-/// Whether the engine can make the changes.
+/// Whether the engine can make the changes of the case.
 fn changes(work: &Work, lane: &Lane) -> bool {
     let takes_out = |op: &Op| matches!(op, Op::Erase { .. } | Op::Clear { .. });
     lane.no_erase.is_none() || !work.changes.iter().any(takes_out)
 }
 
-/// One round of one engine.
+/// Runs one round of one engine.
 fn time(work: &Work, lane: &Lane) -> Vec<Measure> {
     let (name, expected) = (lane.name, &work.expected);
     alloc::trim();
@@ -222,7 +222,7 @@ fn time(work: &Work, lane: &Lane) -> Vec<Measure> {
         let (time, tally) = timed(|| built.gaps(&work.common));
         assert_eq!(tally, expected.common, "{name}");
         measure("gap_common_ns", time, work.common.len());
-        // A scan takes so long that a few are enough, a descent so short that few would not be.
+        // A scan takes long, so a few are enough; a descent is short, so many are needed.
         let mut count = 1;
         let time = loop {
             let (time, _) = timed(|| built.gaps(&work.rare[..count]));

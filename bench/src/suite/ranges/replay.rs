@@ -1,4 +1,5 @@
-//! Recorded address spaces: what programs asked the kernel to map and to unmap, as changes.
+//! Recorded address spaces: the mappings and unmappings that programs requested from the kernel, as
+//! changes.
 
 use std::ops::RangeInclusive;
 
@@ -6,20 +7,20 @@ use sapwood_model::data::ranges::PAGE;
 
 use crate::ranges::{Op, Reference};
 
-/// A compiler, with the programs that it starts; each has an address space of its own.
+/// A recording of a compiler and the programs that it starts; each has an address space of its own.
 pub(super) const CC: &str = include_str!("replay/cc.txt");
-/// An interpreter.
+/// A recording of an interpreter.
 pub(super) const PYTHON: &str = include_str!("replay/python.txt");
 
 /// The last index of an address space: 47 bits.
 const LAST: u64 = (1 << 47) - 1;
 
-/// What a line of a recording says.
+/// A line of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Call {
-    /// A program begins in an empty address space.
+    /// A program starts with an empty address space.
     Begin,
-    /// A range is mapped, whatever was there.
+    /// A range is mapped, whatever it contained.
     Map(RangeInclusive<u64>),
     /// A range is unmapped, wherever entries begin and end.
     Unmap(RangeInclusive<u64>),
@@ -51,8 +52,8 @@ fn call(line: &str) -> Option<Call> {
     }
 }
 
-/// A recording as changes, again and again until there are `count` or a few more. The last pass
-/// ends where the most is mapped: that is what is read afterwards.
+/// The changes of a recording, repeated until there are at least `count`. The last pass ends where
+/// the most entries are mapped; that state is read afterwards.
 pub(super) fn changes(text: &str, count: usize) -> Vec<Op> {
     let calls = parse(text).expect("the recordings are in the repository");
     let peak = peak(&calls);
@@ -61,7 +62,7 @@ pub(super) fn changes(text: &str, count: usize) -> Vec<Op> {
     ops(all)
 }
 
-/// How many calls it takes until there are the most entries.
+/// The number of calls up to the largest number of entries.
 fn peak(calls: &[Call]) -> usize {
     let mut map = Reference::default();
     let lengths = ops(calls).into_iter().map(|op| {

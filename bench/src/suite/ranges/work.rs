@@ -1,4 +1,4 @@
-//! What one case does, and what the answers are.
+//! The work of each case, and the expected answers.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -27,45 +27,45 @@ pub(super) const CASES: [&str; 10] = [
 pub(super) struct Work {
     /// The case.
     pub(super) name: &'static str,
-    /// What it is, in a line for a report.
+    /// A description of the case, in a line for a report.
     pub(super) how: String,
-    /// What the map begins with.
+    /// The initial contents of the map.
     pub(super) base: Vec<Op>,
     /// The changes that are timed.
     pub(super) changes: Vec<Op>,
-    /// Whether the changes make the map that is read; otherwise it is read before them.
+    /// Whether the changes build the map that is read; otherwise it is read before them.
     pub(super) stream: bool,
-    /// Indices to look up.
+    /// The indices to look up.
     pub(super) probes: Vec<u64>,
-    /// Searches for a gap that is often there; none in a map without gaps.
+    /// Searches for a gap of a common size; empty for a map without gaps.
     pub(super) common: Vec<Query>,
-    /// One search for a gap that is there once, many times.
+    /// The same search, many times, for a gap that exists once.
     pub(super) rare: Vec<Query>,
-    /// How long to look for it.
+    /// The time limit for that search.
     pub(super) patience: Duration,
-    /// What the reference answers.
+    /// The answers of the reference.
     pub(super) expected: Expected,
 }
 
 /// The reference's answers.
 pub(super) struct Expected {
-    /// To each probe.
+    /// The answer to each probe.
     pub(super) answers: Vec<Option<u64>>,
-    /// To all probes.
+    /// The checksum of all probes.
     pub(super) loads: Tally,
     /// The entries that are read.
     pub(super) entries: EntrySum,
-    /// To the searches for common gaps.
+    /// The checksum of the searches for common gaps.
     pub(super) common: Tally,
-    /// To one search for the rare gap.
+    /// The checksum of one search for the rare gap.
     pub(super) rare: Tally,
-    /// What the changes erased, and where they found room.
+    /// The checksum of the erased values and of the gaps that the changes found.
     pub(super) changed: Tally,
     /// The entries after the changes.
     pub(super) left: EntrySum,
 }
 
-/// What a case makes and changes.
+/// The initial contents and the changes of a case.
 struct Plan {
     how: String,
     base: Vec<RangeInclusive<u64>>,
@@ -131,11 +131,11 @@ fn plan(name: &str, options: &Options) -> Plan {
                 "100k" => options.size(100_000, 10_000),
                 _ => options.size(1_000_000, 30_000),
             };
-            // The one wide gap has a hundredth of the ranges behind it.
+            // One hundredth of the ranges lie behind the one wide gap.
             base = model::pages_with_rare_gaps(n, n - n / 100, 1).shuffled;
             changes = churn(&base, model::PAGE, count(options));
             how = format!(
-                "{n} ranges of 1 to 16 pages, seven of ten behind a gap of as many, in random order"
+                "{n} ranges of 1 to 16 pages, seven of ten behind a gap of the same kind, in random order"
             );
         }
         "bytes-1m" => {
@@ -143,7 +143,7 @@ fn plan(name: &str, options: &Options) -> Plan {
             base = bytes(n);
             changes = churn(&base, 1, count(options));
             how = format!(
-                "{n} ranges of 1 to 65536 bytes, seven of ten behind a gap of as many, in random order"
+                "{n} ranges of 1 to 65536 bytes, seven of ten behind a gap of the same kind, in random order"
             );
         }
         "vma" => {
@@ -158,30 +158,30 @@ fn plan(name: &str, options: &Options) -> Plan {
         "pages-1m-30erase" => {
             base = Vec::new();
             changes = converted(model::pages_1m_30erase(count(options), 1));
-            how = "1 to 1M pages at random places of 47 bits, stored (70 %) or cleared, from an empty map on".into();
+            how = "1 to 1M pages at random places of 47 bits, stored (70 %) or cleared, starting with an empty map".into();
         }
         "sparse-256" => {
             let small = model::sparse_256(1);
             base = small.initial;
             changes = converted(small.changes.take(count(options)));
-            how = "256 ranges of 1 to 16 pages, 2^56 indices apart; as many pages stored within 16 pages of one".into();
+            how = "256 ranges of 1 to 16 pages, 2^56 indices apart; 1 to 16 pages stored within 16 pages of one".into();
         }
         "replay-cc" => {
             base = Vec::new();
             changes = replay::changes(replay::CC, count(options));
-            how = "what a C compiler, its assembler and its linker had mapped and unmapped, recorded; again and again".into();
+            how =
+                "recorded mappings of a C compiler, its assembler and its linker, repeated".into();
         }
         "replay-python" => {
             base = Vec::new();
             changes = replay::changes(replay::PYTHON, count(options));
-            how = "what a Python interpreter had mapped and unmapped, recorded; again and again"
-                .into();
+            how = "recorded mappings of a Python interpreter, repeated".into();
         }
         _ => {
             let small = model::dense_256(1);
             base = small.initial;
             changes = converted(small.changes.take(count(options)));
-            how = "256 ranges of 1 to 16 pages without gaps; as many pages stored over them".into();
+            how = "256 ranges of 1 to 16 pages without gaps; 1 to 16 pages stored over them".into();
         }
     }
     let how = format!("{how}; {} changes", changes.len());
@@ -193,7 +193,7 @@ fn plan(name: &str, options: &Options) -> Plan {
     }
 }
 
-/// How many changes there are.
+/// The number of changes.
 fn count(options: &Options) -> usize {
     options.size(500_000, 10_000)
 }
@@ -203,7 +203,7 @@ fn store(range: &RangeInclusive<u64>, value: u64) -> Op {
     Op::Store { start, end, value }
 }
 
-/// Ranges as the pages' are, but of any number of bytes.
+/// Ranges like those of pages, but with any number of bytes.
 fn bytes(n: usize) -> Vec<RangeInclusive<u64>> {
     let mut rng = Rng::with_seed(1);
     let mut end = 0;
@@ -224,18 +224,19 @@ fn bytes(n: usize) -> Vec<RangeInclusive<u64>> {
     ranges
 }
 
-/// Random overwriting and erasing: ranges of 1 to 16 pages, in multiples of `unit`, are stored at
-/// random places, or the entry that is at one is erased. Between three and five quarters of the
-/// entries are there at any time.
+/// Random overwriting and erasing. A change stores a range of 1 to 16 pages, in multiples of
+/// `unit`, at a random place, or erases the entry that contains a random index. The number of
+/// entries stays between three and five quarters of the initial one.
 fn churn(base: &[RangeInclusive<u64>], unit: u64, count: usize) -> Vec<Op> {
     let last = base.iter().map(|range| *range.end()).max();
     let units = (last.expect("there are ranges") + 1) / unit;
     let most = 16 * model::PAGE / unit;
     let mut rng = Rng::with_seed(2);
-    // What is there is followed: an erasure shall find something, and many of them leave as much.
+    // A copy of the map follows the changes, so that each erasure finds an entry and many of them
+    // keep the number of entries constant.
     let mut map = Reference::default();
     map.apply(&stored(base));
-    // Behind those of the base.
+    // These values are greater than those of the base.
     let values = base.len() as u64..;
     let ops = values.take(count).map(|value| {
         let store = match map.len() {
@@ -259,14 +260,14 @@ fn churn(base: &[RangeInclusive<u64>], unit: u64, count: usize) -> Vec<Op> {
     ops.collect()
 }
 
-/// Stores of these ranges.
+/// The stores of these ranges.
 fn stored(base: &[RangeInclusive<u64>]) -> Vec<Op> {
     let base = base.iter().zip(0..);
     base.map(|(range, value)| store(range, value)).collect()
 }
 
 fn converted(changes: impl IntoIterator<Item = Change>) -> Vec<Op> {
-    // The base has smaller ones.
+    // The base has smaller values.
     let values = 1 << 32..;
     let ops = changes
         .into_iter()
@@ -291,8 +292,7 @@ fn converted(changes: impl IntoIterator<Item = Change>) -> Vec<Op> {
     ops.collect()
 }
 
-/// The lengths of the gaps between entries, from the least to the largest, and the end of the last
-/// entry.
+/// The lengths of the gaps between entries, in ascending order, and the end of the last entry.
 fn gaps(entries: &[(u64, u64, u64)]) -> (Vec<u64>, u64) {
     let between = entries.windows(2).map(|pair| pair[1].0 - pair[0].1 - 1);
     let mut gaps: Vec<_> = between.filter(|gap| *gap > 0).collect();
@@ -301,7 +301,7 @@ fn gaps(entries: &[(u64, u64, u64)]) -> (Vec<u64>, u64) {
     (gaps, *last)
 }
 
-/// Indices of random entries, and of the gaps before them.
+/// The indices of random entries, and of the gaps before them.
 pub(super) fn probes(entries: &[(u64, u64, u64)], count: usize) -> Vec<u64> {
     let mut rng = Rng::with_seed(3);
     let probes = (0..count).map(|_| {
@@ -330,7 +330,7 @@ fn common(gaps: &[u64], last: u64, count: usize) -> Vec<Query> {
             to: a.max(b),
         }
     });
-    // A window that is too small is a mistake in ours.
+    // Such a window would be an error of the suite if it were too small.
     queries
         .filter(|query| query.to - query.from >= size - 1)
         .take(count)

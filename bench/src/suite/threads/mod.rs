@@ -2,7 +2,8 @@
 //!
 //! It reproduces the tables that came with the qp-trie map proposed for the Linux kernel's BPF (Hou
 //! Tao, 2022): lookups and updates over five key sets with 1 to 16 threads, and the memory. Here
-//! there are at most twice as many threads as cores, and the notes say how many cores there were.
+//! the number of threads is at most twice the number of cores, and the notes give the number of
+//! cores.
 //!
 //! | cases | what runs |
 //! |---|---|
@@ -11,22 +12,22 @@
 //!
 //! | metric of `threads-KEYSET-N` | what it is |
 //! |---|---|
-//! | `lookup_mops` | lookups of present keys a second on the clock, in millions, all threads together, each from another place in one random order, which is not that of the inserts or updates |
-//! | `update_mops` | removals and inserts a second on the clock, all threads together. Each thread has its own part of the keys, removes 256 of them, inserts them again with new values, and goes on to the next 256. The kernel's benchmark counts so too: each thread stores all keys of its part and deletes them again, and both count |
-//! | `replace_mops` | new values for present keys a second on the clock, all threads on all keys |
-//! | `lookup_cpu_mops`, `update_cpu_mops`, `replace_cpu_mops` | the same operations for each second of processor time of the threads, whatever the number of cores: a map that scales keeps it while threads are added |
-//! | `met_lock_share` | of the removals and inserts, the share that met a lock which another thread held; of maps that can tell |
-//! | `waited_ns_per_op` | what they waited for it, in nanoseconds on the clock, shared among all of them |
+//! | `lookup_mops` | lookups of present keys a second of wall-clock time, in millions, all threads together, each from another place in one random order, which differs from that of the inserts and updates |
+//! | `update_mops` | removals and inserts a second of wall-clock time, all threads together. Each thread has its own part of the keys, removes 256 of them, inserts them again with new values, and continues with the next 256. The kernel's benchmark counts in the same way: each thread stores all keys of its part and deletes them again, and both count |
+//! | `replace_mops` | new values for present keys a second of wall-clock time, all threads on all keys |
+//! | `lookup_cpu_mops`, `update_cpu_mops`, `replace_cpu_mops` | the same operations per second of processor time of the threads, whatever the number of cores: a map that scales keeps this rate while threads are added |
+//! | `met_lock_share` | the share of the removals and inserts that met a lock which another thread held; only of maps that can tell |
+//! | `waited_ns_per_op` | the time that they waited for the lock, in nanoseconds of wall-clock time, divided by the number of all of them |
 //! | `bytes_per_key` | memory beyond the key bytes after the build, malloc's rounding and headers included |
 //! | `insert_mops` | inserts a second by one thread into a map that grows from empty; with one thread, and mixed |
 //!
 //! | metric of `threads-mixed-KEYSET` | what it is |
 //! |---|---|
-//! | `reader_alone_cpu_mops` | lookups for each second of processor time of two readers, nobody writes |
-//! | `reader_apart_cpu_mops` | the same while two writers are busy in *another* map: what the machine's caches and cores take |
+//! | `reader_alone_cpu_mops` | lookups per second of processor time of two readers, while nobody writes |
+//! | `reader_apart_cpu_mops` | the same while two writers are busy in *another* map: the cost of sharing the machine's caches and cores |
 //! | `reader_beside_cpu_mops` | the same while two writers are busy in this map |
-//! | `writers1_cpu_mops` | inserts and removals of absent keys for each second of processor time of one writer |
-//! | `writers2_apart_cpu_mops` | the sum of two writers, each in its own map and its own processor time: what the machine allows |
+//! | `writers1_cpu_mops` | inserts and removals of absent keys per second of processor time of one writer |
+//! | `writers2_apart_cpu_mops` | the sum of two writers, each in its own map and by its own processor time: the limit of the machine |
 //! | `writers2_cpu_mops` | the sum of two writers in one map, on different keys: twice `writers1_cpu_mops` if they do not disturb each other |
 
 mod work;
@@ -46,7 +47,7 @@ const KEYSETS: [&str; 5] = ["random-binary", "kallsyms", "btf", "paths", "domain
 /// The engine that tables show ratios to.
 const BASE: &str = "dashmap";
 
-/// Numbers of threads, as far as they make sense.
+/// The numbers of threads; only those that suit the number of cores are run.
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// The cases of one key set; the maps are built once for all of them.
@@ -58,9 +59,9 @@ pub struct Group {
 /// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
-    /// This many threads that all do the same.
+    /// This many threads that all do the same work.
     Threads(usize),
-    /// Readers and writers.
+    /// Readers beside writers.
     Mixed,
 }
 
@@ -73,14 +74,15 @@ impl Case {
     }
 }
 
-/// All engines that are wanted.
+/// The engines that are to be run.
 pub fn lanes(options: &Options) -> Vec<Lane> {
     let mut lanes = concurrent::lanes();
     lanes.retain(|lane| options.wants_engine(lane.name));
     lanes
 }
 
-/// What is to be run: nothing unless cases are named, because it takes longer than all else.
+/// The groups that are to be run: none unless cases are named, because they take longer than all
+/// other cases.
 pub fn groups(options: &Options) -> Vec<Group> {
     if options.cases.is_empty() {
         return Vec::new();
@@ -109,7 +111,7 @@ pub fn names() -> String {
 }
 
 impl Group {
-    /// Runs the cases; `groups_left` groups, this one included, share what time there is.
+    /// Runs the cases; `groups_left` groups, this one included, share the remaining time.
     pub fn run(&self, options: &Options, lanes: &[Lane], groups_left: usize, report: &mut Report) {
         let set = match KeySet::load(self.keyset, options) {
             Ok(set) => set,
@@ -180,7 +182,7 @@ impl Group {
     }
 }
 
-/// The distinct ones of some keys, as places.
+/// The places of the distinct keys among some keys.
 fn distinct(keys: &crate::keylist::KeyList) -> Vec<usize> {
     let mut seen = HashSet::new();
     (0..keys.len())

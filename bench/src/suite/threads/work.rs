@@ -1,5 +1,4 @@
-//! What the threads of a case do: builds a map, lets them work on it, and checks what they were
-//! answered.
+//! The work of the threads of a case: builds a map, runs the threads on it, and checks the answers.
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -15,18 +14,18 @@ use crate::engines::settle;
 use crate::keylist::KeyList;
 use crate::report::Measure;
 
-/// The keys of a group, and of one of its rounds.
+/// The keys of a group, and their orders in one of its rounds.
 ///
-/// What inserts or replaces entries one after the other leaves them one after the other in memory.
-/// A pass in the same order would find each beside the one before, as no real user does; so no two
-/// phases in a row have one order.
+/// Inserting or replacing entries in some order leaves them in that order in memory. A pass in the
+/// same order would find each entry beside the one before, which real programs do not. Therefore
+/// two consecutive phases never have the same order.
 pub struct Keys {
-    /// What the map holds, with empty stamps, in the order in which it is built.
+    /// The contents of the map, with empty stamps, in the order of the build.
     pub all: KeyList,
-    /// Other keys, each once, for writers.
+    /// Other distinct keys, for writers.
     pub spare: KeyList,
     lookups: KeyList,
-    /// Two cases in a row take different ones.
+    /// Two consecutive cases use different orders.
     updates: [Order; 2],
     replaces: Order,
 }
@@ -49,11 +48,11 @@ impl Order {
     }
 }
 
-/// Writers need no more than this.
+/// The largest number of keys that writers need.
 const SPARE: usize = 200_000;
 
 impl Keys {
-    /// The keys of a set, those that are in it and those that are not, in the orders of a round.
+    /// The keys of a set, present and absent, in the orders of a round.
     pub fn new(present: &KeyList, absent: &KeyList, round: u64) -> Self {
         let unstamped =
             |keys: &KeyList| KeyList::new(keys.iter().map(|(key, value)| (key, value & !STAMP)));
@@ -71,19 +70,19 @@ impl Keys {
     }
 }
 
-/// Each measurement of a build covers this many inserts or more.
+/// Each measurement of a build covers at least this many inserts.
 const INSERTS: usize = 200_000;
 const QUICK_INSERTS: usize = 20_000;
 
-/// An engine that loses keys may miss one in this many, of the keys and of the operations of a
-/// thread; and a few in any case, as a short phase is no sample.
+/// An engine that loses keys may miss one in this many of the keys, and of the operations of a
+/// thread. It may miss a few in any case, because a short phase is a small sample.
 const LOSSES: u64 = 1000;
 const FEW: u64 = 10;
 
-/// How many threads read in a mixed case.
+/// The number of reading threads in a mixed case.
 const READERS: usize = 2;
 
-/// One engine's part of a round: a map that its cases share.
+/// One engine's part of a round, with the map that its cases share.
 pub struct Round<'k> {
     lane: &'k Lane,
     map: Box<dyn Map>,
@@ -93,7 +92,7 @@ pub struct Round<'k> {
     /// The places of keys that were missing at some time.
     lost: BTreeSet<usize>,
     inserts: u64,
-    /// How many cases there were so far.
+    /// The number of cases so far.
     cases: usize,
     window: Duration,
     bytes_per_key: Option<f64>,
@@ -101,7 +100,7 @@ pub struct Round<'k> {
 }
 
 impl<'k> Round<'k> {
-    /// Builds the map, and once more to count its memory if that is wanted.
+    /// Builds the map, and builds it once more to count its memory if `count_memory`.
     pub fn new(lane: &'k Lane, keys: &'k Keys, options: &Options, count_memory: bool) -> Self {
         settle();
         let bytes_per_key = count_memory.then(|| {
@@ -137,7 +136,7 @@ impl<'k> Round<'k> {
         round
     }
 
-    /// A case with this many threads that all do the same.
+    /// Runs a case with this many threads that all do the same work.
     pub fn threads(&mut self, threads: usize) -> Vec<Measure> {
         let keys = self.keys;
         let order = &keys.updates[self.cases % 2];
@@ -175,7 +174,7 @@ impl<'k> Round<'k> {
         measures
     }
 
-    /// Readers alone and beside writers; one writer and two.
+    /// Runs readers alone and beside writers; one writer and two.
     pub fn mixed(&mut self) -> Vec<Measure> {
         let other = build(self.lane, &self.keys.all);
         let spare = &self.keys.spare;
@@ -213,7 +212,7 @@ impl<'k> Round<'k> {
         ]
     }
 
-    /// What there is to say about keys that the map lost.
+    /// A note about the keys that the map lost.
     pub fn end(self) -> Option<String> {
         (!self.lost.is_empty()).then(|| {
             format!(
@@ -225,12 +224,12 @@ impl<'k> Round<'k> {
         })
     }
 
-    /// Threads that each go through all keys, from another place.
+    /// Runs threads that each visit all keys, from different starting places.
     fn everywhere(&self, threads: usize, task: Task, keys: &KeyList) -> Vec<Spent> {
         self.together(everywhere(&*self.map, threads, task, keys))
     }
 
-    /// Threads that each go through a part of the keys that is its own.
+    /// Runs threads that each visit their own part of the keys.
     fn in_parts(&self, threads: usize, task: Task, keys: &KeyList) -> Vec<Spent> {
         let job = |thread| {
             let [from, to] = [thread, thread + 1].map(|end| keys.len() * end / threads);
@@ -244,7 +243,7 @@ impl<'k> Round<'k> {
         self.together((0..threads).map(job).collect())
     }
 
-    /// Lets threads work for a while, and judges what they were answered.
+    /// Runs the jobs for a while, and checks the answers.
     fn together(&self, jobs: Vec<Job<'_>>) -> Vec<Spent> {
         let stop = AtomicBool::new(false);
         let start = Barrier::new(jobs.len() + 1);
@@ -275,8 +274,8 @@ impl<'k> Round<'k> {
         done
     }
 
-    /// Checks each key: its value is its own, and the stamp that of the last write of one of the
-    /// threads that wrote it in this order, or the one before if none did.
+    /// Checks each key. Its value must be its own. Its stamp must be that of the last write of one
+    /// of the threads that wrote it in this order, or the stamp before if none did.
     fn check(&mut self, order: &Order, written: &[Spent]) {
         let name = self.lane.name;
         let mut session = self.map.session();
@@ -302,7 +301,7 @@ impl<'k> Round<'k> {
                 Some(_) => last.any(|last| last == stamp),
                 None => stamp == self.stamps[place],
             };
-            // One that was lost may come back as it was then.
+            // A lost key may come back with its former value.
             let lost = self.lost.contains(&place);
             assert!(right || lost, "{name}: {what} is old: {stamp:#06x}");
             self.stamps[place] = stamp;
@@ -314,8 +313,8 @@ impl<'k> Round<'k> {
         );
     }
 
-    /// Checks that what writers inserted is gone. A key that the map lost for a while may have come
-    /// back.
+    /// Checks that the keys that writers inserted are gone. A key that the map lost for a while may
+    /// have come back.
     fn check_spare(&self) {
         let mut session = self.map.session();
         let left = (0..self.keys.spare.len())
@@ -330,7 +329,7 @@ impl<'k> Round<'k> {
     }
 }
 
-/// Threads that each go through all keys, from another place.
+/// Threads that each visit all keys, from different starting places.
 fn everywhere<'j>(map: &'j dyn Map, threads: usize, task: Task, keys: &'j KeyList) -> Vec<Job<'j>> {
     let job = |thread| Job {
         map,
@@ -355,16 +354,16 @@ fn build(lane: &Lane, keys: &KeyList) -> Box<dyn Map> {
     map
 }
 
-/// What a thread does with each run of keys.
+/// The operation of a thread on each run of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
-    /// Look them up.
+    /// Looks them up.
     Lookup,
-    /// Remove them and insert them again.
+    /// Removes them and inserts them again.
     Update,
-    /// Replace their values.
+    /// Replaces their values.
     Replace,
-    /// Insert them, and remove the run before.
+    /// Inserts them, and removes the run before.
     Churn,
 }
 
@@ -376,7 +375,7 @@ struct Job<'j> {
     walk: Walk,
 }
 
-/// What a thread did.
+/// The results of a thread.
 struct Spent {
     answers: Answers,
     cpu: Duration,
@@ -395,12 +394,12 @@ impl Job<'_> {
         } = self;
         let mut session = map.session();
         let mut answers = Answers::default();
-        // What is to be removed again.
+        // The run that is to be removed again.
         let mut standing = None;
         start.wait();
         let (began, cpu) = (Instant::now(), CpuClock::start());
-        // Once in any case: on a busy machine the window may be over before the thread gets a core,
-        // and a rate of nothing is none.
+        // The loop runs at least once. On a busy machine the window may end before the thread gets
+        // a core, and a rate needs at least one operation.
         loop {
             let (from, count, stamp) = walk.step();
             match task {
@@ -430,7 +429,7 @@ impl Job<'_> {
             ended,
             walk,
         };
-        // Not on the clock, so it must not count.
+        // This removal is outside the measured time, so it does not count.
         if let Some((from, count)) = standing {
             let last = session.removes(keys, from, count);
             spent.answers.missed += last.missed;
@@ -440,14 +439,14 @@ impl Job<'_> {
     }
 }
 
-/// A thread's endless way through a part of the keys, from some place in it.
+/// A thread's endless walk through a part of the keys, from some place in it.
 #[derive(Clone, Copy, Debug)]
 struct Walk {
     thread: usize,
     start: usize,
     len: usize,
     first: usize,
-    /// How far from `start`, all turns added up.
+    /// The distance from `start`, all turns added up.
     at: usize,
 }
 
@@ -463,7 +462,7 @@ impl Walk {
         }
     }
 
-    /// The next run of keys, and the stamp of this turn.
+    /// Advances by a run of keys; returns the run, and the stamp of this turn.
     fn step(&mut self) -> (usize, usize, u16) {
         let (turn, from) = (self.at / self.len, self.at % self.len);
         let count = RUN.min(self.len - from);
@@ -471,17 +470,17 @@ impl Walk {
         (self.start + from, count, self.stamp(turn))
     }
 
-    /// Tells threads apart, and the last 4096 turns of one.
+    /// A stamp that distinguishes threads, and the last 4096 turns of a thread.
     fn stamp(&self, turn: usize) -> u16 {
         (self.thread << 12 | turn & 0xfff) as u16
     }
 
-    /// The stamp of the last time that the walk came by a key.
+    /// The stamp of the walk's last visit to a key.
     fn last_stamp(&self, key: usize) -> Option<u16> {
         let from = key
             .checked_sub(self.start)
             .filter(|from| *from < self.len)?;
-        // The place of the last visit lies within one length before the end.
+        // The last visit lies within one length before the end.
         let turns = (self.at + self.len - 1 - from) / self.len;
         let turn = turns.checked_sub(1)?;
         (turn * self.len + from >= self.first).then(|| self.stamp(turn))
@@ -492,7 +491,8 @@ fn operations(done: &[Spent]) -> u64 {
     done.iter().map(|spent| spent.answers.count()).sum()
 }
 
-/// Operations of all threads from the first one's start to the last one's end.
+/// Operations of all threads over the wall-clock time from the first thread's start to the last
+/// one's end.
 fn clock_rate(metric: &'static str, done: &[Spent]) -> Measure {
     let began = done.iter().map(|spent| spent.began).min();
     let ended = done.iter().map(|spent| spent.ended).max();
@@ -509,7 +509,7 @@ fn cpu_rate(metric: &'static str, done: &[Spent]) -> Measure {
     mops(metric, operations(done) as usize, cpu)
 }
 
-/// Each thread's operations over its own processor time, added up.
+/// The sum of the threads' rates, each over the thread's own processor time.
 fn sum_of_rates(metric: &'static str, done: &[Spent]) -> Measure {
     let rate = |spent: &Spent| mega_rate(spent.answers.count() as usize, spent.cpu);
     Measure::new(metric, done.iter().map(rate).sum(), "Mop/s")

@@ -1,35 +1,35 @@
-//! The suite `versions`: stores that many read while one writes.
+//! The suite `versions`: stores with many readers and one writer.
 //!
 //! | cases | what runs |
 //! |---|---|
 //! | `readers-N` | N readers, no writer |
 //! | `rw-1wNr` | N readers beside a writer that is never idle |
-//! | `event-loop` | two event loops beside a writer that is never idle: a turn has 64 tasks, each a transaction of one lookup, and a loop says once a turn that it holds nothing; the writer's transactions have one operation, too |
+//! | `event-loop` | two event loops beside a writer that is never idle: a turn has 64 tasks, each a transaction of one lookup, and a loop reports a quiescent state once a turn; the writer's transactions have one operation, too |
 //! | `txn-TxO` | one reader beside one writer; both do loops of T transactions of O operations |
 //! | `items-N` | a store of N items, one thread: memory, then reads, then writes |
 //! | `commit1-N`, `commit1000-N` | transactions of 1 and of 1000 operations on N items, one thread |
-//! | `save` | snapshots of our store saved to a file over and over, beside transactions of one operation |
+//! | `save` | snapshots of Sapwood's store saved to a file over and over, beside transactions of one operation |
 //!
-//! Where nothing else is said a loop is 32 transactions of 32 operations. The number of items stays
-//! within a few hundred of N: the writer puts each key that it removes back a little later.
+//! Unless said otherwise, a loop is 32 transactions of 32 operations. The number of items stays
+//! within a few hundred of N, because the writer inserts each key that it removes again a little
+//! later.
 //!
 //! | metric | what it is |
 //! |---|---|
-//! | `reader_mops` | lookups in millions for each second of processor time of the readers |
-//! | `reader_wall_mops` | the same for each second on the clock, all readers together |
-//! | `writer_mops` | inserts and removals for each second of processor time of the writer |
-//! | `writer_wall_mops` | the same for each second on the clock |
-//! | `commit_wall_mops` | transactions for each second on the clock |
-//! | `commit_mops` | transactions, begun, filled and committed, for each second of processor time |
-//! | `commit_max_us` | the longest transaction on the clock; the least of the rounds is the one without noise |
-//! | `commit_p999_us` | the transaction than which one in a thousand took longer |
-//! | `save_ms`, `save_beside_ms` | saving a snapshot of all symbols, on the clock: without a writer, and beside one |
-//! | `commit_beside_wall_mops`, `commit_beside_max_us` | the writer's transactions beside the saving; in `save`, `commit_wall_mops` and `commit_max_us` are the same without |
+//! | `reader_mops` | lookups in millions per second of processor time of the readers |
+//! | `reader_wall_mops` | the same per second of wall-clock time, all readers together |
+//! | `writer_mops` | inserts and removals per second of processor time of the writer |
+//! | `writer_wall_mops` | the same per second of wall-clock time |
+//! | `commit_wall_mops` | transactions per second of wall-clock time |
+//! | `commit_mops` | transactions, begun, filled and committed, per second of processor time |
+//! | `commit_max_us` | the longest transaction by wall-clock time; the least of the rounds is the one without noise |
+//! | `commit_p999_us` | the 99.9th percentile of the transactions' times |
+//! | `save_ms`, `save_beside_ms` | saving a snapshot of all symbols, by wall-clock time: without a writer, and beside one |
+//! | `commit_beside_wall_mops`, `commit_beside_max_us` | the writer's transactions beside the saving; in `save`, `commit_wall_mops` and `commit_max_us` are the same without saving |
 //! | `bytes_per_item` | all memory, the keys too, malloc's rounding and headers included |
-
 //!
-//! `sapwood`, `rwlock-qp`, `arcswap-qp`, `urcu-qp` and `urcu-qsbr-qp` have the same trie, so that
-//! between them only the ways to protect readers are compared.
+//! `sapwood`, `rwlock-qp`, `arcswap-qp`, `urcu-qp` and `urcu-qsbr-qp` have the same trie. A
+//! comparison between them compares only their methods to protect readers.
 
 mod run;
 mod save;
@@ -48,7 +48,7 @@ use crate::stores::{
     Urcu, Version,
 };
 
-/// A store whose type is forgotten.
+/// A store with its type erased.
 struct Lane {
     name: &'static str,
     note: &'static str,
@@ -80,10 +80,11 @@ fn lanes() -> Vec<Lane> {
     ]
 }
 
-/// Which keys a case runs on.
+/// The keys of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// The kernel's symbols, or as many domains, if there are none; all or the first this many.
+    /// The kernel's symbols, or the same number of domain names if there are none: all of them, or
+    /// a sample of this size.
     Symbols(usize),
     /// This many domain names.
     Domains(usize),
@@ -179,24 +180,24 @@ fn run_case(
     report.end(samples, &[RwLockBtree::NAME, RwLockQp::NAME]);
 }
 
-/// The kernel's symbols, or what looks like them.
+/// The kernel's symbols, or keys that look like them.
 fn symbols(options: &Options) -> DataSet {
     let mut set =
         data::kallsyms().unwrap_or_else(|missing| missing.instead(data::symbols(121_000, 1)));
     if options.quick {
         set.thin(20_000);
     }
-    // The first this many should be a sample and not the first this many of one part of the kernel.
+    // A prefix of the shuffled list is a sample of the whole kernel, not of one part of it.
     fastrand::Rng::with_seed(1).shuffle(&mut set.keys);
     set
 }
 
-/// How many readers there are, case by case.
+/// The numbers of readers of the cases.
 fn readers(quick: bool, cores: usize) -> Vec<usize> {
     if quick {
         return vec![1, 2, 4, 10];
     }
-    // Where there are more cores, powers of two up to their number.
+    // With more cores, powers of two up to their number follow.
     let more = std::iter::successors(Some(16), |n| Some(2 * n));
     (1..=10).chain(more.take_while(|n| *n <= cores)).collect()
 }

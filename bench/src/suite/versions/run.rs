@@ -1,4 +1,4 @@
-//! One round of one store: builds it, lets it work, and checks what it answered.
+//! One round of one store: builds it, runs the work on it, and checks its answers.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,10 +13,10 @@ use crate::report::Measure;
 use crate::stores::{Reader, Seen, Store, Txn, Writer};
 use crate::suite::mops;
 
-/// The measures of one round.
+/// The measurements of one round.
 pub type Measured = Vec<Measure>;
 
-/// One round.
+/// Runs one round.
 pub fn run_store<S: Store>(keys: &Keys, work: &Work) -> Measured {
     settle();
     alloc::trim();
@@ -32,8 +32,8 @@ pub fn run_store<S: Store>(keys: &Keys, work: &Work) -> Measured {
     }
 }
 
-/// A full store, filled in transactions of a thousand. One more follows that changes nothing: a
-/// store that brings a second copy up to date a transaction later has done so then.
+/// A full store, filled in transactions of a thousand changes. An empty transaction follows: a
+/// store that updates a second copy one transaction later has done so by then.
 fn full<S: Store>(keys: &Keys) -> S {
     let store = S::new();
     let mut writer = store.writer();
@@ -68,7 +68,8 @@ fn threads<S: Store>(
         let going = move || !stop.load(Relaxed);
         let reading: Vec<_> = (0..readers)
             .map(|number| {
-                // Each reader starts elsewhere, so that they do not warm each other's way.
+                // Each reader starts at another place, so that no reader warms the cache for
+                // another.
                 let from = keys.len() * number / readers;
                 scope.spawn(move || {
                     let mut reader = store.reader();
@@ -200,8 +201,8 @@ fn commits<S: Store>(keys: &Keys, operations: usize, window: Duration) -> Measur
     ]
 }
 
-/// A snapshot must show what it was taken of, whatever is committed after it. Not part of what is
-/// timed: a snapshot that lives through all of it would measure how much garbage it holds back.
+/// Checks that a snapshot does not change, whatever is committed after it. The check is outside the
+/// measured time: a snapshot that lived through all of it would add the garbage that it holds back.
 fn snapshot_stays<S: Store>(keys: &Keys) {
     let store: S = full(keys);
     let Some(snapshot) = store.snapshot() else {
@@ -224,7 +225,7 @@ fn snapshot_stays<S: Store>(keys: &Keys) {
     );
 }
 
-/// What a reading thread did.
+/// The results of a reading thread.
 struct Reads {
     seen: Seen,
     cpu: Duration,
@@ -240,11 +241,12 @@ fn read(
 ) -> Reads {
     let mut seen = Seen::default();
     let (cpu, wall) = (CpuClock::start(), Instant::now());
-    // Once in any case: on a busy machine the window may be over before the thread gets a core. So
-    // below.
+    // The loop runs at least once: on a busy machine the window may end before the thread gets a
+    // core. The same holds for the writer below.
     loop {
         for _ in 0..plan.transactions {
-            // A transaction that is longer than the list is several reads of the list's length.
+            // A transaction that is longer than the list is split into reads of at most the list's
+            // length.
             let mut left = plan.operations;
             while left > 0 {
                 let count = left.min(keys.len() - from);
@@ -265,7 +267,7 @@ fn read(
     }
 }
 
-/// What the writing thread did.
+/// The results of the writing thread.
 struct Writes {
     transactions: usize,
     operations: usize,

@@ -1,4 +1,4 @@
-//! A snapshot saved to a file, beside the store's writer.
+//! Saves snapshots of a store to a file, beside the store's writer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use crate::suite::Options;
 pub const CASE: &str = "save";
 const ENGINE: &str = "sapwood";
 
-/// Runs the case: files that are saved while nobody writes and while a thread commits without a
-/// pause, and what that thread gets done meanwhile and without.
+/// Runs the case: saves files without a writer and beside a thread that commits without a pause.
+/// Also measures that thread's commits during the saving and without it.
 pub fn run(keys: &Keys, options: &Options, report: &mut Report) -> Result<(), String> {
     println!("\n## {CASE}: {} items", keys.len());
     let mut samples = Samples::new(CASE, &[ENGINE]);
@@ -30,7 +30,7 @@ pub fn run(keys: &Keys, options: &Options, report: &mut Report) -> Result<(), St
     Ok(())
 }
 
-/// What a writer got done in a time.
+/// A writer's commits in a time.
 struct Commits {
     count: usize,
     longest: Duration,
@@ -47,7 +47,7 @@ impl Commits {
     }
 }
 
-/// Commits changes of one value each until it is told to stop. Values only grow.
+/// Commits changes of one value each until told to stop. Values only grow.
 fn commit(store: &QpStore<u64>, keys: &Keys, stop: &AtomicBool) -> Commits {
     let (mut count, mut longest) = (0, Duration::ZERO);
     let start = Instant::now();
@@ -68,7 +68,7 @@ fn commit(store: &QpStore<u64>, keys: &Keys, stop: &AtomicBool) -> Commits {
     }
 }
 
-/// Saves a snapshot over and over for a time; the milliseconds of each.
+/// Saves a snapshot over and over for a time; returns the milliseconds per save.
 fn save(store: &QpStore<u64>, window: Duration, path: &std::path::Path) -> Result<f64, String> {
     let (begins, mut saved) = (Instant::now(), 0u32);
     while saved == 0 || begins.elapsed() < window {
@@ -100,7 +100,7 @@ fn measure(keys: &Keys, window: Duration, path: &std::path::Path) -> Result<Vec<
         let (first, second) = writer.join().expect("the writer does not panic");
         (first, saved, second)
     });
-    // The file is one version, and whole.
+    // The file must be one whole version.
     let file = QpFile::<u64>::open(path).map_err(|e| e.to_string())?;
     assert_eq!(file.len(), keys.len());
     assert!(file.version().get() <= store.version().get());

@@ -1,11 +1,11 @@
-//! What the threads of a case do, and on which keys.
+//! The work of the threads of a case, and its keys.
 
 use std::time::Duration;
 
 use crate::keylist::{KeyList, scramble};
 use crate::stores::Txn;
 
-/// Loops of transactions of operations.
+/// The loops, transactions and operations of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Transactions in a loop; after each loop the thread pauses.
@@ -14,41 +14,41 @@ pub struct Plan {
     pub operations: usize,
 }
 
-/// What a case does with a store that holds all keys.
+/// The work of a case on a store that holds all keys.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
-    /// Readers, and perhaps a writer, for a while.
+    /// Some readers, and perhaps a writer, for a while.
     Threads {
-        /// How many threads read.
+        /// The number of reading threads.
         readers: usize,
-        /// How they work.
+        /// The plan of the readers.
         plan: Plan,
-        /// How one more writes, if one does.
+        /// The plan of the writer, if there is one.
         writer: Option<Plan>,
-        /// For how long.
+        /// The duration.
         window: Duration,
     },
-    /// Memory, then reads, then writes, on this thread.
+    /// Memory, then reads, then writes, on one thread.
     Items {
-        /// How it works.
+        /// The plan of the reads and the writes.
         plan: Plan,
-        /// For how long it reads, and for how long it writes.
+        /// The duration of the reads, and that of the writes.
         window: Duration,
     },
-    /// One transaction after the other on this thread, each on the clock.
+    /// One transaction after the other on one thread, each timed.
     Commits {
         /// Operations in a transaction.
         operations: usize,
-        /// For how long.
+        /// The duration.
         window: Duration,
     },
 }
 
-/// The keys of a case. Every second one is the writer's to remove and insert, and has an odd value.
+/// The keys of a case. The writer removes and inserts every second key, which has an odd value.
 pub struct Keys {
-    /// All keys in random order: for building and, from several starting points, for readers.
+    /// All keys in a random order: for building and, from several starting places, for readers.
     pub all: KeyList,
-    /// The keys that the writer may touch, in another random order.
+    /// The keys that the writer may change, in another random order.
     pub moving: KeyList,
 }
 
@@ -70,9 +70,9 @@ impl Keys {
     }
 }
 
-/// The writer's endless sequence of operations: remove a key, insert the one removed `lag` removals
-/// ago, and so on through all moving keys again and again. (The first `lag` inserts replace a value
-/// by itself.)
+/// The writer's endless sequence of operations: it removes a key, inserts the key that it removed
+/// `lag` removals ago, and so on through all moving keys, over and over. The first `lag` inserts
+/// replace a value by itself.
 pub struct Churn<'k> {
     keys: &'k KeyList,
     lag: usize,
@@ -81,7 +81,7 @@ pub struct Churn<'k> {
 }
 
 impl<'k> Churn<'k> {
-    /// Starts on a full store.
+    /// Starts with a full store.
     pub fn new(keys: &'k KeyList) -> Self {
         Self {
             keys,
@@ -91,7 +91,7 @@ impl<'k> Churn<'k> {
         }
     }
 
-    /// Does some operations.
+    /// Runs some operations.
     pub fn apply(&mut self, txn: &mut impl Txn, operations: usize) {
         for _ in 0..operations {
             let turn = self.step / 2;
@@ -108,12 +108,12 @@ impl<'k> Churn<'k> {
         }
     }
 
-    /// How many keys are out.
+    /// The number of keys that are removed at the moment.
     pub fn absent(&self) -> u64 {
         self.out.iter().filter(|out| **out).count() as u64
     }
 
-    /// Whether the key at this place is out.
+    /// Whether the key at this place is removed at the moment.
     pub fn is_out(&self, at: usize) -> bool {
         self.out[at]
     }

@@ -1,4 +1,4 @@
-//! Many changes at once leave what the same changes one by one leave.
+//! Batches of changes have the same result as the same changes one by one.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,21 +12,21 @@ use sapwood_model::data;
 
 type Model<V> = BTreeMap<Vec<u8>, V>;
 
-/// Some of what a full run does, where every step is slow.
+/// A smaller count under Miri, where every step is slow.
 const fn less(usual: usize, under_miri: usize) -> usize {
     if cfg!(miri) { under_miri } else { usual }
 }
 
-/// Maps with more entries than this one fetch sixteen ways at a time.
+/// Maps with more entries than this run sixteen descents at a time.
 const LARGE: usize = 1 << 18;
 
-/// Keys that are often equal and prefixes of each other; the empty one is among them.
+/// Keys that are often equal, and prefixes of each other; the empty key is among them.
 fn any_key(rng: &mut fastrand::Rng) -> Vec<u8> {
     let len = rng.usize(..8);
     (0..len).map(|_| b"ab\0\xff."[rng.usize(..5)]).collect()
 }
 
-/// Distinct keys of a map that is large: two for each of many names, one a prefix of the other.
+/// Distinct keys for a large map: two for each of many names, one a prefix of the other.
 fn many_keys() -> Vec<Vec<u8>> {
     let names = data::domains(LARGE * 2 / 3, 5).keys;
     let longer = names.iter().map(|name| [name, &b"."[..]].concat());
@@ -102,7 +102,7 @@ fn large_batches_are_single_changes_in_order() {
     let store = QpStore::new().unwrap();
     let mut txn = store.begin();
     let (mut many, mut single) = (QpMap::new(), QpMap::new());
-    // Passes the bound on the way, with a key twice in some groups.
+    // The batch passes the bound, and some groups contain a key twice.
     let entries: Vec<(&[u8], usize)> = (0..keys.len() + 60_000)
         .map(|i| match keys.get(i) {
             Some(key) if i % 7 > 0 => (&key[..], i),
@@ -125,7 +125,7 @@ fn large_batches_are_single_changes_in_order() {
     many.verify().unwrap();
     assert!(txn.iter().eq(single.iter()));
 
-    // All new, all there, absent: in one batch.
+    // New keys, present keys and absent keys, in one batch.
     let more: Vec<(Vec<u8>, usize)> = (0..5_000)
         .map(|i| match i % 3 {
             0 => (keys[rng.usize(..keys.len())].clone(), i),
@@ -177,19 +177,19 @@ fn a_key_that_is_too_long_ends_a_small_batch_there() {
     }
     assert_eq!((map.len(), txn.len()), (20, 20));
     map.verify().unwrap();
-    // The rest was not taken.
+    // The batch did not take the later entries.
     assert_eq!(map.insert_many(a).unwrap(), 9);
     assert_eq!(txn.insert_many(b).unwrap(), 9);
     assert!(map.values().copied().eq((0..30).filter(|i| *i != 20)));
     assert!(txn.iter().eq(map.iter()));
-    // A removal of it is a removal of an absent key.
+    // Removing the long key removes an absent key.
     assert_eq!(map.remove_many(&[&long[..], &[b'k', 3]]), 1);
     assert_eq!(txn.remove_many(&[&long[..], &[b'k', 3]]).unwrap(), 1);
     txn.commit();
     store.verify().unwrap();
 }
 
-/// Inserts entries in one call until memory runs out, somewhere in a batch.
+/// Inserts entries in one call until the memory ends somewhere in a batch.
 fn fill(limit: usize, before: &[Vec<u8>], after: impl Fn(usize) -> Vec<u8>) -> usize {
     let options = ArenaOptions::default().limit(limit);
     let mut map = QpMap::with_options(options).unwrap();
@@ -208,7 +208,7 @@ fn fill(limit: usize, before: &[Vec<u8>], after: impl Fn(usize) -> Vec<u8>) -> u
     assert_eq!(map.len(), before.len() + failed);
     assert_eq!(map.get(after(failed)), None);
     assert!((0..failed).all(|i| map.get(after(i)) == Some(&i)));
-    // It can be used: room is made, and filled again.
+    // The map is still usable: removals make room, and insertions fill it again.
     let some: Vec<_> = (0..failed).step_by(2).map(&after).collect();
     assert_eq!(map.remove_many(&some), some.len());
     let back = some.iter().step_by(2).map(|k| (k, 0));
@@ -224,7 +224,7 @@ fn a_full_arena_ends_a_batch_there() {
         assert_eq!(
             fill(limit, &[], after),
             0,
-            "none is taken ahead in a small map"
+            "a small map takes no entry ahead"
         );
     }
 }
@@ -239,7 +239,7 @@ fn a_full_arena_ends_a_batch_in_a_large_map() {
         map.memory().arena.committed
     };
     let after = |i: usize| format!("/{:x}/{i}", i.wrapping_mul(0x9e37_79b9) & 0xffff).into_bytes();
-    // Where in a group it fails is chance.
+    // The place in a group where the insertion fails is random.
     let ahead: Vec<usize> = [100 << 10, 125 << 10, 150 << 10, 175 << 10]
         .iter()
         .map(|more| fill(bytes + more, &keys, after))
@@ -311,7 +311,7 @@ fn the_limit_of_garbage_ends_a_batch_of_removals_there() {
     assert!(matches!(error, Error::GarbageLimit(_)), "{error}");
     let gone = keys.len() - txn.len();
     assert!((1..keys.len()).contains(&gone));
-    // Those before the failing one, in their order.
+    // The keys before the failing one are gone, in the order of the batch.
     assert!(keys[..gone].iter().all(|k| !txn.contains_key(k)));
     assert!(keys[gone..].iter().all(|k| txn.contains_key(k)));
     txn.commit();
@@ -324,7 +324,7 @@ fn values_are_dropped_once() {
     static L: Ledger = Ledger::new();
     let mut map = map_of(&L, 50);
     let entry = |i: u32| (key(i % 80), L.value(i));
-    // 30 new ones; 50 and then all again are replaced.
+    // 30 keys are new; 50 values are replaced, and then all.
     assert_eq!(map.insert_many((0..160).map(entry)).unwrap(), 30);
     assert_eq!((map.len(), L.alive()), (80, 80));
     assert!((0..80).all(|i| map.get(key(i)).is_some_and(|v| v.tag == i + 80)));

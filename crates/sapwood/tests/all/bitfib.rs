@@ -1,6 +1,6 @@
-//! Tables of bit strings: every answer compared with the naive oracle's.
+//! Tables of bit strings: the naive oracle checks every answer.
 //!
-//! `SAPWOOD_OPS` sets how many changes are made in each test (default 20,000).
+//! `SAPWOOD_OPS` sets the number of changes in each test (default 20,000).
 
 use std::ops::RangeInclusive;
 
@@ -23,7 +23,7 @@ fn random_changes(seed: u64, changes: usize, lens: RangeInclusive<usize>, most: 
     run_bits(BitFib::builder(), &mut rng, changes, 30, lens, most, false);
 }
 
-/// Some changes fail for want of memory.
+/// Some changes fail because an allocation fails.
 #[test]
 fn without_memory_nothing_changes() {
     for every in if cfg!(miri) { 2..3 } else { 2..12 } {
@@ -59,7 +59,7 @@ fn the_longest_strings() {
     random_changes(22, operations() / 80, 2030..=2048, 40);
 }
 
-/// Number `n` of the prefixes of a space of `bits` bits, the root being 0.
+/// The prefix with number `n` in a space of `bits` bits; number 0 is the root.
 fn prefix(n: u32, bits: u32) -> (u32, u32) {
     let len = (n + 1).ilog2();
     assert!(len <= bits);
@@ -91,7 +91,7 @@ fn all_pairs_of_prefixes_of_six_bits() {
             assert_eq!(old, Ok((a == b).then_some(a)));
             let view = reader.view();
             for q in 0..all {
-                // Of two that match, the later number is the longer prefix.
+                // Of two prefixes that match, the later number is the longer prefix.
                 let longest = [b, a].into_iter().find(|p| covers(*p, q));
                 let wanted = longest.map(|p| strings[p as usize].len());
                 let found = view.lookup(&strings[q as usize]);
@@ -112,7 +112,8 @@ fn all_pairs_of_prefixes_of_six_bits() {
 
 #[test]
 fn all_sets_of_prefixes_across_a_key_byte() {
-    // Below two bits, so that lengths are two to five: in the first key byte and in the second.
+    // These are below two bits, so that lengths are two to five: in the first key byte and in the
+    // second.
     let strings: Vec<Vec<bool>> = (0..15)
         .map(|n| prefix(n, 3))
         .map(|(value, len)| [&[true, false][..], &bits_of(value, len)].concat())
@@ -122,7 +123,7 @@ fn all_sets_of_prefixes_across_a_key_byte() {
     let mut oracle = BitPrefixes::new();
     let sets = if cfg!(miri) { 1 << 5 } else { 1u32 << 15 };
     for set in 1..sets {
-        // Each set differs from the one before in one prefix (Gray's code).
+        // Each set differs from the one before in one prefix (Gray code).
         let n = set.trailing_zeros();
         let bits = &strings[n as usize];
         if oracle.get(bits).is_some() {
@@ -173,7 +174,7 @@ fn large_tables_are_looked_up_in_batches() {
     let mut found = vec![None; queries.len()];
     extended.lookup_batch(&queries, &mut found);
     for (query, found) in queries.iter().zip(found) {
-        // By definition: cut the query shorter and shorter.
+        // By definition: shorten the query step by step.
         let all = BitString::from(*query);
         let wanted = (0..=32).rev().find_map(|len| {
             let value = extended.get(all.as_prefix().truncate(len))?;

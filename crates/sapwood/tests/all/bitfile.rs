@@ -1,5 +1,5 @@
-//! Tables of bit strings in files: answers, names, replaced files; damaged and hostile ones do no
-//! harm.
+//! Tables of bit strings in files: answers, names, and replaced files; damaged and hostile files do
+//! no harm.
 #![cfg(all(unix, not(miri)))]
 
 use std::fs;
@@ -75,7 +75,7 @@ fn names_lie_beside_the_table() {
     }
     assert!(builder.push_name("n".repeat(65_531)).is_err());
     assert!(builder.is_empty());
-    // All ones, which are the last in order.
+    // A string of ones, which is the last in order.
     let last = BitString::from_number(u128::MAX, 128).unwrap();
     assert_eq!(builder.insert(&last, 4), Ok(None));
     assert_eq!(builder.insert(BitString::new(), 1), Ok(None));
@@ -93,7 +93,7 @@ fn names_lie_beside_the_table() {
     assert!(file.iter().rev().eq(all.into_iter().rev()));
     assert!(file.children(BitString::new()).eq([(last.clone(), &4)]));
     assert_eq!(file.lookup(&last), Some((128, &4)));
-    // The file that was there stays as it was for who has it open.
+    // The replaced file stays unchanged for the process that has it open.
     assert!(empty.is_empty());
     assert_eq!(folder.names(), ["file"]);
 }
@@ -154,13 +154,13 @@ fn every_flipped_byte_is_refused() {
     }
 }
 
-/// Every query there is.
+/// Calls every query.
 fn query(file: &BitFile<u64>) {
     let mut rng = fastrand::Rng::with_seed(5);
     query_everything(file, &prefixes(25, &mut rng));
 }
 
-/// A file with right checksums over any contents.
+/// A file with valid checksums and any contents.
 fn sealed(header: Header, body: &[u8]) -> Vec<u8> {
     [&header.seal(body)[..], body].concat()
 }
@@ -186,7 +186,8 @@ fn hostile_files_do_no_harm() {
             );
             let there = |at: usize| u32::from_le_bytes(body[at..at + 4].try_into().unwrap());
             let value = match rng.u8(..6) {
-                // Another cell or header, somewhere inside, a bit, a byte that is no code.
+                // Another cell or header, an offset somewhere inside, a bit, a byte that is no
+                // code.
                 0 | 1 => there(other),
                 2 => (HEADER_LEN as u32 + rng.u32(..header.length as u32)) / 4,
                 3 => there(word) ^ 1 << rng.u32(..32),
@@ -200,7 +201,7 @@ fn hostile_files_do_no_harm() {
         }
         fs::write(&path, sealed(header, &body)).unwrap();
         if let Ok(file) = BitFile::<u64>::open(&path) {
-            // What was opened keeps its promises, whoever made it.
+            // An opened file keeps its guarantees, whoever made it.
             opened += 1;
             is_whole(&file);
             query(&file);

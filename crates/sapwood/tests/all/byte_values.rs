@@ -1,5 +1,5 @@
-//! Values that are byte strings of any length: their forms and limits, what they take, and what
-//! becomes of them when memory runs out, in files, and in arenas that others read.
+//! Values that are byte strings of any length: their forms, limits and sizes; what happens to them
+//! when memory runs out, in files, and in arenas that other processes read.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::support::values::{Value, bytes};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The longest byte string, as `ValueTooLong` says.
+/// The longest byte string, as in `ValueTooLong`.
 const MAX_VALUE: usize = 268_435_456;
 
 /// Lengths at which the form of a length, or the number of words, changes.
@@ -35,7 +35,7 @@ fn same(map: &QpMap<[u8]>, model: &Model) {
     }
 }
 
-/// Bytes of the leaf of a key and a value.
+/// The size in bytes of the leaf of a key and a value.
 fn leaf(key_len: usize, value_len: usize) -> usize {
     let key = if key_len < 255 { 1 } else { 3 } + key_len;
     let value = match value_len {
@@ -64,7 +64,7 @@ fn every_length_of_keys_and_values() {
                 continue;
             };
             for j in 0..lengths.len() {
-                // Each round has other lengths in the same places.
+                // Each round has other lengths at the same keys.
                 let len = lengths[(j + round) % lengths.len()];
                 let mut key = filled(key_len, i as u8);
                 match key.last_mut() {
@@ -136,7 +136,7 @@ fn a_leaf_takes_three_bytes_more_than_one_of_a_fixed_value() {
 
 #[test]
 fn a_value_that_is_too_long_is_refused_by_every_way_in() {
-    // Nothing is written to it, so it takes address space only.
+    // Nothing is written to it, so it only takes address space.
     let long = vec![0; MAX_VALUE + 1];
     let wrong = Error::ValueTooLong { len: long.len() };
     assert!(wrong.to_string().contains("268435457"));
@@ -169,7 +169,7 @@ fn a_value_that_is_too_long_is_refused_by_every_way_in() {
         Err(wrong)
     );
     assert_eq!(shared.get("a").as_deref(), Some(&b"there"[..]));
-    // A key is looked at as well.
+    // The key is checked as well.
     let key = vec![0; 65_536];
     assert_eq!(
         map.insert(&key, b"").unwrap_err().error,
@@ -206,7 +206,7 @@ fn a_value_of_many_megabytes() {
     assert_eq!(store.memory().waiting.1, 0);
 }
 
-/// Entries by reference, as maps of byte strings take them.
+/// Entries by reference, in the form that maps of byte strings take.
 fn pairs<K>(list: &[(K, Vec<u8>)]) -> impl Iterator<Item = (&K, &Vec<u8>)> {
     list.iter().map(|(key, value)| (key, value))
 }
@@ -223,7 +223,7 @@ fn sorted_entries_with_equal_keys_keep_the_last() {
     }
     let map = QpMap::<[u8]>::from_sorted_iter(pairs(&entries)).unwrap();
     same(&map, &model);
-    // A run of leaves side by side is walked by their lengths.
+    // A walk over consecutive leaves uses their lengths.
     let alone = QpMap::<[u8]>::from_sorted_iter(&model).unwrap();
     same(&alone, &model);
     let store = QpStore::<[u8]>::builder()
@@ -262,7 +262,7 @@ fn a_full_map_is_unchanged_by_a_replacement_that_has_no_room() {
             for i in 0..n {
                 let key = filled(rng.usize(..6), rng.u8(..4));
                 if rng.u8(..4) == 0 {
-                    // Needs no memory.
+                    // A removal needs no memory.
                     let (found, there) = (map.remove(&key), model.remove(&key));
                     assert_eq!(found.as_deref(), there.as_deref());
                     continue;
@@ -325,7 +325,7 @@ fn the_garbage_of_a_store_is_that_of_the_old_values() {
     txn.insert("a", b"").unwrap();
     txn.commit();
     assert!(domain.garbage() >= 40 << 10);
-    // What is new is no garbage, whatever its length; what is old is, if it is long.
+    // New values are no garbage, whatever their length; long old values are garbage.
     let mut txn = store.begin();
     txn.insert("b", &filled(40 << 10, 1)).unwrap();
     txn.commit();
@@ -343,7 +343,7 @@ fn the_garbage_of_a_store_is_that_of_the_old_values() {
     store.verify().unwrap();
 }
 
-/// What others find: where values are, and how many there are.
+/// The facts that other processes find: the place of the values, and their number.
 #[test]
 #[cfg(not(miri))]
 fn a_published_map_says_that_its_values_are_byte_strings() {
@@ -419,7 +419,7 @@ mod files {
                 let shape = file.shape().unwrap();
                 assert_eq!(shape.leaf_bytes, map.memory().leaves.1);
             }
-            // The bytes depend on the entries only, however they came to be.
+            // The bytes depend only on the entries, not on the history of the map.
             map.compact().unwrap();
             map.insert("more", b"x").unwrap();
             map.remove("more");
@@ -442,7 +442,7 @@ mod files {
         );
     }
 
-    /// Asks a file that may be damaged, and reads every byte of what it gives.
+    /// Queries a file that may be damaged, and reads every byte of the answers.
     fn ask(file: &QpFile<[u8]>, model: &QpMap<[u8]>) {
         let sum = |value: &[u8]| value.iter().map(|byte| u64::from(*byte)).sum::<u64>();
         std::hint::black_box((
@@ -482,7 +482,7 @@ mod files {
             fs::write(&path, &bytes).unwrap();
             assert!(QpFile::<[u8]>::open(&path).is_err(), "byte {at}");
             if at >= HEADER_LEN {
-                // Under a checksum that is right again.
+                // With a valid checksum again.
                 write_image(&path, &[&bytes[HEADER_LEN..]], header).unwrap();
                 if let Ok(file) = QpFile::<[u8]>::open(&path) {
                     ask(&file, &map);

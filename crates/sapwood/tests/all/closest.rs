@@ -1,4 +1,4 @@
-//! `closest` on every kind of map, against the definition of each of its answers.
+//! `closest` on every kind of map, compared with the definition of each of its answers.
 
 use sapwood::qp::{Closest, QpFile, QpMap, QpShared, QpStore};
 use sapwood_model::oracle::{self, ByteMap};
@@ -22,7 +22,8 @@ fn keys<'a>(found: &Closest<'a, u32>) -> oracle::Closest<'a> {
     }
 }
 
-/// A name of a few labels out of few, so that names meet. Long labels part clusters far apart.
+/// A name of some labels out of a small set, so that names share labels. Long labels move clusters
+/// far apart.
 fn name(rng: &mut fastrand::Rng, labels: usize) -> Vec<u8> {
     let long = [b'l'; 63];
     let choice: [&[u8]; 8] = [b"a", b"b", b"*", b"ab", b"-", b"xn", &long, b"~"];

@@ -1,8 +1,8 @@
-//! Compaction beside readers, for a long time.
+//! Long runs of compaction beside readers.
 
 use sapwood::qp::QpStore;
 
-/// Rounds of compaction under churn must not move the memory ever upwards.
+/// Rounds of compaction under churn must not raise the memory without end.
 #[test]
 fn memory_stays_bounded_under_endless_compaction() {
     let (keys, rounds) = if cfg!(miri) { (60, 3) } else { (5_000u32, 60) };
@@ -35,7 +35,7 @@ fn memory_stays_bounded_under_endless_compaction() {
         most < 5 * live + (64 << 10),
         "the frontier rose to {most} bytes with {live} bytes live"
     );
-    // Every key is still there.
+    // Every key is still present.
     let view = reader.view();
     for i in 0..keys {
         assert!(view.contains_key(format!("name-{:05}", i * 7919 % 99_991)));

@@ -1,4 +1,4 @@
-//! Damaged, foreign and hostile files: refused, or read without harm.
+//! Damaged, foreign and hostile files are refused, or read without harm.
 #![cfg(all(unix, not(miri)))]
 
 use std::collections::BTreeMap;
@@ -21,7 +21,8 @@ fn header_error(path: &Path) -> HeaderError {
 fn a_file_of_an_earlier_format_is_refused_with_its_number() {
     let folder = Folder::quick("earlier");
     let path = folder.file("map");
-    // FNV-1a of what a reader has to agree on: the structure, size and alignment of values, format.
+    // FNV-1a of the facts on which a reader must agree: the structure, the size and alignment of
+    // values, and the format.
     let words = b"sapwood qp".iter().copied().map(u64::from);
     let hash = words
         .chain([8, 8, 1])
@@ -98,7 +99,7 @@ fn torn_writes_are_refused() {
     other.values_mut().for_each(|v| *v += 1);
     let new = save_bytes(&other, &path);
     assert_eq!(old.len(), new.len());
-    // Some pages of one, the rest of the other; or zeros, as after a crash of the machine.
+    // Some pages of one file and the rest of the other; or zeros, as after a crash of the machine.
     for page in 1..old.len() / 4096 {
         let at = page * 4096;
         let zeros = vec![0; old.len() - at];
@@ -114,7 +115,7 @@ fn foreign_files_are_refused_with_the_reason() {
     let folder = Folder::new("foreign");
     let path = folder.file("file");
     let io_error = |error| matches!(error, OpenCause::Image(arena::OpenError::Io(_)));
-    assert!(io_error(refused(&path)), "there is none");
+    assert!(io_error(refused(&path)), "the file does not exist");
     let is_no_file = |error| matches!(error, OpenCause::Image(arena::OpenError::NotAFile));
     assert!(is_no_file(refused(&folder.0)), "a folder");
     assert!(is_no_file(refused(Path::new("/dev/zero"))));
@@ -131,7 +132,7 @@ fn foreign_files_are_refused_with_the_reason() {
     ));
     fs::write(&path, vec![0; 1 << 20]).unwrap();
     assert!(matches!(header_error(&path), HeaderError::Magic { .. }));
-    // Maps with other values.
+    // A file of maps with other values.
     sample(10).save(&path).unwrap();
     let layout = |error: OpenError| {
         let said = error.to_string();
@@ -154,7 +155,7 @@ fn foreign_files_are_refused_with_the_reason() {
         "another alignment"
     );
     assert!(QpFile::<()>::open_unverified(&path).is_err_and(layout));
-    // A header that is right, of something else.
+    // A valid header of another structure.
     arena::write_image(&path, &[b"whatever"], Header::new(77)).unwrap();
     assert!(matches!(
         header_error(&path),
@@ -175,12 +176,12 @@ fn a_header_of_a_writer_at_work_is_refused() {
 
 // Hostile files
 
-/// A file with right checksums over any roots and contents.
+/// A file with valid checksums and any roots and contents.
 fn sealed(header: Header, body: &[u8]) -> Vec<u8> {
     [&header.seal(body)[..], body].concat()
 }
 
-/// Every query there is; the answers may be wrong, but they come.
+/// Calls every query; the answers may be wrong, but each call must return.
 fn query_everything(file: &QpFile<u64>, map: &QpMap<u64>) {
     let cap = 4 * map.len() + 100;
     let sum = |entries: &mut dyn Iterator<Item = (&[u8], &u64)>| -> u64 {
@@ -227,23 +228,24 @@ fn query_everything(file: &QpFile<u64>, map: &QpMap<u64>) {
     let _ = (file.verify(), file.shape());
 }
 
-/// Changes a few things in the body, of the kinds that are most likely to do harm.
+/// Changes a few words of the body, in the ways that are most likely to do harm.
 fn patch(body: &mut [u8], header: &mut Header, rng: &mut fastrand::Rng) {
     for _ in 0..rng.usize(1..6) {
         let word = rng.usize(..body.len() / 4) * 4;
         let other = rng.usize(..body.len() / 4) * 4;
         let whole = header.length as u32;
         let value = match rng.u8(..12) {
-            // Another word that is there: a cell that points up, or sideways, or a header as a
-            // cell.
+            // Another word of the body: a cell that points up or sideways, or a header in the place
+            // of a cell.
             0..3 => u32::from_le_bytes(body[other..other + 4].try_into().unwrap()),
-            // Somewhere inside as a branch or as a leaf; just about the end; into the header.
+            // An offset somewhere inside as a branch or as a leaf; one near the end; one into the
+            // header.
             3 | 4 => (HEADER_LEN as u32 + rng.u32(..whole)) / 4,
             5 => (whole / 4).wrapping_add(rng.u32(..8)).wrapping_sub(6),
             6 => rng.u32(..1100),
             7 => rng.u32(..),
             8 => [0, 1, u32::MAX, u32::MAX - 1, 1 << 31][rng.usize(..5)],
-            // A bit, in a header or a label or a length.
+            // A flipped bit in a header, a label or a length.
             _ => u32::from_le_bytes(body[word..word + 4].try_into().unwrap()) ^ 1 << rng.u32(..32),
         };
         body[word..word + 4].copy_from_slice(&value.to_le_bytes());
@@ -273,7 +275,7 @@ fn attack(name: &str, map: &QpMap<u64>, seeds: std::ops::Range<u64>) {
         fs::write(&path, sealed(header, &body)).unwrap();
         match QpFile::<u64>::open(&path) {
             Ok(file) => {
-                // What was opened keeps every promise, whoever made it.
+                // An opened file keeps every guarantee, whoever made it.
                 opened += 1;
                 let entries: BTreeMap<_, _> = file.iter().collect();
                 assert_eq!(entries.len(), file.len(), "seed {seed}");
@@ -319,7 +321,7 @@ fn hostile_files_with_wide_branches_and_long_keys_do_no_harm() {
 
 #[test]
 fn hostile_large_files_do_no_harm() {
-    // Over the size from which lookups are batched.
+    // Larger than the size from which lookups are batched.
     let map = sample(22_000);
     attack("large", &map, 20_000..20_120);
 }
@@ -334,7 +336,7 @@ fn a_body_of_noise_does_no_harm() {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut header = decoded(&bytes);
         let mut body = vec![0; rng.usize(..3_000)];
-        // Small words look like headers and cells more often.
+        // Small words are more often valid headers and cells.
         let most = [4, 64, 1 << 12, u32::MAX][rng.usize(..4)];
         for word in body.chunks_exact_mut(4) {
             word.copy_from_slice(&rng.u32(..=most).to_le_bytes());

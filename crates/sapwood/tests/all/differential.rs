@@ -1,6 +1,7 @@
-//! Random operations on every kind of map, each answer compared with the naive oracle's.
+//! Random operations on every kind of map; the naive oracle checks each answer.
 //!
-//! `SAPWOOD_OPS` sets the operations of each test (default 200,000), `SAPWOOD_SEED` the first seed.
+//! `SAPWOOD_OPS` sets the number of operations in each test (default 200,000), `SAPWOOD_SEED` the
+//! first seed.
 
 use sapwood::Builder;
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
@@ -29,12 +30,12 @@ fn first_seed() -> u64 {
     setting("SAPWOOD_SEED", 1)
 }
 
-/// Runs `one(seed)` until all operations are done; prints what was run.
+/// Runs `one(seed)` until all operations are done; prints their number and the seeds.
 fn seeds(what: &str, one: impl FnMut(u64) -> u64) {
     seeds_of(what, operations(), one);
 }
 
-/// The same for `all` operations.
+/// Does the same for `all` operations.
 fn seeds_of(what: &str, all: u64, mut one: impl FnMut(u64) -> u64) {
     let first = first_seed();
     let (mut done, mut seed) = (0, first);
@@ -45,7 +46,7 @@ fn seeds_of(what: &str, all: u64, mut one: impl FnMut(u64) -> u64) {
     println!("{what}: {done} operations, seeds {first}..{seed}");
 }
 
-/// Operations for each seed.
+/// The number of operations for each seed.
 fn each() -> usize {
     match cfg!(miri) {
         true => operations().min(300) as usize,
@@ -204,13 +205,13 @@ fn protected_versions<V: ?Sized + Value>(what: &str) {
     assert_eq!(n, each as u64);
 }
 
-/// Options for maps for many writers.
+/// Options for maps with many writers.
 fn reserved(options: ArenaOptions) -> ArenaOptions {
     options.backing(Backing::Mmap { reserve: 1 << 30 })
 }
 
-/// Runs maps for many writers: with keys of all shapes; with few keys, which are small, and freed
-/// memory that is poisoned; and with too little memory.
+/// Runs maps for many writers: with keys of all shapes; with a small set of short keys, and
+/// poisoned freed memory; and with too little memory.
 fn many_writers<O: Kind, V: ?Sized + Value>(
     what: &str,
     builder: impl Fn() -> Builder<SharedMap<O, V>>,

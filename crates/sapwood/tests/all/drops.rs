@@ -1,4 +1,4 @@
-//! Every value is dropped exactly once, and not before its last reader is gone.
+//! Every value is dropped exactly once, and not before its last reader has released it.
 
 use crate::support::ledger::{Counted, Ledger, key, map_of, panics, store_of};
 use sapwood::arena::ArenaOptions;
@@ -24,7 +24,7 @@ fn replaced_and_removed_values_are_handed_out() {
     let value = map
         .entry(key(9))
         .unwrap()
-        .or_insert_with(|| unreachable!("it is there"));
+        .or_insert_with(|| unreachable!("the key is present"));
     assert_eq!(value.tag, 9);
     map.entry(key(5)).unwrap().or_insert_with(|| L.value(5));
     assert_eq!((map.len(), L.alive()), (57, 57));
@@ -64,7 +64,7 @@ fn moving_between_maps_drops_replaced_values_only() {
     let mut upper = map.split_off(key(3)).unwrap();
     assert_eq!((map.len() + upper.len(), L.alive()), (80, 80));
     for i in 0..10 {
-        // Some of these replace, some are new to the upper half.
+        // Some of these replace values, some are new to the upper half.
         upper.insert(key(i), L.value(i)).unwrap();
     }
     let all = L.alive();
@@ -224,7 +224,7 @@ fn snapshots_keep_their_values_and_only_theirs() {
         store.reclaim(usize::MAX);
     }
     assert_eq!(L.alive(), 120);
-    // A later snapshot alone keeps nothing that is older; an older one keeps all that is newer.
+    // A later snapshot alone keeps no older value; an older snapshot keeps all newer values.
     kept.remove(0);
     store.reclaim(usize::MAX);
     assert_eq!(L.alive(), 100);

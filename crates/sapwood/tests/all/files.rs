@@ -1,4 +1,4 @@
-//! Saved maps: round trips, and saving that fails or is interrupted.
+//! Saved maps: round trips, and saves that fail or are interrupted.
 #![cfg(all(unix, not(miri)))]
 
 use std::fs;
@@ -184,7 +184,7 @@ fn a_file_of_a_snapshot_has_the_number_of_its_version() {
     assert_eq!(later.len(), bytes.len());
     let differ = later.iter().zip(&bytes).filter(|(a, b)| a != b).count();
     assert!((1..=24).contains(&differ), "{differ} bytes");
-    // A store that was loaded goes on from there.
+    // A loaded store continues from that version.
     let again = QpStore::<u64>::builder().load(&path).unwrap();
     assert!(saved(&again) == later);
 }
@@ -239,7 +239,7 @@ fn a_snapshot_saves_the_bytes_of_its_version_while_the_store_goes_on() {
     assert_eq!(file.len(), snapshot.len());
     assert!(file.iter().eq(snapshot.iter()));
     assert!(store.len() < n && store.get("none").is_none());
-    // An empty version is a file, too.
+    // An empty version can be saved, too.
     let empty = QpStore::<u64>::new().unwrap();
     empty.snapshot().save(&path).unwrap();
     assert!(QpFile::<u64>::open(&path).unwrap().is_empty() && empty.is_empty());
@@ -249,7 +249,7 @@ fn a_snapshot_saves_the_bytes_of_its_version_while_the_store_goes_on() {
 
 // Saving that fails
 
-/// A save over `path` that fails: the old bytes are still there, and nothing else.
+/// Checks a failed save over `path`: the old bytes are still there, and no other file.
 fn assert_untouched(folder: &Folder, path: &Path, bytes: &[u8], failed: Result<(), SaveError>) {
     assert!(
         matches!(
@@ -280,7 +280,7 @@ fn saving_where_one_cannot_is_an_error_and_leaves_nothing() {
     assert_untouched(&folder, &path, &bytes, save(Path::new("")));
     assert_untouched(&folder, &path, &bytes, save(&folder.file(&"n".repeat(300))));
     assert_untouched(&folder, &path, &bytes, save(&folder.file("nul\0byte")));
-    // Over a folder that is not empty: the renaming fails, after everything was written.
+    // Over a folder that is not empty, the renaming fails after all bytes were written.
     fs::create_dir_all(folder.file("folder/inside")).unwrap();
     assert!(matches!(
         save(&folder.file("folder")),
@@ -291,7 +291,7 @@ fn saving_where_one_cannot_is_an_error_and_leaves_nothing() {
     ));
     assert_eq!(folder.names(), ["folder", "map"]);
     fs::remove_dir_all(folder.file("folder")).unwrap();
-    // A folder without permission to write, unless we are root, whom nothing stops.
+    // A folder without permission to write; root, however, may write everywhere.
     let mut permissions = fs::metadata(&folder.0).unwrap().permissions();
     permissions.set_readonly(true);
     fs::set_permissions(&folder.0, permissions.clone()).unwrap();
@@ -304,7 +304,7 @@ fn saving_where_one_cannot_is_an_error_and_leaves_nothing() {
     }
 }
 
-/// This program again, as the test `child_process`, below a shell that sets limits.
+/// This program again, as the test `child_process`, started by a shell that sets limits.
 fn child(limits: &str, path: &Path, what: &str) -> Command {
     let mut command = Command::new("sh");
     command
@@ -353,7 +353,7 @@ fn a_full_disk_leaves_the_old_file_and_nothing_else() {
     let folder = Folder::new("full");
     let path = folder.file("map");
     let bytes = save_bytes(&sample(100), &path);
-    // A file may have a few kilobytes: what the child saves is larger. The signal is ignored, so
+    // A file may have only a few kilobytes, and the child saves more. The signal is ignored, so
     // that the write fails as on a full disk.
     for blocks in [0, 1, 8, 20, 40] {
         let limits = format!("trap '' XFSZ; ulimit -f {blocks};");
@@ -378,7 +378,7 @@ fn a_process_killed_while_it_saves_leaves_a_whole_file() {
         std::thread::sleep(Duration::from_millis(30 + round * 7));
         assert!(
             saving.try_wait().unwrap().is_none(),
-            "it saves until it is killed"
+            "the child saves until it is killed"
         );
         saving.kill().unwrap();
         saving.wait().unwrap();

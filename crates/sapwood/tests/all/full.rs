@@ -1,4 +1,4 @@
-//! Memory that runs out: an operation happens whole or not at all, and nothing is lost.
+//! Memory that runs out: an operation completes or changes nothing, and nothing is lost.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,7 +10,7 @@ use sapwood::qp::{Entry, QpMap, QpStore};
 
 type Model<V> = BTreeMap<Vec<u8>, V>;
 
-/// Some of what a full run does, where every step is slow.
+/// A smaller count under Miri, where every step is slow.
 const fn less(usual: usize, under_miri: usize) -> usize {
     if cfg!(miri) { under_miri } else { usual }
 }
@@ -78,7 +78,7 @@ fn a_full_map_is_unchanged_and_usable_again_after_removals() {
             assert_eq!(map.remove(key), model.remove(key));
         }
         same(&map, &model);
-        // Not all of them: what a removal frees may lie in pieces.
+        // Insert only half of them again: the freed memory may be fragmented.
         for key in half.into_iter().step_by(2) {
             map.insert(&key, String::new()).unwrap();
             model.insert(key, String::new());
@@ -108,7 +108,7 @@ fn compaction_of_a_full_map_fails_or_succeeds_whole() {
     same(&map, &model);
 }
 
-/// Appends `from` to `to`, and sees to it that every entry is where the documentation says.
+/// Appends `from` to `to`, and checks that every entry is where the documentation says.
 fn append_and_check(to: &mut QpMap<usize>, from: &mut QpMap<usize>) -> bool {
     let here: Model<usize> = to.iter().map(|(k, v)| (k.to_vec(), *v)).collect();
     let there: Model<usize> = from.iter().map(|(k, v)| (k.to_vec(), *v)).collect();
@@ -336,7 +336,7 @@ fn a_full_store_keeps_its_version_and_goes_on_after_reclaiming() {
     store.verify().unwrap();
     let version = store.version();
     assert_eq!(store.read(|view| view.len()), len);
-    // A full store can still drop everything, and then has room again.
+    // A full store can still drop all entries, and then has room again.
     let mut txn = store.begin();
     assert_eq!(txn.clear().unwrap(), len);
     txn.commit();

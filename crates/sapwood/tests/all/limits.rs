@@ -1,5 +1,5 @@
-//! The limits of maps and stores: lengths of keys, sizes of branches and values, memory that runs
-//! out.
+//! The limits of maps and stores: lengths of keys, sizes of branches and values, and the limit of
+//! memory.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -11,7 +11,7 @@ use sapwood::qp::{MAX_KEY, QpMap, QpStore};
 
 type Model<V> = BTreeMap<Vec<u8>, V>;
 
-/// Some of what a full run does, where every step is slow.
+/// A smaller count under Miri, where every step is slow.
 const fn less(usual: usize, under_miri: usize) -> usize {
     if cfg!(miri) { under_miri } else { usual }
 }
@@ -220,8 +220,8 @@ fn one_byte_steps_down_a_chain_in_a_store() {
 
 // Branches
 
-/// Grows a branch through all sizes in one order, shrinks it in another, everything checked at each
-/// size.
+/// Grows a branch through all sizes in one order and shrinks it in another; checks everything at
+/// each size.
 fn grow_and_shrink(depth: usize, with_end: bool, seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let stem = vec![b'm'; depth];
@@ -401,7 +401,7 @@ fn values_with_large_alignment() {
 #[test]
 #[cfg(not(miri))]
 fn values_larger_than_a_chunk() {
-    // Values are moved through the stack, several times over in a build that is not optimised.
+    // Values are moved through the stack, several times in an unoptimised build.
     std::thread::Builder::new()
         .stack_size(64 << 20)
         .spawn(insert_values_larger_than_a_chunk)

@@ -1,4 +1,4 @@
-//! The tables of IP prefixes against the oracle, and where something goes wrong.
+//! The tables of IP prefixes compared with the oracle, and their failures.
 
 use sapwood::Error;
 use sapwood::lpm::{Fib, IpFib, Ipv4Fib, Ipv6Fib, V4, V6};
@@ -35,14 +35,14 @@ fn v6_middle_root() {
 
 #[test]
 fn v4_full_root() {
-    // Verifying looks at each of the 2^18 words.
+    // Verifying reads each of the 2^18 words.
     differential::<V4>(18, 5, if cfg!(miri) { 3 } else { steps(150) });
 }
 
-/// All prefixes of a 10-bit space, behind `skip` bits that are equal in all.
+/// All prefixes of a 10-bit space, after `skip` bits that are equal in all.
 fn all_of_ten_bits(skip: u8) -> Vec<Prefix> {
     let at = |len: u8, bits: u128| {
-        // A fixed, uneven beginning.
+        // A fixed, irregular beginning.
         let front = (0xa5c3_96f0_u128 << 96) & !(u128::MAX.checked_shr(skip.into()).unwrap_or(0));
         Prefix::truncated(front | bits << (128 - skip - len).min(127), skip + len)
     };
@@ -53,8 +53,8 @@ fn all_of_ten_bits(skip: u8) -> Vec<Prefix> {
         .collect()
 }
 
-/// Every prefix of a small space in random order, in and out again; every address of it after each
-/// step of some.
+/// Inserts and removes every prefix of a small space in random order. After some steps, looks up
+/// every address of the space.
 fn exhaustive<F: Kind>(bits: u8, skip: u8, seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut all = all_of_ten_bits(skip);
@@ -129,8 +129,8 @@ fn all_prefixes_of_a_small_space_at_the_end_of_addresses() {
     exhaustive::<V6>(12, 118, 5);
 }
 
-/// All lists of up to four operations on the prefixes of a two-bit space, around the border of root
-/// and nodes.
+/// All lists of up to four operations on the prefixes of a two-bit space, around the border between
+/// root and nodes.
 #[test]
 fn all_orders_of_short_lists_of_operations() {
     let nets: Vec<Prefix> = [(0, 5), (0, 6), (1, 6), (0, 7), (1, 7)]
@@ -235,8 +235,7 @@ fn whole_addresses_and_nothing() {
     assert_eq!(fib.lookup("::1".parse().unwrap()), None);
 }
 
-/// One of a few requests for memory fails, again and again: whatever fails leaves the table as it
-/// was.
+/// One of a few allocations fails, repeatedly. A failed operation leaves the table unchanged.
 #[test]
 fn without_memory_nothing_changes() {
     for every in if cfg!(miri) { 2..4 } else { 2..12 } {
@@ -288,7 +287,7 @@ fn snapshots_stay_as_they_were() {
     agree(&fib, &oracle);
 }
 
-/// Values are dropped once, whatever became of them.
+/// Values are dropped once, whichever operation ended them.
 #[test]
 fn values_are_dropped_once() {
     use std::sync::Arc;
@@ -324,7 +323,7 @@ fn values_are_dropped_once() {
     assert!(values.iter().all(|v| Arc::strong_count(v) == 1));
 }
 
-/// A value that needs more than a block's alignment, and one without bytes.
+/// A value with a larger alignment than a block's, and one without bytes.
 #[test]
 fn values_of_any_layout() {
     #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -357,8 +356,8 @@ fn values_of_any_layout() {
     assert_eq!(set.lookup([11, 0, 0, 1].into()), None);
 }
 
-/// A table that has taken its last byte can be emptied, and filled again: what the writer keeps for
-/// blocks of some sizes is there for those of others.
+/// A table that has used its last byte can be emptied and filled again: blocks of some sizes that
+/// the writer keeps also serve other sizes.
 #[test]
 fn full_tables_can_be_emptied() {
     for limit in [24 << 10, 48 << 10, 200 << 10] {

@@ -1,4 +1,4 @@
-//! Tables in an arena of which others know only the header page: a reader written from
+//! Tables in an arena of which other processes know only the header page. A reader written from
 //! `docs/lpm.md`, over a file that both map, answers as the oracle does.
 
 #![cfg(all(unix, not(miri)))]
@@ -13,7 +13,7 @@ use sapwood_model::oracle::{Lpm, Prefix};
 use crate::support::folder::Folder;
 use crate::support::lpm::Kind;
 
-/// Reads words of a file, as another process might.
+/// Reads words of a file, as another process does.
 struct Other(std::fs::File);
 
 impl Other {
@@ -69,7 +69,7 @@ fn as_the_oracle<F: Kind>(bits: u8, seed: u64) {
         .header(HeaderMode::Page)
         .layout_hash(Fib::<F, u32>::layout_hash());
     let random = |rng: &mut fastrand::Rng| {
-        // Few first bits, so that prefixes nest.
+        // Only few first bits vary, so that prefixes nest.
         let bits = rng.u128(..) & (0x8421 << 112 | rng.u128(..) >> 100 << (96 - 28) | 3 << 96);
         Prefix::truncated(bits, rng.u8(0..=F::WIDTH))
     };

@@ -1,8 +1,8 @@
-//! The tests of the library from outside, in one program, so that they are compiled and linked
-//! once. Each subject is a module: `cargo test -p sapwood --test all differential::` runs one.
+//! The library's tests from outside, in one program, so that they are compiled and linked once.
+//! Each subject is a module: `cargo test -p sapwood --test all differential::` runs one.
 //!
 //! Tests with threads are in `tests/threads`. Tests that need the whole process (a global
-//! allocator, the environment) get a file of their own beside these folders.
+//! allocator, the environment) have files of their own beside these folders.
 
 mod batches;
 mod bitfib;
@@ -31,7 +31,7 @@ mod shared;
 mod surface;
 mod unwinding;
 
-#[allow(dead_code)] // Each program uses its part.
+#[allow(dead_code)] // Each program uses only a part of it.
 #[path = "../support"]
 mod support {
     pub mod bitfile;
@@ -40,7 +40,7 @@ mod support {
     pub mod ledger;
     pub mod lpm;
     pub mod maple;
-    // The fuzz targets know this one by its file's name.
+    // The fuzz targets include this module by its file name.
     #[path = "mod.rs"]
     pub mod maps;
     pub mod ranges;

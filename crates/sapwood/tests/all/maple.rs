@@ -1,7 +1,7 @@
-//! The range map against its naive oracle: answers, contents, invariants, and plans that are exact,
+//! The range map compared with its naive oracle: answers, contents, invariants, and exact plans,
 //! after every step.
 //!
-//! Each test is a short run; `SAPWOOD_OPS` makes them shorter, `SAPWOOD_SEED` sets the first seed.
+//! Each test is a short run; `SAPWOOD_OPS` shortens it, `SAPWOOD_SEED` sets the first seed.
 
 mod drops;
 mod faults;
@@ -30,7 +30,7 @@ fn first_seed() -> u64 {
     seed.map_or(1, |seed| seed.parse().expect("SAPWOOD_SEED is a number"))
 }
 
-/// Runs over every domain; returns the greatest height.
+/// Runs over every domain; returns the greatest height of a tree.
 fn every_domain<V: Number>(
     map: impl Fn() -> MapleMap<V>,
     make: impl Fn(u64) -> V + Copy,
@@ -146,7 +146,7 @@ fn workloads() {
     }
 }
 
-/// Large enough for two levels above leaves of the usual size.
+/// The map is large enough for two levels above leaves of the usual size.
 #[test]
 fn a_large_map() {
     let n = steps(4_000).max(60);
@@ -163,8 +163,8 @@ fn a_large_map() {
     pair.agree();
 }
 
-/// Leaves of every number of entries and every width of offsets: each entry, and each gap, is
-/// found.
+/// Leaves with every number of entries and every width of offsets: a lookup finds each entry and
+/// each gap.
 fn found_while_a_leaf_fills<V: Number>(make: impl Fn(u64) -> V) {
     for stride in [3, 4096, 1 << 20, 1 << 45] {
         let map = usual_nodes(small());

@@ -1,4 +1,4 @@
-//! What maps take of the system's memory, and where they say it is.
+//! The memory that maps take from the system, and the reports about it.
 
 use sapwood::arena::{Area, Arena, ArenaOptions, Kind};
 use sapwood::lpm::{BitFib, Ipv4Fib};
@@ -12,7 +12,7 @@ fn an_empty_map_is_small_and_takes_no_memory() {
     assert!(size_of_val(&EMPTY) <= 64);
     let mut map = EMPTY;
     assert_eq!(map.memory().total(), 0);
-    // Nothing that reads, removes or moves takes memory.
+    // Reading, removing and moving take no memory.
     assert_eq!((map.len(), map.is_empty(), map.get("a")), (0, true, None));
     assert_eq!(map.remove("a"), None);
     assert!(map.iter().next().is_none() && map.range("a"..).next().is_none());
@@ -77,7 +77,7 @@ fn the_parts_of_the_memory_add_up() {
     assert_eq!(map.memory().arena.live, 0);
 }
 
-/// The lines of a report: a name, then numbers in columns of their own.
+/// Checks the lines of a report: a name, then numbers in their own columns.
 #[track_caller]
 fn reports(report: impl std::fmt::Display, names: &[(&str, &str)]) {
     let report = report.to_string();

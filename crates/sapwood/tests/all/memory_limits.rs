@@ -1,4 +1,5 @@
-//! Every builder limits memory: the limit holds, more is refused, and what was accepted stays.
+//! Every builder limits memory: the limit holds, further entries are refused, and accepted entries
+//! stay.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,8 +13,8 @@ use crate::support::shared::each_kind;
 
 const LIMITS: [usize; 3] = [16 << 10, 100_000, 1 << 20];
 
-/// Inserts numbers until one is refused for want of memory, and twenty more; all that were accepted
-/// are there.
+/// Inserts numbers until twenty are refused for lack of memory; checks that all accepted numbers
+/// are present.
 fn fill<M>(
     limit: usize,
     map: &mut M,
@@ -33,7 +34,7 @@ fn fill<M>(
                 }
             }
         }
-        assert!(i < 1 << 20, "{limit} bytes are no limit");
+        assert!(i < 1 << 20, "{limit} bytes did not limit the map");
     }
     let used = frontier(map);
     assert!(used <= limit, "{used} of {limit} bytes");

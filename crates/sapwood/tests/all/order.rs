@@ -1,4 +1,4 @@
-//! Compacted maps are walked along their leaves; any change ends that.
+//! Walks over compacted maps follow their leaves in memory; any change ends that.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -8,7 +8,7 @@ use sapwood::qp::{QpMap, QpStore};
 
 type Model<V> = BTreeMap<Vec<u8>, V>;
 
-/// Some of what a full run does, where every step is slow.
+/// A smaller count under Miri, where every step is slow.
 const fn less(usual: usize, under_miri: usize) -> usize {
     if cfg!(miri) { under_miri } else { usual }
 }
@@ -124,7 +124,7 @@ fn any_change_ends_the_order() {
             )
         },
         |map, model| {
-            // As many leaves and bytes as before.
+            // The number of leaves and bytes is the same as before.
             assert_eq!(map.remove(nth_key(11)), model.remove(&nth_key(11)));
             map.insert("!!", 11).unwrap();
             model.insert(b"!!".to_vec(), 11);
@@ -223,7 +223,7 @@ fn compaction_without_room_for_all_leaves_at_once() {
             }
             model.insert(nth_key(i), i);
         }
-        // Whole or not at all.
+        // The compaction completes or changes nothing.
         let compacted = map.compact().is_ok();
         same(&map, &model);
         assert!(compacted || model.len() < 400);

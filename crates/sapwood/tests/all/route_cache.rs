@@ -1,5 +1,5 @@
-//! The route cache by one thread: against a naive oracle, on its rules of time, and at its limits.
-//! `SAPWOOD_OPS` sets the operations of the long tests.
+//! The route cache with one thread: compared with a naive oracle, by its rules of time, and at its
+//! limits. `SAPWOOD_OPS` sets the number of operations of the long tests.
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,8 @@ fn ops(usual: u64) -> u64 {
 
 type Cache = RouteCache<Key, [u64; 4]>;
 
-/// Asks, with a resolver that never fails; returns the answer and whether the resolver was called.
+/// Looks a key up with a resolver that never fails; returns the answer and whether the resolver was
+/// called.
 fn ask(cache: &Cache, key: Key, now: u64, value: [u64; 4]) -> ([u64; 4], bool) {
     let mut called = false;
     let answer = cache.get_or_resolve(&key, cache.hash(&key), now, |_| {
@@ -40,7 +41,7 @@ fn ages() {
     let stats = cache.stats();
     assert_eq!((stats.hit, stats.miss, stats.stale), (6, 3, 2));
     assert_eq!((stats.insert, stats.refresh, stats.occupancy), (1, 1, 1));
-    // Two timers: it is kept for long after it is fresh.
+    // Two timers: the entry is kept long after it stops being fresh.
     assert_eq!(cache.sweep(now + KEEP - 1, 8), 0);
     assert_eq!(cache.sweep(now + KEEP, 8), 1);
     assert_eq!((cache.stats().swept, cache.occupancy()), (1, 0));
@@ -49,7 +50,8 @@ fn ages() {
 
 #[test]
 fn age_counts_from_before_the_resolver() {
-    // A resolver that takes longer than an answer lives: the answer is given, but is old at once.
+    // A resolver that takes longer than the lifetime of an answer: the answer is returned, but is
+    // already stale.
     let cache = builder(8).build();
     let clock = std::cell::Cell::new(1000);
     let slow = |_: &Key| {
@@ -62,7 +64,7 @@ fn age_counts_from_before_the_resolver() {
         let [answer, ..] = cache
             .get_or_resolve(&key(1), hash, clock.get(), slow)
             .unwrap();
-        assert!(answer > before, "an answer was given twice");
+        assert!(answer > before, "a stale answer was returned again");
         before = answer;
     }
     assert_eq!((cache.stats().hit, cache.stats().refresh), (0, 9));
@@ -88,13 +90,13 @@ fn errors_are_not_cached_unless_asked() {
         assert_eq!(fail(6 * MS - 1), Err(Unresolved::Negative));
         assert_eq!(cache.lookup(&key(1), hash, 6 * MS - 1), Lookup::Negative);
         assert_eq!(cache.get(&key(1), 6 * MS - 1), None);
-        // A little later it is asked for again, and what comes takes the slot.
+        // A later lookup resolves again, and the answer takes the slot.
         assert_eq!(cache.lookup(&key(1), hash, 6 * MS), Lookup::Absent);
         assert_eq!(ask(&cache, key(1), 6 * MS, [3; 4]), ([3; 4], true));
         let stats = cache.stats();
         assert_eq!((stats.error, stats.negative, stats.hit), (1, 3, 3));
         assert_eq!((stats.miss, stats.insert, stats.refresh), (3, 1, 1));
-        // A failure takes the place of an old answer, and is swept soon.
+        // A failure replaces a stale answer, and is swept soon.
         let late = 6 * MS + FRESH;
         assert_eq!(fail(late), Err(Unresolved::Error("down")));
         assert_eq!(cache.sweep(late + 5 * MS, 8), 1);
@@ -143,12 +145,12 @@ fn what_happens_while_a_resolver_runs() {
         (|_| {}, Some([1; 4])),
         (|cache| cache.invalidate_all(), None),
         (|cache| assert!(!cache.invalidate(&key(1))), None),
-        // What was inserted explicitly is newer than an answer under way.
+        // An explicit insertion is newer than an answer that is being resolved.
         (
             |cache| cache.insert(&key(1), cache.hash(&key(1)), MS, [9; 4]),
             Some([9; 4]),
         ),
-        // A resolver that began later and was done earlier.
+        // A resolver that began later and ended earlier.
         (
             |cache| assert_eq!(ask(cache, key(1), MS + 1, [8; 4]), ([8; 4], true)),
             Some([8; 4]),
@@ -160,7 +162,11 @@ fn what_happens_while_a_resolver_runs() {
             meanwhile(&cache);
             Ok::<_, ()>([1; 4])
         });
-        assert_eq!(answer, Ok([1; 4]), "the answer is given in any case");
+        assert_eq!(
+            answer,
+            Ok([1; 4]),
+            "the resolver's answer is returned in any case"
+        );
         assert_eq!(cache.get(&key(1), MS + 1), left, "case {at}");
         assert_eq!(cache.stats().overtaken, u64::from(at > 0));
         cache.verify().unwrap();
@@ -178,7 +184,7 @@ fn invalidation() {
     assert_eq!((cache.get(&key(3), MS), cache.occupancy()), (None, 19));
     cache.invalidate_all();
     assert!((0..20).all(|n| cache.get(&key(n), MS).is_none()));
-    assert!(!cache.invalidate(&key(4)), "it is gone already");
+    assert!(!cache.invalidate(&key(4)), "the key is already removed");
     assert_eq!(ask(&cache, key(5), MS, [50; 4]), ([50; 4], true));
     assert_eq!(cache.get(&key(5), MS), Some([50; 4]));
     cache.verify().unwrap();
@@ -201,7 +207,7 @@ fn capacities() {
         cache.insert(&key(n), cache.hash(&key(n)), MS, [n; 4]);
         assert_eq!(cache.get(&key(n), MS).is_some(), capacity > 0);
         let stats = cache.stats();
-        // Every slot gets used, and none more than there are.
+        // Every slot is used, and no more entries than slots exist.
         assert!(stats.occupancy <= capacity && stats.occupancy * 10 >= capacity * 9);
         let hits = if capacity == 0 { 0 } else { n + 1 };
         assert_eq!((stats.hit, stats.hit + stats.miss), (hits, 2 * n + 1));
@@ -216,7 +222,7 @@ fn capacities() {
 
 #[test]
 fn hash_of_the_callers() {
-    // The worst hash there is: one set, one tag.
+    // The worst possible hash: one set, one tag.
     let cache = builder(64).build();
     for n in 0..100 {
         cache.insert(&key(n), 0, MS, [n; 4]);
@@ -231,7 +237,7 @@ fn hash_of_the_callers() {
 
 #[test]
 fn what_was_hit_stays() {
-    // Eight hot keys among a flood of others: nearly all of their lookups are hits.
+    // Eight hot keys in a stream of others: nearly all lookups of the hot keys hit.
     let cache = builder(64).build();
     let mut hits = 0;
     let n = ops(20_000).min(20_000);
@@ -246,8 +252,8 @@ fn what_was_hit_stays() {
 
 #[test]
 fn hot_keys_after_hostile_ones() {
-    // The suite's measure: 16,384 keys that never come again, then 80 % of 4,096 hot keys and 20 %
-    // new ones.
+    // The workload of the suite: 16,384 keys that never come again, then 80 % of 4,096 hot keys and
+    // 20 % new ones.
     if cfg!(miri) {
         return;
     }
@@ -285,7 +291,7 @@ fn differential() {
     }
 }
 
-/// More keys than slots: an answer is the oracle's, or none.
+/// More keys than slots: an answer is the oracle's, or absent.
 #[test]
 fn differential_with_evictions() {
     let n = ops(200_000);
@@ -303,11 +309,11 @@ fn a_clock_that_steps_back() {
         let now = 100 * KEEP;
         ask(&cache, key(1), now, [1; 4]);
         assert_eq!(cache.get(&key(1), now + 1), Some([1; 4]));
-        // However long ago that was: nobody knows, so it is not given again, now or later.
+        // The age is unknown, so the answer is not returned again, now or later.
         for later in [0, 1, FRESH / 2, back, back + FRESH / 2] {
             assert_eq!(cache.get(&key(1), now + 1 - back + later), None, "{back}");
         }
-        // New answers live as always.
+        // New answers have the usual lifetime.
         let now = now + FRESH + 1;
         assert_eq!(ask(&cache, key(1), now, [2; 4]), ([2; 4], true));
         assert_eq!(cache.get(&key(1), now + FRESH - 1), Some([2; 4]));
@@ -335,7 +341,7 @@ fn the_ends_of_time() {
     assert_eq!(cache.get(&key(1), FRESH), None);
 }
 
-/// A day on a driven clock: keys come and go, memory stays, counters agree.
+/// A day on a simulated clock: keys come and go, memory stays bounded, counters agree.
 #[test]
 fn a_day() {
     let n = ops(300_000);
@@ -344,7 +350,7 @@ fn a_day() {
     let (memory, mut rng) = (cache.memory(), fastrand::Rng::with_seed(9));
     let (mut gets, mut calls) = (0u64, 0u64);
     for i in 0..n {
-        // Bursts: a thousand operations within a second, then a gap.
+        // Bursts: a thousand operations within a second, then a pause.
         let now = day / n.div_ceil(1000) * (i / 1000) + MS * (i % 1000) + 1;
         let k = match rng.u8(0..10) {
             0 => rng.u64(..),

@@ -1,4 +1,5 @@
-//! A thread that would wait for its own transaction, writer or reservation is told so.
+//! A thread that would wait for its own transaction, writer or reservation gets a panic that says
+//! so.
 
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,11 +11,11 @@ use sapwood::maple::MapleMap;
 use sapwood::qp::QpStore;
 use sapwood::route::{Group, RouteTable};
 
-/// The call panics and says that it would wait for itself.
+/// Checks that the call panics and says that it would wait for itself.
 #[track_caller]
 fn refused<R>(call: impl FnOnce() -> R) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(call)) else {
-        panic!("the call came back");
+        panic!("the call returned");
     };
     let message = panic
         .downcast_ref::<String>()
@@ -34,12 +35,12 @@ fn a_store_beside_a_transaction_of_the_same_thread() {
     refused(|| store.memory());
     refused(|| store.verify());
     refused(|| store.compact_step(10));
-    // What takes no lock, or does not wait for it.
+    // Calls that take no lock, or do not wait for it, succeed.
     assert!(store.try_begin().is_none());
     assert_eq!(store.reclaim(10), 0);
     assert_eq!((store.snapshots(), store.version().get()), (0, 0));
     assert!(store.snapshot().is_empty() && store.read(|view| view.is_empty()));
-    // The transaction is as it was.
+    // The transaction is unchanged.
     txn.insert("b", 2).unwrap();
     txn.commit();
     assert_eq!(store.memory().map.entries, 2);
@@ -135,7 +136,7 @@ fn a_bit_table_beside_a_transaction_of_the_same_thread() {
 
 static TABLE: OnceLock<Ipv4Fib<Meddler>> = OnceLock::new();
 
-/// A value whose comparison changes the table that it is compared for.
+/// A value whose comparison changes the table that holds it.
 #[derive(Clone)]
 struct Meddler(u32);
 
@@ -208,7 +209,7 @@ fn the_end_of_an_unknown_reservation_beside_a_writer_of_the_same_thread() {
     let writer = map.write();
     refused(|| drop(unknown));
     drop(writer);
-    // While a panic unwinds, a second one would end the process.
+    // A second panic during unwinding would end the process.
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         let unknown = map.reserve_unknown(2).unwrap();
         let _writer = map.write();
@@ -242,7 +243,7 @@ fn a_route_table_beside_a_transaction_of_the_same_thread() {
     routes.verify().unwrap();
 }
 
-/// Monitors of a table of routes wait for nobody.
+/// Reports on a table of routes wait for no thread.
 #[test]
 fn a_route_table_tells_of_its_snapshots_beside_a_transaction() {
     let table = RouteTable::builder().root_bits(6).build().unwrap();

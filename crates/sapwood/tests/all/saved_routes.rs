@@ -15,7 +15,7 @@ use sapwood::{Builder, Error};
 
 use crate::support::{folder::Folder, lpm as table};
 
-/// One of few prefixes, so that they nest and repeat.
+/// A random prefix out of a small set, so that prefixes nest and repeat.
 fn net(rng: &mut fastrand::Rng) -> IpNet {
     let len = rng.u8(..=32);
     match rng.bool() {
@@ -31,14 +31,14 @@ fn longest<V>(oracle: &BTreeMap<IpNet, V>, addr: std::net::IpAddr) -> Option<&V>
     longest.map(|(_, value)| value)
 }
 
-/// Whether a change was refused for lack of memory, or of room for garbage.
+/// Whether a change was refused for lack of memory or of room for garbage.
 fn refused_for_room(error: &Error) -> bool {
     matches!(error, Error::ArenaFull(_) | Error::GarbageLimit(_))
 }
 
-/// Random transactions of both families. A change that is refused leaves its transaction as it was,
-/// and the rest of the transaction is committed. Garbage stays at the limit. Returns how many were
-/// refused.
+/// Runs random transactions of both families. A refused change leaves its transaction unchanged,
+/// and the rest of the transaction is committed. Garbage stays within the limit. Returns the number
+/// of refused changes.
 fn change_both(builder: Builder<IpFib<u32>>, seed: u64, rounds: u32, limit: usize) -> usize {
     let mut rng = fastrand::Rng::with_seed(seed);
     let fib = builder.root_bits(6).build().unwrap();
@@ -118,7 +118,7 @@ fn both_families_change_together() {
     assert_eq!(change_both(IpFib::builder(), 4, 200, usize::MAX), 0);
 }
 
-/// Each of a few requests for memory fails, again and again, also while transactions change.
+/// A few allocations fail regularly, also while transactions change the table.
 #[test]
 fn every_nth_request_fails_in_transactions_of_both_families() {
     for every in 2..24 {
@@ -143,8 +143,8 @@ fn small_group(rng: &mut fastrand::Rng) -> Group<u32> {
     Group::new((0..rng.u32(..4)).map(|_| (rng.u32(..4), rng.u32(..3))))
 }
 
-/// Random transactions of routes, and changes of members between them, while changes are refused.
-/// Returns how many were.
+/// Runs random transactions of routes, with changes of members between them; some changes are
+/// refused. Returns the number of refused changes.
 fn change_routes(builder: Builder<RouteTable<u32>>, seed: u64, rounds: usize) -> usize {
     let mut rng = fastrand::Rng::with_seed(seed);
     let table = builder.root_bits(6).build().unwrap();
@@ -205,7 +205,8 @@ fn change_routes(builder: Builder<RouteTable<u32>>, seed: u64, rounds: usize) ->
         }
     }
     drop(kept);
-    // One after the other, as often as is needed: a failed request may have its successor granted.
+    // One route after the other, repeated as needed: the next allocation after a failed one may
+    // succeed.
     for net in oracle.into_keys() {
         let gone = (0..20).find_map(|_| {
             table.reclaim(usize::MAX);
@@ -236,7 +237,7 @@ fn every_nth_request_fails_in_transactions_of_routes() {
 #[test]
 fn a_snapshot_has_all_of_a_transaction_or_none() {
     let fib = IpFib::<u32>::builder().root_bits(6).build().unwrap();
-    // Another handle, put together from the tables of the first.
+    // Another handle, made from the tables of the first.
     let other = IpFib::from_tables(fib.v4().clone(), fib.v6().clone());
     let (v4, v6) = (
         "10.0.0.0/8".parse().unwrap(),
@@ -278,7 +279,7 @@ fn tables_come_back_from_files() {
                 .iter()
                 .eq(all.iter().map(|(net, value)| (*net, value)))
         );
-        // One family's file is a file of both, and not of the other.
+        // A file of one family is a file of both, but not of the other family.
         fib.v4().snapshot().save(&path).unwrap();
         let v4 = Ipv4Fib::<u32>::builder().load(&path).unwrap();
         assert!(v4.snapshot().iter().eq(fib.v4().snapshot().iter()));
@@ -340,7 +341,7 @@ fn torn_and_hostile_files_are_refused() {
         fs::write(&path, &bytes).unwrap();
         refused(&path);
     }
-    // Whole files that are no tables: a family, a length, a group that there is not.
+    // Complete files that are no tables: an invalid family, length or group.
     let bits = |bytes: &[u8], len| BitString::truncated(bytes, len).unwrap();
     for (prefix, value, name, why) in [
         (bits(&[5, 10], 16), 0, &[0, 0, 0, 0][..], "not a prefix"),
@@ -368,14 +369,14 @@ fn torn_and_hostile_files_are_refused() {
         let error = refused(&path);
         assert!(error.contains(why), "{error}");
     }
-    // Room for the table is asked for like any other.
+    // Loading allocates the table's memory like any other.
     routes.snapshot().save(&path).unwrap();
     let small = RouteTable::<u32>::builder().memory_limit(4 << 10);
     let error = small.load(&path).unwrap_err();
     assert!(matches!(error.cause, OpenCause::Table(_)), "{error}");
 }
 
-/// A value whose end asks the other family's table where its memory is.
+/// A value whose drop queries the other family's table with the same memory.
 #[derive(Clone)]
 struct Asks(Option<IpFib<Asks>>, u32);
 
@@ -444,7 +445,7 @@ fn large_groups_of_large_hops_are_saved() {
         let net = Ipv4Net::new([i as u8, 0, 0, 0].into(), 8).unwrap();
         routes.insert(net.into(), group).unwrap();
     }
-    // Members that come again are added up, in small groups and in large ones.
+    // The weights of repeated members add up, in small groups and in large ones.
     for members in [20u16, 33, 100] {
         let twice = Group::new((0..2 * members).map(|i| (hop(i % members), 2)));
         assert_eq!(twice.members().count(), usize::from(members));

@@ -1,4 +1,4 @@
-//! Snapshots of stores in files, which become stores again.
+//! Snapshots of stores in files, from which stores are loaded.
 #![cfg(all(unix, not(miri)))]
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::support::values::{Value, bytes};
 
 type Model = BTreeMap<Vec<u8>, u64>;
 
-/// Values that can be saved, and read from a file.
+/// Values that can be saved to a file and read from it.
 trait Saved: Value + Debug {
     fn save(store: &QpStore<Self>, path: &std::path::Path);
     fn load(path: &std::path::Path) -> QpStore<Self>;
@@ -52,7 +52,7 @@ fn same<V: Saved + ?Sized>(store: &QpStore<V>, model: &Model) {
     assert!(there.eq(model.iter().map(|(key, n)| (key.clone(), *n))));
 }
 
-/// Commits, saves and loads by turns, against a model. Versions count on.
+/// Commits, saves and loads alternately, and compares with a model. Version numbers continue.
 fn commits_go_on<V: Saved + ?Sized>(name: &str) {
     let folder = Folder::new(name);
     let path = folder.file("store");
@@ -67,7 +67,7 @@ fn commits_go_on<V: Saved + ?Sized>(name: &str) {
         let mut txn = store.begin();
         for _ in 0..rng.usize(1..40) {
             let key: Vec<u8> = (0..rng.usize(..6)).map(|_| rng.u8(..4)).collect();
-            // It grows, and is empty at the end.
+            // The store grows, and is empty at the end.
             if rng.usize(..rounds) < round {
                 txn.remove(&key).unwrap();
                 model.remove(&key);
@@ -100,7 +100,7 @@ fn commits_go_on<V: Saved + ?Sized>(name: &str) {
         }
         V::save(&store, &path);
         assert_eq!(V::file_version(&path), version);
-        // What is committed later does not change the file.
+        // Later commits do not change the file.
         let again = V::load(&path);
         assert_eq!(again.version().get(), version);
         same(&again, &model);
@@ -131,11 +131,11 @@ fn maps_and_files_of_other_maps() {
         matches!(wrong.cause, OpenCause::NotByteStrings { .. }),
         "{wrong}"
     );
-    // Each handle has a domain of its own, or the one that is asked for.
+    // Each handle has its own domain, or the given one.
     let domain = sapwood::qsbr::Domain::new();
     let builder = QpStore::<u64>::builder().domain(&domain);
     assert!(builder.load(&path).unwrap().domain().ptr_eq(&domain));
-    // A limit is kept.
+    // A limit is respected.
     let large: QpMap<u64> = (0..100_000u64).map(|i| (i.to_be_bytes(), i)).collect();
     large.save(&path).unwrap();
     let refused = QpStore::<u64>::builder().memory_limit(64 << 10).load(&path);
@@ -173,7 +173,7 @@ fn tables_of_bits() {
     names.save(&path).unwrap();
     let refused = BitFib::<u64>::builder().load(&path).unwrap_err();
     assert!(refused.to_string().contains("1 names"), "{refused}");
-    // A store's keys are no prefixes.
+    // The keys of a store are no prefixes.
     QpMap::from([("ash", 1u64)]).save(&path).unwrap();
     let refused = BitFib::<u64>::builder().load(&path).unwrap_err();
     assert!(matches!(refused.cause, OpenCause::Corrupt(_)), "{refused}");
@@ -207,7 +207,7 @@ fn torn_and_damaged_files_become_no_stores() {
         bytes[at] ^= 1 << (at % 8);
         assert!(load(&bytes).is_err(), "byte {at}");
     }
-    // Under right checksums: a version that could not be counted on.
+    // With valid checksums: a version number that could not be increased.
     let mut header = decoded(&whole);
     header.roots[2] = u64::MAX;
     write_image(&path, &[&whole[sapwood::arena::HEADER_LEN..]], header).unwrap();
@@ -216,7 +216,7 @@ fn torn_and_damaged_files_become_no_stores() {
     assert_eq!(load(&whole).unwrap().len(), 12);
 }
 
-/// While a snapshot is saved again and again, the writer goes on; each file is one commit.
+/// The writer works while snapshots are saved repeatedly; each file is one commit.
 #[test]
 fn files_are_whole_commits_beside_a_writer() {
     let folder = Folder::new("stores-beside");

@@ -1,5 +1,5 @@
-//! Maps for many writers, used by one thread: against an oracle, and where something goes wrong.
-//! Each test that fits runs on every kind of map.
+//! Maps for many writers, used by one thread: compared with an oracle, and in failures. Each
+//! suitable test runs on every kind of map.
 
 use std::ops::ControlFlow;
 
@@ -106,7 +106,7 @@ fn one_thread<O: Kind>(
     assert_eq!(map.clear().unwrap(), oracle.len());
     agree(&map, &Oracle::new());
     map.reclaim(usize::MAX);
-    assert_eq!(map.memory().arena.live, 0, "an emptied map keeps nothing");
+    assert_eq!(map.memory().arena.live, 0, "an emptied map holds no memory");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn one_thread_agrees_with_a_btreemap() {
         one_thread(new(), ArenaOptions::default(), 1, steps(40_000), 5, 6);
         one_thread(new(), ArenaOptions::default(), 2, steps(40_000), 20, 2);
         one_thread(new(), ArenaOptions::default(), 3, steps(10_000), 3, 300);
-        // So few keys that the smallest tables come and go.
+        // The keys are so few that the smallest tables are created and dropped.
         one_thread(new(), ArenaOptions::default(), 4, steps(40_000), 3, 3);
     });
     one_thread(
@@ -216,7 +216,8 @@ fn many_keys_are_looked_up_at_once() {
     }
 }
 
-/// Changes by one thread, of which some fail for want of memory; how many.
+/// Runs changes by one thread, of which some fail for lack of memory; returns the number of
+/// failures.
 fn with_too_little_memory<O: Kind>(
     builder: Builder<SharedMap<O, u64>>,
     options: ArenaOptions,
@@ -272,7 +273,8 @@ fn with_too_little_memory<O: Kind>(
 #[test]
 fn requests_for_memory_that_fail_change_nothing() {
     each_kind!(new => {
-        // Leaves and tables alike: tables stay half moved, run over, and go on later.
+        // Allocations of leaves and of tables fail: tables stay half moved, overflow, and continue
+        // later.
         let mut failed = 0;
         for fail_every in [2, 3, 5, 11] {
             let options = small(ArenaOptions::default().fail_every(fail_every));
@@ -317,7 +319,7 @@ fn a_full_arena_keeps_what_is_there_and_can_be_emptied() {
         assert_eq!(map.get(name(i)), Some(i));
     }
     assert_eq!(map.len(), n as usize);
-    // Removal needs no memory, and makes room.
+    // A removal needs no memory, and makes room.
     for i in 0..n / 2 {
         assert_eq!(map.remove(name(i)), Ok(true));
     }
@@ -376,7 +378,8 @@ fn a_comparison_may_change_the_map_and_may_panic() {
     thread_local! {
         static COMPARED: Cell<u32> = const { Cell::new(0) };
     }
-    /// Equal at first, while it replaces what it is compared with; then it panics.
+    /// A value that is equal at first, while its comparison replaces the stored value; later its
+    /// comparison panics.
     struct Meddler(u32);
     impl PartialEq for Meddler {
         fn eq(&self, other: &Self) -> bool {
@@ -396,8 +399,12 @@ fn a_comparison_may_change_the_map_and_may_panic() {
         map.compare_exchange("key", &Meddler(1), Meddler(2))
     }));
     assert!(exchanged.is_err());
-    assert_eq!(COMPARED.get(), 2, "begun anew after the change");
-    // Nothing of the value that was to be stored is left.
+    assert_eq!(
+        COMPARED.get(),
+        2,
+        "the comparison runs again after the change"
+    );
+    // No part of the rejected value is left.
     map.verify().unwrap();
     assert_eq!(map.pin().view().get("key").unwrap().0, 9);
 }
@@ -412,7 +419,7 @@ fn a_test_may_change_the_map() {
         let removed = pin.view().remove_if("key", |value| {
             asked.push(*value);
             if asked.len() == 1 {
-                // The value that was asked about is replaced: the next one is asked about.
+                // The tested value is replaced: the test runs again on the next one.
                 map.insert("key", 2).unwrap();
                 map.insert("another", 3).unwrap();
             }
@@ -420,7 +427,7 @@ fn a_test_may_change_the_map() {
         });
         assert_eq!(removed, Ok(Some(&2)));
         assert_eq!(asked, [1, 2]);
-        // Removed by the test itself, as the last one.
+        // The test itself removes the last value.
         let removed = pin
             .view()
             .remove_if("another", |_| map.remove("another").unwrap());
@@ -543,13 +550,13 @@ fn the_accounts_say_what_an_entry_takes() {
     }
     let memory = map.memory();
     assert_eq!(memory.entries, n);
-    // Value, length, key; rounded up.
+    // Value, length and key, rounded up.
     assert_eq!(memory.leaves, (n, n * 24));
     assert_eq!(memory.branches, (0, 0));
     let each = memory.index as f64 / n as f64;
     assert!(cfg!(miri) || (5.0..9.0).contains(&each), "{each} bytes");
     assert!(memory.to_string().contains("point index"));
-    // Shown as a map.
+    // A map is shown like the standard library's.
     let small = PointMap::new().unwrap();
     small.insert("k", 1).unwrap();
     assert_eq!(format!("{small:?}"), "{\"k\": 1}");
@@ -587,8 +594,8 @@ fn compaction_makes_the_branches_dense() {
     }
 }
 
-/// A map that is compacted again and again, all of it each time, must come to an end of the memory
-/// that it takes: first the branches move above all others, then into what that left.
+/// The memory of a map that is compacted completely again and again stops growing: first the
+/// branches move above all others, then into the room that they left.
 #[test]
 fn compactions_come_to_an_end_of_the_memory() {
     let map = QpShared::builder().with_index().build().unwrap();
@@ -624,14 +631,14 @@ fn compactions_come_to_an_end_of_the_memory() {
     }
 }
 
-/// Without room, a compaction says so, and what it left behind can be used.
+/// Without room, a compaction says so, and the map stays usable.
 #[test]
 fn a_compaction_without_room_leaves_the_map_usable() {
     let options = ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 20 });
     let map = QpShared::builder().options(options).build().unwrap();
     let key = |i: u32| i.wrapping_mul(0x9e37_79b9).to_be_bytes();
     let mut n = 0;
-    // All but a little of the memory.
+    // Fill all but a little of the memory.
     while map.memory().arena.frontier < 1 << 20 && map.insert(key(n), n).is_ok() {
         n += 1;
     }
@@ -649,13 +656,13 @@ fn a_compaction_without_room_leaves_the_map_usable() {
                 Err(Error::ArenaFull(_)) => full += 1,
                 Err(other) => panic!("{other}"),
             }
-            assert!(full < 1000, "it never ends");
+            assert!(full < 1000, "the compaction never ends");
         }
         map.domain().synchronize();
         map.reclaim(usize::MAX);
         map.verify().unwrap();
     }
-    assert!(full > 0, "there was room");
+    assert!(full > 0, "the memory never ran out");
     for i in (0..n).step_by(16).take(n as usize / 64) {
         assert_eq!(map.insert(key(i), i), Ok(true), "{i} of {n}");
     }
@@ -665,7 +672,7 @@ fn a_compaction_without_room_leaves_the_map_usable() {
 #[test]
 fn batches_are_single_operations_in_order() {
     both(|index| {
-        // Large enough for interleaved descents.
+        // The map is large enough for interleaved descents.
         let n = steps(300_000) as u32;
         let map = builder(index).build().unwrap();
         let entry = |i: u32| (i.wrapping_mul(0x9e37_79b9).to_be_bytes(), i);
@@ -686,7 +693,7 @@ fn batches_are_single_operations_in_order() {
     });
 }
 
-/// What the pages of a map are that the system has to back.
+/// The pages of a map that the system has to back.
 fn committed<O: Kind>(map: &SharedMap<O, u64>) -> usize {
     map.memory().arena.committed
 }
@@ -711,7 +718,7 @@ fn an_emptied_map_keeps_a_few_pages() {
             assert_eq!(map.memory().arena.live, 0);
             map.verify().unwrap();
         }
-        // What several threads leave goes too.
+        // Garbage of several threads is freed, too.
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 let map = &map;
@@ -733,8 +740,8 @@ fn an_emptied_map_keeps_a_few_pages() {
     });
 }
 
-/// A change is refused for want of memory only where there is none: what it would get if it were
-/// asked for again it gets at once. Its own guard held that back.
+/// A change is refused for lack of memory only where there is none: a second call would fail, too.
+/// A change once failed because its own guard held memory back.
 #[test]
 fn what_is_refused_for_want_of_memory_is_refused_again() {
     each_kind!(new => {

@@ -1,5 +1,4 @@
-//! The surface that `QpMap` shares with `BTreeMap`, compared with `BTreeMap`; and what it has
-//! beyond that.
+//! The API that `QpMap` shares with `BTreeMap`, compared with `BTreeMap`; and the API beyond that.
 #![allow(clippy::type_complexity)]
 
 use std::collections::BTreeMap;
@@ -24,7 +23,7 @@ fn cases() -> ProptestConfig {
     }
 }
 
-/// Keys that are often equal, prefixes of each other, and full of zeros; and some others.
+/// Keys that are often equal, prefixes of each other, and full of zeros; and some other keys.
 fn any_key() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop::sample::select(vec![0u8, 1, b'a', b'b', 255]);
     prop_oneof![
@@ -46,7 +45,7 @@ fn any_bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
     ]
 }
 
-/// The same entries by way of random insertions and removals, or sorted.
+/// A map with the same entries, made by random insertions and removals, or from sorted entries.
 fn made_from(model: &Model, seed: u64) -> QpMap<u32> {
     let mut rng = fastrand::Rng::with_seed(seed);
     if seed % 3 == 0 {
@@ -70,7 +69,7 @@ fn borrowed(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(|key| &key[..])
 }
 
-/// `BTreeMap::range` panics on crossed bounds; ours gives nothing.
+/// Whether bounds are crossed: `BTreeMap::range` panics on them; `QpMap` returns an empty range.
 fn crossed(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
     match (lower, upper) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
@@ -79,8 +78,8 @@ fn crossed(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
     }
 }
 
-/// Takes from both ends of both iterators, as `turns` says, and compares; then goes on at their
-/// ends.
+/// Takes items from both ends of both iterators, in the order of `turns`, and compares them; then
+/// calls them again at their ends.
 fn same_from_both_ends<A, B, T>(mut ours: A, mut theirs: B, turns: u64)
 where
     A: DoubleEndedIterator<Item = T>,
@@ -348,7 +347,7 @@ fn batched_lookups_agree_with_single_ones_in_small_and_large_maps() {
             .map(|i| key(i * (n / n.clamp(1, 3_000))))
             .collect();
         for i in 0..keys.len() {
-            // Absent ones: longer, shorter, other bytes.
+            // Absent keys: longer, shorter, with other bytes.
             keys.push([&keys[i][..], b"x"].concat());
             keys.push(keys[i][..keys[i].len() / 2].to_vec());
             keys.push(key(n + i as u32));
@@ -464,7 +463,7 @@ fn ancestors_at_a_separator_end_where_components_end() {
     assert_eq!(map.ancestors("org.example.www").len(), 7);
 }
 
-// Who may go to other threads, and lifetimes: checked when this is compiled.
+// Which types may move to other threads, and lifetimes: checked at compile time.
 
 fn send_and_sync<T: Send + Sync>() {}
 fn send<T: Send>() {}
@@ -556,7 +555,7 @@ fn maps_of_references_shorten_their_lifetimes() {
     assert_eq!(shorter_iter(fixed.iter()).count() + 1, map.len());
 }
 
-/// What is inserted is inferred from the map, and the map from what is inserted, as in `BTreeMap`.
+/// Types are inferred from the map to the values and from the values to the map, as in `BTreeMap`.
 #[test]
 fn values_are_inferred_and_coerced() {
     let mut map = QpMap::new();
@@ -592,7 +591,7 @@ fn values_are_inferred_and_coerced() {
     map.insert("c", b"text").unwrap();
     map.insert("d", owned.as_bytes()).unwrap();
     assert!(map.values().map(<[u8]>::len).eq([2, 1, 4, 4]));
-    // Changed where they lie, at their length.
+    // The value is changed in place, without changing its length.
     map.get_mut("c").unwrap().make_ascii_uppercase();
     map.values_mut().for_each(<[u8]>::reverse);
     assert_eq!(map.get("c"), Some(&b"TXET"[..]));

@@ -1,5 +1,5 @@
-//! Values whose `drop` panics, or uses the store that they were in: maps and stores stay usable,
-//! and the other values are dropped.
+//! Values whose `drop` panics, or uses their own store: maps and stores stay usable, and the other
+//! values are dropped.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -32,7 +32,11 @@ fn a_panic_while_a_map_is_cleared_leaves_it_usable() {
     assert!(panics(|| map.clear()));
     map.verify().unwrap();
     assert_eq!(map.len(), map.iter().count());
-    assert_eq!(map.len(), L.alive(), "what is not in the map was dropped");
+    assert_eq!(
+        map.len(),
+        L.alive(),
+        "every value outside the map was dropped"
+    );
     map.insert("more", L.value(0)).unwrap();
     map.verify().unwrap();
     drop(map);
@@ -48,7 +52,11 @@ fn a_panic_while_a_prefix_is_removed_leaves_the_map_usable() {
     assert!(panics(|| _ = map.remove_prefix("p")));
     map.verify().unwrap();
     assert_eq!(map.len(), map.iter().count());
-    assert_eq!(map.len(), L.alive(), "what is not in the map was dropped");
+    assert_eq!(
+        map.len(),
+        L.alive(),
+        "every value outside the map was dropped"
+    );
     drop(map);
     assert_eq!(L.alive(), 0);
 }
@@ -151,7 +159,7 @@ fn a_panic_while_a_store_is_dropped_leaves_no_value_behind() {
     let store = store_with_a_bomb(&L);
     assert!(panics(|| drop(store)));
     assert_eq!(L.alive(), 0);
-    // The same with the value in the queue.
+    // The same with a value in the queue of retired values.
     let store = store_with_a_bomb(&L);
     let snapshot = store.snapshot();
     let mut txn = store.begin();
@@ -162,7 +170,7 @@ fn a_panic_while_a_store_is_dropped_leaves_no_value_behind() {
     assert_eq!(L.alive(), 0);
 }
 
-/// A value that reads and writes the store that it was in when it is dropped.
+/// A value whose drop reads and writes its own store.
 struct CallsBack {
     store: Arc<Mutex<Option<QpStore<CallsBack>>>>,
     calls: Arc<AtomicUsize>,
@@ -183,7 +191,7 @@ impl Drop for CallsBack {
     }
 }
 
-/// Runs `f` with a store and a source of values that call back, in a thread that has to end.
+/// Runs `f` with a store and a source of values that call back, in a thread that must end in time.
 fn in_time(f: impl FnOnce(&QpStore<CallsBack>, &dyn Fn() -> CallsBack) + Send + 'static) -> usize {
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || {
@@ -255,11 +263,11 @@ fn a_value_dropped_by_a_compaction_step_may_use_the_store() {
 
 // Tables, range maps and maps for many writers whose values panic when dropped
 
-/// A next hop. Its drop panics while bombs are armed.
+/// A next hop. Its drop panics while a panic is due.
 #[derive(Clone, Debug)]
 struct Hop(Arc<Armed>, u32);
 
-/// How many drops panic from now on.
+/// The number of drops that will panic.
 #[derive(Default, Debug)]
 struct Armed(AtomicUsize);
 
@@ -381,7 +389,7 @@ fn a_panic_while_a_route_table_drops_next_hops_leaves_it_usable() {
             table.reclaim(usize::MAX);
         }));
         bombs.0.store(0, Ordering::Relaxed);
-        // A count may be too high, so a group stays longer; answers are right.
+        // A count may be too high, so that a group stays longer; the answers are right.
         let snapshot = table.snapshot();
         for (net, group) in snapshot.iter() {
             assert_eq!(table.get(net).as_ref(), Some(group));

@@ -1,4 +1,4 @@
-//! Tables of prefixes under threads whose interleaving shuttle chooses: each answer is that of the
+//! Tables of prefixes with threads whose interleaving shuttle chooses: each answer is that of the
 //! old table or of the new one.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::support::lpm as table;
 use crate::support::progress;
 use crate::support::script::{Script, ask_beside};
 
-/// A writer with six steps and two readers, under random schedules.
+/// Runs a writer with six steps and two readers, under random schedules.
 fn beside(seed: u64) {
     let place = |at: u32| 1_u128 << (127 - at);
     let addresses = [0, place(5), place(7), place(7) | place(13)];
@@ -47,8 +47,8 @@ fn lookups_are_of_the_old_table_or_the_new() {
     }
 }
 
-/// One of two prefixes is there at every time: no lookup may find neither. A lookup that read two
-/// root words, or a node that changes, would.
+/// One of two prefixes is present at all times, so every lookup must find one. A lookup that read
+/// two root words, or a changing node, could find neither.
 #[test]
 fn a_long_prefix_comes_and_a_short_one_goes() {
     for (short, long) in [

@@ -1,7 +1,7 @@
-//! Tests under threads whose interleaving shuttle chooses, in one program. They are apart from the
-//! others because the library is compiled for shuttle here:
-//! `RUSTFLAGS="--cfg shuttle" cargo test -p sapwood --test shuttle
-//! --release`. `SHUTTLE_RUNS` makes them longer. Each check prints how many schedules it ran.
+//! Tests with threads whose interleaving shuttle chooses, in one program. They are separate from
+//! the other tests because they need the library compiled for shuttle: `RUSTFLAGS="--cfg shuttle"
+//! cargo test -p sapwood --test shuttle --release`. `SHUTTLE_RUNS` makes them longer. Each check
+//! prints the number of schedules that it ran.
 #![cfg(shuttle)]
 
 mod lpm;
@@ -10,7 +10,7 @@ mod route;
 mod shared;
 mod store;
 
-#[allow(dead_code)] // Each program uses its part.
+#[allow(dead_code)] // Each program uses only a part of it.
 #[path = "../support"]
 mod support {
     pub mod lpm;
@@ -22,7 +22,7 @@ mod support {
     pub mod values;
 }
 
-/// How many schedules a check runs: this many, or `SHUTTLE_RUNS` if that is more.
+/// The number of schedules that a check runs: `n`, or `SHUTTLE_RUNS` if that is more.
 fn runs(n: usize) -> usize {
     std::env::var("SHUTTLE_RUNS").map_or(n, |runs| n.max(runs.parse().expect("a number")))
 }

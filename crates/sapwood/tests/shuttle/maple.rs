@@ -1,4 +1,4 @@
-//! Maps of ranges under threads whose interleaving shuttle chooses: each answer is that of the old
+//! Maps of ranges with threads whose interleaving shuttle chooses: each answer is that of the old
 //! map or of the new one.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::support::ranges::{MAX, Range, tiny};
 use crate::support::ranges_script::{Payload, Script, Step, Units};
 use crate::{check_random, runs};
 
-/// A writer with a few steps and two readers, under random schedules.
+/// Runs a writer with a few steps and two readers, under random schedules.
 fn beside<V: Payload>(script: Script, seed: u64) {
     let script = Arc::new(script);
     check_random(
@@ -44,12 +44,12 @@ const UNITS: Units = Units {
     size: 10,
 };
 
-/// Single units with a gap in each, from the first up to `n`.
+/// Single units, each followed by a gap, from the first up to `n`.
 fn comb(n: u64) -> Vec<Range> {
     (0..n).map(|i| 10 * i..=10 * i + 6).collect()
 }
 
-/// The same changes with different questions.
+/// Runs the same changes with different queries.
 fn all(name: &str, before: u64, steps: &[Step]) {
     for seed in 0..6 {
         let script = Script::of(UNITS, comb(before), steps.to_vec(), None);
@@ -76,7 +76,7 @@ fn splices() {
 
 #[test]
 fn splits() {
-    // Whatever fits into a leaf: one of these is one entry too many.
+    // With one of these numbers of entries, a leaf is full, and one more entry splits it.
     for before in [6, 10, 14] {
         let steps: Vec<Step> = (0..5)
             .map(|i| Step::Store(10 * i + 8..=10 * i + 8))
@@ -118,7 +118,7 @@ fn roots_grow_and_collapse() {
 
 #[test]
 fn a_leafs_last_entry_goes() {
-    // Each entry alone: the last of each leaf is among them, and what is stored behind it then.
+    // Each entry is removed alone, the last of each leaf among them, and a store after it follows.
     for i in 8..16 {
         let steps = [
             Step::Erase(10 * i),
@@ -132,8 +132,8 @@ fn a_leafs_last_entry_goes() {
     }
 }
 
-/// Snapshots that are made, cloned, read and dropped beside a writer and other readers of them:
-/// each goes on to be one of the maps that there were between its beginning and its end.
+/// Snapshots are made, cloned, read and dropped beside a writer and other readers. Each snapshot
+/// stays equal to one of the maps between the beginning and the end of its creation.
 #[test]
 fn snapshots_stay() {
     for seed in 0..12 {
@@ -171,7 +171,7 @@ fn snapshots_stay() {
     }
 }
 
-/// The entries of a snapshot, with the numbers that their values stand for.
+/// The entries of a snapshot, with the numbers of their values.
 fn owned(snapshot: &MapleSnapshot<String>) -> Vec<(Range, u32)> {
     let entries = snapshot.view().iter();
     entries
@@ -183,7 +183,7 @@ fn owned(snapshot: &MapleSnapshot<String>) -> Vec<(Range, u32)> {
 fn a_gap_that_is_always_there_is_always_found() {
     for seed in 0..16 {
         let mut script = Script::random(seed, UNITS, true, 40);
-        // The map after many changes, then a few beside readers.
+        // The map after many changes; then a few changes beside readers.
         let before = script.steps.split_off(34);
         let map = script.maps[34].iter().map(|e| e.0).collect();
         beside::<u64>(Script::of(UNITS, map, before, script.gap), seed);
@@ -204,7 +204,7 @@ fn random_changes() {
     }
 }
 
-/// One of two entries covers an index at every time: no reader may find neither.
+/// One of two entries covers an index at all times: every reader must find one.
 #[test]
 fn a_wide_entry_comes_and_small_ones_come_back() {
     for n in [4_u64, 12, 24] {
@@ -242,7 +242,8 @@ fn a_wide_entry_comes_and_small_ones_come_back() {
     }
 }
 
-/// One store while a reader looks for the entry next to an index, which may take it two steps.
+/// One store, while a reader searches the entry next to an index, which may take the reader two
+/// steps.
 #[test]
 fn a_step_to_the_next_entry_beside_a_store() {
     check_random(

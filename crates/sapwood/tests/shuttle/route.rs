@@ -1,4 +1,4 @@
-//! The route cache under threads whose interleaving shuttle chooses.
+//! The route cache with threads whose interleaving shuttle chooses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -21,7 +21,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> shuttle::thread::JoinHandle<()
     shuttle::thread::spawn(work)
 }
 
-/// All keys have one hash, so that they meet in every way.
+/// Looks a key up. All keys have one hash, so that they collide in every way.
 fn ask(cache: &Cache, key: u64, now: u64, version: impl FnOnce() -> u64) -> [u64; 3] {
     let answer = cache.get_or_resolve(&key, 7, now, |_| {
         let found = value(key, version());
@@ -33,7 +33,7 @@ fn ask(cache: &Cache, key: u64, now: u64, version: impl FnOnce() -> u64) -> [u64
     found
 }
 
-/// One slot that three keys want: no reader sees a mixture, and the counters agree.
+/// Three keys compete for one slot: no reader sees a mixture, and the counters agree.
 fn one_slot(single_flight: bool) {
     let cache = Cache::builder()
         .capacity(1)
@@ -61,7 +61,7 @@ fn one_slot(single_flight: bool) {
     assert_eq!(stats.hit + stats.miss, 12, "{stats:?}");
 }
 
-/// What was true before an invalidation is not given to who asks after it.
+/// A lookup that begins after an invalidation never returns an answer from before it.
 fn truth(everything: bool, single_flight: bool) {
     let cache = Cache::builder()
         .capacity(2)

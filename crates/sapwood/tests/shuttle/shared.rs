@@ -1,9 +1,9 @@
-//! Maps for many writers under threads whose interleaving shuttle chooses: every pair of
-//! operations, and more threads at random. A map with only the index begins with more keys: its
-//! smallest tables come, grow and go.
+//! Maps for many writers with threads whose interleaving shuttle chooses: every pair of operations,
+//! and more threads at random. A map with only the index begins with more keys, so that its
+//! smallest tables are created, grow and are dropped.
 //!
-//! Whatever the schedule, the answers of all operations and what is left must be those of some
-//! order of the operations, one after the other, in which each thread's own keep theirs.
+//! In every schedule, the answers of all operations and the entries left must be those of some
+//! sequential order of the operations, which keeps the order of each thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::{check_pct, check_random, runs};
 
 type Oracle = BTreeMap<&'static str, u64>;
 
-/// What an operation said.
+/// The answer of an operation.
 #[derive(Clone, Debug, PartialEq)]
 enum Answer {
     Flag(bool),
@@ -107,7 +107,7 @@ impl Op {
     }
 }
 
-/// Whether some order of the threads' operations gives these answers, and leaves this.
+/// Whether some order of the threads' operations gives these answers and leaves these entries.
 fn explained(
     state: &Oracle,
     threads: &[Vec<(Op, Answer)>],
@@ -148,7 +148,7 @@ impl<V: ?Sized + Value> Clone for Kind<V> {
     }
 }
 
-/// Which kind of map, and what happens beside the operations.
+/// The kind of map, and the activity beside the operations.
 #[derive(Clone, Copy, PartialEq)]
 enum With {
     Trie,
@@ -226,7 +226,8 @@ fn run_of<V: ?Sized + Value>(keys: &[&'static str], threads: &[Vec<Op>], with: W
     if let (With::Compaction, Kind::Trie(map)) = (with, &map) {
         while map.compact_step(1).unwrap() {}
     }
-    // A walk beside all this: in order, nothing twice, nothing skipped that nobody touches.
+    // A walk beside all operations: in order, without repetition, and without skipping a key that
+    // no operation touches.
     let seen = map.walk();
     assert!(
         seen.windows(2).all(|pair| pair[0].0 < pair[1].0),
@@ -248,8 +249,8 @@ fn run_of<V: ?Sized + Value>(keys: &[&'static str], threads: &[Vec<Op>], with: W
     );
 }
 
-/// What a map may hold at the start, and three keys to work on: siblings, a chain of prefixes, and
-/// clusters and branches that split and merge. Under shuttle a cluster has at most four leaves.
+/// Initial keys of a map, and three keys to work on: siblings, a chain of prefixes, and clusters
+/// and branches that split and merge. Under shuttle a cluster has at most four leaves.
 const WORLDS: [(&[&str], [&str; 3]); 9] = [
     (&[], ["a", "b", "c"]),
     (&["a"], ["a", "b", "ab"]),
@@ -257,11 +258,11 @@ const WORLDS: [(&[&str], [&str; 3]); 9] = [
     (&["", "a", "ab"], ["", "ab", "abc"]),
     (&["abc", "abd", "x"], ["abc", "abe", "ax"]),
     (&["abc", "abd", "axy", "axz"], ["abd", "axy", "b"]),
-    // A branch of two clusters, of which one is full: the next insertion makes three, a removal may
-    // make one.
+    // A branch of two clusters, of which one is full: the next insertion makes three clusters, and
+    // a removal may leave one.
     (&["a", "b", "c", "d", "e", "f"], ["a", "f", "g"]),
     (&["a", "b", "c", "d", "e"], ["b", "bb", "e"]),
-    // Branches below one another, and keys that end where others part.
+    // Branches below one another, and keys that end where others diverge.
     (
         &["a", "ab", "ac", "ad", "ae", "b", "c", "d"],
         ["ab", "af", "b"],
@@ -279,12 +280,12 @@ const MANY: [&str; 61] = [
     "k60",
 ];
 
-/// How many of them are there at the start: none, one, and as many as the smallest table is meant
-/// for, or a few more, so that it is being moved.
+/// The numbers of initial keys: none, one, and as many as the smallest table is sized for, or a few
+/// more, so that the table is being moved.
 const TABLES: [usize; 5] = [0, 1, 41, 43, 60];
 
-/// A world for a map with only the index: the keys at the start, and the last of them and the one
-/// after it to work on.
+/// A world for a map with only the index: the initial keys, and two keys to work on: the last of
+/// them and the next one.
 fn table_world(n: usize) -> (&'static [&'static str], [&'static str; 2]) {
     (&MANY[..n], [MANY[n.saturating_sub(1)], MANY[n]])
 }
@@ -334,7 +335,7 @@ fn every_pair_of_operations_on_an_index_alone() {
     }
 }
 
-/// Byte strings have a length of their own in each leaf, and replacing one changes it.
+/// Byte strings have a length in each leaf, and replacing one changes it.
 #[test]
 fn every_pair_of_operations_on_bytes() {
     let (keys, on) = table_world(43);
@@ -380,7 +381,7 @@ fn random_threads(
     };
     let thread = |rng: &mut fastrand::Rng, t: usize| {
         let all = all_ops(&on, 10 + t as u64, with);
-        // Changes more often than not.
+        // Changes are more frequent than reads.
         (0..ops)
             .map(|_| {
                 loop {
@@ -395,7 +396,7 @@ fn random_threads(
     (keys, (0..threads).map(|t| thread(&mut rng, t)).collect())
 }
 
-/// The kinds in turn.
+/// The kinds of maps, alternating with the seed.
 fn kind_of(seed: u64) -> With {
     let kinds = [With::Trie, With::Index, With::OnlyIndex, With::Compaction];
     kinds[(seed % kinds.len() as u64) as usize]

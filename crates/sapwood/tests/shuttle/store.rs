@@ -1,4 +1,4 @@
-//! `QpStore` under threads whose interleaving shuttle chooses: commits, compaction and reclamation
+//! `QpStore` with threads whose interleaving shuttle chooses: commits, compaction and reclamation
 //! beside views, snapshots and differences.
 
 use std::collections::BTreeMap;
@@ -145,14 +145,14 @@ fn is(model: &Model, found: &[(Vec<u8>, u64)]) -> bool {
 fn all<'a>(entries: impl Iterator<Item = (&'a [u8], &'a Box<u64>)>) -> Vec<(Vec<u8>, u64)> {
     entries
         .map(|(key, value)| {
-            // A writer may do anything while a reader is between two entries.
+            // A writer may run while a reader is between two entries.
             shuttle::thread::yield_now();
             (key.to_vec(), **value)
         })
         .collect()
 }
 
-/// A view is of one version, and stays on it.
+/// Checks that a view is of one version, and stays on it.
 fn ask(view: QpView<'_, Box<u64>>, script: &Script, from: usize, to: usize) {
     let model = script.model(from, to, &all(view.iter()));
     assert_eq!(view.len(), model.len());
@@ -166,7 +166,7 @@ fn ask(view: QpView<'_, Box<u64>>, script: &Script, from: usize, to: usize) {
     assert!(is(model, &all(view.prefix(""))));
 }
 
-/// What a snapshot has is what it had when it was made.
+/// A snapshot, with the contents that it had when it was made.
 struct Held<'s> {
     snapshot: QpSnapshot<Box<u64>>,
     model: &'s Model,
@@ -228,7 +228,7 @@ fn read(store: &Store, script: &Script, progress: &Progress, rng: &mut fastrand:
     }
 }
 
-/// A writer that makes the script's steps, and two readers, under random schedules.
+/// Runs a writer with the script's steps, and two readers, under random schedules.
 fn scene(script: Script, seed: u64, schedules: usize) {
     let script = Arc::new(script);
     let check = move || {
@@ -249,7 +249,7 @@ fn scene(script: Script, seed: u64, schedules: usize) {
         store.verify().unwrap();
         let end = &script.models[script.steps.len()];
         store.read(|view| assert!(is(end, &all(view.iter()))));
-        // Nobody holds anything: all garbage goes.
+        // No thread holds a reference: all garbage is freed.
         store.reclaim(usize::MAX);
         let memory = store.memory();
         assert_eq!((memory.snapshots, memory.waiting), (0, (0, 0)));
@@ -281,7 +281,7 @@ fn every_edit_beside_readers() {
     }
 }
 
-/// Two writers each count up, and a third thread compacts and reclaims: no commit is lost.
+/// Two writers increment counters, and a third thread compacts and reclaims: no commit is lost.
 #[test]
 fn writers_take_turns() {
     let check = || {
@@ -313,7 +313,8 @@ fn writers_take_turns() {
     check_random(check, 20 * runs(40));
 }
 
-/// At a hard limit of garbage, a commit is refused whole while a reader holds the garbage back.
+/// At a hard limit of garbage, a commit is refused as a whole while a reader holds the garbage
+/// back.
 #[test]
 fn a_limit_refuses_whole_transactions() {
     let check = || {

@@ -1,9 +1,9 @@
-//! Files of bit strings, good and hostile ones, asked everything.
+//! Files of bit strings, valid and hostile ones, and queries of every kind.
 
 use sapwood::lpm::{BitFile, BitString};
 use sapwood_model::choices::Choices;
 
-/// Prefixes of addresses that lie inside of one another, some long ones, and the empty one.
+/// Prefixes of addresses that contain each other, some long ones, and the empty one.
 pub fn prefixes(count: usize, choices: &mut impl Choices) -> Vec<BitString> {
     let mut all = vec![BitString::new()];
     while all.len() < count {
@@ -16,7 +16,7 @@ pub fn prefixes(count: usize, choices: &mut impl Choices) -> Vec<BitString> {
     all
 }
 
-/// Every query there is; the answers may be wrong, but they come.
+/// Calls every query; the answers may be wrong, but each call must return.
 pub fn query_everything(file: &BitFile<u64>, queries: &[BitString]) {
     let mut sum = file.iter().take(300).fold(0, |sum, (_, v)| sum ^ v);
     sum ^= file.iter().rev().take(300).fold(0, |sum, (_, v)| sum ^ v);
@@ -26,7 +26,7 @@ pub fn query_everything(file: &BitFile<u64>, queries: &[BitString]) {
         sum ^= file.matches(query).fold(0, |sum, (_, v)| sum ^ v);
         let covered = file.covered_by(query).take(20);
         sum ^= covered.fold(0, |sum, (_, v)| sum ^ v);
-        // Steps go forward only: no more of them than there are prefixes, and then some.
+        // Steps only go forward, so there are at most as many as prefixes.
         let children = file.children(query).take(3_000).count();
         assert!(children < 3_000);
     }
@@ -43,7 +43,7 @@ pub fn query_everything(file: &BitFile<u64>, queries: &[BitString]) {
     let _ = (file.verify(), file.len(), file.is_empty());
 }
 
-/// What was opened with all checks keeps its promises, whoever made it.
+/// Checks that a file opened with all checks keeps its guarantees, whoever made it.
 pub fn is_whole(file: &BitFile<u64>) {
     assert_eq!(file.iter().count(), file.len());
     assert_eq!(file.iter().rev().count(), file.len());

@@ -1,5 +1,5 @@
-//! Random operations on tables of bit strings, each answer compared with the naive oracle's.
-#![allow(dead_code)] // Each test, and the fuzz target, uses its part.
+//! Random operations on tables of bit strings; the naive oracle checks each answer.
+#![allow(dead_code)] // Each test, and the fuzz target, uses only a part of it.
 
 use std::ops::RangeInclusive;
 
@@ -17,7 +17,8 @@ pub fn string(bits: &[bool]) -> BitString {
     BitString::from_bytes(&bytes, bits.len()).unwrap()
 }
 
-/// Strings that have much in common: beginnings of a few, some with a bit turned near the end.
+/// Strings that have much in common: prefixes of a few strings, some with a bit flipped near the
+/// end.
 pub struct Strings {
     bases: Vec<Vec<bool>>,
     lens: RangeInclusive<usize>,
@@ -57,7 +58,7 @@ pub fn owned<'a, V>(entries: Vec<(&'a [bool], &'a V)>) -> Entries<'a, V> {
     entries.map(|(bits, value)| (string(bits), value)).collect()
 }
 
-/// All queries about one string.
+/// Compares the answers of all queries about one string.
 macro_rules! same_answers {
     ($reader:expr, $oracle:expr, $bits:expr) => {{
         let (reader, oracle, bits) = (&$reader, &$oracle, $bits);
@@ -78,7 +79,7 @@ macro_rules! same_answers {
     }};
 }
 
-#[allow(unused_imports)] // By the fuzz target.
+#[allow(unused_imports)] // The fuzz target does not use it.
 pub(crate) use same_answers;
 
 macro_rules! same_tables {
@@ -90,7 +91,7 @@ macro_rules! same_tables {
     }};
 }
 
-/// The result, unless memory has run out where it may.
+/// The result; `None` if memory has run out and `scarce` allows that.
 fn done<T>(result: Result<T, impl Into<Error>>, scarce: bool, failed: &mut usize) -> Option<T> {
     match result.map_err(Into::into) {
         Ok(done) => Some(done),
@@ -102,9 +103,9 @@ fn done<T>(result: Result<T, impl Into<Error>>, scarce: bool, failed: &mut usize
     }
 }
 
-/// Up to `changes` transactions on a table of about `most` strings of these lengths, with `verify`
-/// about once in `every` of them. Values own memory. `scarce` says that memory may run out: what
-/// fails then must change nothing. Returns how many operations failed.
+/// Runs up to `changes` transactions on a table of about `most` strings of these lengths, and calls
+/// `verify` about once in `every` of them. Values own memory. `scarce` says that memory may run
+/// out: a failed operation must change nothing. Returns the number of failed operations.
 pub fn run_bits(
     builder: Builder<BitFib<Box<usize>>>,
     choices: &mut impl Choices,
@@ -138,7 +139,7 @@ pub fn run_bits(
         let mut now = oracle.clone();
         let mut txn = fib.begin();
         for _ in 0..1 + choices.below(3) {
-            // What was removed comes back more often than by chance.
+            // Removed strings are inserted again more often than by chance.
             let bits = match gone.pop() {
                 Some(bits) if choices.below(4) == 0 => bits,
                 _ => strings.one(choices),

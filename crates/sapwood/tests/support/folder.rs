@@ -1,5 +1,5 @@
 //! Folders for tests that write files.
-#![allow(dead_code)] // Each test uses its part.
+#![allow(dead_code)] // Each test uses only a part of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sapwood::arena::Header;
 use sapwood::qp::{OpenCause, QpFile, QpMap};
 
-/// A folder of the test's own, removed at its end.
+/// A folder that belongs to one test, which removes it at its end.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -15,7 +15,7 @@ impl Folder {
         Folder::below(&std::env::temp_dir(), name)
     }
 
-    /// One without a disk behind it, if there is such a thing: for tests that write thousands of
+    /// A folder without a disk behind it, if the system has one: for tests that write thousands of
     /// files.
     pub fn quick(name: &str) -> Self {
         match Path::new("/dev/shm") {

@@ -1,5 +1,5 @@
 //! Values that count their drops.
-#![allow(dead_code)] // Each test uses its part.
+#![allow(dead_code)] // Each test uses only a part of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sapwood::arena::{ArenaOptions, Backing, DebugMode};
 use sapwood::qp::{QpMap, QpStore};
 
-/// Counts each value's drops. One for each test, static, so that even a value dropped twice finds
-/// it.
+/// Counts the drops of each value. Each test has one static ledger, so that even a value dropped
+/// twice finds it.
 pub struct Ledger {
     drops: Mutex<Vec<u32>>,
 }
@@ -24,7 +24,7 @@ impl Ledger {
         self.drops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A value with a tag of the test's own.
+    /// A value with a tag that the test chooses.
     pub fn value(&'static self, tag: u32) -> Counted {
         let mut drops = self.lock();
         drops.push(0);
@@ -43,7 +43,7 @@ impl Ledger {
         value
     }
 
-    /// How many values were not dropped yet. No value may have been dropped twice.
+    /// The number of values that are not dropped yet. Panics if a value was dropped twice.
     pub fn alive(&self) -> usize {
         let drops = self.lock();
         for (id, &n) in drops.iter().enumerate() {
@@ -60,7 +60,7 @@ pub struct Counted {
     bomb: bool,
 }
 
-/// A value of its own, with the same tag.
+/// A clone is a new value with the same tag.
 impl Clone for Counted {
     fn clone(&self) -> Self {
         self.ledger.value(self.tag)
@@ -83,7 +83,7 @@ impl Drop for Counted {
 }
 
 pub fn key(i: u32) -> Vec<u8> {
-    // Prefixes of each other, wide and narrow branches.
+    // Keys that are prefixes of each other, in wide and narrow branches.
     match i % 4 {
         0 => i.to_string().into_bytes(),
         1 => vec![b'p'; i as usize],

@@ -1,6 +1,6 @@
-//! What the tests of the tables have in common: families as the oracle sees them, comparison, and
-//! random operations.
-#![allow(dead_code)] // Each test, and the fuzz target, uses its part.
+//! The common parts of the tests of tables: address families in the form of the oracle, comparison,
+//! and random operations.
+#![allow(dead_code)] // Each test, and the fuzz target, uses only a part of it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +15,7 @@ use sapwood_model::oracle::{Lpm, Prefix};
 #[allow(unused_imports)]
 pub use super::steps::steps;
 
-/// A family, with its addresses as the oracle has them: left-aligned in 128 bits.
+/// An address family, with addresses in the form of the oracle: left-aligned in 128 bits.
 pub trait Kind: Family {
     fn addr(bits: u128) -> Self::Addr;
     fn net(prefix: Prefix) -> Self::Net;
@@ -52,7 +52,7 @@ impl Kind for V6 {
     }
 }
 
-/// Options that make mistakes loud: freed memory is poisoned.
+/// Options that detect misuse: freed memory is poisoned.
 pub fn loud() -> ArenaOptions {
     small().debug(DebugMode::Poison)
 }
@@ -62,14 +62,15 @@ pub fn small() -> ArenaOptions {
     ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 26 })
 }
 
-/// A table; with the smallest root one that makes mistakes loud, with others one that keeps free
-/// blocks.
+/// A table's builder. With the smallest root the table detects misuse; with other roots it keeps
+/// free blocks.
 pub fn builder<F: Kind>(bits: u8) -> Builder<Fib<F, u32>> {
     let options = if bits == 6 { loud() } else { small() };
     Fib::builder().root_bits(bits).options(options)
 }
 
-/// Prefixes that meet: few bits vary, at the places where strides begin and end, and at both ends.
+/// A random prefix that often overlaps others: few bits vary, at the borders of strides and at both
+/// ends.
 pub fn prefix<F: Kind>(choices: &mut impl Choices) -> Prefix {
     const PLACES: [u8; 24] = [
         0, 1, 5, 6, 11, 12, 16, 17, 18, 19, 22, 23, 24, 25, 29, 30, 31, 36, 47, 63, 64, 65, 126,
@@ -84,16 +85,16 @@ pub fn prefix<F: Kind>(choices: &mut impl Choices) -> Prefix {
     Prefix::truncated(address(choices), len)
 }
 
-/// Addresses that meet the prefixes.
+/// A random address that often matches the prefixes.
 pub fn address(choices: &mut impl Choices) -> u128 {
     const PLACES: [u32; 14] = [0, 1, 5, 11, 12, 17, 18, 23, 24, 28, 31, 47, 64, 127];
-    // A third of these bits is set, by and large.
+    // About a third of these bits are set.
     let set = choices.below(1 << 14) & choices.below(1 << 14) | choices.below(1 << 14) & 0x1249;
     let set = PLACES.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1);
     set.fold(0, |bits, (_, at)| bits | 1 << (127 - at))
 }
 
-/// What a table holds, as the oracle gives it.
+/// The entries of a table, in the form of the oracle.
 pub fn entries<F: Kind>(snapshot: &FibSnapshot<F, u32>) -> Vec<(Prefix, u32)> {
     snapshot
         .iter()
@@ -105,7 +106,7 @@ fn listed<'a>(found: impl IntoIterator<Item = (Prefix, &'a u32)>) -> Vec<(Prefix
     found.into_iter().map(|(p, v)| (p, *v)).collect()
 }
 
-/// Every question about one address and one prefix, to the table, a snapshot and the oracle.
+/// Makes every query about one address and one prefix to the table, a snapshot and the oracle.
 pub fn ask<F: Kind>(fib: &Fib<F, u32>, oracle: &Lpm<u32>, address: u128, prefix: Prefix) {
     let (addr, net) = (F::addr(address), F::net(prefix));
     let snapshot = fib.snapshot();
@@ -132,7 +133,7 @@ pub fn ask<F: Kind>(fib: &Fib<F, u32>, oracle: &Lpm<u32>, address: u128, prefix:
     assert_eq!(children, listed(oracle.children(prefix)), "{net}");
 }
 
-/// The whole table against the oracle, and its invariants.
+/// Compares the whole table with the oracle, and verifies the invariants.
 pub fn agree<F: Kind>(fib: &Fib<F, u32>, oracle: &Lpm<u32>) {
     if let Err(wrong) = fib.verify() {
         panic!("{wrong}");
@@ -141,7 +142,7 @@ pub fn agree<F: Kind>(fib: &Fib<F, u32>, oracle: &Lpm<u32>) {
     assert_eq!(entries(&fib.snapshot()), listed(oracle.iter()));
 }
 
-/// A table and the oracle, which hold the same.
+/// A table and the oracle with the same contents.
 struct Pair<F: Kind> {
     builder: Builder<Fib<F, u32>>,
     fib: Fib<F, u32>,
@@ -149,12 +150,12 @@ struct Pair<F: Kind> {
     kept: Vec<(FibSnapshot<F, u32>, Lpm<u32>)>,
     scarce: bool,
     failed: usize,
-    /// Why a change failed.
+    /// The error of the last failed change.
     last: Option<Error>,
 }
 
 impl<F: Kind> Pair<F> {
-    /// The result, unless memory has run out where it may.
+    /// The result; `None` if memory has run out and that is allowed.
     fn done<T>(&mut self, result: Result<T, impl Into<Error>>) -> Option<T> {
         match result.map_err(Into::into) {
             Ok(done) => Some(done),
@@ -212,7 +213,7 @@ impl<F: Kind> Pair<F> {
         }
     }
 
-    /// A table of the same entries, given in another order, with old values first.
+    /// Builds a table of the same entries, given in another order, with old values first.
     fn rebuild(&mut self, choices: &mut impl Choices) {
         let all: Vec<_> = self.fib.snapshot().iter().map(|(n, v)| (n, *v)).collect();
         let mut all: Vec<_> = all.iter().map(|e| (e.0, 9)).chain(all.clone()).collect();
@@ -226,7 +227,7 @@ impl<F: Kind> Pair<F> {
         }
     }
 
-    /// One operation; `true` says that something may have changed.
+    /// Runs one operation; returns `true` if it may have changed the table.
     fn step(&mut self, choices: &mut impl Choices) -> bool {
         match choices.below(100) {
             0..42 => {
@@ -234,13 +235,17 @@ impl<F: Kind> Pair<F> {
                 self.insert(p, v);
             }
             42..75 => {
-                // What is there, more often than not.
+                // Mostly prefixes that are present.
                 let p = match choices.below(8) {
                     0 => prefix::<F>(choices),
                     _ if self.oracle.is_empty() => return false,
                     _ => {
                         let at = choices.below(self.oracle.len());
-                        self.oracle.iter().nth(at).expect("it is one of them").0
+                        self.oracle
+                            .iter()
+                            .nth(at)
+                            .expect("the index is below the length")
+                            .0
                     }
                 };
                 self.remove(p);
@@ -265,7 +270,7 @@ impl<F: Kind> Pair<F> {
                 self.kept.truncate(choices.below(4));
                 self.fib.reclaim(choices.below(40));
             }
-            // A reader that holds what matches an address.
+            // A reader that holds the matches of an address.
             98 => {
                 let fib = self.fib.clone();
                 let reader = fib.reader("held").expect("the only one");
@@ -292,9 +297,9 @@ impl<F: Kind> Pair<F> {
     }
 }
 
-/// Up to `count` random operations on a table, each answer compared with the oracle's; all of it
-/// after each `every`th. `scarce` says that memory may run out: what fails then must change
-/// nothing. Returns how many changes failed.
+/// Runs up to `count` random operations on a table; the oracle checks each answer, and the whole
+/// table after each `every`th. `scarce` says that memory may run out: a failed change must change
+/// nothing. Returns the number of failed changes.
 pub fn run_fib<F: Kind>(
     builder: Builder<Fib<F, u32>>,
     choices: &mut impl Choices,
@@ -329,7 +334,7 @@ pub fn run_fib<F: Kind>(
     }
     pair.agree();
     pair.kept.clear();
-    // What fails in one round may be done in the next one.
+    // A change that fails in one round may succeed in the next one.
     for _ in 0..100 {
         for (prefix, _) in pair.oracle.clone().iter() {
             pair.remove(prefix);

@@ -1,6 +1,6 @@
-//! Does the model's operations to range maps, and compares: answers, contents, invariants, and what
-//! was planned with what was made.
-#![allow(dead_code)] // Each test, and the fuzz target, uses its part.
+//! Applies the model's operations to range maps, and compares answers, contents and invariants, and
+//! the nodes planned with the nodes made.
+#![allow(dead_code)] // Each test, and the fuzz target, uses only a part of it.
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use sapwood_model::range_ops::{RangeOp, RangeOutcome};
 
 pub type Range = RangeInclusive<u64>;
 
-/// A value that shows the model's number it was made from.
+/// A value that shows the number of the model from which it was made.
 pub trait Number: Clone + PartialEq + Send + Sync + 'static {
     fn number(&self) -> u64;
 }
@@ -33,7 +33,7 @@ impl Number for (Box<u64>, u64) {
     }
 }
 
-/// Options that make mistakes loud: freed memory is poisoned.
+/// Options that detect misuse: freed memory is poisoned.
 pub fn loud() -> ArenaOptions {
     small().debug(DebugMode::Poison)
 }
@@ -43,30 +43,30 @@ pub fn small() -> ArenaOptions {
     ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 26 })
 }
 
-/// A map of nodes so small that a few entries make a tree of many levels.
+/// A map with nodes so small that a few entries make a tree of many levels.
 pub fn tiny_nodes<V: Clone + Send + Sync + 'static>(options: ArenaOptions) -> MapleMap<V> {
     MapleMap::builder().options(options).nodes(128, 4).build()
 }
 
-/// A map of nodes of the usual size.
+/// A map with nodes of the usual size.
 pub fn usual_nodes<V: Clone + Send + Sync + 'static>(options: ArenaOptions) -> MapleMap<V> {
     MapleMap::builder().options(options).build()
 }
 
-/// How an operation is made.
+/// The means by which an operation is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// By the map's own method.
     Plain,
     /// By a writer that holds the lock.
     Writer,
-    /// By a plan and a reservation of exactly that.
+    /// By a plan and a reservation of exactly its nodes.
     Reserved,
     /// By a reservation made before the range was known.
     Unknown,
 }
 
-/// A map and its model, which hold the same.
+/// A map and its model with the same contents.
 pub struct Pair<V, M> {
     pub map: MapleMap<V>,
     pub model: RangeMap<u64>,
@@ -75,7 +75,7 @@ pub struct Pair<V, M> {
 }
 
 impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
-    /// Both are empty; `make` makes the map's values from the model's.
+    /// Makes a pair of an empty map and model; `make` makes the map's values from the model's.
     pub fn new(map: MapleMap<V>, make: M) -> Self {
         assert!(map.is_empty());
         Pair {
@@ -91,17 +91,17 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         (self.make)(number)
     }
 
-    /// How many nodes the map has ever taken.
+    /// The number of nodes that the map has made so far.
     pub fn made(&self) -> u64 {
         self.map.memory().nodes_made
     }
 
-    /// Does an operation to both, by ways that take turns.
+    /// Applies an operation to both, by alternating means.
     pub fn step(&mut self, op: &RangeOp) {
         self.try_step(op).unwrap();
     }
 
-    /// As [`step`](Self::step), where memory may run out: the model is then as it was.
+    /// Does the same as [`step`](Self::step) where memory may run out; the model is then unchanged.
     pub fn try_step(&mut self, op: &RangeOp) -> Result<(), Error> {
         self.turn += 1;
         let way = match self.turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 {
@@ -113,8 +113,8 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         self.try_step_by(way, op)
     }
 
-    /// Does an operation to both in this way: answers are equal, and what was planned is what was
-    /// made.
+    /// Applies an operation to both by this means: the answers are equal, and the plan states the
+    /// nodes made.
     pub fn try_step_by(&mut self, way: Way, op: &RangeOp) -> Result<(), Error> {
         let mut model = self.model.clone();
         let expected = op.apply(&mut model);
@@ -130,7 +130,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         Ok(())
     }
 
-    /// How many nodes the operation takes, if there is a plan for it.
+    /// The number of nodes that the operation needs, if there is a plan for it.
     fn planned(&self, op: &RangeOp, expected: &RangeOutcome) -> Option<usize> {
         use RangeOutcome as Out;
         let store = |range: &Range, value: u64| {
@@ -214,8 +214,8 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         }
     }
 
-    /// Stores by an exact reservation. What the arena holds grows by no more than what was
-    /// reserved.
+    /// Stores by an exact reservation. The memory held by the arena grows by at most the reserved
+    /// bytes.
     fn store_reserved(&self, range: &Range, value: u64) -> Result<(), Error> {
         let value = self.value(value);
         let plan = self.map.plan_store(range.clone(), &value)?;
@@ -249,8 +249,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         Ok(())
     }
 
-    /// Makes a change by a reservation for one of which nothing is known yet. It takes nothing but
-    /// what is reserved.
+    /// Makes a change by a reservation for an unknown range. The change takes only reserved memory.
     fn unknown(
         &self,
         change: impl FnOnce(&mut UnknownReservation<V>) -> Result<RangeOutcome, Error>,
@@ -268,7 +267,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
         answer(result, |outcome| outcome)
     }
 
-    /// Both hold the same, and the map's invariants hold.
+    /// Compares the contents of both, and verifies the map's invariants.
     pub fn agree(&self) {
         if let Err(wrong) = self.map.verify() {
             panic!("{wrong}");
@@ -284,7 +283,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
     }
 }
 
-/// A question, by the view and by the map.
+/// Makes a query by the view and by the map.
 impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
     fn ask(&self, op: &RangeOp) -> RangeOutcome {
         use RangeOutcome as Out;
@@ -324,7 +323,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
                     Window::new(within.clone()).aligned(*align).from_end(),
                 ),
             }),
-            _ => unreachable!("a question"),
+            _ => unreachable!("a query"),
         });
         let direct = match op {
             RangeOp::Locate(index) => {
@@ -375,7 +374,7 @@ impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
     }
 }
 
-/// The writing operations by the methods of the map and of its writer, which are the same.
+/// The writing operations by the methods of the map and of its writer, which have the same names.
 macro_rules! changes {
     ($name:ident, $target:ident, $map:ident => $to:expr) => {
         impl<V: Number, M: Fn(u64) -> V> Pair<V, M> {
@@ -449,7 +448,7 @@ macro_rules! changes {
 changes!(change, target, map => map);
 changes!(write, target, map => map.write());
 
-/// A rejected value is the one that was given.
+/// Checks that a rejected value is the given one; returns the error.
 fn back<T, V: Number>(stored: Result<T, Rejected<V>>, value: u64) -> Result<T, Error> {
     stored.map_err(|rejected| {
         assert_eq!(rejected.value.number(), value);
@@ -457,7 +456,7 @@ fn back<T, V: Number>(stored: Result<T, Rejected<V>>, value: u64) -> Result<T, E
     })
 }
 
-/// The outcome of a change; an error if memory ran out.
+/// The outcome of a change, or an error if memory ran out.
 fn answer<T>(
     result: Result<T, Error>,
     done: impl FnOnce(T) -> RangeOutcome,
@@ -484,8 +483,8 @@ fn entry<V: Number>(entry: Option<(Range, V)>) -> RangeOutcome {
     RangeOutcome::Entry(entry.map(|(range, value)| (range, value.number())))
 }
 
-/// Does the operations, and compares everything after each `every`th. Returns how many they were
-/// and the greatest height.
+/// Runs the operations, and compares everything after each `every`th. Returns the number of
+/// operations and the greatest height.
 pub fn run<V: Number, M: Fn(u64) -> V>(
     pair: &mut Pair<V, M>,
     ops: impl IntoIterator<Item = RangeOp>,

@@ -1,5 +1,5 @@
-//! Does the model's operations to the real maps, and compares.
-#![allow(dead_code)] // Each test, and each fuzz target, uses its part.
+//! Applies the model's operations to the real maps, and compares.
+#![allow(dead_code)] // Each test, and each fuzz target, uses only a part of it.
 
 use sapwood::arena::{ArenaOptions, DebugMode};
 use sapwood::qp::{Change, QpMap, QpSnapshot, QpStore, QpTxn, QpView};
@@ -8,7 +8,7 @@ use sapwood_model::oracle::{self, ByteMap};
 
 pub use super::values::Value;
 
-/// Options that make mistakes loud: freed memory is poisoned, chunks are small.
+/// Options that detect misuse: freed memory is poisoned, chunks are small.
 pub fn loud() -> ArenaOptions {
     ArenaOptions::default().debug(DebugMode::Poison)
 }
@@ -21,7 +21,7 @@ fn entry<'a, V: ?Sized + Value>(item: Option<(&'a [u8], &'a V)>) -> Outcome {
     Outcome::entry(item.map(|(key, value)| (key, value.number())))
 }
 
-/// Does one operation to the map.
+/// Applies one operation to the map.
 pub fn apply<V: ?Sized + Value>(map: &mut QpMap<V>, op: &Op) -> Outcome {
     match op {
         Op::Insert(key, value) => Outcome::Value(V::map_insert(map, key, *value).unwrap()),
@@ -87,7 +87,7 @@ pub fn apply<V: ?Sized + Value>(map: &mut QpMap<V>, op: &Op) -> Outcome {
     }
 }
 
-/// Does one operation to a transaction, as far as transactions have it; the others become reads.
+/// Applies one operation to a transaction, if transactions have it; the others become reads.
 pub fn apply_txn<V: ?Sized + Value>(txn: &mut QpTxn<'_, V>, op: &Op, model: &mut ByteMap<u64>) {
     match op {
         Op::Insert(key, value) => {
@@ -151,7 +151,7 @@ fn numbers(model: &ByteMap<u64>) -> impl DoubleEndedIterator<Item = (&[u8], u64)
     model.iter().map(|(key, n)| (key, *n))
 }
 
-/// Compares all entries, both ways.
+/// Compares all entries, in both directions.
 pub fn same_map<V: ?Sized + Value>(map: &QpMap<V>, model: &ByteMap<u64>) {
     assert_eq!(map.len(), model.len());
     assert!(map.iter().map(numbered).eq(numbers(model)));
@@ -170,8 +170,8 @@ pub fn same_view<V: ?Sized + Value>(view: QpView<'_, V>, model: &ByteMap<u64>) {
     assert!(view.iter().map(numbered).eq(numbers(model)));
 }
 
-/// Compares the differences of two snapshots with those of their models. A store calls a key
-/// changed that was written again with an equal value; the model does not.
+/// Compares the differences of two snapshots with those of their models. A store also reports a key
+/// that was written again with an equal value; the model does not.
 pub fn same_diff<V: ?Sized + Value>(
     old: &QpSnapshot<V>,
     new: &QpSnapshot<V>,
@@ -198,8 +198,8 @@ pub fn same_diff<V: ?Sized + Value>(
     assert_eq!(found, wanted);
 }
 
-/// A plain map against the model: every answer compared, `verify` after every step while the map is
-/// small, at intervals when it is large. Returns the number of operations.
+/// Runs operations on an owned map and compares every answer with the model. Verifies after every
+/// step while the map is small, at intervals when it is large. Returns the number of operations.
 pub fn run_map<V: ?Sized + Value>(
     map: &mut QpMap<V>,
     ops: impl Iterator<Item = Op>,
@@ -227,8 +227,9 @@ pub fn run_map<V: ?Sized + Value>(
     n
 }
 
-/// A store against the model of versions: transactions of a few operations, committed or rolled
-/// back, with snapshots that live for a while, a reader, differences, and compaction in between.
+/// Runs a store against the model of versions: transactions of a few operations, committed or
+/// rolled back, with snapshots that live for a while, a reader, differences, and compaction in
+/// between.
 pub fn run_store<V: ?Sized + Value>(
     store: &QpStore<V>,
     mut ops: impl Iterator<Item = Op>,
@@ -304,7 +305,7 @@ pub fn run_store<V: ?Sized + Value>(
     store.reclaim(usize::MAX);
     store.verify().unwrap();
     let memory = store.memory();
-    assert_eq!(memory.waiting, (0, 0), "all garbage is gone");
+    assert_eq!(memory.waiting, (0, 0), "all garbage is freed");
     assert_eq!(memory.snapshots, 0);
     n
 }

@@ -1,12 +1,13 @@
-//! How far a writer is, for readers beside it, whose answers must be those of a state in between.
-#![allow(dead_code)] // Each test uses its part.
+//! The progress of a writer, for readers beside it, whose answers must be those of a state in
+//! between.
+#![allow(dead_code)] // Each test uses only a part of it.
 
 #[cfg(shuttle)]
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(not(shuttle))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The number of steps that the writer has begun, and of those that it has done.
+/// The number of steps that the writer has begun, and of those that it has completed.
 #[derive(Default)]
 pub struct Progress {
     begun: AtomicUsize,
@@ -14,7 +15,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The writer's step with this number, from 0.
+    /// Runs the writer's step with this number, from 0.
     pub fn step(&self, number: usize, step: impl FnOnce()) {
         self.begun.store(number + 1, Ordering::SeqCst);
         step();
@@ -30,7 +31,7 @@ impl Progress {
     }
 }
 
-/// A writer and two readers of `map`, for one schedule. Readers get their number.
+/// Runs a writer and two readers of `map`, for one schedule. Each reader gets its number.
 #[cfg(shuttle)]
 pub fn beside<M: Clone + Send + 'static>(
     map: &M,

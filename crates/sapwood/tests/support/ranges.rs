@@ -1,6 +1,6 @@
-//! What the tests of `MapleMap` have in common: a map that is compared with the naive one after
+//! The common parts of the tests of `MapleMap`: a map that is compared with the naive one after
 //! every step.
-#![allow(dead_code)] // Each test uses its part.
+#![allow(dead_code)] // Each test uses only a part of it.
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
@@ -19,7 +19,7 @@ pub type Range = RangeInclusive<u64>;
 /// The last index.
 pub const MAX: u64 = u64::MAX;
 
-/// Options that make mistakes loud: freed memory is poisoned.
+/// Options that detect misuse: freed memory is poisoned.
 pub fn loud() -> ArenaOptions {
     ArenaOptions::default()
         .backing(Backing::Mmap { reserve: 1 << 26 })
@@ -31,14 +31,14 @@ pub fn tiny<V: Clone + Send + Sync + 'static>() -> Builder<MapleMap<V>> {
     MapleMap::builder().nodes(128, 4).options(loud())
 }
 
-/// Runs a test with tiny nodes, with some that do not halve evenly, and with those of every user.
+/// Runs a test with tiny nodes, with nodes that do not halve evenly, and with the usual nodes.
 pub fn each(test: impl Fn(MapleMap<u64>)) {
     test(tiny().build());
     test(MapleMap::builder().nodes(192, 7).options(loud()).build());
     test(MapleMap::new());
 }
 
-/// A map of copies that are whole, and the entries that it has, as a list.
+/// The entries of a map, with copies of their values.
 pub fn listed<V: Clone + Send + Sync + 'static>(map: &MapleMap<V>) -> Vec<(Range, V)> {
     map.read(|view| view.iter().map(|(r, v)| (r, v.clone())).collect())
 }
@@ -48,8 +48,8 @@ pub fn copied<V: Clone>(found: Option<(Range, &V)>) -> Option<(Range, V)> {
     found.map(|(range, v)| (range, v.clone()))
 }
 
-/// A map and what it must hold: each change is made to both, planned, counted, and followed by
-/// `verify`.
+/// A map and its expected contents: each change is applied to both, planned and counted, and
+/// followed by `verify`.
 pub struct Checked<V: Clone + Send + Sync + PartialEq + Debug + 'static> {
     pub map: MapleMap<V>,
     pub oracle: RangeMap<V>,
@@ -79,7 +79,7 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
         });
     }
 
-    /// The invariants alone, for maps that are too large to be compared each time.
+    /// Verifies only the invariants, for maps that are too large to be compared each time.
     #[track_caller]
     pub fn whole(&self) {
         if let Err(wrong) = self.map.verify() {
@@ -87,7 +87,7 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
         }
     }
 
-    /// Makes a change that was planned to need this many nodes; the number.
+    /// Makes a change whose plan states this number of nodes; returns the number and the result.
     #[track_caller]
     fn counted<T>(&self, planned: usize, change: impl FnOnce(&MapleMap<V>) -> T) -> (usize, T) {
         let before = self.map.memory().nodes_made;
@@ -100,7 +100,7 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
         (made, done)
     }
 
-    /// Stores; the number of nodes that it took.
+    /// Stores; returns the number of nodes made.
     #[track_caller]
     pub fn store(&mut self, range: Range, v: V) -> usize {
         let made = self.quick_store(range, v);
@@ -108,7 +108,7 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
         made
     }
 
-    /// As `store`, without comparing everything.
+    /// Does the same as `store`, without comparing everything.
     #[track_caller]
     pub fn quick_store(&mut self, range: Range, v: V) -> usize {
         let plan = self.map.plan_store(range.clone(), &v).unwrap();
@@ -119,8 +119,8 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
         made
     }
 
-    /// Inserts when nothing is in the way, and sees to it that nothing changes otherwise. Whether
-    /// it did.
+    /// Inserts if the range is free; otherwise checks that nothing changes. Returns whether it
+    /// inserted.
     #[track_caller]
     pub fn insert_new(&mut self, range: Range, v: V) -> bool {
         let blocked = self.oracle.range(range.clone()).next();
@@ -140,7 +140,7 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
         blocked.is_none()
     }
 
-    /// Erases; the number of nodes that it took, and what was there.
+    /// Erases; returns the number of nodes made, and the erased entry.
     #[track_caller]
     pub fn remove(&mut self, i: u64) -> (usize, Option<(Range, V)>) {
         let done = self.quick_remove(i);
@@ -148,7 +148,7 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
         done
     }
 
-    /// As `erase`, without comparing everything.
+    /// Does the same as `remove`, without comparing everything.
     #[track_caller]
     pub fn quick_remove(&mut self, i: u64) -> (usize, Option<(Range, V)>) {
         let plan = self.map.plan_remove(i);
@@ -157,7 +157,7 @@ impl<V: Clone + Send + Sync + PartialEq + Debug + 'static> Checked<V> {
         (made, found)
     }
 
-    /// Clears; the number of nodes that it took.
+    /// Clears; returns the number of nodes made.
     #[track_caller]
     pub fn clear_range(&mut self, range: Range) -> usize {
         let plan = self.map.plan_clear(range.clone()).unwrap();

@@ -1,7 +1,7 @@
-//! A list of changes to a map of ranges with the map after each of them, for readers beside the
-//! writer: an answer is right when it is that of a map between the last change that was done before
-//! the question and the last that had begun when the answer was there.
-#![allow(dead_code)] // Each test uses its part.
+//! A list of changes to a map of ranges, with the map after each of them, for readers beside the
+//! writer. An answer is right if it is that of a map between two changes: the last one completed
+//! before the query, and the last one begun before the answer.
+#![allow(dead_code)] // Each test uses only a part of it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use sapwood_model::oracle::RangeMap;
 use super::progress::Progress;
 use super::ranges::{Checked, MAX, Range, copied};
 
-/// A value that says which change stored it, and shows when it is not whole.
+/// A value that contains the number of the change that stored it, and that shows when it is torn.
 pub trait Payload: Clone + PartialEq + Debug + Send + Sync + 'static {
     fn of(version: u32) -> Self;
-    /// The version, when the value is whole.
+    /// The version, if the value is whole.
     fn version(&self) -> Option<u32>;
 }
 
@@ -57,7 +57,7 @@ impl Payload for Arc<[u32; 6]> {
     }
 }
 
-/// One change of the writer. The version of what it stores is its number.
+/// One change of the writer. The version of the stored value is the change's number.
 #[derive(Clone, Debug)]
 pub enum Step {
     Store(Range),
@@ -66,17 +66,17 @@ pub enum Step {
     ClearAll,
 }
 
-/// The changes, and the map after each. Index 0 is the map before the first.
+/// The changes, and the map after each. Index 0 is the map before the first change.
 pub struct Script {
     pub units: Units,
     pub before: Vec<Range>,
     pub steps: Vec<Step>,
     pub maps: Vec<RangeMap<u32>>,
-    /// A gap that is there at every time.
+    /// A gap that exists at all times.
     pub gap: Option<Range>,
 }
 
-/// Indices that the changes are about: this many units of a size.
+/// The indices of the changes: a number of units of a size.
 #[derive(Clone, Copy, Debug)]
 pub struct Units {
     pub count: u64,
@@ -97,7 +97,7 @@ impl Units {
 }
 
 impl Script {
-    /// Changes that are given, after a number of stores.
+    /// A script of the given changes, after some initial stores.
     pub fn of(units: Units, before: Vec<Range>, steps: Vec<Step>, gap: Option<Range>) -> Self {
         let mut map = RangeMap::new();
         for range in &before {
@@ -125,14 +125,15 @@ impl Script {
         }
     }
 
-    /// Random changes: stores of single units that split leaves, erases that merge them, and now
-    /// and then something wide. With a gap, nothing is stored to the units from 2/4 to 3/4.
+    /// A script of random changes: stores of single units that split leaves, erases that merge
+    /// leaves, and occasionally a wide range. With a gap, nothing is stored to the units from 2/4
+    /// to 3/4.
     pub fn random(seed: u64, units: Units, gap: bool, count: usize) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let n = units.count;
         let (low, high) = (n / 2, n * 3 / 4);
         let fit = |a: u64, b: u64| {
-            // On the side where it begins.
+            // The range stays on the side of the gap where it begins.
             let end = if a < low { low - 1 } else { n - 1 };
             units.range(a, if gap { b.min(end) } else { b.min(n - 1) })
         };
@@ -145,7 +146,7 @@ impl Script {
         let mut filling = true;
         let steps: Vec<Step> = (0..count)
             .map(|i| {
-                // Times when the map grows, and times when it shrinks.
+                // In some periods the map grows, in others it shrinks.
                 if i % 64 == 0 {
                     filling = rng.u8(0..3) > 0;
                 }
@@ -170,14 +171,14 @@ impl Script {
         Script::of(units, Vec::new(), steps, gap)
     }
 
-    /// Stores what is there before the first change.
+    /// Stores the initial entries, before the first change.
     pub fn prepare<V: Payload>(&self, map: &MapleMap<V>) {
         for range in &self.before {
             map.store(range.clone(), V::of(0)).unwrap();
         }
     }
 
-    /// Makes change number `i`, from 0, in one of the ways that there are.
+    /// Makes change number `i`, from 0, by one of the possible methods.
     pub fn make<V: Payload>(&self, map: &MapleMap<V>, i: usize) {
         let version = i as u32 + 1;
         match (&self.steps[i], i % 4) {
@@ -192,7 +193,7 @@ impl Script {
                 unknown.store(range.clone(), V::of(version)).unwrap();
             }
             (Step::Store(range), 3) => {
-                // Nothing else has this value, except on a range that the store covers.
+                // No other entry has this value, except on a range that the store covers.
                 let stored = map.store_coalescing(range.clone(), V::of(version));
                 assert_eq!(stored.unwrap(), *range);
             }
@@ -207,7 +208,7 @@ impl Script {
         }
     }
 
-    /// The map is that after this many changes.
+    /// Checks that the map is the one after this many changes.
     pub fn check<V: Payload>(&self, map: &MapleMap<V>, done: usize) {
         let mut oracle = RangeMap::new();
         for (range, v) in self.maps[done].iter() {
@@ -220,7 +221,7 @@ impl Script {
         .agree();
     }
 
-    /// One question of a reader beside the writer, its answer checked.
+    /// Makes one query of a reader beside the writer, and checks its answer.
     pub fn ask<V: Payload>(
         &self,
         map: &MapleMap<V>,
@@ -281,7 +282,7 @@ impl Script {
         }
     }
 
-    /// An answer that is that of one of the maps.
+    /// Checks that an answer is that of one of the maps.
     fn one(
         &self,
         from: usize,
@@ -298,9 +299,9 @@ impl Script {
         );
     }
 
-    /// The nearest entry on one side, which may take two steps to find. When more than one change
-    /// was made meanwhile it may be none map's nearest, but it is on that side, of one of the maps,
-    /// and nothing that was there all the time lies between.
+    /// Checks the nearest entry on one side, which a reader may find in two steps. If more than one
+    /// change was made meanwhile, the entry may be the nearest in no map. But it is on that side,
+    /// is an entry of one of the maps, and no permanent entry lies between.
     fn near(
         &self,
         from: usize,
@@ -315,7 +316,7 @@ impl Script {
         }
         let what = format!("{found:?} in {from}..={to}: {:?}", self.maps[to]);
         assert!(to - from > 1, "{what}");
-        // What was there all the time, and what was found.
+        // The permanent entries, and the found one.
         let mut kept = RangeMap::new();
         for (range, v) in self.maps[from].iter() {
             if maps.iter().all(|m| holds(m, &range, *v)) {
@@ -329,8 +330,8 @@ impl Script {
         assert_eq!(nearest(&kept), found, "{what}");
     }
 
-    /// A walk, from both ends: each step finds the nearest entry with an index that was not passed,
-    /// of the map as it is during this step.
+    /// Checks a walk from both ends: each step finds the nearest entry with an index not yet
+    /// passed, in the map of that step.
     fn iterate<V: Payload>(
         &self,
         view: MapleView<'_, V>,
@@ -360,13 +361,13 @@ impl Script {
         assert!(entries.next().is_none() && entries.next_back().is_none());
     }
 
-    /// A walk over gaps: each was free at some time during its step, and the one that is always
-    /// there is part of one.
+    /// Checks a walk over gaps: each gap was free at some time during its step, and the permanent
+    /// gap is part of one.
     fn gaps<V: Payload>(&self, view: MapleView<'_, V>, progress: &Progress) {
         let mut gaps = view.gaps(0..=MAX);
         let mut next = 0;
         let mut around = self.gap.is_none();
-        // A step passes the entry behind its gap, too.
+        // A step also passes the entry after its gap.
         let mut before = progress.done();
         loop {
             let from = progress.done();
@@ -416,7 +417,7 @@ impl Script {
             let free = self.maps[from..=to].iter().any(|m| is_free(m, found));
             assert!(free, "{what}");
         }
-        // What is there all the time is found, or something that lies nearer.
+        // The search finds the permanent gap, or one that is nearer.
         if let Some(gap) = &self.gap {
             let found = found.as_ref().expect(&what);
             match highest {

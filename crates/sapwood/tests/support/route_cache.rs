@@ -1,6 +1,6 @@
-//! Random operations on a route cache, on a clock of the test's own; each answer compared with the
-//! naive oracle's.
-#![allow(dead_code)] // Each test, and the fuzz target, uses its part.
+//! Random operations on a route cache, with a clock of the test; the naive oracle checks each
+//! answer.
+#![allow(dead_code)] // Each test, and the fuzz target, uses only a part of it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub const KEEP: u64 = 1000 * MS;
 
 pub type Key = (u128, u32);
 
-/// More threads than tests run at once, so that each has counters and a clock of its own.
+/// More threads than tests run at once, so that each thread has its own counters and clock.
 pub fn builder(capacity: usize) -> RouteCacheBuilder<Key, [u64; 4]> {
     RouteCache::builder()
         .capacity(capacity)
@@ -26,7 +26,7 @@ pub fn key(n: u64) -> Key {
     (u128::from(n) << 64 | 5, n as u32)
 }
 
-/// The rules again, without slots: as many entries as one likes, one thread.
+/// The rules of the cache without slots: any number of entries, one thread.
 #[derive(Default)]
 struct Oracle {
     entries: HashMap<u64, (u64, Option<[u64; 4]>)>,
@@ -71,14 +71,14 @@ impl Oracle {
     }
 }
 
-/// How far the clock goes on, up to a part of a few of the times that matter.
+/// The advance of the clock, up to a fraction of a few of the relevant times.
 fn ahead(choices: &mut impl Choices, most: u64) -> u64 {
     most / 1024 * choices.below(1024) as u64 + choices.below(16) as u64
 }
 
-/// Up to `steps` random operations on a cache with `keys` keys, with `verify` after each `every`th.
-/// With no more keys than eight, which one set holds, nothing is ever evicted, and each answer is
-/// the oracle's; else it may be that there is none.
+/// Runs up to `steps` random operations on a cache with `keys` keys, and verifies after each
+/// `every`th. With at most eight keys, which fit in one set, nothing is ever evicted, and each
+/// answer is the oracle's. With more keys, an answer may be absent.
 pub fn run_cache(
     builder: RouteCacheBuilder<Key, [u64; 4]>,
     capacity: usize,
@@ -99,7 +99,7 @@ pub fn run_cache(
         );
     };
     let mut now = 5_000 * MS;
-    // Time as it really goes by; values tell when they were resolved.
+    // The real time, which values contain as the time of their resolution.
     let mut real = 0;
     for step in 0..steps {
         if !choices.more() {
@@ -113,7 +113,7 @@ pub fn run_cache(
         };
         now += ahead;
         real += ahead;
-        // Back behind what the cache has seen: it cannot know of less.
+        // The clock steps back behind every time that the cache has seen.
         let back = choices.below(200) == 0 && oracle.last > 1;
         if back {
             now = oracle.last - (1 + self::ahead(choices, 2 * KEEP)).min(oracle.last - 1);
@@ -121,9 +121,9 @@ pub fn run_cache(
         let n = choices.below(keys) as u64;
         let hash = cache.hash(&key(n));
         if back {
-            // It sees this at once: not every operation tells it the time, and a clock that has
-            // gone on
-            // past what it saw by the next one that does has not stepped back for it.
+            // A lookup shows the cache this time at once, because not every operation passes it the
+            // time. By the next operation that does, the clock may have advanced beyond the last
+            // time seen; the cache would then not notice the step back.
             agree(cache.lookup(&key(n), hash, now), oracle.get(n, now));
         }
         let value = [n, real, step, 0];
@@ -132,8 +132,8 @@ pub fn run_cache(
                 cache.invalidate_all();
                 oracle.entries.clear();
             }
-            // What the cache still holds of before `invalidate_all` is not told from what was
-            // there.
+            // Entries from before `invalidate_all` that the cache still holds cannot be told from
+            // other entries.
             1..=4 => {
                 let there = oracle.entries.remove(&n).is_some();
                 let removed = cache.invalidate(&key(n));
@@ -179,7 +179,7 @@ pub fn run_cache(
                 }
                 if let Ok([of, resolved, ..]) = answer {
                     assert_eq!(of, n);
-                    assert!(real - resolved < FRESH, "it lived longer than it may");
+                    assert!(real - resolved < FRESH, "the entry outlived its lifetime");
                 }
             }
         }

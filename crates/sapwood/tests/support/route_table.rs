@@ -1,4 +1,4 @@
-//! Random operations on a route table, each answer compared with the naive oracle's.
+//! Random operations on a route table; the naive oracle checks each answer.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,7 +8,7 @@ use sapwood::lpm::ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sapwood::route::{FamilyRoutes, Group, RouteTable};
 use sapwood_model::choices::Choices;
 
-/// One of few prefixes, so that they nest and repeat.
+/// A random prefix out of a small set, so that prefixes nest and repeat.
 fn net(choices: &mut impl Choices) -> IpNet {
     let len = choices.below(7) as u8;
     let bits = choices.below(64);
@@ -26,8 +26,8 @@ fn group(choices: &mut impl Choices) -> Group<u32> {
     Group::new((0..n).map(|_| (choices.below(6) as u32, choices.below(3) as u32)))
 }
 
-/// Up to `steps` random operations, with `verify` after each `every`th, while a reader holds what
-/// it found for some of them. Returns how many they were.
+/// Runs up to `steps` random operations, and verifies after each `every`th, while a reader holds
+/// its findings for some of them. Returns the number of operations.
 pub fn run_table(choices: &mut impl Choices, steps: usize, every: usize) -> usize {
     let table = RouteTable::builder().root_bits(6).build().unwrap();
     let mut reader = table.reader("held").unwrap();
@@ -80,7 +80,7 @@ fn step(
             assert_eq!(table.remove(net).unwrap(), oracle.remove(&net));
         }
         15 => {
-            // A group that is there, usually.
+            // Usually a group that is present.
             let old = oracle.values().nth(choices.below(9)).cloned();
             let (old, new) = (old.unwrap_or_else(|| group(choices)), group(choices));
             let mut changed = 0;
@@ -125,8 +125,8 @@ fn step(
     }
 }
 
-/// Several changes at once, which nobody sees before they are committed, if they are; and a
-/// snapshot of before.
+/// Makes several changes in one transaction, which no reader sees before a commit; also checks a
+/// snapshot from before.
 fn transaction(
     table: &RouteTable<u32>,
     oracle: &mut BTreeMap<IpNet, Group<u32>>,
@@ -151,7 +151,7 @@ fn transaction(
     } else {
         txn.commit();
         let old = core::mem::replace(oracle, after);
-        // Nobody but the snapshot has them any more.
+        // Only the snapshot still has them.
         table.reclaim(usize::MAX);
         assert!(
             before
@@ -161,7 +161,8 @@ fn transaction(
     }
 }
 
-/// The routes of a family answer as the table does, one packet at a time and many.
+/// Checks that the tables of the families answer as the route table does, one packet at a time and
+/// many.
 fn families_agree(table: &RouteTable<u32>, addr: IpAddr, flows: &[u64]) {
     fn check<F: Family>(
         routes: FamilyRoutes<'_, F, u32>,
@@ -169,7 +170,7 @@ fn families_agree(table: &RouteTable<u32>, addr: IpAddr, flows: &[u64]) {
         wanted: &[&u32],
         flows: &[u64],
     ) {
-        // More than the lanes of one batch.
+        // More addresses than the lanes of one batch.
         let addrs = vec![addr; 10 * flows.len()];
         let mut hops = vec![&77; addrs.len()];
         routes.lookup_batch_or(&addrs, &flows.repeat(10), &99, &mut hops);

@@ -1,7 +1,7 @@
-//! A list of changes to a table with what every lookup answers after each of them, for readers
-//! beside the writer: an answer is right when it is that of a table between the last change that
-//! was done before the lookup began and the last that had begun when it ended.
-#![allow(dead_code)] // Each test uses its part.
+//! A list of changes to a table, with the answer of every lookup after each of them, for readers
+//! beside the writer. An answer is right if it is that of a table between two changes: the last one
+//! completed before the lookup began, and the last one begun before it ended.
+#![allow(dead_code)] // Each test uses only a part of it.
 
 use sapwood::lpm::{Fib, FibTxn};
 use sapwood_model::oracle::{Lpm, Prefix};
@@ -14,7 +14,7 @@ use super::progress::Progress;
 pub enum Step {
     Insert(Prefix, u32),
     Remove(Prefix),
-    /// Several in one transaction.
+    /// Several changes in one transaction.
     All(Vec<Step>),
     Compact,
 }
@@ -24,14 +24,14 @@ pub struct Script {
     pub addresses: Vec<u128>,
     pub nets: Vec<Prefix>,
     pub steps: Vec<Step>,
-    /// By number of steps done: for each address the longest prefix and its value.
+    /// By number of completed steps: for each address the longest prefix and its value.
     pub found: Vec<Vec<Option<(Prefix, u32)>>>,
-    /// By number of steps done: for each prefix its value.
+    /// By number of completed steps: for each prefix its value.
     pub values: Vec<Vec<Option<u32>>>,
 }
 
 impl Script {
-    /// Random steps on the prefixes of a few addresses, of these lengths.
+    /// Random steps on the prefixes of a few addresses, with these lengths.
     pub fn new<F: Kind>(seed: u64, addresses: &[u128], lens: &[u8], count: usize) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut nets: Vec<Prefix> = addresses
@@ -44,7 +44,7 @@ impl Script {
         let mut one = |rng: &mut fastrand::Rng| {
             let net = nets[rng.usize(0..nets.len())];
             version += 1;
-            // Each value is inserted once, so that an answer says of what time it is.
+            // Each value is inserted only once, so that an answer shows its time.
             match rng.bool() {
                 true => Step::Insert(net, version),
                 false => Step::Remove(net),
@@ -111,7 +111,7 @@ impl Step {
     }
 }
 
-/// One round of questions of a reader beside the writer, each answer checked.
+/// Makes one round of queries of a reader beside the writer, and checks each answer.
 pub fn ask_beside<F: Kind>(
     fib: &Fib<F, u32>,
     view: sapwood::lpm::FibView<'_, F, u32>,
@@ -157,7 +157,7 @@ pub fn ask_beside<F: Kind>(
             assert!(right.any(|r| r == value), "{value:?} in {from}..={to}");
         }
         _ => {
-            // All answers of a snapshot are of one table.
+            // All answers of a snapshot are those of one table.
             let snapshot = fib.snapshot();
             let to = progress.begun();
             let found: Vec<_> = script

@@ -1,5 +1,5 @@
-//! What the tests of maps for many writers have in common: each test that fits runs on every kind
-//! of map.
+//! The common parts of the tests of maps for many writers: each suitable test runs on every kind of
+//! map.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,8 +12,8 @@ pub use super::steps::steps;
 
 pub type Oracle = BTreeMap<Vec<u8>, u64>;
 
-/// Runs a block with `$builder` bound to what makes a builder: of a trie, of a trie with an index,
-/// of an index alone.
+/// Runs a block with `$builder` bound to a function that makes builders: of a trie, of a trie with
+/// an index, and of an index alone.
 macro_rules! each_kind {
     ($builder:ident => $test:block) => {{
         {
@@ -61,7 +61,7 @@ pub fn both(test: impl Fn(bool)) {
     test(true);
 }
 
-/// What only ordered maps answer.
+/// The queries that only ordered maps answer.
 pub trait Kind: Order {
     /// Whether a removal needs memory, and so may fail.
     const REMOVAL_MAY_FAIL: bool;
@@ -69,10 +69,10 @@ pub trait Kind: Order {
     /// The number of entries at one moment, where a query can be exact.
     fn exact_count(map: &SharedMap<Self, u64>) -> Option<usize>;
 
-    /// Walks backwards agree with the oracle.
+    /// Compares backward walks with the oracle.
     fn agree_backwards(map: &SharedMap<Self, u64>, oracle: &Oracle);
 
-    /// Questions about the neighbours and prefixes of a key.
+    /// Compares queries about the neighbours and prefixes of a key with the oracle.
     fn neighbours(map: &SharedMap<Self, u64>, oracle: &Oracle, k: &[u8]);
 }
 
@@ -129,7 +129,7 @@ impl Kind for Ordered {
         assert_eq!(ancestors, expected);
         let exact = view.exact(|view| view.longest_prefix(k));
         assert_eq!(exact.map(|e| e.0), expected.last().map(|k| &k[..]));
-        // From both ends at once, they meet.
+        // Iteration from both ends at once, which meets in the middle.
         let mut both = view.iter();
         let (mut first, mut last) = (Vec::new(), Vec::new());
         while let Some(entry) = both.next() {
@@ -141,7 +141,7 @@ impl Kind for Ordered {
     }
 }
 
-/// The map is whole and holds what the oracle holds; a walk meets each entry once.
+/// Verifies the map and compares it with the oracle; a walk must visit each entry once.
 pub fn agree<O: Kind>(map: &SharedMap<O, u64>, oracle: &Oracle) {
     map.verify().unwrap();
     assert_eq!(map.len(), oracle.len());

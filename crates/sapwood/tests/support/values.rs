@@ -1,15 +1,15 @@
-//! Values made of numbers of the model, so that one test runs on maps of every kind of value: plain
-//! words, memory of the heap, and byte strings of any length.
-#![allow(dead_code)] // Each program uses its part.
+//! Values made from numbers of the model, so that one test runs on maps with every kind of value:
+//! plain words, heap memory, and byte strings of any length.
+#![allow(dead_code)] // Each program uses only a part of it.
 
 use std::fmt::Debug;
 
 use sapwood::qp::{Exchange, Order, QpMap, QpTxn, SharedMap, SharedView};
 use sapwood::{Error, Rejected};
 
-/// A kind of value, and what takes one of it by value.
+/// A kind of value, with the methods that take such a value.
 pub trait Value: sapwood::qp::Value + PartialEq + Debug + Send + Sync + 'static {
-    /// The number that the value was made of.
+    /// The number from which the value was made.
     fn number(&self) -> u64;
 
     // Owned maps.
@@ -91,7 +91,7 @@ impl Fixed for u64 {
     }
 }
 
-/// Memory of the heap: a sanitizer sees a second drop and a leak.
+/// A value in heap memory: a sanitizer sees a second drop and a leak.
 impl Fixed for Box<u64> {
     fn new(n: u64) -> Self {
         Box::new(n)
@@ -102,10 +102,10 @@ impl Fixed for Box<u64> {
     }
 }
 
-/// The error of a change that was refused, after a look at the value that came back.
+/// The error of a refused change, after a check of the returned value.
 fn refused<V: Fixed>(n: u64) -> impl FnOnce(Rejected<V>) -> Error {
     move |rejected| {
-        assert_eq!(rejected.value.get(), n, "another value came back");
+        assert_eq!(rejected.value.get(), n, "another value was returned");
         rejected.error
     }
 }
@@ -243,8 +243,8 @@ impl<V: Fixed> Value for V {
     }
 }
 
-/// Bytes of a number: itself, as often as it says, and a part. Their lengths are such that all
-/// forms of a length are there, and mostly short.
+/// The bytes made from a number: its own eight bytes, then more bytes computed from it. Their
+/// lengths cover all forms of a length, and are mostly short.
 pub fn bytes(n: u64) -> Vec<u8> {
     let more = match n % 64 {
         63 => 240 + n / 64 % 32,

@@ -1,6 +1,6 @@
-//! Does the model's operations to maps for many writers, with and without a trie, and compares. One
-//! thread does all of them: what several threads do at once is checked by the histories.
-#![allow(dead_code)] // Each test, and each fuzz target, uses its part.
+//! Applies the model's operations to maps for many writers, with and without a trie, and compares.
+//! One thread runs all of them; the histories check several threads at once.
+#![allow(dead_code)] // Each test, and each fuzz target, uses only a part of it.
 
 #[path = "writers_methods.rs"]
 mod methods;
@@ -15,7 +15,7 @@ use methods::Methods;
 use methods::weaker;
 pub use methods::{Kind, Value};
 
-/// The same with a key to look up, for a map without an order.
+/// The same operation as a lookup of a key, for a map without an order.
 fn without_order(op: Op) -> Op {
     match op {
         Op::Prefix(key, _)
@@ -28,17 +28,17 @@ fn without_order(op: Op) -> Op {
     }
 }
 
-/// A map and its model, which hold the same.
+/// A map and its model with the same contents.
 struct Pair<'m, O: Kind, V: ?Sized + Value> {
     map: &'m SharedMap<O, V>,
     model: ByteMap<u64>,
-    /// Memory may run out, and garbage reach its limit.
+    /// Whether memory may run out, and garbage may reach its limit.
     scarce: bool,
     done: u64,
     failed: u64,
 }
 
-/// What the interpreter decides beside the operations: a number below another one.
+/// Decisions beside the operations: a random number below another one.
 type Random<'r> = &'r mut dyn FnMut(usize) -> usize;
 
 impl<O: Kind, V: ?Sized + Value> Pair<'_, O, V> {
@@ -46,7 +46,8 @@ impl<O: Kind, V: ?Sized + Value> Pair<'_, O, V> {
         Methods(self.map)
     }
 
-    /// One operation on one key. When it fails for want of memory, the model stays as it was, too.
+    /// Runs one operation on one key. If it fails for lack of memory, the model stays unchanged,
+    /// too.
     fn single(&mut self, op: Single, key: &[u8], by_view: bool) {
         let held = self.model.get(key).copied();
         let (expected, after) = op.apply(held);
@@ -151,7 +152,7 @@ impl<O: Kind, V: ?Sized + Value> Pair<'_, O, V> {
                 }
             }
             Op::Retain(bit) => self.retain(bit),
-            // A walk that stops where the other map splits.
+            // A walk that stops at the key where an owned map would split.
             Op::SplitOff(key) => {
                 let most = self.model.iter().take_while(|(k, _)| **k < key[..]).count();
                 let met = self.methods().walk(most);
@@ -172,7 +173,7 @@ impl<O: Kind, V: ?Sized + Value> Pair<'_, O, V> {
                 }
             }
             Op::Clear => self.clear(),
-            // An empty answer of a model without entries is as good as any other.
+            // A model without entries has no range to compare.
             Op::Range(..) if !O::ORDERED => {}
             question => {
                 let expected = question.apply(&mut self.model);
@@ -186,19 +187,19 @@ impl<O: Kind, V: ?Sized + Value> Pair<'_, O, V> {
         }
     }
 
-    /// Removes everything.
+    /// Removes all entries.
     fn clear(&mut self) {
         let cleared = self.map.clear();
         self.swept(cleared, |_, _| true);
     }
 
-    /// Removes what does not have the bit.
+    /// Removes the entries whose values do not have the bit.
     fn retain(&mut self, bit: u8) {
         let retained = self.methods().retain_bit(bit);
         self.swept(retained, |_, value| !retains(bit, value));
     }
 
-    /// Many removals were made; or some of them, before one that failed.
+    /// Applies many removals to the model: all of them, or those before a failed one.
     fn swept(&mut self, removed: Result<usize, Error>, chosen: impl Fn(&[u8], u64) -> bool) {
         let gone = |(key, value): &(&[u8], &u64)| chosen(key, **value);
         let keys = self.model.iter().filter(gone).map(|(key, _)| key.to_vec());
@@ -233,7 +234,7 @@ impl<O: Kind, V: ?Sized + Value> Pair<'_, O, V> {
                 }
             }
             Err(error) => {
-                assert!(held.is_some(), "nothing was to be changed");
+                assert!(held.is_some(), "the key was absent");
                 self.fail(&error);
             }
         }
@@ -255,16 +256,15 @@ impl<O: Kind, V: ?Sized + Value> Pair<'_, O, V> {
     }
 }
 
-/// The bit that a conditional removal of this key looks at.
+/// The bit that a conditional removal of this key tests.
 fn value_bit(key: &[u8]) -> u8 {
     key.last().map_or(0, |byte| byte % 8)
 }
 
-/// A map for many writers against the model: each operation by one of the methods that do it,
-/// `verify` after every step while the map is small, at intervals when it is large. A reader or a
-/// pin holds what is there for some steps, now and then. `scarce` says that memory may run out:
-/// what fails then must change nothing. Returns the number of operations and how many changes
-/// failed.
+/// Runs a map for many writers against the model: each operation by one of its methods, with
+/// `verify` after every step while the map is small, at intervals when it is large. At times a
+/// reader or a pin holds the entries for some steps. `scarce` says that memory may run out: a
+/// failed change must change nothing. Returns the number of operations and of failed changes.
 pub fn run_writers<O: Kind, V: ?Sized + Value>(
     map: &SharedMap<O, V>,
     mut ops: impl Iterator<Item = Op>,
@@ -312,7 +312,7 @@ pub fn run_writers<O: Kind, V: ?Sized + Value>(
         }
     }
     pair.agree();
-    // Each round frees what the next one needs.
+    // Each round frees the memory that the next one needs.
     for _ in 0..64 {
         if pair.model.is_empty() {
             break;
@@ -323,9 +323,9 @@ pub fn run_writers<O: Kind, V: ?Sized + Value>(
     map.reclaim(usize::MAX);
     pair.agree();
     let memory = map.memory();
-    assert_eq!(memory.waiting, (0, 0), "all garbage is gone");
+    assert_eq!(memory.waiting, (0, 0), "all garbage is freed");
     if pair.model.is_empty() && !O::ORDERED {
-        assert_eq!(memory.arena.live, 0, "an emptied map keeps nothing");
+        assert_eq!(memory.arena.live, 0, "an emptied map holds no memory");
     }
     (pair.done, pair.failed)
 }

@@ -1,4 +1,4 @@
-//! The methods of maps for many writers, as answers of the model.
+//! The methods of maps for many writers, with answers in the form of the model.
 
 use std::ops::ControlFlow;
 
@@ -11,17 +11,17 @@ use sapwood_model::ops::{Direction, Op, Outcome, as_slice, retains};
 
 pub use super::super::values::Value;
 
-/// What only maps with an order answer.
+/// The queries that only ordered maps answer.
 pub trait Kind: Order {
     const ORDERED: bool;
 
-    /// The answer to an operation that reads, by the view.
+    /// The answer of the view to an operation that reads.
     fn ask<V: ?Sized + Value>(view: SharedView<'_, Self, V>, op: &Op) -> Outcome;
-    /// The same as of one moment.
+    /// The same answer, taken at one moment.
     fn ask_exact<V: ?Sized + Value>(view: SharedView<'_, Self, V>, op: &Op) -> Outcome;
-    /// All entries, by a walk that holds nothing between its steps.
+    /// All entries, by a walk that holds no reference between its steps.
     fn by_steps<V: ?Sized + Value>(map: &SharedMap<Self, V>) -> Vec<(Vec<u8>, u64)>;
-    /// Compacts up to `budget` branches, where there are any.
+    /// Compacts up to `budget` branches, if the map has branches.
     fn compact<V: ?Sized + Value>(map: &SharedMap<Self, V>, budget: usize) -> Result<(), Error>;
 }
 
@@ -52,7 +52,7 @@ impl Kind for Unordered {
     }
 }
 
-/// An answer without what the methods of maps do not return.
+/// An answer, reduced to what the methods of maps return.
 pub fn weaker(op: Single, answer: Answer) -> Answer {
     match (op, answer) {
         (Single::Insert(_), Answer::Value(old)) => Answer::Done(old.is_none()),
@@ -74,7 +74,7 @@ fn entry<'a, V: ?Sized + Value>((key, value): (&'a [u8], &'a V)) -> (&'a [u8], u
     (key, value.number())
 }
 
-/// Whether a change was made, if the only thing in its way was `wrong`.
+/// Whether a change was made; `wrong` is the only error that may prevent it.
 fn unless(done: Result<(), Error>, wrong: &Error) -> Result<Answer, Error> {
     match done {
         Ok(()) => Ok(Answer::Done(true)),
@@ -83,11 +83,11 @@ fn unless(done: Result<(), Error>, wrong: &Error) -> Result<Answer, Error> {
     }
 }
 
-/// The methods by which [`run_writers`](super::run_writers) does operations.
+/// The methods by which [`run_writers`](super::run_writers) runs operations.
 pub struct Methods<'m, O: Kind, V: ?Sized + Value>(pub &'m SharedMap<O, V>);
 
 impl<O: Kind, V: ?Sized + Value> Methods<'_, O, V> {
-    /// Does an operation on one key by the map's own method. The answer is [`weaker`], as the
+    /// Runs an operation on one key by the map's own method. The answer is [`weaker`], because the
     /// methods return less.
     pub fn by_map(&self, op: Single, key: &[u8]) -> Result<Answer, Error> {
         Ok(match op {
@@ -112,7 +112,7 @@ impl<O: Kind, V: ?Sized + Value> Methods<'_, O, V> {
         })
     }
 
-    /// Does an operation on one key by the view's method.
+    /// Runs an operation on one key by the view's method.
     pub fn by_view(&self, op: Single, key: &[u8]) -> Result<Answer, Error> {
         let pin = self.0.pin();
         let view = pin.view();
@@ -154,8 +154,8 @@ impl<O: Kind, V: ?Sized + Value> Methods<'_, O, V> {
         removed.map(|old| old.map(number))
     }
 
-    /// Gives a key's value, if there is one, some other bits; the old one, which the map's method
-    /// says to be 0.
+    /// Changes some bits of a key's value, if the key is present. Returns the old value by the
+    /// view's method, 0 by the map's method, which does not return the old value.
     pub fn update(&self, key: &[u8], by: u64, by_view: bool) -> Result<Option<u64>, Error> {
         let new = |old| old ^ by;
         match by_view {
@@ -172,7 +172,7 @@ impl<O: Kind, V: ?Sized + Value> Methods<'_, O, V> {
         })
     }
 
-    /// The answer to an operation that reads, by the view.
+    /// The answer of the view to an operation that reads.
     pub fn ask(&self, op: &Op) -> Outcome {
         let pin = self.0.pin();
         let view = pin.view();
@@ -186,7 +186,7 @@ impl<O: Kind, V: ?Sized + Value> Methods<'_, O, V> {
         }
     }
 
-    /// The first `most` entries that the map's `for_each` meets.
+    /// The first `most` entries that the map's `for_each` visits.
     pub fn walk(&self, most: usize) -> Vec<(Vec<u8>, u64)> {
         let mut met = Vec::new();
         let stopped = self.0.for_each(|key, value| {
@@ -210,8 +210,8 @@ impl<O: Kind, V: ?Sized + Value> Methods<'_, O, V> {
         all
     }
 
-    /// Holds all entries by a registered reader or a pin while `meanwhile` runs: they stay as they
-    /// were.
+    /// Holds all entries by a registered reader or a pin while `meanwhile` runs, and checks that
+    /// they do not change.
     pub fn hold(&self, registered: bool, meanwhile: &mut dyn FnMut()) {
         let (mut reader, mut pin) = (None, None);
         let view = match registered {
@@ -257,7 +257,7 @@ impl Kind for Ordered {
             }
             Op::PopFirst => Outcome::entry(view.first_key_value().map(entry)),
             Op::PopLast => Outcome::entry(view.last_key_value().map(entry)),
-            other => unreachable!("{other:?} is not a question"),
+            other => unreachable!("{other:?} is not a query"),
         }
     }
 

@@ -1,5 +1,5 @@
-//! The programs in `examples/`, which the guides explain: each runs to its end, and asserts what it
-//! says.
+//! The programs in `examples/`, which the guides explain: each must run to its end, and asserts its
+//! own claims.
 #![cfg(not(any(shuttle, miri)))]
 
 #[path = "../../examples/allocator.rs"]

@@ -1,4 +1,4 @@
-//! Readers that stand still: limits of garbage, and that everything is freed when they move on.
+//! Stalled readers: limits of garbage, and the freeing of all garbage when the readers continue.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -29,7 +29,7 @@ fn commit(store: &QpStore<u64>, entries: &[(&str, u64)]) -> u64 {
     txn.commit().get()
 }
 
-/// Everything that waits goes, now that nobody reads.
+/// Checks that all garbage is freed when no reader is left.
 fn assert_all_reclaimed(store: &QpStore<u64>) {
     store.reclaim(usize::MAX);
     let memory = store.memory();
@@ -66,7 +66,7 @@ fn a_stalled_reader_brings_the_garbage_limit_and_its_end_frees_everything() {
         };
         assert_eq!(full.limit, limit);
         assert!(done > 100 && domain.garbage() <= limit && domain.garbage() > limit / 2);
-        // Every kind of change is refused, nothing else is.
+        // Every kind of change is refused, and no other operation is.
         let version = store.version();
         let mut txn = store.begin();
         assert!(matches!(txn.remove("a"), Err(Error::GarbageLimit(_))));
@@ -77,7 +77,8 @@ fn a_stalled_reader_brings_the_garbage_limit_and_its_end_frees_everything() {
         assert_eq!(txn.len(), 3);
         txn.commit();
         assert_eq!(store.version(), version);
-        // A compaction reserves what it leaves, which of three entries is less than a change may.
+        // A compaction reserves its garbage, which for three entries is less than a change may
+        // need.
         if let Err(error) = store.compact_step(1000) {
             assert!(matches!(error, Error::GarbageLimit(_)), "{error}");
             assert_eq!(store.version(), version);
@@ -113,7 +114,7 @@ fn a_compaction_that_would_pass_the_garbage_limit_changes_nothing() {
     );
     assert_eq!((store.version(), domain.garbage()), (version, 0));
     store.verify().unwrap();
-    // In steps that fit it comes to its end.
+    // In steps that fit, it completes.
     let mut steps = 0;
     while store.compact_step(4).unwrap() {
         assert!(domain.garbage() <= limit && steps < 100_000);
@@ -141,7 +142,7 @@ fn a_write_at_the_garbage_limit_reclaims_before_it_is_refused() {
     reader.quiescent();
     let mut txn = store.begin();
     txn.insert("a", 0)
-        .expect("nobody reads any more, so there is room");
+        .expect("no reader is left, so there is room");
     txn.commit();
 }
 
@@ -181,7 +182,7 @@ fn a_blocked_write_goes_on_when_the_reader_moves() {
         });
         let mut last = 0;
         loop {
-            // Stands still until the writer does.
+            // The reader stalls until the writer does.
             thread::sleep(Duration::from_millis(10));
             let now = done.load(Ordering::Acquire);
             if now == rounds {
@@ -223,7 +224,7 @@ fn a_blocked_write_in_a_pin_of_its_own_is_refused() {
     assert_all_reclaimed(&store);
 }
 
-/// What another thread is told while a writer waits at the hard limit.
+/// The reports to another thread while a writer waits at the hard limit.
 struct Told {
     snapshots: usize,
     oldest: Option<OldestSnapshot>,
@@ -240,7 +241,7 @@ fn domain_that_blocks() -> Domain {
         .build()
 }
 
-/// Makes a snapshot on a thread of this name.
+/// Makes a snapshot on a thread with this name.
 fn kept_by<S: Send>(name: &str, make: impl FnOnce() -> S + Send) -> S {
     thread::scope(|s| {
         let keeper = thread::Builder::new().name(name.to_string());
@@ -248,8 +249,8 @@ fn kept_by<S: Send>(name: &str, make: impl FnOnce() -> S + Send) -> S {
     })
 }
 
-/// Writes until a snapshot blocks the writer, and asks; then lets go of the snapshot, and the
-/// writer has to come to its end.
+/// Writes until a snapshot blocks the writer, and collects the reports; then drops the snapshot,
+/// and the writer must finish.
 fn blocked_by<S>(snapshot: S, write: impl Fn(u64) + Sync, ask: impl Fn() -> Told) -> Told {
     let rounds = if cfg!(miri) { 400 } else { 4_000 };
     let done = AtomicU64::new(0);
@@ -267,14 +268,14 @@ fn blocked_by<S>(snapshot: S, write: impl Fn(u64) + Sync, ask: impl Fn() -> Told
             let now = done.load(Ordering::Acquire);
             let told = ask();
             let held = told.oldest.as_ref().map_or(0, |oldest| oldest.bytes);
-            // Stands still, with much garbage.
+            // The writer has stalled, with much garbage.
             let blocked = now == last && held > KEPT_LIMIT / 2;
             if blocked || start.elapsed() > Duration::from_secs(60) {
                 break told;
             }
             last = now;
         };
-        // Nothing is asserted in here: a failure would leave the scope waiting.
+        // No assertion here: a failure would leave the scope waiting.
         drop(snapshot);
         told
     });
@@ -282,7 +283,7 @@ fn blocked_by<S>(snapshot: S, write: impl Fn(u64) + Sync, ask: impl Fn() -> Told
     told
 }
 
-/// The report names the snapshot, with its age and what it holds back.
+/// Checks that the report names the snapshot, its age and the garbage that it holds back.
 fn assert_names(told: &Told, version: u64) {
     assert_eq!(told.snapshots, 1);
     let oldest = told.oldest.as_ref().unwrap();
@@ -386,7 +387,7 @@ fn a_snapshot_holds_back_what_later_versions_retired() {
     let oldest = store.oldest_snapshot().unwrap();
     assert_eq!((oldest.version, store.snapshots()), (10, 3));
     store.reclaim(usize::MAX);
-    // Nobody reads, so what waits is what the snapshots hold back.
+    // No reader is left, so the waiting garbage is what the snapshots hold back.
     assert_eq!(oldest.bytes, store.memory().waiting.1);
     drop(old);
     assert_eq!(store.oldest_snapshot().unwrap().version, 10);

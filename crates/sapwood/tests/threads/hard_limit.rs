@@ -1,5 +1,5 @@
-//! A hard limit of garbage is never passed: writers reserve what they may leave before they leave
-//! it, so that no two of them count on the same room.
+//! Garbage never exceeds a hard limit: writers reserve room for garbage before they make it, so
+//! that no two writers count on the same room.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -13,7 +13,7 @@ use sapwood::qsbr::{Domain, LimitPolicy};
 use crate::support::shared::{both, builder, each_kind, steps};
 use crate::support::values::Value;
 
-/// Says so when it goes, also when that is by a panic.
+/// Sets a flag when it is dropped, also by a panic.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -22,7 +22,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Looks at the garbage of a domain all the time while `work` runs; the most that there was.
+/// Watches the garbage of a domain while `work` runs; returns the largest amount seen.
 fn most_garbage(domain: &Domain, work: impl FnOnce()) -> usize {
     let (done, most) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
@@ -42,7 +42,7 @@ fn is_limit(error: &Error) {
     assert!(matches!(error, Error::GarbageLimit(_)), "{error}");
 }
 
-/// Four writers, of whose changes some are refused; keys come and go, so that tables grow and
+/// Runs four writers, some of whose changes are refused; keys come and go, so that tables grow and
 /// shrink.
 fn four_writers<O: Order, V: ?Sized + Value>(map: &SharedMap<O, V>, rounds: u64) -> usize {
     let refused = AtomicUsize::new(0);
@@ -86,13 +86,13 @@ fn four_writers_never_pass_it() {
             assert!(most <= limit, "{most} of {limit} bytes");
             map.verify().unwrap();
             map.reclaim(usize::MAX);
-            assert_eq!(domain.garbage(), 0, "what was reserved was given back");
+            assert_eq!(domain.garbage(), 0, "the reserved room was returned");
         });
     }
     assert!(refused > 0 || steps(8) < 8, "the limit was never reached");
 }
 
-/// A byte string is counted with its own length, and not with another one's.
+/// A byte string counts with its own length, not with another one's.
 #[test]
 fn four_writers_of_byte_strings_never_pass_it() {
     fn run<O: Order>(new: impl Fn(&Domain) -> SharedMap<O, [u8]>) {
@@ -105,7 +105,7 @@ fn four_writers_of_byte_strings_never_pass_it() {
         assert!(most <= limit, "{most} of {limit} bytes");
         map.verify().unwrap();
         map.reclaim(usize::MAX);
-        assert_eq!(domain.garbage(), 0, "what was reserved was given back");
+        assert_eq!(domain.garbage(), 0, "the reserved room was returned");
     }
     run(|domain| QpShared::builder().domain(domain).build().unwrap());
     run(|domain| PointMap::builder().domain(domain).build().unwrap());
@@ -142,7 +142,7 @@ fn four_writers_and_a_compaction_never_pass_it() {
     });
 }
 
-/// A compaction under a limit comes to its end in small steps.
+/// A compaction under a limit completes in small steps.
 #[test]
 fn a_compaction_goes_on_as_there_is_room() {
     let limit = 16 << 10;
@@ -195,7 +195,7 @@ fn writers_that_wait_for_room_all_go_on() {
     });
 }
 
-/// Structures of every kind with one domain, each with a writer of its own.
+/// Structures of every kind share one domain, each with its own writer.
 #[test]
 fn structures_that_share_a_domain_never_pass_it_together() {
     let limit = 64 << 10;
@@ -265,10 +265,10 @@ fn structures_that_share_a_domain_never_pass_it_together() {
     store.reclaim(usize::MAX);
     fib.reclaim(usize::MAX);
     ranges.reclaim(usize::MAX);
-    assert_eq!(domain.garbage(), 0, "what was reserved was given back");
+    assert_eq!(domain.garbage(), 0, "the reserved room was returned");
 }
 
-/// Replaces values of a store until the limit refuses that.
+/// Replaces values of a store until the limit refuses a change.
 fn fill(store: &QpStore<u64>) {
     let refused = (0..1_000_000u64).find_map(|i| {
         let mut txn = store.begin();
@@ -293,7 +293,7 @@ fn a_reserved_store_does_not_pass_it() {
     let store = QpStore::builder().domain(&domain).build().unwrap();
     let snapshots = (store.snapshot(), ranges.snapshot());
     for stored in [false, true] {
-        // Over many leaves, which all become garbage.
+        // A range over many leaves, which all become garbage.
         let plan = ranges.plan_store(100..=4_000, &7).unwrap();
         let before = domain.garbage();
         let reservation = ranges.reserve(plan).unwrap();
@@ -318,7 +318,8 @@ fn a_reserved_store_does_not_pass_it() {
     ranges.verify().unwrap();
 }
 
-/// A change by a reservation of unknown ranges cannot fail, so its garbage only counts.
+/// A change by a reservation of unknown ranges cannot fail, so its garbage is counted but not
+/// limited.
 #[test]
 fn reserved_changes_of_unknown_ranges_only_count() {
     let limit = 4 << 10;

@@ -1,5 +1,5 @@
 //! Maps for many writers on real threads: recorded histories are linearizable, and a long run
-//! leaves what it must.
+//! leaves the right entries.
 //!
 //! `SAPWOOD_SOAK=600` makes the last test run for ten minutes, `SAPWOOD_ROUNDS=1000` records a
 //! thousand histories of each kind of map.
@@ -16,7 +16,7 @@ use crate::support::shared::{builder, each_kind};
 use crate::support::steps::rounds;
 use crate::support::values::Value;
 
-/// A map, and what a writer does in a pause.
+/// A map, and the work of a writer in a pause.
 struct Shared<O: Order, V: ?Sized + Value> {
     map: SharedMap<O, V>,
     pause: fn(&SharedMap<O, V>),
@@ -66,12 +66,12 @@ impl<O: Order, V: ?Sized + Value> shared_ops::SharedMap for Shared<O, V> {
     }
 }
 
-/// Whether `SAPWOOD_OPS` asks for few operations, as it does under sanitizers.
+/// Whether `SAPWOOD_OPS` asks for few operations, as under sanitizers.
 fn few() -> bool {
     std::env::var("SAPWOOD_OPS").is_ok_and(|ops| ops.parse().is_ok_and(|n: u64| n < 100_000))
 }
 
-/// Options for memory of both modes.
+/// Options for memory in both modes.
 fn both_modes() -> [ArenaOptions; 2] {
     [DebugMode::Off, DebugMode::Poison].map(|debug| {
         ArenaOptions::default()
@@ -80,7 +80,7 @@ fn both_modes() -> [ArenaOptions; 2] {
     })
 }
 
-/// How many maps `all_kinds` makes.
+/// The number of maps that `all_kinds` makes.
 const KINDS: u64 = 10;
 
 /// Runs `$test` on maps of all kinds, and on tries that are compacted meanwhile.
@@ -138,7 +138,7 @@ fn histories_are_linearizable() {
     all_kinds!(linearizable);
 }
 
-/// Byte strings, by the same test: each has a length of its own, and a replacement changes it.
+/// Byte strings in the same test: each has a length, and a replacement changes it.
 #[test]
 fn histories_of_byte_strings_are_linearizable() {
     for options in both_modes() {

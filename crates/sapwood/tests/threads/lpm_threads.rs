@@ -1,5 +1,5 @@
-//! Readers of a table beside its writer: each answer is that of the old table or of the new one,
-//! never a third. `SAPWOOD_SOAK` sets how many seconds each test goes on.
+//! Readers of a table beside its writer: each answer is that of the old table or of the new one.
+//! `SAPWOOD_SOAK` sets the seconds that each test runs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ fn beside<F: Kind>(bits: u8, seed: u64, addresses: &[u128], lens: &[u8]) {
     }
 }
 
-/// Addresses that differ in the root, in the first node, and further on.
+/// Addresses that differ in the root, in the first node, and in later nodes.
 fn addresses(bits: u8) -> Vec<u128> {
     let b = u32::from(bits);
     let place = |at: u32| 1_u128 << (127 - at);
@@ -86,8 +86,8 @@ fn v6_beside_a_writer() {
     beside::<V6>(6, 3, &addresses(6), &[0, 5, 6, 8, 12, 20, 64, 65, 127, 128]);
 }
 
-/// The pattern that made a carried best match wrong where nodes change in place: a long prefix
-/// comes and a short one goes during one lookup.
+/// A long prefix is inserted and a short one removed during one lookup. With nodes that change in
+/// place, a lookup that carries its best match would then answer wrong.
 #[test]
 fn a_long_prefix_comes_and_a_short_one_goes() {
     let fib: Ipv4Fib<u32> = builder(6).build().unwrap();
@@ -105,7 +105,7 @@ fn a_long_prefix_comes_and_a_short_one_goes() {
                 let view = handle.view();
                 for _ in 0..64 {
                     let value = view.lookup_value([10, 1, 2, 3].into());
-                    // One of the two is there at every time.
+                    // One of the two prefixes is present at all times.
                     seen[*value.expect("the old or the new table's") as usize] += 1;
                     seen[0] += 1;
                 }
@@ -125,8 +125,8 @@ fn a_long_prefix_comes_and_a_short_one_goes() {
     });
 }
 
-/// A reader that stands still holds memory back; a hard limit turns that into an error, and its end
-/// into room.
+/// A stalled reader holds memory back. A hard limit turns that into an error; the end of the reader
+/// makes room again.
 #[test]
 fn a_stalled_reader_makes_an_error_and_no_harm() {
     use sapwood::{Error, qsbr::Domain};

@@ -1,6 +1,6 @@
-//! The tests of the library with threads, and of what is kept for readers: those that the thread
-//! sanitizer runs. They are apart from `tests/all` because it has to compile everything anew for
-//! them.
+//! The library's tests with threads, and of memory that is kept for readers: the thread sanitizer
+//! runs these. They are separate from `tests/all` because the sanitizer needs everything compiled
+//! anew.
 
 mod examples;
 mod garbage;
@@ -15,7 +15,7 @@ mod threads;
 mod tokio;
 mod versions;
 
-#[allow(dead_code)] // Each program uses its part.
+#[allow(dead_code)] // Each program uses only a part of it.
 #[path = "../support"]
 mod support {
     pub mod lpm;

@@ -1,5 +1,5 @@
 //! Readers of a map of ranges beside its writer: each answer is that of the old map or of the new
-//! one, never a third. `SAPWOOD_SOAK` sets how many seconds each test goes on.
+//! one. `SAPWOOD_SOAK` sets the seconds that each test runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::support::progress::Progress;
 use crate::support::ranges::{MAX, steps, tiny};
 use crate::support::ranges_script::{Payload, Script, Units};
 
-/// Units at the lower end, pages, and units that reach up to the last index.
+/// Units at the lower end, pages, and units up to the last index.
 const SMALL: Units = Units { count: 96, size: 5 };
 const PAGES: Units = Units {
     count: 96,
@@ -100,8 +100,8 @@ fn nodes_of_the_usual_size_beside_a_writer() {
     beside::<u64>(MapleMap::builder, 6, units, true);
 }
 
-/// One of two entries is there at every time: no reader may find neither. A spanning store over
-/// many nodes takes away all that it covers and puts its own there at one moment.
+/// One of two entries is present at all times: every reader must find one. A spanning store over
+/// many nodes removes all entries that it covers and stores its own in one step.
 #[test]
 fn a_wide_entry_and_many_small_ones_in_turn() {
     let map: MapleMap<u64> = tiny().build();
@@ -127,7 +127,8 @@ fn a_wide_entry_and_many_small_ones_in_turn() {
                             let i = rng.u64(0..10 * n);
                             let (range, v) = view.get_entry(i).expect("always covered");
                             assert!(range.contains(&i), "{range:?} does not hold {i}");
-                            // An odd version is of small ones, an even one wide or a rest of it.
+                            // An odd version belongs to small entries, an even one to a wide entry
+                            // or a rest of it.
                             if v % 2 == 1 {
                                 assert_eq!(range, 10 * (i / 10)..=10 * (i / 10) + 9);
                             }
@@ -137,7 +138,7 @@ fn a_wide_entry_and_many_small_ones_in_turn() {
                             assert_eq!(gap, Some(10 * n..=10 * n));
                             asked += 1;
                         }
-                        // No hole between one entry and the next.
+                        // There is no hole between one entry and the next.
                         let mut next = 0;
                         for (range, _) in view.iter() {
                             assert!(*range.start() <= next, "{range:?} after {next}");
@@ -162,7 +163,7 @@ fn a_wide_entry_and_many_small_ones_in_turn() {
     map.verify().unwrap();
 }
 
-/// Writers that allocate, through handles of their own, and give back: no two get the same.
+/// Writers with their own handles allocate ranges and free them: no two get the same range.
 #[test]
 fn allocations_of_many_threads_do_not_overlap() {
     let map: MapleMap<u64> = tiny().build();
@@ -203,7 +204,7 @@ fn allocations_of_many_threads_do_not_overlap() {
     map.verify().unwrap();
 }
 
-/// Copies are made while others write: each is the map of some time.
+/// Copies are made beside a writer: each is the map of some moment.
 #[test]
 fn copies_beside_a_writer() {
     let map: MapleMap<u64> = tiny().build();
@@ -215,7 +216,7 @@ fn copies_beside_a_writer() {
             while !over.load(Ordering::Relaxed) || copies == 0 {
                 let copy = map.dup().unwrap();
                 copy.verify().unwrap();
-                // The writer stores ascending versions to ascending places.
+                // The writer stores ascending versions at ascending places.
                 let newest = copy.read(|view| view.iter().map(|(_, v)| *v).max());
                 let newest = newest.unwrap_or(0);
                 assert!(newest >= last);
@@ -234,8 +235,8 @@ fn copies_beside_a_writer() {
     map.verify().unwrap();
 }
 
-/// A reader that stands still holds memory back; a hard limit turns that into an error, and its end
-/// into room. What was reserved before is stored all the same.
+/// A stalled reader holds memory back. A hard limit turns that into an error; the end of the reader
+/// makes room again. A store that was reserved before succeeds nevertheless.
 #[test]
 fn a_stalled_reader_makes_an_error_and_no_harm() {
     let domain = Domain::builder().hard_limit(1 << 16).build();

@@ -1,4 +1,4 @@
-//! The route table against a naive oracle, and under readers.
+//! The route table compared with a naive oracle, and beside readers.
 #![cfg(not(shuttle))]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -48,8 +48,8 @@ fn equal_groups_are_one() {
         table.insert(net.into(), group).unwrap();
     }
     assert_eq!(table.groups(), 2);
-    // One store for all prefixes; then there are two slots with the same group, which go on to be
-    // one.
+    // One store replaces the group of all its prefixes. Two slots then have the same group, and
+    // count as one from then on.
     let (old, new) = (Group::new([(0, 1), (7, 1)]), Group::new([(7, 1), (1, 1)]));
     assert_eq!(table.replace_group(&old, &new), 25);
     assert_eq!(table.replace_group(&old, &new), 0);
@@ -71,7 +71,7 @@ fn a_group_without_members() {
     assert_eq!(table.remove_member(&2), 1);
     let (addr, other) = ("10.1.2.3".parse().unwrap(), "192.0.2.1".parse().unwrap());
     table.read(|view| {
-        // It matches still, and has no next hop.
+        // The prefix still matches, but has no next hop.
         assert_eq!(view.lookup(addr, 7), None);
         assert_eq!(view.group(addr), Some(&Group::new([])));
         assert_eq!((view.lookup(other, 7), view.group(other)), (None, None));
@@ -88,7 +88,7 @@ fn built_at_once() {
         .build_from(routes)
         .unwrap();
     table.verify().unwrap();
-    // The first group of the prefix that is there twice has gone.
+    // The first group of the repeated prefix was freed.
     assert_eq!((table.len(), table.groups()), (3, 2));
     assert_eq!(table.lookup("10.2.0.1".parse().unwrap(), 5), Some(3));
     assert_eq!(table.replace_group(&Group::single(2), &Group::single(4)), 2);
@@ -133,12 +133,12 @@ fn groups_that_are_replaced_count_as_garbage() {
     for weight in 2..22 {
         assert_eq!(table.set_weight(&1, weight), 1);
     }
-    // Each of them with its buckets, beyond the limit.
+    // Each replaced group with its buckets, beyond the limit.
     let garbage = domain.garbage();
     assert!((20 * 2048..20 * 2300).contains(&garbage), "{garbage}");
     assert!(table.memory().to_string().contains("groups: 1, "));
     assert_eq!(held.weight(&1), Some(1));
-    // A change of prefixes is refused meanwhile.
+    // Meanwhile a change of prefixes is refused.
     let refused = table.insert(net, Group::single(3)).unwrap_err();
     assert!(matches!(refused.error, Error::GarbageLimit(_)));
     reader.quiescent();
@@ -174,8 +174,8 @@ fn memory() {
     assert!(full.to_string().contains("groups: 2, "), "{full}");
 }
 
-/// Next hops are versions. A reader never sees one that is neither of before nor of after the
-/// change under way.
+/// Next hops are versions. A reader never sees one that is neither from before nor from after the
+/// change in progress.
 #[test]
 fn readers_see_before_or_after() {
     let table = RouteTable::builder().root_bits(6).build().unwrap();
@@ -213,7 +213,7 @@ fn readers_see_before_or_after() {
                 0 => drop(table.insert(exact, new).unwrap()),
                 1 => assert_eq!(table.replace_group(&table.get(exact).unwrap(), &new), 1),
                 _ => {
-                    // Out of other groups' slots, too.
+                    // The group also moves out of other groups' slots.
                     table.insert(wide, new.clone()).unwrap();
                     table.insert(exact, new).unwrap();
                     table.insert(wide, Group::single(u64::MAX)).unwrap();

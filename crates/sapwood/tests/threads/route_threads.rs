@@ -1,5 +1,5 @@
-//! The route cache by many threads: entries are whole, fresh, and not of before an invalidation.
-//! `SAPWOOD_OPS` sets the operations of all threads of a test.
+//! The route cache with many threads: entries are whole and fresh, and none is older than an
+//! invalidation. `SAPWOOD_OPS` sets the number of operations of all threads of a test.
 #![cfg(not(shuttle))]
 
 use std::convert::Infallible;
@@ -25,7 +25,7 @@ fn ops(usual: u64) -> u64 {
     }
 }
 
-/// A value from which a mix of two values can be told.
+/// A value in which a mix of two values can be recognized.
 fn value(key: u64, time: u64) -> [u64; 4] {
     let mixed = (key ^ time.rotate_left(20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     [key, time, mixed, !mixed]
@@ -42,8 +42,8 @@ fn ask(cache: &Cache, key: u64, now: u64, value: [u64; 4]) -> [u64; 4] {
     answer.unwrap()
 }
 
-/// Four threads ask, get, insert, invalidate and sweep by one clock that runs. No answer is torn,
-/// and none is older than `fresh`, counted from the time at which whoever asked for it read the
+/// Four threads look up, get, insert, invalidate and sweep by one running clock. No answer is torn,
+/// and none is older than `fresh`, counted from the time at which the calling thread read the
 /// clock, before its resolver was called.
 fn by_a_running_clock(threads: usize) {
     let cache = Cache::builder().capacity(100).threads(threads).build();
@@ -98,8 +98,8 @@ fn shared_counters() {
     by_a_running_clock(0);
 }
 
-/// The truth changes, and is then invalidated. Who begins to ask after that never gets what was
-/// true before, whatever resolvers were under way.
+/// The truth changes, and the cache is then invalidated. A lookup that begins after that never
+/// returns an earlier truth, whatever resolvers were running.
 #[test]
 fn invalidation_races_resolvers() {
     for everything in [false, true] {
@@ -119,7 +119,7 @@ fn invalidation_races_resolvers() {
                         let hash = cache.hash(&full);
                         let answer = cache.get_or_resolve(&full, hash, 5, |_| {
                             let now = truth[key as usize].load(SeqCst);
-                            // Sometimes slow.
+                            // Some resolvers are slow.
                             if rng.u8(0..8) == 0 {
                                 thread::yield_now();
                             }
@@ -148,7 +148,7 @@ fn invalidation_races_resolvers() {
     }
 }
 
-/// No key has two resolvers at once, however many keys are asked for at the same time.
+/// No key has two resolvers at once, however many keys are looked up at the same time.
 #[test]
 fn single_flight_of_many_keys() {
     let keys = if cfg!(miri) { 100 } else { 10_000 };
@@ -164,7 +164,7 @@ fn single_flight_of_many_keys() {
             scope.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(seed);
                 for _ in 0..keys {
-                    // Some keys are asked for by many threads.
+                    // Many threads look up the same few keys.
                     let at = random.usize(..keys) & random.usize(..keys);
                     let key = (at as u64, at as u32);
                     let answer = cache.get_or_resolve(&key, cache.hash(&key), 7, |_| {
@@ -183,8 +183,8 @@ fn single_flight_of_many_keys() {
     cache.verify().unwrap();
 }
 
-/// The resolver is called once for all threads that ask at once; when it fails or panics, one of
-/// those who wait calls it.
+/// The resolver is called once for all threads that look up at once. If it fails or panics, one of
+/// the waiting threads calls it.
 #[test]
 fn single_flight() {
     for fails in 0..3usize {
@@ -233,7 +233,7 @@ fn single_flight() {
     }
 }
 
-/// Threads that come and go take over the counters and the clocks of those before them.
+/// Threads that start and end take over the counters and the clocks of earlier threads.
 #[test]
 fn many_short_threads() {
     let cache = Cache::builder().threads(256).build();

@@ -1,4 +1,4 @@
-//! Maps for many writers, used by many threads at once. Each test that fits runs on every kind of
+//! Maps for many writers, used by many threads at once. Each suitable test runs on every kind of
 //! map.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ fn threads_with_keys_of_their_own_do_not_disturb_each_other() {
                     let mut rng = fastrand::Rng::with_seed(u64::from(thread));
                     let mut oracle = BTreeMap::new();
                     for _ in 0..steps(30_000) {
-                        // The last byte makes it ours: branches are shared with the others.
+                        // The last byte makes the key this thread's own. Threads share branches.
                         let mut k = key(&mut rng, 4, 4);
                         k.push(thread);
                         let v = rng.u64(..);
@@ -91,7 +91,8 @@ fn a_walk_skips_nothing_that_is_there_throughout_and_repeats_nothing() {
                         seen.reverse();
                     }
                     _ => {
-                        // Without a guard between the steps, so that what was stood on may be gone.
+                        // The walk holds no guard between its steps, so its current entry may be
+                        // removed.
                         let first = map.pin().view().first_key_value().map(|e| e.0.to_vec());
                         let mut at = first;
                         while let Some(k) = at {
@@ -111,8 +112,8 @@ fn a_walk_skips_nothing_that_is_there_throughout_and_repeats_nothing() {
     });
 }
 
-/// Tables grow and shrink while readers look keys up that are always there, with values that say
-/// whether they are whole, and while walks go on.
+/// Tables grow and shrink while readers look up permanent keys, whose values show whether they are
+/// whole, and while walks run.
 #[test]
 fn readers_and_walks_beside_tables_that_move() {
     each_kind!(new => {
@@ -157,7 +158,7 @@ fn readers_and_walks_beside_tables_that_move() {
                     for _ in 0..100 {
                         let view = reader.view();
                         let k = &fixed[rng.usize(..fixed.len())];
-                        let found = view.get(k).expect("it is always there");
+                        let found = view.get(k).expect("the key is permanent");
                         assert_eq!(*found, value(k, found[0]));
                         let k = format!("coming {} {}", rng.u8(..2), rng.usize(..n));
                         if let Some(found) = view.get(&k) {
@@ -177,7 +178,7 @@ fn readers_and_walks_beside_tables_that_move() {
                     seen.push(k);
                 }
                 seen.sort_unstable();
-                assert!(seen.windows(2).all(|two| two[0] < two[1]), "a key twice");
+                assert!(seen.windows(2).all(|two| two[0] < two[1]), "a key was repeated");
                 for k in &fixed {
                     assert!(seen.binary_search(&&k[..]).is_ok(), "{k:?} was skipped");
                 }
@@ -191,7 +192,7 @@ fn readers_and_walks_beside_tables_that_move() {
 
 #[test]
 fn exact_queries_see_one_moment() {
-    // Two keys that are never there together, and never both absent for longer than a writer's
+    // Two keys that are never present together, and never both absent for longer than a writer's
     // step.
     let map = QpShared::new().unwrap();
     map.insert("a", 0).unwrap();
@@ -201,7 +202,7 @@ fn exact_queries_see_one_moment() {
             let mut n = 0u64;
             while !done.load(Ordering::Relaxed) {
                 n += 1;
-                // Equal values in both, but for the moment between the two.
+                // The values are equal, except between the two insertions.
                 map.insert("a", n).unwrap();
                 map.insert("ab", n).unwrap();
             }
@@ -242,7 +243,7 @@ fn the_most_entries_are_never_passed() {
                         } else {
                             map.remove(k).unwrap();
                         }
-                        // A walk by itself may meet entries that were never there together.
+                        // A plain walk may visit entries that were never present together.
                         assert!(map.pin().view().iter().count() <= 4 * 30);
                         if step % 16 == 0 {
                             if let Some(count) = Kind::exact_count(map) {
@@ -257,7 +258,7 @@ fn the_most_entries_are_never_passed() {
         map.verify().unwrap();
         let there = map.len();
         assert!(there <= 50);
-        // As many as are missing fit, and not one more.
+        // Exactly the missing number of entries fits.
         let fitting = (0..100u8).filter(|i| map.insert([9, 9, *i], 1).is_ok());
         assert_eq!(fitting.count(), 50 - there);
         let first = map.pin().view().iter().next().unwrap().0.to_vec();
@@ -341,7 +342,7 @@ fn a_full_arena_beside_other_writers() {
                             match map.remove(&k) {
                                 Ok(was) => assert_eq!(was, oracle.remove(&k).is_some()),
                                 Err(error) => {
-                                    // A branch with a child less needs memory.
+                                    // Removing a child from a branch needs memory.
                                     assert!(matches!(error, Error::ArenaFull(_)));
                                     assert_eq!(map.get(&k), oracle.get(&k).copied());
                                 }
@@ -460,7 +461,7 @@ fn compaction_beside_writers_loses_nothing_and_gives_memory_back() {
                         for i in 0..steps(30_000) {
                             let mut k = key(&mut rng, 6, 5);
                             k.push(thread);
-                            // It grows, then shrinks.
+                            // The map grows, then shrinks.
                             if rng.usize(0..steps(30_000)) > i {
                                 oracle.insert(k.clone(), i as u64);
                                 map.insert(&k, i as u64).unwrap();
@@ -475,7 +476,7 @@ fn compaction_beside_writers_loses_nothing_and_gives_memory_back() {
                 let threads: Vec<_> = (0..2).map(work).collect();
                 let compactor = scope.spawn(|| {
                     let mut stepped = 0;
-                    // Once in any case, however late this thread begins.
+                    // The loop runs at least once, however late this thread begins.
                     while !done.load(Ordering::Relaxed) || stepped == 0 {
                         map.compact_step(50).unwrap();
                         stepped += 1;
@@ -537,9 +538,9 @@ fn updates_by_closures_lose_nothing() {
                                 n + 1
                             };
                             let old = pin.view().update(key, new).unwrap();
-                            assert_eq!(old, Some(&last), "what is stored was made of it");
+                            assert_eq!(old, Some(&last), "the stored value was computed from the old one");
                         }
-                        // Others come and go, so that leaves are moved about.
+                        // Other keys come and go, so that leaves move.
                         let other = (i % 97 + 1000 * (thread + 1)).to_be_bytes();
                         map.insert(other, i).unwrap();
                         map.remove(other).unwrap();
@@ -563,7 +564,7 @@ fn retaining_beside_writers_judges_what_is_there_throughout() {
         }
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Values only grow: an even number stays one, and so does an odd one.
+            // Values only grow: an even number stays even, and an odd one odd.
             scope.spawn(|| {
                 let mut i = 0;
                 while !done.load(Ordering::Relaxed) {
@@ -600,7 +601,7 @@ fn a_sweep_in_steps_skips_nothing_that_is_there_throughout() {
     }
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Tables grow and shrink meanwhile.
+        // Meanwhile tables grow and shrink.
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 for i in fixed..4 * fixed {
@@ -615,7 +616,11 @@ fn a_sweep_in_steps_skips_nothing_that_is_there_throughout() {
             let (mut met, mut next) = (BTreeMap::new(), Some(SweepPlace::default()));
             while let Some(place) = next {
                 let each = |key: &[u8], value: &u64| {
-                    assert_eq!(met.insert(key.to_vec(), *value), None, "{key:?} came twice");
+                    assert_eq!(
+                        met.insert(key.to_vec(), *value),
+                        None,
+                        "{key:?} was repeated"
+                    );
                 };
                 next = map.pin().view().sweep(place, least, each);
             }

@@ -1,5 +1,5 @@
-//! Readers, writers and snapshots on many threads: every version is seen whole, nothing is held
-//! back for ever.
+//! Readers, writers and snapshots on many threads: every version is seen whole, and no memory is
+//! held back for ever.
 //!
 //! `SAPWOOD_SOAK_SECONDS` (default 1) sets how long the tests with writers and readers run.
 
@@ -43,7 +43,7 @@ fn commit(store: &QpStore<u64>, entries: &[(&str, u64)]) -> u64 {
     txn.commit().get()
 }
 
-/// Everything that waits goes, now that nobody reads.
+/// Checks that all garbage is freed when no reader is left.
 fn assert_all_reclaimed(store: &QpStore<u64>) {
     store.reclaim(usize::MAX);
     let memory = store.memory();
@@ -64,8 +64,8 @@ fn account(i: u64) -> Vec<u8> {
     }
 }
 
-/// What holds in every version: the balances add up to a constant, the pair moves together, the
-/// number of entries is right, and `stamp` never goes back.
+/// Checks the invariants of every version: the balances add up to a constant, the pair moves
+/// together, the number of entries is right, and `stamp` never decreases.
 fn check_version(view: QpView<'_, u64>, last_stamp: &mut u64) {
     let stamp = *view.get("stamp").unwrap();
     assert!(
@@ -105,7 +105,7 @@ fn transfer(store: &QpStore<u64>, stamp: u64, rng: &mut fastrand::Rng) {
         let (from, to) = (account(rng.u64(..ACCOUNTS)), account(rng.u64(..ACCOUNTS)));
         let there = txn.get(&from).copied().unwrap_or(0);
         let amount = rng.u64(..=there);
-        // An account that is empty is not kept.
+        // An empty account is removed.
         if there == amount {
             txn.remove(&from).unwrap();
         } else {
@@ -372,7 +372,7 @@ fn one_transaction_at_a_time() {
             !begun.load(Ordering::SeqCst),
             "begin waits for the open transaction"
         );
-        // Readers do not.
+        // Readers do not wait.
         assert_eq!(store.read(|view| view.len()), 0);
         assert_eq!(store.snapshot().len(), 0);
         txn.commit();
@@ -445,7 +445,9 @@ fn the_death_of_a_writer_thread_leaves_the_last_version() {
     });
     assert!(died.join().is_err());
     assert_eq!(store.read(|view| view.get("a").copied()), Some(1));
-    let mut txn = store.try_begin().expect("the lock went with the thread");
+    let mut txn = store
+        .try_begin()
+        .expect("the dead thread released the lock");
     assert_eq!(txn.insert("a", 3).unwrap(), Some(&1));
     txn.commit();
     assert_all_reclaimed(&store);

@@ -1,4 +1,4 @@
-//! Tasks of tokio that read through the hooks of the feature `tokio`.
+//! Tokio tasks that read through the hooks of the feature `tokio`.
 #![cfg(all(feature = "tokio", not(any(shuttle, miri))))]
 
 use std::sync::Arc;

@@ -40,7 +40,7 @@ fn same(found: impl Iterator<Item = (Vec<u8>, u64)>, model: &Model) {
     assert!(found.eq(model.iter().map(|(k, v)| (k.clone(), *v))));
 }
 
-/// The entries of anything that iterates over borrowed ones.
+/// The entries of an iterator, with owned keys and values.
 fn owned<'a>(
     entries: impl Iterator<Item = (&'a [u8], &'a u64)>,
 ) -> impl Iterator<Item = (Vec<u8>, u64)> {
@@ -102,7 +102,7 @@ fn a_store_answers_of_its_newest_version() {
     let mut txn = store.begin();
     txn.insert("a", 1).unwrap();
     txn.insert("b", 2).unwrap();
-    // Beside the open transaction of the same thread.
+    // Queries of the store beside an open transaction of the same thread.
     assert_eq!((store.len(), store.contains_key("a")), (0, false));
     txn.commit();
     assert_eq!((store.len(), store.is_empty()), (2, false));
@@ -259,7 +259,7 @@ fn the_cost_of_a_difference_follows_the_changes() {
         });
         fastest.push(times.min().unwrap());
     }
-    // A hundred times the entries; depth and caches alone make a few times.
+    // A hundred times the entries; depth and caches alone cost a small factor.
     assert!(fastest[1] < fastest[0] * 25, "{fastest:?}");
 }
 
@@ -321,7 +321,7 @@ fn the_nodes_that_a_commit_makes_do_not_grow_with_the_map() {
     let mut waiting = Vec::new();
     for n in [MANY / 100, MANY / 10, MANY] {
         let (store, _) = filled(n);
-        // Held back, so that what each commit leaves behind can be counted.
+        // The snapshot holds garbage back, so that the garbage of each commit can be counted.
         let _held = store.snapshot();
         let rounds = 50;
         for i in 0..rounds {
@@ -331,7 +331,7 @@ fn the_nodes_that_a_commit_makes_do_not_grow_with_the_map() {
         assert!(nodes as u64 >= rounds);
         waiting.push((nodes as f64 / rounds as f64, bytes as f64 / rounds as f64));
     }
-    // One more level for ten times the entries or so, and never more than the depth.
+    // About one more level for ten times the entries, and never more nodes than the depth.
     let (small, large) = (waiting[0], waiting[2]);
     assert!(large.0 <= small.0 + 6.0, "{waiting:?}");
     assert!(large.1 <= small.1 * 3.0, "{waiting:?}");
@@ -350,7 +350,7 @@ fn a_transaction_copies_each_branch_once() {
     txn.commit();
     let memory = store.memory();
     let branches = memory.map.branches.0 + memory.map.clusters.0;
-    // All old branches and leaves, and the leaves that were replaced on the way.
+    // All old branches and leaves, and the leaves replaced on the way.
     assert!(memory.waiting.0 <= branches + 20 * 1000, "{memory:?}");
     store.verify().unwrap();
     assert_eq!(held.len(), 1000);
@@ -395,7 +395,7 @@ fn commits_alone_keep_up_with_the_garbage_they_make() {
         commit_one(&store, key(i), i);
         most = most.max(store.memory().waiting.0);
     }
-    assert!(most < 1_000, "{most} nodes waited although nobody read");
+    assert!(most < 1_000, "{most} nodes waited without a reader");
 }
 
 // Compaction
@@ -443,7 +443,7 @@ fn compaction_in_steps_changes_no_entry_for_anybody() {
             if !more {
                 break;
             }
-            assert!(steps < 100_000, "compaction comes to an end");
+            assert!(steps < 100_000, "compaction ends");
         }
         assert!(steps > 2);
         same(owned(snapshot.iter()), &model);
@@ -473,7 +473,7 @@ fn compaction_goes_on_between_commits() {
     while idle < 2 {
         idle += usize::from(!store.compact_step(5).unwrap());
         rounds += 1;
-        // Changes in front of the compaction, behind it, and where it stands.
+        // Changes before the compaction's position, after it, and at it.
         if rounds % 3 == 0 && rounds < 2_000 {
             let changed = key(rounds % 700);
             commit_one(&store, &changed, rounds);
@@ -488,7 +488,7 @@ fn compaction_goes_on_between_commits() {
             store.verify().unwrap();
             same(owned(store.snapshot().iter()), &model);
         }
-        assert!(rounds < 1_000_000, "compaction comes to an end");
+        assert!(rounds < 1_000_000, "compaction ends");
     }
     store.verify().unwrap();
     same(owned(store.snapshot().iter()), &model);

@@ -1,5 +1,5 @@
-//! Values are dropped exactly once: when they are overwritten, cut away, erased, rejected, or when
-//! the map goes.
+//! Values are dropped exactly once: when they are overwritten, cut away, erased or rejected, or
+//! when the map is dropped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use crate::support::ledger::{Counted, Ledger, panics};
 use crate::support::maple::{Pair, loud, tiny_nodes, usual_nodes};
 use crate::support::steps::steps;
 
-/// Nothing waits for readers any more, and every value that is alive is an entry's.
+/// Checks that no garbage waits for readers, and that every live value belongs to an entry.
 fn settled(map: &MapleMap<Counted>, ledger: &Ledger) {
     map.reclaim(usize::MAX);
     assert_eq!(map.memory().waiting, (0, 0));
@@ -93,7 +93,7 @@ fn reservations_and_copies_drop_their_values() {
     assert_eq!(LEDGER.alive(), 0);
 }
 
-/// A value whose clone panics while the switch is on.
+/// A value whose clone panics while a switch is on.
 struct Fragile(Counted, &'static AtomicBool);
 
 impl Clone for Fragile {
@@ -132,7 +132,7 @@ fn a_clone_that_panics_changes_nothing() {
     assert!(panics(|| unknown.store(142..=145, value(99)).unwrap()));
     map.verify().unwrap();
     assert_eq!(contents(), before);
-    // No clone is needed for these.
+    // These stores need no clone.
     map.store(140..=144, value(50)).unwrap();
     unknown.clear_range(150..=155).unwrap();
     PANICS.store(false, Ordering::Relaxed);

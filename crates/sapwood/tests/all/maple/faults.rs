@@ -1,4 +1,4 @@
-//! Memory that runs out: a change happens whole or not at all, and what was reserved is there.
+//! Memory that runs out: a change completes or changes nothing, and reserved memory is available.
 
 use sapwood::Error;
 use sapwood::arena::ArenaOptions;
@@ -10,7 +10,7 @@ use crate::support::ledger::Ledger;
 use crate::support::maple::{Pair, Range, is_memory, loud, small, tiny_nodes, usual_nodes};
 use crate::support::steps::steps;
 
-/// Copies and reservations, of which some fail; the map stays as it is.
+/// Makes copies and reservations, some of which fail; the map does not change.
 fn copies_and_reservations(pair: &mut Pair<u64, impl Fn(u64) -> u64>, range: &Range) -> usize {
     let mut failures = 0;
     match pair.map.dup() {
@@ -41,7 +41,7 @@ fn copies_and_reservations(pair: &mut Pair<u64, impl Fn(u64) -> u64>, range: &Ra
     pair.agree();
     match pair.map.reserve_unknown(2) {
         Ok(mut reservation) => {
-            // Requests that fail are no matter to one that is kept.
+            // Failing allocations do not affect a kept reservation.
             for value in [8, 9] {
                 reservation.store(range.clone(), value).unwrap();
                 pair.model.store(range.clone(), value);
@@ -100,7 +100,7 @@ fn every_nth_request_fails_and_no_value_is_lost() {
     }
 }
 
-/// Stores at new places until the arena is full, also after everything that waited was given back.
+/// Stores at new places until the arena is full, also after all garbage was reclaimed.
 fn fill(map: &MapleMap<u64>, model: &mut RangeMap<u64>, rng: &mut fastrand::Rng) {
     let mut refused = 0;
     while refused < 8 {
@@ -149,7 +149,7 @@ fn stores_reserved_before_the_arena_was_full_succeed() {
                 map.store(i << 20..=(i << 20) + 99, 0).unwrap();
                 model.store(i << 20..=(i << 20) + 99, 0);
             }
-            // The worst cases may be more than there is.
+            // The worst cases may need more memory than there is.
             let Ok(mut reservation) = map.reserve_unknown(k) else {
                 assert!(limit < 20 << 10, "{k} reserved in {limit}");
                 continue;

@@ -1,4 +1,4 @@
-//! Range maps in files: round trips against the map, and files that are torn, foreign or hostile.
+//! Range maps in files: round trips compared with the map, and torn, foreign or hostile files.
 #![cfg(all(unix, not(miri)))]
 
 use std::fs;
@@ -13,7 +13,7 @@ use crate::support::folder::{Folder, decoded};
 use crate::support::maple::{Pair, loud, tiny_nodes, usual_nodes};
 use crate::support::steps::steps;
 
-/// The file answers as the map does.
+/// Checks that the file answers as the map does.
 fn same(file: &MapleFile<u64>, map: &MapleMap<u64>) {
     let seen = file.view();
     map.read(|view| {
@@ -56,7 +56,7 @@ fn round_trips() {
                 same(&MapleFile::open(&path).unwrap(), &pair.map);
             }
         }
-        // A snapshot is saved as it was, and an open file stays when it is replaced.
+        // A snapshot is saved as it was, and an open file stays unchanged when it is replaced.
         let before = pair.map.dup().unwrap();
         let snapshot = pair.map.snapshot();
         pair.map.store(7..=70, 1).unwrap();
@@ -80,7 +80,7 @@ fn values_of_other_plain_types() {
     let none = MapleMap::from_iter([(3..=4, ()), (5..=6, ())]);
     none.snapshot().save(&path).unwrap();
     assert_eq!(MapleFile::<()>::open(&path).unwrap().view().len(), 2);
-    // The same entries give the same bytes, however the map came to them.
+    // The same entries give the same bytes, whatever the history of the map.
     let (one, other) = (folder.file("one"), folder.file("other"));
     MapleMap::from_iter([(0..=9, 1_u64), (20..=29, 2)])
         .snapshot()
@@ -93,7 +93,7 @@ fn values_of_other_plain_types() {
     assert_eq!(fs::read(one).unwrap(), fs::read(other).unwrap());
 }
 
-/// Why a file is not opened; the error names it.
+/// Why a file is not opened; the error names the file.
 fn refused(path: &Path) -> OpenCause {
     let error = MapleFile::<u64>::open(path).expect_err("a bad file");
     let said = format!("cannot open {}: {}", path.display(), error.cause);
@@ -143,7 +143,7 @@ fn torn_and_foreign_files_are_refused() {
     assert!(error.to_string().starts_with("cannot save "), "{error}");
 }
 
-/// Contents that no map has, under checksums that are right.
+/// Contents that no map has, with valid checksums.
 #[test]
 fn hostile_files_are_refused() {
     let folder = Folder::quick("maple-hostile");
@@ -181,7 +181,7 @@ fn hostile_files_are_refused() {
         };
         assert!(why.contains("out of order"), "{why}");
     }
-    // Any bytes else are a map in order, or refused.
+    // Any other bytes are a map in order, or refused.
     let mut rng = fastrand::Rng::with_seed(5);
     let mut opened = 0;
     for _ in 0..steps(2_000) {

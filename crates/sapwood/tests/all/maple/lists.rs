@@ -1,4 +1,4 @@
-//! Lists of operations that proptest makes, and makes shorter when one fails.
+//! Lists of operations that proptest generates, and shrinks when one fails.
 
 use std::ops::RangeInclusive;
 
@@ -17,7 +17,7 @@ fn cases() -> ProptestConfig {
     }
 }
 
-/// Few indices at both ends and in the middle, so that ranges meet.
+/// Few indices, at both ends and in the middle, so that ranges overlap.
 fn any_index() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..60_u64,

@@ -1,4 +1,4 @@
-//! Plans, reservations, and what becomes of those that are not used.
+//! Plans and reservations, used and unused.
 
 use sapwood::Error;
 use sapwood::maple::MapleMap;
@@ -7,7 +7,7 @@ use sapwood_model::range_ops::{Domain, RangeOp, RangeOps};
 use crate::support::maple::{Pair, Way, run, small, tiny_nodes, usual_nodes};
 use crate::support::steps::steps;
 
-/// A map that some operations filled.
+/// A map filled by some operations.
 fn filled(tiny: bool, seed: u64) -> Pair<u64, impl Fn(u64) -> u64> {
     let map = if tiny {
         tiny_nodes(small())
@@ -21,7 +21,7 @@ fn filled(tiny: bool, seed: u64) -> Pair<u64, impl Fn(u64) -> u64> {
     pair
 }
 
-/// Bytes of the arena that are in use, without what waits for readers and what is kept free.
+/// Bytes of the arena in use, without garbage and kept free blocks.
 fn held(map: &MapleMap<u64>) -> usize {
     map.reclaim(usize::MAX);
     let memory = map.memory();
@@ -90,7 +90,8 @@ fn a_stale_plan_is_made_again() {
             pair.model.store(range.clone(), value);
             pair.agree();
 
-            // Stale since the store, which holds the index now: it erases that entry.
+            // The plan is stale since the store, which now covers the index: the plan erases that
+            // entry.
             let before = pair.made();
             let index = *range.end();
             let fresh = pair.map.plan_remove(index).nodes() as u64;
@@ -157,7 +158,7 @@ fn a_plan_serves_more_than_once() {
 fn a_plan_for_another_map_is_made_again() {
     let (from, to) = (filled(true, 13), filled(true, 14));
     let [from, mut to] = [from, to];
-    // Both have drafted as often.
+    // Both maps have drafted the same number of plans.
     let copies = [from.map.dup().unwrap(), to.map.dup().unwrap()];
     let plans = copies
         .each_ref()
@@ -276,7 +277,7 @@ fn a_reservation_of_unknown_ranges_keeps_up_with_a_tree_that_grows() {
         let k = steps(30).max(6);
         let mut reservation = pair.map.reserve_unknown(k).unwrap();
         let flat = pair.map.memory().height;
-        // Each store of the reservation is followed by some that make the tree higher.
+        // After each store of the reservation, other stores raise the tree.
         let mut rng = fastrand::Rng::with_seed(9);
         for i in 0..k as u64 {
             let wide = if i % 5 == 4 { 1 << 38 } else { 500 };
@@ -305,7 +306,8 @@ fn two_reservations_of_unknown_ranges_do_not_share() {
     let mut first = pair.map.reserve_unknown(5).unwrap();
     let (one, _) = pair.map.memory().reserved;
     let mut second = pair.map.reserve_unknown(5).unwrap();
-    // The worst of ten may be worse than twice that of five: the tree may be higher by then.
+    // The worst case of ten stores may be more than twice that of five: the tree may be higher by
+    // then.
     assert!(pair.map.memory().reserved.0 >= 2 * one);
     for i in 0..5 {
         for (reservation, at) in [(&mut first, 40), (&mut second, 4_000)] {
@@ -335,7 +337,7 @@ fn plans_of_bad_arguments_are_refused() {
     );
     let mut unknown = map.reserve_unknown(1).unwrap();
     assert_eq!(unknown.store(backwards, 0).unwrap_err().error, refused);
-    assert_eq!(unknown.remaining(), 1, "nothing was used");
+    assert_eq!(unknown.remaining(), 1, "no node was used");
     assert_eq!(map.plan_alloc(0, 0..=9, &0).err(), Some(Error::ZeroSize));
     let window = Error::WindowTooSmall {
         size: 10,
@@ -343,5 +345,5 @@ fn plans_of_bad_arguments_are_refused() {
         end: 9,
     };
     assert_eq!(map.plan_alloc(10, 5..=9, &0).err(), Some(window));
-    assert_eq!(map.plan_remove(1 << 50).nodes(), 0, "nothing is there");
+    assert_eq!(map.plan_remove(1 << 50).nodes(), 0, "the index is free");
 }

@@ -1,5 +1,5 @@
-//! Snapshots against copies of the model: each stays what the map was when it was made, whatever
-//! becomes of the map.
+//! Snapshots compared with copies of the model: each stays equal to the map at the time of the
+//! snapshot, whatever happens to the map.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::maple::{Number, Pair, is_memory, loud, tiny_nodes, usual_nod
 use crate::support::ranges::Checked;
 use crate::support::steps::steps;
 
-/// A snapshot, and what the model was when it was made.
+/// A snapshot, with the model at the time of the snapshot.
 struct Kept<V: Number> {
     snapshot: MapleSnapshot<V>,
     model: RangeMap<u64>,
@@ -42,7 +42,7 @@ impl<V: Number> Kept<V> {
         let gaps = model.gaps(0..=u64::MAX);
         assert!(view.gaps(0..=u64::MAX).eq(gaps.iter().cloned()));
         for gap in gaps.iter().take(4) {
-            // The largest size that fits there, and one that does not.
+            // The largest size that fits there, and the next larger one, which does not.
             for size in [
                 gap.end() - gap.start(),
                 (gap.end() - gap.start()).saturating_add(1),
@@ -66,7 +66,7 @@ impl<V: Number> Kept<V> {
     }
 }
 
-/// Operations, with some snapshots that come and go.
+/// Runs operations while some snapshots are made and dropped.
 fn beside_snapshots<V: Number>(
     map: MapleMap<V>,
     make: impl Fn(u64) -> V,
@@ -91,7 +91,7 @@ fn beside_snapshots<V: Number>(
         assert_eq!(pair.map.snapshots(), kept.len());
         kept.iter().for_each(|kept| kept.agree(&mut rng));
     }
-    // They read on when the map is gone.
+    // The snapshots are still readable after the map is dropped.
     let Pair { map, .. } = pair;
     drop(map);
     kept.iter().for_each(|kept| kept.agree(&mut rng));
@@ -115,7 +115,7 @@ fn values_stay_and_are_dropped_once() {
     }
 }
 
-/// Plans count the copies that snapshots ask for, and reservations have blocks for them.
+/// Plans count the copies that snapshots require, and reservations have blocks for them.
 #[test]
 fn plans_stay_exact() {
     let mut checked = Checked::new(tiny_nodes::<u64>(loud()));
@@ -129,7 +129,7 @@ fn plans_stay_exact() {
         let plan = checked.map.plan_store(range.clone(), &i).unwrap();
         assert!(plan.nodes() >= plain.nodes());
         copied += plan.nodes() - plain.nodes();
-        // A plan that is older than the snapshot is made anew.
+        // A plan older than the snapshot is made anew.
         let reservation = checked.map.reserve(plain).unwrap();
         assert_eq!(reservation.nodes(), plan.nodes());
         drop(reservation);
@@ -140,7 +140,7 @@ fn plans_stay_exact() {
     assert!(copied > 0, "snapshots make changes copy");
 }
 
-/// Changes that were reserved before the snapshot have room for the copies that it asks for.
+/// Changes reserved before the snapshot have room for the copies that it requires.
 #[test]
 fn a_snapshot_comes_between() {
     for seed in 0..20 {
@@ -194,7 +194,8 @@ fn requests_fail_beside_snapshots() {
     }
 }
 
-/// What a snapshot holds back is counted, told, and freed when it is dropped.
+/// The memory that a snapshot holds back is counted, reported, and freed when the snapshot is
+/// dropped.
 #[test]
 fn snapshots_count_as_garbage() {
     let domain = Domain::builder()
@@ -225,7 +226,7 @@ fn snapshots_count_as_garbage() {
     let stall = stalls
         .iter()
         .find(|stall| stall.kind == StallKind::Snapshot);
-    let stall = stall.expect("the snapshot is told of");
+    let stall = stall.expect("the stall is reported");
     assert_eq!((stall.generations, stall.bytes), (stored, oldest.bytes));
     assert_eq!(map.snapshots(), 2);
     drop(first);
@@ -237,11 +238,12 @@ fn snapshots_count_as_garbage() {
     map.reclaim(usize::MAX);
     assert_eq!(map.memory().waiting, (0, 0));
     map.verify().unwrap();
-    // Nothing is copied any more: the store replaces one leaf.
+    // No copy is needed any more: the store replaces one leaf.
     assert_eq!(map.plan_store(0..=4, &1).unwrap().nodes(), 1);
 }
 
-/// Small enough for Miri: snapshots of boxed values, read after their entries are gone.
+/// This test is small enough for Miri: snapshots of boxed values, read after their entries are
+/// gone.
 #[test]
 fn a_small_map_stays() {
     let map: MapleMap<(Box<u64>, u64)> = tiny_nodes(loud());

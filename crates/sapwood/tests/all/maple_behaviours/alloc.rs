@@ -1,4 +1,4 @@
-//! The search for gaps, and allocation in them.
+//! The search for gaps, and allocation in gaps.
 
 use sapwood::Error;
 use sapwood::maple::{MapleMap, Window};
@@ -7,7 +7,7 @@ use sapwood_model::oracle::RangeMap;
 
 use crate::support::ranges::{Checked, MAX, each, steps, tiny};
 
-/// Every question about gaps to the map and to the oracle.
+/// Makes every query about gaps of the map and of the oracle.
 fn ask(map: &MapleMap<u64>, oracle: &RangeMap<u64>, size: u64, align: u64, start: u64, end: u64) {
     let within = || start..=end;
     let at = format!("{size} in {start}..={end}, aligned to {align}");
@@ -50,7 +50,7 @@ fn lowest_and_highest_fit() {
         map.agree();
         let end = at - 42;
         for size in 1..=40 {
-            // Gap i begins behind entry i - 1: its place is the sum of what lies before it.
+            // Gap i begins after entry i - 1: its place is the sum of the lengths before it.
             let place = |i: u64| 10 * i + i * (i - 1) / 2;
             let (low, high) = (place(size), place(40) + 40 - size);
             let lowest = map.map.find_gap(size, 0..=end);
@@ -176,7 +176,7 @@ fn no_gap() {
             assert_eq!(map.map.plan_alloc(size, 0..=MAX, &7).unwrap_err(), no);
             map.agree();
         }
-        // A gap that is one too small, and one at the wrong place for the alignment.
+        // A gap that is one too small, and one that is misaligned.
         map.clear_range(1_001..=1_009);
         let rejected = map.map.alloc_range(10, 0..=MAX, 7).unwrap_err();
         assert_eq!(rejected.error, Error::NoGap { size: 10 });
@@ -260,7 +260,7 @@ fn a_window_of_5_to_90() {
             .unwrap_err()
             .error;
         assert_eq!(full, Error::NoGap { size: 10 });
-        // Free from 5 to 9: five indices, no more.
+        // Indices 5 to 9 are free: five, no more.
         map.clear_range(5..=9);
         assert_eq!(map.map.find_gap(5, 5..=90), Some(5..=9));
         assert_eq!(
@@ -276,7 +276,7 @@ fn a_window_of_5_to_90() {
             map.map.find_gap(4, Window::new(0..=8).from_end()),
             Some(5..=8)
         );
-        // A window that is smaller than the size.
+        // A window smaller than the size.
         let wanted = Error::WindowTooSmall {
             size: 6,
             start: 5,
@@ -306,7 +306,7 @@ fn filled_until_full() {
         }
         assert_eq!(n, 333);
         map.agree();
-        // One index is left; what is freed is found again.
+        // One index is left; freed indices are found again.
         assert_eq!(map.map.find_gap(1, within.clone()), Some(1_999..=1_999));
         for i in [0, 100, 332, 166] {
             map.remove(1_000 + 3 * i);
@@ -379,10 +379,10 @@ fn cyclic_allocation_goes_on_and_wraps() {
         }
         let full = map.map.alloc_range(10, from(next), 99);
         assert_eq!(full.unwrap_err().error, Error::NoGap { size: 10 });
-        // What was freed last is not taken first: the search goes on from where it was.
+        // The range freed last is not taken first: the search continues from its last place.
         map.remove(30);
         map.remove(70);
-        // From the end, the one at or before the index comes first.
+        // From the end, the gap at or before the index comes first.
         assert_eq!(map.map.find_gap(10, from(50).from_end()), Some(30..=39));
         assert_eq!(map.map.find_gap(10, from(79).from_end()), Some(70..=79));
         assert_eq!(map.map.find_gap(10, from(20).from_end()), Some(70..=79));

@@ -1,4 +1,4 @@
-//! Clearing and erasing, and what the gaps become.
+//! Clearing and erasing, and the gaps that result.
 
 use sapwood::maple::Window;
 
@@ -8,7 +8,7 @@ use crate::support::ranges::{Checked, MAX, Range, each, steps, tiny};
 fn clearing_over_nothing_over_one_and_over_all() {
     each(|map| {
         let mut map = Checked::new(map);
-        // Nothing there.
+        // An empty map.
         assert_eq!(map.clear_range(0..=MAX), 0);
         assert_eq!(map.clear_range(5..=5), 0);
         map.map.clear().unwrap();
@@ -34,7 +34,7 @@ fn clearing_over_nothing_over_one_and_over_all() {
         assert_eq!(map.map.last(), Some((200..=MAX - 1, 2)));
         map.clear_range(0..=MAX);
         assert_eq!((map.map.len(), map.map.first()), (0, None));
-        // Many.
+        // Many entries.
         for i in 0..200 {
             map.quick_store(10 * i..=10 * i + 4, i);
         }
@@ -86,7 +86,7 @@ fn clearing_absorbs_neighbouring_gaps() {
                     let at = 100 * i + 50;
                     one.map
                         .read(|view| assert_eq!(view.locate(at), (all(i), None)));
-                    // The gap index knows the sum.
+                    // The gap index holds the sum of the merged gaps.
                     let (start, end) = all(i).into_inner();
                     let size = end - start + 1;
                     assert_eq!(one.map.find_gap(size, all(i)), Some(all(i)));
@@ -125,7 +125,7 @@ fn erase_takes_the_whole_entry_from_any_index_inside() {
     });
 }
 
-/// Each entry of every leaf is at some time the one that is erased, the leaf's last among them.
+/// Each entry of every leaf is erased alone once, including the last entry of the leaf.
 #[test]
 fn each_entry_of_a_leaf_can_go_alone() {
     let mut map = Checked::new(tiny().build());
@@ -172,7 +172,7 @@ fn adjacent_gaps_merge_in_the_gap_index() {
     assert!(map.map.memory().height >= 3);
     let all = 0..=16 * 256 - 1;
     assert_eq!(map.map.find_gap(1, all.clone()), None);
-    // A growing hole, to the left and to the right in turn, through leaves and their parents.
+    // A hole that grows to the left and to the right alternately, through leaves and their parents.
     let (mut low, mut high) = (128, 128);
     map.remove(16 * 128);
     loop {

@@ -1,8 +1,7 @@
-//! The whole table of what a cursor does: each position with each move, up to a limit and short of
-//! it.
+//! The table of a cursor's behaviour: each position with each move, up to a limit and short of it.
 //!
-//! The table is about three entries, at 10 to 19, 20 to 29 and 40 to 49, and holds at every place
-//! of a larger map: their nodes begin and end wherever nodes can.
+//! The table describes three entries, at 10 to 19, 20 to 29 and 40 to 49. It holds at every place
+//! of a larger map, whose nodes begin and end wherever nodes can.
 
 use sapwood::maple::{Cursor, MapleMap, Position};
 
@@ -12,12 +11,12 @@ use Move::*;
 use Position::*;
 use Stand::*;
 
-/// How a cursor comes to stand somewhere.
+/// The way in which a cursor reaches its position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stand {
     /// At the start, just before an index.
     At(u64),
-    /// On the entry or the gap that holds an index.
+    /// On the entry or the gap that contains an index.
     On(u64),
     /// Before the first entry that a limit (5) allows.
     Before,
@@ -42,33 +41,33 @@ enum Move {
     PausePrev,
 }
 
-/// The first and the last index of each thing that there is, and its value.
+/// The first and the last index of an entry or a gap, and its value.
 type Thing = (u64, u64, Option<u64>);
 
 const A: Thing = (10, 19, Some(0));
 const B: Thing = (20, 29, Some(1));
 const C: Thing = (40, 49, Some(2));
-/// What is stored.
+/// The value that is stored.
 const NEW: u64 = 99;
-/// Distance of one three from the next.
+/// The distance between two groups of three entries.
 const STEP: u64 = 100;
 
-/// The gap before A, that between B and C, that behind C. They are relative to a place, so the
-/// first begins below it.
+/// The gap before A, the gap between B and C, and the gap after C. They are relative to the place
+/// of the group, so the first begins below it.
 const LEFT: (i64, i64) = (-50, 9);
 const HOLE: Thing = (30, 39, None);
 const RIGHT: Thing = (50, 109, None);
 
-/// What a move answers and where the cursor is then.
+/// The answer of a move, and the position of the cursor after it.
 #[derive(Clone, Copy, Debug)]
 enum Then {
-    /// It stands on this.
+    /// The cursor is on this entry or gap.
     Stands(Thing),
-    /// It stands on the gap to the left of all three.
+    /// The cursor is on the gap to the left of all three.
     StandsLeft,
-    /// Nothing is found.
+    /// The move finds nothing.
     Ends(Position),
-    /// It is at the start again, at an index.
+    /// The cursor is at the start again, at an index.
     Starts,
 }
 
@@ -151,7 +150,7 @@ const TABLE: &[(Stand, Move, Then)] = &[
     (On(35), PausePrev,     Stands(B)),
     (On(5),  NextRange(60), Stands(A)),
     (On(5),  Next(60),      Stands(A)),
-    // Before the first that the limit, 5, allows.
+    // Before the first entry that the limit, 5, allows.
     (Before, Next(60),      Stands(A)),
     (Before, Next(9),       ENDS_AFTER),
     (Before, Prev(5),       ENDS_BEFORE),
@@ -161,7 +160,7 @@ const TABLE: &[(Stand, Move, Then)] = &[
     (Before, Set(25),       Starts),
     (Before, Reset,         Starts),
     (Before, PauseNext,     Stands(A)),
-    // After the last that the limit, 60, allows.
+    // After the last entry that the limit, 60, allows.
     (After,  Prev(5),       Stands(C)),
     (After,  Prev(50),      ENDS_BEFORE),
     (After,  Next(60),      ENDS_AFTER),
@@ -173,7 +172,7 @@ const TABLE: &[(Stand, Move, Then)] = &[
     (After,  PausePrev,     Stands(C)),
 ];
 
-/// Threes of entries, one after the other.
+/// Groups of three entries, one after the other.
 fn threes(map: MapleMap<u64>, n: u64) -> Checked<u64> {
     let mut map = Checked::new(map);
     for i in 0..n {
@@ -213,7 +212,7 @@ fn stand(cursor: &mut Cursor<'_, '_, u64>, base: u64, stand: Stand) {
     }
 }
 
-/// One row of the table at one place of a map.
+/// Checks one row of the table at one place of a map.
 fn row(map: &mut Checked<u64>, base: u64, (from, step, then): (Stand, Move, Then)) {
     let what = format!("{from:?}, {step:?} at {base}");
     let handle = map.map.clone();
@@ -223,7 +222,7 @@ fn row(map: &mut Checked<u64>, base: u64, (from, step, then): (Stand, Move, Then
     let stood = cursor.range();
     let copied = |found: Option<(Range, &u64)>| found.map(|(r, v)| (r, Some(*v)));
     let either = |found: Option<(Range, Option<&u64>)>| found.map(|(r, v)| (r, v.copied()));
-    // What the move answers, where it answers with a range.
+    // The range that the move returns, if it returns one.
     let mut answer = None;
     let mut resumed = None;
     match step {
@@ -316,7 +315,7 @@ fn every_position_and_every_move() {
     each(|map| {
         let n = 24;
         let map = threes(map, n);
-        // Not the first and not the last, whose outer gaps are others.
+        // Neither the first nor the last group, whose outer gaps differ.
         for i in (1..n - 1).step_by(if steps(8) == 8 { 1 } else { 7 }) {
             for entry in TABLE {
                 let changes = matches!(entry.1, Store | Erase);
@@ -339,7 +338,7 @@ fn every_position_and_every_move() {
     });
 }
 
-/// Each position has each move in the table.
+/// The table has each move for each position.
 #[test]
 fn the_table_is_whole() {
     let kind = |m: Move| core::mem::discriminant(&m);
@@ -372,7 +371,7 @@ fn the_table_is_whole() {
     }
 }
 
-/// From the ends of the whole map: nothing lies beyond, and the way back is open.
+/// At the ends of the whole map, no entry lies beyond, and the cursor can turn back.
 #[test]
 fn the_ends_of_the_map() {
     each(|map| {
@@ -453,7 +452,7 @@ fn a_cursor_stores_over_a_range_of_its_own() {
     });
 }
 
-/// A long walk of random moves, each as a cursor that looks everything up anew would make it.
+/// A long walk of random moves; each must agree with a cursor that searches from the root.
 #[test]
 fn a_random_walk() {
     for seed in 0..3 {

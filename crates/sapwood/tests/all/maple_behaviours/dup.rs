@@ -86,7 +86,7 @@ fn a_copy_of_boxed_values() {
     }
 }
 
-/// The copy's allocations fail at the first, the second, ... node: nothing is made, nothing is
+/// The allocation of the copy's first, second, ... node fails: no copy is made, and no value is
 /// lost.
 #[test]
 fn a_copy_that_fails_half_way_leaves_the_original_alone() {
@@ -96,7 +96,7 @@ fn a_copy_that_fails_half_way_leaves_the_original_alone() {
             MapleMap::builder().nodes(128, 4).options(options).build()
         };
         let map: MapleMap<u64> = build(loud());
-        // Stores that are refused are made again, as long as that helps.
+        // Refused stores are repeated as long as that helps.
         let (mut i, mut tries) = (0, 0);
         while i < 60 && tries < 200 {
             match map.store(10 * i..=10 * i + 5, i) {
@@ -122,8 +122,8 @@ fn a_copy_that_fails_half_way_leaves_the_original_alone() {
 
 #[test]
 fn a_copy_that_has_no_room_leaves_the_original_alone() {
-    // A map that fills its arena, with garbage that is reused: its live nodes fit once more, or do
-    // not.
+    // A map that fills its arena, with garbage that is reused: a second copy of its live nodes
+    // fits, or does not.
     let options = loud().limit(20 << 10);
     let map: MapleMap<u64> = MapleMap::builder().nodes(128, 4).options(options).build();
     let mut i = 0;

@@ -13,8 +13,8 @@ fn insert_over_existing_is_refused_and_changes_nothing() {
             assert!(map.insert_new(100 * i + 10..=100 * i + 19, i));
         }
         let at = 1_500;
-        // The same, inside, at each edge, around, overlapping to the left, to the right, one index
-        // of overlap, several entries, everything.
+        // The same range; inside, at each edge, around, overlapping to the left, to the right, by
+        // one index, over several entries, over everything.
         for range in [
             at + 10..=at + 19,
             at + 12..=at + 15,
@@ -35,7 +35,7 @@ fn insert_over_existing_is_refused_and_changes_nothing() {
         ] {
             assert!(!map.insert_new(range.clone(), 999), "{range:?}");
         }
-        // What only touches them is free.
+        // Ranges that only touch the entries are free.
         assert!(map.insert_new(at + 20..=at + 109, 1_000));
         assert!(map.insert_new(at..=at + 9, 1_001));
         assert!(map.insert_new(2_920..=MAX, 1_002));
@@ -78,7 +78,7 @@ fn bad_ranges_are_refused() {
     });
 }
 
-/// The `i`th range of a fill: with gaps between, without, of pages, and so wide that offsets take
+/// The `i`th range of a fill: with gaps, without gaps, of pages, and so wide that offsets take
 /// eight bytes.
 const FILLS: [fn(u64) -> Range; 4] = [
     |i| 10 * i..=10 * i + i % 10,
@@ -119,7 +119,7 @@ fn random_fill() {
     each(|map| fill(&map, order.iter().copied()));
 }
 
-/// An entry in place of a part of another one: the rest stays, with its value.
+/// An entry replaces a part of another one; the rest stays, with its value.
 #[test]
 fn a_store_cuts_an_entry_at_its_lower_bound_its_upper_bound_and_in_the_middle() {
     each(|map| {
@@ -139,7 +139,7 @@ fn a_store_cuts_an_entry_at_its_lower_bound_its_upper_bound_and_in_the_middle() 
             assert_eq!(map.map.len(), with + 4);
             assert_eq!(map.map.get_entry(149), Some((110..=149, 7)));
             assert_eq!(map.map.get_entry(151), Some((151..=189, 7)));
-            // Over the seam of two, and over all.
+            // Over the border of two entries, and over all.
             map.store(145..=150, 11);
             assert_eq!(map.map.get_entry(147), Some((145..=150, 11)));
             map.store(100..=199, 12);
@@ -148,11 +148,11 @@ fn a_store_cuts_an_entry_at_its_lower_bound_its_upper_bound_and_in_the_middle() 
     });
 }
 
-/// A full leaf with one entry more before it, behind it and in its middle becomes two.
+/// A full leaf with one more entry before it, after it or in its middle becomes two.
 #[test]
 fn full_leaves_split_at_the_lower_bound_the_upper_bound_and_in_the_middle() {
     each(|map| {
-        // This many fit into one leaf.
+        // The number of entries that fit into one leaf.
         let probe = Checked::new(map.dup().unwrap());
         let mut full = 0;
         while probe.map.memory().leaves.0 <= 1 {

@@ -1,4 +1,4 @@
-//! Iteration by iterators and by cursors, with changes in between.
+//! Iteration by iterators and by cursors, with changes between the steps.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ fn iteration_with_erase_in_the_middle() {
                             let erased = cursor.remove().unwrap();
                             assert_eq!(erased, Some((range.clone(), v)));
                             assert_eq!(map.oracle.remove(*range.start()), erased);
-                            // It stands on all of the gap.
+                            // The cursor is on the whole gap.
                             let gap = map.oracle.locate(*range.start()).0;
                             assert_eq!((cursor.range(), cursor.value()), (Some(gap), None));
                         }
@@ -149,7 +149,7 @@ fn iteration_with_pause_in_the_middle() {
         let mut seen = Vec::new();
         let mut paused = None;
         loop {
-            // The lock is given up in between.
+            // The lock is released in between.
             {
                 let mut writer = map.map.write();
                 let mut cursor = match paused.take() {
@@ -163,7 +163,7 @@ fn iteration_with_pause_in_the_middle() {
                 paused = Some(cursor.pause());
             }
             let v = *seen.last().unwrap();
-            // What lies behind the cursor, under it, and before it changes.
+            // Changes behind the cursor, at it, and before it.
             match (v < 80, v % 4) {
                 (false, _) => {}
                 (_, 0) => drop(map.store(100 * v + 10..=100 * v + 12, 1_000)),
@@ -172,7 +172,7 @@ fn iteration_with_pause_in_the_middle() {
                 _ => drop(map.store(100 * v + 20..=100 * v + 109, 2_000 + v)),
             }
         }
-        // Each entry of the comb, and what was stored where the cursor had not been yet.
+        // Each entry of the comb, and each value stored where the cursor had not been yet.
         let wanted = (0..80).flat_map(|v| [Some(v), (v % 4 == 3).then_some(2_000 + v)]);
         assert!(seen.into_iter().eq(wanted.flatten()));
         map.agree();
@@ -222,7 +222,7 @@ fn iterators_and_their_ranges() {
     });
 }
 
-/// From both ends at once: each entry once, whichever end reaches it.
+/// From both ends at once: the iterator returns each entry once, whichever end reaches it.
 #[test]
 fn iterators_meet_in_the_middle() {
     for n in [0, 1, 2, 7, 60] {
@@ -247,7 +247,7 @@ fn iterators_meet_in_the_middle() {
                 assert!(iter.next().is_none() && iter.next_back().is_none());
                 front.extend(back.into_iter().rev());
                 assert_eq!(front, map.oracle.to_vec());
-                // The gaps of a window that cuts some, the same way.
+                // The gaps of a window that cuts some gaps, in the same way.
                 let within = rng.u64(0..3_000)..=rng.u64(3_000..7_000);
                 let mut gaps = view.gaps(within.clone());
                 let (mut front, mut back) = (Vec::new(), Vec::new());
@@ -269,8 +269,8 @@ fn iterators_meet_in_the_middle() {
     }
 }
 
-/// An iterator lives while the writer goes on: what did not change is there, in order, and nothing
-/// that never was.
+/// An iterator is used while the writer works: it returns the unchanged entries, in order, and no
+/// entry that never existed.
 #[test]
 fn iteration_over_live_data() {
     each(|map| {
@@ -288,7 +288,7 @@ fn iteration_over_live_data() {
                     assert_eq!(before.get(v), Some(&range));
                     seen += 1;
                 }
-                // Splits and merges around the place where the iterator is.
+                // Splits and merges around the iterator's position.
                 let at = range.start() - range.start() % 100;
                 if *v < 1_000 && at > 200 {
                     map.store(at - 60..=at - 60, 1_000 + v);
@@ -301,8 +301,8 @@ fn iteration_over_live_data() {
     });
 }
 
-/// Changes anywhere between the steps of a walk, before it and behind it: each step finds the
-/// nearest entry with an index that was not passed, as the map is then.
+/// Changes at any place between the steps of a walk. Each step finds the nearest entry with an
+/// index that was not yet passed, in the map of that moment.
 #[test]
 fn each_step_of_a_walk_sees_the_map_as_it_is() {
     for seed in 0..steps(24).max(2) as u64 {
@@ -322,7 +322,7 @@ fn each_step_of_a_walk_sees_the_map_as_it_is() {
                     }
                     map.whole();
                 }
-                // Mostly one way, so that a walk stays in its leaf.
+                // Mostly in one direction, so that a walk stays in its leaf.
                 if (rng.u8(0..10) > 0) == (seed % 2 == 0) {
                     let found = entries.next();
                     assert_eq!(found, map.oracle.range(window.clone()).next());
@@ -341,8 +341,8 @@ fn each_step_of_a_walk_sees_the_map_as_it_is() {
     }
 }
 
-/// `for_each` gives what `next` gives, also from part of a range, with a map that changes on the
-/// way: before the walk, behind it, and where it is.
+/// `for_each` returns the same entries as `next`, also over a part of a range, while the map
+/// changes: before the walk, behind it, and at its position.
 #[test]
 fn iteration_by_fold_sees_the_map_as_next_does() {
     each(|map| {
@@ -360,7 +360,7 @@ fn iteration_by_fold_sees_the_map_as_next_does() {
                     let mut step = |(range, value): (Range, &u64)| {
                         seen.push((range.clone(), *value));
                         for (start, len, put) in changes.by_ref().take(2) {
-                            // Near the walk, or anywhere.
+                            // Near the walk, or at any place.
                             let start = match start % 3 {
                                 0 => *start,
                                 1 => range.end() + start % 90,

@@ -1,10 +1,10 @@
-//! Lookups: of points, ranges and holes; the nearest entry on either side; up to the last index.
+//! Lookups: of points, ranges and holes; of the nearest entry on either side; up to the last index.
 
 use sapwood::maple::MapleMap;
 
 use crate::support::ranges::{Checked, MAX, copied, each, tiny};
 
-/// Points, ranges and holes at both ends and between.
+/// Points, ranges and holes, at both ends and between.
 fn sample(map: MapleMap<u64>) -> Checked<u64> {
     let mut map = Checked::new(map);
     for (range, v) in [
@@ -22,7 +22,7 @@ fn sample(map: MapleMap<u64>) -> Checked<u64> {
     map
 }
 
-/// Indices at and beside the edges of the sample.
+/// Indices at the edges of the sample, and beside them.
 fn probes(map: &Checked<u64>) -> Vec<u64> {
     let edges = map.oracle.iter();
     let mut at: Vec<u64> = edges
@@ -185,7 +185,8 @@ fn next_and_prev_stop_at_limits() {
         let mut cursor = writer.cursor();
         for i in 1..39 {
             let (next, prev) = (entry(i + 1), entry(i - 1));
-            // A limit at the edge of the next entry reaches it; one index less does not.
+            // A limit at the edge of the next entry includes it; a limit of one index less does
+            // not.
             for (limit, wanted) in [
                 (*next.0.start(), Some(next.clone())),
                 (next.0.start() - 1, None),
@@ -207,7 +208,7 @@ fn next_and_prev_stop_at_limits() {
                 assert_eq!(copied(cursor.prev(limit)), wanted, "{i}, limit {limit}");
             }
         }
-        // All of them, up to a limit.
+        // All entries up to a limit.
         cursor.set(0);
         let mut seen = 0;
         while let Some((range, v)) = cursor.next(1_999) {

@@ -1,5 +1,5 @@
-//! Each behaviour of `MapleMap` under its name: with nodes so small that few entries meet every
-//! shape of the tree, and with the usual ones. The map is verified after every step.
+//! Each behaviour of `MapleMap` in a test of its name: with nodes so small that few entries give
+//! every shape of the tree, and with the usual nodes. The map is verified after every step.
 
 mod alloc;
 mod clears;

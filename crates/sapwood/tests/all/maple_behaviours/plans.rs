@@ -1,5 +1,5 @@
-//! Reservation: how many nodes each kind of write takes, that the plan says so, and that what is
-//! not used comes back.
+//! Reservation: the number of nodes of each kind of write, the plan that states it, and the return
+//! of unused nodes.
 
 use sapwood::Error;
 use sapwood::arena::ArenaOptions;
@@ -16,7 +16,7 @@ fn comb(n: u64) -> Checked<u64> {
     map
 }
 
-/// How many entries fill a leaf, and how many make a second one.
+/// The number of entries that fill a leaf, so that one more makes a second leaf.
 fn room() -> u64 {
     let mut map = Checked::new(tiny().build());
     let mut n = 0;
@@ -27,7 +27,7 @@ fn room() -> u64 {
     n - 1
 }
 
-/// What a map holds, without what may stay pooled.
+/// The memory of a map, without pooled nodes.
 fn held(memory: &MapleMemory) -> [(usize, usize); 5] {
     [
         memory.leaves,
@@ -88,7 +88,7 @@ fn a_split_of_the_only_leaf_takes_two_and_a_root() {
     }
 }
 
-/// Two leaves for one, and a new parent: whatever height the tree has, when the parent has room.
+/// A split takes two leaves for one, and a new parent if the parent has room, at any height.
 #[test]
 fn a_split_takes_two_leaves_and_the_parents_up_to_the_first_with_room() {
     let mut map = comb(1);
@@ -102,7 +102,7 @@ fn a_split_takes_two_leaves_and_the_parents_up_to_the_first_with_room() {
             assert_eq!(made, 1, "an append");
             continue;
         }
-        // A level that splits has two new nodes, that above it one; a new root is one.
+        // A level that splits has two new nodes, the level above it one; a new root is one.
         let grown = (memory.leaves.0 + memory.inner.0) - (before.leaves.0 + before.inner.0);
         let root = memory.height - before.height;
         let split = grown - root;
@@ -126,14 +126,15 @@ fn an_erase_in_a_leaf_takes_one_and_nothing_takes_none() {
     assert_eq!(memory.leaves.0 + memory.inner.0, 0);
 }
 
-/// Two levels: a leaf alone is one node; one that takes in a neighbour becomes one leaf or two, and
-/// their parent is made anew.
+/// Two levels. Rebuilding a leaf alone takes one node. A leaf that merges with a neighbour becomes
+/// one leaf or two, and their parent is rebuilt.
 #[test]
 fn a_rebalance_takes_the_leaves_and_their_parent() {
     let base = comb(3 * room());
     assert_eq!(base.map.memory().height, 1);
     let mut seen = [0; 4];
-    // More and more in the second leaf, until what is left of the first does not go into it.
+    // The second leaf gets more and more entries, until the rest of the first no longer fits into
+    // it.
     for more in 0..4 {
         let mut map = Checked::new(base.map.dup().unwrap());
         let second = room() + room() / 2;
@@ -158,7 +159,7 @@ fn a_rebalance_takes_the_leaves_and_their_parent() {
     assert!(seen.iter().all(|n| *n > 0), "{seen:?}");
 }
 
-/// A leaf whose last entry goes has another upper bound, which its parent says.
+/// A leaf whose last entry is removed has another upper bound, which its parent stores.
 #[test]
 fn the_end_of_a_leafs_last_entry_takes_a_parent_too() {
     let n = 3 * room();
@@ -170,12 +171,12 @@ fn the_end_of_a_leafs_last_entry_takes_a_parent_too() {
         let made = one.clear_range(100 * i + 40..=100 * i + 49);
         counts[made] += 1;
     }
-    // All but the last leaf, which reaches up to the last index whatever is in it.
+    // All but the last leaf, which always reaches the last index.
     assert_eq!(counts, [0, n as usize - (leaves - 1), leaves - 1, 0]);
 }
 
-/// Erasing until leaves merge, down to the last: each erase takes few nodes, and the plan is right
-/// each time.
+/// Erases until leaves merge, down to the last entry: each erase takes few nodes, and each plan is
+/// exact.
 #[test]
 fn merges_take_the_merged_leaf_and_its_parents() {
     let mut map = comb(steps(400).max(60) as u64);
@@ -204,14 +205,14 @@ fn a_spanning_store_over_all_takes_one_leaf() {
         assert_eq!(
             map.store(20..=100 * n - 80, 1),
             1,
-            "both ends fit beside it"
+            "both ends fit beside the new entry"
         );
         let mut map = comb(n);
         assert_eq!(map.clear_range(0..=MAX), 0);
     }
 }
 
-/// Every pair of edges: the plan is exact (`Checked` compares), and bounded as the design says.
+/// Every pair of edges: the plan is exact (`Checked` compares), and within the bound of the design.
 #[test]
 fn spanning_stores_stay_below_the_bound() {
     let n = 60;
@@ -276,7 +277,7 @@ fn a_dropped_reservation_gives_all_back() {
         }
         map.agree();
         let memory = map.map.memory();
-        assert_eq!(memory.nodes_made, before.nodes_made, "nothing was made");
+        assert_eq!(memory.nodes_made, before.nodes_made, "no node was made");
     }
 }
 
@@ -289,7 +290,7 @@ fn a_stale_plan_is_made_again() {
         let range: Range = start..=start + rng.u64(0..400);
         let plan = map.map.plan_store(range.clone(), &v).unwrap();
         assert_eq!(plan.range(), range);
-        // Others write in between: at the same place, or far away.
+        // Other writers change the map in between: at the same place, or far away.
         for _ in 0..rng.u8(0..4) {
             let other = rng.u64(0..6_000);
             if rng.bool() {
@@ -337,7 +338,7 @@ fn a_reserved_erase_takes_what_was_planned() {
     }
 }
 
-/// A plan is plain data: it may be reserved twice, or in another map, whose own plans have the same
+/// A plan is plain data. It may be reserved twice, or in another map, whose own plans have the same
 /// numbers.
 #[test]
 fn a_plan_of_a_change_that_was_made_is_stale() {
@@ -356,7 +357,7 @@ fn a_plan_of_a_change_that_was_made_is_stale() {
     map.oracle.clear_range(0..=300);
     map.agree();
     let again = map.map.reserve_erase(erase).unwrap();
-    assert_eq!(again.nodes(), 0, "nothing is left to clear");
+    assert_eq!(again.nodes(), 0, "the range is already clear");
     again.erase();
     map.agree();
 }
@@ -364,7 +365,7 @@ fn a_plan_of_a_change_that_was_made_is_stale() {
 #[test]
 fn a_plan_of_another_map_is_made_anew() {
     let (one, mut other) = (comb(20), comb(20));
-    // As many plans in each, for different changes.
+    // The same number of plans in each map, for different changes.
     let plan = one.map.plan_store(120..=610, &7).unwrap();
     other.map.plan_store(1_000..=1_900, &7).unwrap();
     let before = other.map.memory().nodes_made;
@@ -401,7 +402,7 @@ fn a_planned_allocation_is_where_it_was_planned() {
         let plan = map.map.plan_alloc(10, 500..=5_999, &v).unwrap();
         let range = plan.range();
         assert_eq!(Some(range.clone()), map.oracle.find_gap(10, 1, 500..=5_999));
-        // The place is taken before the reservation is made: another one is found.
+        // The place is taken before the reservation is made: the reservation finds another.
         if v % 3 == 0 {
             map.store(range.clone(), 1_000);
         }
@@ -422,7 +423,7 @@ fn a_reservation_for_stores_that_are_not_known_yet() {
         let mut unknown = map.map.reserve_unknown(k).unwrap();
         for v in 0..k as u64 {
             assert_eq!(unknown.remaining(), k - v as usize);
-            // Others write meanwhile: the lock is free.
+            // Other writers work meanwhile: the lock is free.
             let other = rng.u64(0..8_000);
             map.map.store(other..=other + 30, 5).unwrap();
             map.oracle.store(other..=other + 30, 5);
@@ -447,14 +448,14 @@ fn a_reservation_for_stores_that_are_not_known_yet() {
     }
 }
 
-/// Stores that were reserved succeed in an arena that has no room for anything else.
+/// Reserved stores succeed in an arena that has no room for anything else.
 #[test]
 fn reserved_stores_succeed_in_a_full_arena() {
     let options = |limit| loud().limit(limit);
     let build = |options: ArenaOptions| MapleMap::builder().nodes(128, 4).options(options).build();
     for limit in [32 << 10, 48 << 10] {
         let map: MapleMap<u64> = build(options(limit));
-        // A reader that stands still keeps garbage from being used again.
+        // A stalled reader keeps garbage from being reused.
         let mut reader = map.reader("stalled").unwrap();
         for i in 0..40 {
             map.store(100 * i..=100 * i + 49, i).unwrap();

@@ -1,4 +1,4 @@
-//! The smallest trees, and how the height grows and falls.
+//! The smallest trees, and how the height grows and shrinks.
 
 use sapwood::maple::{MapleMap, Window};
 
@@ -47,7 +47,7 @@ fn one(range: Range) {
         ] {
             assert_eq!(map.map.contains(i), there, "{i} of {range:?}");
         }
-        // Replaced, cut at both ends, in the middle, and gone.
+        // The entry is replaced, cut at both ends and in the middle, and removed.
         map.store(range.clone(), 6);
         assert_eq!(map.map.len(), 1);
         map.store(start..=start, 7);
@@ -88,7 +88,7 @@ fn one_entry_over_the_full_range() {
     });
 }
 
-/// A map with this many entries that it has this many levels above its leaves, found by filling it.
+/// A map with just enough entries for this many levels above its leaves, found by filling it.
 fn of_height(height: usize) -> Checked<u64> {
     let mut map = Checked::new(tiny().build());
     for i in 0.. {
@@ -114,7 +114,7 @@ fn height_grows_by_one_and_falls_when_it_should() {
         if memory.height != *heights.last().unwrap() {
             heights.push(memory.height);
         }
-        // What no tree of this height should have shrunk to: with two entries there is one leaf.
+        // A tree of this height should have shrunk with fewer entries: two entries fit one leaf.
         assert!(memory.entries > 2 || memory.leaves.0 <= 1);
     }
     assert!(heights.windows(2).all(|w| w[1] + 1 == w[0]), "{heights:?}");
@@ -136,7 +136,7 @@ fn height_falls_at_once_when_all_is_overwritten() {
     assert!(memory.leaves.0 <= 1 && memory.inner.0 == 0, "{memory:?}");
 }
 
-/// Draining a tree of six levels entry by entry, from either end.
+/// Drains a tree of six levels entry by entry, from either end.
 fn drain(next: impl Fn(&MapleMap<u64>) -> Option<(Range, u64)>) {
     let mut map = of_height(if cfg!(miri) { 2 } else { 5 });
     let mut n = map.map.len();

@@ -1,5 +1,5 @@
-//! Stores over many nodes: everything between vanishes, each edges are mended with their siblings
-//! and cousins. `verify` sees to it that no node is left with too little in it.
+//! Stores over many nodes: all nodes between vanish, and each edge is merged with its siblings and
+//! cousins. `verify` checks that no node is underfull.
 
 use crate::support::ranges::{Checked, MAX, Range, steps, tiny};
 
@@ -17,7 +17,7 @@ fn copy(map: &Checked<u64>) -> Checked<u64> {
     Checked::new(map.map.dup().unwrap())
 }
 
-/// Pairs of entries: all of them where there is time, every this many otherwise.
+/// Pairs of entries: all of them where there is time, otherwise a regular sample.
 fn pairs(n: u64) -> Vec<(u64, u64)> {
     let all: Vec<_> = (0..n).flat_map(|a| (a..n).map(move |b| (a, b))).collect();
     let step = (n * n / 2).div_ceil(steps(1_600).max(1) as u64) as usize;
@@ -68,7 +68,7 @@ fn spanning_stores_up_to_the_full_range() {
         let mut stored = copy(&map);
         stored.store(start..=end, 7);
         assert_eq!(stored.map.get_entry(end), Some((start..=end, 7)));
-        // The map that is left takes entries again.
+        // The remaining map takes entries again.
         for i in 0..30 {
             stored.store(70 * i + 3..=70 * i + 5, i);
         }
@@ -80,7 +80,7 @@ fn spanning_stores_up_to_the_full_range() {
     }
 }
 
-/// A shrinking tree: what is stored spans ever more of what is left.
+/// A shrinking tree: each store spans a larger part of the rest.
 #[test]
 fn spanning_stores_one_after_the_other() {
     let mut rng = fastrand::Rng::with_seed(11);
@@ -103,13 +103,13 @@ fn spanning_stores_one_after_the_other() {
     }
 }
 
-/// The kernel's tree was once wrong where a store ended on the last pivot of the rightmost sibling
-/// of a node.
+/// The kernel's tree once was wrong where a store ended on the last pivot of a node's rightmost
+/// sibling.
 #[test]
 fn overwriting_up_to_the_last_pivot_of_the_rightmost_sibling() {
     for n in [12, 30, 70] {
         let map = comb(n);
-        // From every place up to the last entry's end, to one index less and one more, and to the
+        // From every place up to the last entry's end, to one index before and after it, and to the
         // last index.
         for a in 0..n {
             let end = 20 * (n - 1) + 9;
@@ -136,8 +136,8 @@ fn overwriting_up_to_the_last_pivot_of_the_rightmost_sibling() {
 #[test]
 fn overwrite_across_nodes() {
     let mut map = comb(100);
-    // A store that covers the seam of each pair of neighbours, then one that covers each entry
-    // wholly.
+    // A store that covers the border of each pair of neighbours, then one that covers each whole
+    // entry.
     for i in 0..99 {
         map.store(20 * i + 5..=20 * i + 24, 1_000 + i);
     }
@@ -151,7 +151,7 @@ fn overwrite_across_nodes() {
     assert_eq!(map.map.len(), 24 * 3 + 4);
 }
 
-/// Splits and spanning stores in turn, with offsets of two, four and eight bytes in one tree.
+/// Splits and spanning stores alternate, with offsets of two, four and eight bytes in one tree.
 #[test]
 fn no_underfull_node_after_splits_and_spanning_stores() {
     for seed in 0..4 {
@@ -166,7 +166,7 @@ fn no_underfull_node_after_splits_and_spanning_stores() {
                 4..8 => 0,
                 _ => rng.u64(0..3) << shift,
             };
-            // Some not aligned, so that offsets do not become short.
+            // Some starts are unaligned, so that offsets do not become short.
             let start = start + rng.u64(0..2) * (seed % 2);
             let range = start..=start + length;
             match rng.u8(0..10) {

@@ -1,5 +1,5 @@
-//! The rest of the surface: what it shares with the collections of the standard library, handles,
-//! locks, limits.
+//! The rest of the API: the methods that it shares with the standard library's collections,
+//! handles, locks and limits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use sapwood_model::oracle::RangeMap;
 
 use crate::support::ranges::{Checked, MAX, Range, each, listed, loud, tiny};
 
-/// Ranges of a small map that overlap often, some at the ends.
+/// Ranges of a small map that often overlap; some are at the ends.
 fn range() -> impl Strategy<Value = Range> {
     let near = (0..120_u64, 0..12_u64).prop_map(|(start, len)| start..=start + len);
     let wide = (0..120_u64, 0..100_u64).prop_map(|(start, len)| start..=start + len);
@@ -63,7 +63,7 @@ proptest! {
     #[test]
     fn debug_is_that_of_a_map(list in entries()) {
         let map: MapleMap<u64> = list.into_iter().collect();
-        // The standard library orders ranges of a map that do not overlap by their starts.
+        // Disjoint ranges, which the standard library orders by their starts.
         let wanted: BTreeMap<u64, (Range, u64)> =
             listed(&map).into_iter().map(|e| (*e.0.start(), e)).collect();
         let text: Vec<String> =
@@ -132,7 +132,7 @@ fn equal_neighbours_stay_apart_unless_asked() {
         assert_eq!(map.map.store_coalescing(36..=39, 2).unwrap(), 36..=39);
         assert_eq!(map.map.store_coalescing(36..=39, 1).unwrap(), 20..=49);
         map.map.verify().unwrap();
-        assert_eq!(map.map.len(), 2, "the left one was not asked");
+        assert_eq!(map.map.len(), 2, "the left entry was not coalesced");
         assert_eq!(map.map.store_coalescing(12..=14, 1).unwrap(), 10..=19);
         assert_eq!(map.map.store_coalescing(0..=MAX, 1).unwrap(), 0..=MAX);
         map.map.verify().unwrap();
@@ -170,7 +170,7 @@ fn maps_and_handles_cross_threads() {
     let pin = map.domain().pin();
     assert_eq!(map.view(pin.guard()).len(), 120);
     drop(pin);
-    // The same map, whichever handle goes first.
+    // The same map, whichever handle is dropped first.
     let other = map.clone();
     drop(map);
     other.verify().unwrap();
@@ -183,9 +183,9 @@ fn maps_and_handles_cross_threads() {
 #[test]
 fn one_writer_at_a_time() {
     let map: MapleMap<u64> = tiny().build();
-    let mut writer = map.try_write().expect("nobody writes");
+    let mut writer = map.try_write().expect("no writer holds the lock");
     assert!(map.try_write().is_none());
-    // A reader is not kept out.
+    // A reader is not blocked.
     assert_eq!(map.get(5), None);
     writer.store(0..=9, 1).unwrap();
     assert_eq!(map.get(5), Some(1));
@@ -247,8 +247,8 @@ fn extend_panics_for_an_empty_range() {
     map.extend([(0..=4, 1), (9..=8, 2)]);
 }
 
-/// A view outlives the handle it came from as long as its borrow says; a reader's goes on over
-/// changes.
+/// A view outlives the handle that it came from, as long as its borrow allows; a reader's view
+/// continues while the map changes.
 #[test]
 fn a_view_sees_changes() {
     let map: MapleMap<u64> = tiny().build();
@@ -261,7 +261,7 @@ fn a_view_sees_changes() {
     assert_eq!((view.len(), sum(view)), (2, 3));
     let one = view.get(5).unwrap();
     map.store(0..=9, 7).unwrap();
-    // The old value stands until the reader is quiescent.
+    // The old value stays alive until the reader is quiescent.
     assert_eq!((*one, view.get(5)), (1, Some(&7)));
     reader.quiescent();
     drop(reader.offline());

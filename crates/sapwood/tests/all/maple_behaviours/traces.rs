@@ -1,10 +1,10 @@
-//! What happens to the address spaces of programs, as traces: a line a system call, in pages. The
-//! map is verified after each.
+//! Traces of the address spaces of programs: one system call per line, in pages. The map is
+//! verified after each call.
 
 use crate::support::ranges::{Checked, Range, copied, each};
 
 /// A program starts: its file is mapped, its parts get their protection, the linker and libraries
-/// follow, and what was mapped too much goes.
+/// follow, and excess mappings are removed.
 const A_PROGRAM_STARTS: &str = "
     map 0x400 0x1 1
     map 0x401 0x60 2
@@ -40,7 +40,7 @@ const A_PROGRAM_STARTS: &str = "
     unmap 0x7eb00 0x80
 ";
 
-/// Stacks with guard pages, from the top down; they end in another order, and new ones take the
+/// Stacks with guard pages, from the top down. They end in another order, and new ones take the
 /// holes.
 const THREADS_COME_AND_GO: &str = "
     map 0x7f7fe 0x801 1
@@ -67,7 +67,7 @@ const THREADS_COME_AND_GO: &str = "
     unmap 0x7f7fe 0x801
 ";
 
-/// A heap that grows, is cut in the middle, moves, and of which single pages are given back.
+/// A heap grows, is cut in the middle, moves, and returns single pages.
 const A_HEAP_GROWS_AND_IS_TRIMMED: &str = "
     map 0x1000 0x21 1
     grow 0x1000 0x42
@@ -105,7 +105,7 @@ const A_HEAP_GROWS_AND_IS_TRIMMED: &str = "
     unmap 0x9000 0x1000
 ";
 
-/// A runtime reserves room, commits it piece by piece, and gives some back.
+/// A runtime reserves room, commits it piece by piece, and returns some.
 const AN_ARENA_IS_COMMITTED_IN_PIECES: &str = "
     map 0xc0000 0x4000 1
     protect 0xc0000 0x400 2
@@ -147,7 +147,7 @@ fn replay(map: &mut Checked<u64>, trace: &str, base: u64) -> usize {
             "map" => drop(map.store(pages(start, len), number(3))),
             "unmap" => drop(map.clear_range(pages(start, len))),
             "protect" => {
-                // What is mapped in the range gets another protection, hole by hole.
+                // The mapped parts of the range get another protection, hole by hole.
                 let range = pages(start, len);
                 let parts: Vec<Range> = map.oracle.range(range.clone()).map(|e| e.0).collect();
                 for part in parts {
@@ -162,7 +162,7 @@ fn replay(map: &mut Checked<u64>, trace: &str, base: u64) -> usize {
                 let more = old.end() + 1..=*new.end();
                 let free = map.oracle.range(more.clone()).next().is_none();
                 assert_eq!(map.insert_new(more, v), free);
-                // One entry again, as the kernel merges them.
+                // One entry again, because the kernel merges them.
                 let merged = *old.start()..=*new.end();
                 map.store(merged.clone(), v);
                 assert_eq!(map.map.get_entry(start << 12), Some((merged, v)));
@@ -183,7 +183,7 @@ fn check(trace: &str, calls: usize) {
     each(|map| {
         let mut map = Checked::new(map);
         assert_eq!(replay(&mut map, trace, 0), calls);
-        // Once more over what is left, and beside it.
+        // Runs the trace once more over the remaining entries, and beside them.
         replay(&mut map, trace, 0);
         replay(&mut map, trace, 1 << 35);
         replay(&mut map, trace, 1 << 20);
@@ -223,7 +223,7 @@ fn many_programs_in_one_map() {
                 assert!(replay(&mut map, trace, base) > 0);
             }
         }
-        // The ends of the programs, in another order.
+        // The programs end in another order.
         for base in [2 << 21, 0, 3 << 21, 1 << 21] {
             map.clear_range(pages(base, 1 << 21));
         }

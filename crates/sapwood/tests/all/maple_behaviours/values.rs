@@ -1,5 +1,5 @@
-//! Values: of every size, in slots and apart; each dropped once, also when a clone or a drop
-//! panics.
+//! Values of every size, in slots and in separate memory; each is dropped once, also when a clone
+//! or a drop panics.
 
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use sapwood::maple::MapleMap;
 
 use crate::support::ranges::{Checked, MAX, tiny};
 
-/// Values of every size, in slots and apart.
+/// Checks values of a type, in slots and in separate memory.
 fn values<V: Clone + Send + Sync + PartialEq + Debug + 'static>(make: fn(u64) -> V) {
     let n = if cfg!(miri) { 12 } else { 60 };
     for builder in [MapleMap::builder(), tiny()] {
@@ -30,7 +30,7 @@ fn values<V: Clone + Send + Sync + PartialEq + Debug + 'static>(make: fn(u64) ->
     }
 }
 
-/// With an alignment of its own.
+/// A value with an alignment of its own.
 #[derive(Clone, Debug, PartialEq)]
 #[repr(align(64))]
 struct Wide(u8);
@@ -69,7 +69,7 @@ fn small_copies_lie_in_the_slots_when_asked() {
     apart.verify().unwrap();
 }
 
-/// Each value is dropped once: those that were replaced, cut, refused, and left.
+/// Each value is dropped once: replaced, cut, refused and remaining ones.
 #[test]
 fn values_are_dropped_once() {
     let value = Arc::new(());
@@ -99,7 +99,7 @@ fn values_are_dropped_once() {
     assert_eq!(Arc::strong_count(&value), 1);
 }
 
-/// A value whose clone panics when a count has run down.
+/// A value whose clone panics when a count reaches zero.
 struct Fragile {
     left: Arc<AtomicUsize>,
     tag: u64,
@@ -137,7 +137,7 @@ fn a_clone_that_panics_changes_nothing() {
         map.store(100 * tag..=100 * tag + 49, value(tag)).unwrap();
     }
     let before = tags(&map);
-    // A cut in two needs a clone; a cut at one end does not.
+    // Cutting an entry in two needs a clone; cutting one end does not.
     for cut in [2_010..=2_020, 1..=1, 5_948..=5_948] {
         let stored = catch_unwind(AssertUnwindSafe(|| map.store(cut.clone(), value(99))));
         assert!(stored.is_err());
@@ -168,7 +168,7 @@ fn a_clone_that_panics_changes_nothing() {
     map.store(2_000..=2_010, value(70)).unwrap();
     map.store(2_040..=2_049, value(71)).unwrap();
     map.verify().unwrap();
-    // A copy that comes to its twentieth value.
+    // The copy fails at its twentieth value.
     left.store(20, Ordering::Relaxed);
     let copied = catch_unwind(AssertUnwindSafe(|| map.dup().map(drop)));
     assert!(copied.is_err());
@@ -181,7 +181,7 @@ fn a_clone_that_panics_changes_nothing() {
     assert_eq!(Arc::strong_count(&left), 1, "each value was dropped");
 }
 
-/// Values are dropped when the map's lock is free: their drop may use the map.
+/// Values are dropped after the map's lock is released: their drop may use the map.
 #[test]
 fn a_drop_may_use_the_map() {
     static MAP: OnceLock<MapleMap<Guest>> = OnceLock::new();
@@ -214,7 +214,7 @@ fn a_drop_may_use_the_map() {
     assert!(DROPS.load(Ordering::Relaxed) > 200);
 }
 
-/// The drop of one value panics: the others are dropped, and the map goes on.
+/// The drop of one value panics: the others are dropped, and the map stays usable.
 #[test]
 fn a_drop_that_panics_loses_nothing_else() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);

@@ -1,9 +1,9 @@
-//! Borders at the edges of what two, four and eight bytes hold, in every unit: leaves write them as
+//! Borders at the limits of two, four and eight bytes, in every unit: leaves store them as
 //! distances.
 
 use crate::support::ranges::{Checked, MAX, copied, each};
 
-/// Widths at which a distance takes more bytes.
+/// Distances from which more bytes are needed.
 const EDGES: [u64; 2] = [1 << 16, 1 << 32];
 
 #[test]
@@ -28,7 +28,7 @@ fn distances_at_the_edges_of_their_widths() {
                             let wanted = map.oracle.locate(i);
                             map.map.read(|view| assert_eq!(view.locate(i), wanted));
                         }
-                        // One index that is not in the unit makes all distances longer.
+                        // One index that is no multiple of the unit makes all distances longer.
                         map.store(base + (2 << shift)..=base + (2 << shift), 4);
                         map.remove(base + (2 << shift));
                         map.store(base..=end, 5);
