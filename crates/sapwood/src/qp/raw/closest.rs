@@ -6,7 +6,7 @@ use super::leaf::Value;
 use super::mem::Mem;
 use super::node::{KIND, LEAF};
 use super::view::{Near, View};
-use super::way::Frame;
+use super::way::{Frame, Way};
 
 /// What a name leads to: leaf cells, 0 where there is none.
 #[derive(Default)]
@@ -43,9 +43,10 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     ///
     /// One descent to the leaf that shares the longest beginning with the name; the names above lie
     /// beside the way, the predecessor beside its end. The wildcard is looked up from the branch of
-    /// the way at which it parts from the name.
+    /// the way at which it parts from the name. The predecessor is mostly the leaf before the one
+    /// that is compared, so it is fetched before that comparison.
     pub(crate) fn closest(&self, name: &[u8], separator: u8) -> Option<Found> {
-        let way = self.way(name)?;
+        let way = self.way_beside(name)?;
         let Near { leaf, part, .. } = way.near;
         let agree = part.unwrap_or(name.len());
         let encloser = (0..=agree)
@@ -58,20 +59,33 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
             before: self.before(&way.frames, way.end, way.near).unwrap_or(0),
             ..Found::default()
         };
+        self.fetch(found.before);
         if !found.exists {
             let wildcard = wildcard_of(&name[..encloser], separator);
             let parts_at = way.frames.iter().find(|frame| frame.offset() >= encloser);
             let top = parts_at.map_or(way.end, |frame| frame.cell);
             found.wildcard = self.find_below(top, &wildcard).unwrap_or(0);
         }
-        self.prefixes_beside(name, &way.frames, way.end, way.near, |leaf| {
-            let length = self.key(leaf).map_or(0, <[u8]>::len);
-            if length <= agree && is_name(name, length, separator) {
-                found.above.push(leaf);
-            }
+        let wanted = |length| is_name(name, length, separator);
+        self.prefixes_beside(name, &way, wanted, |leaf| {
+            found.above.push(leaf);
             false
         })?;
         Some(found)
+    }
+
+    /// The way of a key; the leaf before the one near it is asked for.
+    #[inline(always)]
+    fn way_beside(&self, key: &[u8]) -> Option<Way> {
+        let (frames, end) = self.walk(key)?;
+        let (index, leaf) = self.blind(end, key)?;
+        if index > 0 {
+            let c = self.cluster(end)?;
+            // SAFETY: a cluster that `cluster` returned is whole, and has the leaf before that one.
+            self.fetch(unsafe { c.cell(index - 1) });
+        }
+        let near = self.compare(index, leaf, key)?;
+        Some(Way { frames, end, near })
     }
 
     /// The leaf of a key that is below a cell, if it is anywhere.

@@ -10,7 +10,7 @@ use super::leaf::{LeafOf, Value, mismatch};
 use super::mem::{Mem, Trusted};
 use super::node::{Branch, Cluster, KIND, LEAF};
 use super::order::Run;
-use super::way::Frame;
+use super::way::{Frame, Way};
 use sapwood_format::cluster::tag;
 
 /// One version of a trie: a root cell and the memory that it points into, readable for `'a`.
@@ -180,17 +180,29 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// Where a key is, or would be, among the leaves of the leaf or cluster that it leads to.
     #[inline(always)]
     pub(crate) fn near(&self, end: u32, key: &[u8]) -> Option<Near> {
-        let mut index = 0;
-        let mut leaf = end;
-        if end & LEAF == 0 {
-            self.fetch_behind(end, 2);
-            let c = self.cluster(end)?;
-            // SAFETY: a cluster that `mem` returned is whole, and has the leaf.
-            unsafe {
-                index = c.blind(key);
-                leaf = c.cell(index);
-            }
+        let (index, leaf) = self.blind(end, key)?;
+        self.compare(index, leaf, key)
+    }
+
+    /// The leaf that shares the longest prefix with a key that leads to this leaf or cluster, and
+    /// its number in the cluster. No leaf is read.
+    #[inline(always)]
+    pub(crate) fn blind(&self, end: u32, key: &[u8]) -> Option<(usize, u32)> {
+        if end & LEAF != 0 {
+            return Some((0, end));
         }
+        self.fetch_behind(end, 2);
+        let c = self.cluster(end)?;
+        // SAFETY: a cluster that `cluster` returned is whole, and has the leaf.
+        unsafe {
+            let index = c.blind(key);
+            Some((index, c.cell(index)))
+        }
+    }
+
+    /// Where a key is, or would be, beside the leaf that `blind` gave.
+    #[inline(always)]
+    pub(crate) fn compare(&self, index: usize, leaf: u32, key: &[u8]) -> Option<Near> {
         let found = self.key(leaf)?;
         let part = mismatch(key, found);
         Some(Near {
@@ -199,6 +211,12 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             part,
             before: part.is_some_and(|at| key.get(at) < found.get(at)),
         })
+    }
+
+    /// Asks for the line where a leaf begins.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, leaf: u32) {
+        prefetch(self.mem.hint(leaf));
     }
 
     /// Whether the leaf's key is this one.
@@ -297,20 +315,21 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// without a look at the leaf. Above the cluster it is the key that ends at a branch's offset.
     pub(crate) fn prefixes_up(&self, key: &[u8], each: impl FnMut(u32) -> bool) -> Option<()> {
         let way = self.way(key)?;
-        self.prefixes_beside(key, &way.frames, way.end, way.near, each)
+        self.prefixes_beside(key, &way, |_| true, each)
     }
 
-    /// The same for a key whose way is known.
+    /// The same for a key whose way is known, and only prefixes of lengths that are `wanted`:
+    /// nothing is read for others.
     pub(crate) fn prefixes_beside(
         &self,
         key: &[u8],
-        frames: &[Frame],
-        end: u32,
-        near: Near,
+        way: &Way,
+        wanted: impl Fn(usize) -> bool,
         mut each: impl FnMut(u32) -> bool,
     ) -> Option<()> {
+        let &Way { end, near, .. } = way;
         let agree = near.part.unwrap_or(key.len());
-        if self.key(near.leaf)?.len() == agree && each(near.leaf) {
+        if wanted(agree) && self.key(near.leaf)?.len() == agree && each(near.leaf) {
             return Some(());
         }
         if end & LEAF == 0 {
@@ -324,15 +343,17 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
                         continue;
                     }
                     least = border;
-                    if c.byte(i) == 0 && border <= agree && each(c.cell(i - 1)) {
+                    let ends_here = c.byte(i) == 0 && border <= agree && wanted(border);
+                    if ends_here && each(c.cell(i - 1)) {
                         return Some(());
                     }
                 }
             }
         }
         // What is below the first child itself agrees beyond the offset, or is in the end.
-        let beside = |frame: &&Frame| frame.index() > 0 && frame.offset() <= agree;
-        for frame in frames.iter().rev().filter(beside) {
+        let beside =
+            |frame: &&Frame| frame.index() > 0 && frame.offset() <= agree && wanted(frame.offset());
+        for frame in way.frames.iter().rev().filter(beside) {
             let b = self.branch(frame.cell, 0)?;
             if self.end_here(b).is_some_and(&mut each) {
                 break;
