@@ -238,6 +238,9 @@ pub const BYTES_MAX: usize = 1 << 32;
 /// walks share.
 pub const CURSOR_BYTES: usize = 4096;
 
+/// Bytes of the arena that programs copy a long key to (`key.bpf.h`).
+pub const KEY_ROOM_BYTES: usize = 4352;
+
 /// Branches that a walk can have above it; a key of 254 bytes has 255 at most.
 const CURSOR_DEPTH_MAX: u64 = 320;
 
@@ -359,6 +362,8 @@ pub fn constants() -> Vec<(String, u64)> {
     }
     add("QP_CURSOR_BYTES", CURSOR_BYTES as u64);
     add("QP_CURSOR_DEPTH_MAX", CURSOR_DEPTH_MAX);
+    add("KEY_ROOM_BYTES", KEY_ROOM_BYTES as u64);
+    add("DNS_ROOM_BYTES", xdp_names::ROOM_BYTES as u64);
     for (name, value) in xdp_names::constants() {
         add(&name, value);
     }

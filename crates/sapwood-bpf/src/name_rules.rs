@@ -4,8 +4,10 @@ use sapwood::key::{dns_name, dns_name_to_text};
 
 use crate::arena::BpfArena;
 use crate::error::Error;
-use crate::layout::xdp_names::{ALLOW, BLOCK};
+use crate::layout::page;
+use crate::layout::xdp_names::{ALLOW, BLOCK, ROOM_BYTES};
 use crate::names::UserMap;
+use crate::words::Words;
 
 /// What becomes of queries for a name, and for all names below it that have no rule of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,26 @@ impl NameRule {
 #[derive(Debug)]
 pub struct NameRules {
     map: UserMap<u64>,
+    /// Where programs make keys that are longer than 254 bytes.
+    rooms: Option<Words>,
+}
+
+/// What the name of a window with rooms ends with.
+const ROOMS: &str = "/keys";
+
+/// The name of the window with rooms for long keys, of the list of this name.
+fn rooms_name(list: &str) -> String {
+    let most = page::NAME_MAX - ROOMS.len();
+    let end = (0..=list.len().min(most))
+        .rev()
+        .find(|end| list.is_char_boundary(*end));
+    format!("{}{ROOMS}", &list[..end.unwrap_or(0)])
+}
+
+/// A room for each processor, if they find a place.
+fn new_rooms(arena: &BpfArena, list: &str) -> Option<Words> {
+    let processors = libbpf_rs::num_possible_cpus().ok()?;
+    Words::create(arena, &rooms_name(list), processors * ROOM_BYTES / 8).ok()
 }
 
 impl NameRules {
@@ -68,8 +90,10 @@ impl NameRules {
         }
         // Equal keys stay in their order.
         entries.sort_by(|a, b| a.0.cmp(&b.0));
+        // First: the map takes all that is left.
+        let rooms = new_rooms(arena, list);
         let map = UserMap::builder(arena, list).build_sorted(entries)?;
-        Ok(NameRules { map })
+        Ok(NameRules { map, rooms })
     }
 
     /// Takes over the list of this name that a dead owner left: all rules hold at any time. Both
@@ -80,13 +104,25 @@ impl NameRules {
     /// As there: [`Error::Owned`] while its owner lives.
     pub fn take_over(arena: &BpfArena, list: &str) -> Result<NameRules, Error> {
         let map = UserMap::builder(arena, list).take_over()?;
-        Ok(NameRules { map })
+        let rooms = Words::adopt(arena, &rooms_name(list));
+        Ok(NameRules { map, rooms })
     }
 
     /// A map that is there as a list: keys as [`dns_name`] makes them, values of
     /// [`NameRule::value`].
+    ///
+    /// Programs make keys of more than 254 bytes in a window of their own (512 bytes for each
+    /// processor). Where the arena has no room for it, they look up the first 254 bytes, and count
+    /// names for which that finds nothing as
+    /// [`TooLong`](crate::layout::xdp_names::NamesVerdict::TooLong).
     pub fn from_map(map: UserMap<u64>) -> NameRules {
-        NameRules { map }
+        let rooms = new_rooms(map.arena(), &map.window().name);
+        NameRules { map, rooms }
+    }
+
+    /// The number of the window where programs make long keys.
+    pub(crate) fn rooms(&self) -> Option<u32> {
+        self.rooms.as_ref().map(|rooms| rooms.window().number)
     }
 
     /// The map: keys as [`dns_name`] makes them, values of [`NameRule::value`].
@@ -99,6 +135,9 @@ impl NameRules {
     pub fn leave(self) {
         // What a drop would do is to close the window.
         std::mem::forget(self.map);
+        if let Some(rooms) = self.rooms {
+            rooms.leave();
+        }
     }
 
     /// Blocks a name and all below it, from the next packet on; whether it had no rule.

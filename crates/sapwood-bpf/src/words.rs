@@ -44,6 +44,19 @@ impl Words {
         Ok(Words { window, count })
     }
 
+    /// The words of this name that another owner made, which lives no more. `None` if there are none.
+    pub(crate) fn adopt(arena: &BpfArena, name: &str) -> Option<Words> {
+        let info = arena.window(name, Kind::Words).ok()?;
+        let count = info.len / 8;
+        let window = OwnWindow::adopt(arena, info);
+        Some(Words { window, count })
+    }
+
+    /// Leaves them in the arena for another owner.
+    pub(crate) fn leave(mut self) {
+        self.window.leave();
+    }
+
     /// The window: its number, and where it begins in the arena.
     pub fn window(&self) -> &WindowInfo {
         &self.window

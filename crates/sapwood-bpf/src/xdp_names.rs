@@ -75,7 +75,7 @@ impl XdpNames {
     /// Those of [`Loader`].
     pub fn with(rules: NameRules) -> Result<XdpNames, Error> {
         let map = rules.map();
-        let programs = program_for(map.arena(), map.window().number)?;
+        let programs = program_for(map.arena(), map.window().number, rules.rooms())?;
         Ok(XdpNames {
             links: XdpLinks::default(),
             programs,
@@ -266,9 +266,15 @@ impl fmt::Debug for XdpNames {
     }
 }
 
-/// The program, loaded for the list in this window.
-fn program_for(arena: &BpfArena, window: u32) -> Result<Programs, Error> {
+/// The program, loaded for the list in this window, with rooms for long keys in another.
+fn program_for(arena: &BpfArena, window: u32, rooms: Option<u32>) -> Result<Programs, Error> {
     let mut loader = Loader::open(arena, OBJECT)?;
-    loader.set_constant(".rodata", "sw_names_window", &window.to_ne_bytes())?;
+    // The list's own window holds no rooms: then there are none.
+    let windows = [window, rooms.unwrap_or(window)].map(u32::to_ne_bytes);
+    loader.set_constant(
+        ".rodata.windows",
+        "sw_names_windows",
+        windows.as_flattened(),
+    )?;
     loader.load()
 }

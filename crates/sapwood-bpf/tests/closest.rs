@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kernel::maps::{Kind, Names, Texts, Trie};
-use kernel::{Answers, CLOSEST, INVALID, load, question, skipped, word};
+use kernel::{Answers, CLOSEST, INVALID, Room, load, question_of, skipped, word};
 use sapwood::key::dns_name;
 use sapwood::qp::{Closest, QpMap};
 use sapwood_bpf::{BpfArena, Programs, WindowMap, Words, layout};
@@ -47,11 +47,12 @@ struct Asking {
     window: u32,
     cursor: u64,
     _scratch: Words,
+    room: Room,
 }
 
 impl Asking {
     fn ask(&self, name: &[u8], cut_mask: u64) -> Result<Found, i64> {
-        let mut data = question([self.window, 0], 88, name);
+        let mut data = question_of([self.window, 0], 88, &self.room.image(name));
         data[8..16].copy_from_slice(&self.cursor.to_ne_bytes());
         data[24..32].copy_from_slice(&cut_mask.to_ne_bytes());
         self.programs.answer("sw_ask_closest", &mut data);
@@ -79,14 +80,15 @@ fn set_up<K: Kind>() -> (WindowMap<K::Map>, Asking) {
         window: names.window().number,
         cursor: (scratch.window().at + layout::CURSOR_BYTES) as u64,
         _scratch: scratch,
+        room: Room::new(&arena, "room"),
     };
     (names, asking)
 }
 
 /// A name of up to this many labels out of few, so that names meet.
 fn name(rng: &mut fastrand::Rng, labels: usize) -> Vec<u8> {
-    let long = [b'l'; 40];
-    let choice: [&[u8]; 8] = [b"a", b"b", b"*", b"ab", b"-", b"xn", &long, b"~"];
+    let (long, longer) = ([b'l'; 40], [b'm'; 140]);
+    let choice: [&[u8]; 9] = [b"a", b"b", b"*", b"ab", b"-", b"xn", &long, &longer, b"~"];
     let mut name = Vec::new();
     for _ in 0..rng.usize(..=labels) {
         match rng.u8(..8) {
@@ -95,7 +97,7 @@ fn name(rng: &mut fastrand::Rng, labels: usize) -> Vec<u8> {
         }
         name.push(0);
     }
-    name.truncate(240);
+    name.truncate(700);
     name
 }
 

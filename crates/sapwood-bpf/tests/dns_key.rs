@@ -78,32 +78,42 @@ fn keys_and_ancestors_as_the_library_finds_them() {
         }
     }
     let mut questions = Vec::new();
-    let (mut kinds, mut cut) = (BTreeMap::new(), 0);
-    for wire in &wires {
+    let (mut kinds, mut cut, mut further) = (BTreeMap::new(), 0, 0);
+    // Names of the map, and one label more, so that long keys are found.
+    let below = wires
+        .iter()
+        .filter(|wire| wire.len() > 20 && wire.len() < 254);
+    let below = below.map(|wire| [b"\x01x", wire.as_slice()].concat());
+    let asked: Vec<_> = wires.iter().cloned().chain(below).collect();
+    for wire in &asked {
         let result = expected(wire);
         let key = key_of(wire).unwrap_or_default();
         *kinds.entry(result.min(1)).or_insert(0) += 1;
         cut += usize::from(key.len() > 254);
-        let length = key.len().min(254);
-        let found = (0..=length)
-            .rev()
-            .find_map(|end| oracle.get(&key[..end]).copied());
+        let found = |length: usize| {
+            let ends = (0..=key.len().min(length)).rev();
+            let mut found = ends.map(|end| oracle.get(&key[..end]).copied());
+            found
+                .find_map(|value| value)
+                .map_or(-2, |value| value as i64)
+        };
+        further += usize::from(found(254) != found(512));
         questions.extend(result.to_ne_bytes());
         questions.extend((wire.len() as u32).to_ne_bytes());
         questions.extend((key.len() as u32).to_ne_bytes());
-        questions.extend(found.map_or(-2, |value| value as i64).to_ne_bytes());
-        let mut fixed = [0; 512];
-        fixed[0] = length as u8;
-        fixed[1..=length].copy_from_slice(&key[..length]);
-        fixed[256..256 + wire.len()].copy_from_slice(wire);
+        questions.extend(found(512).to_ne_bytes());
+        questions.extend(found(254).to_ne_bytes());
+        let mut fixed = [0; 768];
+        fixed[..key.len()].copy_from_slice(&key);
+        fixed[512..512 + wire.len()].copy_from_slice(wire);
         questions.extend(fixed);
     }
-    println!("{kinds:?}, {cut} keys cut off, {} in the map", oracle.len());
+    println!("{kinds:?}, {cut} long keys, {} in the map", oracle.len());
     // Names, and each way to be none.
     assert_eq!(kinds.len(), 5, "{kinds:?}");
     assert!(
-        cut > 10 && kinds.values().all(|&count| count > 10),
-        "{kinds:?} {cut}"
+        cut > 10 && further > 10 && kinds.values().all(|&count| count > 10),
+        "{kinds:?} {cut} {further}"
     );
     Compiled::new("dns").same_answers(&arena.image(), &questions);
 }

@@ -13,8 +13,8 @@ use kernel::maps::{
     text,
 };
 use kernel::{
-    Answers, INVALID, LOOKUP, NO_ENTRY, NO_ORDER, PREFIX, WALK, key, load, lookup, question,
-    skipped, word,
+    Answers, INVALID, KEY_MAX, LOOKUP, NO_ENTRY, NO_ORDER, PREFIX, Room, WALK, key, load, lookup,
+    lookup_of, question, skipped, word,
 };
 use sapwood_bpf::{BpfArena, Bytes, Error, ProgramMap, UserMap, UserPointMap};
 
@@ -31,13 +31,22 @@ tests_of_maps! {
     text_stores: TextStores { as_the_oracle }
 }
 
+/// Some longer than programs know, and all lengths around what a key's own bytes and words hold.
+fn any_key(rng: &mut fastrand::Rng) -> Vec<u8> {
+    match rng.u8(0..16) {
+        0 => key(rng, KEY_MAX + 8, KEY_MAX - 40..KEY_MAX + 8),
+        _ => key(rng, 600, 250..260),
+    }
+}
+
 fn as_the_oracle<K: Kind>() {
     let arena = BpfArena::create(64 << 20).unwrap();
+    let room = Room::new(&arena, "room");
     let map = K::builder(&arena, "names").build().unwrap();
     let reader = arena.reader::<Number>("names").unwrap();
     let programs = load(&arena, LOOKUP);
     let window = map.window().number;
-    let ask = |what, key: &[u8]| lookup(&programs, what, window, key);
+    let ask = |what, key: &[u8]| lookup_of(&programs, what, window, &room.image(key));
     assert_eq!(ask(2, b""), Err(NO_ENTRY), "it is empty");
     assert!(reader.is_empty().unwrap());
     assert_eq!(reader.get("").unwrap().map(u64::from), None);
@@ -45,7 +54,7 @@ fn as_the_oracle<K: Kind>() {
     let mut oracle = Oracle::new();
     let mut rng = fastrand::Rng::with_seed(1);
     for round in 0..6000u64 {
-        let name = key(&mut rng, 600, 250..260);
+        let name = any_key(&mut rng);
         // It grows, and shrinks to nothing at the end.
         if rng.u64(0..6000) < round {
             let old = oracle.keys().nth(rng.usize(0..oracle.len().max(1)));
@@ -55,19 +64,20 @@ fn as_the_oracle<K: Kind>() {
             map.put(&name, round + 1);
             oracle.insert(name.clone(), round + 1);
         }
-        let other = key(&mut rng, 600, 250..260);
+        let other = any_key(&mut rng);
         for name in [&name, &other] {
             let want = oracle.get(name).copied();
             assert_eq!(reader.get(name).unwrap().map(u64::from), want);
             // Programs know no longer ones, and an index without entries is none to them.
             for &what in K::WHATS {
-                if name.len() > 254 || (what == 1 && oracle.is_empty()) {
+                if name.len() > KEY_MAX || (what == 1 && oracle.is_empty()) {
                     continue;
                 }
                 assert_eq!(
                     ask(what, name),
                     want.ok_or(NO_ENTRY),
-                    "{what} {round} {name:?}"
+                    "{what} {round} {} bytes {name:?}",
+                    name.len()
                 );
             }
         }
@@ -95,7 +105,7 @@ fn as_the_oracle<K: Kind>() {
             assert_eq!(reader.len().unwrap(), oracle.len());
         }
         if round % 2000 == 1999 {
-            for (key, value) in oracle.iter().filter(|(key, _)| key.len() <= 254) {
+            for (key, value) in oracle.iter().filter(|(key, _)| key.len() <= KEY_MAX) {
                 for &what in K::WHATS {
                     assert_eq!(ask(what, key), Ok(*value));
                 }
@@ -108,9 +118,10 @@ fn as_the_oracle<K: Kind>() {
     while map.tidy(1000) {}
     assert!(all(&reader).into_iter().eq(oracle.clone()));
     assert_eq!(reader.verify().unwrap(), oracle.len());
-    let long = vec![5; 3000];
+    let long = vec![5; KEY_MAX];
     map.put(&long, 77);
     assert_eq!(reader.get(&long).unwrap(), Some(Number(77)));
+    assert_eq!(ask(2, &long), Ok(77));
     assert_eq!(map.empty(), oracle.len() + 1);
     assert_eq!(ask(2, b"a"), Err(NO_ENTRY));
     assert_eq!(lookup(&programs, 2, 17, b""), Err(INVALID));
@@ -237,7 +248,7 @@ fn order_is_refused() {
     let ordered = |window: u32| -> BTreeSet<i64> {
         let mut said = BTreeSet::new();
         for what in 0..7 {
-            let mut data = question([what, window], 32, b"");
+            let mut data = question([what, window], 40, b"");
             data[8..16].copy_from_slice(&cursor.to_ne_bytes());
             walk.answer("sw_ask", &mut data);
             said.insert(word(&data, 16) as i64);

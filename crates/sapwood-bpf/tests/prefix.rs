@@ -8,23 +8,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use kernel::maps::{Kind, Names, Texts, Trie};
-use kernel::{Answers, INVALID, NO_ENTRY, PREFIX, load, question, result, skipped};
+use kernel::{
+    Answers, INVALID, KEY_MAX, NO_ENTRY, PREFIX, Room, load, question_of, result, skipped,
+};
 use sapwood_bpf::{BpfArena, Programs, WindowMap};
 
 /// Value and length of the longest stored prefix, or the error.
-fn ask(programs: &Programs, window: u32, key: &[u8]) -> Result<(u64, usize), i64> {
-    let mut data = question([window, 0], 24, key);
+fn ask((programs, room): &Asking, window: u32, key: &[u8]) -> Result<(u64, usize), i64> {
+    let mut data = question_of([window, 0], 24, &room.image(key));
     programs.answer("sw_ask_prefix", &mut data);
     let value = result(&data, 8)?;
     let length = u32::from_ne_bytes(data[4..8].try_into().unwrap());
     Ok((value, length as usize))
 }
 
-fn set_up<K: Kind>() -> (WindowMap<K::Map>, Programs) {
+/// The programs, and a place for long keys.
+type Asking = (Programs, Room);
+
+fn set_up<K: Kind>() -> (WindowMap<K::Map>, Asking) {
     let arena = BpfArena::create(64 << 20).unwrap();
+    let room = Room::new(&arena, "room");
     let names = K::builder(&arena, "names").build().unwrap();
-    let programs = load(&arena, PREFIX);
-    (names, programs)
+    (names, (load(&arena, PREFIX), room))
 }
 
 fn random_key(rng: &mut fastrand::Rng, round: u64) -> Vec<u8> {
@@ -38,7 +43,7 @@ fn random_key(rng: &mut fastrand::Rng, round: u64) -> Vec<u8> {
         let letter = rng.u8(b'a'..b'c' + (round % 5) as u8 * 20);
         key.extend(std::iter::repeat_n(
             letter,
-            *rng.choice(&[1, 2, 40]).unwrap(),
+            *rng.choice(&[1, 2, 40, 90]).unwrap(),
         ));
     }
     key
@@ -60,8 +65,11 @@ fn as_the_oracle<K: Kind>() {
         // The map is small, then large, then small again.
         let mut key = random_key(&mut rng, round);
         if round % 7 == 0 {
-            // Longer than programs look up, and so only neighbours.
-            let length = rng.usize(255..264);
+            // Around the longest short one; or longer than programs know, and so only neighbours.
+            let length = match round % 5 {
+                0 => rng.usize(KEY_MAX..KEY_MAX + 8),
+                _ => rng.usize(250..264),
+            };
             key.resize(length, b'b');
         }
         let remove = rng.u64(0..12_000) < round;
@@ -74,7 +82,10 @@ fn as_the_oracle<K: Kind>() {
         for _ in 0..3 {
             let like = round + rng.u64(0..3);
             let mut key = random_key(&mut rng, like);
-            key.truncate(254);
+            if like % 11 == 0 {
+                key.resize(rng.usize(200..600), b'b');
+            }
+            key.truncate(KEY_MAX);
             let wanted = (0..=key.len())
                 .rev()
                 .find_map(|end| Some((*oracle.get(&key[..end])?, end)));

@@ -15,7 +15,7 @@ use sapwood_bpf::{BpfArena, Programs, UserMap, Words, layout};
 
 /// The result of a step of a walk.
 fn walk(programs: &Programs, what: u32, window: u32, cursor: u64, key: &[u8]) -> i64 {
-    let mut data = question([what, window], 32, key);
+    let mut data = question([what, window], 40, key);
     data[8..16].copy_from_slice(&cursor.to_ne_bytes());
     programs.answer("sw_ask", &mut data);
     word(&data, 16) as i64

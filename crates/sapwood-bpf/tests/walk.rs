@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kernel::maps::{Kind, Names, TextStores, Texts, Trie};
-use kernel::{Answers, WALK, key, load, question, skipped, word};
+use kernel::{Answers, KEY_MAX, Room, WALK, key, load, question_of, skipped, word};
 use sapwood_bpf::{BpfArena, Programs, WindowMap, Words, layout};
 
 type Oracle = BTreeMap<Vec<u8>, u64>;
@@ -42,6 +42,8 @@ struct Asking {
     window: u32,
     cursor: u64,
     _scratch: Words,
+    /// For a question's key, and for that of an answer.
+    rooms: [Room; 2],
 }
 
 impl Asking {
@@ -53,21 +55,24 @@ impl Asking {
             // The second one: places are not confused with the window's.
             cursor: (scratch.window().at + layout::CURSOR_BYTES) as u64,
             _scratch: scratch,
+            rooms: ["asked", "answered"].map(|name| Room::new(arena, name)),
         }
     }
 
     /// What the program says: a code, a value, and a key (`None`: one that programs cannot have).
     fn ask(&self, what: What, key: &[u8]) -> (i64, u64, Option<Vec<u8>>) {
-        let mut out = question([what as u32, self.window], 32, key);
+        let [asked, answered] = &self.rooms;
+        let mut out = question_of([what as u32, self.window], 40, &asked.image(key));
         out[8..16].copy_from_slice(&self.cursor.to_ne_bytes());
+        out[32..40].copy_from_slice(&answered.at().to_ne_bytes());
         self.programs.answer("sw_ask", &mut out);
-        let len = usize::from(out[32]);
-        let key = (len < 255).then(|| out[33..33 + len].to_vec());
-        if key.is_some() {
-            let rest = &out[33 + len..];
-            assert!(rest.iter().all(|&byte| byte == 0), "zeros behind the key");
-        }
-        (word(&out, 16) as i64, word(&out, 24), key)
+        let (code, value, room) = (word(&out, 16) as i64, word(&out, 24), word(&out, 32));
+        // 0: it is too long.
+        let key = (room != 0).then(|| match code > 0 {
+            true => answered.key(&out[40..]),
+            false => Vec::new(),
+        });
+        (code, value, key)
     }
 
     /// As `ask`, where the answer is an entry or none.
@@ -84,7 +89,7 @@ impl Asking {
 }
 
 fn known((key, value): (&Vec<u8>, &u64)) -> (Option<Vec<u8>>, u64) {
-    ((key.len() < 255).then(|| key.clone()), *value)
+    ((key.len() <= KEY_MAX).then(|| key.clone()), *value)
 }
 
 tests_of_maps! {
@@ -106,7 +111,10 @@ fn as_the_oracle<K: Kind>() {
     }
     for round in 1..2500u64 {
         // Keys that programs cannot have are walked over all the same.
-        let name = key(&mut rng, 300, 290..300);
+        let name = match round % 32 {
+            0 => key(&mut rng, KEY_MAX + 8, KEY_MAX - 8..KEY_MAX + 8),
+            _ => key(&mut rng, 300, 290..300),
+        };
         if rng.u8(0..5) == 0 {
             assert_eq!(names.take(&name), oracle.remove(&name).is_some());
         } else {
@@ -114,14 +122,14 @@ fn as_the_oracle<K: Kind>() {
             oracle.insert(name.clone(), round);
         }
         let mut asked = match rng.bool() {
-            true => key(&mut rng, 255, 245..255),
+            true => key(&mut rng, 300, 245..265),
             false => oracle
                 .keys()
                 .nth(rng.usize(0..oracle.len().max(1)))
                 .cloned()
                 .unwrap_or_default(),
         };
-        asked.truncate(254);
+        asked.truncate(KEY_MAX);
         let after = oracle
             .range(asked.clone()..)
             .find(|(key, _)| **key != asked)
@@ -137,7 +145,13 @@ fn as_the_oracle<K: Kind>() {
                 "{asked:?}"
             );
         }
-        asked.truncate(rng.usize(0..4));
+        if !asked.is_empty() {
+            let shorter = match rng.u8(0..4) {
+                0 => rng.usize(0..asked.len()),
+                _ => rng.usize(0..4),
+            };
+            asked.truncate(shorter);
+        }
         if round % 8 == 0 {
             assert_eq!(asking.ask(What::Prefix, &asked).0, 0);
             let want = oracle
@@ -208,9 +222,11 @@ fn what_cannot_be_walked() {
     }
     assert_eq!(asking.ask(What::Begin, b"").0, 0);
     assert_eq!(asking.ask(What::Step, b"").0, -7);
-    assert_eq!(asking.ask(What::From, &[7; 254]).0, -7);
-    assert_eq!(asking.entry(What::First, b""), Some((None, 600)));
-    assert_eq!(asking.entry(What::Next, &[7; 254]), Some((None, 600)));
+    assert_eq!(asking.ask(What::From, &[7; 400]).0, -7);
+    let longest = Some((Some(name(599)), 600));
+    assert_eq!(asking.entry(What::First, b""), longest);
+    assert_eq!(asking.entry(What::Next, &[7; 254]), longest);
+    assert_eq!(asking.entry(What::Next, &[7; 500]), longest);
     assert_eq!(
         asking.entry(What::Prev, &[7, 7, 8]),
         Some((Some(name(3)), 4))

@@ -14,10 +14,14 @@
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*bpf_xdp_load_bytes)(struct xdp_md *ctx, __u32 offset, void *to, __u32 bytes) = (void *)189;
 
-/* The number of the list's window; set by the loader. */
-const volatile __u32 sw_names_window = 0;
+/* The numbers of windows: of the list, and of rooms for long keys, one for each CPU. Set by the loader. */
+const volatile struct {
+	__u32 list;
+	__u32 rooms;
+} sw_names_windows SEC(".rodata.windows") = {};
 
 /* Packets by what became of them and why, for each CPU. */
 struct {
@@ -130,8 +134,11 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 {
 	__u32 zero = 0, copied = left < SW_DNS_WIRE_MAX ? left : SW_DNS_WIRE_MAX;
 	struct sw_names_work *work = bpf_map_lookup_elem(&sw_names_scratch, &zero);
+	sw_at room = sw_window(sw_names_windows.rooms, SW_KIND_WORDS);
 	long used, found;
 
+	if (room)
+		room += (__u64)bpf_get_smp_processor_id() * SW_DNS_ROOM_BYTES;
 	if (!work)
 		return SW_NAMES_ERROR;
 	sw_hide(copied);
@@ -139,7 +146,7 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 		return SW_NAMES_MALFORMED;
 	if (bpf_xdp_load_bytes(ctx, at, work->name.wire, copied))
 		return SW_NAMES_MALFORMED;
-	used = sw_dns_key(&work->key, &work->name, copied);
+	used = sw_dns_key(&work->key, &work->name, copied, room);
 	if (used <= 0) {
 		switch (used) {
 		case -EMLINK:
@@ -153,13 +160,13 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 	/* Type and class of the question. */
 	if ((__u32)used + 4 > left)
 		return SW_NAMES_MALFORMED;
-	found = sw_qp_ancestor(sw_names_window, &work->key);
+	found = sw_qp_ancestor(sw_names_windows.list, &work->key);
 	if (found > 0)
 		return sw_u64(found) == SW_NAMES_BLOCK ? SW_NAMES_DROPPED : SW_NAMES_PASSED;
 	if (found != -ENOENT)
 		return SW_NAMES_ERROR;
 	/* No parent of what was looked up is in the list; what was cut off was not looked up. */
-	return work->name.key_bytes > SW_KEY_MAX ? SW_NAMES_TOO_LONG : SW_NAMES_PASSED;
+	return !room && work->name.key_bytes > SW_KEY_SHORT_MAX ? SW_NAMES_TOO_LONG : SW_NAMES_PASSED;
 }
 
 /* What becomes of a packet, and why. */

@@ -13,8 +13,21 @@ struct ask {
 	__u64 cursor;
 	__s64 result;
 	__u64 value;
+	/* Where a long key of the answer is copied to; 0 comes back when it is too long. */
+	sw_at room;
 	struct sw_key key;
 };
+
+/* Copies the bytes of a long key. */
+SW_GLOBAL int sw_copy_long(__u64 to, __u64 from, __u32 bytes)
+{
+	__u32 i;
+
+	sw_use_arena();
+	for (i = sw_zero(); i < bytes && sw_can_loop; i += 8)
+		sw_set_u64(to + i, sw_u64(from + i));
+	return 0;
+}
 
 /* The most steps of a whole walk. */
 #define STEPS (1 << 22)
@@ -117,7 +130,9 @@ int sw_ask(struct xdp_md *ctx)
 	if (ask->result > 0) {
 		ask->value = sw_number(ask->window, ask->result);
 		if (sw_qp_key(ask->window, ask->result, &ask->key))
-			ask->key.length = 255;
+			ask->room = 0;
+		else if (sw_key_is_long(&ask->key))
+			sw_copy_long(ask->room, ask->key.long_at, sw_key_length(&ask->key));
 	}
 	return XDP_PASS;
 }

@@ -7,8 +7,9 @@ named! {
         Dropped = 0: "dropped",
         /// A query for any other name.
         Passed = 1: "passed",
-        /// A query for a name whose key has more than 254 bytes, and no part of which is in the
-        /// list.
+        /// A query for a name whose key has more than 254 bytes (a name with bytes 0 and 1), and of
+        /// whose first 254 bytes nothing is in the list. Only where the arena had no memory for such
+        /// keys (see [`NameRules::from_map`](crate::NameRules::from_map)).
         TooLong = 2: "too-long",
         /// To port 53, but a response, another operation than a query, or without a question.
         NotQuery = 3: "not-query",
@@ -31,6 +32,9 @@ named! {
 pub const ALLOW: u64 = 0;
 /// In the list of `xdp-names`: they are dropped.
 pub const BLOCK: u64 = 1;
+
+/// Bytes of the arena that hold the key of any domain name.
+pub const ROOM_BYTES: usize = 512;
 
 pub(super) fn constants() -> Vec<(String, u64)> {
     let more = [

@@ -234,14 +234,10 @@ fn question(question: &[u8], said: usize, rules: &Rules) -> Option<NamesVerdict>
         return None;
     }
     let key = dns_name_from_wire(name).unwrap();
-    let found = (0..=key.len().min(254)).rev().find_map(|end| {
-        // Names only: the key is cut off anywhere.
-        rules.get(&key[..end])
-    });
+    let found = (0..=key.len()).rev().find_map(|end| rules.get(&key[..end]));
     Some(match found {
         Some(NameRule::Block) => NamesVerdict::Dropped,
         Some(NameRule::Allow) => NamesVerdict::Passed,
-        None if key.len() > 254 => NamesVerdict::TooLong,
         None => NamesVerdict::Passed,
     })
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use sapwood_bpf::{BpfArena, Loader, PinnedProgram, Programs, WindowInfo};
+use sapwood_bpf::{BpfArena, Loader, PinnedProgram, Programs, WindowInfo, Words, objects};
 
 pub const LOOKUP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.bpf.o"));
 pub const WALK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/walk.bpf.o"));
@@ -37,14 +37,77 @@ pub fn load(arena: &BpfArena, object: &[u8]) -> Programs {
     Loader::open(arena, object).unwrap().load().unwrap()
 }
 
-/// A question of a test's program: two numbers, and a key at this place.
-pub fn question(words: [u32; 2], at: usize, key: &[u8]) -> Vec<u8> {
+/// The longest key that programs know, and the longest that lies in its `struct sw_key`.
+pub const KEY_MAX: usize = 4096;
+pub const SHORT_MAX: usize = 254;
+
+/// A `struct sw_key`.
+pub type Image = [u8; 256];
+
+/// The image of a short key.
+pub fn short(key: &[u8]) -> Image {
+    assert!(key.len() <= SHORT_MAX, "a key of {} bytes", key.len());
+    objects::key_image(key, 0)
+}
+
+/// A place in the arena for a long key.
+pub struct Room(Words);
+
+impl Room {
+    const WORDS: usize = KEY_MAX / 8 + 2;
+
+    pub fn new(arena: &BpfArena, name: &str) -> Room {
+        Room(Words::create(arena, name, Room::WORDS).unwrap())
+    }
+
+    /// Where it begins in the arena.
+    pub fn at(&self) -> u64 {
+        self.0.window().at as u64
+    }
+
+    /// The image of any key. A long one is put here, at a place of any alignment, with other bytes
+    /// around it.
+    pub fn image(&self, key: &[u8]) -> Image {
+        if key.len() <= SHORT_MAX {
+            return short(key);
+        }
+        let from = 1 + key.len() % 8;
+        let mut bytes = vec![0xa5; Room::WORDS * 8];
+        bytes[from..from + key.len()].copy_from_slice(key);
+        for (at, bytes) in bytes.chunks_exact(8).enumerate() {
+            self.0.set(at, word(bytes, 0));
+        }
+        objects::key_image(key, self.at() + from as u64)
+    }
+
+    /// The key of an image, whose bytes a program has copied here if it is a long one.
+    pub fn key(&self, image: &[u8]) -> Vec<u8> {
+        let len = usize::from(image[0]);
+        if len <= SHORT_MAX {
+            assert!(
+                image[1 + len..].iter().all(|&byte| byte == 0),
+                "zeros behind the key"
+            );
+            return image[1..=len].to_vec();
+        }
+        let len = word(image, 16) as usize;
+        let bytes = (0..len.div_ceil(8)).flat_map(|at| self.0.get(at).to_ne_bytes());
+        bytes.take(len).collect()
+    }
+}
+
+/// A question of a test's program: two numbers, and the image of a key at this place.
+pub fn question_of(words: [u32; 2], at: usize, key: &Image) -> Vec<u8> {
     let mut data = vec![0u8; at + 256];
     data[0..4].copy_from_slice(&words[0].to_ne_bytes());
     data[4..8].copy_from_slice(&words[1].to_ne_bytes());
-    data[at] = key.len() as u8;
-    data[at + 1..at + 1 + key.len()].copy_from_slice(key);
+    data[at..].copy_from_slice(key);
     data
+}
+
+/// The same with a short key.
+pub fn question(words: [u32; 2], at: usize, key: &[u8]) -> Vec<u8> {
+    question_of(words, at, &short(key))
 }
 
 /// Programs that answer in the place of the question.
@@ -80,7 +143,12 @@ pub fn result(data: &[u8], at: usize) -> Result<u64, i64> {
 
 /// A lookup by a program: by the trie (0), by the index (1), or by whatever there is (2).
 pub fn lookup(programs: &impl Answers, what: u32, window: u32, key: &[u8]) -> Result<u64, i64> {
-    let mut data = question([what, window], 24, key);
+    lookup_of(programs, what, window, &short(key))
+}
+
+/// The same of the image of a key.
+pub fn lookup_of(programs: &impl Answers, what: u32, window: u32, key: &Image) -> Result<u64, i64> {
+    let mut data = question_of([what, window], 24, key);
     programs.answer("sw_ask", &mut data);
     result(&data, 8)
 }

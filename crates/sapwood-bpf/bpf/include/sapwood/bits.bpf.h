@@ -26,7 +26,7 @@
 #include "qp_prefix.bpf.h"
 
 /* The longest bit string that programs look up. */
-#define SW_BITS_MAX (SW_KEY_MAX * 4)
+#define SW_BITS_MAX (SW_KEY_SHORT_MAX * 4)
 /* How many branches a search remembers. It descends once more for those above. */
 #define SW_BITS_TRAIL 16
 

@@ -6,11 +6,12 @@
  *
  *     struct sw_dns_name name;                      // one for each CPU: it is too large for a program's stack
  *     // copy at most 255 bytes of the packet to name.wire
- *     long bytes = sw_dns_key(&key, &name, copied);
+ *     long bytes = sw_dns_key(&key, &name, copied, room);
  *     if (bytes > 0) found = sw_qp_ancestor(BLOCKED, &key);
  *
  * Bytes 0 and 1 within a label are written as 1, 1 and 1, 2: a key may be longer than its name, and
- * longer than SW_KEY_MAX.
+ * than SW_KEY_SHORT_MAX. Then it is a long key, and takes a room in the arena: SW_DNS_ROOM_BYTES,
+ * which nobody else uses as long as the key is used.
  */
 #ifndef SAPWOOD_DNS_BPF_H
 #define SAPWOOD_DNS_BPF_H
@@ -27,7 +28,7 @@ struct sw_dns_name {
 	__u8 wire[SW_DNS_WIRE_MAX + 1];
 	/* What each label takes in the key, without its end. */
 	__u8 labels[128];
-	/* What the key takes; more than SW_KEY_MAX when it was cut off there. */
+	/* What the key takes. */
 	__u32 key_bytes;
 	/* Where in the key the next byte goes, and where its label begins. In memory, as the verifier does not look for what it is. */
 	volatile __u32 at, begin;
@@ -38,13 +39,19 @@ SW_INLINE __u32 sw_dns_lower(__u32 byte)
 	return byte + (byte - 'A' < 26u ? 32 : 0);
 }
 
-/* Puts a byte into the key, if it is not behind what a key can hold. */
-SW_INLINE void sw_dns_put(struct sw_key *key, struct sw_dns_name *name, __u32 byte)
+/* Puts a byte into the room, if there is one; else into the key, if it is not behind what a short key can hold. */
+SW_INLINE void sw_dns_put(struct sw_key *key, struct sw_dns_name *name, sw_at room, __u32 byte)
 {
 	__u32 place = name->at + 1;
 
 	name->at = place;
-	if (place > SW_KEY_MAX)
+	if (room && place <= SW_DNS_ROOM_BYTES) {
+		sw_set_u8(room + place - 1, byte);
+		/* Or the compiler makes one store of both, which the verifier refuses. */
+		sw_hide(byte);
+		return;
+	}
+	if (place > SW_KEY_SHORT_MAX)
 		return;
 	sw_hide(place);
 	((__u8 *)key)[place & (SW_KEY_WORDS * 8 - 1)] = (__u8)byte;
@@ -58,11 +65,12 @@ SW_INLINE void sw_dns_put(struct sw_key *key, struct sw_dns_name *name, __u32 by
  * the name does, -ENAMETOOLONG when there are SW_DNS_WIRE_MAX and it has not ended; -EINVAL for a
  * kind of label that there is not; -EMLINK for a compressed name; -ELOOP.
  *
- * A key of more than SW_KEY_MAX bytes is cut off there, and name->key_bytes says how long it would
- * be. What is left has the same prefixes of up to SW_KEY_MAX bytes that are names: the lookup of a
- * parent does not miss any that can be in a map.
+ * Without a room, a key of more than SW_KEY_SHORT_MAX bytes is cut off there, and name->key_bytes
+ * says how long it would be. What is left has the same prefixes of up to SW_KEY_SHORT_MAX bytes that
+ * are names: the lookup of a parent finds those.
  */
-SW_GLOBAL long sw_dns_key(struct sw_key *key SW_NONNULL, struct sw_dns_name *name SW_NONNULL, __u32 bytes)
+SW_GLOBAL long sw_dns_key(struct sw_key *key SW_NONNULL, struct sw_dns_name *name SW_NONNULL, __u32 bytes,
+			  __u64 room)
 {
 	__u32 i, left, byte, more;
 	/* One zero each: what the verifier learned of one, it would know of all. */
@@ -102,7 +110,11 @@ SW_GLOBAL long sw_dns_key(struct sw_key *key SW_NONNULL, struct sw_dns_name *nam
 	name->key_bytes = total;
 	for (i = 0; i < SW_KEY_WORDS; i++)
 		((volatile __u64 *)key->words)[i] = 0;
-	key->length = (__u8)(total < SW_KEY_MAX ? total : SW_KEY_MAX);
+	if (total <= SW_KEY_SHORT_MAX)
+		room = 0;
+	key->length = (__u8)(total < SW_KEY_SHORT_MAX ? total : SW_KEY_SHORT_MAX);
+	if (room)
+		sw_key_long(key, room, total);
 	/* Each label to its place: the first one ends where the key does. */
 	name->begin = total;
 	label = sw_zero();
@@ -113,17 +125,21 @@ SW_GLOBAL long sw_dns_key(struct sw_key *key SW_NONNULL, struct sw_dns_name *nam
 		if (!rest) {
 			rest = byte;
 			sw_hide(label);
-			name->begin -= name->labels[label & 127] + 1u;
+			name->begin -= 1;
+			/* The label's end; a short key is all zeros so far. */
+			if (room)
+				sw_set_u8(room + (name->begin & (SW_DNS_ROOM_BYTES - 1)), 0);
+			name->begin -= name->labels[label & 127];
 			name->at = name->begin;
 			label++;
 			continue;
 		}
 		rest--;
 		if (byte <= 1) {
-			sw_dns_put(key, name, 1);
+			sw_dns_put(key, name, room, 1);
 			byte++;
 		}
-		sw_dns_put(key, name, sw_dns_lower(byte));
+		sw_dns_put(key, name, room, sw_dns_lower(byte));
 	}
 	return left ? -ELOOP : used;
 }

@@ -34,17 +34,30 @@
 /* The kinds of windows that are read here. */
 #define SW_QP_KINDS (1u << SW_KIND_QP | 1u << SW_KIND_KERNEL_QP)
 
-/* The longest key that programs look up. Longer ones may be in the map. */
-#define SW_KEY_MAX 254
+/* The longest key that programs look up, in bytes. Longer ones may be in the map. */
+#define SW_KEY_MAX 4096
+/* The longest short key. A short key lies in its struct sw_key. */
+#define SW_KEY_SHORT_MAX 254
 #define SW_KEY_WORDS 32
+/* In the place of the length: the key is a long one, and lies in the arena. */
+#define SW_KEY_LONG 255
 
-/* A key as it lies in a leaf: its length, its bytes, and zeros to the end, or up to a multiple of 32 bytes at least. */
+/*
+ * A key. A short one lies here as in a leaf: its length, its bytes, and zeros to the end, or up to a
+ * multiple of 32 bytes at least. Of a long one, this says where in the arena its bytes are, and how
+ * many. key.bpf.h makes keys of either kind.
+ */
 struct sw_key {
 	union {
 		__u64 words[SW_KEY_WORDS];
 		struct {
 			__u8 length;
 			__u8 bytes[SW_KEY_WORDS * 8 - 1];
+		};
+		struct {
+			__u64 long_mark;
+			sw_at long_at;
+			__u64 long_bytes;
 		};
 	};
 };
@@ -57,7 +70,7 @@ _Static_assert(SW_QP_BUCKET_BYTES == 64 && SW_QP_BUCKET_SLOTS == 12 && SW_QP_BUC
 	       "qp.bpf.h is written for these buckets");
 
 /*
- * Makes a key of this many bytes, a constant: the key must be all zeros before, as
+ * Makes a short key of this many bytes, a constant: the key must be all zeros before, as
  * `struct sw_key key = {}` is.
  *
  *     struct sw_key key = {};
@@ -65,10 +78,39 @@ _Static_assert(SW_QP_BUCKET_BYTES == 64 && SW_QP_BUCKET_SLOTS == 12 && SW_QP_BUC
  */
 #define sw_key_set(key, from, n)                                               \
 	do {                                                                   \
-		_Static_assert((n) <= SW_KEY_MAX, "the longest key has 254 bytes"); \
+		_Static_assert((n) <= SW_KEY_SHORT_MAX, "the longest short key has 254 bytes"); \
 		(key)->length = (n);                                           \
 		__builtin_memcpy((key)->bytes, from, n);                       \
 	} while (0)
+
+/* Whether the bytes of a key lie in the arena. */
+SW_INLINE int sw_key_is_long(const struct sw_key *key)
+{
+	return key->length == SW_KEY_LONG;
+}
+
+/* The bytes of a key. */
+SW_INLINE __u32 sw_key_length(const struct sw_key *key)
+{
+	__u64 length = key->length;
+
+	if (length == SW_KEY_LONG)
+		length = key->long_bytes < SW_KEY_MAX ? key->long_bytes : SW_KEY_MAX;
+	return (__u32)length;
+}
+
+/*
+ * Makes a key of bytes that lie in the arena, SW_KEY_MAX at most, and stay there as long as the key
+ * is used:
+ *
+ *     sw_key_long(&key, sw_window(WORDS, SW_KIND_WORDS), 4096);
+ */
+SW_INLINE void sw_key_long(struct sw_key *key, sw_at at, __u32 length)
+{
+	key->long_mark = SW_KEY_LONG;
+	key->long_at = at;
+	key->long_bytes = length;
+}
 
 /* The bits of a cell that say what its node is; those of a branch are 0. */
 #define SW_QP_KIND (SW_QP_LEAF | SW_QP_CLUSTER)
@@ -237,6 +279,14 @@ SW_INLINE __u64 sw_key_word(const struct sw_key *key, __u32 i)
 
 SW_INLINE __u32 sw_key_byte(const struct sw_key *key, __u32 i)
 {
+	__u32 byte;
+
+	if (sw_key_is_long(key)) {
+		byte = sw_u8(key->long_at + i);
+		/* Or the compiler makes one load of both, which the verifier refuses. */
+		sw_hide(byte);
+		return byte;
+	}
 	i++;
 	sw_hide(i);
 	return ((const __u8 *)key)[i & (SW_KEY_WORDS * 8 - 1)];
@@ -252,7 +302,98 @@ SW_INLINE __u64 sw_among(__u32 i, __u64 words)
 	return (__u64)(before >> 63);
 }
 
-/* Words that a key of this length takes with the length in front. */
+/*
+ * The bytes at a place of the arena as a word, eight at most, and zeros for those that are missing.
+ * Nothing behind them is read: where that lies in a page without memory, all of the load would be
+ * zeros.
+ */
+SW_GLOBAL __u64 sw_word_of(__u64 at, __s64 bytes)
+{
+	__u64 word = 0;
+
+	sw_use_arena();
+	if (bytes >= 8)
+		return sw_u64(at);
+	if (bytes <= 0)
+		return 0;
+	at += bytes;
+	if (bytes & 1) {
+		at -= 1;
+		word = sw_u8(at);
+	}
+	if (bytes & 2) {
+		at -= 2;
+		word = word << 16 | sw_u16(at);
+	}
+	if (bytes & 4) {
+		at -= 4;
+		word = word << 32 | sw_u32(at);
+	}
+	return word;
+}
+
+/*
+ * In how many bytes two places of the arena agree, from the first on: this many at most. A loop
+ * that the kernel ended agrees in less than it might.
+ */
+SW_GLOBAL __u32 sw_agree(__u64 one, __u64 other, __u32 bytes)
+{
+	__u32 at, back;
+	__u64 differ;
+
+	sw_use_arena();
+	for (at = sw_zero(); at + 32 <= bytes && sw_can_loop; at += 32) {
+		differ = (sw_u64(one) ^ sw_u64(other)) | (sw_u64_of(one, 8) ^ sw_u64_of(other, 8)) |
+			 (sw_u64_of(one, 16) ^ sw_u64_of(other, 16)) |
+			 (sw_u64_of(one, 24) ^ sw_u64_of(other, 24));
+		if (differ)
+			break;
+		one += 32;
+		other += 32;
+	}
+	while (at + 8 <= bytes && sw_can_loop) {
+		differ = sw_u64(one) ^ sw_u64(other);
+		if (differ)
+			goto differs;
+		at += 8;
+		one += 8;
+		other += 8;
+	}
+	back = at + 8 - bytes;
+	if (back < 8 && bytes >= 8) {
+		/* The last eight, of which the first were looked at. */
+		at -= back;
+		differ = sw_u64(one - back) ^ sw_u64(other - back);
+		if (differ)
+			goto differs;
+		return bytes;
+	}
+	for (; at < bytes && sw_u8(one) == sw_u8(other) && sw_can_loop; at++) {
+		one++;
+		other++;
+	}
+	return at;
+differs:
+	/* The high bit of every byte that is not 0. */
+	differ = (((differ & SW_LOWS) + SW_LOWS) | differ) & SW_HIGHS;
+	return at + sw_first_byte(differ);
+}
+
+/* The length of a key, from the byte where it begins; 255 says that two bytes more have it. */
+SW_INLINE __u32 sw_qp_length(sw_at at)
+{
+	__u32 length = sw_u8(at);
+
+	return length == 255 ? sw_u8(at + 1) | (__u32)sw_u8(at + 2) << 8 : length;
+}
+
+/* Where the bytes of a leaf's key are, given where its length is. */
+SW_INLINE sw_at sw_qp_bytes(sw_at at)
+{
+	return sw_u8(at) == 255 ? at + 3 : at + 1;
+}
+
+/* Words that a short key takes with the length in front. */
 SW_INLINE __u64 sw_key_words(const struct sw_key *key)
 {
 	return key->length / 8 + 1;
@@ -278,7 +419,7 @@ SW_INLINE __u64 sw_qp_differ(sw_at at, const __u64 *words, __u64 left)
 	       ((sw_u64_of(at, 24) ^ words[3]) & d);
 }
 
-/* Whether a leaf with a byte string, which lies behind the key, has this key. */
+/* Whether a leaf with a byte string, which lies behind the key, has this short key. */
 SW_INLINE int sw_qp_is_key_of_string(sw_at leaf, const struct sw_key *key)
 {
 	/* The bytes of the last word that are the key's. */
@@ -292,7 +433,7 @@ SW_INLINE int sw_qp_is_key_of_string(sw_at leaf, const struct sw_key *key)
 	return !left && !((sw_u64(leaf + i * 8) ^ sw_key_word(key, i)) & mine);
 }
 
-/* Whether a leaf with a value of fixed size has this key. */
+/* Whether a leaf with a value of fixed size has this short key. */
 SW_INLINE int sw_qp_is_key_of_fixed(sw_at leaf, __u32 value_bytes, const struct sw_key *key)
 {
 	__u64 words = sw_key_words(key);
@@ -313,12 +454,28 @@ SW_INLINE int sw_qp_is_key_of_fixed(sw_at leaf, __u32 value_bytes, const struct 
 	return left <= 0;
 }
 
-/* Whether a leaf has this key. */
-SW_INLINE int sw_qp_is_key(sw_at leaf, __u32 value_bytes, const struct sw_key *key)
+/* Whether a leaf has this short key. */
+SW_INLINE int sw_qp_is_short_key(sw_at leaf, __u32 value_bytes, const struct sw_key *key)
 {
 	if (value_bytes == SW_QP_BYTE_STRINGS)
 		return sw_qp_is_key_of_string(leaf, key);
 	return sw_qp_is_key_of_fixed(leaf, value_bytes, key);
+}
+
+/* Whether the key of a leaf, which begins here, is this long key. */
+SW_INLINE int sw_qp_is_long_key(sw_at text, const struct sw_key *key)
+{
+	__u32 length = sw_key_length(key);
+
+	return sw_qp_length(text) == length && sw_agree(sw_qp_bytes(text), key->long_at, length) == length;
+}
+
+/* Whether a leaf has this key. `is_long` says of which kind it is, mostly a constant. */
+SW_INLINE int sw_qp_is_key(sw_at leaf, __u32 value_bytes, const struct sw_key *key, int is_long)
+{
+	if (is_long)
+		return sw_qp_is_long_key(leaf + (value_bytes & ~(__u32)SW_QP_BYTE_STRINGS), key);
+	return sw_qp_is_short_key(leaf, value_bytes, key);
 }
 
 /*
@@ -355,15 +512,48 @@ SW_INLINE __u64 sw_qp_tag_mixed(__u64 sum)
 	return (sum ^ sum >> 32) * 0x9e3779b97f4a7c15ull;
 }
 
+/* As sw_qp_tag_four, of words in the arena. */
+SW_INLINE __u64 sw_qp_tag_four_at(sw_at a, sw_at b, sw_at c, sw_at d)
+{
+	return sw_u64(a) * 0x9e3779b185ebca87ull + sw_u64(b) * 0xc2b2ae3d27d4eb4full +
+	       sw_u64(c) * 0x165667b19e3779f9ull + sw_u64(d) * 0x85ebca77c2b2ae63ull;
+}
+
+/* As sw_qp_key_tag, of a key whose bytes, as many as this, lie here in the arena. */
+SW_GLOBAL __u32 sw_qp_tag_at(__u64 at, __u32 length)
+{
+	__u64 sum = length, last = at + length - 8;
+	__u32 left;
+
+	sw_use_arena();
+	if (length < 8) {
+		sum += sw_word_of(at, length) * 0x9e3779b185ebca87ull;
+	} else if (length <= 32) {
+		if (length < 16)
+			sum += sw_qp_tag_four_at(at, last, at, last);
+		else
+			sum += sw_qp_tag_four_at(at, at + 8, last - 8, last);
+	} else {
+		for (left = length; left > 32 && sw_can_loop; left -= 32) {
+			sum = sw_qp_tag_mixed(sum + sw_qp_tag_four_at(at, at + 8, at + 16, at + 24));
+			at += 32;
+		}
+		sum += sw_qp_tag_four_at(last - 24, last - 16, last - 8, last);
+	}
+	return (__u32)(sw_qp_tag_mixed(sum) >> 56);
+}
+
 /*
  * The tag of a key of more than 32 bytes: of its pieces of 32 bytes, the last of which overlaps the
  * one before. A function of its own, for the sake of the verifier.
  */
-SW_GLOBAL __u32 sw_qp_key_tag_long(const struct sw_key *key SW_NONNULL)
+SW_GLOBAL __u32 sw_qp_key_tag_more(const struct sw_key *key SW_NONNULL)
 {
 	__u32 length = key->length, left, at;
 	__u64 sum = length;
 
+	if (sw_key_is_long(key))
+		return sw_qp_tag_at(key->long_at, sw_key_length(key));
 	at = sw_zero() & 0xe0;
 	for (left = length; left > 32 && at <= 192 && sw_can_loop; left -= 32) {
 		sum = sw_qp_tag_mixed(sum + sw_qp_tag_four(key->bytes + at, 8, 16, 24));
@@ -373,7 +563,7 @@ SW_GLOBAL __u32 sw_qp_key_tag_long(const struct sw_key *key SW_NONNULL)
 	}
 	at = length - 32;
 	sw_hide(at);
-	if (at > SW_KEY_MAX - 32)
+	if (at > SW_KEY_SHORT_MAX - 32)
 		return 0;
 	sum += sw_qp_tag_four(key->bytes + at, 8, 16, 24);
 	return (__u32)(sw_qp_tag_mixed(sum) >> 56);
@@ -386,7 +576,7 @@ SW_INLINE __u32 sw_qp_key_tag(const struct sw_key *key)
 	__u64 sum = length;
 
 	if (length > 32)
-		return sw_qp_key_tag_long(key);
+		return sw_qp_key_tag_more(key);
 	if (length >= 8) {
 		/* The words overlap as the length wants it. */
 		last = length - 8;
@@ -409,7 +599,7 @@ SW_INLINE __u32 sw_qp_key_tag(const struct sw_key *key)
 SW_INLINE __u32 sw_qp_blind(sw_at node, __u32 header, const struct sw_key *key)
 {
 	__u32 leaves = sw_qp_cluster_leaves(header), base = sw_qp_cluster_base(header);
-	__u32 length = key->length, pos = sw_zero(), lim = pos + 256, i, at, border;
+	__u32 length = sw_key_length(key), pos = sw_zero(), lim = pos + 256, i, at, border;
 	sw_at borders = node + sw_qp_cluster_borders_at(header);
 	sw_at bytes = node + sw_qp_cluster_bytes_at(header);
 
@@ -462,7 +652,7 @@ SW_INLINE __u32 sw_qp_tagged_slot(__u64 bit)
 }
 
 /* The leaf of a cluster with this key, -ENOENT, or -ELOOP. */
-SW_INLINE long sw_qp_in_cluster(sw_at window, sw_at node, const struct sw_key *key)
+SW_INLINE long sw_qp_in_cluster(sw_at window, sw_at node, const struct sw_key *key, int is_long)
 {
 	__u32 header = sw_u32_of(node, 0), leaves = sw_qp_cluster_leaves(header), slot, i;
 	__u64 hits = sw_qp_tagged(node, leaves, sw_qp_key_tag(key)), bit;
@@ -476,16 +666,16 @@ SW_INLINE long sw_qp_in_cluster(sw_at window, sw_at node, const struct sw_key *k
 		if (slot >= leaves)
 			continue;
 		leaf = sw_qp_node(window, sw_u32(cells + slot * 4));
-		if (sw_qp_is_key(leaf, value_bytes, key))
+		if (sw_qp_is_key(leaf, value_bytes, key, is_long))
 			return (long)leaf;
 	}
 	return hits ? -ELOOP : -ENOENT;
 }
 
-/* Looks a key up in the trie below a root. */
-SW_INLINE long sw_qp_trie_find(sw_at window, __u32 cell, const struct sw_key *key)
+/* Looks a key up in the trie below a root. `is_long`, a constant, says of which kind it is. */
+SW_INLINE long sw_qp_trie_find(sw_at window, __u32 cell, const struct sw_key *key, int is_long)
 {
-	__u32 header, offset, length = key->length, depth;
+	__u32 header, offset, length = is_long ? sw_key_length(key) : key->length, depth;
 	sw_at node;
 
 	if (!cell)
@@ -494,8 +684,10 @@ SW_INLINE long sw_qp_trie_find(sw_at window, __u32 cell, const struct sw_key *ke
 		if (cell & SW_QP_KIND) {
 			node = sw_qp_node(window, cell);
 			if (cell & SW_QP_CLUSTER)
-				return sw_qp_in_cluster(window, node, key);
-			return sw_qp_is_key(node, sw_u32_of(window, SW_QP_VALUE_BYTES), key) ? (long)node : -ENOENT;
+				return sw_qp_in_cluster(window, node, key, is_long);
+			return sw_qp_is_key(node, sw_u32_of(window, SW_QP_VALUE_BYTES), key, is_long) ?
+				       (long)node :
+				       -ENOENT;
 		}
 		node = window + (__u64)cell * 2;
 		header = sw_u32_of(node, 0);
@@ -507,21 +699,44 @@ SW_INLINE long sw_qp_trie_find(sw_at window, __u32 cell, const struct sw_key *ke
 			cell = sw_u32(node + sw_qp_cells_at(header));
 			continue;
 		}
-		/* The length is a byte, so the offset is in the key. */
-		cell = sw_qp_child_cell(node, header, key->bytes[offset]);
+		/* The length of a short key is a byte, so the offset is in the key. */
+		cell = sw_qp_child_cell(node, header,
+					is_long ? sw_u8(key->long_at + offset) : key->bytes[offset & 255]);
 	}
 	return -ELOOP;
 }
 
-/* Looks a key up in the trie alone; -EOPNOTSUPP when there is none. */
-SW_GLOBAL long sw_qp_trie_lookup(__u32 map, const struct sw_key *key SW_NONNULL)
+/* The same of a long key. */
+SW_GLOBAL long sw_qp_trie_find_long(__u64 window, __u32 cell, const struct sw_key *key SW_NONNULL)
+{
+	sw_use_arena();
+	return sw_qp_trie_find(window, cell, key, 1);
+}
+
+/* Looks a short key up in the trie, in the newest version. */
+SW_GLOBAL long sw_qp_trie_short(__u32 map, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS);
 
 	sw_use_arena();
 	if (!window)
 		return -EINVAL;
-	return sw_qp_trie_find(window, sw_u32_of(window, SW_QP_ROOT), key);
+	return sw_qp_trie_find(window, sw_u32_of(window, SW_QP_ROOT), key, 0);
+}
+
+/*
+ * Looks a key up in the trie alone; -EOPNOTSUPP when there is none. Here and elsewhere, functions
+ * for keys of one kind do not call each other, as the kernel limits what the stacks of those that
+ * do have together.
+ */
+SW_INLINE long sw_qp_trie_lookup(__u32 map, const struct sw_key *key)
+{
+	sw_at window;
+
+	if (!sw_key_is_long(key))
+		return sw_qp_trie_short(map, key);
+	window = sw_window_in(map, SW_QP_KINDS);
+	return window ? sw_qp_trie_find_long(window, sw_u32_of(window, SW_QP_ROOT), key) : -EINVAL;
 }
 
 /*
@@ -541,15 +756,22 @@ SW_INLINE __u32 sw_qp_root(__u32 map)
 	return window ? sw_acquire_u32(window + SW_QP_ROOT) : 0;
 }
 
+/* The same of a short key. */
+SW_GLOBAL long sw_qp_trie_find_short(__u64 window, __u32 cell, const struct sw_key *key SW_NONNULL)
+{
+	sw_use_arena();
+	return sw_qp_trie_find(window, cell, key, 0);
+}
+
 /* Looks a key up in the version that sw_qp_root gave in this run of the program. */
-SW_GLOBAL long sw_qp_lookup_at(__u32 map, __u32 root, const struct sw_key *key SW_NONNULL)
+SW_INLINE long sw_qp_lookup_at(__u32 map, __u32 root, const struct sw_key *key)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS);
 
-	sw_use_arena();
 	if (!window)
 		return -EINVAL;
-	return sw_qp_trie_find(window, root, key);
+	return sw_key_is_long(key) ? sw_qp_trie_find_long(window, root, key) :
+				     sw_qp_trie_find_short(window, root, key);
 }
 
 /* The products of NH, of a word and of four. */
@@ -563,7 +785,55 @@ SW_INLINE __u64 sw_nh_four(sw_at secrets, const __u64 *words)
 	       sw_nh(words[2], sw_u64_of(secrets, 16)) + sw_nh(words[3], sw_u64_of(secrets, 24));
 }
 
-/* The hash of a key: NH over its words, four at a time, mixed. See docs/shared.md. */
+SW_INLINE __u64 sw_qp_hash_mixed(__u64 sum)
+{
+	sum = (sum ^ sum >> 32) * 0x9e3779b97f4a7c15ull;
+	return sum ^ sum >> 32;
+}
+
+/*
+ * The hash of a long key, as of one in a leaf, where the length comes first: four words at a time,
+ * and mixed after each 32 words.
+ */
+SW_GLOBAL __u64 sw_qp_hash_long(__u64 window, const struct sw_key *key SW_NONNULL)
+{
+	__u32 length = sw_key_length(key), head = length < 255 ? 1 : 3, done;
+	sw_at secrets = window + SW_QP_SECRETS, at = key->long_at, secret;
+	/* Bytes behind the first word. */
+	__s64 left = (__s64)length + head - 8;
+	__u64 first, sum;
+
+	sw_use_arena();
+	first = length < 255 ? length : 255 | length << 8;
+	first |= sw_word_of(at, length) << head * 8;
+	at += 8 - head;
+	sum = sw_nh(first, sw_u64(secrets)) + sw_nh(sw_word_of(at, left), sw_u64_of(secrets, 8)) +
+	      sw_nh(sw_word_of(at + 8, left - 8), sw_u64_of(secrets, 16)) +
+	      sw_nh(sw_word_of(at + 16, left - 16), sw_u64_of(secrets, 24));
+	/* All is reckoned from `done`, or the verifier would tell the rounds apart. */
+	for (done = sw_zero() + 32 - head; done < length && sw_can_loop; done += 32) {
+		at = key->long_at + done;
+		secret = (done + head) & (SW_KEY_WORDS * 8 - 1);
+		if (!secret)
+			sum = sw_qp_hash_mixed(sum);
+		secret += secrets;
+		left = length - done;
+		if (left >= 32) {
+			sum += sw_nh(sw_u64(at), sw_u64(secret)) +
+			       sw_nh(sw_u64_of(at, 8), sw_u64_of(secret, 8)) +
+			       sw_nh(sw_u64_of(at, 16), sw_u64_of(secret, 16)) +
+			       sw_nh(sw_u64_of(at, 24), sw_u64_of(secret, 24));
+		} else {
+			sum += sw_nh(sw_word_of(at, left), sw_u64(secret)) +
+			       sw_nh(sw_word_of(at + 8, left - 8), sw_u64_of(secret, 8)) +
+			       sw_nh(sw_word_of(at + 16, left - 16), sw_u64_of(secret, 16)) +
+			       sw_nh(sw_word_of(at + 24, left - 24), sw_u64_of(secret, 24));
+		}
+	}
+	return sw_qp_hash_mixed(sum);
+}
+
+/* The hash of a short key: NH over its words, four at a time, mixed. See docs/shared.md. */
 SW_INLINE __u64 sw_qp_hash(sw_at window, const struct sw_key *key)
 {
 	sw_at secrets = window + SW_QP_SECRETS;
@@ -577,8 +847,7 @@ SW_INLINE __u64 sw_qp_hash(sw_at window, const struct sw_key *key)
 		i &= 28;
 		sum += sw_nh_four(secrets + i * 8, key->words + i);
 	}
-	sum = (sum ^ sum >> 32) * 0x9e3779b97f4a7c15ull;
-	return sum ^ sum >> 32;
+	return sw_qp_hash_mixed(sum);
 }
 
 /* The tag of a hash: its low byte, 1 for 0. */
@@ -600,103 +869,6 @@ SW_INLINE sw_at sw_qp_bucket(sw_at window, sw_at table, __u32 shift, __u32 bucke
 	       (__u64)(bucket & ((1u << shift) - 1)) * SW_QP_BUCKET_BYTES;
 }
 
-/* The leaf with this key among the hits in one word of tags, or 0. `first` is the slot of the word's lowest byte. */
-SW_INLINE sw_at sw_qp_hit(sw_at window, sw_at bucket, __u64 hits, __u32 first, __u32 value_bytes,
-			  const struct sw_key *key)
-{
-	__u32 i, slot;
-	sw_at leaf;
-
-	for (i = sw_zero(); i < 8 && hits && sw_can_loop; i++) {
-		slot = first + sw_first_byte(hits);
-		leaf = sw_qp_node(window, sw_acquire_u32(bucket + SW_QP_BUCKET_LEAVES + slot * 4));
-		if (sw_qp_is_key(leaf, value_bytes, key))
-			return leaf;
-		hits &= hits - 1;
-	}
-	return 0;
-}
-
-/*
- * Looks a key up in the table at `table`, and the buckets behind its home if need be: the place of
- * the value, -ENOENT, -EAGAIN when the key is at home in the next table, -ENODATA when only the
- * trie knows.
- */
-SW_INLINE long sw_qp_look(sw_at window, sw_at table, __u64 hash, const struct sw_key *key)
-{
-	__u64 low, high, pattern, sizes = sw_u64(table + SW_QP_TABLE_HOMES);
-	__u32 homes = (__u32)sizes, shift = sw_u32(table + SW_QP_TABLE_SHIFT) & 31;
-	__u32 home = (__u32)(((hash >> 32) * homes) >> 32), tag = sw_qp_tag(hash), far, reach;
-	__u32 value_bytes = sw_u32(window + SW_QP_VALUE_BYTES);
-	sw_at bucket = sw_qp_bucket(window, table, shift, home), leaf, behind;
-
-	if (!bucket)
-		return -EAGAIN;
-	low = sw_acquire_u64(bucket);
-	high = sw_acquire_u64(bucket + 8);
-	if (high & SW_QP_BUCKET_MOVED)
-		return -EAGAIN;
-	pattern = tag * SW_ONES;
-	leaf = sw_qp_hit(window, bucket, sw_zero_bytes(low ^ pattern), 0, value_bytes, key);
-	if (leaf)
-		return (long)leaf;
-	leaf = sw_qp_hit(window, bucket, sw_zero_bytes(high ^ pattern) & SW_HIGHS >> 32, 8, value_bytes, key);
-	if (leaf)
-		return (long)leaf;
-	if (high >> (SW_QP_BUCKET_FILTER + (tag & 7)) & 1) {
-		reach = (high >> SW_QP_BUCKET_REACH) & 0xff;
-		for (far = sw_zero() + 1; far <= reach && sw_can_loop; far++) {
-			behind = sw_qp_bucket(window, table, shift, home + far);
-			if (!behind)
-				return -EAGAIN;
-			leaf = sw_qp_hit(window, behind, sw_zero_bytes(sw_acquire_u64(behind) ^ pattern), 0,
-					 value_bytes, key);
-			if (leaf)
-				return (long)leaf;
-			leaf = sw_qp_hit(window, behind,
-					 sw_zero_bytes(sw_acquire_u64(behind + 8) ^ pattern) & SW_HIGHS >> 32, 8,
-					 value_bytes, key);
-			if (leaf)
-				return (long)leaf;
-		}
-		if (far <= reach)
-			return -ELOOP;
-		/* A key that was moved meanwhile is cleared behind its home, but not before MOVED was set. */
-		sw_barrier();
-		if (sw_acquire_u64(bucket + 8) & SW_QP_BUCKET_MOVED)
-			return -EAGAIN;
-	}
-	return high & 0xffull << SW_QP_BUCKET_SPILLED ? -ENODATA : -ENOENT;
-}
-
-/* As sw_qp_index_lookup, with all that may have to be looked at. -EAGAIN when tables were resized again and again meanwhile. */
-SW_GLOBAL long sw_qp_index_closer(__u32 map, const struct sw_key *key SW_NONNULL)
-{
-	sw_at window = sw_window_in(map, SW_QP_KINDS), table;
-	__u32 ref, tries;
-	__u64 hash;
-	long found;
-
-	sw_use_arena();
-	if (!window)
-		return -EINVAL;
-	ref = sw_acquire_u32(window + SW_QP_TABLE);
-	if (!ref)
-		return -ENODATA;
-	hash = sw_qp_hash(window, key);
-	/* A lookup that is overtaken by more resizes than that asks the trie, if there is one. */
-	for (tries = sw_zero(); tries < 16 && sw_can_loop; tries++) {
-		table = sw_ref(window, ref);
-		found = sw_qp_look(window, table, hash, key);
-		if (found != -EAGAIN)
-			return found;
-		ref = sw_acquire_u32(table + SW_QP_TABLE_NEXT);
-		if (!ref || ref == SW_QP_TABLE_NOTHING)
-			return -ENOENT;
-	}
-	return -EAGAIN;
-}
-
 /* The slots among those of a bucket whose tags are zero in these words: slots 0 to 7 as the bits 0, 8, …, and slots 8 to 11 as 4, 12, … */
 SW_INLINE __u64 sw_qp_slots(__u64 low, __u64 high)
 {
@@ -713,7 +885,103 @@ SW_INLINE __u64 sw_qp_first_slot(__u64 slots)
 }
 
 /*
- * What settles nine of ten lookups by the index, and needs no loop for short keys: the first slot
+ * The next slot, from this one on, whose tag is that of a hash: among those of its home in the table
+ * at `table`, and of the buckets behind if need be. The slot's cell, and in the upper half where to
+ * go on; -ENOENT when there is none, -EAGAIN when the key is at home in the next table, -ENODATA
+ * when only the trie knows, -ELOOP. `from` is 0 first.
+ */
+SW_GLOBAL long sw_qp_candidate(__u64 window, __u64 table, __u64 hash, __u32 from)
+{
+	__u32 shift = sw_u32_of(table, SW_QP_TABLE_SHIFT) & 31, tag = sw_qp_tag(hash), far, reach;
+	__u32 home = (__u32)(((hash >> 32) * sw_u32_of(table, SW_QP_TABLE_HOMES)) >> 32);
+	sw_at bucket = sw_qp_bucket(window, table, shift, home);
+	__u64 state, slots, pattern = tag * SW_ONES;
+
+	sw_use_arena();
+	if (!bucket)
+		return -EAGAIN;
+	state = sw_acquire_u64_of(bucket, 8);
+	if (state & SW_QP_BUCKET_MOVED)
+		return -EAGAIN;
+	reach = state >> (SW_QP_BUCKET_FILTER + (tag & 7)) & 1;
+	reach = -reach & (state >> SW_QP_BUCKET_REACH) & 0xff;
+	for (far = from >> 6; far <= reach && sw_can_loop; far++) {
+		bucket = sw_qp_bucket(window, table, shift, home + far);
+		if (!bucket)
+			return -EAGAIN;
+		slots = sw_acquire_u64(bucket) ^ pattern;
+		slots = sw_qp_slots(slots, sw_acquire_u64_of(bucket, 8) ^ pattern);
+		/* The bits from the last one's on. */
+		slots &= ~0ull << (from & 63);
+		if (slots) {
+			bucket += sw_qp_first_slot(slots);
+			from = far << 6 | sw_popcount((slots & -slots) - 1);
+			return (long)((__u64)(from + 1) << 32 |
+				      sw_acquire_u32_of(bucket, SW_QP_BUCKET_LEAVES));
+		}
+		from = 0;
+	}
+	if (far <= reach)
+		return -ELOOP;
+	/* A key that was moved meanwhile is cleared here, but not before MOVED was set. */
+	sw_barrier();
+	bucket = sw_qp_bucket(window, table, shift, home);
+	if (!bucket || sw_acquire_u64_of(bucket, 8) & SW_QP_BUCKET_MOVED)
+		return -EAGAIN;
+	return state & 0xffull << SW_QP_BUCKET_SPILLED ? -ENODATA : -ENOENT;
+}
+
+/*
+ * As sw_qp_index_lookup, with all that may have to be looked at. `is_long`, a constant, says of
+ * which kind the key is; a long one has this hash.
+ */
+SW_INLINE long sw_qp_index_search(sw_at window, __u64 hash, const struct sw_key *key, int is_long)
+{
+	__u32 ref, tries = sw_zero(), value_bytes = sw_u32(window + SW_QP_VALUE_BYTES);
+	long found = 0;
+	sw_at leaf;
+
+	if (!window)
+		return -EINVAL;
+	ref = sw_acquire_u32(window + SW_QP_TABLE);
+	if (!ref)
+		return -ENODATA;
+	if (!is_long)
+		hash = sw_qp_hash(window, key);
+	/* A lookup that is overtaken by more resizes than that asks the trie, if there is one. */
+	while (tries < 16 && sw_can_loop) {
+		found = sw_qp_candidate(window, sw_ref(window, ref), hash, (__u64)found >> 32);
+		if (found > 0) {
+			leaf = sw_qp_node(window, (__u32)found);
+			if (sw_qp_is_key(leaf, value_bytes, key, is_long))
+				return (long)leaf;
+			continue;
+		}
+		if (found != -EAGAIN)
+			return found;
+		ref = sw_acquire_u32(sw_ref(window, ref) + SW_QP_TABLE_NEXT);
+		if (!ref || ref == SW_QP_TABLE_NOTHING)
+			return -ENOENT;
+		found = 0;
+		tries++;
+	}
+	return tries < 16 ? -ELOOP : -EAGAIN;
+}
+
+/* The same, of a key of each kind. -EAGAIN when tables were resized again and again meanwhile. */
+SW_GLOBAL long sw_qp_index_closer(__u32 map, const struct sw_key *key SW_NONNULL)
+{
+	sw_use_arena();
+	return sw_qp_index_search(sw_window_in(map, SW_QP_KINDS), 0, key, 0);
+}
+SW_GLOBAL long sw_qp_index_long(__u64 window, __u64 hash, const struct sw_key *key SW_NONNULL)
+{
+	sw_use_arena();
+	return sw_qp_index_search(window, hash, key, 1);
+}
+
+/*
+ * What settles nine of ten lookups of short keys by the index, and needs no loop for short keys: the first slot
  * of the home with the tag has the key, or no slot has the tag and no key that is at home there
  * lies elsewhere. -EAGAIN when that does not settle it.
  */
@@ -746,7 +1014,7 @@ SW_GLOBAL long sw_qp_index_first(__u32 map, const struct sw_key *key SW_NONNULL)
 		} else if (!(high & SW_QP_BUCKET_MOVED)) {
 			leaf = bucket + sw_qp_first_slot(hits);
 			leaf = sw_qp_node(window, sw_acquire_u32_of(leaf, SW_QP_BUCKET_LEAVES));
-			if (sw_qp_is_key(leaf, sw_u32_of(window, SW_QP_VALUE_BYTES), key))
+			if (sw_qp_is_short_key(leaf, sw_u32_of(window, SW_QP_VALUE_BYTES), key))
 				return (long)leaf;
 		}
 	}
@@ -760,8 +1028,15 @@ SW_GLOBAL long sw_qp_index_first(__u32 map, const struct sw_key *key SW_NONNULL)
  */
 SW_INLINE long sw_qp_index_lookup(__u32 map, const struct sw_key *key)
 {
-	long found = sw_qp_index_first(map, key);
+	sw_at window;
+	long found;
 
+	if (sw_key_is_long(key)) {
+		window = sw_window_in(map, SW_QP_KINDS);
+		/* The hash has a stack of its own, which is gone when the search begins. */
+		return window ? sw_qp_index_long(window, sw_qp_hash_long(window, key), key) : -EINVAL;
+	}
+	found = sw_qp_index_first(map, key);
 	return found == -EAGAIN ? sw_qp_index_closer(map, key) : found;
 }
 
@@ -792,20 +1067,6 @@ struct sw_value {
 		__u8 bytes[SW_VALUE_MAX];
 	};
 };
-
-/* The length of a key, from the byte where it begins; 255 says that two bytes more have it. */
-SW_INLINE __u32 sw_qp_length(sw_at at)
-{
-	__u32 length = sw_u8(at);
-
-	return length == 255 ? sw_u8(at + 1) | (__u32)sw_u8(at + 2) << 8 : length;
-}
-
-/* Where the bytes of a leaf's key are, given where its length is. */
-SW_INLINE sw_at sw_qp_bytes(sw_at at)
-{
-	return sw_u8(at) == 255 ? at + 3 : at + 1;
-}
 
 /*
  * Where the bytes of an entry's value are, of which `length` becomes the number. A program may read

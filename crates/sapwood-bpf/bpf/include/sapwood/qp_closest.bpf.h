@@ -46,7 +46,9 @@ struct sw_closest {
 /* Whether the first bytes of a name, as many as this, are a name: the root, a parent, or itself. */
 SW_INLINE int sw_qp_is_name(const struct sw_key *name, __u32 bytes)
 {
-	return !bytes || bytes == name->length || (bytes < name->length && !sw_key_byte(name, bytes - 1));
+	__u32 length = sw_key_length(name);
+
+	return !bytes || bytes == length || (bytes < length && !sw_key_byte(name, bytes - 1));
 }
 
 /* A byte of the wildcard below an encloser, or that it has ended. */
@@ -115,7 +117,10 @@ bottom:
 		node = sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) + 4 * child));
 	}
 	at = node + value_bytes;
-	if (sw_u8(at) != encloser + 2 || sw_u8(at + 1 + encloser) != '*' || sw_u8(at + 2 + encloser))
+	if (sw_qp_length(at) != encloser + 2)
+		return 0;
+	at = sw_qp_bytes(at) + encloser;
+	if (sw_u8(at) != '*' || sw_u8(at + 1))
 		return 0;
 	return sw_qp_agree(node, value_bytes, name) >= encloser ? (long)node : 0;
 }
@@ -255,7 +260,7 @@ SW_GLOBAL long sw_qp_closest(__u32 map, sw_at cursor, const struct sw_key *name 
 			     struct sw_closest *found SW_NONNULL)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS), leaf;
-	__u32 pos, compared, agree, encloser, length = name->length, cell;
+	__u32 pos, compared, agree, encloser, length = sw_key_length(name), cell;
 	long result;
 
 	sw_use_arena();
@@ -284,7 +289,7 @@ SW_GLOBAL long sw_qp_closest(__u32 map, sw_at cursor, const struct sw_key *name 
 			break;
 	}
 	found->encloser = encloser;
-	if (sw_u8(leaf + sw_qp_before_key(window)) == agree && encloser == agree)
+	if (sw_qp_length(leaf + sw_qp_before_key(window)) == agree && encloser == agree)
 		sw_qp_note_above(window, found, leaf);
 	result = cell & SW_QP_CLUSTER ? sw_qp_above_in(window, cell, pos, name, found) : 0;
 	if (!result)

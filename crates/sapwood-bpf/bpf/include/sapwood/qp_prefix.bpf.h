@@ -18,11 +18,16 @@
 /* In how many bytes a leaf's key agrees with this one, from the first on: as many at most as the shorter has. */
 SW_INLINE __u32 sw_qp_agree(sw_at leaf, __u32 value_bytes, const struct sw_key *key)
 {
-	__u32 length = sw_u8(leaf + value_bytes), shorter = key->length, i, left;
+	__u32 length = sw_u8(leaf + value_bytes), shorter = sw_key_length(key), i, left;
 	__u64 word;
 
-	if (length > SW_KEY_MAX) {
-		/* Its length is in two bytes more, and it is longer than any key of ours. */
+	if (sw_key_is_long(key)) {
+		length = sw_qp_length(leaf + value_bytes);
+		shorter = length < shorter ? length : shorter;
+		return sw_agree(sw_qp_bytes(leaf + value_bytes), key->long_at, shorter);
+	}
+	if (length > SW_KEY_SHORT_MAX) {
+		/* Its length is in two bytes more, and it is longer than any short key. */
 		for (i = sw_zero() & 255, left = shorter; left && sw_can_loop; left--, i = (i + 1) & 255) {
 			if (sw_u8(leaf + value_bytes + 3 + i) != sw_key_byte(key, i))
 				break;
@@ -50,7 +55,7 @@ SW_INLINE __u32 sw_qp_agree(sw_at leaf, __u32 value_bytes, const struct sw_key *
 /* Whether a leaf's key is a prefix of this one, and of this many bytes. */
 SW_INLINE int sw_qp_is_prefix(sw_at leaf, __u32 value_bytes, __u32 bytes, const struct sw_key *key)
 {
-	return sw_u8(leaf + value_bytes) == bytes && sw_qp_agree(leaf, value_bytes, key) == bytes;
+	return sw_qp_length(leaf + value_bytes) == bytes && sw_qp_agree(leaf, value_bytes, key) == bytes;
 }
 
 /*
@@ -71,7 +76,7 @@ SW_INLINE sw_at sw_qp_end(sw_at window, __u32 value_bytes, __u32 cell, __u32 off
 			return 0;
 		return sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header)));
 	}
-	return (cell & SW_QP_LEAF) && sw_u8(node + value_bytes) == offset ? node : 0;
+	return (cell & SW_QP_LEAF) && sw_qp_length(node + value_bytes) == offset ? node : 0;
 }
 
 /*
@@ -125,7 +130,7 @@ SW_GLOBAL long sw_qp_longest_end(sw_at window, const struct sw_key *key SW_NONNU
 		end = sw_qp_end(window, value_bytes, sw_u32(node), offset);
 		if (end && sw_qp_is_prefix(end, value_bytes, offset, key))
 			longest = (long)end;
-		if (offset >= key->length)
+		if (offset >= sw_key_length(key))
 			return longest;
 		node -= sw_qp_cells_at(header);
 		cell = sw_qp_child_cell(node, header, sw_key_byte(key, offset));
@@ -158,7 +163,7 @@ SW_GLOBAL long sw_qp_longest_prefix(__u32 map, const struct sw_key *key SW_NONNU
 	sw_use_arena();
 	if (!window)
 		return -EINVAL;
-	length = key->length;
+	length = sw_key_length(key);
 	cell = sw_u32(window + SW_QP_ROOT);
 	if (!cell)
 		return sw_qp_no_root(window, -ENOENT);
@@ -195,7 +200,7 @@ bottom:
 		leaf = sw_qp_node(window, sw_u32(node + sw_qp_cluster_cells_at(header) + 4 * pos));
 	}
 	agree = sw_qp_agree(leaf, value_bytes, key);
-	if (agree == sw_u8(leaf + value_bytes))
+	if (agree == sw_qp_length(leaf + value_bytes))
 		return (long)leaf;
 	leaf = pos ? sw_qp_prefix_in(window, node, pos, agree) : 0;
 	if (leaf)

@@ -15,7 +15,8 @@
  *
  * Results: the place of a leaf (positive), which is the place of its value; 0 when there is none;
  * -EINVAL when there is no such window or cursor; -EOPNOTSUPP when the map has only an index;
- * -E2BIG when the map is deeper than a cursor (never while all its keys have at most 254 bytes);
+ * -E2BIG when the map is deeper than a cursor (never while all its keys have at most 254 bytes; with
+ * longer ones, when more than SW_QP_CURSOR_DEPTH_MAX branches lie above one entry);
  * -ELOOP when the kernel ended a loop; -EAGAIN when the map was changed again and again meanwhile;
  * -EUCLEAN when what was read cannot be a map.
  *
@@ -50,7 +51,7 @@
 
 _Static_assert(SW_QP_CURSOR_NODES + 4 * SW_QP_CURSOR_DEPTH_MAX <= SW_QP_CURSOR_BYTES,
 	       "a cursor's parts are inside");
-_Static_assert(SW_QP_CURSOR_DEPTH_MAX > SW_KEY_MAX + 1, "keys that programs know fit into a cursor");
+_Static_assert(SW_QP_CURSOR_DEPTH_MAX > SW_KEY_SHORT_MAX + 1, "the way to a short key fits a cursor");
 
 /* No byte: where a key ends. It sorts before all bytes. */
 #define SW_QP_NO_BYTE (-1)
@@ -59,7 +60,9 @@ _Static_assert(SW_QP_CURSOR_DEPTH_MAX > SW_KEY_MAX + 1, "keys that programs know
 #define SW_QP_GREATER 0x80000000u
 
 /*
- * Copies the key of a leaf of this map: 0, or -E2BIG when it has more than 254 bytes.
+ * Gives the key of a leaf of this map: a copy of a short one; of a long one, where it lies in the
+ * leaf, which stays until the run of the program ends. 0, or -E2BIG when it has more than SW_KEY_MAX
+ * bytes.
  *
  *     found = sw_qp_first_leaf(NAMES);
  *     if (found > 0 && !sw_qp_key(NAMES, found, &key)) found = sw_qp_next(NAMES, &key);
@@ -75,8 +78,11 @@ SW_GLOBAL long sw_qp_key(__u32 map, sw_at leaf, struct sw_key *key SW_NONNULL)
 		return -EINVAL;
 	at = leaf + sw_qp_before_key(window);
 	length = sw_u8(at);
-	if (length > SW_KEY_MAX)
-		return -E2BIG;
+	if (length > SW_KEY_SHORT_MAX) {
+		length = sw_qp_length(at);
+		sw_key_long(key, sw_qp_bytes(at), length);
+		return length > SW_KEY_MAX ? -E2BIG : 0;
+	}
 	spare = length + 1;
 	sw_each_word(i, left, SW_KEY_WORDS) {
 		/* Behind the key are zeros or the value. */
@@ -94,9 +100,14 @@ SW_GLOBAL long sw_qp_key(__u32 map, sw_at leaf, struct sw_key *key SW_NONNULL)
 SW_INLINE __u32 sw_qp_mismatch(sw_at window, sw_at leaf, const struct sw_key *key)
 {
 	sw_at at = leaf + sw_qp_before_key(window), words;
-	__u32 i, left, shorter, there = sw_qp_length(at), length = key->length, first = sw_zero();
+	__u32 i, left, shorter, there = sw_qp_length(at), length = sw_key_length(key), first = sw_zero();
 	__u64 differ, ignore = 0xff;
 
+	if (sw_key_is_long(key)) {
+		shorter = there < length ? there : length;
+		first = sw_agree(sw_qp_bytes(at), key->long_at, shorter);
+		return first < shorter || there != length ? first : SW_QP_SAME;
+	}
 	/* As if each key had its length in one byte before it. */
 	words = sw_qp_bytes(at) - 1;
 	shorter = there < length ? there : length;
@@ -119,7 +130,7 @@ SW_INLINE __u32 sw_qp_mismatch(sw_at window, sw_at leaf, const struct sw_key *ke
 /* A byte of a key, or that it has ended. */
 SW_INLINE int sw_qp_key_byte(const struct sw_key *key, __u32 at)
 {
-	return at < key->length ? (int)sw_key_byte(key, at) : SW_QP_NO_BYTE;
+	return at < sw_key_length(key) ? (int)sw_key_byte(key, at) : SW_QP_NO_BYTE;
 }
 
 /*
@@ -159,7 +170,7 @@ SW_INLINE __u32 sw_qp_key_child(sw_at node, __u32 header, const struct sw_key *k
 {
 	__u32 offset = sw_qp_offset(header);
 
-	if (offset >= key->length)
+	if (offset >= sw_key_length(key))
 		return 0;
 	return (__u32)sw_qp_child(node, header, sw_key_byte(key, offset));
 }
@@ -457,7 +468,7 @@ SW_GLOBAL long sw_qp_walk_begin(__u32 map, sw_at cursor)
 SW_GLOBAL long sw_qp_walk_prefix_in(sw_at window, sw_at cursor, __u32 cell,
 				    const struct sw_key *prefix SW_NONNULL)
 {
-	__u32 header, base, leaves, length = prefix->length, from, to, pos;
+	__u32 header, base, leaves, length = sw_key_length(prefix), from, to, pos;
 	sw_at leaf = sw_qp_nearest(window, cell, prefix, &pos), node, borders;
 
 	sw_use_arena();
@@ -483,7 +494,7 @@ SW_GLOBAL long sw_qp_walk_prefix_in(sw_at window, sw_at cursor, __u32 cell,
 SW_GLOBAL long sw_qp_walk_prefix(__u32 map, sw_at cursor, const struct sw_key *prefix SW_NONNULL)
 {
 	sw_at window = sw_window_in(map, SW_QP_KINDS), node;
-	__u32 cell, header, depth, offset, length = prefix->length;
+	__u32 cell, header, depth, offset, length = sw_key_length(prefix);
 	long error;
 
 	sw_use_arena();

@@ -641,7 +641,7 @@ SW_INLINE sw_at sw_kqp_open(__u32 map, const struct sw_key *key)
 	sw_at window = sw_window_in(map, 1u << SW_KIND_KERNEL_QP);
 
 	sw_use_arena();
-	return key->length > SW_KEY_MAX ? 0 : window;
+	return key->length > SW_KEY_SHORT_MAX ? 0 : window;
 }
 
 /* Takes the lock, and notes the window's bounds, which the arena's header knows. */

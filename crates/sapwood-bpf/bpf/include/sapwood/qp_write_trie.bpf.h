@@ -1053,7 +1053,7 @@ SW_GLOBAL int sw_kqp_join_at(__u64 window, __u64 slot, __u32 child, __u32 leaves
 	left = sw_u32(cells);
 	right = sw_u32(cells + 4);
 	units = labels > 1 ? sw_kqp_branch_units(labels - 1) : 0;
-	if (offset > SW_KEY_MAX || sw_kqp_room(window, 3) ||
+	if (offset > SW_KEY_SHORT_MAX || sw_kqp_room(window, 3) ||
 	    sw_kqp_take(window, 0, sw_kqp_cluster_units(leaves), units, 1))
 		return 0;
 	label = sw_kqp_label(parent, child);

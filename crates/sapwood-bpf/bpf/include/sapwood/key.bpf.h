@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Keys as programs have them: bytes of a packet, of memory or of a dynptr, and strings, of lengths
+ * that are known at run time.
+ *
+ *     struct sw_key key;
+ *     sw_at room = sw_window(ROOMS, SW_KIND_WORDS) + cpu * SW_KEY_ROOM_BYTES;
+ *     long error = sw_key_packet(&key, room, ctx, offset, length);
+ *
+ *     if (!error) found = sw_qp_lookup(PATHS, &key);
+ *
+ * A key of up to SW_KEY_SHORT_MAX bytes is copied into the struct, and needs no room: it may be 0
+ * where all keys are short. A longer one is copied into the room: SW_KEY_ROOM_BYTES of the arena
+ * (Words::create) at a multiple of 8, which nobody else uses as long as the key is used. One for
+ * each processor does, as programs of one type do not interrupt each other there.
+ *
+ * Bytes that lie in the arena already need no copy: sw_key_long.
+ *
+ * All functions here return 0; -E2BIG when the key has more than SW_KEY_MAX bytes; -EINVAL when it
+ * is long and there is no room; -ELOOP; or what the kernel says of the bytes, such as -EFAULT of
+ * memory and -EINVAL of a packet that is shorter. The key has no bytes then.
+ */
+#ifndef SAPWOOD_KEY_BPF_H
+#define SAPWOOD_KEY_BPF_H
+
+#if defined(__bpf__) && !defined(__VMLINUX_H__)
+#include <linux/bpf.h>
+#endif
+#include "qp.bpf.h"
+
+/* Bytes that are copied to a room at a time. */
+#define SW_KEY_PART (SW_KEY_WORDS * 8 - 8)
+
+_Static_assert(SW_KEY_ROOM_BYTES >= SW_KEY_MAX + SW_KEY_PART + 8, "the last part fits a room, and a word more");
+
+/* Copies the bytes of a short key, a part of a long one, to a place of the arena. */
+SW_GLOBAL int sw_key_put_part(__u64 to, const struct sw_key *part SW_NONNULL)
+{
+	__u32 i, left;
+
+	sw_use_arena();
+	sw_each_word(i, left, SW_KEY_PART / 8 + sw_zero()) {
+		sw_hide(i);
+		i &= SW_KEY_WORDS - 1;
+		if (i >= SW_KEY_PART / 8)
+			break;
+		sw_set_u64(to + i * 8, sw_key_word_at(part->bytes + i * 8));
+	}
+	return 0;
+}
+
+/* Makes a key without bytes, and returns the error. */
+SW_INLINE long sw_key_none(struct sw_key *key, long error)
+{
+	__builtin_memset(key, 0, sizeof(*key));
+	return error;
+}
+
+/*
+ * A number, by way of the room's last word, which no key reaches. The verifier knows nothing of
+ * what it reads there: so it looks at one round of a loop, where it would look at each of them with
+ * the numbers that this one has.
+ */
+SW_INLINE __u32 sw_key_forget(sw_at room, __u32 number)
+{
+	sw_set_u32(room + SW_KEY_ROOM_BYTES - 8, number);
+	return sw_u32(room + SW_KEY_ROOM_BYTES - 8);
+}
+
+/*
+ * Defines a function that makes a key of `length` bytes of a source, from `offset` on.
+ * `load(to, bytes, source, offset)` copies 1 to 254 of them, and returns 0 or an error.
+ */
+#define SW_KEY_MAKER(name, type, load)                                         \
+	SW_INLINE long name(struct sw_key *key, sw_at room, type source, __u32 offset, __u32 length) \
+	{                                                                      \
+		__u32 at, part;                                                \
+		long error = 0;                                                \
+                                                                               \
+		__builtin_memset(key, 0, sizeof(*key));                        \
+		if (!length)                                                   \
+			return 0;                                              \
+		if (length <= SW_KEY_SHORT_MAX) {                              \
+			part = length - 1;                                     \
+			sw_hide(part);                                         \
+			part &= 255;                                           \
+			if (part < SW_KEY_SHORT_MAX)                           \
+				error = load(key->bytes, part + 1, source, offset); \
+			if (error)                                             \
+				return sw_key_none(key, error);                \
+			key->length = (__u8)length;                            \
+			return 0;                                              \
+		}                                                              \
+		if (length > SW_KEY_MAX)                                       \
+			return -E2BIG;                                         \
+		if (!room || room & 7)                                         \
+			return -EINVAL;                                        \
+		for (at = sw_zero(); at < length && sw_can_loop; at += SW_KEY_PART) { \
+			at = sw_key_forget(room, at) & 0x1fff;                 \
+			part = length - at < SW_KEY_PART ? length - at : SW_KEY_PART; \
+			part = sw_key_forget(room, part - 1) & 255;            \
+			if (part >= SW_KEY_PART)                               \
+				return sw_key_none(key, -EINVAL);              \
+			error = load(key->bytes, part + 1, source, offset + at); \
+			if (error)                                             \
+				return sw_key_none(key, error);                \
+			sw_key_put_part(room + at, key);                       \
+		}                                                              \
+		if (at < length)                                               \
+			return sw_key_none(key, -ELOOP);                       \
+		sw_key_long(key, room, length);                                \
+		return 0;                                                      \
+	}
+
+#ifdef __bpf__
+
+static long (*const sw_help_xdp_load_bytes)(struct xdp_md *ctx, __u32 offset, void *to, __u32 bytes) = (void *)189;
+static long (*const sw_help_skb_load_bytes)(const void *ctx, __u32 offset, void *to, __u32 bytes) = (void *)26;
+static long (*const sw_help_dynptr_read)(void *to, __u32 bytes, const struct bpf_dynptr *from, __u32 offset,
+					 __u64 flags) = (void *)201;
+static long (*const sw_help_probe_read_kernel)(void *to, __u32 bytes, const void *from) = (void *)113;
+static long (*const sw_help_probe_read_user)(void *to, __u32 bytes, const void *from) = (void *)112;
+static long (*const sw_help_probe_read_kernel_str)(void *to, __u32 bytes, const void *from) = (void *)115;
+static long (*const sw_help_probe_read_user_str)(void *to, __u32 bytes, const void *from) = (void *)114;
+
+#define sw_key_load_xdp(to, bytes, ctx, offset) sw_help_xdp_load_bytes(ctx, offset, to, bytes)
+#define sw_key_load_skb(to, bytes, ctx, offset) sw_help_skb_load_bytes(ctx, offset, to, bytes)
+#define sw_key_load_dynptr(to, bytes, ptr, offset) sw_help_dynptr_read(to, bytes, ptr, offset, 0)
+#define sw_key_load_kernel(to, bytes, from, offset) \
+	sw_help_probe_read_kernel(to, bytes, (const char *)(from) + (offset))
+#define sw_key_load_user(to, bytes, from, offset) \
+	sw_help_probe_read_user(to, bytes, (const char *)(from) + (offset))
+
+SW_KEY_MAKER(sw_key_xdp, struct xdp_md *, sw_key_load_xdp)
+SW_KEY_MAKER(sw_key_skb, struct __sk_buff *, sw_key_load_skb)
+
+/*
+ * Makes a key of bytes of a packet, of a program of either type; they may lie in several fragments:
+ *
+ *     error = sw_key_packet(&key, room, ctx, offset, length);
+ */
+#define sw_key_packet(key, room, ctx, offset, length)                          \
+	_Generic((ctx), struct xdp_md *: sw_key_xdp, struct __sk_buff *: sw_key_skb)(key, room, ctx, offset, length)
+
+/* Makes a key of bytes of a dynptr: error = sw_key_dynptr(&key, room, &ptr, 0, bpf_dynptr_size(&ptr)); */
+SW_KEY_MAKER(sw_key_dynptr, const struct bpf_dynptr *, sw_key_load_dynptr)
+
+/*
+ * Makes a key of bytes of the kernel's memory, which may be a map's value or the program's stack;
+ * or of the memory of the process that runs. `offset` is added to the address.
+ *
+ *     error = sw_key_memory(&key, room, value->name, 0, value->length);
+ *
+ * A program that calls them needs the right to read the kernel's memory (CAP_PERFMON), and a
+ * licence that is compatible with the GPL.
+ */
+SW_KEY_MAKER(sw_key_memory, const void *, sw_key_load_kernel)
+SW_KEY_MAKER(sw_key_user, const void *, sw_key_load_user)
+
+/*
+ * Defines a function that makes a key of a string, without the zero that ends it.
+ * `read(to, bytes, from)` copies as many bytes, `read_string` up to the zero.
+ */
+#define SW_KEY_STRING(name, read_string, read)                                 \
+	SW_INLINE long name(struct sw_key *key, sw_at room, const void *from)  \
+	{                                                                      \
+		const char *text = from;                                       \
+		__u8 last = 1;                                                 \
+		__u32 at;                                                      \
+		long bytes;                                                    \
+                                                                               \
+		__builtin_memset(key, 0, sizeof(*key));                        \
+		bytes = read_string(key->bytes, SW_KEY_SHORT_MAX + 1, text);   \
+		if (bytes < 0)                                                 \
+			return sw_key_none(key, bytes);                        \
+		/* Its zero is among them, or it was cut off, or ends just there. */ \
+		if (bytes > SW_KEY_SHORT_MAX)                                  \
+			read(&last, 1, text + SW_KEY_SHORT_MAX);               \
+		if (bytes <= SW_KEY_SHORT_MAX || !last) {                      \
+			key->length = bytes ? (__u8)(bytes - 1) : 0;           \
+			return 0;                                              \
+		}                                                              \
+		if (!room || room & 7)                                         \
+			return sw_key_none(key, -EINVAL);                      \
+		for (at = sw_zero(); at <= SW_KEY_MAX && sw_can_loop; at += SW_KEY_PART - 1) { \
+			at = sw_key_forget(room, at) & 0x1fff;                 \
+			bytes = read_string(key->bytes, SW_KEY_PART, text + at); \
+			if (bytes < 0)                                         \
+				return sw_key_none(key, bytes);                \
+			sw_key_put_part(room + at, key);                       \
+			if (bytes < SW_KEY_PART)                               \
+				break;                                         \
+		}                                                              \
+		if (bytes == SW_KEY_PART)                                      \
+			return sw_key_none(key, at > SW_KEY_MAX ? -E2BIG : -ELOOP); \
+		/* Without its zero. */                                        \
+		at += bytes ? (__u32)bytes - 1 : 0;                            \
+		if (at > SW_KEY_MAX)                                           \
+			return sw_key_none(key, -E2BIG);                       \
+		sw_key_long(key, room, at);                                    \
+		return 0;                                                      \
+	}
+
+/*
+ * Makes a key of a string in the kernel's memory, or in that of the process that runs:
+ *
+ *     error = sw_key_string(&key, room, filename);
+ */
+SW_KEY_STRING(sw_key_string, sw_help_probe_read_kernel_str, sw_help_probe_read_kernel)
+SW_KEY_STRING(sw_key_user_string, sw_help_probe_read_user_str, sw_help_probe_read_user)
+
+#else
+
+SW_INLINE long sw_key_load_memory(void *to, __u32 bytes, const void *from, __u32 offset)
+{
+	__builtin_memcpy(to, (const char *)from + offset, bytes);
+	return 0;
+}
+
+/* Makes a key of bytes of memory: error = sw_key_memory(&key, room, name, 0, length); */
+SW_KEY_MAKER(sw_key_memory, const void *, sw_key_load_memory)
+
+#endif
+
+#endif
