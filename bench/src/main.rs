@@ -14,9 +14,10 @@
 //!   those of the suites of these names. [`bpf`], with the feature `bpf`: maps inside the kernel.
 //! - [`shown`]: pictures and tables of recorded results, without a run: the commands `plot` and
 //!   `figures`.
-//! - The harness: [`keylist`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
+//! - The harness: [`keylist`], [`answer`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
 
 mod alloc;
+mod answer;
 #[cfg(feature = "bpf")]
 mod bpf;
 mod cache;

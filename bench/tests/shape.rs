@@ -97,6 +97,22 @@ fn names() {
 }
 
 #[test]
+fn closest() {
+    let engines = "sapwood-index,hashbrown-foldhash,std-hashmap";
+    let (report, csv) = run("names", &["--cases", "closest-30k", "--engines", engines]);
+    let expected = [
+        "closest-30k sapwood-index closest_hit_ns",
+        "closest-30k sapwood-index closest_below_ns",
+        "closest-30k sapwood-index closest_miss_ns",
+        "closest-30k hashbrown-foldhash closest_hit_ns",
+        "closest-30k hashbrown-foldhash closest_below_ns",
+        "closest-30k hashbrown-foldhash closest_miss_ns",
+    ];
+    assert_eq!(check(&report, "names"), expected);
+    assert!(csv.contains("\n# closest-30k: "));
+}
+
+#[test]
 fn threads() {
     let peers = "dashmap,rwlock-hashbrown";
     let (report, csv) = run(

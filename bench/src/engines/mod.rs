@@ -23,6 +23,7 @@ pub use self::sapwood::qp_mapped_bytes;
 
 use std::time::{Duration, Instant};
 
+use crate::answer::AnswerSum;
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
 
 /// A map from byte strings to `u64`, as the benchmark uses it.
@@ -95,6 +96,12 @@ pub trait Engine: Sized + 'static {
         None
     }
 
+    /// For each name, the entries at and above it, and those beside it if the map keeps the order.
+    fn closest(&self, names: &KeyList) -> Option<AnswerSum> {
+        let _ = names;
+        None
+    }
+
     /// Removes a key of one list and inserts a pair of the other list, alternately, until both
     /// lists end.
     fn replace(&mut self, old: &KeyList, new: &KeyList);
@@ -133,6 +140,7 @@ pub trait Built {
     fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum>;
     fn predecessors(&self, keys: &KeyList) -> Option<ScanSum>;
     fn longest_prefixes(&self, keys: &KeyList) -> Option<ScanSum>;
+    fn closest(&self, names: &KeyList) -> Option<AnswerSum>;
     fn replace(&mut self, old: &KeyList, new: &KeyList);
     fn mapped_bytes(&self) -> usize;
 }
@@ -168,6 +176,10 @@ impl<E: Engine> Built for E {
 
     fn longest_prefixes(&self, keys: &KeyList) -> Option<ScanSum> {
         Engine::longest_prefixes(self, keys)
+    }
+
+    fn closest(&self, names: &KeyList) -> Option<AnswerSum> {
+        Engine::closest(self, names)
     }
 
     fn replace(&mut self, old: &KeyList, new: &KeyList) {
@@ -247,6 +259,7 @@ pub fn settle() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::{SEPARATOR, of_list};
 
     #[test]
     fn every_engine_answers() {
@@ -301,5 +314,45 @@ mod tests {
                 lane.name
             );
         }
+    }
+
+    #[test]
+    fn engines_that_answer_for_names_agree() {
+        let mut rng = fastrand::Rng::with_seed(8);
+        let mut name = |least: usize| {
+            let labels = (0..rng.usize(least..=5)).map(|_| [b"ab*"[rng.usize(..3)], SEPARATOR]);
+            labels.flatten().collect::<Box<[u8]>>()
+        };
+        let mut stored: Vec<_> = (0..90).map(|_| name(1)).collect();
+        stored.sort();
+        stored.dedup();
+        let pairs = KeyList::numbered(&stored);
+        let asked = KeyList::numbered(&std::array::from_fn::<_, 300, _>(|_| name(0)));
+        let wanted = AnswerSum::of(&asked, |name| of_list(&pairs, name));
+        let mut engines = Vec::new();
+        for lane in lanes() {
+            if (lane.form)(&pairs) != Ok(Form::Plain) {
+                continue;
+            }
+            let mut built = (lane.build)(&pairs.shuffled(1));
+            built.finish();
+            if let Some(answers) = built.closest(&asked) {
+                assert!(answers.agrees_with(wanted), "{}", lane.name);
+                engines.push(lane.name);
+            }
+        }
+        assert_eq!(
+            engines,
+            [
+                "sapwood",
+                "sapwood-index",
+                "sapwood-store",
+                "sapwood-shared",
+                "sapwood-shared-index",
+                "sapwood-points",
+                "hashbrown-foldhash",
+                "std-btreemap"
+            ]
+        );
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use super::{Engine, in_turns};
+use crate::answer::{Answer, AnswerSum};
 use crate::keylist::{KeyList, ScanSum};
 
 /// hashbrown with foldhash: the fastest hash map in wide use, and the base of the ratios.
@@ -53,7 +54,11 @@ macro_rules! engines {
 }
 
 engines! {
-    Foldhash = "hashbrown-foldhash", ordered: false {}
+    Foldhash = "hashbrown-foldhash", ordered: false {
+        fn closest(&self, names: &KeyList) -> Option<AnswerSum> {
+            Some(AnswerSum::of_above(names, |key| self.get(key).copied()))
+        }
+    }
     Std = "std-hashmap", ordered: false {}
     Btree = "std-btreemap", ordered: true {
         fn ranges(&self, starts: &KeyList, count: usize) -> Option<ScanSum> {
@@ -67,6 +72,19 @@ engines! {
             Some(ScanSum::ranges(keys, 1, |key| {
                 let entries = self.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(key)));
                 entries.rev().map(|(key, value)| (&**key, *value))
+            }))
+        }
+
+        fn closest(&self, names: &KeyList) -> Option<AnswerSum> {
+            Some(AnswerSum::of(names, |name| {
+                let mut before = self.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(name)));
+                let mut from = self.range::<[u8], _>((Bound::Included(name), Bound::Unbounded));
+                Answer::in_order(
+                    name,
+                    before.next_back().map(|(key, value)| (&**key, *value)),
+                    from.next().map(|(key, value)| (&**key, *value)),
+                    |key| self.get(key).copied(),
+                )
             }))
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sapwood::qp::QpMap;
 
 use super::{Engine, in_turns, longest};
+use crate::answer::{Answer, AnswerSum, SEPARATOR, is_cut};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 /// The map as random insertions leave it, looked up key by key.
@@ -109,6 +110,14 @@ impl<const INDEX: bool, const USE: u8> Engine for Sapwood<INDEX, USE> {
         (!INDEX && USE != BATCH16).then(|| {
             let entry = |key: &[u8]| self.0.longest_prefix(key).into_iter();
             ScanSum::ranges(keys, 1, |key| entry(key).map(|(key, value)| (key, *value)))
+        })
+    }
+
+    fn closest(&self, names: &KeyList) -> Option<AnswerSum> {
+        (USE == AS_BUILT).then(|| {
+            AnswerSum::of(names, |name| {
+                Answer::of(&self.0.closest(name, SEPARATOR, is_cut))
+            })
         })
     }
 

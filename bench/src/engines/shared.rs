@@ -7,6 +7,7 @@ use std::time::Duration;
 use sapwood::qp::{PointMap, QpShared};
 
 use super::{Engine, in_turns, longest};
+use crate::answer::{Answer, AnswerSum, SEPARATOR, is_cut};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 macro_rules! engines {
@@ -103,10 +104,31 @@ engines! {
             let entry = |key: &[u8]| pin.view().longest_prefix(key).into_iter();
             Some(ScanSum::ranges(keys, 1, |key| entry(key).map(|(key, value)| (key, *value))))
         }
+
+        fn closest(&self, names: &KeyList) -> Option<AnswerSum> {
+            Some(closest(&self.0, names))
+        }
     }
     /// `QpShared` with the point index.
     Indexed(QpShared<u64>) = "sapwood-shared-index", ordered: true,
-        QpShared::builder().with_index().build(), {}
+        QpShared::builder().with_index().build(), {
+        fn closest(&self, names: &KeyList) -> Option<AnswerSum> {
+            Some(closest(&self.0, names))
+        }
+    }
     /// `PointMap`.
-    Points(PointMap<u64>) = "sapwood-points", ordered: false, PointMap::new(), {}
+    Points(PointMap<u64>) = "sapwood-points", ordered: false, PointMap::new(), {
+        fn closest(&self, names: &KeyList) -> Option<AnswerSum> {
+            let pin = self.0.pin();
+            Some(AnswerSum::of_above(names, |key| pin.view().get(key).copied()))
+        }
+    }
+}
+
+/// All answers under one guard.
+fn closest(map: &QpShared<u64>, names: &KeyList) -> AnswerSum {
+    let pin = map.pin();
+    AnswerSum::of(names, |name| {
+        Answer::of(&pin.view().closest(name, SEPARATOR, is_cut))
+    })
 }

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use sapwood::qp::QpStore;
 
 use super::Engine;
+use crate::answer::{Answer, AnswerSum, SEPARATOR, is_cut};
 use crate::keylist::{KeyList, ScanSum, Tally};
 
 /// `QpStore`. One guard covers a pass of lookups or searches, as a reader has it.
@@ -71,6 +72,14 @@ impl Engine for Store {
         Some(self.0.read(|view| {
             let entry = |key: &[u8]| view.longest_prefix(key).into_iter();
             ScanSum::ranges(keys, 1, |key| entry(key).map(|(key, value)| (key, *value)))
+        }))
+    }
+
+    fn closest(&self, names: &KeyList) -> Option<AnswerSum> {
+        Some(self.0.read(|view| {
+            AnswerSum::of(names, |name| {
+                Answer::of(&view.closest(name, SEPARATOR, is_cut))
+            })
         }))
     }
 

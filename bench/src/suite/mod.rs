@@ -2,6 +2,7 @@
 
 mod bpf;
 mod cache;
+mod closest;
 mod names;
 mod ranges;
 mod routes;

@@ -26,6 +26,8 @@
 //! Where the kernel does not show its symbols or types, the cases `kallsyms` and `btf` use names
 //! generated from a model, and the report says so.
 //!
+//! The cases `closest-…`, for maps of DNS names, are in [`closest`].
+//!
 //! The cases `threads-…`, for maps that many threads write to, are in [`threads`]; they run only
 //! when they are named.
 
@@ -35,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use sapwood_model::data::{self, DataSet, Missing};
 
-use super::{Options, mega_rate, mops, threads};
+use super::{Options, closest, mega_rate, mops, threads};
 use crate::alloc;
 use crate::engines::{self, Built, Lane, texts};
 use crate::keylist::{Form, KeyList, ScanSum, Tally};
@@ -85,10 +87,12 @@ pub fn run(options: &Options) -> Result<Report, String> {
     if sharing.is_empty() {
         groups.clear();
     }
-    if cases.is_empty() && groups.is_empty() {
+    let closest = closest::chosen(options, &lanes);
+    if cases.is_empty() && closest.is_empty() && groups.is_empty() {
         return Err(format!(
-            "no such engine or case; cases: {}, {}",
+            "no such engine or case; cases: {}, {}, {}",
             CASES.join(", "),
+            closest::CASES.join(", "),
             threads::names()
         ));
     }
@@ -103,7 +107,7 @@ pub fn run(options: &Options) -> Result<Report, String> {
         }
         match Case::load(name, options) {
             Ok(case) => {
-                let left = cases.len() - at + groups.len();
+                let left = cases.len() - at + closest.len() + groups.len();
                 let lanes = if *name == TEXTS { &of_texts } else { &lanes };
                 case.run(options, lanes, left, &mut report);
             }
@@ -111,6 +115,10 @@ pub fn run(options: &Options) -> Result<Report, String> {
                 report.begin(format!("{name}: {missing}"));
             }
         }
+    }
+    for (at, name) in closest.iter().enumerate() {
+        let left = closest.len() - at + groups.len();
+        closest::run(name, options, &lanes, left, &mut report)?;
     }
     for (at, group) in groups.iter().enumerate() {
         group.run(options, &sharing, groups.len() - at, &mut report);

@@ -38,6 +38,15 @@ fn name(rng: &mut fastrand::Rng, labels: usize) -> Vec<u8> {
     name
 }
 
+/// A key that is a name, or now and then one that ends within a label and so is above no name.
+fn key(rng: &mut fastrand::Rng) -> Vec<u8> {
+    let mut key = name(rng, 6);
+    if rng.u8(..8) == 0 {
+        key.pop();
+    }
+    key
+}
+
 fn is_cut(value: &u32) -> bool {
     value % 3 == 0
 }
@@ -54,7 +63,7 @@ fn it_answers_as_the_definitions_do() {
         let shared = QpShared::new().unwrap();
         let mut txn = store.begin();
         for value in 0..rng.u32(..if round % 8 == 0 { 400 } else { 40 }) {
-            let name = name(&mut rng, 6);
+            let name = key(&mut rng);
             model.insert(&name, value);
             map.insert(&name, value).unwrap();
             txn.insert(&name, value).unwrap();
@@ -88,6 +97,66 @@ fn it_answers_as_the_definitions_do() {
                 assert_eq!(keys(&file.closest(name, 0, |_, v| is_cut(v))), wanted);
             }
         }
+    }
+}
+
+/// Beside a writer that changes other names in the same clusters and branches, answers that depend
+/// on none of these stay as they are.
+#[test]
+fn answers_stay_beside_a_writer_of_other_names() {
+    let (zones, changes) = if cfg!(miri) { (20, 60) } else { (400, 60_000) };
+    for with_index in [false, true] {
+        let builder = QpShared::builder();
+        let shared = match with_index {
+            true => builder.with_index().build().unwrap(),
+            false => builder.build().unwrap(),
+        };
+        let zone = |zone: u32| format!("org\0{zone:03}\0").into_bytes();
+        let below = |zone: &[u8], end: &[u8]| [zone, end].concat();
+        shared.insert(b"org\0", 1).unwrap();
+        for number in (0..2 * zones).step_by(2) {
+            shared.insert(zone(number), 3 * number).unwrap();
+            shared
+                .insert(below(&zone(number), b"*\0"), 3 * number + 1)
+                .unwrap();
+        }
+        let writes = std::sync::atomic::AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut rng = fastrand::Rng::with_seed(17);
+                for _ in 0..changes {
+                    // It lies behind all below the zone before it.
+                    let other = zone(2 * rng.u32(..zones) + 1);
+                    match rng.bool() {
+                        true => drop(shared.insert(&other, 1).unwrap()),
+                        false => drop(shared.remove(&other).unwrap()),
+                    }
+                }
+                writes.store(false, std::sync::atomic::Ordering::Relaxed);
+            });
+            let mut rng = fastrand::Rng::with_seed(18);
+            while writes.load(std::sync::atomic::Ordering::Relaxed) {
+                let number = 2 * rng.u32(..zones);
+                let zone = zone(number);
+                let (name, wildcard) = (below(&zone, b"x\0y\0"), below(&zone, b"*\0"));
+                let pin = shared.pin();
+                let found = pin.view().closest(&name, 0, |_, v| is_cut(v));
+                let wanted = oracle::Closest {
+                    exact: None,
+                    exists: false,
+                    encloser: zone.len(),
+                    ancestor: Some(&zone[..]),
+                    wildcard: Some(&wildcard[..]),
+                    predecessor: Some(&wildcard[..]),
+                    cut: Some(&zone[..]),
+                };
+                assert_eq!(keys(&found), wanted);
+                let exact = pin.view().closest(&zone, 0, |_, v| is_cut(v));
+                assert_eq!(keys(&exact).exact, Some(&zone[..]));
+                assert_eq!(keys(&exact).ancestor, Some(&zone[..]));
+            }
+        });
+        shared.verify().unwrap();
     }
 }
 

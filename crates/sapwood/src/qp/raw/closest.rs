@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::leaf::Value;
 use super::mem::Mem;
 use super::node::{KIND, LEAF};
-use super::path::Frame;
+use super::path::{Frame, Path};
 use super::view::{Near, View};
 
 /// The answer for a name, as leaf cells; 0 where there is none.
@@ -46,7 +46,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
     /// lie beside the path, and the predecessor lies beside its end. The search for the wildcard
     /// begins at the branch of the path at which the wildcard first differs from the name.
     pub(crate) fn closest(&self, name: &[u8], separator: u8) -> Option<Found> {
-        let path = self.path(name)?;
+        let path = self.path_and_fetch(name)?;
         let Near { leaf, part, .. } = path.near;
         let agree = part.unwrap_or(name.len());
         let encloser = (0..=agree)
@@ -59,20 +59,34 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
             before: self.before(&path.frames, path.end, path.near).unwrap_or(0),
             ..Found::default()
         };
+        self.fetch(found.before);
         if !found.exists {
             let wildcard = wildcard_of(&name[..encloser], separator);
             let parts_at = path.frames.iter().find(|frame| frame.offset() >= encloser);
             let top = parts_at.map_or(path.end, |frame| frame.cell);
             found.wildcard = self.find_below(top, &wildcard).unwrap_or(0);
         }
-        self.prefixes_beside(name, &path.frames, path.end, path.near, |leaf| {
-            let length = self.key(leaf).map_or(0, <[u8]>::len);
-            if length <= agree && is_name(name, length, separator) {
-                found.above.push(leaf);
-            }
+        let wanted = |length| is_name(name, length, separator);
+        self.prefixes_beside(name, &path, wanted, |leaf| {
+            found.above.push(leaf);
             false
         })?;
         Some(found)
+    }
+
+    /// The path of a key. The predecessor is most often the leaf before the one that is compared
+    /// with the key, so it is prefetched before that comparison.
+    #[inline(always)]
+    fn path_and_fetch(&self, key: &[u8]) -> Option<Path> {
+        let (frames, end) = self.walk(key)?;
+        let (index, leaf) = self.blind(end, key)?;
+        if index > 0 {
+            let c = self.cluster(end)?;
+            // SAFETY: a cluster that `cluster` returned is whole, and has the leaf before that one.
+            self.fetch(unsafe { c.cell(index - 1) });
+        }
+        let near = self.compare(index, leaf, key)?;
+        Some(Path { frames, end, near })
     }
 
     /// The leaf of a key that can only be below this cell.

@@ -110,7 +110,7 @@ impl<V: ?Sized + Value, M: Mem> View<'_, V, M> {
 
     /// Walks down by the bytes of a key to a leaf or cluster; `None` if the trie is empty.
     #[inline(always)]
-    fn walk(&self, key: &[u8]) -> Option<(Frames, u32)> {
+    pub(crate) fn walk(&self, key: &[u8]) -> Option<(Frames, u32)> {
         let mut frames = Frames::new();
         let mut end = self.root;
         if end == 0 {

@@ -10,7 +10,7 @@ use super::leaf::{LeafOf, Value, mismatch};
 use super::mem::{Mem, Trusted};
 use super::node::{Branch, Cluster, KIND, LEAF};
 use super::order::Run;
-use super::path::Frame;
+use super::path::{Frame, Path};
 use sapwood_format::cluster::tag;
 
 /// One version of a trie: a root cell and the memory that it points into, readable for `'a`.
@@ -183,17 +183,29 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// leads to.
     #[inline(always)]
     pub(crate) fn near(&self, end: u32, key: &[u8]) -> Option<Near> {
-        let mut index = 0;
-        let mut leaf = end;
-        if end & LEAF == 0 {
-            self.fetch_behind(end, 2);
-            let c = self.cluster(end)?;
-            // SAFETY: a cluster that `mem` returned is whole, and has the leaf.
-            unsafe {
-                index = c.blind(key);
-                leaf = c.cell(index);
-            }
+        let (index, leaf) = self.blind(end, key)?;
+        self.compare(index, leaf, key)
+    }
+
+    /// The leaf that shares the longest prefix with a key, in the leaf or cluster that the key
+    /// leads to, and its number in the cluster. It reads no leaf.
+    #[inline(always)]
+    pub(crate) fn blind(&self, end: u32, key: &[u8]) -> Option<(usize, u32)> {
+        if end & LEAF != 0 {
+            return Some((0, end));
         }
+        self.fetch_behind(end, 2);
+        let c = self.cluster(end)?;
+        // SAFETY: a cluster that `mem` returned is whole, and has the leaf.
+        unsafe {
+            let index = c.blind(key);
+            Some((index, c.cell(index)))
+        }
+    }
+
+    /// The place of a key beside the leaf that `blind` found.
+    #[inline(always)]
+    pub(crate) fn compare(&self, index: usize, leaf: u32, key: &[u8]) -> Option<Near> {
         let found = self.key(leaf)?;
         let part = mismatch(key, found);
         Some(Near {
@@ -202,6 +214,12 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
             part,
             before: part.is_some_and(|at| key.get(at) < found.get(at)),
         })
+    }
+
+    /// Prefetches the first cache line of a leaf.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, leaf: u32) {
+        prefetch(self.mem.hint(leaf));
     }
 
     /// Whether the key of a leaf is this one.
@@ -301,20 +319,21 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
     /// a branch's offset.
     pub(crate) fn prefixes_up(&self, key: &[u8], each: impl FnMut(u32) -> bool) -> Option<()> {
         let path = self.path(key)?;
-        self.prefixes_beside(key, &path.frames, path.end, path.near, each)
+        self.prefixes_beside(key, &path, |_| true, each)
     }
 
-    /// As `prefixes_up`, for a key whose path is known.
+    /// As `prefixes_up`, for a key whose path is known, and only for prefixes whose length is
+    /// `wanted`. It reads nothing for other lengths.
     pub(crate) fn prefixes_beside(
         &self,
         key: &[u8],
-        frames: &[Frame],
-        end: u32,
-        near: Near,
+        path: &Path,
+        wanted: impl Fn(usize) -> bool,
         mut each: impl FnMut(u32) -> bool,
     ) -> Option<()> {
+        let &Path { end, near, .. } = path;
         let agree = near.part.unwrap_or(key.len());
-        if self.key(near.leaf)?.len() == agree && each(near.leaf) {
+        if wanted(agree) && self.key(near.leaf)?.len() == agree && each(near.leaf) {
             return Some(());
         }
         if end & LEAF == 0 {
@@ -328,7 +347,8 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
                         continue;
                     }
                     least = border;
-                    if c.byte(i) == 0 && border <= agree && each(c.cell(i - 1)) {
+                    let ends_here = c.byte(i) == 0 && border <= agree && wanted(border);
+                    if ends_here && each(c.cell(i - 1)) {
                         return Some(());
                     }
                 }
@@ -336,8 +356,9 @@ impl<'a, V: ?Sized + Value, M: Mem> View<'a, V, M> {
         }
         // If the path goes to the first child, all keys below it agree beyond the offset, or it is
         // the end itself.
-        let beside = |frame: &&Frame| frame.index() > 0 && frame.offset() <= agree;
-        for frame in frames.iter().rev().filter(beside) {
+        let beside =
+            |frame: &&Frame| frame.index() > 0 && frame.offset() <= agree && wanted(frame.offset());
+        for frame in path.frames.iter().rev().filter(beside) {
             let b = self.branch(frame.cell, 0)?;
             if self.end_here(b).is_some_and(&mut each) {
                 break;
